@@ -11,6 +11,7 @@
 //!  files.rs   mapped files as memory
 //!  incast.rs  several senders, one receiver
 //!  marks.rs   ECN: what leaves capable, and is counted
+//!  rates.rs  what is printed by the clock
 //!  roam.rs    addresses that change in the middle of a Transfer
 //! ```
 //!
@@ -35,4 +36,5 @@ mod finish;
 mod incast;
 mod marks;
 mod path;
+mod rates;
 mod roam;

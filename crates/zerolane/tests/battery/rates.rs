@@ -1,0 +1,74 @@
+//! Rates by the clock, which are printed and not judged: `--ignored --nocapture`, in a release build.
+
+use crate::content;
+use crate::drive::{both, next, transfer};
+use crate::path::{Pair, Path, plain};
+use std::time::Instant;
+use zerolane::memory::Memory;
+use zerolane::{Connection, Options, Region};
+
+/// Bytes of a Transfer, and how many follow each other in a round.
+const LEN: usize = 16 << 20;
+const TRANSFERS: usize = 16;
+const ROUNDS: usize = 5;
+
+/// UDP without offloads, as it is where a program in the driver has turned them off, and raw Ethernet, which has none.
+#[test]
+#[ignore = "by the clock"]
+fn rates__of_raw_ethernet_beside_udp_without_offloads() {
+    for mtu in [1500, 9000] {
+        for (name, base) in [("sealed", Options::default()), ("plain", plain())] {
+            let bare = Options {
+                gso: false,
+                gro: false,
+                ..base
+            };
+            let mut rates = [vec![], vec![]];
+            for _ in 0..ROUNDS {
+                for (path, rates) in [Path::Veth(mtu), Path::Ethernet(mtu)]
+                    .into_iter()
+                    .zip(&mut rates)
+                {
+                    let Some(mut pair) = path.connect(&bare) else {
+                        return;
+                    };
+                    transfer(&mut pair, 1, &[LEN]);
+                    rates.push(rate(&mut pair));
+                }
+            }
+            let [udp, ethernet] = rates.map(|mut it| {
+                it.sort_by(f64::total_cmp);
+                it[ROUNDS / 2]
+            });
+            println!("MTU {mtu} {name}: UDP {udp:.2} Gb/s, raw Ethernet {ethernet:.2} Gb/s");
+        }
+    }
+}
+
+/// Payload bits a nanosecond, of memory that is sent and received again and again; its content is verified at the end.
+fn rate(pair: &mut Pair) -> f64 {
+    let sends = |a: &mut Connection| {
+        let mut memory: Memory = content::region(2, LEN).into();
+        for _ in 0..TRANSFERS {
+            a.post_send(memory).expect("posted");
+            let completion = next(a);
+            completion.result.expect("sent");
+            memory = completion.memory;
+        }
+    };
+    let receives = |b: &mut Connection| {
+        let mut memory = Region::anonymous(LEN).expect("memory");
+        let start = Instant::now();
+        for _ in 0..TRANSFERS {
+            b.post_recv(memory).expect("posted");
+            let completion = next(b);
+            assert_eq!(completion.result, Ok(LEN));
+            memory = completion.into_region();
+        }
+        let took = start.elapsed();
+        content::verify(2, &memory);
+        took
+    };
+    let ((), took) = both(pair, sends, receives);
+    (8 * LEN * TRANSFERS) as f64 / took.as_nanos() as f64
+}
