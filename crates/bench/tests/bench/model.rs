@@ -56,7 +56,7 @@ fn costs__gives_the_promised_json() {
 #[test]
 fn model__every_row_is_predicted_and_measured() {
     let report = report(
-        "model --bytes 1MiB --reps 1",
+        "model --bytes 1MiB --reps 2",
         include_str!("../json/model.keys"),
     );
     assert_eq!(report["test"], "model");
