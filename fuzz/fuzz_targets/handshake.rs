@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use zerolane_core::{Config, Connection, Entropy, Instant, Transmit};
+use zerolane_core::{Config, Connection, Entropy, Instant, SERVICE_PORT, Transmit};
 use zerolane_handshake::limits::MAX_PENDING_HANDSHAKES;
 use zerolane_handshake::{Anyone, Ciphers, Credentials, Exchange, Gate, Identity, Reply};
 
@@ -45,7 +45,7 @@ fuzz_target!(|input: &[u8]| {
     let mut now = Instant::ZERO;
     let mut gate = Gate::new(now, credentials(1), &mut draw);
     let mut client = Connection::connect_protected(now, Config::default(), entropy);
-    let made = Exchange::initiate(credentials(2), draw(), entropy);
+    let made = Exchange::initiate(credentials(2), draw(), SERVICE_PORT, entropy);
     let mut exchange = made.expect("sane credentials");
     // What the client says at present, and the keys it has by now.
     let mut said = vec![];

@@ -72,6 +72,20 @@ fn listen(host: &Namespace, port: u16, options: &Options) -> io::Result<Listener
     inside(host, || Listener::bind(address, options.clone()))
 }
 
+/// As [`listen`], on a port that was another listener's. A child that another test is starting has that one's sockets until it
+/// executes its program.
+fn listen_again(host: &Namespace, port: u16, options: &Options) -> Listener {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match listen(host, port, options) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < end => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            listening => return listening.expect("a port"),
+        }
+    }
+}
+
 fn join_at(hosts: &Topology, listener: &mut Listener, options: &Options) -> (End, End) {
     let to = seen_from(hosts.a(), listener.local_addr());
     let connect = || crate::connect(to, options).expect("connecting");
@@ -303,7 +317,7 @@ fn listeners__of_one_interface_have_ports() {
         return;
     };
     for options in both() {
-        let mut first = listen(hosts.b(), 7411, &options).expect("a port");
+        let mut first = listen_again(hosts.b(), 7411, &options);
         let mut second = listen(hosts.b(), 0, &options).expect("another");
         assert_ne!(first.local_addr().port(), second.local_addr().port());
         let taken = listen(hosts.b(), 7411, &options).expect_err("taken");
@@ -318,7 +332,7 @@ fn listeners__of_one_interface_have_ports() {
         }
         // They go on without it, and it can be listened on again.
         drop(first);
-        let mut first = listen(hosts.b(), 7411, &options).expect("free again");
+        let mut first = listen_again(hosts.b(), 7411, &options);
         let (mut a, mut b) = join_at(&hosts, &mut first, &options);
         transfer(&mut a, &mut b, 300_000);
         for (a, b) in &mut pairs {
