@@ -12,9 +12,10 @@ use zerolane_core::{DropReason, HandshakeOutcome, Placement, RegionId, Span};
 use zerolane_wire::handshake::HandshakeMessage;
 use zerolane_wire::{HEADER_LEN, Header, Op};
 
-/// Records taken in one turn, and bytes that their payload has: what is beyond waits for the next one.
+/// Records taken in one turn, and bytes that their payload has: what is beyond waits for the next one. A sender of a few
+/// short Transfers can go on only once it is told of one, which the end of a turn does.
 const RECORDS_PER_TURN: usize = 64;
-const BYTES_PER_TURN: usize = 1 << 20;
+const BYTES_PER_TURN: usize = 128 << 10;
 
 thread_local! {
     /// Where records are copied to, of all connections that this thread drives.
