@@ -22,7 +22,7 @@ pub(crate) struct Account {
     dropped_socket_buffer: u64,
     /// Receive buffer the kernel granted, bytes.
     receive_buffer: usize,
-    /// What carries the connection: "udp" or "shared_memory".
+    /// What carries the connection: "udp", "shared_memory" or "ethernet".
     lane: &'static str,
     /// Why no shared memory carries it, in words, where that was asked for.
     no_shared_memory: Option<String>,

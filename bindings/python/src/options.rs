@@ -18,7 +18,7 @@ use zerolane::security::PublicKey;
 /// makes a key. `trust` has the keys ("zl:...") of the peers to speak to; without it, any peer. `plain`
 /// turns protection off, if the peer does so too: then a host on the path can read and change everything.
 ///
-/// `lane` is "udp", "best" (shared memory to processes of this host and user that say so too, else UDP) "shared_memory"
+/// `lane` is "udp", "best" (shared memory to processes of this host and user that say so too, else UDP), "shared_memory"
 /// (or an error), or "ethernet" (raw Ethernet between hosts of one segment, or an error; addresses are link-local IPv6 with a
 /// scope). Nothing is encrypted in shared memory: the kernel keeps others out.
 #[pyclass(frozen, module = "zerolane")]
