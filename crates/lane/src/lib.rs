@@ -30,6 +30,7 @@ mod exported;
 mod fault;
 mod grace;
 mod holds;
+mod initiate;
 mod lane_error;
 mod listener;
 mod memory;

@@ -26,8 +26,9 @@ pub(crate) use frames::{IncomingFrames, OutgoingFrames};
 pub(crate) use port::{Claim, attend};
 pub(crate) use socket::{Strange, is_gone, receive, send};
 
+use crate::initiate::initiate;
 use crate::udp::{self, MAX_MESSAGES, Receiver, Seat, Sender, SharedPort};
-use crate::{Account, Driver, Lane, LaneError, LaneKind, Options, Turn, Waker, poll, security};
+use crate::{Account, Driver, Lane, LaneError, LaneKind, Options, Turn, Waker, poll};
 use address::Hardware;
 use socket2::Socket;
 use std::io;
@@ -35,7 +36,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
-use zerolane_core::{Config, Connection, Entropy, RegionId};
+use zerolane_core::{Config, Entropy, RegionId};
 use zerolane_handshake::{Exchange, PublicKey, Session};
 use zerolane_wire::encapsulation::Encapsulation;
 
@@ -124,9 +125,14 @@ impl EthernetLane {
         }
     }
 
+    /// This end's part in the key exchange.
+    fn begin(&mut self, exchange: Exchange) {
+        self.receiver.begin(exchange);
+    }
+
     /// The peer finished its key exchange. False if the cryptography refuses the keys.
     pub(crate) fn admit(&mut self, exchange: Exchange, session: Session) -> bool {
-        self.receiver.begin(exchange);
+        self.begin(exchange);
         self.protect(session)
     }
 
@@ -224,23 +230,12 @@ pub(crate) fn connect_as<L: Lane>(
     };
     let port = Arc::new(SharedPort::unattended(local.address()));
     let seat = port.seat(entropy.key, peer.address());
-    let mut lane = EthernetLane::new(socket, local, (peer, hardware), seat, options);
+    let lane = EthernetLane::new(socket, local, (peer, hardware), seat, options);
     let config = Config {
         service_port: peer.port,
         ..lane.config(options)
     };
-    let Some(credentials) = options.security.credentials()? else {
-        return Ok(Driver::new(wrap(lane), options, |now| {
-            Connection::connect(now, config, entropy)
-        }));
-    };
-    let random = security::random()?;
-    let exchange = Exchange::initiate(credentials, random, config.service_port, entropy)
-        .ok_or_else(|| io::Error::other("the cryptography refuses this end's key"))?;
-    lane.receiver.begin(exchange);
-    Ok(Driver::new(wrap(lane), options, |now| {
-        Connection::connect_protected(now, config, entropy)
-    }))
+    initiate(lane, config, options, entropy, EthernetLane::begin, wrap)
 }
 
 #[cfg(test)]

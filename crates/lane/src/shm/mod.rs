@@ -32,9 +32,10 @@ pub use rendezvous::NoSharedMemory;
 pub use ring::RingFault;
 pub(crate) use visitors::{Arrived, Visitor, Visitors};
 
+use crate::initiate::initiate;
 use crate::sync;
 use crate::udp::Seat;
-use crate::{Account, Driver, Lane, LaneError, LaneKind, Options, Turn, Waker, poll, security};
+use crate::{Account, Driver, Lane, LaneError, LaneKind, Options, Turn, Waker, poll};
 use link::Link;
 use mapping::Shared;
 use peer::PeerProcess;
@@ -43,7 +44,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
-use zerolane_core::{Config, Connection, Control, Entropy, Instant, RegionId, limits};
+use zerolane_core::{Config, Control, Entropy, Instant, RegionId, limits};
 use zerolane_handshake::{Exchange, PublicKey, Session};
 use zerolane_wire::encapsulation::{Encapsulation, MAX_MEMORY_STU};
 
@@ -117,6 +118,12 @@ impl ShmLane {
     /// Of one that is not let in after all.
     pub(crate) fn into_visitor(self) -> Visitor {
         Visitor::of(self.link)
+    }
+
+    /// This end's part in the key exchange: nothing else is taken or sent until it is done.
+    fn begin(&mut self, exchange: Exchange) {
+        self.exchange = Some(exchange);
+        self.waiting = true;
     }
 
     /// What the key exchange gave: who the peer is.
@@ -256,7 +263,7 @@ pub(crate) fn meet(peer: SocketAddr, options: &Options) -> Result<Met, NoSharedM
 
 /// A number that does not lie in the memory of another process by chance.
 fn mark() -> io::Result<u64> {
-    let random = security::random()?;
+    let random = crate::random()?;
     let [a, b, c, d, e, f, g, h, ..] = random;
     Ok(u64::from_ne_bytes([a, b, c, d, e, f, g, h]))
 }
@@ -271,25 +278,9 @@ pub(crate) fn connect<L: Lane>(
     entropy: Entropy,
     wrap: impl FnOnce(ShmLane) -> L,
 ) -> io::Result<Driver<L>> {
-    let mut lane = ShmLane::new(met.link, met.ends, entropy.key, options);
+    let lane = ShmLane::new(met.link, met.ends, entropy.key, options);
     let config = config(options);
-    let Some(credentials) = options.security.credentials()? else {
-        return Ok(Driver::new(wrap(lane), options, |now| {
-            Connection::connect(now, config, entropy)
-        }));
-    };
-    let exchange = Exchange::initiate(
-        credentials,
-        security::random()?,
-        config.service_port,
-        entropy,
-    )
-    .ok_or_else(|| io::Error::other("the cryptography refuses this end's key"))?;
-    lane.exchange = Some(exchange);
-    lane.waiting = true;
-    Ok(Driver::new(wrap(lane), options, |now| {
-        Connection::connect_protected(now, config, entropy)
-    }))
+    initiate(lane, config, options, entropy, ShmLane::begin, wrap)
 }
 
 /// What the core is to know: nothing is lost here, there is no path to be shared or probed, and nothing is sealed.

@@ -20,14 +20,14 @@ pub(crate) use receive::{MAX_MESSAGES, Receiver};
 pub(crate) use send::Sender;
 pub(crate) use socket::{prepare, receive_buffer};
 
+use crate::initiate::initiate;
 use crate::seal::{Opener, Sealer};
-use crate::security;
 use crate::{Account, Driver, Lane, LaneError, Options, Turn, Waker, poll};
 use socket2::{SockAddr, Socket};
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
-use zerolane_core::{Config, Connection, Entropy, RegionId};
+use zerolane_core::{Config, Entropy, RegionId};
 use zerolane_handshake::{Exchange, PublicKey, Session};
 use zerolane_wire::Packet;
 use zerolane_wire::encapsulation::Encapsulation;
@@ -193,24 +193,9 @@ pub(crate) fn connect_as<L: Lane>(
         options.receive_buffer,
     )?;
     let migration = PeerMigration::of_socket(&socket, entropy.key, peer)?;
-    let mut lane = UdpLane::new(socket, peer, migration, options)?;
+    let lane = UdpLane::new(socket, peer, migration, options)?;
     let config = lane.config(options);
-    let Some(credentials) = options.security.credentials()? else {
-        return Ok(Driver::new(wrap(lane), options, |now| {
-            Connection::connect(now, config, entropy)
-        }));
-    };
-    let exchange = Exchange::initiate(
-        credentials,
-        security::random()?,
-        config.service_port,
-        entropy,
-    )
-    .ok_or_else(|| io::Error::other("the cryptography refuses this end's key"))?;
-    lane.receiver.begin(exchange);
-    Ok(Driver::new(wrap(lane), options, |now| {
-        Connection::connect_protected(now, config, entropy)
-    }))
+    initiate(lane, config, options, entropy, UdpLane::begin, wrap)
 }
 
 /// Has both halves seal and open with the keys of `session` from here on. False if the cryptography refuses them: nothing is
