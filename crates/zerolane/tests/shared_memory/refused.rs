@@ -11,7 +11,7 @@ use zerolane::options::LaneChoice;
 #[test]
 fn payload__of_a_process_that_may_not_be_read_comes_through_the_ring() {
     if geteuid().is_root() {
-        eprintln!("skipped: root may read every process");
+        eprintln!("skipped: this process has the rights to read every process");
         return;
     }
     let job = Job {
