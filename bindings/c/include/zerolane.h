@@ -2074,8 +2074,9 @@ enum zl_lane
      */
     ZL_LANE_SHARED_MEMORY = 2,
     /**
-     * Raw Ethernet between hosts of one segment, or it fails; needs CAP_NET_RAW. Addresses are link-local IPv6 with
-     * a scope, "[fe80::ff:fe00:1%2]:7411": they stand for hardware addresses and an interface.
+     * Raw Ethernet between hosts of one segment, or it fails; needs CAP_NET_RAW. Addresses are
+     * "ether:IFACE/MAC:PORT", and "ether:IFACE:PORT" to listen on. They stand for link-local IPv6 addresses with a scope, as
+     * "[fe80::ff:fe00:1%2]:7411", which are what zl_peer_addr and its like say.
      */
     ZL_LANE_ETHERNET = 3,
 };

@@ -4,14 +4,17 @@ use crate::pointer::bytes_mut;
 use crate::status::Failure;
 use std::ffi::c_char;
 use std::fmt::Display;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
+use zerolane::lanes;
+use zerolane::options::LaneChoice;
 
 /// Bytes that hold any address of this library as a text, with the zero at its end.
 pub const ZL_ADDRESS_LENGTH: usize = 64;
 
-/// The addresses of "host:port", of which there is at least one. A name is looked up, which may take a while.
-pub(crate) fn resolve(address: &str) -> Result<Vec<SocketAddr>, Failure> {
-    let addresses: Vec<SocketAddr> = address.to_socket_addrs()?.collect();
+/// The addresses of "host:port", or of raw Ethernet if that is the lane, of which there is at least one. A name is looked
+/// up, which may take a while.
+pub(crate) fn resolve(address: &str, lane: LaneChoice) -> Result<Vec<SocketAddr>, Failure> {
+    let addresses = lanes::resolve(address, lane)?;
     match addresses.is_empty() {
         true => Err(zerolane::Error::NoAddress.into()),
         false => Ok(addresses),

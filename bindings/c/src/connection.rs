@@ -128,7 +128,8 @@ pub unsafe extern "C" fn zl_connect(
                 Output::new(connection, "connection")?,
             )
         };
-        let connection = Connection::connect(address, &options)?;
+        let to = address::resolve(address, options.lane)?;
+        let connection = Connection::connect(&to[..], &options)?;
         output.set(give(zl_connection::new(connection)));
         Ok(zl_status::ZL_OK)
     })

@@ -31,7 +31,8 @@ pub unsafe extern "C" fn zl_endpoint_bind(
                 Output::new(endpoint, "endpoint")?,
             )
         };
-        let endpoint = Endpoint::bind(address, options)?;
+        let on = address::resolve(address, options.lane)?;
+        let endpoint = Endpoint::bind(&on[..], options)?;
         output.set(give(zl_endpoint(Mutex::new(endpoint))));
         Ok(zl_status::ZL_OK)
     })

@@ -87,7 +87,10 @@ pub unsafe extern "C" fn zl_worker_thread_listen(
                 Output::new(endpoint, "endpoint")?,
             )
         };
-        let endpoint = thread.0.listen(resolve(address)?[0], options).wait()?;
+        let endpoint = thread
+            .0
+            .listen(resolve(address, options.lane)?[0], options)
+            .wait()?;
         output.set(give(zl_endpoint_handle(endpoint)));
         Ok(zl_status::ZL_OK)
     })
@@ -114,7 +117,10 @@ pub unsafe extern "C" fn zl_worker_thread_connect(
                 Output::new(connection, "connection")?,
             )
         };
-        let connected = thread.0.connect(resolve(address)?[0], &options).wait()?;
+        let connected = thread
+            .0
+            .connect(resolve(address, options.lane)?[0], &options)
+            .wait()?;
         output.set(zl_handle::give(connected));
         Ok(zl_status::ZL_OK)
     })

@@ -143,7 +143,11 @@ pub unsafe extern "C" fn zl_worker_listen(
         with(worker, |worker| {
             let (address, options) = (text(address, "address")?, options::read(options)?);
             let output = Output::new(endpoint, "endpoint")?;
-            output.set(worker.listen(resolve(address)?[0], options)?.to_u64());
+            output.set(
+                worker
+                    .listen(resolve(address, options.lane)?[0], options)?
+                    .to_u64(),
+            );
             Ok(zl_status::ZL_OK)
         })
     }
@@ -230,7 +234,11 @@ pub unsafe extern "C" fn zl_worker_connect(
         with(worker, |worker| {
             let (address, options) = (text(address, "address")?, options::read(options)?);
             let output = Output::new(connection, "connection")?;
-            output.set(worker.connect(resolve(address)?[0], &options)?.to_u64());
+            output.set(
+                worker
+                    .connect(resolve(address, options.lane)?[0], &options)?
+                    .to_u64(),
+            );
             Ok(zl_status::ZL_OK)
         })
     }

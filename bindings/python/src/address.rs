@@ -1,7 +1,9 @@
-//! Addresses: "host:port", or a tuple as Python's sockets have it.
+//! Addresses: "host:port" or "ether:IFACE/MAC:PORT", or a tuple as Python's sockets have it.
 
 use pyo3::prelude::*;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
+use zerolane::lanes;
+use zerolane::options::LaneChoice;
 
 /// What Python calls an address.
 #[derive(FromPyObject)]
@@ -11,17 +13,17 @@ pub(crate) enum Address {
 }
 
 impl Address {
-    /// Asks for its addresses; may wait for a name server.
-    pub(crate) fn resolve(&self) -> std::io::Result<Vec<SocketAddr>> {
+    /// Asks for its addresses for this lane; may wait for a name server.
+    pub(crate) fn resolve(&self, lane: LaneChoice) -> std::io::Result<Vec<SocketAddr>> {
         match self {
-            Address::Text(text) => Ok(text.to_socket_addrs()?.collect()),
-            Address::Pair(host, port) => Ok((host.as_str(), *port).to_socket_addrs()?.collect()),
+            Address::Text(text) => lanes::resolve(text, lane),
+            Address::Pair(host, port) => lanes::resolve_host(host, *port, lane),
         }
     }
 
     /// The first of its addresses.
-    pub(crate) fn first(&self, py: Python<'_>) -> PyResult<SocketAddr> {
-        let first = py.detach(|| Ok(self.resolve()?.into_iter().next()));
+    pub(crate) fn first(&self, py: Python<'_>, lane: LaneChoice) -> PyResult<SocketAddr> {
+        let first = py.detach(|| Ok(self.resolve(lane)?.into_iter().next()));
         first
             .and_then(|it| it.ok_or(zerolane::Error::NoAddress))
             .map_err(|error| crate::errors::of(py, error))

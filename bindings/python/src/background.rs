@@ -84,7 +84,9 @@ impl WorkerThread {
         options: Option<&Bound<'_, Options>>,
     ) -> PyResult<Pending> {
         let options = options::read(options);
-        let listening = self.handle.listen(address.first(py)?, options);
+        let listening = self
+            .handle
+            .listen(address.first(py, options.lane)?, options);
         Ok(Pending::new(listening, |py, handle| {
             EndpointHandle(handle).into_py_any(py)
         }))
@@ -99,7 +101,9 @@ impl WorkerThread {
         options: Option<&Bound<'_, Options>>,
     ) -> PyResult<Pending> {
         let options = options::read(options);
-        let connecting = self.handle.connect(address.first(py)?, &options);
+        let connecting = self
+            .handle
+            .connect(address.first(py, options.lane)?, &options);
         Ok(Pending::new(connecting, connected))
     }
 

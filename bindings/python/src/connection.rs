@@ -70,8 +70,10 @@ pub(crate) fn connect(
     options: Option<&Bound<'_, Options>>,
 ) -> PyResult<Py<Connection>> {
     let options = options::read(options);
-    let connected = py
-        .detach(|| zerolane::Connection::connect(&address.resolve()?[..], &options).map(Box::new));
+    let connected = py.detach(|| {
+        let to = address.resolve(options.lane)?;
+        zerolane::Connection::connect(&to[..], &options).map(Box::new)
+    });
     Connection::object(py, *connected.map_err(|error| errors::of(py, error))?)
 }
 

@@ -57,7 +57,10 @@ impl Endpoint {
         options: Option<&Bound<'_, Options>>,
     ) -> PyResult<Endpoint> {
         let options = options::read(options);
-        let endpoint = py.detach(|| zerolane::Endpoint::bind(&address.resolve()?[..], options));
+        let endpoint = py.detach(|| {
+            let on = address.resolve(options.lane)?;
+            zerolane::Endpoint::bind(&on[..], options)
+        });
         let endpoint = endpoint.map_err(|error| errors::of(py, error))?;
         Ok(Endpoint {
             local: endpoint.local_addr(),

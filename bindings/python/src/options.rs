@@ -19,8 +19,8 @@ use zerolane::security::PublicKey;
 /// turns protection off, if the peer does so too: then a host on the path can read and change everything.
 ///
 /// `lane` is "udp", "best" (shared memory to processes of this host and user that say so too, else UDP), "shared_memory"
-/// (or an error), or "ethernet" (raw Ethernet between hosts of one segment, or an error; addresses are link-local IPv6 with a
-/// scope). Nothing is encrypted in shared memory: the kernel keeps others out.
+/// (or an error), or "ethernet" (raw Ethernet between hosts of one segment, or an error; addresses are "ether:IFACE/MAC:PORT",
+/// "ether:IFACE:PORT" to listen on). Nothing is encrypted in shared memory: the kernel keeps others out.
 #[pyclass(frozen, module = "zerolane")]
 #[derive(Debug)]
 pub(crate) struct Options(zerolane::Options);

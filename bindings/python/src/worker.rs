@@ -199,7 +199,7 @@ impl Worker {
         options: Option<&Bound<'_, Options>>,
     ) -> PyResult<u64> {
         let options = options::read(options);
-        let on = address.first(py)?;
+        let on = address.first(py, options.lane)?;
         self.with(py, |worker| Ok(worker.listen(on, options)?.to_u64()))
     }
 
@@ -221,7 +221,7 @@ impl Worker {
         options: Option<&Bound<'_, Options>>,
     ) -> PyResult<u64> {
         let options = options::read(options);
-        let to = address.first(py)?;
+        let to = address.first(py, options.lane)?;
         self.with(py, |worker| Ok(worker.connect(to, &options)?.to_u64()))
     }
 

@@ -61,3 +61,12 @@ def test_lane__is_one_that_there_is() -> None:
 def test_lane__ethernet_has_interfaces() -> None:
     with pytest.raises(OSError, match="raw Ethernet"):
         zerolane.Endpoint("127.0.0.1:0", zerolane.Options(lane="ethernet"))
+    with pytest.raises(OSError, match="another lane was chosen"):
+        zerolane.Endpoint("ether:no-such-one:0")
+    ethernet = zerolane.Options(lane="ethernet")
+    with pytest.raises(OSError, match="no interface no-such-one"):
+        zerolane.Endpoint("ether:no-such-one:0", ethernet)
+    with pytest.raises(OSError, match="no interface no-such-one"):
+        zerolane.connect(("ether:no-such-one/02:00:00:00:00:01", 9), ethernet)
+    with pytest.raises(OSError, match="lo is no Ethernet"):
+        zerolane.connect("ether:lo/02:00:00:00:00:01:9", ethernet)

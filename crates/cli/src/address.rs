@@ -1,9 +1,11 @@
 //! Addresses as users write them, with or without a port.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use anyhow::{Context, Result as Outcome, ensure};
+use zerolane::lanes::{is_ethernet, resolve_host};
+use zerolane::options::{EthernetAddress, LaneChoice};
 
 /// `ADDR` or `ADDR:PORT`, an IPv6 address with a port in brackets.
 pub(crate) fn parse_listen(text: &str, default_port: u16) -> Result<SocketAddr, String> {
@@ -17,8 +19,12 @@ pub(crate) fn parse_listen(text: &str, default_port: u16) -> Result<SocketAddr, 
 }
 
 /// `HOST`, `HOST:PORT`, `IPV6`, `[IPV6]` or `[IPV6]:PORT`: the name or address, and the port. A link-local address has its
-/// interface behind a `%`.
+/// interface behind a `%`. `ether:IFACE/MAC` is one of raw Ethernet.
 pub(crate) fn parse_host(text: &str, default_port: u16) -> Result<(String, u16), String> {
+    if let Some((address, port)) = of_ethernet(text) {
+        let port = port.map_or(Ok(default_port), parse_port)?;
+        return Ok((address.to_owned(), port));
+    }
     if let Some((address, port)) = with_interface(text) {
         let port = port.map_or(Ok(default_port), parse_port)?;
         return Ok((address.to_owned(), port));
@@ -54,12 +60,35 @@ fn with_interface(text: &str) -> Option<(&str, Option<&str>)> {
     ip.parse::<Ipv6Addr>().is_ok().then_some((address, port))
 }
 
+/// `ether:IFACE/MAC` or that with `:PORT`: what is before the port, and that.
+fn of_ethernet(text: &str) -> Option<(&str, Option<&str>)> {
+    let (address, port) = text.split_at(EthernetAddress::prefix(text.as_bytes())?);
+    Some((address, port.strip_prefix(':')))
+}
+
+/// A host and a port, as [`parse_host`] reads them.
+pub(crate) fn shown(name: &str, port: u16) -> String {
+    match name.contains(':') && !is_ethernet(name) {
+        true => format!("[{name}]:{port}"),
+        false => format!("{name}:{port}"),
+    }
+}
+
+/// An address of a connection over this lane, as users write it.
+pub(crate) fn address_shown(address: SocketAddr, lane: LaneChoice) -> String {
+    let ethernet = (lane == LaneChoice::Ethernet).then(|| EthernetAddress::of(address));
+    match ethernet {
+        Some(Ok(address)) => address.to_string(),
+        _ => address.to_string(),
+    }
+}
+
 fn parse_port(text: &str) -> Result<u16, String> {
     let port = text.parse().ok().filter(|&port| port != 0);
     port.ok_or_else(|| format!("{text:?} is no port between 1 and 65535"))
 }
 
-/// Where to listen: an address or a name of this host, and a port, 0 for any free one.
+/// Where to listen: an address, an interface or a name of this host, and a port, 0 for any free one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Listen {
     name: String,
@@ -73,8 +102,11 @@ impl Listen {
         Listen { name, port }
     }
 
-    /// As [`parse_host`], and port 0 besides.
+    /// As [`parse_host`], and port 0 besides; of raw Ethernet, `ether:IFACE` is enough.
     pub(crate) fn parse(text: &str, default_port: u16) -> Result<Listen, String> {
+        if is_ethernet(text) {
+            return Listen::parse_ethernet(text, default_port);
+        }
         let (name, port) = match text.strip_suffix(":0") {
             Some(name) if with_interface(text).is_some() || parse_listen(text, 1).is_err() => {
                 (parse_host(name, 1)?.0, 0)
@@ -84,15 +116,36 @@ impl Listen {
         Ok(Listen { name, port })
     }
 
-    /// The addresses that it stands for: one, but for names that have several.
+    fn parse_ethernet(text: &str, default_port: u16) -> Result<Listen, String> {
+        let (name, port) = of_ethernet(text).unwrap_or_else(|| {
+            let colon = text.rmatch_indices(':').next();
+            match colon.filter(|(at, _)| text[..*at].contains(':')) {
+                Some((at, _)) => (&text[..at], Some(&text[at + 1..])),
+                None => (text, None),
+            }
+        });
+        let port = match port {
+            Some("0") => 0,
+            port => port.map_or(Ok(default_port), parse_port)?,
+        };
+        let is_address = shown(name, port).parse::<EthernetAddress>();
+        is_address.map_err(|_| "no interface: ether:IFACE or ether:IFACE:PORT is wanted")?;
+        let name = name.to_owned();
+        Ok(Listen { name, port })
+    }
+
+    /// The name or address, without its port.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The addresses that it stands for with this lane: one, but for names that have several.
     ///
     /// # Errors
-    /// There is no such name.
-    pub(crate) fn resolve(&self) -> Outcome<Vec<SocketAddr>> {
-        let found = (self.name.as_str(), self.port).to_socket_addrs();
-        let found: Vec<_> = found
-            .with_context(|| format!("cannot find the address of {:?}", self.name))?
-            .collect();
+    /// There is no such name, or interface.
+    pub(crate) fn resolve(&self, lane: LaneChoice) -> Outcome<Vec<SocketAddr>> {
+        let found = resolve_host(&self.name, self.port, lane);
+        let found = found.with_context(|| format!("cannot find the address of {:?}", self.name))?;
         ensure!(!found.is_empty(), "{:?} has no address", self.name);
         Ok(found)
     }
@@ -100,10 +153,7 @@ impl Listen {
 
 impl fmt::Display for Listen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.name.contains(':') {
-            true => write!(f, "[{}]:{}", self.name, self.port),
-            false => write!(f, "{}:{}", self.name, self.port),
-        }
+        f.write_str(&shown(&self.name, self.port))
     }
 }
 
@@ -155,14 +205,43 @@ mod tests {
         for bad in ["fe80::1", "[fe80::1]", "[fe80::1]:0", "[fe80::1]:7"] {
             assert_eq!(Listen::parse(bad, 5), Err(NO_INTERFACE.into()), "{bad}");
         }
-        let found = Listen::parse("localhost:0", 5).unwrap().resolve().unwrap();
+        let resolve = |text| Listen::parse(text, 5).unwrap().resolve(LaneChoice::Udp);
+        let found = resolve("localhost:0").unwrap();
         assert!(
             found
                 .iter()
                 .all(|it| it.ip().is_loopback() && it.port() == 0)
         );
-        let missing = Listen::parse("no-such-host.invalid", 5).unwrap();
-        assert!(missing.resolve().is_err());
+        assert!(resolve("no-such-host.invalid").is_err());
+    }
+
+    #[test]
+    fn Listen__interfaces() {
+        for (text, expected) in [
+            ("ether:eth0", "ether:eth0:5"),
+            ("ether:eth0:0", "ether:eth0:0"),
+            ("ether:br-1.7:7", "ether:br-1.7:7"),
+            (
+                "ether:eth0/02:00:00:00:00:01",
+                "ether:eth0/02:00:00:00:00:01:5",
+            ),
+            (
+                "ether:eth0/02:00:00:00:00:01:0",
+                "ether:eth0/02:00:00:00:00:01:0",
+            ),
+        ] {
+            let listen = Listen::parse(text, 5).unwrap();
+            assert_eq!(listen.to_string(), expected, "{text}");
+        }
+        for bad in [
+            "ether:",
+            "ether::7",
+            "ether:eth0:x",
+            "ether:eth0/x",
+            "ether:eth0:70000",
+        ] {
+            assert!(Listen::parse(bad, 5).is_err(), "{bad}");
+        }
     }
 
     #[test]
@@ -176,6 +255,16 @@ mod tests {
             ("fe80::1%eth0", "fe80::1%eth0", 5),
             ("[fe80::1%eth0]", "fe80::1%eth0", 5),
             ("[fe80::1%2]:7", "fe80::1%2", 7),
+            (
+                "ether:eth0/02:00:00:00:00:01",
+                "ether:eth0/02:00:00:00:00:01",
+                5,
+            ),
+            (
+                "ether:eth0/02:00:00:00:00:01:7",
+                "ether:eth0/02:00:00:00:00:01",
+                7,
+            ),
         ] {
             assert_eq!(parse_host(text, 5), Ok((name.to_owned(), port)), "{text}");
         }
@@ -190,6 +279,10 @@ mod tests {
             "[fe80::1%2]:0",
             "[fe80::1%2]7",
             "x%2:y",
+            "ether:eth0/02:00:00:00:00:01:",
+            "ether:eth0/02:00:00:00:00:01:0",
+            "ether:eth0/x",
+            "ether:eth0/x:7",
         ] {
             assert!(parse_host(bad, 5).is_err(), "{bad}");
         }

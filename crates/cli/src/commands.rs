@@ -56,7 +56,7 @@ pub enum Command {
     Config(config::shown::Args),
     /// Find out what is in the way on this machine, or on the way to a host
     Doctor(doctor::Args),
-    /// Say which lane a connection to a host would use, and why not the other
+    /// Say which lane a connection to a host would use, and why not another
     Lanes(lanes::Args),
     /// Run any program over an emulated network: delay, loss, rate and more
     Lab(lab::Args),

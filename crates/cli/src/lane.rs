@@ -1,7 +1,11 @@
 //! `--lane`.
 
+use anyhow::{Result, anyhow};
 use serde::{Deserialize, Serialize};
+use zerolane::lanes::is_ethernet;
 use zerolane::options::LaneChoice;
+
+use crate::exit::Exit;
 
 /// What is to carry connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
@@ -14,6 +18,8 @@ pub enum LaneName {
     Auto,
     /// Shared memory and nothing else
     Shm,
+    /// Raw Ethernet to a host of the same segment, whose address is ether:IFACE/MAC
+    Ethernet,
 }
 
 impl LaneName {
@@ -23,6 +29,31 @@ impl LaneName {
             LaneName::Udp => "udp",
             LaneName::Auto => "auto",
             LaneName::Shm => "shm",
+            LaneName::Ethernet => "ethernet",
+        }
+    }
+
+    /// The lane that leads to `host`, or that listens there: what the command line says, or else what the address does, or the
+    /// configuration.
+    ///
+    /// # Errors
+    /// The command line says one, and the address another.
+    pub(crate) fn to(
+        host: &str,
+        said: Option<LaneName>,
+        configured: Option<LaneName>,
+    ) -> Result<LaneName> {
+        match said {
+            Some(lane) if is_ethernet(host) && lane != LaneName::Ethernet => {
+                let words = format!(
+                    "--lane {} does not go with {host}, which is an address of raw Ethernet",
+                    lane.name()
+                );
+                Err(anyhow!(words).context(Exit::Usage))
+            }
+            Some(lane) => Ok(lane),
+            None if is_ethernet(host) => Ok(LaneName::Ethernet),
+            None => Ok(configured.unwrap_or_default()),
         }
     }
 }
@@ -33,6 +64,7 @@ impl From<LaneName> for LaneChoice {
             LaneName::Udp => LaneChoice::Udp,
             LaneName::Auto => LaneChoice::Best,
             LaneName::Shm => LaneChoice::SharedMemory,
+            LaneName::Ethernet => LaneChoice::Ethernet,
         }
     }
 }

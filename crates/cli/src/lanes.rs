@@ -1,16 +1,17 @@
-//! `zerolane lanes`: which lane a connection to a host would use, and why not the other.
+//! `zerolane lanes`: which lane a connection to a host would use, and why not another.
 
 use std::fmt;
 use std::fs;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
 use zerolane::Options;
-use zerolane::lanes::{Reach, look};
+use zerolane::lanes::{Reach, is_ethernet, look, look_ethernet, resolve_host};
+use zerolane::options::LaneChoice;
 use zerolane_files::limits::DEFAULT_PORT;
 
-use crate::address::parse_host;
+use crate::address::{address_shown, parse_host};
 use crate::console;
 use crate::exit::Exit;
 use crate::lane::LaneName;
@@ -19,9 +20,10 @@ use crate::lane::LaneName;
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 It asks nothing over the network: shared memory is found by a socket in a directory of this user's, and UDP is what is \
-left. `zerolane doctor HOST` says whether HOST answers by UDP.")]
+left. `zerolane doctor HOST` says whether HOST answers by UDP. Raw Ethernet is for addresses ether:IFACE/MAC[:PORT] alone: \
+whether this process may use it at that interface.")]
 pub struct Args {
-    /// Where `serve` listens, or `mem export` with its port
+    /// Where `serve` listens, or `mem export` with its port; also ether:IFACE/MAC[:PORT]
     #[arg(value_name = "HOST[:PORT]", value_parser = parse_there)]
     host: (String, u16),
     /// One JSON object a line, for each address of HOST, instead of text
@@ -36,18 +38,87 @@ fn parse_there(text: &str) -> Result<(String, u16), String> {
 /// Says it of each address.
 pub(crate) fn run(args: Args) -> Result<()> {
     let (name, port) = &args.host;
-    let addresses = (name.as_str(), *port)
-        .to_socket_addrs()
+    let lane = match is_ethernet(name) {
+        true => LaneChoice::Ethernet,
+        false => LaneChoice::default(),
+    };
+    let addresses = resolve_host(name, *port, lane)
         .with_context(|| format!("cannot find the address of {name:?}"))
         .context(Exit::Unreachable)?;
     for address in addresses {
-        let found = Found::at(address);
-        match args.json {
-            true => console::say(serde_json::to_string(&found)?)?,
-            false => console::say(found)?,
+        match lane {
+            LaneChoice::Ethernet => say(&Ethernet::at(address), args.json)?,
+            _ => say(&Found::at(address), args.json)?,
         }
     }
     Ok(())
+}
+
+fn say(found: &(impl Serialize + fmt::Display), json: bool) -> Result<()> {
+    match json {
+        true => console::say(serde_json::to_string(found)?),
+        false => console::say(found),
+    }
+}
+
+/// What was found at an address of raw Ethernet, to which no other lane leads.
+#[derive(Debug, Serialize)]
+struct Ethernet {
+    address: String,
+    /// What is taken, if anything can be.
+    used: Option<LaneName>,
+    ethernet: RawEthernet,
+}
+
+/// Whether raw Ethernet is possible; if not, why, and if it is, how much a frame takes, bytes.
+#[derive(Debug, Default, Serialize)]
+struct RawEthernet {
+    possible: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why_not: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    datagram: Option<usize>,
+}
+
+impl Ethernet {
+    fn at(address: SocketAddr) -> Ethernet {
+        let (used, ethernet) = match look_ethernet(address) {
+            Ok(datagram) => {
+                let ethernet = RawEthernet {
+                    possible: true,
+                    datagram: Some(datagram),
+                    ..RawEthernet::default()
+                };
+                (Some(LaneName::Ethernet), ethernet)
+            }
+            Err(why) => {
+                let ethernet = RawEthernet {
+                    why_not: Some(why.to_string()),
+                    ..RawEthernet::default()
+                };
+                (None, ethernet)
+            }
+        };
+        Ethernet {
+            address: address_shown(address, LaneChoice::Ethernet),
+            used,
+            ethernet,
+        }
+    }
+}
+
+impl fmt::Display for Ethernet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.address)?;
+        match (&self.ethernet.why_not, self.ethernet.datagram) {
+            (Some(why), _) => write!(f, "  ethernet: no: {why}"),
+            (None, datagram) => write!(
+                f,
+                "  ethernet: taken, in frames of up to {} bytes",
+                datagram.unwrap_or(0)
+            ),
+        }
+    }
 }
 
 /// What was found at an address.

@@ -40,7 +40,8 @@ pub(crate) struct ClientArgs {
     /// How the protocol behaves. The server must be told the same
     #[arg(long, value_enum, default_value_t = ProfileName::Extended)]
     pub(crate) profile: ProfileName,
-    /// What carries the connection; the server must be told to offer shared memory, too [default: udp]
+    /// What carries the connection; the server must be told to offer it, too [default: udp, or ethernet where the address is
+    /// ether:IFACE/MAC]
     #[arg(long, value_enum, value_name = "LANE")]
     pub(crate) lane: Option<LaneName>,
 }
@@ -81,7 +82,8 @@ pub(crate) struct ServerArgs {
     /// How the protocol behaves. Clients must be told the same
     #[arg(long, value_enum, default_value_t = ProfileName::Extended)]
     pub(crate) profile: ProfileName,
-    /// What carries connections; auto offers shared memory besides UDP, shm offers nothing else [default: udp]
+    /// What carries connections; auto offers shared memory besides UDP, shm and ethernet offer nothing else [default: udp, or
+    /// ethernet where the address is ether:IFACE]
     #[arg(long, value_enum, value_name = "LANE")]
     pub(crate) lane: Option<LaneName>,
 }

@@ -41,7 +41,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
-use zerolane::{Connection, Options};
+use zerolane::{Connection, Options, lanes};
 
 /// The server to ask, and how the connection behaves. Each copy or listing is a connection of its own; a copy
 /// whose connection breaks goes on with another.
@@ -80,7 +80,10 @@ impl Client {
     /// A client of the file service at `host`.
     pub fn new(host: Host) -> Client {
         let (name, port) = (host.name.clone(), host.port());
-        let connect = move |options: &Options| Connection::connect((name.as_str(), port), options);
+        let connect = move |options: &Options| {
+            let to = lanes::resolve_host(&name, port, options.lane)?;
+            Connection::connect(&to[..], options)
+        };
         Client {
             host,
             connector: Connector(Arc::new(connect)),

@@ -8,6 +8,8 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::str::FromStr;
+use zerolane::lanes::is_ethernet;
+use zerolane::options::EthernetAddress;
 
 /// Where a file is.
 ///
@@ -16,12 +18,14 @@ use std::str::FromStr;
 /// | `HOST:PATH` | PATH below the directory that HOST serves, on [`DEFAULT_PORT`] |
 /// | `HOST:PORT:PATH` | the same on PORT |
 /// | `[IPV6]:PATH`, `[IPV6]:PORT:PATH` | an IPv6 address needs its brackets |
+/// | `ether:IFACE/MAC:PATH`, `ether:IFACE/MAC:PORT:PATH` | a host of the same segment, by raw Ethernet: an [`EthernetAddress`] |
 /// | `USER@HOST:PATH` | PATH as USER there may reach it, over ssh: absolute, or from USER's home; PORT is ssh's |
 /// | `HOST:~/PATH` | the same as `HOST:PATH` |
 /// | anything else | a local path |
 ///
 /// The first `:` decides, unless a `/` stands before it: `./a:b` is local. A remote PATH that
-/// itself begins with digits and a `:` is written `HOST:./1:x`.
+/// itself begins with digits and a `:` is written `HOST:./1:x`; one of a host called `ether` that looks as an address of raw
+/// Ethernet, `ether:./IFACE/MAC:x`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
     /// A path on this machine.
@@ -35,7 +39,7 @@ pub enum Location {
 pub struct Host {
     /// The user for whom a server is to be started there.
     pub user: Option<String>,
-    /// Name or address, without brackets.
+    /// Name or address, without brackets; of raw Ethernet, the address without its port.
     pub name: String,
     /// The UDP port of the server that is there, or the one at which users log in. `None`: the usual one.
     pub port: Option<u16>,
@@ -69,7 +73,7 @@ impl fmt::Display for Host {
         if let Some(user) = &self.user {
             write!(f, "{user}@")?;
         }
-        match self.name.contains(':') {
+        match self.name.contains(':') && !is_ethernet(&self.name) {
             true => write!(f, "[{}]", self.name)?,
             false => f.write_str(&self.name)?,
         }
@@ -91,6 +95,9 @@ pub enum LocationError {
     /// Nothing before the first `:`.
     #[error("no host before ':' (a local name that begins so is written ./:name)")]
     NoHost,
+    /// An address of raw Ethernet, and nothing behind it.
+    #[error("behind an address of raw Ethernet stands its path: ether:IFACE/MAC:PATH")]
+    NoPath,
     /// `[` without `]:`, or an IPv6 address without either.
     #[error("an IPv6 address is written [ADDRESS]:PATH")]
     Brackets,
@@ -213,6 +220,11 @@ fn split_host(bytes: &[u8]) -> Result<Option<HostAndRest<'_>>, LocationError> {
             .ok_or(LocationError::Brackets)?;
         return Ok(Some((&bytes[1..end], &bytes[end + 2..])));
     }
+    if let Some(end) = EthernetAddress::prefix(bytes) {
+        let (host, rest) = bytes.split_at(end);
+        let rest = rest.strip_prefix(b":").ok_or(LocationError::NoPath)?;
+        return Ok(Some((host, rest)));
+    }
     let first = bytes.iter().position(|&b| b == b':' || b == b'/');
     Ok(first
         .filter(|&at| bytes[at] == b':')
@@ -314,6 +326,8 @@ mod tests {
             ("10.0.0.1:x:y", remote("10.0.0.1", DEFAULT_PORT, b"x:y")),
             ("[::1]:x", remote("::1", DEFAULT_PORT, b"x")),
             ("[fe80::1%eth0]:7000:x", remote("fe80::1%eth0", 7000, b"x")),
+            ("ether:a/b", remote("ether", DEFAULT_PORT, b"a/b")),
+            ("ether:7:a/b", remote("ether", 7, b"a/b")),
         ] {
             assert_eq!(text.parse(), Ok(expected.clone()), "{text}");
             // Its text is read as the same location, the port said.
@@ -324,6 +338,28 @@ mod tests {
             let again = Location::Remote(again, path.clone());
             assert_eq!(Location::parse(&OsString::from(expected)), Ok(again));
         }
+    }
+
+    #[test]
+    fn parse__of_raw_ethernet() {
+        const HOST: &str = "ether:eth0/02:00:00:00:00:01";
+        for (rest, port, path) in [
+            (":", DEFAULT_PORT, &b""[..]),
+            (":a:b/c", DEFAULT_PORT, b"a:b/c"),
+            (":7000:a", 7000, b"a"),
+            (":~/a", DEFAULT_PORT, b"a"),
+        ] {
+            let text = format!("{HOST}{rest}");
+            let expected = remote(HOST, port, path);
+            assert_eq!(text.parse(), Ok(expected.clone()), "{text}");
+            let Location::Remote(host, _) = &expected else {
+                panic!("{text} is remote");
+            };
+            assert_eq!(host.to_string(), format!("{HOST}:{port}"));
+        }
+        assert_eq!(HOST.parse::<Location>(), Err(LocationError::NoPath));
+        let other = remote("ether", DEFAULT_PORT, b"./eth0/02:00:00:00:00:01:x");
+        assert_eq!("ether:./eth0/02:00:00:00:00:01:x".parse(), Ok(other));
     }
 
     #[test]

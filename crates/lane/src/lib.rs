@@ -54,7 +54,9 @@ pub use driver::{
     Completion, Driver, DriverError, MAX_INLINE, MessageControl, NotPosted, Progress, Report,
     WorkKind,
 };
-pub use ethernet::{EthernetAddress, EthernetLane, NoEthernet};
+pub use ethernet::{
+    EthernetAddress, EthernetLane, NoEthernet, is_ethernet, look_ethernet, resolve, resolve_host,
+};
 pub use exported::{ExportedRegion, Exporting};
 pub use lane_error::LaneError;
 pub use listener::{Accept, Listener, ListenerCounters, Untrusted};

@@ -107,9 +107,9 @@ pub mod failure {
     pub use zerolane_wire::Reason;
 }
 
-/// Which lanes there are to a host.
+/// Which lanes there are to a host, and hosts as users write them.
 pub mod lanes {
-    pub use zerolane_lane::{Reach, look};
+    pub use zerolane_lane::{Reach, is_ethernet, look, look_ethernet, resolve, resolve_host};
 }
 
 /// What was counted: payload placed and moved, datagrams dropped, strangers turned away.

@@ -94,6 +94,14 @@ int main(void)
     EXPECT(zl_options_set(options, ZL_OPTION_LANE, ZL_LANE_ETHERNET) == ZL_OK);
     EXPECT(zl_endpoint_bind("127.0.0.1:0", options, &endpoint) < 0);
     EXPECT(strstr(zl_last_error(), "raw Ethernet") != NULL);
+    EXPECT(zl_endpoint_bind("ether:no-such-one:0", options, &endpoint) < 0);
+    EXPECT(strstr(zl_last_error(), "no interface no-such-one") != NULL);
+    EXPECT(zl_connect("ether:lo/02:00:00:00:00:01:9", options, &connection) < 0);
+    EXPECT(strstr(zl_last_error(), "lo is no Ethernet") != NULL);
+
+    /* Such an address has no other lane. */
+    EXPECT(zl_connect("ether:lo/02:00:00:00:00:01:9", NULL, &connection) < 0);
+    EXPECT(strstr(zl_last_error(), "another lane was chosen") != NULL);
     zl_options_free(options);
     free(content);
     return 0;

@@ -30,6 +30,11 @@ pub(crate) trait Listener {
     /// The port that the initiators are to connect to.
     fn port(&self) -> Result<u16>;
 
+    /// The hardware address that they are to connect to, over raw Ethernet.
+    fn hardware(&self) -> Option<[u8; 6]> {
+        None
+    }
+
     /// Does the responder's part: receives what is to be moved, and checks it, or answers. The clock runs
     /// from this end's *go*, said when all connections stand and the memory is ready, until the last byte
     /// is in place.

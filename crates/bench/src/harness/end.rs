@@ -106,8 +106,8 @@ impl End {
             }
             Request::Respond(job) => {
                 let listener = self.contender(&job)?.listen(self.bind, &job)?;
-                let port = listener.port()?;
-                self.channel.send(&Reply::Listening { port })?;
+                let (port, hardware) = (listener.port()?, listener.hardware());
+                self.channel.send(&Reply::Listening { port, hardware })?;
                 let measured = self.act(&job, |part| listener.respond(part))?;
                 self.channel.send(&Reply::Done { measured })
             }

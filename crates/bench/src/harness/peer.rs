@@ -158,11 +158,11 @@ impl Peer {
         }
     }
 
-    /// Asks the end to respond to the initiators of a job; the port it listens on.
-    pub(crate) fn respond(&mut self, job: &Job) -> Result<u16> {
+    /// Asks the end to respond to the initiators of a job; the port it listens on, and over raw Ethernet the hardware address.
+    pub(crate) fn respond(&mut self, job: &Job) -> Result<(u16, Option<[u8; 6]>)> {
         self.tell(&Request::Respond(job.clone()))?;
         match self.reply()? {
-            Reply::Listening { port } => Ok(port),
+            Reply::Listening { port, hardware } => Ok((port, hardware)),
             other => self.unexpected(&other),
         }
     }

@@ -20,7 +20,7 @@ use crate::job::Job;
 use crate::measured::Measured;
 
 /// Changes with every incompatible change of these types.
-pub(crate) const VERSION: u32 = 11;
+pub(crate) const VERSION: u32 = 12;
 
 /// To an end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,9 +47,10 @@ pub(crate) enum Reply {
     Memcpy {
         gbps: f64,
     },
-    /// The port that the initiators of the job are to connect to.
+    /// The port that the initiators of the job are to connect to; over raw Ethernet, the hardware address too.
     Listening {
         port: u16,
+        hardware: Option<[u8; 6]>,
     },
     /// What came in a part of a flow's time, while it goes on; see `Flows::live`.
     Sample {

@@ -164,8 +164,9 @@ impl Ends {
 
     /// Has all ends begin: the responder, then all initiators at the same time.
     pub(crate) fn begin(&mut self, contender: Name, job: &Job) -> Result<()> {
-        let job = job.by(contender)?;
-        let port = self.responder.respond(&job)?;
+        let mut job = job.by(contender)?;
+        let (port, hardware) = self.responder.respond(&job)?;
+        job.hardware = hardware;
         let to = SocketAddr::new(self.address, port);
         for initiator in &mut self.initiators {
             initiator.initiate(to, &job)?;

@@ -43,6 +43,8 @@ pub(crate) struct Job {
     pub(crate) security: Protection,
     /// What carries them.
     pub(crate) lane: LaneName,
+    /// Over raw Ethernet, the hardware address of the responder, once it listens.
+    pub(crate) hardware: Option<[u8; 6]>,
     pub(crate) tcp: TcpTuning,
     /// First bytes on each connection: the responder takes no other initiator.
     pub(crate) token: u64,
@@ -126,6 +128,7 @@ impl Job {
             work,
             security: Protection::Plain,
             lane: LaneName::Udp,
+            hardware: None,
             tcp,
             token: 0,
         }

@@ -128,7 +128,8 @@ impl EndsArgs {
 /// What carries Zerolane's connections.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct LaneArgs {
-    /// What carries Zerolane's connections: with auto and shm both ends are on one host, without a network between them
+    /// What carries Zerolane's connections: with auto and shm both ends are on one host, without a network between them; with
+    /// ethernet the interfaces of the path's two ends are on one segment
     #[arg(long, value_enum, default_value_t, value_name = "LANE")]
     pub(crate) lane: LaneName,
 }
@@ -141,7 +142,8 @@ impl LaneArgs {
         offloads: Option<Offloads>,
         interrupt: &Interrupt,
     ) -> Result<Ends> {
-        if self.lane == LaneName::Udp || args.place.to.is_some() {
+        let has_network = matches!(self.lane, LaneName::Udp | LaneName::Ethernet);
+        if has_network || args.place.to.is_some() {
             return args.start(offloads, interrupt);
         }
         if args.mtu.is_some() || offloads.is_some() {

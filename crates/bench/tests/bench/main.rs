@@ -181,6 +181,23 @@ fn bulk__small_run_gives_the_promised_json() {
 }
 
 #[test]
+fn lane__ethernet_between_two_namespaces() {
+    if !netlab::netns::is_permitted() {
+        eprintln!("skipped: network namespaces need root");
+        return;
+    }
+    let bulk = "bench bulk --only zerolane --lane ethernet --buffer 1MiB --bytes 16MiB --reps 1";
+    let ping = "bench put_lat --only zerolane --lane ethernet -s 8 -n 1000 --reps 1";
+    for words in [bulk, ping] {
+        let output = output(&format!("{words} --json"));
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let path = report["path"].as_str().unwrap();
+        assert!(path.ends_with("Zerolane with --lane ethernet"), "{path}");
+    }
+}
+
+#[test]
 fn bulk__encrypted_stands_first_and_is_compared_with_what_else_encrypts() {
     // Laps that are no whole number of TLS records.
     let output = output("bench bulk --buffer 1000KiB --bytes 4MiB --reps 2 --json");

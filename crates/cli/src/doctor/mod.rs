@@ -10,6 +10,7 @@ use std::time::SystemTime;
 use anyhow::{Result, anyhow};
 use zerolane::Options;
 use zerolane::keys::{AllowFile, KnownHosts, identity};
+use zerolane::lanes::is_ethernet;
 use zerolane_files::limits::DEFAULT_PORT;
 
 use crate::address::parse_host;
@@ -30,7 +31,10 @@ pub struct Args {
 }
 
 fn parse_there(text: &str) -> Result<(String, u16), String> {
-    parse_host(text, DEFAULT_PORT)
+    match is_ethernet(text) {
+        true => Err("`zerolane lanes` says what is known of an address of raw Ethernet".into()),
+        false => parse_host(text, DEFAULT_PORT),
+    }
 }
 
 /// Says what it found; fails if something is wrong.

@@ -9,6 +9,7 @@ use zerolane_files::{Client, Error, Host};
 
 use super::with_exit_code;
 use crate::config::{Config, Section};
+use crate::lane::LaneName;
 use crate::login::{RemoteEnd, of_environment};
 use crate::security::{Caution, FileClientArgs};
 
@@ -58,12 +59,13 @@ impl Guarded {
             return Guarded::by_login(host, args, patience);
         }
         let profiles = args.client.profile.into();
-        let lane = args.client.lane.or(config.chosen(&sections, "lane"));
+        let configured = config.chosen(&sections, "lane");
+        let lane = LaneName::to(&host.name, args.client.lane, configured)?;
         let (caution, security) = Caution::new(host.to_string(), args.client, args.code)?;
         let transport = Options {
             security,
             profiles,
-            lane: lane.unwrap_or_default().into(),
+            lane: lane.into(),
             ..Options::default()
         };
         let client = Client::new(host).with_transport(transport);

@@ -18,7 +18,7 @@ use super::limit::LimitArgs;
 use super::log::{Format, Log};
 use super::metrics::{self, Metrics};
 use super::{on_hangup, stdio, stop_on_signals, user, with_exit_code};
-use crate::address::Listen;
+use crate::address::{Listen, address_shown};
 use crate::config::{Config, Section};
 use crate::console;
 use crate::exit::Exit;
@@ -31,8 +31,8 @@ pub struct Args {
     /// The directory; nothing outside it can be reached
     #[arg(value_name = "DIR", required_unless_present = "stdio")]
     directory: Option<PathBuf>,
-    /// Address to listen on, or a name of this host, with or without a port (port 0: any free one) [default:
-    /// 127.0.0.1:9181]. A socket that systemd passes takes its place
+    /// Address to listen on, or a name of this host, with or without a port (port 0: any free one), or ether:IFACE for raw
+    /// Ethernet [default: 127.0.0.1:9181]. A socket that systemd passes takes its place
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
     /// Serve the one client at the other end of standard input and output, which ssh connects to it, and end with it.
@@ -131,11 +131,15 @@ pub(crate) fn run(mut args: Args) -> Result<Exit> {
     let user = args.user.as_deref().map(user::find).transpose()?;
     let code = args.code.then(one_time_code).transpose()?;
     let profiles = args.security.profile.into();
-    let lane: Option<LaneName> = args.security.lane.or(config.chosen(&OWN, "lane"));
-    let lane = lane.unwrap_or_default();
+    let lane = LaneName::to(
+        listen.name(),
+        args.security.lane,
+        config.chosen(&OWN, "lane"),
+    )?;
     if user.is_some() && lane != LaneName::Udp {
-        // Its rendezvous would be root's.
-        let words = "--user is for UDP alone, and the configuration names another lane";
+        // A rendezvous would be root's, and another user may open no packet sockets.
+        let words =
+            "--user is for UDP alone, and the address or the configuration names another lane";
         return Err(anyhow!(words).context(Exit::Usage));
     }
     let Doors {
@@ -166,7 +170,7 @@ pub(crate) fn run(mut args: Args) -> Result<Exit> {
     let published = metrics.map(metrics::listen).transpose()?;
     let server = match passed {
         Some(socket) => Server::adopt(&directory, socket, options),
-        None => Server::bind(&directory, &listen.resolve()?[..], options),
+        None => Server::bind(&directory, &listen.resolve(lane.into())?[..], options),
     };
     let mut server = server.map_err(with_exit_code)?;
     let address = server.local_addr();
@@ -186,8 +190,9 @@ pub(crate) fn run(mut args: Args) -> Result<Exit> {
     } else {
         "reading and writing"
     };
+    let shown = address_shown(address, lane.into());
     console::say(format_args!(
-        "Serving {} on {address} for {access}.",
+        "Serving {} on {shown} for {access}.",
         directory.display()
     ))?;
     if let (Some(key), None) = (server.public_key(), &code) {
@@ -195,7 +200,10 @@ pub(crate) fn run(mut args: Args) -> Result<Exit> {
     }
     console::say(words)?;
     if let Some(code) = code {
-        let place = place(address);
+        let place = match address.ip().is_unspecified() {
+            true => format!("THIS-HOST:{}", address.port()),
+            false => shown,
+        };
         console::say(format_args!(
             "There: zerolane cp -r --code {code} {place}: DIR"
         ))?;
@@ -236,14 +244,6 @@ fn passed_socket() -> Result<Option<OwnedFd>> {
 fn one_time_code() -> Result<Code> {
     let random = zerolane::security::random().context("no random numbers for a code")?;
     Ok(Code::from_random(random))
-}
-
-/// The name under which others reach `address`, as far as it is known here.
-fn place(address: SocketAddr) -> String {
-    match address.ip().is_unspecified() {
-        true => format!("THIS-HOST:{}", address.port()),
-        false => address.to_string(),
-    }
 }
 
 /// Confines this process to the directory and its list of keys.
@@ -294,6 +294,6 @@ mod tests {
         }
         all::<ScheduleName>(&["auto", "fair", "fast", "shortest"]);
         all::<Format>(&["text", "json"]);
-        all::<LaneName>(&["udp", "auto", "shm"]);
+        all::<LaneName>(&["udp", "auto", "shm", "ethernet"]);
     }
 }

@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use anyhow::{Result, bail, ensure};
+use zerolane::lanes::is_ethernet;
 use zerolane_files::Host;
 
 /// What is started, here and there.
@@ -30,6 +31,11 @@ impl Program<'_> {
 /// # Errors
 /// A user or host that is none.
 pub(super) fn of(host: &Host, program: &Program<'_>) -> Result<Command> {
+    ensure!(
+        !is_ethernet(&host.name),
+        "no login leads to {}, an address of raw Ethernet",
+        host.name
+    );
     check(&host.name, "host")?;
     let shell = split(program.shell())?;
     let Some((first, options)) = shell.split_first() else {

@@ -1,7 +1,6 @@
 //! `zerolane mem export`.
 
 use std::fs::{File, OpenOptions};
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,10 +16,11 @@ use zerolane::{Connection, Endpoint, Error, ExportedRegion, Options, Region, Rig
 use zerolane_files::Stop;
 
 use super::remote::DEFAULT_PORT;
-use crate::address::parse_listen;
+use crate::address::{Listen, address_shown};
 use crate::console;
 use crate::exit::Exit;
 use crate::files::stop_on_signals;
+use crate::lane::LaneName;
 use crate::security::{self, Doors, ServerArgs};
 
 /// Arguments of `zerolane mem export`.
@@ -32,10 +32,10 @@ pub(crate) struct Args {
     /// The name that others ask for, at most 32 bytes
     #[arg(long, value_parser = parse_name)]
     name: String,
-    /// Address to listen on, with or without a port (port 0: any free one)
-    #[arg(long, value_name = "ADDR", value_parser = parse_address,
-          default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT)))]
-    listen: SocketAddr,
+    /// Address to listen on, or a name of this host, with or without a port (port 0: any free one), or ether:IFACE for raw
+    /// Ethernet
+    #[arg(long, value_name = "ADDR", value_parser = parse_address, default_value_t = Listen::loopback(DEFAULT_PORT))]
+    listen: Listen,
     /// Others may only read: --rights r
     #[arg(long, conflicts_with = "rights")]
     read_only: bool,
@@ -53,8 +53,8 @@ const CONNECTIONS_MAX: usize = 1024;
 /// Time between two checks whether to stop.
 const LOOK: Duration = Duration::from_millis(200);
 
-fn parse_address(text: &str) -> Result<SocketAddr, String> {
-    parse_listen(text, DEFAULT_PORT)
+fn parse_address(text: &str) -> Result<Listen, String> {
+    Listen::parse(text, DEFAULT_PORT)
 }
 
 fn parse_name(text: &str) -> Result<String, String> {
@@ -101,7 +101,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
         bail!("{:?} cannot be exported: it is not aligned", args.what);
     };
     let profiles = args.security.profile.into();
-    let lane = args.security.lane.unwrap_or_default().into();
+    let lane = LaneName::to(args.listen.name(), args.security.lane, None)?.into();
     let Doors {
         mut security,
         access: allowed,
@@ -117,13 +117,14 @@ pub(crate) fn run(args: Args) -> Result<()> {
         lane,
         ..Options::default()
     };
-    let mut endpoint = Endpoint::bind(args.listen, transport)
+    let mut endpoint = Endpoint::bind(&args.listen.resolve(lane)?[..], transport)
         .with_context(|| format!("cannot listen on {}", args.listen))?;
     let address = endpoint.local_addr();
     console::say(format_args!(
-        "Exporting {} ({len} bytes) as {:?} on {address} to {}.",
+        "Exporting {} ({len} bytes) as {:?} on {} to {}.",
         args.what,
         args.name,
+        address_shown(address, lane),
         words(rights)
     ))?;
     if let Some(key) = endpoint.public_key() {

@@ -4,11 +4,13 @@ use std::fmt;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use zerolane::failure::{Reason, TransferError};
+use zerolane::lanes::resolve_host;
 use zerolane::{Completion, Connection, Error, Options, RegionKey, Rights};
 
 use super::place::Place;
-use crate::address;
+use crate::address::{parse_host, shown};
 use crate::exit::Exit;
+use crate::lane::LaneName;
 use crate::security::{Caution, ClientArgs};
 
 /// UDP port where the command line names none.
@@ -24,13 +26,13 @@ pub(crate) struct Host {
 impl Host {
     /// From `HOST[:PORT]`.
     pub(crate) fn parse(text: &str) -> Result<Host, String> {
-        address::parse_host(text, DEFAULT_PORT).map(|(name, port)| Host { name, port })
+        parse_host(text, DEFAULT_PORT).map(|(name, port)| Host { name, port })
     }
 
     fn connect(&self, security: &ClientArgs) -> Result<Connection> {
         let Host { name, port } = self;
         let profiles = security.profile.into();
-        let lane = security.lane.unwrap_or_default().into();
+        let lane = LaneName::to(name, security.lane, None)?.into();
         let (caution, security) = Caution::new(self.to_string(), security.clone(), None)?;
         let options = Options {
             security,
@@ -38,7 +40,9 @@ impl Host {
             lane,
             ..Options::default()
         };
-        let connected = Connection::connect((name.as_str(), *port), &options);
+        let connected = resolve_host(name, *port, lane)
+            .map_err(Error::from)
+            .and_then(|to| Connection::connect(&to[..], &options));
         caution.introduce();
         connected.map_err(|error| {
             let advise = caution.advise(Some(&error));
@@ -51,10 +55,7 @@ impl Host {
 
 impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.name.contains(':') {
-            true => write!(f, "[{}]:{}", self.name, self.port),
-            false => write!(f, "{}:{}", self.name, self.port),
-        }
+        f.write_str(&shown(&self.name, self.port))
     }
 }
 

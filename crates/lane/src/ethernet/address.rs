@@ -5,6 +5,7 @@
 
 use super::NoEthernet;
 use nix::ifaddrs::getifaddrs;
+use nix::sys::socket::LinkAddr;
 use std::fmt;
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
@@ -97,11 +98,67 @@ impl EthernetAddress {
             port,
         }
     }
+
+    /// What stands for `address`, with the present name of its interface, in the network namespace of the calling thread.
+    ///
+    /// # Errors
+    /// [`NoEthernet`]: it is no address of raw Ethernet, or its interface is not there.
+    pub fn of(address: SocketAddr) -> io::Result<EthernetAddress> {
+        let station = Station::of(address).ok_or(NoEthernet::NoAddress)?;
+        let mut links = links()?;
+        let its = links.find(|(_, link)| link.ifindex() == station.interface as usize);
+        let (name, _) =
+            its.ok_or_else(|| NoEthernet::NoInterface(format!("number {}", station.interface)))?;
+        Ok(EthernetAddress::new(name, station.hardware, station.port))
+    }
+
+    /// The hardware address, if it names one.
+    pub fn hardware(&self) -> Option<[u8; 6]> {
+        self.hardware
+    }
+
+    /// How many bytes of `text` are an address without its port, `ether:IFACE/MAC`, if it begins with one that ends there or is
+    /// followed by a `:`. For texts in which something else follows.
+    ///
+    /// ```
+    /// use zerolane_lane::EthernetAddress;
+    /// assert_eq!(EthernetAddress::prefix(b"ether:eth0/02:00:00:00:00:01:path"), Some(28));
+    /// assert_eq!(EthernetAddress::prefix(b"ether:a/path"), None);
+    /// ```
+    pub fn prefix(text: &[u8]) -> Option<usize> {
+        let rest = text.strip_prefix(SCHEME.as_bytes())?;
+        let slash = rest.iter().position(|&it| it == b'/')?;
+        let len = SCHEME.len() + slash + 1 + HARDWARE_TEXT;
+        let whole = std::str::from_utf8(text.get(..len)?).ok()?;
+        let (interface, hardware) = whole[SCHEME.len()..].split_once('/')?;
+        let is_one = is_interface(interface) && parse_hardware(hardware).is_some();
+        let ends = text.get(len).is_none_or(|&it| it == b':');
+        (is_one && ends).then_some(len)
+    }
+}
+
+/// How texts of these addresses begin.
+pub(super) const SCHEME: &str = "ether:";
+/// Bytes of a hardware address in text.
+const HARDWARE_TEXT: usize = "02:00:00:00:00:01".len();
+
+/// Whether an interface may have that name.
+fn is_interface(name: &str) -> bool {
+    let whole = (1..16).contains(&name.len()) && name != "." && name != "..";
+    whole && !name.contains(|it: char| matches!(it, ':' | '/') || it.is_whitespace())
+}
+
+/// The interfaces of the network namespace of the calling thread.
+fn links() -> io::Result<impl Iterator<Item = (String, LinkAddr)>> {
+    Ok(getifaddrs()?.filter_map(|it| {
+        let link = it.address.as_ref()?.as_link_addr().copied();
+        Some((it.interface_name, link?))
+    }))
 }
 
 impl fmt::Display for EthernetAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ether:{}", self.interface)?;
+        write!(f, "{SCHEME}{}", self.interface)?;
         if let Some([a, b, c, d, e, g]) = self.hardware {
             write!(f, "/{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")?;
         }
@@ -114,14 +171,12 @@ impl FromStr for EthernetAddress {
 
     fn from_str(text: &str) -> io::Result<EthernetAddress> {
         let parse = || {
-            let (where_, port) = text.strip_prefix("ether:")?.rsplit_once(':')?;
+            let (where_, port) = text.strip_prefix(SCHEME)?.rsplit_once(':')?;
             let (interface, hardware) = match where_.split_once('/') {
                 None => (where_, None),
                 Some((interface, hardware)) => (interface, Some(parse_hardware(hardware)?)),
             };
-            // A longer name, or one of these, is no interface's.
-            let named = (1..16).contains(&interface.len()) && !interface.contains(':');
-            named.then_some(EthernetAddress::new(
+            is_interface(interface).then_some(EthernetAddress::new(
                 interface,
                 hardware,
                 port.parse().ok()?,
@@ -148,14 +203,7 @@ impl ToSocketAddrs for EthernetAddress {
 
     fn to_socket_addrs(&self) -> io::Result<Self::Iter> {
         let mut none = NoEthernet::NoInterface(self.interface.clone());
-        for it in getifaddrs()? {
-            let link = it
-                .address
-                .as_ref()
-                .and_then(|it| it.as_link_addr().copied());
-            let (Some(link), true) = (link, it.interface_name == self.interface) else {
-                continue;
-            };
+        for (_, link) in links()?.filter(|(name, _)| *name == self.interface) {
             if link.hatype() != nix::libc::ARPHRD_ETHER {
                 none = NoEthernet::OtherKind(self.interface.clone());
                 continue;
@@ -233,6 +281,49 @@ mod tests {
             let error = text.parse::<EthernetAddress>().expect_err(text);
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
         }
+    }
+
+    #[test]
+    fn prefix__of_a_whole_address_alone() {
+        const WHOLE: &str = "ether:eth0/02:00:00:00:00:01";
+        for rest in ["", ":", ":9", ":a/b", ":\u{e9}"] {
+            let text = format!("{WHOLE}{rest}");
+            let len = EthernetAddress::prefix(text.as_bytes());
+            assert_eq!(len, Some(WHOLE.len()), "{text}");
+        }
+        for other in [
+            "ether:eth0",
+            "ether:eth0:9",
+            "ether:eth0/02:00:00:00:00:01x",
+            "ether:eth0/02:00:00:00:00:0g",
+            "ether:9/eth0/02:00:00:00:00:01",
+            "ether:./02:00:00:00:00:01",
+            "ether:9:eth0/02:00:00:00:00:01",
+            "eth0/02:00:00:00:00:01",
+        ] {
+            let len = EthernetAddress::prefix(other.as_bytes());
+            assert_eq!(len, None, "{other}");
+        }
+        let cut = &WHOLE.as_bytes()[..WHOLE.len() - 1];
+        assert_eq!(EthernetAddress::prefix(cut), None);
+        let not_text = [&WHOLE.as_bytes()[..WHOLE.len() - 1], b"\xff"].concat();
+        assert_eq!(EthernetAddress::prefix(&not_text), None);
+    }
+
+    #[test]
+    fn of__no_address_and_no_interface_are_told_apart() {
+        let of = |address: &str| EthernetAddress::of(address.parse().expect("one"));
+        let none = of("127.0.0.1:9").expect_err("no address of Ethernet");
+        assert_eq!(none.kind(), io::ErrorKind::InvalidInput);
+        let gone = of("[fe80::11:22ff:fe33:4455%2147483647]:9").expect_err("no such interface");
+        assert_eq!(gone.kind(), io::ErrorKind::AddrNotAvailable);
+        let (_, link) = links()
+            .expect("asked")
+            .find(|it| it.0 == "lo")
+            .expect("an interface");
+        let loopback = link.ifindex();
+        let found = of(&format!("[fe80::11:22ff:fe33:4455%{loopback}]:9")).expect("there");
+        assert_eq!(found.to_string(), "ether:lo/02:11:22:33:44:55:9");
     }
 
     #[test]

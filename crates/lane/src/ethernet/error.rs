@@ -9,6 +9,8 @@ pub enum NoEthernet {
     /// The address names no interface, or no hardware address of one host: see
     /// [`EthernetAddress`](crate::EthernetAddress).
     NoAddress,
+    /// The address is one of raw Ethernet, and another lane was chosen.
+    OtherLane,
     /// There is no interface of this name, or with this number, in this network namespace.
     NoInterface(String),
     /// This interface is no Ethernet.
@@ -28,9 +30,12 @@ impl fmt::Display for NoEthernet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             NoEthernet::NoAddress => f.write_str(
-                "raw Ethernet needs an address with an interface and a hardware address: ether:IFACE/MAC:PORT, or the \
-                 link-local IPv6 address that follows from them, with the interface's number",
+                "raw Ethernet needs an address with an interface and a hardware address: ether:IFACE/MAC:PORT (ether:IFACE:PORT \
+                 to listen on), or the link-local IPv6 address that follows from them, with the interface's number",
             ),
+            NoEthernet::OtherLane => {
+                f.write_str("an address ether:IFACE... is for raw Ethernet, and another lane was chosen")
+            }
             NoEthernet::NoInterface(which) => {
                 write!(f, "there is no interface {which} in this network namespace")
             }
@@ -50,7 +55,7 @@ impl std::error::Error for NoEthernet {}
 impl From<NoEthernet> for io::Error {
     fn from(why: NoEthernet) -> io::Error {
         let kind = match why {
-            NoEthernet::NoAddress => io::ErrorKind::InvalidInput,
+            NoEthernet::NoAddress | NoEthernet::OtherLane => io::ErrorKind::InvalidInput,
             NoEthernet::NoInterface(_) | NoEthernet::OtherHost => io::ErrorKind::AddrNotAvailable,
             NoEthernet::OtherKind(_) => io::ErrorKind::Unsupported,
             NoEthernet::InUse => io::ErrorKind::AddrInUse,

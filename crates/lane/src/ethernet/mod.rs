@@ -16,6 +16,7 @@ mod address;
 mod error;
 mod filter;
 mod frames;
+mod named;
 mod port;
 mod socket;
 
@@ -23,6 +24,7 @@ pub use address::EthernetAddress;
 pub(crate) use address::Station;
 pub use error::NoEthernet;
 pub(crate) use frames::{IncomingFrames, OutgoingFrames};
+pub use named::{is_ethernet, resolve, resolve_host};
 pub(crate) use port::{Claim, attend};
 pub(crate) use socket::{Strange, is_gone, receive, send};
 
@@ -236,6 +238,17 @@ pub(crate) fn connect_as<L: Lane>(
         ..lane.config(options)
     };
     initiate(lane, config, options, entropy, EthernetLane::begin, wrap)
+}
+
+/// What raw Ethernet to `peer` would be like, found out without a frame: the longest datagram, bytes.
+///
+/// # Errors
+/// [`NoEthernet`]: why there is none.
+pub fn look_ethernet(peer: SocketAddr) -> io::Result<usize> {
+    let peer = Station::of(peer).ok_or(NoEthernet::NoAddress)?;
+    peer.hardware.ok_or(NoEthernet::NoAddress)?;
+    let (socket, _) = socket::open(peer.interface, &filter::of_listener(peer.port))?;
+    socket::path_datagram(&socket, peer.interface)
 }
 
 #[cfg(test)]

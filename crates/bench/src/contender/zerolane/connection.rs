@@ -1,8 +1,10 @@
 //! Connections.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 
 use anyhow::{Context, Result};
+use nix::ifaddrs::getifaddrs;
+use zerolane::options::EthernetAddress;
 use zerolane::{Connection, Options};
 
 use super::super::contract::expect_word;
@@ -25,6 +27,37 @@ pub(super) fn connect(to: SocketAddr, token: u64, options: &Options) -> Result<C
         .with_context(|| format!("cannot connect to the receiver at {to}"))?;
     connection.send(&token.to_le_bytes())?;
     Ok(connection)
+}
+
+/// Where to listen over raw Ethernet: at any port of the interface that has the address `own`.
+pub(super) fn ethernet_of(own: IpAddr) -> Result<SocketAddr> {
+    ethernet(own, None, 0)
+}
+
+/// The responder at `to` over raw Ethernet, which has this hardware address behind the interface that leads to `to`.
+pub(super) fn ethernet_to(to: SocketAddr, hardware: [u8; 6]) -> Result<SocketAddr> {
+    let any: SocketAddr = match to {
+        SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
+        SocketAddr::V6(_) => ([0u16; 8], 0).into(),
+    };
+    let socket = UdpSocket::bind(any)?;
+    socket
+        .connect(to)
+        .with_context(|| format!("no way to {to}"))?;
+    ethernet(socket.local_addr()?.ip(), Some(hardware), to.port())
+}
+
+fn ethernet(own: IpAddr, hardware: Option<[u8; 6]>, port: u16) -> Result<SocketAddr> {
+    let its = |it: &nix::ifaddrs::InterfaceAddress| {
+        let address = it.address.as_ref()?;
+        let v4 = address.as_sockaddr_in().map(|it| IpAddr::from(it.ip()));
+        v4.or_else(|| address.as_sockaddr_in6().map(|it| it.ip().into()))
+    };
+    let interface = getifaddrs()?.find(|it| its(it) == Some(own));
+    let interface = interface.with_context(|| format!("no interface has the address {own}"))?;
+    let address = EthernetAddress::new(interface.interface_name, hardware, port);
+    let mut found = address.to_socket_addrs()?;
+    found.next().context("no address of raw Ethernet")
 }
 
 /// Receives the one-byte message `word`.

@@ -21,10 +21,11 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use zerolane::counters::Account;
-use zerolane::options::{Profile, Profiles};
+use zerolane::options::{EthernetAddress, Profile, Profiles};
 use zerolane::{Connection, Endpoint, Options, Region};
+use zerolane_cli::lane::LaneName;
 
-use self::connection::{await_word, connect, options};
+use self::connection::{await_word, connect, ethernet_of, ethernet_to, options};
 use self::memory::Pieces;
 use self::turns::{Content, Direction, Turns};
 use super::contract::{Contender, DONE, GO, Listener, Part};
@@ -60,12 +61,21 @@ impl Contender for Zerolane {
     }
 
     fn listen(&self, bind: IpAddr, job: &Job) -> Result<Box<dyn Listener>> {
-        let endpoint = Endpoint::bind((bind, 0), self.options(job))?;
+        let on = match job.lane {
+            LaneName::Ethernet => ethernet_of(bind)?,
+            _ => SocketAddr::new(bind, 0),
+        };
+        let endpoint = Endpoint::bind(on, self.options(job))?;
         Ok(Box::new(Listening(endpoint)))
     }
 
     fn initiate(&self, to: SocketAddr, part: &mut Part<'_>) -> Result<Vec<Measured>> {
         let job = part.job;
+        let to = match (job.lane, job.hardware) {
+            (LaneName::Ethernet, Some(hardware)) => ethernet_to(to, hardware)?,
+            (LaneName::Ethernet, None) => bail!("the receiver has no hardware address"),
+            _ => to,
+        };
         let connect = || connect(to, job.token, &self.options(job));
         match &job.work {
             Work::Laps(laps) => {
@@ -163,6 +173,11 @@ impl Listening {
 impl Listener for Listening {
     fn port(&self) -> Result<u16> {
         Ok(self.0.local_addr().port())
+    }
+
+    fn hardware(&self) -> Option<[u8; 6]> {
+        let address = EthernetAddress::of(self.0.local_addr());
+        address.ok()?.hardware()
     }
 
     fn respond(mut self: Box<Self>, part: &mut Part<'_>) -> Result<Vec<Measured>> {

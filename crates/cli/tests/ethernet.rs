@@ -1,0 +1,286 @@
+//! `--lane ethernet`, and addresses of raw Ethernet, between two hosts made of namespaces.
+
+#![allow(non_snake_case)]
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use netlab::netns::{self, Namespace, Topology};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_zerolane");
+
+/// Ends the process even if the test fails.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Two hosts, and what listens on the second.
+struct Lab {
+    hosts: Topology,
+    base: tempfile::TempDir,
+    server: Option<(Running, BufReader<ChildStdout>)>,
+}
+
+impl Lab {
+    /// `None` with a message where namespaces are not allowed.
+    fn new() -> Option<Lab> {
+        if !netns::is_permitted() {
+            eprintln!("skipped: network namespaces need root");
+            return None;
+        }
+        Some(Lab {
+            hosts: Topology::pair("ether", 1500).unwrap(),
+            base: tempfile::tempdir().unwrap(),
+            server: None,
+        })
+    }
+
+    fn program(&self, mut command: Command, words: &[&str]) -> Command {
+        command
+            .env("ZEROLANE_HOME", self.base.path().join("home"))
+            .env("ZEROLANE_CONFIG", "/dev/null")
+            .stdin(Stdio::null())
+            .args(words);
+        command
+    }
+
+    fn on(&self, host: &Namespace, words: &[&str]) -> Command {
+        self.program(host.command(PROGRAM), words)
+    }
+
+    /// Starts what listens on the second host; where the first one reaches it.
+    fn start(&mut self, words: &[&str]) -> String {
+        self.server = None;
+        let mut command = self.on(self.hosts.b(), words);
+        // Another user, who lets in all.
+        let command = command.arg("--anyone");
+        let command = command.env("ZEROLANE_HOME", self.base.path().join("there"));
+        let command = command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        out.read_line(&mut line).unwrap();
+        self.server = Some((Running(child), out));
+        let own = line
+            .split(" on ")
+            .nth(1)
+            .and_then(|it| it.split(' ').next());
+        let own = own.unwrap_or_else(|| panic!("{line:?}"));
+        let there = format!("ether:{}/", self.hosts.b().device());
+        let rest = own.strip_prefix(&there);
+        let rest = rest.unwrap_or_else(|| panic!("{own} is not of {there}"));
+        format!("ether:{}/{rest}", self.hosts.a().device())
+    }
+
+    /// Where the second host listens.
+    fn listen(&self) -> String {
+        format!("ether:{}:0", self.hosts.b().device())
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.base.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    /// Runs a command of the first host that succeeds; its output.
+    fn run(&self, words: &[&str]) -> String {
+        succeed(self.on(self.hosts.a(), words))
+    }
+}
+
+fn succeed(mut command: Command) -> String {
+    let done = command.output().unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{command:?}: {said}");
+    String::from_utf8(done.stdout).unwrap()
+}
+
+/// Runs a command that ends with `code` and says `words`.
+fn fail(mut command: Command, code: i32, words: &str) {
+    let done = command.output().unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(code), "{command:?}: {said}");
+    assert!(said.contains(words), "{said:?} does not say {words:?}");
+}
+
+/// Bytes without repetition.
+fn content(seed: u8, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    blake3::Hasher::new()
+        .update(&[seed])
+        .finalize_xof()
+        .fill(&mut bytes);
+    bytes
+}
+
+/// Files of the tree, and how long they are: such as fit a short frame, one frame, none.
+const FILES: [(&str, usize); 4] = [
+    ("short", 3),
+    ("one", 1400),
+    ("sub/long", (5 << 20) + 17),
+    ("sub/empty", 0),
+];
+
+fn assert_tree(root: &Path) {
+    for (seed, (name, len)) in FILES.iter().enumerate() {
+        let found = fs::read(root.join(name)).unwrap();
+        assert!(found == content(seed as u8, *len), "{name}");
+    }
+}
+
+#[test]
+fn ethernet__a_tree_there_and_back() {
+    let Some(mut lab) = Lab::new() else { return };
+    let [here, share, back] = ["here", "share", "back"].map(|it| lab.base.path().join(it));
+    fs::create_dir_all(here.join("sub")).unwrap();
+    fs::create_dir(&share).unwrap();
+    for (seed, (name, len)) in FILES.iter().enumerate() {
+        fs::write(here.join(name), content(seed as u8, *len)).unwrap();
+    }
+    let (listen, share_name) = (lab.listen(), lab.path("share"));
+    let there = lab.start(&["serve", &share_name, "--listen", &listen]);
+    let at = |path: &str| format!("{there}:{path}");
+
+    // The address says which lane.
+    lab.run(&["cp", "-r", &lab.path("here"), &at("tree")]);
+    assert_tree(&share.join("tree"));
+    let lane = ["--lane", "ethernet"];
+    lab.run(&[&["cp", "-r"], &lane[..], &[&at("tree"), &lab.path("back")]].concat());
+    assert_tree(&back);
+    assert_eq!(lab.run(&["ls", &at("tree/sub")]), "empty\nlong\n");
+
+    lab.run(&["mkdir", &at("new")]);
+    lab.run(&["mv", &at("tree/sub/long"), &at("new/long")]);
+    lab.run(&["rm", "-r", &at("tree")]);
+    assert!(fs::read(share.join("new/long")).unwrap() == content(2, FILES[2].1));
+    assert!(!share.join("tree").exists());
+    lab.run(&["sync", &lab.path("here"), &at("new"), "--delete"]);
+    assert_tree(&share.join("new"));
+
+    // It is known by that name, and can be forgotten by it.
+    lab.run(&["keys", "forget", &there]);
+    let udp = lab.on(lab.hosts.a(), &["ls", "--lane", "udp", &at("")]);
+    fail(udp, 2, "which is an address of raw Ethernet");
+}
+
+#[test]
+fn ethernet__memory_of_another_host() {
+    let Some(mut lab) = Lab::new() else { return };
+    let listen = lab.listen();
+    let export = ["mem", "export", "1MiB", "--name", "m"];
+    let listen = ["--lane", "ethernet", "--listen", &listen];
+    let there = lab.start(&[&export[..], &listen[..]].concat());
+    let bytes = content(9, 100_003);
+    let from = lab.path("from");
+    fs::write(&from, &bytes).unwrap();
+    lab.run(&["mem", "put", &there, "m@5", &from]);
+    let mut get = lab.on(lab.hosts.a(), &["mem", "get", &there, "m@5+100003"]);
+    assert!(get.output().unwrap().stdout == bytes);
+    assert_eq!(
+        lab.run(&["mem", "fetch-add", &there, "m@524288", "7"])
+            .trim(),
+        "0"
+    );
+    assert_eq!(
+        lab.run(&["mem", "fetch-add", &there, "m@524288", "1"])
+            .trim(),
+        "7"
+    );
+}
+
+#[test]
+fn lanes__of_an_address_of_raw_ethernet() {
+    let Some(lab) = Lab::new() else { return };
+    let there = format!("ether:{}/02:00:00:00:00:01", lab.hosts.a().device());
+    let said = lab.run(&["lanes", "--json", &there]);
+    let found: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(found["address"], format!("{there}:9181"));
+    assert_eq!(found["used"], "ethernet");
+    assert_eq!(found["ethernet"]["possible"], true);
+    assert_eq!(found["ethernet"]["datagram"], 1500);
+    let said = lab.run(&["lanes", &there]);
+    assert!(
+        said.contains("  ethernet: taken, in frames of up to 1500 bytes"),
+        "{said}"
+    );
+    let no_such = lab.on(lab.hosts.a(), &["lanes", "ether:none/02:00:00:00:00:01"]);
+    fail(no_such, 3, "there is no interface none");
+    let loopback = lab.on(lab.hosts.a(), &["lanes", "ether:lo/02:00:00:00:00:01"]);
+    fail(loopback, 3, "lo is no Ethernet");
+}
+
+#[test]
+fn ethernet__errors_in_words() {
+    let base = tempfile::tempdir().unwrap();
+    let zerolane = |words: &[&str]| {
+        let mut command = Command::new(PROGRAM);
+        command
+            .env("ZEROLANE_HOME", base.path())
+            .env("ZEROLANE_CONFIG", "/dev/null")
+            .stdin(Stdio::null())
+            .args(words);
+        command
+    };
+    const HOST: &str = "ether:none/02:00:00:00:00:01";
+    let there = format!("{HOST}:");
+    let share = base.path().to_str().unwrap();
+    for lane in ["udp", "auto", "shm"] {
+        let ls = zerolane(&["ls", "--lane", lane, &there]);
+        fail(ls, 2, "which is an address of raw Ethernet");
+        let get = zerolane(&["mem", "get", "--lane", lane, HOST, "m"]);
+        fail(get, 2, "which is an address of raw Ethernet");
+        let serve = zerolane(&["serve", share, "--lane", lane, "--listen", "ether:none"]);
+        fail(serve, 2, "which is an address of raw Ethernet");
+    }
+    fail(zerolane(&["ls", &there]), 3, "there is no interface none");
+    fail(
+        zerolane(&["mem", "get", HOST, "m"]),
+        3,
+        "there is no interface none",
+    );
+    let serve = zerolane(&["serve", share, "--listen", "ether:none"]);
+    fail(serve, 1, "there is no interface none");
+    let loopback = zerolane(&["serve", share, "--listen", "ether:lo"]);
+    fail(loopback, 1, "lo is no Ethernet");
+    let by_name = zerolane(&["ls", "--lane", "ethernet", "127.0.0.1:"]);
+    fail(
+        by_name,
+        3,
+        "raw Ethernet needs an address with an interface",
+    );
+    let no_address = zerolane(&["serve", share, "--lane", "ethernet"]);
+    fail(no_address, 1, "ether:IFACE:PORT to listen on");
+    fail(zerolane(&["ls", HOST]), 2, "stands its path");
+    fail(zerolane(&["doctor", HOST]), 2, "zerolane lanes");
+    let login = zerolane(&["ls", "-e", "false", &there]);
+    fail(login, 2, "no login leads to");
+    if nix::unistd::geteuid().is_root() {
+        let user = zerolane(&["serve", share, "--user", "root", "--listen", "ether:lo"]);
+        fail(user, 2, "--user is for UDP alone");
+    }
+}
+
+#[test]
+fn ethernet__without_the_capability_is_told_so() {
+    let Some(lab) = Lab::new() else { return };
+    let without = |words: &[&str]| {
+        let mut command = lab.hosts.a().command("setpriv");
+        command.args(["--bounding-set=-net_raw", "--inh-caps=-net_raw", PROGRAM]);
+        lab.program(command, words)
+    };
+    let device = lab.hosts.a().device();
+    const WORDS: &str = "raw Ethernet needs CAP_NET_RAW";
+    let there = format!("ether:{device}/02:00:00:00:00:01");
+    fail(without(&["ls", &format!("{there}:")]), 3, WORDS);
+    let listen = format!("ether:{device}");
+    let share = lab.path("");
+    fail(without(&["serve", &share, "--listen", &listen]), 1, WORDS);
+    let said = succeed(without(&["lanes", &there]));
+    assert!(said.contains(WORDS), "{said}");
+}

@@ -1,0 +1,72 @@
+//! Addresses as users write them, of whichever lane.
+
+use super::NoEthernet;
+use super::address::{EthernetAddress, SCHEME};
+use crate::LaneChoice;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+
+/// The addresses of `text` for `lane`: `HOST:PORT`, or one of raw Ethernet (see [`EthernetAddress`]). A name is looked up, which may
+/// take a while.
+///
+/// # Errors
+/// [`NoEthernet::OtherLane`]; or `text` is no address, or what it names is not there.
+pub fn resolve(text: &str, lane: LaneChoice) -> io::Result<Vec<SocketAddr>> {
+    match is_ethernet(text) {
+        true if lane != LaneChoice::Ethernet => Err(NoEthernet::OtherLane.into()),
+        true => Ok(text
+            .parse::<EthernetAddress>()?
+            .to_socket_addrs()?
+            .collect()),
+        false => Ok(text.to_socket_addrs()?.collect()),
+    }
+}
+
+/// The same for a host apart from its port: a name, an address, or one of raw Ethernet without its port.
+///
+/// # Errors
+/// As [`resolve`].
+pub fn resolve_host(host: &str, port: u16, lane: LaneChoice) -> io::Result<Vec<SocketAddr>> {
+    match is_ethernet(host) {
+        true => resolve(&format!("{host}:{port}"), lane),
+        false => Ok((host, port).to_socket_addrs()?.collect()),
+    }
+}
+
+/// Whether `host` is one of raw Ethernet, by how it is written.
+pub fn is_ethernet(host: &str) -> bool {
+    host.starts_with(SCHEME)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    #[test]
+    fn resolve__of_hosts_is_what_the_system_says() {
+        let expected = vec![SocketAddr::from(([127, 0, 0, 1], 9))];
+        for lane in [LaneChoice::Udp, LaneChoice::Ethernet] {
+            assert_eq!(resolve("127.0.0.1:9", lane).expect("one"), expected);
+            assert_eq!(resolve_host("127.0.0.1", 9, lane).expect("one"), expected);
+        }
+        assert!(resolve("127.0.0.1", LaneChoice::Udp).is_err());
+    }
+
+    #[test]
+    fn resolve__raw_ethernet_is_for_its_lane_alone() {
+        const HOST: &str = "ether:no-such-one/02:00:00:00:00:01";
+        for lane in [LaneChoice::Udp, LaneChoice::Best, LaneChoice::SharedMemory] {
+            for error in [
+                resolve(&format!("{HOST}:9"), lane),
+                resolve_host(HOST, 9, lane),
+            ] {
+                let error = error.expect_err("another lane").to_string();
+                assert!(error.contains("raw Ethernet"), "{error}");
+            }
+        }
+        let error = resolve_host(HOST, 9, LaneChoice::Ethernet).expect_err("no interface");
+        assert!(error.to_string().contains("no-such-one"), "{error}");
+        assert!(is_ethernet(HOST) && !is_ethernet("ethernet.example"));
+    }
+}
