@@ -3,6 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use zerolane_wire::checksum::Sum;
+use zerolane_wire::discovery::Discovery;
 use zerolane_wire::{HEADER_LEN, Header, Packet};
 
 fuzz_target!(|datagram: &[u8]| {
@@ -10,6 +11,9 @@ fuzz_target!(|datagram: &[u8]| {
         assert_eq!(header.emit()[..], datagram[..HEADER_LEN]);
         let rest = Sum::of(&datagram[HEADER_LEN..]);
         assert_eq!(header.sealed(rest).verify(rest), Ok(()));
+    }
+    if let Ok(said) = Discovery::parse(datagram) {
+        assert_eq!(said.emit()[..], *datagram);
     }
     if let Ok(packet) = Packet::parse(datagram) {
         let (bytes, len) = packet.emit();

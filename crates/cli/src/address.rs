@@ -19,7 +19,7 @@ pub(crate) fn parse_listen(text: &str, default_port: u16) -> Result<SocketAddr, 
 }
 
 /// `HOST`, `HOST:PORT`, `IPV6`, `[IPV6]` or `[IPV6]:PORT`: the name or address, and the port. A link-local address has its
-/// interface behind a `%`. `ether:IFACE/MAC` is one of raw Ethernet.
+/// interface behind a `%`. `ether:IFACE/MAC` or `ether:IFACE/NAME` is one of raw Ethernet.
 pub(crate) fn parse_host(text: &str, default_port: u16) -> Result<(String, u16), String> {
     if let Some((address, port)) = of_ethernet(text) {
         let port = port.map_or(Ok(default_port), parse_port)?;
@@ -60,7 +60,7 @@ fn with_interface(text: &str) -> Option<(&str, Option<&str>)> {
     ip.parse::<Ipv6Addr>().is_ok().then_some((address, port))
 }
 
-/// `ether:IFACE/MAC` or that with `:PORT`: what is before the port, and that.
+/// `ether:IFACE/MAC`, `ether:IFACE/NAME` or that with `:PORT`: what is before the port, and that.
 fn of_ethernet(text: &str) -> Option<(&str, Option<&str>)> {
     let (address, port) = text.split_at(EthernetAddress::prefix(text.as_bytes())?);
     Some((address, port.strip_prefix(':')))
@@ -129,7 +129,10 @@ impl Listen {
             port => port.map_or(Ok(default_port), parse_port)?,
         };
         let is_address = shown(name, port).parse::<EthernetAddress>();
-        is_address.map_err(|_| "no interface: ether:IFACE or ether:IFACE:PORT is wanted")?;
+        let is_own = is_address.is_ok_and(|it| it.hardware().is_some() || !name.contains('/'));
+        if !is_own {
+            return Err("no interface: ether:IFACE or ether:IFACE:PORT is wanted".into());
+        }
         let name = name.to_owned();
         Ok(Listen { name, port })
     }
@@ -265,6 +268,8 @@ mod tests {
                 "ether:eth0/02:00:00:00:00:01",
                 7,
             ),
+            ("ether:eth0/box", "ether:eth0/box", 5),
+            ("ether:eth0/box:7", "ether:eth0/box", 7),
         ] {
             assert_eq!(parse_host(text, 5), Ok((name.to_owned(), port)), "{text}");
         }
@@ -281,8 +286,8 @@ mod tests {
             "x%2:y",
             "ether:eth0/02:00:00:00:00:01:",
             "ether:eth0/02:00:00:00:00:01:0",
-            "ether:eth0/x",
-            "ether:eth0/x:7",
+            "ether:eth0/x y",
+            "ether:eth0/x/y:7",
         ] {
             assert!(parse_host(bad, 5).is_err(), "{bad}");
         }

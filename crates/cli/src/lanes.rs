@@ -4,10 +4,12 @@ use std::fmt;
 use std::fs;
 use std::net::SocketAddr;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use serde::Serialize;
 use zerolane::Options;
-use zerolane::lanes::{Reach, is_ethernet, look, look_ethernet, resolve_host};
+use zerolane::lanes::{
+    Neighbour, Reach, is_ethernet, look, look_ethernet, neighbours, resolve_host,
+};
 use zerolane::options::LaneChoice;
 use zerolane_files::limits::DEFAULT_PORT;
 
@@ -21,11 +23,16 @@ use crate::lane::LaneName;
 #[command(after_long_help = "\
 It asks nothing over the network: shared memory is found by a socket in a directory of this user's, and UDP is what is \
 left. `zerolane doctor HOST` says whether HOST answers by UDP. Raw Ethernet is for addresses ether:IFACE/MAC[:PORT] alone: \
-whether this process may use it at that interface.")]
+whether this process may use it at that interface. A name in the place of MAC is asked for on the segment, and so is \
+what --discover lists.")]
 pub struct Args {
     /// Where `serve` listens, or `mem export` with its port; also ether:IFACE/MAC[:PORT]
-    #[arg(value_name = "HOST[:PORT]", value_parser = parse_there)]
-    host: (String, u16),
+    #[arg(value_name = "HOST[:PORT]", value_parser = parse_there, required_unless_present = "discover")]
+    host: Option<(String, u16)>,
+    /// List what listens for raw Ethernet on the segment of this interface, and the names by which it is reached. They prove
+    /// nothing: the keys do
+    #[arg(long, value_name = "IFACE", conflicts_with = "host")]
+    discover: Option<String>,
     /// One JSON object a line, for each address of HOST, instead of text
     #[arg(long)]
     json: bool,
@@ -37,7 +44,10 @@ fn parse_there(text: &str) -> Result<(String, u16), String> {
 
 /// Says it of each address.
 pub(crate) fn run(args: Args) -> Result<()> {
-    let (name, port) = &args.host;
+    if let Some(interface) = &args.discover {
+        return discover(interface, args.json);
+    }
+    let (name, port) = args.host.as_ref().context(Exit::Usage)?;
     let lane = match is_ethernet(name) {
         true => LaneChoice::Ethernet,
         false => LaneChoice::default(),
@@ -52,6 +62,33 @@ pub(crate) fn run(args: Args) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Says who answers on the segment of `interface`.
+fn discover(interface: &str, json: bool) -> Result<()> {
+    let found = neighbours(interface, None).context(Exit::Unreachable)?;
+    if found.is_empty() {
+        let words = format!("nothing that listens on the segment of {interface} answers");
+        return Err(anyhow!(words).context(Exit::Unreachable));
+    }
+    for Neighbour { name, address } in found {
+        let address = address.to_string();
+        say(&Answer { name, address }, json)?;
+    }
+    Ok(())
+}
+
+/// Who answered.
+#[derive(Debug, Serialize)]
+struct Answer {
+    name: String,
+    address: String,
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}  {}", self.name, self.address)
+    }
 }
 
 fn say(found: &(impl Serialize + fmt::Display), json: bool) -> Result<()> {

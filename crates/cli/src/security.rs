@@ -8,7 +8,8 @@ use anyhow::{Context, Result, anyhow};
 use zerolane::Security;
 use zerolane::failure::{CloseReason, Reason};
 use zerolane::keys::{self, Access, AllowFile, HostTrust, KnownHosts, Meeting, identity};
-use zerolane::options::{Profile, Profiles};
+use zerolane::lanes;
+use zerolane::options::{NeighbourName, Profile, Profiles};
 use zerolane::security::{Code, Identity, Mode, PublicKey};
 
 use crate::console;
@@ -86,6 +87,29 @@ pub(crate) struct ServerArgs {
     /// ethernet where the address is ether:IFACE]
     #[arg(long, value_enum, value_name = "LANE")]
     pub(crate) lane: Option<LaneName>,
+    /// The name by which hosts of the segment find this one over raw Ethernet; '' for none [default: the host's name]
+    #[arg(long, value_name = "NAME", value_parser = parse_ether_name)]
+    ether_name: Option<String>,
+}
+
+fn parse_ether_name(text: &str) -> Result<String, String> {
+    match text.is_empty() || lanes::is_neighbour_name(text) {
+        true => Ok(text.to_owned()),
+        false => {
+            Err("1 to 63 letters, digits, '-', '_' and '.', of which the first is no sign".into())
+        }
+    }
+}
+
+impl ServerArgs {
+    /// The name by which neighbours find it.
+    pub(crate) fn neighbour(&self) -> NeighbourName {
+        match self.ether_name.as_deref() {
+            None => NeighbourName::Host,
+            Some("") => NeighbourName::Silent,
+            Some(name) => NeighbourName::Named(name.to_owned()),
+        }
+    }
 }
 
 /// Names of profiles.

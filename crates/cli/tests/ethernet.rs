@@ -195,6 +195,40 @@ fn ethernet__memory_of_another_host() {
 }
 
 #[test]
+fn ethernet__by_the_name_of_a_host() {
+    let Some(mut lab) = Lab::new() else { return };
+    let (listen, share) = (lab.listen(), lab.path("share"));
+    fs::create_dir(&share).unwrap();
+    fs::write(lab.path("a"), content(1, 100_000)).unwrap();
+    let device = lab.hosts.a().device().to_owned();
+    let serve = ["serve", &share, "--listen", &listen, "--ether-name"];
+    let address = lab.start(&[&serve[..], &["Box-1"]].concat());
+    let port = address.rsplit(':').next().unwrap();
+    let there = format!("ether:{device}/box-1:{port}");
+    lab.run(&["cp", &lab.path("a"), &format!("{there}:b")]);
+    assert!(fs::read(Path::new(&share).join("b")).unwrap() == content(1, 100_000));
+    let listed = lab.run(&["lanes", "--discover", &device]);
+    assert_eq!(listed, format!("Box-1  {address}\n"));
+    let json = lab.run(&["lanes", "--discover", &device, "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["name"], "Box-1");
+    assert_eq!(json["address"], address.as_str());
+    let other = format!("ether:{device}/box-2:{port}:");
+    let nobody = lab.on(lab.hosts.a(), &["ls", &other]);
+    fail(
+        nobody,
+        3,
+        "no listener on the segment says that it is box-2",
+    );
+
+    lab.start(&[&serve[..], &[""]].concat());
+    let silent = lab.on(lab.hosts.a(), &["lanes", "--discover", &device]);
+    fail(silent, 3, "nothing that listens");
+    let odd = lab.on(lab.hosts.a(), &[&serve[..], &["a b"]].concat());
+    fail(odd, 2, "letters, digits");
+}
+
+#[test]
 fn lanes__of_an_address_of_raw_ethernet() {
     let Some(lab) = Lab::new() else { return };
     let there = format!("ether:{}/02:00:00:00:00:01", lab.hosts.a().device());

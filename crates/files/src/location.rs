@@ -18,14 +18,14 @@ use zerolane::options::EthernetAddress;
 /// | `HOST:PATH` | PATH below the directory that HOST serves, on [`DEFAULT_PORT`] |
 /// | `HOST:PORT:PATH` | the same on PORT |
 /// | `[IPV6]:PATH`, `[IPV6]:PORT:PATH` | an IPv6 address needs its brackets |
-/// | `ether:IFACE/MAC:PATH`, `ether:IFACE/MAC:PORT:PATH` | a host of the same segment, by raw Ethernet: an [`EthernetAddress`] |
+/// | `ether:IFACE/MAC:PATH`, `ether:IFACE/MAC:PORT:PATH` | a host of the same segment, by raw Ethernet: an [`EthernetAddress`]; MAC may be its name |
 /// | `USER@HOST:PATH` | PATH as USER there may reach it, over ssh: absolute, or from USER's home; PORT is ssh's |
 /// | `HOST:~/PATH` | the same as `HOST:PATH` |
 /// | anything else | a local path |
 ///
 /// The first `:` decides, unless a `/` stands before it: `./a:b` is local. A remote PATH that
 /// itself begins with digits and a `:` is written `HOST:./1:x`; one of a host called `ether` that looks as an address of raw
-/// Ethernet, `ether:./IFACE/MAC:x`.
+/// Ethernet, with one `/`, `ether:./a/b`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
     /// A path on this machine.
@@ -96,7 +96,10 @@ pub enum LocationError {
     #[error("no host before ':' (a local name that begins so is written ./:name)")]
     NoHost,
     /// An address of raw Ethernet, and nothing behind it.
-    #[error("behind an address of raw Ethernet stands its path: ether:IFACE/MAC:PATH")]
+    #[error(
+        "behind an address of raw Ethernet stands its path: ether:IFACE/MAC:PATH (a path \
+        of a host called ether is written ether:./PATH)"
+    )]
     NoPath,
     /// `[` without `]:`, or an IPv6 address without either.
     #[error("an IPv6 address is written [ADDRESS]:PATH")]
@@ -326,7 +329,13 @@ mod tests {
             ("10.0.0.1:x:y", remote("10.0.0.1", DEFAULT_PORT, b"x:y")),
             ("[::1]:x", remote("::1", DEFAULT_PORT, b"x")),
             ("[fe80::1%eth0]:7000:x", remote("fe80::1%eth0", 7000, b"x")),
-            ("ether:a/b", remote("ether", DEFAULT_PORT, b"a/b")),
+            ("ether:a/b/c", remote("ether", DEFAULT_PORT, b"a/b/c")),
+            ("ether:./a/b", remote("ether", DEFAULT_PORT, b"./a/b")),
+            (
+                "ether:eth0/box:a",
+                remote("ether:eth0/box", DEFAULT_PORT, b"a"),
+            ),
+            ("ether:eth0/box:7:a", remote("ether:eth0/box", 7, b"a")),
             ("ether:7:a/b", remote("ether", 7, b"a/b")),
         ] {
             assert_eq!(text.parse(), Ok(expected.clone()), "{text}");
@@ -357,7 +366,9 @@ mod tests {
             };
             assert_eq!(host.to_string(), format!("{HOST}:{port}"));
         }
-        assert_eq!(HOST.parse::<Location>(), Err(LocationError::NoPath));
+        for bare in [HOST, "ether:eth0/box"] {
+            assert_eq!(bare.parse::<Location>(), Err(LocationError::NoPath));
+        }
         let other = remote("ether", DEFAULT_PORT, b"./eth0/02:00:00:00:00:01:x");
         assert_eq!("ether:./eth0/02:00:00:00:00:01:x".parse(), Ok(other));
     }

@@ -55,7 +55,8 @@ pub use driver::{
     WorkKind,
 };
 pub use ethernet::{
-    EthernetAddress, EthernetLane, NoEthernet, is_ethernet, look_ethernet, resolve, resolve_host,
+    EthernetAddress, EthernetLane, Neighbour, NeighbourName, NoEthernet, is_ethernet,
+    look_ethernet, neighbours, resolve, resolve_host,
 };
 pub use exported::{ExportedRegion, Exporting};
 pub use lane_error::LaneError;

@@ -2,7 +2,7 @@
 //! connected socket of its own, or the memory that it shares.
 
 use crate::clock::Clock;
-use crate::ethernet::{self, Claim, EthernetLane, NoEthernet, Station, Strange};
+use crate::ethernet::{self, Answering, Claim, EthernetLane, NoEthernet, Station, Strange};
 use crate::shm::{Arrived, Ends, ShmLane, Visitor, Visitors};
 use crate::udp::{self, PacketAddresses, PeerMigration, SharedPort, UdpLane};
 use crate::{AnyLane, Driver, LaneChoice, Options, poll, security};
@@ -157,6 +157,8 @@ pub struct Listener {
     port: Arc<SharedPort>,
     /// Of raw Ethernet: nobody else listens on this port.
     claim: Option<Claim>,
+    /// Of raw Ethernet: what is said of this host's name.
+    answering: Option<Answering>,
     /// What strangers meet; `None` in plain mode.
     gate: Option<Gate>,
     key: Option<PublicKey>,
@@ -225,11 +227,15 @@ impl Listener {
             LaneChoice::Best => Host::listen(port.local(), &socket).ok(),
             LaneChoice::SharedMemory => Some(Host::listen(port.local(), &socket)?),
         };
+        let answering = claim
+            .as_ref()
+            .map(|_| Answering::new(&options.neighbour, port.local().port()));
         Ok(Listener {
             socket,
             host,
             port,
             claim,
+            answering,
             options,
             gate,
             key,
@@ -375,6 +381,15 @@ impl Listener {
     fn next_datagram(&mut self) -> io::Result<Option<(Vec<u8>, Caller)>> {
         let next = match &self.claim {
             Some(_) => ethernet::receive(&self.socket).map(|it| match it? {
+                Strange::Discovery(frame, from) => {
+                    let answering = self.answering.as_mut();
+                    if let Some(answer) = answering.and_then(|it| it.answer(&frame, Instant::now()))
+                    {
+                        // Who does not get it asks again.
+                        let _ = ethernet::send(&self.socket, &answer, from);
+                    }
+                    None
+                }
                 Strange::Datagram(bytes, from) => Some((bytes, Caller::Frame(from))),
                 Strange::Foreign => {
                     self.counters.refused += 1;

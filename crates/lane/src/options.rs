@@ -1,7 +1,7 @@
 //! What a user may choose about a connection.
 
 use crate::udp::Ports;
-use crate::{Scheduler, Security};
+use crate::{NeighbourName, Scheduler, Security};
 use std::time::Duration;
 use zerolane_core::{Config, Control, limits};
 use zerolane_wire::Profiles;
@@ -36,6 +36,8 @@ pub struct Options {
     pub strict: bool,
     /// What carries the connection: UDP, unless more is asked for at both ends.
     pub lane: LaneChoice,
+    /// What a listener of raw Ethernet calls itself when it is asked by name, or by all.
+    pub neighbour: NeighbourName,
     /// Use UDP segmentation offload for sending, where the kernel has it.
     pub gso: bool,
     /// Use UDP receive offload, where the kernel has it.
@@ -97,6 +99,7 @@ impl Default for Options {
             profiles: config.profiles,
             strict: false,
             lane: LaneChoice::default(),
+            neighbour: NeighbourName::default(),
             gso: true,
             gro: true,
             trains: true,

@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 pub mod checksum;
+pub mod discovery;
 pub mod encapsulation;
 mod frames;
 pub mod handshake;

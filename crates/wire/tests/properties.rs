@@ -6,6 +6,7 @@ mod strategies;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use zerolane_wire::checksum::Sum;
+use zerolane_wire::discovery::{DISCOVERY_LEN, Discovery, is_neighbour_name};
 use zerolane_wire::encapsulation::Encapsulation;
 use zerolane_wire::{
     Field, Flags, FrameFields, FrameHead, Frames, HEADER_LEN, Header, MAX_FRAME_HEAD_LEN,
@@ -149,6 +150,42 @@ proptest! {
                 prop_assert_eq!(error.problem, Problem::Unassigned(code.into()));
                 prop_assert!(!Op::ALL.iter().any(|&op| op as u8 == code));
             }
+        }
+    }
+
+    #[test]
+    fn discovery__emit_inverts_parse(
+        mut bytes in vec(any::<u8>(), DISCOVERY_LEN),
+        len in 0..=63u8,
+        kind in 0..=3u8,
+        letter in any::<u8>(),
+        zeros in any::<bool>(),
+    ) {
+        bytes[0] = 29 << 3;
+        (bytes[1], bytes[2]) = (kind, len);
+        let name = 24..24 + usize::from(len);
+        if zeros {
+            bytes[3] = 0;
+            bytes[6..16].fill(0);
+            bytes[name.end..].fill(0);
+            bytes[name.clone()].fill(letter);
+        }
+        match Discovery::parse(&bytes) {
+            Ok(read) => {
+                prop_assert_eq!(&read.emit()[..], &bytes[..]);
+                prop_assert!(is_neighbour_name(read.name) || read.name.is_empty());
+            }
+            Err(_) => {
+                let good = letter.is_ascii_alphanumeric() && len > 0 && matches!(kind, 1 | 2);
+                prop_assert!(!(zeros && good));
+            }
+        }
+    }
+
+    #[test]
+    fn discovery__any_bytes_are_read_or_refused(bytes in vec(any::<u8>(), 0..200)) {
+        if let Ok(read) = Discovery::parse(&bytes) {
+            prop_assert_eq!(&read.emit()[..], &bytes[..]);
         }
     }
 

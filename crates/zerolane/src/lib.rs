@@ -72,7 +72,7 @@ pub mod activation {
 pub mod options {
     pub use zerolane_lane::udp::Ports;
     pub use zerolane_lane::{
-        Control, EthernetAddress, FastAnswer, LaneChoice, Schedule, Scheduler,
+        Control, EthernetAddress, FastAnswer, LaneChoice, NeighbourName, Schedule, Scheduler,
     };
     pub use zerolane_wire::{Profile, Profiles};
 }
@@ -109,7 +109,10 @@ pub mod failure {
 
 /// Which lanes there are to a host, and hosts as users write them.
 pub mod lanes {
-    pub use zerolane_lane::{Reach, is_ethernet, look, look_ethernet, resolve, resolve_host};
+    pub use zerolane_lane::{
+        Neighbour, Reach, is_ethernet, look, look_ethernet, neighbours, resolve, resolve_host,
+    };
+    pub use zerolane_wire::discovery::is_neighbour_name;
 }
 
 /// What was counted: payload placed and moved, datagrams dropped, strangers turned away.

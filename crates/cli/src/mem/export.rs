@@ -101,6 +101,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
         bail!("{:?} cannot be exported: it is not aligned", args.what);
     };
     let profiles = args.security.profile.into();
+    let neighbour = args.security.neighbour();
     let lane = LaneName::to(args.listen.name(), args.security.lane, None)?.into();
     let Doors {
         mut security,
@@ -115,6 +116,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
         security,
         profiles,
         lane,
+        neighbour,
         ..Options::default()
     };
     let mut endpoint = Endpoint::bind(&args.listen.resolve(lane)?[..], transport)

@@ -3,7 +3,7 @@
 //!
 //! An interface whose link-local address the kernel makes so has the very same one for UDP.
 
-use super::NoEthernet;
+use super::{NoEthernet, discovery};
 use nix::ifaddrs::getifaddrs;
 use nix::sys::socket::LinkAddr;
 use std::fmt;
@@ -11,6 +11,7 @@ use std::io;
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
 use std::option;
 use std::str::FromStr;
+use zerolane_wire::discovery::is_neighbour_name;
 
 /// A hardware address.
 pub(crate) type Hardware = [u8; 6];
@@ -41,7 +42,7 @@ impl Station {
             any if any == [0; 16] => None,
             [0xfe, 0x80, 0, 0, 0, 0, 0, 0, a, b, c, 0xff, 0xfe, d, e, f] => {
                 Some([a ^ LOCAL, b, c, d, e, f])
-                    .filter(|it| it[0] & GROUP == 0)
+                    .filter(|it| !is_group(*it))
                     .map(Some)?
             }
             _ => return None,
@@ -68,7 +69,8 @@ impl Station {
 
 /// An address of raw Ethernet, for [`LaneChoice::Ethernet`](crate::LaneChoice::Ethernet): an interface of this host, the hardware
 /// address of one on the same segment, and a port. Written `ether:eth0/02:00:00:00:00:01:7411`; without a hardware address,
-/// `ether:eth0:7411`, it is the interface's own, to listen on.
+/// `ether:eth0:7411`, it is the interface's own, to listen on. `ether:eth0/box:7411` is the address of the host that says that it is
+/// called `box`: anybody on the segment can say so, and the keys of the connection tell who it is.
 ///
 /// It stands for the link-local IPv6 address that follows from the hardware address (RFC 4291, appendix A), with the interface's
 /// number as its scope, and is looked up when it is used.
@@ -81,8 +83,18 @@ impl Station {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct EthernetAddress {
     interface: String,
-    hardware: Option<Hardware>,
+    who: Who,
     port: u16,
+}
+
+/// Whose address it is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Who {
+    /// The interface's own.
+    Own,
+    Hardware(Hardware),
+    /// A host's that says that it is called so.
+    Named(String),
 }
 
 impl EthernetAddress {
@@ -94,7 +106,21 @@ impl EthernetAddress {
     ) -> EthernetAddress {
         EthernetAddress {
             interface: interface.into(),
-            hardware,
+            who: hardware.map_or(Who::Own, Who::Hardware),
+            port,
+        }
+    }
+
+    /// The address of the host behind this host's interface of that name which says that it is called `name`, at `port`. It
+    /// is asked for when the address is used.
+    pub fn named(
+        interface: impl Into<String>,
+        name: impl Into<String>,
+        port: u16,
+    ) -> EthernetAddress {
+        EthernetAddress {
+            interface: interface.into(),
+            who: Who::Named(name.into()),
             port,
         }
     }
@@ -114,26 +140,36 @@ impl EthernetAddress {
 
     /// The hardware address, if it names one.
     pub fn hardware(&self) -> Option<[u8; 6]> {
-        self.hardware
+        match self.who {
+            Who::Hardware(hardware) => Some(hardware),
+            Who::Own | Who::Named(_) => None,
+        }
     }
 
-    /// How many bytes of `text` are an address without its port, `ether:IFACE/MAC`, if it begins with one that ends there or is
-    /// followed by a `:`. For texts in which something else follows.
+    /// How many bytes of `text` are an address without its port, `ether:IFACE/MAC` or `ether:IFACE/NAME`, if it begins with one that
+    /// ends there or is followed by a `:`. For texts in which something else follows.
     ///
     /// ```
     /// use zerolane_lane::EthernetAddress;
     /// assert_eq!(EthernetAddress::prefix(b"ether:eth0/02:00:00:00:00:01:path"), Some(28));
-    /// assert_eq!(EthernetAddress::prefix(b"ether:a/path"), None);
+    /// assert_eq!(EthernetAddress::prefix(b"ether:eth0/box:path"), Some(14));
+    /// assert_eq!(EthernetAddress::prefix(b"ether:a/long/path"), None);
     /// ```
     pub fn prefix(text: &[u8]) -> Option<usize> {
         let rest = text.strip_prefix(SCHEME.as_bytes())?;
         let slash = rest.iter().position(|&it| it == b'/')?;
-        let len = SCHEME.len() + slash + 1 + HARDWARE_TEXT;
-        let whole = std::str::from_utf8(text.get(..len)?).ok()?;
-        let (interface, hardware) = whole[SCHEME.len()..].split_once('/')?;
-        let is_one = is_interface(interface) && parse_hardware(hardware).is_some();
-        let ends = text.get(len).is_none_or(|&it| it == b':');
-        (is_one && ends).then_some(len)
+        let (interface, who) = (&rest[..slash], &rest[slash + 1..]);
+        let is_text = |bytes: &[u8], is: fn(&str) -> bool| std::str::from_utf8(bytes).is_ok_and(is);
+        let is_hardware = |it: &[u8]| is_text(it, |it| parse_hardware(it).is_some());
+        let len = match who.get(..HARDWARE_TEXT) {
+            Some(hardware) if is_hardware(hardware) => HARDWARE_TEXT,
+            _ => {
+                let len = who.iter().position(|&it| it == b':').unwrap_or(who.len());
+                is_text(&who[..len], is_neighbour_name).then_some(len)?
+            }
+        };
+        let ends = who.get(len).is_none_or(|&it| it == b':');
+        (is_text(interface, is_interface) && ends).then_some(SCHEME.len() + slash + 1 + len)
     }
 }
 
@@ -159,8 +195,10 @@ fn links() -> io::Result<impl Iterator<Item = (String, LinkAddr)>> {
 impl fmt::Display for EthernetAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{SCHEME}{}", self.interface)?;
-        if let Some([a, b, c, d, e, g]) = self.hardware {
-            write!(f, "/{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")?;
+        match &self.who {
+            Who::Own => {}
+            Who::Hardware(hardware) => write!(f, "/{}", hardware_text(*hardware))?,
+            Who::Named(name) => write!(f, "/{name}")?,
         }
         write!(f, ":{}", self.port)
     }
@@ -172,18 +210,33 @@ impl FromStr for EthernetAddress {
     fn from_str(text: &str) -> io::Result<EthernetAddress> {
         let parse = || {
             let (where_, port) = text.strip_prefix(SCHEME)?.rsplit_once(':')?;
-            let (interface, hardware) = match where_.split_once('/') {
-                None => (where_, None),
-                Some((interface, hardware)) => (interface, Some(parse_hardware(hardware)?)),
+            let (interface, who) = match where_.split_once('/') {
+                None => (where_, Who::Own),
+                Some((interface, name)) if is_neighbour_name(name) => {
+                    (interface, Who::Named(name.to_owned()))
+                }
+                Some((interface, hardware)) => {
+                    (interface, Who::Hardware(parse_hardware(hardware)?))
+                }
             };
-            is_interface(interface).then_some(EthernetAddress::new(
+            let (interface, port) = (interface.to_owned(), port.parse().ok()?);
+            is_interface(&interface).then_some(EthernetAddress {
                 interface,
-                hardware,
-                port.parse().ok()?,
-            ))
+                who,
+                port,
+            })
         };
         parse().ok_or_else(|| NoEthernet::NoAddress.into())
     }
+}
+
+pub(super) fn hardware_text([a, b, c, d, e, f]: Hardware) -> String {
+    format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
+}
+
+/// Whether more than one host may have it.
+pub(super) fn is_group(hardware: Hardware) -> bool {
+    hardware[0] & GROUP != 0
 }
 
 fn parse_hardware(text: &str) -> Option<Hardware> {
@@ -197,26 +250,41 @@ fn parse_hardware(text: &str) -> Option<Hardware> {
     parts.next().is_none().then_some(bytes)
 }
 
-/// Looks for the interface in the network namespace of the calling thread.
+/// Looks for the interface in the network namespace of the calling thread; a name is asked for on its segment, which takes up to a
+/// second.
 impl ToSocketAddrs for EthernetAddress {
     type Iter = option::IntoIter<SocketAddr>;
 
     fn to_socket_addrs(&self) -> io::Result<Self::Iter> {
-        let mut none = NoEthernet::NoInterface(self.interface.clone());
-        for (_, link) in links()?.filter(|(name, _)| *name == self.interface) {
-            if link.hatype() != nix::libc::ARPHRD_ETHER {
-                none = NoEthernet::OtherKind(self.interface.clone());
-                continue;
-            }
-            let station = Station {
-                interface: u32::try_from(link.ifindex()).unwrap_or(0),
-                hardware: self.hardware.or(link.addr()),
-                port: self.port,
-            };
-            return Ok(Some(station.address()).into_iter());
-        }
-        Err(none.into())
+        let (interface, own) = link(&self.interface)?;
+        let hardware = match &self.who {
+            Who::Own => own,
+            Who::Hardware(hardware) => Some(*hardware),
+            Who::Named(name) => Some(discovery::resolve(&self.interface, name)?),
+        };
+        let station = Station {
+            interface,
+            hardware,
+            port: self.port,
+        };
+        Ok(Some(station.address()).into_iter())
     }
+}
+
+/// The number of the interface of that name, which is Ethernet, and its hardware address.
+///
+/// # Errors
+/// [`NoEthernet`]: there is none.
+pub(super) fn link(name: &str) -> io::Result<(u32, Option<Hardware>)> {
+    let mut none = NoEthernet::NoInterface(name.to_owned());
+    for (_, link) in links()?.filter(|it| it.0 == name) {
+        if link.hatype() == nix::libc::ARPHRD_ETHER {
+            let number = u32::try_from(link.ifindex()).unwrap_or(0);
+            return Ok((number, link.addr()));
+        }
+        none = NoEthernet::OtherKind(name.to_owned());
+    }
+    Err(none.into())
 }
 
 #[cfg(test)]
@@ -260,7 +328,11 @@ mod tests {
 
     #[test]
     fn EthernetAddress__is_read_as_it_is_written() {
-        for text in ["ether:eth0:0", "ether:br-1.7/02:00:00:aB:cd:ef:65535"] {
+        for text in [
+            "ether:eth0:0",
+            "ether:br-1.7/02:00:00:aB:cd:ef:65535",
+            "ether:eth0/box-1.example:9",
+        ] {
             let address: EthernetAddress = text.parse().expect("well formed");
             assert_eq!(address.to_string(), text.to_lowercase());
         }
@@ -294,8 +366,10 @@ mod tests {
         for other in [
             "ether:eth0",
             "ether:eth0:9",
-            "ether:eth0/02:00:00:00:00:01x",
-            "ether:eth0/02:00:00:00:00:0g",
+            "ether:eth0/02:00:00:00:00:01/x",
+            "ether:eth0/a/b:",
+            "ether:eth0/a b:",
+            "ether:eth0/:",
             "ether:9/eth0/02:00:00:00:00:01",
             "ether:./02:00:00:00:00:01",
             "ether:9:eth0/02:00:00:00:00:01",
@@ -304,10 +378,11 @@ mod tests {
             let len = EthernetAddress::prefix(other.as_bytes());
             assert_eq!(len, None, "{other}");
         }
-        let cut = &WHOLE.as_bytes()[..WHOLE.len() - 1];
-        assert_eq!(EthernetAddress::prefix(cut), None);
-        let not_text = [&WHOLE.as_bytes()[..WHOLE.len() - 1], b"\xff"].concat();
-        assert_eq!(EthernetAddress::prefix(&not_text), None);
+        for name in ["ether:eth0/box", "ether:eth0/box:9", "ether:eth0/box:a/b"] {
+            assert_eq!(EthernetAddress::prefix(name.as_bytes()), Some(14), "{name}");
+        }
+        assert_eq!(EthernetAddress::prefix(b"ether:eth0/\xff"), None);
+        assert_eq!(EthernetAddress::prefix(b"ether:\xff/box"), None);
     }
 
     #[test]

@@ -13,6 +13,10 @@ pub enum NoEthernet {
     OtherLane,
     /// There is no interface of this name, or with this number, in this network namespace.
     NoInterface(String),
+    /// No listener behind the interface says that its host is called so.
+    NoNeighbour(String),
+    /// Several hosts say that they are called so: the name, and their hardware addresses.
+    SeveralNeighbours(String),
     /// This interface is no Ethernet.
     OtherKind(String),
     /// The hardware address to listen on is not the interface's.
@@ -39,6 +43,12 @@ impl fmt::Display for NoEthernet {
             NoEthernet::NoInterface(which) => {
                 write!(f, "there is no interface {which} in this network namespace")
             }
+            NoEthernet::NoNeighbour(name) => {
+                write!(f, "no listener on the segment says that it is {name}")
+            }
+            NoEthernet::SeveralNeighbours(which) => {
+                write!(f, "several hosts of the segment say that they are {which}")
+            }
             NoEthernet::OtherKind(name) => write!(f, "the interface {name} is no Ethernet"),
             NoEthernet::OtherHost => f.write_str("the hardware address is not that of the interface"),
             NoEthernet::InUse => f.write_str("something else listens on that port of the interface"),
@@ -56,7 +66,10 @@ impl From<NoEthernet> for io::Error {
     fn from(why: NoEthernet) -> io::Error {
         let kind = match why {
             NoEthernet::NoAddress | NoEthernet::OtherLane => io::ErrorKind::InvalidInput,
-            NoEthernet::NoInterface(_) | NoEthernet::OtherHost => io::ErrorKind::AddrNotAvailable,
+            NoEthernet::NoInterface(_)
+            | NoEthernet::OtherHost
+            | NoEthernet::NoNeighbour(_)
+            | NoEthernet::SeveralNeighbours(_) => io::ErrorKind::AddrNotAvailable,
             NoEthernet::OtherKind(_) => io::ErrorKind::Unsupported,
             NoEthernet::InUse => io::ErrorKind::AddrInUse,
             NoEthernet::NotPermitted => io::ErrorKind::PermissionDenied,

@@ -5,6 +5,7 @@
 use super::address::Hardware;
 use socket2::SockFilter;
 use zerolane_wire::Op;
+use zerolane_wire::discovery::{DISCOVERY_CODE, DiscoveryKind};
 use zerolane_wire::handshake::HANDSHAKE_CODE;
 
 /// Whole frames are shown.
@@ -13,6 +14,9 @@ const ALL: u32 = u32::MAX;
 const D_PORT: u32 = 4;
 const S_PORT: u32 = 6;
 const D_KEY: u32 = 8;
+/// Where the kind and the nonce of a question or an answer lie.
+const KIND: u32 = 1;
+const NONCE: u32 = 16;
 /// Offsets from here on are those of the frame (SKF_LL_OFF), and where its source address lies there.
 const FRAME: u32 = 0u32.wrapping_sub(0x20_0000);
 const SOURCE: u32 = FRAME + 6;
@@ -44,6 +48,15 @@ impl Program {
         self
     }
 
+    /// Goes on with what is said of names; else skips so many instructions behind these five.
+    fn expect_discovery(&mut self, kind: DiscoveryKind, skip: u8) -> &mut Program {
+        self.load(LOAD_BYTE, 0);
+        self.0.push(SockFilter::new(SHIFT_RIGHT, 0, 0, 3));
+        self.expect(DISCOVERY_CODE.into(), skip + 2)
+            .load(LOAD_BYTE, KIND)
+            .expect(kind as u32, skip)
+    }
+
     /// Goes on with a message of strangers, a Request_Connection or one of the key exchange, for `service`; else skips so
     /// many instructions behind these six.
     fn expect_stranger(&mut self, service: u16, skip: u8) -> &mut Program {
@@ -57,10 +70,28 @@ impl Program {
     }
 }
 
-/// What a listener is asked by `service`.
+/// What a listener is asked by `service`, and who is called how.
 pub(super) fn of_listener(service: u16) -> Vec<SockFilter> {
     let mut program = Program(Vec::new());
+    program
+        .expect_discovery(DiscoveryKind::Question, 1)
+        .show(ALL);
     program.expect_stranger(service, 1).show(ALL).show(0);
+    program.0
+}
+
+/// What is answered to a question with this nonce.
+pub(super) fn of_answers(nonce: [u8; 8]) -> Vec<SockFilter> {
+    let [a, b, c, d, e, f, g, h] = nonce;
+    let mut program = Program(Vec::new());
+    program
+        .expect_discovery(DiscoveryKind::Answer, 5)
+        .load(LOAD_WORD, NONCE)
+        .expect(u32::from_be_bytes([a, b, c, d]), 3)
+        .load(LOAD_WORD, NONCE + 4)
+        .expect(u32::from_be_bytes([e, f, g, h]), 1)
+        .show(ALL)
+        .show(0);
     program.0
 }
 

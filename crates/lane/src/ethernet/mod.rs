@@ -13,6 +13,7 @@
 //! its hardware address, or that is for another host or of a VLAN, is dropped and counted.
 
 mod address;
+mod discovery;
 mod error;
 mod filter;
 mod frames;
@@ -22,6 +23,8 @@ mod socket;
 
 pub use address::EthernetAddress;
 pub(crate) use address::Station;
+pub(crate) use discovery::Answering;
+pub use discovery::{Neighbour, NeighbourName, neighbours};
 pub use error::NoEthernet;
 pub(crate) use frames::{IncomingFrames, OutgoingFrames};
 pub use named::{is_ethernet, resolve, resolve_host};

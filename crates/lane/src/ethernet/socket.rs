@@ -4,10 +4,11 @@
 //! the Scheduled Transfer, and the kernel says who sent it and to whom.
 
 use super::NoEthernet;
-use super::address::{Hardware, Station};
+use super::address::{Hardware, Station, is_group};
 use socket2::{Domain, SockAddr, SockFilter, Socket, Type};
 use std::io;
 use std::os::fd::AsRawFd;
+use zerolane_wire::discovery::Discovery;
 use zerolane_wire::encapsulation::{ETHERTYPE, Encapsulation, pad_frame, padded};
 
 /// What the kernel says of a frame, and is told of one.
@@ -70,6 +71,21 @@ pub(super) fn hardware_of(name: &LinkName) -> Hardware {
 /// kernel shows as another host's.
 pub(super) fn is_ours(name: &LinkName) -> bool {
     name.sll_pkttype == libc::PACKET_HOST && name.sll_halen == 6
+}
+
+/// Whether a frame was for all hosts of the segment, and of no VLAN.
+fn is_for_all(name: &LinkName) -> bool {
+    name.sll_pkttype == libc::PACKET_BROADCAST && name.sll_halen == 6
+}
+
+/// Where a frame without a port came from, if that is one host: what is answered is not sent to several.
+fn of_one(name: &LinkName) -> Option<Station> {
+    Some(Station {
+        interface: name.sll_ifindex.cast_unsigned(),
+        hardware: Some(hardware_of(name)).filter(|it| !is_group(*it)),
+        port: 0,
+    })
+    .filter(|it| it.hardware.is_some())
 }
 
 fn sock_addr(name: &LinkName) -> SockAddr {
@@ -140,6 +156,8 @@ pub(crate) fn is_gone(socket: &Socket, interface: u32) -> bool {
 pub(crate) enum Strange {
     /// A datagram, and where it came from.
     Datagram(Vec<u8>, Station),
+    /// A well-formed question for a name, or an answer to one, from that station.
+    Discovery(Vec<u8>, Station),
     /// A frame that is not for this host, of a VLAN, or badly padded.
     Foreign,
 }
@@ -157,7 +175,18 @@ pub(crate) fn receive(socket: &Socket) -> io::Result<Option<Strange>> {
     };
     // SAFETY: the call wrote so many bytes of the capacity.
     unsafe { buffer.set_len(len) };
-    let Some(from) = read_link_name(&from).filter(is_ours) else {
+    let name = read_link_name(&from);
+    if Discovery::is(&buffer) {
+        let from = name.filter(|it| is_ours(it) || is_for_all(it));
+        let from = from
+            .and_then(|it| of_one(&it))
+            .filter(|_| Discovery::parse(&buffer).is_ok());
+        return Ok(Some(match from {
+            Some(from) => Strange::Discovery(buffer, from),
+            None => Strange::Foreign,
+        }));
+    }
+    let Some(from) = name.filter(is_ours) else {
         return Ok(Some(Strange::Foreign));
     };
     match padded(&buffer) {

@@ -1,0 +1,324 @@
+//! Names of hosts: a listener answers who asks for its name, and an Initiator asks all hosts of a segment.
+//!
+//! The message is `zerolane_wire::discovery`'s. What is answered is a hint: anybody of the segment can say it.
+
+use super::NoEthernet;
+use super::address::{self, EthernetAddress, Hardware, Station};
+use super::{filter, socket};
+use crate::{poll, security};
+use socket2::Socket;
+use std::fs;
+use std::io;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+use zerolane_wire::discovery::{Discovery, DiscoveryKind, is_neighbour_name};
+
+/// How often a question is asked at most, and how long each waits for answers.
+const TRIES: u32 = 4;
+const PATIENCE: Duration = Duration::from_millis(250);
+/// How long others may answer after the first one.
+const GRACE: Duration = Duration::from_millis(100);
+/// Most answers that are kept.
+const MOST: usize = 256;
+/// Answers of a listener in each [`WINDOW`].
+const ANSWERS: u32 = 32;
+const WINDOW: Duration = Duration::from_millis(100);
+/// All hosts of a segment.
+const BROADCAST: Hardware = [0xff; 6];
+
+/// A listener of raw Ethernet on the same segment, as it says itself. Nothing of it is proven before a connection is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Neighbour {
+    /// What its host is called.
+    pub name: String,
+    /// Where it listens, by this host's interface.
+    pub address: EthernetAddress,
+}
+
+/// Who a listener says that it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum NeighbourName {
+    /// What this host is called, up to the first dot.
+    #[default]
+    Host,
+    /// This: 1 to 63 letters, digits, `-`, `_` and `.` of ASCII. A listener with another one is silent.
+    Named(String),
+    /// It answers nobody.
+    Silent,
+}
+
+impl NeighbourName {
+    fn text(&self) -> Option<String> {
+        let name = match self {
+            NeighbourName::Silent => return None,
+            NeighbourName::Named(name) => name.clone(),
+            NeighbourName::Host => {
+                let name = fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+                name.trim().split('.').next()?.to_owned()
+            }
+        };
+        Some(name).filter(|it| is_neighbour_name(it))
+    }
+}
+
+/// What a listener answers, and how often.
+#[derive(Debug)]
+pub(crate) struct Answering {
+    name: Option<String>,
+    port: u16,
+    /// When answers were counted anew, and how many there were since.
+    window: Option<Instant>,
+    answered: u32,
+}
+
+impl Answering {
+    pub(crate) fn new(name: &NeighbourName, port: u16) -> Answering {
+        Answering {
+            name: name.text(),
+            port,
+            window: None,
+            answered: 0,
+        }
+    }
+
+    /// The answer to `frame`, if it is a question that is to be answered: of the same length.
+    pub(crate) fn answer(&mut self, frame: &[u8], now: Instant) -> Option<Vec<u8>> {
+        let name = self.name.as_deref()?;
+        let question = Discovery::parse(frame).ok()?;
+        let asked = question.name.is_empty() || question.name.eq_ignore_ascii_case(name);
+        if question.kind != DiscoveryKind::Question || !asked {
+            return None;
+        }
+        if self
+            .window
+            .is_none_or(|it| now.saturating_duration_since(it) >= WINDOW)
+        {
+            (self.window, self.answered) = (Some(now), 0);
+        }
+        self.answered += 1;
+        let answer = Discovery {
+            kind: DiscoveryKind::Answer,
+            port: self.port,
+            nonce: question.nonce,
+            name,
+        };
+        (self.answered <= ANSWERS).then(|| answer.emit().to_vec())
+    }
+}
+
+/// The listeners of raw Ethernet behind this host's interface of that name, as they answer within a second: those whose hosts are
+/// called `name`, or all, but for those that are silent. At most 256.
+///
+/// # Errors
+/// [`NoEthernet`]: no such interface, or this process may not use packet sockets.
+pub fn neighbours(interface: &str, name: Option<&str>) -> io::Result<Vec<Neighbour>> {
+    let (own, _) = address::link(interface)?;
+    let random = security::random()?;
+    let mut nonce = [0; 8];
+    nonce.copy_from_slice(&random[..8]);
+    let question = Discovery {
+        kind: DiscoveryKind::Question,
+        port: 0,
+        nonce,
+        name: name.unwrap_or(""),
+    };
+    let (socket, _) = socket::open(own, &filter::of_answers(nonce))?;
+    let all = Station {
+        interface: own,
+        hardware: Some(BROADCAST),
+        port: 0,
+    };
+    let mut found = Vec::new();
+    for _ in 0..TRIES {
+        socket::send(&socket, &question.emit(), all)?;
+        let mut until = Instant::now() + PATIENCE;
+        while let Some(left) = until.checked_duration_since(Instant::now()) {
+            if !poll::wait(socket.as_fd(), false, [None, None], Some(left))? {
+                break;
+            }
+            let had = found.len();
+            take(&socket, &question, interface, &mut found)?;
+            // One host is asked for, and answered: others that are called so have not much longer.
+            if name.is_some() && had == 0 && !found.is_empty() {
+                until = until.min(Instant::now() + GRACE);
+            }
+        }
+        if name.is_some() && !found.is_empty() {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// Adds what has come to `found`.
+fn take(
+    socket: &Socket,
+    question: &Discovery<'_>,
+    interface: &str,
+    found: &mut Vec<Neighbour>,
+) -> io::Result<()> {
+    for _ in 0..MOST {
+        let Some(arrived) = socket::receive(socket)? else {
+            break;
+        };
+        let socket::Strange::Discovery(frame, from) = arrived else {
+            continue;
+        };
+        let Some(answer) = answer_to(question, &frame) else {
+            continue;
+        };
+        let neighbour = Neighbour {
+            name: answer.name.to_owned(),
+            address: EthernetAddress::new(interface, from.hardware, answer.port),
+        };
+        if found.len() < MOST && !found.contains(&neighbour) {
+            found.push(neighbour);
+        }
+    }
+    Ok(())
+}
+
+/// What `frame` says, if it answers `question`.
+fn answer_to<'a>(question: &Discovery<'_>, frame: &'a [u8]) -> Option<Discovery<'a>> {
+    let answer = Discovery::parse(frame).ok()?;
+    let is_its = answer.kind == DiscoveryKind::Answer && answer.nonce == question.nonce;
+    let asked = question.name.is_empty() || question.name.eq_ignore_ascii_case(answer.name);
+    (is_its && asked && answer.port != 0).then_some(answer)
+}
+
+/// The hardware address of the one host behind `interface` that is called `name`.
+///
+/// # Errors
+/// As [`neighbours`]; [`NoEthernet::NoNeighbour`], [`NoEthernet::SeveralNeighbours`].
+pub(super) fn resolve(interface: &str, name: &str) -> io::Result<Hardware> {
+    one_of(name, &neighbours(interface, Some(name))?).map_err(Into::into)
+}
+
+fn one_of(name: &str, found: &[Neighbour]) -> Result<Hardware, NoEthernet> {
+    let mut all: Vec<Hardware> = found
+        .iter()
+        .filter_map(|it| it.address.hardware())
+        .collect();
+    all.sort_unstable();
+    all.dedup();
+    match all[..] {
+        [] => Err(NoEthernet::NoNeighbour(name.to_owned())),
+        [one] => Ok(one),
+        _ => {
+            let all: Vec<String> = all.iter().map(|it| address::hardware_text(*it)).collect();
+            Err(NoEthernet::SeveralNeighbours(format!(
+                "{name}: {}",
+                all.join(", ")
+            )))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    const QUESTION: Discovery<'_> = Discovery {
+        kind: DiscoveryKind::Question,
+        port: 0,
+        nonce: [7; 8],
+        name: "Box",
+    };
+
+    fn answering() -> Answering {
+        Answering::new(&NeighbourName::Named("box".into()), 9)
+    }
+
+    #[test]
+    fn answer__to_its_name_and_to_none() {
+        let now = Instant::now();
+        let of = |question: Discovery<'_>| answering().answer(&question.emit(), now);
+        let expected = Discovery {
+            kind: DiscoveryKind::Answer,
+            port: 9,
+            name: "box",
+            ..QUESTION
+        };
+        assert_eq!(of(QUESTION), Some(expected.emit().to_vec()));
+        assert_eq!(
+            of(Discovery {
+                name: "",
+                ..QUESTION
+            }),
+            of(QUESTION)
+        );
+        assert_eq!(
+            of(Discovery {
+                name: "boxes",
+                ..QUESTION
+            }),
+            None
+        );
+        assert_eq!(of(expected), None, "no answer to an answer");
+        let long = [&QUESTION.emit()[..], &[0]].concat();
+        assert_eq!(answering().answer(&long, now), None);
+        for silent in [NeighbourName::Silent, NeighbourName::Named("a b".into())] {
+            let answer = Answering::new(&silent, 9).answer(&QUESTION.emit(), now);
+            assert_eq!(answer, None);
+        }
+    }
+
+    #[test]
+    fn answer__so_many_in_a_time() {
+        let (mut answering, start) = (answering(), Instant::now());
+        let mut count = |now| {
+            let asked = (0..ANSWERS * 3).map(|_| answering.answer(&QUESTION.emit(), now));
+            asked.flatten().count()
+        };
+        assert_eq!(count(start), ANSWERS as usize);
+        assert_eq!(count(start + WINDOW / 2), 0);
+        assert_eq!(count(start + WINDOW), ANSWERS as usize);
+    }
+
+    #[test]
+    fn answer_to__what_was_asked_alone() {
+        let good = Discovery {
+            kind: DiscoveryKind::Answer,
+            port: 9,
+            ..QUESTION
+        };
+        let is_taken = |it: Discovery<'_>| answer_to(&QUESTION, &it.emit()).is_some();
+        assert!(
+            is_taken(good)
+                && is_taken(Discovery {
+                    name: "BOX",
+                    ..good
+                })
+        );
+        assert!(!is_taken(QUESTION));
+        assert!(!is_taken(Discovery { port: 0, ..good }));
+        assert!(!is_taken(Discovery {
+            nonce: [8; 8],
+            ..good
+        }));
+        assert!(!is_taken(Discovery {
+            name: "other",
+            ..good
+        }));
+    }
+
+    #[test]
+    fn one_of__several_hosts_are_listed() {
+        let of = |last| Neighbour {
+            name: "box".into(),
+            address: EthernetAddress::new("eth0", Some([2, 0, 0, 0, 0, last]), 9),
+        };
+        assert!(matches!(
+            one_of("box", &[]),
+            Err(NoEthernet::NoNeighbour(_))
+        ));
+        // Several listeners of one host.
+        assert_eq!(one_of("box", &[of(1), of(1)]), Ok([2, 0, 0, 0, 0, 1]));
+        let words = one_of("box", &[of(2), of(1)]).expect_err("two").to_string();
+        assert!(
+            words.contains("box: 02:00:00:00:00:01, 02:00:00:00:00:02"),
+            "{words}"
+        );
+    }
+}
