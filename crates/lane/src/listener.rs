@@ -29,7 +29,8 @@ const REMEMBER: Duration = Duration::from_secs(30);
 /// What a listening end counted besides what its gate did ([`Listener::gate_counters`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ListenerCounters {
-    /// Datagrams that were no Request_Connection, or one that was refused.
+    /// Datagrams that were no Request_Connection, or one that was refused; and processes of this host that became no
+    /// connection: of another user, without proper memory to share, too slow, or gone.
     pub refused: u64,
     /// Connections refused because there were [`Options::max_connections`].
     pub full: u64,
@@ -284,7 +285,9 @@ impl Listener {
 
     /// What was counted of those that did not become connections.
     pub fn counters(&self) -> ListenerCounters {
+        let visitors = self.host.as_ref().map_or(0, |it| it.visitors.refused);
         ListenerCounters {
+            refused: self.counters.refused + visitors,
             unread: self.port.dropped(),
             ..self.counters
         }

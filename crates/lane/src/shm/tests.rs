@@ -288,6 +288,45 @@ fn hostile__any_bytes_in_the_ring_end_nothing_but_the_connection() {
     }
 }
 
+/// What comes to a listener in place of memory: none, other files, memory that may become another length, another word.
+#[test]
+fn visitors__that_pass_something_else_are_turned_away_and_others_met() {
+    use nix::sys::memfd::{MFdFlags, memfd_create};
+    let mut listener = Listener::bind(([127, 0, 0, 1], 0).into(), options()).expect("listening");
+    let at = listener.local_addr();
+    let meet = || rendezvous::meet(at).expect("it listens").0;
+    let unsealed = memfd_create(c"test", MFdFlags::MFD_ALLOW_SEALING).expect("memory");
+    nix::unistd::ftruncate(&unsealed, mapping::SHARED as i64).expect("long");
+    let null = std::fs::File::open("/dev/null").expect("there").into();
+    let mut came = Vec::new();
+    for passed in [unsealed, null] {
+        let socket = meet();
+        rendezvous::pass(&socket, &passed).expect("passed");
+        came.push(socket);
+    }
+    for said in [&b"no memory"[..], &[0; 64], &[1]] {
+        let socket = meet();
+        assert_eq!(socket.send(said).expect("sent"), said.len());
+        came.push(socket);
+    }
+    drop(meet());
+    let refused = came.len() as u64 + 1;
+    for _ in 0..PATIENCE {
+        let accepted = listener.accept(Some(Duration::ZERO)).expect("accepting");
+        assert!(accepted.is_none(), "no connection");
+        if listener.counters().refused == refused {
+            break;
+        }
+    }
+    assert_eq!(listener.counters().refused, refused);
+    let mut a = crate::connect(at, &options()).expect("met");
+    let accepted = (0..PATIENCE).find_map(|_| {
+        a.turn().expect("asking");
+        listener.accept(Some(Duration::ZERO)).expect("accepting")
+    });
+    assert!(accepted.is_some(), "one of us");
+}
+
 #[test]
 fn sleep__a_record_wakes_and_so_does_the_end_of_the_peer() {
     let (a, mut b) = join(&options());

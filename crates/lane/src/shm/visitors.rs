@@ -74,7 +74,7 @@ pub(crate) struct Visitors {
     waiting: Vec<Waiting>,
     /// The one looked at next.
     next: usize,
-    /// Turned away: of another user, or that passed no proper memory, or too slow.
+    /// Turned away: of another user, or that passed no proper memory, or too slow; or gone.
     pub(crate) refused: u64,
     process: Process,
 }
