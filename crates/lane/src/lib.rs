@@ -54,7 +54,9 @@ pub use driver::{
     Completion, Driver, DriverError, MAX_INLINE, MessageControl, NotPosted, Progress, Report,
     WorkKind,
 };
-pub use ethernet::{EthernetAddress, EthernetLane, NoEthernet};
+pub use ethernet::{
+    DeviceOptions, EthernetAddress, EthernetDevice, EthernetLane, NoEthernet, NoXdp, XdpCounters,
+};
 pub use exported::{ExportedRegion, Exporting};
 pub use lane_error::LaneError;
 pub use listener::{Accept, Listener, ListenerCounters, Untrusted};
@@ -80,7 +82,7 @@ pub use zerolane_handshake::{
 /// What threads share memory by; tests put loom's in its place.
 mod sync {
     pub(crate) use std::sync::atomic::{
-        AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+        AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
     };
     pub(crate) use std::sync::{Mutex, MutexGuard};
     pub(crate) use std::thread::yield_now;

@@ -1,5 +1,6 @@
 //! Why raw Ethernet does not carry something, in words.
 
+use super::NoXdp;
 use std::fmt;
 use std::io;
 
@@ -22,6 +23,28 @@ pub enum NoEthernet {
     /// The interface is gone: removed, or moved to another network namespace. One that is down, or has another name now, is
     /// not.
     Gone,
+    /// AF_XDP is refused for an [`EthernetDevice`](crate::EthernetDevice): what of it, and what the system says.
+    Refused {
+        /// What it was asked for.
+        what: &'static str,
+        /// The system's reason (errno); 0: none.
+        errno: i32,
+    },
+    /// There is no program in the driver for it.
+    Program(NoXdp),
+    /// The device has no place for one connection more: see
+    /// [`DeviceOptions::max_connections`](crate::DeviceOptions::max_connections).
+    Full,
+    /// The device is another interface than the address names.
+    OtherDevice,
+}
+
+impl NoEthernet {
+    /// The system refused `what` of AF_XDP.
+    pub(super) fn refused(what: &'static str, error: &io::Error) -> NoEthernet {
+        let errno = error.raw_os_error().unwrap_or(0);
+        NoEthernet::Refused { what, errno }
+    }
 }
 
 impl fmt::Display for NoEthernet {
@@ -41,6 +64,22 @@ impl fmt::Display for NoEthernet {
                 "raw Ethernet needs CAP_NET_RAW: run as root, or let the program have it with `setcap cap_net_raw+ep PROGRAM`",
             ),
             NoEthernet::Gone => f.write_str("the interface is gone"),
+            NoEthernet::Program(why) => write!(f, "AF_XDP is refused: {why}"),
+            NoEthernet::Refused { what, errno } => {
+                let error = io::Error::from_raw_os_error(*errno);
+                write!(f, "AF_XDP is refused: {what}: {error}")?;
+                match *errno {
+                    libc::EPERM | libc::EACCES => f.write_str("; it needs CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF"),
+                    libc::ENOBUFS | libc::ENOMEM => f.write_str("; more memory than may be locked (`ulimit -l`)"),
+                    libc::EBUSY => f.write_str("; another program has that queue"),
+                    libc::EAFNOSUPPORT => f.write_str("; this kernel has none"),
+                    _ => Ok(()),
+                }
+            }
+            NoEthernet::Full => {
+                f.write_str("the device has no place for one connection more (DeviceOptions::max_connections)")
+            }
+            NoEthernet::OtherDevice => f.write_str("the device is another interface than the address names"),
         }
     }
 }
@@ -56,6 +95,10 @@ impl From<NoEthernet> for io::Error {
             NoEthernet::InUse => io::ErrorKind::AddrInUse,
             NoEthernet::NotPermitted => io::ErrorKind::PermissionDenied,
             NoEthernet::Gone => io::ErrorKind::NetworkDown,
+            NoEthernet::Refused { errno, .. } => io::Error::from_raw_os_error(errno).kind(),
+            NoEthernet::Program(ref why) => return io::Error::new(why.kind(), NoEthernet::Program(why.clone())),
+            NoEthernet::Full => io::ErrorKind::QuotaExceeded,
+            NoEthernet::OtherDevice => io::ErrorKind::InvalidInput,
         };
         io::Error::new(kind, why)
     }

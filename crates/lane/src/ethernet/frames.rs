@@ -1,12 +1,12 @@
 //! What the two halves of a datagram lane do more where frames carry the datagrams: a name for each, and a length for those that
 //! are too short for a frame.
 
-use super::NoEthernet;
+use super::{AROUND, NoEthernet};
 use super::address::Hardware;
 use super::socket::{self, LinkName};
 use socket2::Socket;
 use zerolane_wire::HEADER_LEN;
-use zerolane_wire::encapsulation::{MIN_FRAME, PADDED_FRAME, padding};
+use zerolane_wire::encapsulation::{ETHERTYPE, MIN_FRAME, PADDED_FRAME, padding};
 
 /// The sending half.
 #[derive(Debug)]
@@ -87,6 +87,7 @@ fn piece(bytes: &mut [u8]) -> libc::iovec {
 #[derive(Debug)]
 pub(crate) struct IncomingFrames {
     interface: u32,
+    own: Hardware,
     peer: Hardware,
     /// Who sent each message of a batch.
     names: Box<[LinkName]>,
@@ -94,9 +95,14 @@ pub(crate) struct IncomingFrames {
 
 impl IncomingFrames {
     /// For batches of as many `messages`.
-    pub(super) fn new(interface: u32, peer: Hardware, messages: usize) -> IncomingFrames {
+    pub(super) fn new(
+        interface: u32,
+        (own, peer): (Hardware, Hardware),
+        messages: usize,
+    ) -> IncomingFrames {
         IncomingFrames {
             interface,
+            own,
             peer,
             names: vec![socket::link_name(interface, peer); messages].into(),
         }
@@ -112,6 +118,13 @@ impl IncomingFrames {
     pub(crate) fn is_peers(&self, index: usize) -> bool {
         let name = &self.names[index];
         socket::is_ours(name) && socket::hardware_of(name) == self.peer
+    }
+
+    /// Whether a frame with this in front of its payload is of the peer, to this host, and of no VLAN.
+    pub(crate) fn is_of_peer(&self, head: &[u8; AROUND]) -> bool {
+        let (to, rest) = head.split_at(6);
+        let (from, kind) = rest.split_at(6);
+        (to, from, kind) == (&self.own, &self.peer, &ETHERTYPE.to_be_bytes())
     }
 
     /// Why nothing will come any more, if that is so.
