@@ -18,6 +18,7 @@ mod filter;
 mod frames;
 mod port;
 mod socket;
+mod xdp;
 
 pub use address::EthernetAddress;
 pub(crate) use address::Station;
@@ -25,6 +26,7 @@ pub use error::NoEthernet;
 pub(crate) use frames::{IncomingFrames, OutgoingFrames};
 pub(crate) use port::{Claim, attend};
 pub(crate) use socket::{Strange, is_gone, receive, send};
+pub use xdp::{NoXdp, XdpCounters};
 
 use crate::initiate::initiate;
 use crate::udp::{self, MAX_MESSAGES, Receiver, Seat, Sender, SharedPort};
