@@ -36,7 +36,7 @@ fn both() -> [Options; 2] {
 }
 
 /// Two hosts, or `None` with a message where they are not allowed.
-fn hosts(mtu: u32) -> Option<Topology> {
+pub(super) fn hosts(mtu: u32) -> Option<Topology> {
     if !netns::is_permitted() {
         eprintln!("skipped: network namespaces and packet sockets need root");
         return None;
@@ -44,11 +44,11 @@ fn hosts(mtu: u32) -> Option<Topology> {
     Some(Topology::pair("ether", mtu).expect("permitted"))
 }
 
-fn inside<T: Send>(host: &Namespace, work: impl FnOnce() -> T + Send) -> T {
+pub(super) fn inside<T: Send>(host: &Namespace, work: impl FnOnce() -> T + Send) -> T {
     host.enter_thread(work).expect("entered")
 }
 
-fn own_address(host: &Namespace, port: u16) -> SocketAddr {
+pub(super) fn own_address(host: &Namespace, port: u16) -> SocketAddr {
     let address = EthernetAddress::new(host.device(), None, port);
     let mut found = inside(host, || address.to_socket_addrs()).expect("an interface");
     found.next().expect("one")
