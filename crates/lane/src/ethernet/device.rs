@@ -1,7 +1,7 @@
 //! A device: what AF_XDP needs once for each interface, opened by the user as a context of verbs is.
 
-use super::afxdp::{Ends, Queues, Shared};
 use super::address::Station;
+use super::afxdp::{Ends, Queues, Shared};
 use super::{EthernetAddress, NoEthernet, filter, socket};
 use std::io;
 use std::net::ToSocketAddrs;

@@ -96,7 +96,9 @@ impl From<NoEthernet> for io::Error {
             NoEthernet::NotPermitted => io::ErrorKind::PermissionDenied,
             NoEthernet::Gone => io::ErrorKind::NetworkDown,
             NoEthernet::Refused { errno, .. } => io::Error::from_raw_os_error(errno).kind(),
-            NoEthernet::Program(ref why) => return io::Error::new(why.kind(), NoEthernet::Program(why.clone())),
+            NoEthernet::Program(ref why) => {
+                return io::Error::new(why.kind(), NoEthernet::Program(why.clone()));
+            }
             NoEthernet::Full => io::ErrorKind::QuotaExceeded,
             NoEthernet::OtherDevice => io::ErrorKind::InvalidInput,
         };

@@ -1,9 +1,9 @@
 //! What the two halves of a datagram lane do more where frames carry the datagrams: a name for each, and a length for those that
 //! are too short for a frame.
 
-use super::{AROUND, NoEthernet};
 use super::address::Hardware;
 use super::socket::{self, LinkName};
+use super::{AROUND, NoEthernet};
 use socket2::Socket;
 use zerolane_wire::HEADER_LEN;
 use zerolane_wire::encapsulation::{ETHERTYPE, MIN_FRAME, PADDED_FRAME, padding};

@@ -110,7 +110,6 @@ impl EthernetLane {
         let ends = Ends {
             local: own,
             peer: hardware,
-            port: local.port,
             seal: options.security.seal_len(),
             buffer_log2: Config::default().buffer_log2,
         };
@@ -334,5 +333,7 @@ pub(crate) fn connect_as<L: Lane>(
     initiate(lane, config, options, entropy, EthernetLane::begin, wrap)
 }
 
+#[cfg(test)]
+mod device_tests;
 #[cfg(test)]
 mod tests;

@@ -229,7 +229,10 @@ impl Queues {
         let layout = self.shared.layout();
         let frame = *self.line.free.last()?;
         let len = layout.longest_sent();
-        let start = self.shared.umem.at(layout.address(frame) + AROUND as u64, len);
+        let start = self
+            .shared
+            .umem
+            .at(layout.address(frame) + AROUND as u64, len);
         // SAFETY: a transmit frame of this line, which the kernel does not have, behind its header.
         Some(unsafe { std::slice::from_raw_parts_mut(start, len) })
     }

@@ -70,8 +70,6 @@ pub(crate) struct Ends {
     /// Hardware addresses.
     pub(crate) local: Hardware,
     pub(crate) peer: Hardware,
-    /// The port by which the peer addresses this end.
-    pub(crate) port: u16,
     /// Bytes of the seal behind each datagram.
     pub(crate) seal: usize,
     /// Of this end's address space.
@@ -183,16 +181,22 @@ impl Shared {
         let route = Route {
             peer: ends.peer,
             local: ends.local,
-            port: ends.port,
             seal: ends.seal,
             buffer_log2: ends.buffer_log2,
             data: Some(line.slot),
             control: Some(line.slot),
         };
-        Queues::new(Arc::clone(self), line, |program| {
-            let directed = program.direct(key, route);
-            directed.map_err(|error| NoEthernet::refused("a place for the connection's key", &error))
-        }, (ends.local, ends.peer))
+        Queues::new(
+            Arc::clone(self),
+            line,
+            |program| {
+                let directed = program.direct(key, route);
+                directed.map_err(|error| {
+                    NoEthernet::refused("a place for the connection's key", &error)
+                })
+            },
+            (ends.local, ends.peer),
+        )
     }
 
     fn make_line(&self) -> Result<Line, NoEthernet> {
@@ -249,7 +253,9 @@ impl Shared {
         let layout = self.layout();
         let mut pool = self.pool();
         let Pool {
-            completion, free: all, ..
+            completion,
+            free: all,
+            ..
         } = &mut *pool;
         while let Some(address) = completion.take() {
             let Some(frame) = layout.frame_at(address) else {

@@ -67,8 +67,7 @@ impl<T: Copy> Ring<T> {
     /// Of a producer: entries for which there is room.
     pub(super) fn room(&mut self) -> u32 {
         self.other = self.word(self.offsets.consumer).load(Ordering::Acquire);
-        self.len
-            .saturating_sub(self.own.wrapping_sub(self.other))
+        self.len.saturating_sub(self.own.wrapping_sub(self.other))
     }
 
     /// Of a producer: entries that the kernel has not taken.

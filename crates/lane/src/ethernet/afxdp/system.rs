@@ -30,11 +30,7 @@ impl Mapping {
     ///
     /// # Errors
     /// The kernel has no such ring, or no memory.
-    pub(super) fn of_ring(
-        socket: BorrowedFd<'_>,
-        len: usize,
-        offset: u64,
-    ) -> io::Result<Mapping> {
+    pub(super) fn of_ring(socket: BorrowedFd<'_>, len: usize, offset: u64) -> io::Result<Mapping> {
         let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
         Mapping::map(len, flags, socket.as_raw_fd(), offset.cast_signed())
     }
@@ -128,8 +124,15 @@ pub(super) fn get<T: Copy>(socket: BorrowedFd<'_>, option: i32, zero: T) -> io::
     let mut len = size_of::<T>() as libc::socklen_t;
     let into = std::ptr::from_mut(&mut value).cast();
     // SAFETY: the kernel writes at most so many bytes of the value, which is integers.
-    let got =
-        unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_XDP, option, into, &raw mut len) };
+    let got = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_XDP,
+            option,
+            into,
+            &raw mut len,
+        )
+    };
     match got {
         0 if len as usize == size_of::<T>() => Ok(value),
         0 => Err(io::ErrorKind::Unsupported.into()),
@@ -169,7 +172,16 @@ pub(super) fn bind(
 pub(super) fn send(socket: BorrowedFd<'_>) -> io::Result<()> {
     let none = std::ptr::null();
     // SAFETY: nothing but the descriptor is read.
-    let sent = unsafe { libc::sendto(socket.as_raw_fd(), none, 0, libc::MSG_DONTWAIT, none.cast(), 0) };
+    let sent = unsafe {
+        libc::sendto(
+            socket.as_raw_fd(),
+            none,
+            0,
+            libc::MSG_DONTWAIT,
+            none.cast(),
+            0,
+        )
+    };
     match sent {
         0.. => Ok(()),
         _ => Err(io::Error::last_os_error()),

@@ -202,6 +202,10 @@ mod tests {
         assert_eq!(layout.chunk_of(2048 + 256, 1792), Some(2048));
         assert_eq!(layout.chunk_of(2048 + 256, 1793), None, "into the next");
         assert_eq!(layout.chunk_of(u64::MAX, 1), None);
-        assert_eq!(layout.chunk_of(layout.received(), 1), None, "a transmit frame");
+        assert_eq!(
+            layout.chunk_of(layout.received(), 1),
+            None,
+            "a transmit frame"
+        );
     }
 }
