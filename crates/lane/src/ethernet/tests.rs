@@ -55,7 +55,7 @@ pub(super) fn own_address(host: &Namespace, port: u16) -> SocketAddr {
 }
 
 /// The address of `to` as one on the other end of its link calls it.
-fn seen_from(host: &Namespace, to: SocketAddr) -> SocketAddr {
+pub(super) fn seen_from(host: &Namespace, to: SocketAddr) -> SocketAddr {
     let (SocketAddr::V6(own), SocketAddr::V6(to)) = (own_address(host, 0), to) else {
         panic!("no addresses of raw Ethernet");
     };
@@ -74,7 +74,7 @@ pub(super) fn listen(host: &Namespace, port: u16, options: &Options) -> io::Resu
 
 /// As [`listen`], on a port that was another listener's. A child that another test is starting has that one's sockets until it
 /// executes its program.
-fn listen_again(host: &Namespace, port: u16, options: &Options) -> Listener {
+pub(super) fn listen_again(host: &Namespace, port: u16, options: &Options) -> Listener {
     let end = Instant::now() + PATIENCE;
     loop {
         match listen(host, port, options) {
@@ -312,7 +312,7 @@ fn forged__frames_are_counted_and_change_nothing() {
 }
 
 #[test]
-fn listeners__of_one_interface_have_ports() {
+pub(super) fn listeners__of_one_interface_have_ports() {
     let Some(hosts) = hosts(1500) else {
         return;
     };
