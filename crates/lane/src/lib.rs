@@ -54,7 +54,9 @@ pub use driver::{
     Completion, Driver, DriverError, MAX_INLINE, MessageControl, NotPosted, Progress, Report,
     WorkKind,
 };
-pub use ethernet::{EthernetAddress, EthernetLane, NoEthernet};
+pub use ethernet::{
+    DeviceOptions, EthernetAddress, EthernetDevice, EthernetLane, NoEthernet, NoXdp, XdpCounters,
+};
 pub use exported::{ExportedRegion, Exporting};
 pub use lane_error::LaneError;
 pub use listener::{Accept, Listener, ListenerCounters, Untrusted};

@@ -1,7 +1,8 @@
 //! What a user may choose about a connection.
 
 use crate::udp::Ports;
-use crate::{Scheduler, Security};
+use crate::{EthernetDevice, Scheduler, Security};
+use std::sync::Arc;
 use std::time::Duration;
 use zerolane_core::{Config, Control, limits};
 use zerolane_wire::Profiles;
@@ -36,6 +37,8 @@ pub struct Options {
     pub strict: bool,
     /// What carries the connection: UDP, unless more is asked for at both ends.
     pub lane: LaneChoice,
+    /// The device of raw Ethernet that the connection, or a listener with its connections, is at. `None`: none is needed.
+    pub device: Option<Arc<EthernetDevice>>,
     /// Use UDP segmentation offload for sending, where the kernel has it.
     pub gso: bool,
     /// Use UDP receive offload, where the kernel has it.
@@ -97,6 +100,7 @@ impl Default for Options {
             profiles: config.profiles,
             strict: false,
             lane: LaneChoice::default(),
+            device: None,
             gso: true,
             gro: true,
             trains: true,

@@ -33,12 +33,11 @@ static long (*const redirect_map)(void *map, u64 key, u64 flags) = (void *)51;
 static long (*const check_mtu)(void *context, u32 interface, u32 *mtu, int difference, u64 flags) = (void *)163;
 static u64 (*const buffer_len)(void *context) = (void *)188;
 
-/* A connection, by its key. All but the socket in the frame's byte order. */
+/* A connection, by its key. */
 struct connection {
 	u8 peer[6], local[6];
-	u16 port;
 	/* Bytes of the seal behind each datagram. */
-	u16 seal;
+	u32 seal;
 	/* Number of what it granted, and of its sockets: NONE where there is no such. */
 	u32 area, data, control;
 };
@@ -57,7 +56,9 @@ struct area {
 	/* Whether answers are awaited that no grant names. */
 	u32 answers;
 	u32 buffer_log2;
-	u32 unused[5];
+	/* The port that the peer addresses; 0: not known yet. */
+	u32 port;
+	u32 unused[4];
 	struct grant grants[GRANTS];
 };
 
@@ -207,14 +208,16 @@ SEC("xdp.frags") int validate(struct context *context)
 	}
 	u32 reason = PASSED_CONTROL, socket = it->control;
 	if (code != HANDSHAKE) {
-		if (!code || code > LAST_OP || header->d_port != it->port)
+		if (!code || code > LAST_OP)
 			return drop(MALFORMED);
 		if (len < HEADER + it->seal && code != REQUEST_CONNECTION)
 			return drop(TRUNCATED);
 	}
+	u32 number = it->area;
+	struct area *area = map_lookup(&areas, &number);
+	if (area && area->port && code != HANDSHAKE && code != REQUEST_CONNECTION && swap16(header->d_port) != area->port)
+		return drop(MALFORMED);
 	if (code == DATA) {
-		u32 number = it->area;
-		struct area *area = map_lookup(&areas, &number);
 		reason = PASSED_DATA;
 		if (area)
 			reason = judge(header, (first & 7) << 8 | header->flags, len - HEADER - it->seal, area);

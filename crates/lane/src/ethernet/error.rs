@@ -17,6 +17,8 @@ pub enum NoEthernet {
     OtherHost,
     /// Something on this host listens on that port of the interface.
     InUse,
+    /// [`Options::device`](crate::Options::device) is another interface's.
+    OtherDevice,
     /// This process may not use packet sockets.
     NotPermitted,
     /// The interface is gone: removed, or moved to another network namespace. One that is down, or has another name now, is
@@ -36,6 +38,7 @@ impl fmt::Display for NoEthernet {
             }
             NoEthernet::OtherKind(name) => write!(f, "the interface {name} is no Ethernet"),
             NoEthernet::OtherHost => f.write_str("the hardware address is not that of the interface"),
+            NoEthernet::OtherDevice => f.write_str("the device of the options is another interface's"),
             NoEthernet::InUse => f.write_str("something else listens on that port of the interface"),
             NoEthernet::NotPermitted => f.write_str(
                 "raw Ethernet needs CAP_NET_RAW: run as root, or let the program have it with `setcap cap_net_raw+ep PROGRAM`",
@@ -50,7 +53,7 @@ impl std::error::Error for NoEthernet {}
 impl From<NoEthernet> for io::Error {
     fn from(why: NoEthernet) -> io::Error {
         let kind = match why {
-            NoEthernet::NoAddress => io::ErrorKind::InvalidInput,
+            NoEthernet::NoAddress | NoEthernet::OtherDevice => io::ErrorKind::InvalidInput,
             NoEthernet::NoInterface(_) | NoEthernet::OtherHost => io::ErrorKind::AddrNotAvailable,
             NoEthernet::OtherKind(_) => io::ErrorKind::Unsupported,
             NoEthernet::InUse => io::ErrorKind::AddrInUse,

@@ -13,6 +13,7 @@
 //! its hardware address, or that is for another host or of a VLAN, is dropped and counted.
 
 mod address;
+mod device;
 mod error;
 mod filter;
 mod frames;
@@ -22,6 +23,7 @@ mod xdp;
 
 pub use address::EthernetAddress;
 pub(crate) use address::Station;
+pub use device::{DeviceOptions, EthernetDevice};
 pub use error::NoEthernet;
 pub(crate) use frames::{IncomingFrames, OutgoingFrames};
 pub(crate) use port::{Claim, attend};
@@ -65,12 +67,14 @@ impl EthernetLane {
         (peer, hardware): (Station, Hardware),
         seat: Seat,
         options: &Options,
-    ) -> EthernetLane {
+    ) -> io::Result<EthernetLane> {
         udp::prepare(&socket, options.receive_buffer);
         let interface = peer.interface;
-        let outgoing = OutgoingFrames::new(interface, hardware);
+        let device = options.device.as_ref();
+        let grants = device.map(|it| it.direct(seat.key(), local, hardware, options));
+        let outgoing = OutgoingFrames::new(interface, hardware, grants.transpose()?);
         let incoming = IncomingFrames::new(interface, hardware, MAX_MESSAGES);
-        EthernetLane {
+        Ok(EthernetLane {
             sender: Sender::new(&socket, Some(outgoing), options),
             receiver: Receiver::new(&socket, Some(incoming), options),
             socket,
@@ -80,7 +84,7 @@ impl EthernetLane {
             seat,
             strict: options.strict,
             peer_key: None,
-        }
+        })
     }
 
     /// To `peer`, which asked the listener at `port`, and to which our key is `key`.
@@ -103,13 +107,7 @@ impl EthernetLane {
             ..peer
         };
         let seat = port.seat(key, peer.address());
-        Ok(EthernetLane::new(
-            socket,
-            local,
-            (peer, hardware),
-            seat,
-            options,
-        ))
+        EthernetLane::new(socket, local, (peer, hardware), seat, options)
     }
 
     /// What the core is to know of the socket.
@@ -232,7 +230,7 @@ pub(crate) fn connect_as<L: Lane>(
     };
     let port = Arc::new(SharedPort::unattended(local.address()));
     let seat = port.seat(entropy.key, peer.address());
-    let lane = EthernetLane::new(socket, local, (peer, hardware), seat, options);
+    let lane = EthernetLane::new(socket, local, (peer, hardware), seat, options)?;
     let config = Config {
         service_port: peer.port,
         ..lane.config(options)

@@ -70,6 +70,11 @@ impl Areas {
         words[0].store(judged.into(), Ordering::Release);
     }
 
+    /// The port by which the peer addresses the connection of area `index`.
+    pub(super) fn set_port(&self, index: u32, port: u16) {
+        self.words(index)[3].store(port.into(), Ordering::Release);
+    }
+
     /// Whether answers are awaited that no grant names.
     pub(super) fn await_answers(&self, index: u32, awaited: bool) {
         self.words(index)[1].store(awaited.into(), Ordering::Release);

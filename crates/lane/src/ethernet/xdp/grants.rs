@@ -5,7 +5,10 @@ use super::areas::Granted;
 use super::layout::GRANTS;
 use std::sync::Arc;
 use zerolane_core::{Connection, Transmit};
-use zerolane_wire::{Header, Op, Operation, Packet};
+use zerolane_wire::{Op, Operation, Packet};
+
+/// Where this end's port lies in a header that leaves.
+const S_PORT: usize = 6;
 
 /// A connection that the program knows, for as long as this is held.
 #[derive(Debug)]
@@ -17,6 +20,8 @@ pub(crate) struct Grants {
     buffer_log2: u8,
     /// What stands there.
     table: Box<[Granted]>,
+    /// The port by which the peer addresses this end, as what leaves says; 0: not known yet.
+    port: u16,
     answers: bool,
 }
 
@@ -38,6 +43,7 @@ impl Grants {
             area,
             buffer_log2,
             table: vec![Granted::default(); len].into(),
+            port: 0,
             answers: false,
         }
     }
@@ -58,6 +64,11 @@ impl Grants {
     }
 
     fn note_control(&mut self, area: u32, bytes: &[u8]) {
+        let port = u16::from_be_bytes([bytes[S_PORT], bytes[S_PORT + 1]]);
+        if port != self.port {
+            self.port = port;
+            self.program.areas.set_port(area, port);
+        }
         let grants = [Op::ClearToSend, Op::Get].map(|it| it as u8);
         if !grants.contains(&(bytes[0] >> 3)) {
             return;

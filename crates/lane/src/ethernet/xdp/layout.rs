@@ -18,10 +18,8 @@ pub(super) const AREA_WORDS: usize = AREA_HEAD + GRANTS * GRANT_WORDS;
 pub(super) struct Known {
     pub(super) peer: Hardware,
     pub(super) local: Hardware,
-    /// The port that the peer addresses, in the frame's byte order.
-    pub(super) port: u16,
     /// Bytes of the seal behind each datagram.
-    pub(super) seal: u16,
+    pub(super) seal: u32,
     pub(super) area: u32,
     /// Where Data goes, and where the rest.
     pub(super) sockets: [u32; 2],

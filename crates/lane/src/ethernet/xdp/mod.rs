@@ -46,8 +46,6 @@ pub(crate) struct Route {
     /// Hardware addresses.
     pub(crate) peer: Hardware,
     pub(crate) local: Hardware,
-    /// The port by which the peer addresses this end.
-    pub(crate) port: u16,
     /// Bytes of the seal behind each datagram.
     pub(crate) seal: usize,
     /// Of this end's address space.
@@ -135,8 +133,7 @@ impl Program {
         let known = Known {
             peer: route.peer,
             local: route.local,
-            port: route.port.to_be(),
-            seal: u16::try_from(route.seal).unwrap_or(u16::MAX),
+            seal: u32::try_from(route.seal).unwrap_or(u32::MAX),
             area: area.unwrap_or(NONE),
             sockets: [route.data, route.control].map(|it| it.unwrap_or(NONE)),
         };
