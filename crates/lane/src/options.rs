@@ -37,7 +37,7 @@ pub struct Options {
     pub strict: bool,
     /// What carries the connection: UDP, unless more is asked for at both ends.
     pub lane: LaneChoice,
-    /// Over raw Ethernet: the interface opened for AF_XDP, for connections of it. `None`: packet sockets carry them.
+    /// The device of raw Ethernet that the connection, or a listener with its connections, is at. `None`: none is needed.
     pub device: Option<Arc<EthernetDevice>>,
     /// Use UDP segmentation offload for sending, where the kernel has it.
     pub gso: bool,

@@ -73,7 +73,7 @@ pub mod options {
     pub use zerolane_lane::udp::Ports;
     pub use zerolane_lane::{
         Control, DeviceOptions, EthernetAddress, EthernetDevice, FastAnswer, LaneChoice, Schedule,
-        Scheduler,
+        Scheduler, XdpCounters,
     };
     pub use zerolane_wire::{Profile, Profiles};
 }

@@ -12,7 +12,7 @@ use std::time::Instant;
 struct Devices([Arc<EthernetDevice>; 2]);
 
 impl Devices {
-    fn open(hosts: &Topology, options: &DeviceOptions) -> Devices {
+    fn open(hosts: &Topology, options: DeviceOptions) -> Devices {
         Devices(Side::BOTH.map(|side| {
             let open = || EthernetDevice::open(hosts.device(side), options);
             inside(hosts.side(side), open).expect("AF_XDP")
@@ -49,7 +49,7 @@ fn transfer__of_every_length_comes_past_the_packet_socket() {
             return;
         };
         for options in both() {
-            let devices = Devices::open(&hosts, &DeviceOptions::default());
+            let devices = Devices::open(&hosts, DeviceOptions::default());
             let mut listener = devices.listen(&hosts, &options);
             let (mut a, mut b) = devices.join_at(&hosts, &mut listener, &options);
             transfer(&mut a, &mut b, 1 << 20);
@@ -82,7 +82,7 @@ fn strict__payload_is_copied_once() {
             strict: true,
             ..options
         };
-        let devices = Devices::open(&hosts, &DeviceOptions::default());
+        let devices = Devices::open(&hosts, DeviceOptions::default());
         let mut listener = devices.listen(&hosts, &strict);
         let (mut a, mut b) = devices.join_at(&hosts, &mut listener, &strict);
         for len in [100_000, 1 << 20, (1 << 20) + 3] {
@@ -105,7 +105,7 @@ fn places__are_bounded_and_taken_again() {
             fall_back,
             ..DeviceOptions::default()
         };
-        let devices = Devices::open(&hosts, &few);
+        let devices = Devices::open(&hosts, few);
         let mut listener = listen(hosts.b(), 0, &options).expect("a port");
         let with_device = devices.options(Side::A, &options);
         for _ in 0..3 {
@@ -133,11 +133,11 @@ fn refused__says_what_or_goes_on_by_packet_sockets() {
         return;
     };
     let none = DeviceOptions {
-        queue: 7,
+        queue: Some(7),
         ..DeviceOptions::default()
     };
     let device = hosts.device(Side::A);
-    let error = inside(hosts.a(), || EthernetDevice::open(device, &none)).expect_err("no queue");
+    let error = inside(hosts.a(), || EthernetDevice::open(device, none)).expect_err("no queue");
     assert!(
         error.to_string().starts_with("AF_XDP is refused"),
         "{error}"
@@ -146,7 +146,7 @@ fn refused__says_what_or_goes_on_by_packet_sockets() {
         fall_back: true,
         ..none
     };
-    let devices = Devices::open(&hosts, &falls_back);
+    let devices = Devices::open(&hosts, falls_back);
     assert!(devices.0[0].refused().is_some());
     let options = options(Security::default());
     let mut listener = devices.listen(&hosts, &options);
@@ -163,7 +163,7 @@ fn interface__gone_ends_the_connection_and_says_so() {
             return;
         };
         let options = options(Security::default());
-        let devices = Devices::open(&hosts, &DeviceOptions::default());
+        let devices = Devices::open(&hosts, DeviceOptions::default());
         let mut listener = devices.listen(&hosts, &options);
         let (mut a, mut b) = devices.join_at(&hosts, &mut listener, &options);
         transfer(&mut a, &mut b, 300_000);
@@ -194,7 +194,7 @@ fn forged__frames_change_nothing() {
         return;
     };
     for options in both() {
-        let devices = Devices::open(&hosts, &DeviceOptions::default());
+        let devices = Devices::open(&hosts, DeviceOptions::default());
         let mut listener = devices.listen(&hosts, &options);
         let (mut a, mut b) = devices.join_at(&hosts, &mut listener, &options);
         transfer(&mut a, &mut b, 1 << 20);

@@ -18,6 +18,8 @@ pub enum NoEthernet {
     OtherHost,
     /// Something on this host listens on that port of the interface.
     InUse,
+    /// [`Options::device`](crate::Options::device) is another interface's.
+    OtherDevice,
     /// This process may not use packet sockets.
     NotPermitted,
     /// The interface is gone: removed, or moved to another network namespace. One that is down, or has another name now, is
@@ -35,8 +37,6 @@ pub enum NoEthernet {
     /// The device has no place for one connection more: see
     /// [`DeviceOptions::max_connections`](crate::DeviceOptions::max_connections).
     Full,
-    /// The device is another interface than the address names.
-    OtherDevice,
 }
 
 impl NoEthernet {
@@ -59,6 +59,7 @@ impl fmt::Display for NoEthernet {
             }
             NoEthernet::OtherKind(name) => write!(f, "the interface {name} is no Ethernet"),
             NoEthernet::OtherHost => f.write_str("the hardware address is not that of the interface"),
+            NoEthernet::OtherDevice => f.write_str("the device of the options is another interface's"),
             NoEthernet::InUse => f.write_str("something else listens on that port of the interface"),
             NoEthernet::NotPermitted => f.write_str(
                 "raw Ethernet needs CAP_NET_RAW: run as root, or let the program have it with `setcap cap_net_raw+ep PROGRAM`",
@@ -79,7 +80,6 @@ impl fmt::Display for NoEthernet {
             NoEthernet::Full => {
                 f.write_str("the device has no place for one connection more (DeviceOptions::max_connections)")
             }
-            NoEthernet::OtherDevice => f.write_str("the device is another interface than the address names"),
         }
     }
 }
@@ -89,18 +89,15 @@ impl std::error::Error for NoEthernet {}
 impl From<NoEthernet> for io::Error {
     fn from(why: NoEthernet) -> io::Error {
         let kind = match why {
-            NoEthernet::NoAddress => io::ErrorKind::InvalidInput,
+            NoEthernet::NoAddress | NoEthernet::OtherDevice => io::ErrorKind::InvalidInput,
             NoEthernet::NoInterface(_) | NoEthernet::OtherHost => io::ErrorKind::AddrNotAvailable,
             NoEthernet::OtherKind(_) => io::ErrorKind::Unsupported,
             NoEthernet::InUse => io::ErrorKind::AddrInUse,
             NoEthernet::NotPermitted => io::ErrorKind::PermissionDenied,
             NoEthernet::Gone => io::ErrorKind::NetworkDown,
             NoEthernet::Refused { errno, .. } => io::Error::from_raw_os_error(errno).kind(),
-            NoEthernet::Program(ref why) => {
-                return io::Error::new(why.kind(), NoEthernet::Program(why.clone()));
-            }
+            NoEthernet::Program(why) => return why.into(),
             NoEthernet::Full => io::ErrorKind::QuotaExceeded,
-            NoEthernet::OtherDevice => io::ErrorKind::InvalidInput,
         };
         io::Error::new(kind, why)
     }

@@ -3,8 +3,10 @@
 
 use super::address::Hardware;
 use super::socket::{self, LinkName};
+use super::xdp::Grants;
 use super::{AROUND, NoEthernet};
 use socket2::Socket;
+use zerolane_core::{Connection, Transmit};
 use zerolane_wire::HEADER_LEN;
 use zerolane_wire::encapsulation::{ETHERTYPE, MIN_FRAME, PADDED_FRAME, padding};
 
@@ -16,18 +18,28 @@ pub(crate) struct OutgoingFrames {
     head: [u8; MIN_FRAME],
     behind: [u8; PADDED_FRAME - HEADER_LEN],
     pieces: Vec<libc::iovec>,
+    /// The connection in the program of the device, if there is one.
+    grants: Option<Grants>,
 }
 
 // SAFETY: the raw pointers in `pieces` are made anew for every system call and mean nothing between two.
 unsafe impl Send for OutgoingFrames {}
 
 impl OutgoingFrames {
-    pub(super) fn new(interface: u32, peer: Hardware) -> OutgoingFrames {
+    pub(super) fn new(interface: u32, peer: Hardware, grants: Option<Grants>) -> OutgoingFrames {
         OutgoingFrames {
             peer: socket::link_name(interface, peer),
             head: [0; MIN_FRAME],
             behind: [0; PADDED_FRAME - HEADER_LEN],
             pieces: Vec::new(),
+            grants,
+        }
+    }
+
+    /// `transmit` is about to leave: the program in the driver has to know what that grants.
+    pub(crate) fn note(&mut self, transmit: &Transmit, core: &Connection) {
+        if let Some(grants) = &mut self.grants {
+            grants.note(transmit, core);
         }
     }
 

@@ -39,7 +39,6 @@ use crate::initiate::initiate;
 use crate::udp::{self, MAX_MESSAGES, Receiver, Seat, Sender, SharedPort};
 use crate::{Account, Driver, Lane, LaneError, LaneKind, Options, Turn, Waker, poll};
 use address::Hardware;
-use afxdp::Ends;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use socket2::Socket;
 use std::io;
@@ -107,18 +106,14 @@ impl EthernetLane {
     ) -> io::Result<EthernetLane> {
         udp::prepare(&socket, options.receive_buffer);
         let interface = peer.interface;
-        let ends = Ends {
-            local: own,
-            peer: hardware,
-            seal: options.security.seal_len(),
-            buffer_log2: Config::default().buffer_log2,
-        };
-        let queues = match &options.device {
-            Some(device) => device.line(interface, seat.key(), &ends)?,
-            None => None,
-        };
+        let device = options.device.as_ref();
+        let line = device.map(|it| it.line(interface, (own, hardware)));
+        let queues = line.transpose()?.flatten();
+        let slot = queues.as_ref().map(Queues::slot);
         let bypass = queues.map(|it| Bypass::new(it, &socket)).transpose()?;
-        let outgoing = OutgoingFrames::new(interface, hardware);
+        let grants = device.map(|it| it.direct(seat.key(), (local, hardware), slot, options));
+        let grants = grants.transpose()?.flatten();
+        let outgoing = OutgoingFrames::new(interface, hardware, grants);
         let incoming = IncomingFrames::new(interface, (own, hardware), MAX_MESSAGES);
         Ok(EthernetLane {
             sender: Sender::new(&socket, Some(outgoing), options),

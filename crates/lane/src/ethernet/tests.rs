@@ -21,7 +21,7 @@ pub(super) type End = Driver<AnyLane>;
 /// Bounds how long a failure takes to show.
 pub(super) const PATIENCE: Duration = Duration::from_secs(40);
 /// Bytes of a frame's header.
-const AROUND: usize = 14;
+pub(super) const AROUND: usize = 14;
 
 pub(super) fn options(security: Security) -> Options {
     Options {
@@ -163,7 +163,7 @@ pub(super) fn frame(to: Hardware, from: Hardware, payload: &[u8]) -> Vec<u8> {
 }
 
 /// Everything that a device of the calling thread's namespace receives.
-fn overhear() -> Socket {
+pub(super) fn overhear() -> Socket {
     let ethertype = i32::from(ETHERTYPE.to_be());
     let socket = Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(ethertype)));
     let socket = socket.expect("permitted");
@@ -171,7 +171,7 @@ fn overhear() -> Socket {
     socket
 }
 
-fn heard(socket: &Socket) -> Vec<Vec<u8>> {
+pub(super) fn heard(socket: &Socket) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     let mut frame = Vec::with_capacity(70_000);
     while let Ok(len) = socket.recv(frame.spare_capacity_mut()) {

@@ -188,7 +188,7 @@ fn between_hosts(
 fn past_the_kernel(mtu: u32, a: &Options, b: &Options) -> Option<Pair> {
     let hosts = hosts(mtu)?;
     let with_device = |side: Side, options: &Options| {
-        let open = || EthernetDevice::open(hosts.device(side), &DeviceOptions::default());
+        let open = || EthernetDevice::open(hosts.device(side), DeviceOptions::default());
         let device = hosts.side(side).enter_thread(open).expect("enter");
         Options {
             device: Some(device.expect("AF_XDP")),

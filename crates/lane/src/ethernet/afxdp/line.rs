@@ -4,15 +4,12 @@ use super::ring::Ring;
 use super::{Shared, system};
 use crate::Process;
 use crate::ethernet::AROUND;
-use crate::ethernet::NoEthernet;
 use crate::ethernet::address::Hardware;
-use crate::ethernet::xdp::{Grants, Program};
 use crate::sync::Ordering;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use zerolane_core::{Connection, Transmit};
 use zerolane_wire::HEADER_LEN;
 use zerolane_wire::encapsulation::{ETHERTYPE, MIN_FRAME, padding};
 
@@ -63,8 +60,6 @@ pub(crate) enum Incoming<'q> {
 pub(crate) struct Queues {
     shared: Arc<Shared>,
     line: ManuallyDrop<Line>,
-    /// As long as this is held, the program knows the connection; and it hears of what that grants.
-    grants: Option<Grants>,
     /// What is in front of each datagram that is sent.
     head: [u8; AROUND],
     /// What is to go back to the kernel.
@@ -77,16 +72,12 @@ pub(crate) struct Queues {
 }
 
 impl Queues {
-    /// Of `line`, between these hardware addresses: frames come once `direct` had them directed here.
-    ///
-    /// # Errors
-    /// That of `direct`.
+    /// Of `line`, between these hardware addresses.
     pub(super) fn new(
         shared: Arc<Shared>,
         line: Line,
-        direct: impl FnOnce(&Arc<Program>) -> Result<Grants, NoEthernet>,
         (own, peer): (Hardware, Hardware),
-    ) -> Result<Queues, NoEthernet> {
+    ) -> Queues {
         let mut head = [0; AROUND];
         head[..6].copy_from_slice(&peer);
         head[6..12].copy_from_slice(&own);
@@ -94,7 +85,6 @@ impl Queues {
         let mut queues = Queues {
             shared,
             line: ManuallyDrop::new(line),
-            grants: None,
             head,
             taken: Vec::new(),
             whole: Vec::new(),
@@ -105,16 +95,12 @@ impl Queues {
         // What came for the connection that had it before.
         while queues.next_frame().is_some() {}
         queues.release();
-        // If it fails, the line is free again.
-        queues.grants = Some(direct(&queues.shared.program)?);
-        Ok(queues)
+        queues
     }
 
-    /// `transmit` is about to leave: what that grants may come.
-    pub(crate) fn note(&mut self, transmit: &Transmit, core: &Connection) {
-        if let Some(grants) = &mut self.grants {
-            grants.note(transmit, core);
-        }
+    /// Where the program finds it.
+    pub(crate) fn slot(&self) -> u32 {
+        self.line.slot
     }
 
     /// The socket, which is readable when something came.
@@ -325,11 +311,7 @@ impl Drop for Queues {
         let line = unsafe { ManuallyDrop::take(&mut self.line) };
         // A child of fork has copies of what its parent goes on with.
         if self.process.is_current() {
-            self.grants = None;
             self.shared.pool().idle.push(line);
-        } else {
-            // That of its parent, which has the tables too.
-            std::mem::forget(self.grants.take());
         }
     }
 }

@@ -25,7 +25,7 @@ pub(crate) use line::{Incoming, Queues};
 use super::NoEthernet;
 use super::address::Hardware;
 use super::device::DeviceOptions;
-use super::xdp::{Program, Route, Rules};
+use super::xdp::Program;
 use crate::sync::{AtomicU8, Mutex, MutexGuard, Ordering};
 use line::Line;
 use ring::Ring;
@@ -49,8 +49,8 @@ pub(crate) struct Shared {
     offsets: Offsets,
     zero_copy: bool,
     busy_poll: Option<u16>,
-    interface: u32,
-    queue: u32,
+    /// The interface's number, and the queue's.
+    queue: (u32, u32),
     /// Chunks of each transmit frame that the kernel has.
     sent: Box<[AtomicU8]>,
     pool: Mutex<Pool>,
@@ -62,18 +62,6 @@ pub(crate) struct Shared {
 struct Offsets {
     receive: libc::xdp_ring_offset,
     transmit: libc::xdp_ring_offset,
-}
-
-/// What the program knows of a connection.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ends {
-    /// Hardware addresses.
-    pub(crate) local: Hardware,
-    pub(crate) peer: Hardware,
-    /// Bytes of the seal behind each datagram.
-    pub(crate) seal: usize,
-    /// Of this end's address space.
-    pub(crate) buffer_log2: u8,
 }
 
 /// What lines take turns at.
@@ -90,14 +78,16 @@ struct Pool {
 }
 
 impl Shared {
-    /// Of `queue` of the interface with that number, whose frames carry datagrams of up to `mtu` bytes.
+    /// Of `queue`, an interface's number and the queue's, whose frames carry datagrams of up to `mtu` bytes; `program` sends frames to its
+    /// lines.
     ///
     /// # Errors
     /// [`NoEthernet::Refused`]: what of it the system refused.
     pub(super) fn open(
-        interface: u32,
+        queue: (u32, u32),
         mtu: usize,
         options: &DeviceOptions,
+        program: Arc<Program>,
     ) -> Result<Shared, NoEthernet> {
         let refused = |what: &'static str| move |error| NoEthernet::refused(what, &error);
         let layout = Layout::of(mtu, options.max_connections);
@@ -122,14 +112,8 @@ impl Shared {
             fill.write(chunk);
         }
         fill.publish();
-        let queue = (interface, options.queue);
         let zero_copy =
             bind(base.as_fd(), queue, layout).map_err(refused("the interface's queue"))?;
-        let rules = Rules {
-            slots: layout.lines,
-            exclusive: false,
-        };
-        let program = Program::attach(interface, rules).map_err(NoEthernet::Program)?;
         let frames = (layout.lines * layout.frames) as usize;
         Ok(Shared {
             base,
@@ -140,8 +124,7 @@ impl Shared {
             },
             zero_copy,
             busy_poll: options.busy_poll,
-            interface,
-            queue: options.queue,
+            queue,
             sent: (0..frames).map(|_| AtomicU8::new(0)).collect(),
             pool: Mutex::new(Pool {
                 fill,
@@ -150,7 +133,7 @@ impl Shared {
                 idle: Vec::new(),
                 made: 0,
             }),
-            program: Arc::new(program),
+            program,
         })
     }
 
@@ -168,35 +151,20 @@ impl Shared {
         self.zero_copy
     }
 
-    /// A line for the connection with `key`, which is to be told of by the program as `ends` say.
+    /// A line for a connection between these hardware addresses, this host's first.
     ///
     /// # Errors
     /// [`NoEthernet::Full`], or what the system refused.
-    pub(super) fn line(self: &Arc<Shared>, key: u32, ends: &Ends) -> Result<Queues, NoEthernet> {
+    pub(super) fn line(
+        self: &Arc<Shared>,
+        ends: (Hardware, Hardware),
+    ) -> Result<Queues, NoEthernet> {
         let line = self.pool().idle.pop();
         let line = match line {
             Some(line) => line,
             None => self.make_line()?,
         };
-        let route = Route {
-            peer: ends.peer,
-            local: ends.local,
-            seal: ends.seal,
-            buffer_log2: ends.buffer_log2,
-            data: Some(line.slot),
-            control: Some(line.slot),
-        };
-        Queues::new(
-            Arc::clone(self),
-            line,
-            |program| {
-                let directed = program.direct(key, route);
-                directed.map_err(|error| {
-                    NoEthernet::refused("a place for the connection's key", &error)
-                })
-            },
-            (ends.local, ends.peer),
-        )
+        Ok(Queues::new(Arc::clone(self), line, ends))
     }
 
     fn make_line(&self) -> Result<Line, NoEthernet> {
@@ -228,9 +196,8 @@ impl Shared {
             let budget = i32::from(budget);
             system::set_at(fd, libc::SOL_SOCKET, SO_BUSY_POLL_BUDGET, &budget)?;
         }
-        let queue = (self.interface, self.queue);
         let shares = Some(self.base.as_fd());
-        system::bind(fd, queue, libc::XDP_SHARED_UMEM, shares)?;
+        system::bind(fd, self.queue, libc::XDP_SHARED_UMEM, shares)?;
         self.program.place(slot, fd)?;
         Ok(Line::new(slot, socket, rx, tx, layout.frames_of(slot)))
     }

@@ -19,8 +19,6 @@ const RECEIVE_CHUNKS: u32 = 2048;
 const FRAMES: u32 = 256;
 /// Least, for frames of many chunks: those of one burst.
 const LEAST_FRAMES: u32 = 64;
-/// Lines of a device at most.
-const MAX_LINES: usize = 1024;
 
 /// How the memory is divided: receive chunks, and behind them the transmit frames, line by line.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +33,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    pub(super) fn of(mtu: usize, lines: usize) -> Layout {
+    pub(super) fn of(mtu: usize, lines: u32) -> Layout {
         let fits = |chunk: &usize| mtu + TAGGED + HEADROOM <= *chunk;
         let chunk = CHUNKS.into_iter().find(fits);
         let chunks = match chunk {
@@ -45,7 +43,7 @@ impl Layout {
         Layout {
             chunk: chunk.unwrap_or(CHUNKS[1]) as u32,
             chunks,
-            lines: lines.clamp(1, MAX_LINES) as u32,
+            lines,
             frames: (FRAMES / chunks).max(LEAST_FRAMES),
         }
     }

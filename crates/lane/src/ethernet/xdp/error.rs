@@ -33,21 +33,15 @@ impl fmt::Display for NoXdp {
 
 impl std::error::Error for NoXdp {}
 
-impl NoXdp {
-    /// The kind of an error that says so.
-    pub(in crate::ethernet) fn kind(&self) -> io::ErrorKind {
-        match self {
+impl From<NoXdp> for io::Error {
+    fn from(why: NoXdp) -> io::Error {
+        let kind = match why {
             NoXdp::Taken => io::ErrorKind::ResourceBusy,
             NoXdp::NoInterface => io::ErrorKind::AddrNotAvailable,
             NoXdp::NotPermitted => io::ErrorKind::PermissionDenied,
             NoXdp::Refused(_) => io::ErrorKind::Unsupported,
-        }
-    }
-}
-
-impl From<NoXdp> for io::Error {
-    fn from(why: NoXdp) -> io::Error {
-        io::Error::new(why.kind(), why)
+        };
+        io::Error::new(kind, why)
     }
 }
 

@@ -3,6 +3,7 @@
 use super::Program;
 use super::areas::Granted;
 use super::layout::GRANTS;
+use crate::Process;
 use std::sync::Arc;
 use zerolane_core::{Connection, Transmit};
 use zerolane_wire::{Op, Operation, Packet};
@@ -23,6 +24,7 @@ pub(crate) struct Grants {
     /// The port by which the peer addresses this end, as what leaves says; 0: not known yet.
     port: u16,
     answers: bool,
+    process: Process,
 }
 
 impl Grants {
@@ -45,6 +47,7 @@ impl Grants {
             table: vec![Granted::default(); len].into(),
             port: 0,
             answers: false,
+            process: Process::current(),
         }
     }
 
@@ -115,6 +118,9 @@ impl Grants {
 
 impl Drop for Grants {
     fn drop(&mut self) {
-        self.program.forget(self.key, self.area);
+        // A child of fork has copies of what its parent goes on with.
+        if self.process.is_current() {
+            self.program.forget(self.key, self.area);
+        }
     }
 }

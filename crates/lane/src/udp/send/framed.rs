@@ -17,7 +17,6 @@ impl Sender {
         exchange: Option<&mut Exchange>,
         turn: &mut Turn<'_>,
     ) -> Result<io::Result<()>, LaneError> {
-        queues.note(transmit, turn.core);
         let datagrams = match transmit {
             Transmit::Handshake | Transmit::Control(_) => 1,
             Transmit::Data(it) => it.segments,

@@ -233,7 +233,11 @@ impl Sender {
             return self.held.pop_front();
         }
         let limit = self.limit(turn.now, turn.core.stu());
-        turn.core.poll_transmit(turn.now, limit)
+        let transmit = turn.core.poll_transmit(turn.now, limit)?;
+        if let Some(frames) = &mut self.frames {
+            frames.note(&transmit, turn.core);
+        }
+        Some(transmit)
     }
 
     /// Sends `first` and what follows it.
