@@ -75,6 +75,17 @@ enum Caller {
     Visitor(Option<Box<Visitor>>),
 }
 
+/// Whether a stranger becomes a connection.
+#[allow(clippy::large_enum_variant, reason = "it is taken apart at once")]
+enum Admittance {
+    /// By this lane.
+    By(AnyLane),
+    /// There are as many as may be, or the system has no more of what one needs.
+    Busy,
+    /// It cannot be reached.
+    Unreachable,
+}
+
 /// The rendezvous of processes of this host, and one descriptor to watch for it and the port.
 #[derive(Debug)]
 struct Host {
@@ -234,8 +245,14 @@ impl Listener {
     /// an address.
     ///
     /// # Errors
-    /// Only root may give to others.
+    /// Only root may give to others; and it listens for more than UDP: a rendezvous stays its maker's, and packet sockets
+    /// need the rights that are about to go.
     pub fn give_to(&self, uid: u32) -> io::Result<()> {
+        if self.options.lane != LaneChoice::Udp {
+            let why =
+                "only a listener for UDP alone can become another user's: set the lane to UDP";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
         std::os::unix::fs::fchown(&*self.socket, Some(uid), None)
     }
 
@@ -477,22 +494,15 @@ impl Listener {
             self.refuse(rejection, Some(session), caller);
             return Ok(None);
         }
-        if self.is_full(peer) {
-            let rejection = zerolane_core::reject(&request, Reason::Busy);
-            self.refuse(rejection, Some(session), caller);
-            return Ok(None);
-        }
         let entropy = udp::entropy()?;
-        let lane = match self.lane(caller, entropy.key) {
-            Ok(Some(lane)) => lane,
-            Ok(None) => return Ok(None),
-            Err(error) if is_exhausted(&error) => {
-                self.counters.exhausted += 1;
+        let lane = match self.let_in(caller, entropy.key)? {
+            Admittance::By(lane) => lane,
+            Admittance::Unreachable => return Ok(None),
+            Admittance::Busy => {
                 let rejection = zerolane_core::reject(&request, Reason::Busy);
                 self.refuse(rejection, Some(session), caller);
                 return Ok(None);
             }
-            Err(error) => return Err(error),
         };
         let config = lane.config(&self.options);
         let made = Driver::try_new(lane, &self.options, |now| {
@@ -530,20 +540,14 @@ impl Listener {
         if self.is_known(peer, request.s_key) {
             return Ok(None);
         }
-        if self.is_full(peer) {
-            self.refuse(zerolane_core::reject(packet, Reason::Busy), None, caller);
-            return Ok(None);
-        }
         let entropy = udp::entropy()?;
-        let lane = match self.lane(caller, entropy.key) {
-            Ok(Some(lane)) => lane,
-            Ok(None) => return Ok(None),
-            Err(error) if is_exhausted(&error) => {
-                self.counters.exhausted += 1;
+        let lane = match self.let_in(caller, entropy.key)? {
+            Admittance::By(lane) => lane,
+            Admittance::Unreachable => return Ok(None),
+            Admittance::Busy => {
                 self.refuse(zerolane_core::reject(packet, Reason::Busy), None, caller);
                 return Ok(None);
             }
-            Err(error) => return Err(error),
         };
         let config = lane.config(&self.options);
         let made = Driver::try_new(lane, &self.options, |now| {
@@ -560,6 +564,21 @@ impl Listener {
                 self.refuse(rejection, None, caller);
                 Ok(None)
             }
+        }
+    }
+
+    /// A lane to a stranger, to which our key is `key`, if there may be one more.
+    fn let_in(&mut self, caller: &mut Caller, key: u32) -> io::Result<Admittance> {
+        if self.is_full(self.address_of(caller)) {
+            return Ok(Admittance::Busy);
+        }
+        match self.lane(caller, key) {
+            Ok(lane) => Ok(lane.map_or(Admittance::Unreachable, Admittance::By)),
+            Err(error) if is_exhausted(&error) => {
+                self.counters.exhausted += 1;
+                Ok(Admittance::Busy)
+            }
+            Err(error) => Err(error),
         }
     }
 
@@ -754,6 +773,22 @@ mod tests {
         }
         assert_eq!(untrusted.clients.len(), UNTRUSTED_CLIENTS);
         assert_eq!((untrusted.clients[0], untrusted.more), ((key, from), 3));
+    }
+
+    #[test]
+    fn give_to__is_for_udp_alone() {
+        let given = |lane| {
+            let options = Options {
+                lane,
+                ..Options::default()
+            };
+            let any = SocketAddr::from(([127, 0, 0, 1], 0));
+            let listener = Listener::bind(any, options).expect("bound");
+            listener.give_to(nix::unistd::geteuid().as_raw())
+        };
+        given(LaneChoice::Udp).expect("to itself");
+        let refused = given(LaneChoice::Best).expect_err("two lanes");
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
     }
 
     #[test]

@@ -81,7 +81,7 @@ impl Endpoint {
     /// below 1024 need `CAP_NET_BIND_SERVICE` for that besides.
     ///
     /// # Errors
-    /// Only root may give to others.
+    /// Only root may give to others; the lane is another than UDP.
     pub fn give_to(&self, uid: u32) -> Result<()> {
         Ok(self.listener.give_to(uid)?)
     }

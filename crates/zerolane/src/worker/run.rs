@@ -4,7 +4,7 @@ use super::{Key, Slot, Worker};
 use crate::Result;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
-use zerolane_lane::Lane as _;
+use zerolane_lane::{AnyLane, Lane as _};
 
 /// Turns in one call of [`Worker::progress`]: some hundred microseconds.
 const TURNS: usize = 64;
@@ -197,26 +197,19 @@ impl Worker {
 
     /// Finds what arrived in shared memory, without a system call.
     fn look_at_awake(&mut self) {
-        let Worker {
-            awake,
-            slots,
-            ready,
-            ..
-        } = self;
-        awake.retain(|&key| {
-            let Some(Slot::Connection(link)) = slots.get_mut(key) else {
-                return false;
-            };
-            if link.connection.driver.lane().has_arrived() {
-                link.readable = true;
-                ready.push(key, &mut link.queued);
-            }
-            true
-        });
+        self.find_arrived(|lane| (lane.has_arrived(), true));
     }
 
     /// Has peers in shared memory wake this end from here on. What came meanwhile is ready.
     fn arm_awake(&mut self) {
+        self.find_arrived(|lane| {
+            let arrived = lane.longest_sleep() == Some(Duration::ZERO);
+            (arrived, arrived)
+        });
+    }
+
+    /// Asks the lanes that are awake whether something has arrived, and whether they stay so.
+    fn find_arrived(&mut self, ask: impl Fn(&AnyLane) -> (bool, bool)) {
         let Worker {
             awake,
             slots,
@@ -227,13 +220,13 @@ impl Worker {
             let Some(Slot::Connection(link)) = slots.get_mut(key) else {
                 return false;
             };
-            let arrived = link.connection.driver.lane().longest_sleep() == Some(Duration::ZERO);
+            let (arrived, stays) = ask(link.connection.driver.lane());
             if arrived {
                 link.readable = true;
                 ready.push(key, &mut link.queued);
             }
-            link.awake = arrived;
-            arrived
+            link.awake = stays;
+            stays
         });
     }
 
