@@ -35,7 +35,7 @@ impl Default for DeviceOptions {
         DeviceOptions {
             queue: Some(0),
             max_connections: 8,
-            exclusive: true,
+            exclusive: false,
             fall_back: false,
             busy_poll: None,
         }
