@@ -122,6 +122,8 @@ pub struct Account {
     pub receive_buffer: usize,
     /// What carries the connection.
     pub lane: LaneKind,
+    /// Frames of raw Ethernet come and leave by AF_XDP, past the kernel's network stack.
+    pub bypass: bool,
     /// Why no shared memory carries it, where that was asked for.
     pub no_shared_memory: Option<NoSharedMemory>,
     /// How the peer broke the memory that was shared with it, which ended the connection.

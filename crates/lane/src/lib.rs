@@ -55,8 +55,8 @@ pub use driver::{
     WorkKind,
 };
 pub use ethernet::{
-    EthernetAddress, EthernetLane, Neighbour, NeighbourName, NoEthernet, is_ethernet,
-    look_ethernet, neighbours, resolve, resolve_host,
+    DeviceOptions, EthernetAddress, EthernetDevice, EthernetLane, Neighbour, NeighbourName,
+    NoEthernet, NoXdp, XdpCounters, is_ethernet, look_ethernet, neighbours, resolve, resolve_host,
 };
 pub use exported::{ExportedRegion, Exporting};
 pub use lane_error::LaneError;
@@ -83,7 +83,7 @@ pub use zerolane_handshake::{
 /// What threads share memory by; tests put loom's in its place.
 mod sync {
     pub(crate) use std::sync::atomic::{
-        AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+        AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
     };
     pub(crate) use std::sync::{Mutex, MutexGuard};
     pub(crate) use std::thread::yield_now;

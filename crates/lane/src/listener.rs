@@ -179,7 +179,7 @@ impl Listener {
     pub fn bind(local: SocketAddr, options: Options) -> io::Result<Listener> {
         Listener::at(options, |options| {
             if options.lane == LaneChoice::Ethernet {
-                let (port, socket, claim) = ethernet::attend(local, options.receive_buffer)?;
+                let (port, socket, claim) = ethernet::attend(local, options)?;
                 return Ok((port, socket, Some(claim)));
             }
             let (port, socket) = SharedPort::attend(local, options.receive_buffer, &options.ports)?;

@@ -1,7 +1,8 @@
 //! What a user may choose about a connection.
 
 use crate::udp::Ports;
-use crate::{NeighbourName, Scheduler, Security};
+use crate::{EthernetDevice, NeighbourName, Scheduler, Security};
+use std::sync::Arc;
 use std::time::Duration;
 use zerolane_core::{Config, Control, limits};
 use zerolane_wire::Profiles;
@@ -38,6 +39,8 @@ pub struct Options {
     pub lane: LaneChoice,
     /// What a listener of raw Ethernet calls itself when it is asked by name, or by all.
     pub neighbour: NeighbourName,
+    /// The device of raw Ethernet that the connection, or a listener with its connections, is at. `None`: none is needed.
+    pub device: Option<Arc<EthernetDevice>>,
     /// Use UDP segmentation offload for sending, where the kernel has it.
     pub gso: bool,
     /// Use UDP receive offload, where the kernel has it.
@@ -100,6 +103,7 @@ impl Default for Options {
             strict: false,
             lane: LaneChoice::default(),
             neighbour: NeighbourName::default(),
+            device: None,
             gso: true,
             gro: true,
             trains: true,

@@ -72,7 +72,8 @@ pub mod activation {
 pub mod options {
     pub use zerolane_lane::udp::Ports;
     pub use zerolane_lane::{
-        Control, EthernetAddress, FastAnswer, LaneChoice, NeighbourName, Schedule, Scheduler,
+        Control, DeviceOptions, EthernetAddress, EthernetDevice, FastAnswer, LaneChoice,
+        NeighbourName, Schedule, Scheduler, XdpCounters,
     };
     pub use zerolane_wire::{Profile, Profiles};
 }
@@ -103,7 +104,7 @@ pub mod request {
 /// What an [`Error`] says in detail: why a request was not posted or failed, why a connection ended.
 pub mod failure {
     pub use crate::error::Posted;
-    pub use zerolane_lane::{CloseReason, NoEthernet, NotPosted, PostError, TransferError};
+    pub use zerolane_lane::{CloseReason, NoEthernet, NoXdp, NotPosted, PostError, TransferError};
     pub use zerolane_wire::Reason;
 }
 

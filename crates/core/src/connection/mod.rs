@@ -419,6 +419,12 @@ impl Connection {
         self.receiving.expects_trains()
     }
 
+    /// Whether payload may come that no grant names, besides what announces itself and puts: the answer to a Get of one datagram,
+    /// or to a FetchOp. Its header has Bufx and Offset 0, or MEMORY.
+    pub fn awaits_answers(&self) -> bool {
+        self.one_sided.awaits_answers()
+    }
+
     /// Whether `header` has port and key of this connection.
     pub fn owns(&self, header: &Header) -> bool {
         self.session.owns(&self.cx, header.d_port, header.d_key)

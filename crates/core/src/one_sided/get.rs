@@ -48,6 +48,11 @@ impl OneSided {
         }));
     }
 
+    /// Whether Data may come that no grant names.
+    pub(crate) fn awaits_answers(&self) -> bool {
+        !self.gets.is_empty() || self.send_queue.awaits_values()
+    }
+
     /// Takes Data without a grant: the answer to a Get of one datagram, or to a FetchOp. `None` if it is
     /// neither.
     pub(crate) fn on_answer(

@@ -377,6 +377,11 @@ impl SendQueue {
         true
     }
 
+    /// Whether the value of any FetchOp is awaited.
+    pub(crate) fn awaits_values(&self) -> bool {
+        self.fetches > 0
+    }
+
     /// Whether the value of FetchOp `number` is awaited.
     pub(crate) fn awaits_value(&self, number: u32, id: TransferId) -> bool {
         let op = self.ops.get(number.wrapping_sub(self.base) as usize);

@@ -1,5 +1,6 @@
 //! Why raw Ethernet does not carry something, in words.
 
+use super::NoXdp;
 use std::fmt;
 use std::io;
 
@@ -23,11 +24,33 @@ pub enum NoEthernet {
     OtherHost,
     /// Something on this host listens on that port of the interface.
     InUse,
+    /// [`Options::device`](crate::Options::device) is another interface's.
+    OtherDevice,
     /// This process may not use packet sockets.
     NotPermitted,
     /// The interface is gone: removed, or moved to another network namespace. One that is down, or has another name now, is
     /// not.
     Gone,
+    /// AF_XDP is refused for an [`EthernetDevice`](crate::EthernetDevice): what of it, and what the system says.
+    Refused {
+        /// What it was asked for.
+        what: &'static str,
+        /// The system's reason (errno); 0: none.
+        errno: i32,
+    },
+    /// There is no program in the driver for it.
+    Program(NoXdp),
+    /// The device has no place for one connection more: see
+    /// [`DeviceOptions::max_connections`](crate::DeviceOptions::max_connections).
+    Full,
+}
+
+impl NoEthernet {
+    /// The system refused `what` of AF_XDP.
+    pub(super) fn refused(what: &'static str, error: &io::Error) -> NoEthernet {
+        let errno = error.raw_os_error().unwrap_or(0);
+        NoEthernet::Refused { what, errno }
+    }
 }
 
 impl fmt::Display for NoEthernet {
@@ -51,11 +74,27 @@ impl fmt::Display for NoEthernet {
             }
             NoEthernet::OtherKind(name) => write!(f, "the interface {name} is no Ethernet"),
             NoEthernet::OtherHost => f.write_str("the hardware address is not that of the interface"),
+            NoEthernet::OtherDevice => f.write_str("the device of the options is another interface's"),
             NoEthernet::InUse => f.write_str("something else listens on that port of the interface"),
             NoEthernet::NotPermitted => f.write_str(
                 "raw Ethernet needs CAP_NET_RAW: run as root, or let the program have it with `setcap cap_net_raw+ep PROGRAM`",
             ),
             NoEthernet::Gone => f.write_str("the interface is gone"),
+            NoEthernet::Program(why) => write!(f, "AF_XDP is refused: {why}"),
+            NoEthernet::Refused { what, errno } => {
+                let error = io::Error::from_raw_os_error(*errno);
+                write!(f, "AF_XDP is refused: {what}: {error}")?;
+                match *errno {
+                    libc::EPERM | libc::EACCES => f.write_str("; it needs CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF"),
+                    libc::ENOBUFS | libc::ENOMEM => f.write_str("; more memory than may be locked (`ulimit -l`)"),
+                    libc::EBUSY => f.write_str("; another program has that queue"),
+                    libc::EAFNOSUPPORT => f.write_str("; this kernel has none"),
+                    _ => Ok(()),
+                }
+            }
+            NoEthernet::Full => {
+                f.write_str("the device has no place for one connection more (DeviceOptions::max_connections)")
+            }
         }
     }
 }
@@ -65,7 +104,9 @@ impl std::error::Error for NoEthernet {}
 impl From<NoEthernet> for io::Error {
     fn from(why: NoEthernet) -> io::Error {
         let kind = match why {
-            NoEthernet::NoAddress | NoEthernet::OtherLane => io::ErrorKind::InvalidInput,
+            NoEthernet::NoAddress | NoEthernet::OtherLane | NoEthernet::OtherDevice => {
+                io::ErrorKind::InvalidInput
+            }
             NoEthernet::NoInterface(_)
             | NoEthernet::OtherHost
             | NoEthernet::NoNeighbour(_)
@@ -74,6 +115,9 @@ impl From<NoEthernet> for io::Error {
             NoEthernet::InUse => io::ErrorKind::AddrInUse,
             NoEthernet::NotPermitted => io::ErrorKind::PermissionDenied,
             NoEthernet::Gone => io::ErrorKind::NetworkDown,
+            NoEthernet::Refused { errno, .. } => io::Error::from_raw_os_error(errno).kind(),
+            NoEthernet::Program(why) => return why.into(),
+            NoEthernet::Full => io::ErrorKind::QuotaExceeded,
         };
         io::Error::new(kind, why)
     }

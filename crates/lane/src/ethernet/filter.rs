@@ -70,6 +70,13 @@ impl Program {
     }
 }
 
+/// Nothing.
+pub(super) fn of_nobody() -> Vec<SockFilter> {
+    let mut program = Program(Vec::new());
+    program.show(0);
+    program.0
+}
+
 /// What a listener is asked by `service`, and who is called how.
 pub(super) fn of_listener(service: u16) -> Vec<SockFilter> {
     let mut program = Program(Vec::new());

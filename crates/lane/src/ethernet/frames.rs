@@ -1,12 +1,14 @@
 //! What the two halves of a datagram lane do more where frames carry the datagrams: a name for each, and a length for those that
 //! are too short for a frame.
 
-use super::NoEthernet;
 use super::address::Hardware;
 use super::socket::{self, LinkName};
+use super::xdp::Grants;
+use super::{AROUND, NoEthernet};
 use socket2::Socket;
+use zerolane_core::{Connection, Transmit};
 use zerolane_wire::HEADER_LEN;
-use zerolane_wire::encapsulation::{MIN_FRAME, PADDED_FRAME, padding};
+use zerolane_wire::encapsulation::{ETHERTYPE, MIN_FRAME, PADDED_FRAME, padding};
 
 /// The sending half.
 #[derive(Debug)]
@@ -16,18 +18,28 @@ pub(crate) struct OutgoingFrames {
     head: [u8; MIN_FRAME],
     behind: [u8; PADDED_FRAME - HEADER_LEN],
     pieces: Vec<libc::iovec>,
+    /// The connection in the program of the device, if there is one.
+    grants: Option<Grants>,
 }
 
 // SAFETY: the raw pointers in `pieces` are made anew for every system call and mean nothing between two.
 unsafe impl Send for OutgoingFrames {}
 
 impl OutgoingFrames {
-    pub(super) fn new(interface: u32, peer: Hardware) -> OutgoingFrames {
+    pub(super) fn new(interface: u32, peer: Hardware, grants: Option<Grants>) -> OutgoingFrames {
         OutgoingFrames {
             peer: socket::link_name(interface, peer),
             head: [0; MIN_FRAME],
             behind: [0; PADDED_FRAME - HEADER_LEN],
             pieces: Vec::new(),
+            grants,
+        }
+    }
+
+    /// `transmit` is about to leave: the program in the driver has to know what that grants.
+    pub(crate) fn note(&mut self, transmit: &Transmit, core: &Connection) {
+        if let Some(grants) = &mut self.grants {
+            grants.note(transmit, core);
         }
     }
 
@@ -87,6 +99,7 @@ fn piece(bytes: &mut [u8]) -> libc::iovec {
 #[derive(Debug)]
 pub(crate) struct IncomingFrames {
     interface: u32,
+    own: Hardware,
     peer: Hardware,
     /// Who sent each message of a batch.
     names: Box<[LinkName]>,
@@ -94,9 +107,14 @@ pub(crate) struct IncomingFrames {
 
 impl IncomingFrames {
     /// For batches of as many `messages`.
-    pub(super) fn new(interface: u32, peer: Hardware, messages: usize) -> IncomingFrames {
+    pub(super) fn new(
+        interface: u32,
+        (own, peer): (Hardware, Hardware),
+        messages: usize,
+    ) -> IncomingFrames {
         IncomingFrames {
             interface,
+            own,
             peer,
             names: vec![socket::link_name(interface, peer); messages].into(),
         }
@@ -112,6 +130,13 @@ impl IncomingFrames {
     pub(crate) fn is_peers(&self, index: usize) -> bool {
         let name = &self.names[index];
         socket::is_ours(name) && socket::hardware_of(name) == self.peer
+    }
+
+    /// Whether a frame with this in front of its payload is of the peer, to this host, and of no VLAN.
+    pub(crate) fn is_of_peer(&self, head: &[u8; AROUND]) -> bool {
+        let (to, rest) = head.split_at(6);
+        let (from, kind) = rest.split_at(6);
+        (to, from, kind) == (&self.own, &self.peer, &ETHERTYPE.to_be_bytes())
     }
 
     /// Why nothing will come any more, if that is so.

@@ -11,8 +11,13 @@
 //! arrives is the connection's and the forecast holds, as with a connected UDP socket. Gathering and scattering are the UDP
 //! lane's; each datagram is a frame, for no kernel cuts or merges these. What a connection hears that its peer did not send from
 //! its hardware address, or that is for another host or of a VLAN, is dropped and counted.
+//!
+//! With an [`EthernetDevice`] frames lie in memory that is shared with the kernel ([`afxdp`]). The packet socket stays, for what the
+//! program in the driver passes on, which is all of it once that is detached.
 
 mod address;
+mod afxdp;
+mod device;
 mod discovery;
 mod error;
 mod filter;
@@ -20,9 +25,12 @@ mod frames;
 mod named;
 mod port;
 mod socket;
+mod xdp;
 
 pub use address::EthernetAddress;
 pub(crate) use address::Station;
+pub(crate) use afxdp::{Incoming, Queues};
+pub use device::{DeviceOptions, EthernetDevice};
 pub(crate) use discovery::Answering;
 pub use discovery::{Neighbour, NeighbourName, neighbours};
 pub use error::NoEthernet;
@@ -30,25 +38,34 @@ pub(crate) use frames::{IncomingFrames, OutgoingFrames};
 pub use named::{is_ethernet, resolve, resolve_host};
 pub(crate) use port::{Claim, attend};
 pub(crate) use socket::{Strange, is_gone, receive, send};
+pub use xdp::{NoXdp, XdpCounters};
 
 use crate::initiate::initiate;
 use crate::udp::{self, MAX_MESSAGES, Receiver, Seat, Sender, SharedPort};
 use crate::{Account, Driver, Lane, LaneError, LaneKind, Options, Turn, Waker, poll};
 use address::Hardware;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use socket2::Socket;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
-use zerolane_core::{Config, Entropy, RegionId};
+use zerolane_core::{Config, Entropy, Instant, RegionId};
 use zerolane_handshake::{Exchange, PublicKey, Session};
 use zerolane_wire::encapsulation::Encapsulation;
 
-/// One packet socket, at one interface, for one peer.
+/// Bytes in front of a frame's payload.
+pub(crate) const AROUND: usize = 14;
+
+/// How often a connection with queues looks at its packet socket while that brings nothing.
+const LOOK_INTERVAL: Duration = Duration::from_micros(200);
+
+/// One packet socket, at one interface, for one peer; and the connection's part of a device.
 #[derive(Debug)]
 pub struct EthernetLane {
     socket: Socket,
+    bypass: Option<Bypass>,
     local: SocketAddr,
     peer: SocketAddr,
     interface: u32,
@@ -60,30 +77,61 @@ pub struct EthernetLane {
     peer_key: Option<PublicKey>,
 }
 
+/// The way past the packet socket.
+#[derive(Debug)]
+struct Bypass {
+    queues: Box<Queues>,
+    /// Readable when one of the two sockets is.
+    both: Epoll,
+    /// When the packet socket is looked at next.
+    next_look: Instant,
+}
+
+impl Bypass {
+    fn new(queues: Queues, socket: &Socket) -> io::Result<Bypass> {
+        let both = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        both.add(queues.socket(), EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
+        both.add(socket, EpollEvent::new(EpollFlags::EPOLLIN, 1))?;
+        Ok(Bypass {
+            queues: Box::new(queues),
+            both,
+            next_look: Instant::ZERO,
+        })
+    }
+}
+
 impl EthernetLane {
     /// Of `socket`, which is shown what has the key of `seat`. `local` and `peer` are the two ends.
     fn new(
         socket: Socket,
-        local: Station,
+        (local, own): (Station, Hardware),
         (peer, hardware): (Station, Hardware),
         seat: Seat,
         options: &Options,
-    ) -> EthernetLane {
+    ) -> io::Result<EthernetLane> {
         udp::prepare(&socket, options.receive_buffer);
         let interface = peer.interface;
-        let outgoing = OutgoingFrames::new(interface, hardware);
-        let incoming = IncomingFrames::new(interface, hardware, MAX_MESSAGES);
-        EthernetLane {
+        let device = options.device.as_ref();
+        let line = device.map(|it| it.line(interface, (own, hardware)));
+        let queues = line.transpose()?.flatten();
+        let slot = queues.as_ref().map(Queues::slot);
+        let bypass = queues.map(|it| Bypass::new(it, &socket)).transpose()?;
+        let grants = device.map(|it| it.direct(seat.key(), (local, hardware), slot, options));
+        let grants = grants.transpose()?.flatten();
+        let outgoing = OutgoingFrames::new(interface, hardware, grants);
+        let incoming = IncomingFrames::new(interface, (own, hardware), MAX_MESSAGES);
+        Ok(EthernetLane {
             sender: Sender::new(&socket, Some(outgoing), options),
             receiver: Receiver::new(&socket, Some(incoming), options),
             socket,
+            bypass,
             local: local.address(),
             peer: peer.address(),
             interface,
             seat,
             strict: options.strict,
             peer_key: None,
-        }
+        })
     }
 
     /// To `peer`, which asked the listener at `port`, and to which our key is `key`.
@@ -106,26 +154,25 @@ impl EthernetLane {
             ..peer
         };
         let seat = port.seat(key, peer.address());
-        Ok(EthernetLane::new(
-            socket,
-            local,
-            (peer, hardware),
-            seat,
-            options,
-        ))
+        EthernetLane::new(socket, (local, own), (peer, hardware), seat, options)
     }
 
     /// What the core is to know of the socket.
     pub(crate) fn config(&self, options: &Options) -> Config {
         let path_datagram = socket::path_datagram(&self.socket, self.interface).ok();
+        let queues = self.bypass.as_ref().map(|it| &it.queues);
+        let longest = queues.map(|it| it.longest());
         let config = udp::config(
             &self.socket,
             options,
             Encapsulation::Ethernet,
-            path_datagram,
+            path_datagram.into_iter().chain(longest).min(),
         );
+        let fits = queues.map_or(u32::MAX, |it| it.window(config.path_datagram));
         Config {
             service_port: self.local.port(),
+            window: config.window.min(fits),
+            max_window: config.max_window.min(fits),
             ..config
         }
     }
@@ -139,6 +186,30 @@ impl EthernetLane {
     pub(crate) fn admit(&mut self, exchange: Exchange, session: Session) -> bool {
         self.begin(exchange);
         self.protect(session)
+    }
+
+    /// Takes what came past the packet socket, or, if there is none, now and then what came by that.
+    fn receive_any(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
+        let Some(bypass) = &mut self.bypass else {
+            return self.receiver.receive(&self.socket, turn, self.strict);
+        };
+        if bypass.queues.has_more() {
+            return self
+                .receiver
+                .receive_frames(&mut bypass.queues, turn, self.strict);
+        }
+        bypass.queues.look();
+        if turn.now < bypass.next_look {
+            turn.account.rx_empty_polls += 1;
+            return Ok(false);
+        }
+        let received = self.receiver.receive(&self.socket, turn, self.strict)?;
+        // Where something came, more does.
+        bypass.next_look = match received {
+            true => Instant::ZERO,
+            false => turn.now + LOOK_INTERVAL,
+        };
+        Ok(received)
     }
 
     fn protect(&mut self, session: Session) -> bool {
@@ -158,7 +229,10 @@ impl EthernetLane {
 
     /// The socket, to be waited on together with others.
     pub fn socket(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        match &self.bypass {
+            None => self.socket.as_fd(),
+            Some(bypass) => bypass.both.0.as_fd(),
+        }
     }
 
     /// Our address when the connection was made: see [`EthernetAddress`].
@@ -174,7 +248,7 @@ impl EthernetLane {
 
 impl Lane for EthernetLane {
     fn receive(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
-        let received = self.receiver.receive(&self.socket, turn, self.strict);
+        let received = self.receive_any(turn);
         if let Some(session) = self.receiver.take_session() {
             self.protect(*session);
         }
@@ -183,8 +257,23 @@ impl Lane for EthernetLane {
 
     fn transmit(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
         let exchange = self.receiver.exchange();
-        self.sender
-            .transmit(&self.socket, self.peer, exchange, turn)
+        let Some(bypass) = &mut self.bypass else {
+            return self
+                .sender
+                .transmit(&self.socket, self.peer, None, exchange, turn);
+        };
+        let queues = &mut *bypass.queues;
+        if queues.has_unsent() {
+            // What an interface says of it, it says again of what follows.
+            let _ = queues.flush(&mut turn.account.tx_data_syscalls);
+        }
+        let way = Some(&mut *queues);
+        let sent = self
+            .sender
+            .transmit(&self.socket, self.peer, way, exchange, turn);
+        // Nothing tells of frames that come back.
+        turn.more |= queues.has_unsent() || self.sender.is_full();
+        sent
     }
 
     fn wait(&mut self, waker: &Waker, timeout: Option<Duration>) -> io::Result<bool> {
@@ -195,7 +284,7 @@ impl Lane for EthernetLane {
     }
 
     fn wants_write(&self) -> bool {
-        self.sender.is_full()
+        self.bypass.is_none() && self.sender.is_full()
     }
 
     fn longest_sleep(&self) -> Option<Duration> {
@@ -208,6 +297,7 @@ impl Lane for EthernetLane {
 
     fn describe(&self, account: &mut Account) {
         account.lane = LaneKind::Ethernet;
+        account.bypass = self.bypass.is_some();
         account.receive_buffer = udp::receive_buffer(&self.socket);
         account.cipher = self.sender.cipher();
     }
@@ -235,7 +325,7 @@ pub(crate) fn connect_as<L: Lane>(
     };
     let port = Arc::new(SharedPort::unattended(local.address()));
     let seat = port.seat(entropy.key, peer.address());
-    let lane = EthernetLane::new(socket, local, (peer, hardware), seat, options);
+    let lane = EthernetLane::new(socket, (local, own), (peer, hardware), seat, options)?;
     let config = Config {
         service_port: peer.port,
         ..lane.config(options)
@@ -254,5 +344,7 @@ pub fn look_ethernet(peer: SocketAddr) -> io::Result<usize> {
     socket::path_datagram(&socket, peer.interface)
 }
 
+#[cfg(test)]
+mod device_tests;
 #[cfg(test)]
 mod tests;

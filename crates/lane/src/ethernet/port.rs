@@ -1,7 +1,9 @@
 //! Listening: a packet socket that is shown what strangers ask by one port of one interface.
 
 use super::address::Station;
+use super::device::Heard;
 use super::{NoEthernet, filter, socket};
+use crate::Options;
 use crate::udp::{self, SharedPort};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::io;
@@ -16,7 +18,10 @@ const TRIES: usize = 64;
 /// A port of an interface that nobody else on this host listens on, for as long as this is held. The kernel knows no such for
 /// packet sockets, so it is a name in its abstract namespace of UNIX sockets, which network namespaces have each their own of.
 #[derive(Debug)]
-pub(crate) struct Claim(#[allow(dead_code, reason = "held")] Socket);
+pub(crate) struct Claim(
+    #[allow(dead_code, reason = "held")] Socket,
+    #[allow(dead_code, reason = "held")] Option<Heard>,
+);
 
 impl Claim {
     fn of(interface: u32, port: u16) -> io::Result<Claim> {
@@ -27,7 +32,7 @@ impl Claim {
             io::ErrorKind::AddrInUse => NoEthernet::InUse.into(),
             _ => error,
         })?;
-        Ok(Claim(socket))
+        Ok(Claim(socket, None))
     }
 
     /// Of `port`, or of any if that is 0; and which it is.
@@ -53,15 +58,18 @@ impl Claim {
 /// [`NoEthernet`], or the system has no more of what a socket needs.
 pub(crate) fn attend(
     local: SocketAddr,
-    receive_buffer: usize,
+    options: &Options,
 ) -> io::Result<(Arc<SharedPort>, Arc<Socket>, Claim)> {
     let station = Station::of(local).ok_or(NoEthernet::NoAddress)?;
-    let (claim, port) = Claim::any(station.interface, station.port)?;
+    let (mut claim, port) = Claim::any(station.interface, station.port)?;
     let (socket, own) = socket::open(station.interface, &filter::of_listener(port))?;
     if station.hardware.is_some_and(|it| it != own) {
         return Err(NoEthernet::OtherHost.into());
     }
-    udp::prepare(&socket, receive_buffer);
+    if let Some(device) = &options.device {
+        claim.1 = device.listen(station.interface, port)?;
+    }
+    udp::prepare(&socket, options.receive_buffer);
     let station = Station {
         hardware: Some(own),
         port,

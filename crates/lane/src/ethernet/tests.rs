@@ -16,14 +16,14 @@ use zerolane_core::{Delivery, WorkRequest};
 use zerolane_wire::encapsulation::{ETHERTYPE, MIN_FRAME, pad_frame};
 use zerolane_wire::{HEADER_LEN, Header, Op};
 
-type End = Driver<AnyLane>;
+pub(super) type End = Driver<AnyLane>;
 
 /// Bounds how long a failure takes to show.
-const PATIENCE: Duration = Duration::from_secs(40);
+pub(super) const PATIENCE: Duration = Duration::from_secs(40);
 /// Bytes of a frame's header.
-const AROUND: usize = 14;
+pub(super) const AROUND: usize = 14;
 
-fn options(security: Security) -> Options {
+pub(super) fn options(security: Security) -> Options {
     Options {
         lane: LaneChoice::Ethernet,
         security,
@@ -31,12 +31,12 @@ fn options(security: Security) -> Options {
     }
 }
 
-fn both() -> [Options; 2] {
+pub(super) fn both() -> [Options; 2] {
     [Security::default(), Security::plain()].map(options)
 }
 
 /// Two hosts, or `None` with a message where they are not allowed.
-fn hosts(mtu: u32) -> Option<Topology> {
+pub(super) fn hosts(mtu: u32) -> Option<Topology> {
     if !netns::is_permitted() {
         eprintln!("skipped: network namespaces and packet sockets need root");
         return None;
@@ -44,37 +44,37 @@ fn hosts(mtu: u32) -> Option<Topology> {
     Some(Topology::pair("ether", mtu).expect("permitted"))
 }
 
-fn inside<T: Send>(host: &Namespace, work: impl FnOnce() -> T + Send) -> T {
+pub(super) fn inside<T: Send>(host: &Namespace, work: impl FnOnce() -> T + Send) -> T {
     host.enter_thread(work).expect("entered")
 }
 
-fn own_address(host: &Namespace, port: u16) -> SocketAddr {
+pub(super) fn own_address(host: &Namespace, port: u16) -> SocketAddr {
     let address = EthernetAddress::new(host.device(), None, port);
     let mut found = inside(host, || address.to_socket_addrs()).expect("an interface");
     found.next().expect("one")
 }
 
 /// The address of `to` as one on the other end of its link calls it.
-fn seen_from(host: &Namespace, to: SocketAddr) -> SocketAddr {
+pub(super) fn seen_from(host: &Namespace, to: SocketAddr) -> SocketAddr {
     let (SocketAddr::V6(own), SocketAddr::V6(to)) = (own_address(host, 0), to) else {
         panic!("no addresses of raw Ethernet");
     };
     SocketAddrV6::new(*to.ip(), to.port(), 0, own.scope_id()).into()
 }
 
-fn hardware(address: SocketAddr) -> Hardware {
+pub(super) fn hardware(address: SocketAddr) -> Hardware {
     let station = Station::of(address).expect("an address of raw Ethernet");
     station.hardware.expect("a host's")
 }
 
-fn listen(host: &Namespace, port: u16, options: &Options) -> io::Result<Listener> {
+pub(super) fn listen(host: &Namespace, port: u16, options: &Options) -> io::Result<Listener> {
     let address = own_address(host, port);
     inside(host, || Listener::bind(address, options.clone()))
 }
 
 /// As [`listen`], on a port that was another listener's. A child that another test is starting has that one's sockets until it
 /// executes its program.
-fn listen_again(host: &Namespace, port: u16, options: &Options) -> Listener {
+pub(super) fn listen_again(host: &Namespace, port: u16, options: &Options) -> Listener {
     let end = Instant::now() + PATIENCE;
     loop {
         match listen(host, port, options) {
@@ -86,7 +86,7 @@ fn listen_again(host: &Namespace, port: u16, options: &Options) -> Listener {
     }
 }
 
-fn join_at(hosts: &Topology, listener: &mut Listener, options: &Options) -> (End, End) {
+pub(super) fn join_at(hosts: &Topology, listener: &mut Listener, options: &Options) -> (End, End) {
     let to = seen_from(hosts.a(), listener.local_addr());
     let connect = || crate::connect(to, options).expect("connecting");
     let mut a = inside(hosts.a(), connect);
@@ -106,13 +106,13 @@ fn join_at(hosts: &Topology, listener: &mut Listener, options: &Options) -> (End
     (a, b)
 }
 
-fn join(hosts: &Topology, options: &Options) -> (End, End) {
+pub(super) fn join(hosts: &Topology, options: &Options) -> (End, End) {
     let mut listener = listen(hosts.b(), 0, options).expect("a port");
     join_at(hosts, &mut listener, options)
 }
 
 /// Turns both ends until `done`.
-fn drive(a: &mut End, b: &mut End, mut done: impl FnMut(&mut End, &mut End) -> bool) {
+pub(super) fn drive(a: &mut End, b: &mut End, mut done: impl FnMut(&mut End, &mut End) -> bool) {
     let end = Instant::now() + PATIENCE;
     while !done(a, b) {
         let turns = [a.turn().expect("a"), b.turn().expect("b")];
@@ -122,13 +122,13 @@ fn drive(a: &mut End, b: &mut End, mut done: impl FnMut(&mut End, &mut End) -> b
 }
 
 /// Content that tells its place.
-fn content(len: usize, seed: usize) -> Vec<u8> {
+pub(super) fn content(len: usize, seed: usize) -> Vec<u8> {
     (0..len)
         .map(|at| (at / 251 + at * 7 + seed) as u8)
         .collect()
 }
 
-fn post(a: &mut End, b: &mut End, bytes: &[u8]) {
+pub(super) fn post(a: &mut End, b: &mut End, bytes: &[u8]) {
     let place = Region::anonymous(bytes.len()).expect("memory");
     b.post_target(WorkRequest::Receive, Report::default(), place)
         .expect("posted");
@@ -139,7 +139,7 @@ fn post(a: &mut End, b: &mut End, bytes: &[u8]) {
         .expect("posted");
 }
 
-fn verify(received: Option<Completion>, bytes: &[u8]) {
+pub(super) fn verify(received: Option<Completion>, bytes: &[u8]) {
     let received = received.expect("received");
     assert_eq!(received.result, Ok(bytes.len() as u64));
     let Some(Memory::Exclusive(memory)) = received.memory else {
@@ -149,7 +149,7 @@ fn verify(received: Option<Completion>, bytes: &[u8]) {
 }
 
 /// One Transfer from a to b.
-fn transfer(a: &mut End, b: &mut End, len: usize) {
+pub(super) fn transfer(a: &mut End, b: &mut End, len: usize) {
     let bytes = content(len, len);
     post(a, b, &bytes);
     drive(a, b, |a, b| a.has_completion() && b.has_completion());
@@ -158,12 +158,12 @@ fn transfer(a: &mut End, b: &mut End, len: usize) {
 }
 
 /// A frame of this content.
-fn frame(to: Hardware, from: Hardware, payload: &[u8]) -> Vec<u8> {
+pub(super) fn frame(to: Hardware, from: Hardware, payload: &[u8]) -> Vec<u8> {
     [&to, &from, &ETHERTYPE.to_be_bytes()[..], payload].concat()
 }
 
 /// Everything that a device of the calling thread's namespace receives.
-fn overhear() -> Socket {
+pub(super) fn overhear() -> Socket {
     let ethertype = i32::from(ETHERTYPE.to_be());
     let socket = Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(ethertype)));
     let socket = socket.expect("permitted");
@@ -171,7 +171,7 @@ fn overhear() -> Socket {
     socket
 }
 
-fn heard(socket: &Socket) -> Vec<Vec<u8>> {
+pub(super) fn heard(socket: &Socket) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     let mut frame = Vec::with_capacity(70_000);
     while let Ok(len) = socket.recv(frame.spare_capacity_mut()) {
@@ -312,7 +312,7 @@ fn forged__frames_are_counted_and_change_nothing() {
 }
 
 #[test]
-fn listeners__of_one_interface_have_ports() {
+pub(super) fn listeners__of_one_interface_have_ports() {
     let Some(hosts) = hosts(1500) else {
         return;
     };
@@ -483,7 +483,7 @@ fn interface__gone_is_an_error_that_says_so() {
     }
 }
 
-fn is_gone(error: &DriverError) -> bool {
+pub(super) fn is_gone(error: &DriverError) -> bool {
     let DriverError::Io(error) = error else {
         return false;
     };

@@ -137,7 +137,7 @@ impl Lane for UdpLane {
     fn transmit(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
         let exchange = self.receiver.exchange();
         self.sender
-            .transmit(&self.socket, self.peer, exchange, turn)
+            .transmit(&self.socket, self.peer, None, exchange, turn)
     }
 
     fn wait(&mut self, waker: &Waker, timeout: Option<Duration>) -> io::Result<bool> {

@@ -23,6 +23,8 @@ macro_rules! over_every_path {
             veth_v6_1500 Path::VethV6(1500), Options::default();
             ethernet_1500 Path::Ethernet(1500), Options::default();
             ethernet_9000 Path::Ethernet(9000), Options::default();
+            bypass_1500 Path::Bypass(1500), Options::default();
+            bypass_9000 Path::Bypass(9000), Options::default();
             lossy_1_percent Path::Lossy(0.01), Options::default();
             lossy_5_percent Path::Lossy(0.05), Options::default();
             lossy_20_percent Path::Lossy(0.20), Options::default();
@@ -33,6 +35,8 @@ macro_rules! over_every_path {
             plain_veth_9000 Path::Veth(9000), plain();
             plain_ethernet_1500 Path::Ethernet(1500), plain();
             plain_ethernet_9000 Path::Ethernet(9000), plain();
+            plain_bypass_1500 Path::Bypass(1500), plain();
+            plain_bypass_9000 Path::Bypass(9000), plain();
             plain_lossy_5_percent Path::Lossy(0.05), plain();
         );
     };

@@ -8,7 +8,7 @@ use netsim::link::{LinkConfig, Loss, Reorder};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
 use std::time::Duration;
 use zerolane::counters::LaneKind;
-use zerolane::options::{EthernetAddress, LaneChoice};
+use zerolane::options::{DeviceOptions, EthernetAddress, EthernetDevice, LaneChoice};
 use zerolane::{Connection, Endpoint, Options, Security};
 
 /// Without protection; the default is encrypted.
@@ -34,6 +34,8 @@ pub enum Path {
     VethV6(u32),
     /// The same without IP: raw Ethernet.
     Ethernet(u32),
+    /// The same past the kernel's network stack: AF_XDP.
+    Bypass(u32),
     /// Through an emulated link on loopback of MTU 1500 that loses this part of all packets, holds
     /// some back and doubles some.
     Lossy(f64),
@@ -102,7 +104,8 @@ impl Path {
                 Some(pair)
             }
             Path::Veth(mtu) => between_hosts(mtu, a, b, |host| Some(host.ipv4().into())),
-            Path::Ethernet(mtu) => over_ethernet(mtu, &ethernet(a), &ethernet(b)),
+            Path::Ethernet(mtu) => Some(over_ethernet(hosts(mtu)?, &ethernet(a), &ethernet(b))),
+            Path::Bypass(mtu) => past_the_kernel(mtu, a, b),
             Path::VethV6(mtu) => between_hosts(mtu, a, b, |host| host.ipv6().map(IpAddr::from)),
             Path::Lossy(loss) => Some(through_relay(loss, 1500, a, b)),
             Path::LossyNarrow(loss) => Some(through_relay(loss, 1280, a, b)),
@@ -181,8 +184,24 @@ fn between_hosts(
     Some(Pair { a, b, net })
 }
 
-fn over_ethernet(mtu: u32, a: &Options, b: &Options) -> Option<Pair> {
+/// The same, with the interfaces of both opened as devices.
+fn past_the_kernel(mtu: u32, a: &Options, b: &Options) -> Option<Pair> {
     let hosts = hosts(mtu)?;
+    let with_device = |side: Side, options: &Options| {
+        let open = || EthernetDevice::open(hosts.device(side), DeviceOptions::default());
+        let device = hosts.side(side).enter_thread(open).expect("enter");
+        Options {
+            device: Some(device.expect("AF_XDP")),
+            ..ethernet(options)
+        }
+    };
+    let (a, b) = (with_device(Side::A, a), with_device(Side::B, b));
+    let pair = over_ethernet(hosts, &a, &b);
+    assert!(pair.a.account().bypass && pair.b.account().bypass);
+    Some(pair)
+}
+
+fn over_ethernet(hosts: Topology, a: &Options, b: &Options) -> Pair {
     let own = |host: &Namespace| EthernetAddress::new(host.device(), None, 0);
     let bind = || Endpoint::bind(own(hosts.b()), b.clone());
     let endpoint = hosts.b().enter_thread(bind).expect("enter").expect("bind");
@@ -198,7 +217,7 @@ fn over_ethernet(mtu: u32, a: &Options, b: &Options) -> Option<Pair> {
     });
     assert_eq!(a.account().lane, LaneKind::Ethernet);
     let net = Net::Hosts(hosts);
-    Some(Pair { a, b, net })
+    Pair { a, b, net }
 }
 
 fn join(

@@ -12,7 +12,8 @@ const LEN: usize = 16 << 20;
 const TRANSFERS: usize = 16;
 const ROUNDS: usize = 5;
 
-/// UDP without offloads, as it is where a program in the driver has turned them off, and raw Ethernet, which has none.
+/// UDP without offloads, as it is where a program in the driver has turned them off, and raw Ethernet, which has none: by packet sockets,
+/// and by AF_XDP.
 #[test]
 #[ignore = "by the clock"]
 fn rates__of_raw_ethernet_beside_udp_without_offloads() {
@@ -23,9 +24,9 @@ fn rates__of_raw_ethernet_beside_udp_without_offloads() {
                 gro: false,
                 ..base
             };
-            let mut rates = [vec![], vec![]];
+            let mut rates = [vec![], vec![], vec![]];
             for _ in 0..ROUNDS {
-                for (path, rates) in [Path::Veth(mtu), Path::Ethernet(mtu)]
+                for (path, rates) in [Path::Veth(mtu), Path::Ethernet(mtu), Path::Bypass(mtu)]
                     .into_iter()
                     .zip(&mut rates)
                 {
@@ -36,11 +37,13 @@ fn rates__of_raw_ethernet_beside_udp_without_offloads() {
                     rates.push(rate(&mut pair));
                 }
             }
-            let [udp, ethernet] = rates.map(|mut it| {
+            let [udp, ethernet, bypass] = rates.map(|mut it| {
                 it.sort_by(f64::total_cmp);
                 it[ROUNDS / 2]
             });
-            println!("MTU {mtu} {name}: UDP {udp:.2} Gb/s, raw Ethernet {ethernet:.2} Gb/s");
+            println!(
+                "MTU {mtu} {name}: UDP {udp:.2} Gb/s, raw Ethernet {ethernet:.2} Gb/s, by AF_XDP {bypass:.2} Gb/s"
+            );
         }
     }
 }

@@ -297,6 +297,15 @@ impl Receiver {
         cause: MoveCause,
         turn: &mut Turn<'_>,
     ) {
+        let bytes = self.push_copy(from, span, turn);
+        turn.account.count_moved(cause, bytes);
+        if !matches!(cause, MoveCause::Unannounced | MoveCause::Eager) {
+            self.missed += bytes as usize;
+        }
+    }
+
+    /// Has `span` filled at the end of the batch. How many bytes that takes.
+    fn push_copy(&mut self, from: Option<Source>, span: Span, turn: &Turn<'_>) -> u64 {
         // What a repair holds beside what was missing, and was handed out, is not written again.
         let settled = turn.memory.settled(span);
         let (from, span) = (
@@ -305,12 +314,8 @@ impl Receiver {
         );
         let (Some(from), Some(to)) = (from, turn.memory.target(span)) else {
             self.fault = Some(span.region);
-            return;
+            return 0;
         };
-        turn.account.count_moved(cause, span.len);
-        if !matches!(cause, MoveCause::Unannounced | MoveCause::Eager) {
-            self.missed += span.len as usize;
-        }
         self.buffers.moves.push(Move {
             from,
             to,
@@ -319,6 +324,7 @@ impl Receiver {
             file: turn.memory.is_file(span.region),
             shared: turn.memory.bounds(span.region),
         });
+        span.len
     }
 
     /// The pattern did not hold: make the message linear, then deliver datagram by datagram.
@@ -351,17 +357,18 @@ impl Receiver {
         for datagram in bytes.chunks_mut(message.segment) {
             let len = datagram.len();
             if let Some(opened) = self.unseal(datagram, turn) {
-                self.deliver_opened(opened, len, cause, turn);
+                self.deliver_opened(opened, len, Some(cause), turn);
             }
         }
     }
 
-    /// A datagram of `len` bytes, of which `opened` are header and payload, outside any place.
+    /// A datagram of `len` bytes, of which `opened` are header and payload, outside any place; without a `cause`, the one copy of it
+    /// is the lane's to make.
     pub(super) fn deliver_opened(
         &mut self,
         opened: &[u8],
         len: usize,
-        cause: MoveCause,
+        cause: Option<MoveCause>,
         turn: &mut Turn<'_>,
     ) {
         let header = match Header::parse(opened) {
@@ -384,8 +391,15 @@ impl Receiver {
         match turn.core.on_data(turn.now, &header, len, len, None) {
             Placement::Move(span) => {
                 let apart = self.incoming.opens_apart(turn.memory, span.region);
-                let cause = if apart { MoveCause::OpenedApart } else { cause };
-                self.push_move(Some(Source::own(payload)), span, cause, turn);
+                let cause = match apart {
+                    true => Some(MoveCause::OpenedApart),
+                    false => cause,
+                };
+                let from = Some(Source::own(payload));
+                match cause {
+                    Some(cause) => self.push_move(from, span, cause, turn),
+                    None => turn.account.bytes_placed += self.push_copy(from, span, turn),
+                }
             }
             Placement::Unannounced(span) => {
                 let cause = MoveCause::Unannounced;

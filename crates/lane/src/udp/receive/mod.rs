@@ -10,6 +10,7 @@ mod frames;
 mod landing;
 mod layout;
 mod predict;
+mod shown;
 mod train_buffer;
 mod trains;
 mod unseal;

@@ -43,7 +43,7 @@ impl Receiver {
                     self.trains.expect_headers(true);
                 }
                 for datagram in piece.chunks_mut(segment) {
-                    self.deliver_whole(datagram, turn);
+                    self.deliver_whole(datagram, Some(MoveCause::Unexpected), turn);
                 }
             }
             _ => {
@@ -68,7 +68,7 @@ impl Receiver {
         let mut left = 0;
         for datagram in copy.chunks_mut(segment) {
             if is_operation(datagram, turn) {
-                self.deliver_whole(datagram, turn);
+                self.deliver_whole(datagram, Some(MoveCause::Unexpected), turn);
             } else {
                 piece[left..left + datagram.len()].copy_from_slice(datagram);
                 left += datagram.len();
@@ -78,8 +78,14 @@ impl Receiver {
         left
     }
 
-    /// An operation that lies in one piece. Payload that was granted is opened into its place.
-    fn deliver_whole(&mut self, datagram: &mut [u8], turn: &mut Turn<'_>) {
+    /// An operation that lies in one piece. Payload that was granted is opened into its place; what cannot be is copied, for
+    /// `cause`.
+    pub(super) fn deliver_whole(
+        &mut self,
+        datagram: &mut [u8],
+        cause: Option<MoveCause>,
+        turn: &mut Turn<'_>,
+    ) {
         let len = datagram.len();
         if self.incoming.opens_trains()
             && let Some((head, rest)) = datagram.split_first_chunk()
@@ -99,7 +105,7 @@ impl Receiver {
                 Err(reason) => turn.core.on_dropped(reason),
             }
         } else if let Some(opened) = self.unseal(datagram, turn) {
-            self.deliver_opened(opened, len, MoveCause::Unexpected, turn);
+            self.deliver_opened(opened, len, cause, turn);
         }
     }
 

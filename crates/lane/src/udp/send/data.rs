@@ -1,7 +1,7 @@
 //! Sending payload: a burst of STUs, from where the user has it or sealed, copied by the kernel or lent to it.
 
 use super::seal_buffer::SealError;
-use super::{MAX_SEGMENTS, Protection, Sender, iovec};
+use super::{Protection, Sender, iovec};
 use crate::udp::zerocopy::Headers;
 use crate::{Account, LaneError, Registry, Turn};
 use socket2::Socket;
@@ -55,8 +55,7 @@ impl Sender {
 
     /// A burst leaves.
     pub(super) fn count(&mut self, burst: &DataBurst, turn: &mut Turn<'_>) {
-        self.burst = (self.burst * 2).min(MAX_SEGMENTS as u32);
-        self.last = turn.now;
+        self.grow(turn.now);
         turn.account.datagrams_sent += u64::from(burst.segments);
         turn.account.bytes_sent += burst.span.len;
         turn.account.tx_data_syscalls += 1;
@@ -113,7 +112,7 @@ impl Sender {
     }
 
     /// Fills the headers.
-    fn headers(
+    pub(super) fn headers(
         &mut self,
         burst: &DataBurst,
         checksums: bool,

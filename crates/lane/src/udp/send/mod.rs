@@ -2,6 +2,7 @@
 
 mod control;
 mod data;
+mod framed;
 mod gathered;
 mod give;
 mod method;
@@ -14,7 +15,7 @@ pub(super) use seal_buffer::SealBuffer;
 
 use super::socket;
 use super::zerocopy::ZerocopyTracker;
-use crate::ethernet::OutgoingFrames;
+use crate::ethernet::{OutgoingFrames, Queues};
 use crate::seal::Sealer;
 use crate::{LaneError, Mode, Options, Turn, Zerocopy};
 use give::Giver;
@@ -173,11 +174,12 @@ impl Sender {
         self.zerocopy_tracker.state()
     }
 
-    /// Sends what the core owes, for one turn. True if anything was sent.
+    /// Sends what the core owes, for one turn, by `queues` if there are such. True if anything was sent.
     pub(crate) fn transmit(
         &mut self,
         socket: &Socket,
         peer: SocketAddr,
+        queues: Option<&mut Queues>,
         exchange: Option<&mut Exchange>,
         turn: &mut Turn<'_>,
     ) -> Result<bool, LaneError> {
@@ -187,7 +189,7 @@ impl Sender {
         if self.held.is_empty() && turn.core.is_quiet() {
             return Ok(settled);
         }
-        Ok(self.transmit_owed(socket, peer, exchange, turn)? || settled)
+        Ok(self.transmit_owed(socket, peer, queues, exchange, turn)? || settled)
     }
 
     /// As [`Sender::transmit`], where there may be something. Most turns of an end that waits do not come here.
@@ -196,6 +198,7 @@ impl Sender {
         &mut self,
         socket: &Socket,
         peer: SocketAddr,
+        queues: Option<&mut Queues>,
         exchange: Option<&mut Exchange>,
         turn: &mut Turn<'_>,
     ) -> Result<bool, LaneError> {
@@ -214,7 +217,7 @@ impl Sender {
         if let Protection::Sealed(stage) = &mut self.protection {
             stage.lend();
         }
-        let sent = self.transmit_bursts(first, socket, peer, exchange, turn);
+        let sent = self.transmit_bursts(first, (socket, peer, queues), exchange, turn);
         if let Protection::Sealed(stage) = &mut self.protection {
             stage.give_back();
         }
@@ -230,15 +233,18 @@ impl Sender {
             return self.held.pop_front();
         }
         let limit = self.limit(turn.now, turn.core.stu());
-        turn.core.poll_transmit(turn.now, limit)
+        let transmit = turn.core.poll_transmit(turn.now, limit)?;
+        if let Some(frames) = &mut self.frames {
+            frames.note(&transmit, turn.core);
+        }
+        Some(transmit)
     }
 
     /// Sends `first` and what follows it.
     fn transmit_bursts(
         &mut self,
         first: Transmit,
-        socket: &Socket,
-        peer: SocketAddr,
+        (socket, peer, mut queues): (&Socket, SocketAddr, Option<&mut Queues>),
         mut exchange: Option<&mut Exchange>,
         turn: &mut Turn<'_>,
     ) -> Result<bool, LaneError> {
@@ -246,6 +252,9 @@ impl Sender {
         let mut transmit = first;
         for burst in 1..=BURSTS_PER_TURN {
             let outcome = match &transmit {
+                it if let Some(queues) = queues.as_deref_mut() => {
+                    self.framed(queues, it, exchange.as_deref_mut(), turn)?
+                }
                 Transmit::Handshake => {
                     let message = exchange
                         .as_deref_mut()
@@ -284,6 +293,12 @@ impl Sender {
             }
         }
         Ok(sent)
+    }
+
+    /// A burst left.
+    fn grow(&mut self, now: Instant) {
+        self.burst = (self.burst * 2).min(MAX_SEGMENTS as u32);
+        self.last = now;
     }
 
     /// Small bursts while idle, for latency; full ones under load, for bandwidth.

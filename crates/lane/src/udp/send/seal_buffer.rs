@@ -59,6 +59,10 @@ impl SealBuffer {
         &self.sealer
     }
 
+    pub(super) fn sealer_mut(&mut self) -> &mut Sealer {
+        &mut self.sealer
+    }
+
     /// A control datagram, sealed: its header, and its options or padding.
     pub(super) fn control(&mut self, datagram: &ControlDatagram) -> Result<&[u8], SealError> {
         self.operation(datagram.bytes(), datagram.pad_to)
@@ -71,11 +75,7 @@ impl SealBuffer {
     }
 
     fn operation(&mut self, content: &[u8], pad_to: usize) -> Result<&[u8], SealError> {
-        let len = pad_to.max(content.len() + TRAILER_LEN);
-        let place = self.bytes.get_mut(..len).ok_or(SealError::Refused)?;
-        place[..content.len()].copy_from_slice(content);
-        place[content.len()..].fill(0);
-        seal(&mut self.sealer, place)?;
+        let len = seal_operation(&mut self.sealer, content, pad_to, &mut self.bytes)?;
         Ok(&self.bytes[..len])
     }
 
@@ -125,29 +125,56 @@ impl SealBuffer {
         payload: Option<Span>,
         memory: &Registry,
     ) -> Result<usize, SealError> {
-        let len = payload.map_or(0, |span| span.len as usize);
-        let end = at + head.len() + len + TRAILER_LEN;
-        let place = self.bytes.get_mut(at..end).ok_or(SealError::Refused)?;
-        let (start, rest) = place.split_at_mut(head.len());
-        start.copy_from_slice(head);
-        if let Some(span) = payload {
-            if let Ok(header) = head.try_into() {
-                let (payload, trailer) = rest.split_last_chunk_mut().ok_or(SealError::Refused)?;
-                *trailer = seal_span(&mut self.sealer, header, span, payload, memory)?;
-                return Ok(end);
-            }
-            if !memory.read(span, &mut rest[..len]) {
-                return Err(SealError::Gone);
-            }
-        }
-        seal(&mut self.sealer, place)?;
-        Ok(end)
+        let place = self.bytes.get_mut(at..).ok_or(SealError::Refused)?;
+        let len = seal_datagram(&mut self.sealer, (head, payload), place, memory)?;
+        Ok(at + len)
     }
 
     /// What lies in front of `end`.
     pub(super) fn staged(&self, end: usize) -> &[u8] {
         &self.bytes[..end]
     }
+}
+
+/// Puts a control operation, sealed, at the start of `place`, padded to `pad_to` bytes. Returns its length.
+pub(super) fn seal_operation(
+    sealer: &mut Sealer,
+    content: &[u8],
+    pad_to: usize,
+    place: &mut [u8],
+) -> Result<usize, SealError> {
+    let len = pad_to.max(content.len() + TRAILER_LEN);
+    let place = place.get_mut(..len).ok_or(SealError::Refused)?;
+    place[..content.len()].copy_from_slice(content);
+    place[content.len()..].fill(0);
+    seal(sealer, place)?;
+    Ok(len)
+}
+
+/// Puts a datagram, sealed, at the start of `place`: made of `head` and what `payload` names. Returns its length.
+pub(super) fn seal_datagram(
+    sealer: &mut Sealer,
+    (head, payload): (&[u8], Option<Span>),
+    place: &mut [u8],
+    memory: &Registry,
+) -> Result<usize, SealError> {
+    let len = payload.map_or(0, |span| span.len as usize);
+    let end = head.len() + len + TRAILER_LEN;
+    let place = place.get_mut(..end).ok_or(SealError::Refused)?;
+    let (start, rest) = place.split_at_mut(head.len());
+    start.copy_from_slice(head);
+    if let Some(span) = payload {
+        if let Ok(header) = head.try_into() {
+            let (payload, trailer) = rest.split_last_chunk_mut().ok_or(SealError::Refused)?;
+            *trailer = seal_span(sealer, header, span, payload, memory)?;
+            return Ok(end);
+        }
+        if !memory.read(span, &mut rest[..len]) {
+            return Err(SealError::Gone);
+        }
+    }
+    seal(sealer, place)?;
+    Ok(end)
 }
 
 /// Puts what `span` names, sealed with `header`, in `place`, which is as long: in one pass, if nobody else touches it, or if

@@ -2,7 +2,7 @@
 
 use super::gathered::is_lost_offload;
 use super::seal_buffer::SealError;
-use super::{MAX_SEGMENTS, Protection, Sender, iovec};
+use super::{Protection, Sender, iovec};
 use crate::udp::socket;
 use crate::{LaneError, Turn};
 use socket2::Socket;
@@ -23,8 +23,7 @@ impl Sender {
         burst: &OperationBurst,
         turn: &mut Turn<'_>,
     ) -> Result<io::Result<()>, LaneError> {
-        self.burst = (self.burst * 2).min(MAX_SEGMENTS as u32);
-        self.last = turn.now;
+        self.grow(turn.now);
         turn.account.datagrams_sent += u64::from(burst.segments);
         if self.gso && burst.segments > 1 {
             let segment = burst.segment as usize;
@@ -92,19 +91,7 @@ impl Sender {
         let mut end = 0;
         self.buffers.iovs.clear();
         for datagram in datagrams {
-            self.buffers.small.clear();
-            let mut operations = datagram.operations();
-            let alone = operations.len() == 1;
-            let payload = match operations.next() {
-                Some(it) if alone => {
-                    self.push_head(datagram, turn)?;
-                    it.payload
-                }
-                _ => {
-                    self.push_frames(datagram, turn)?;
-                    None
-                }
-            };
+            let payload = self.push_datagram(datagram, turn)?;
             // Before there is a key, the core sends no operations.
             let Protection::Sealed(stage) = &mut self.protection else {
                 return Ok(());
@@ -123,6 +110,27 @@ impl Sender {
             self.buffers.iovs.push(iovec(staged.as_ptr(), staged.len()));
         }
         Ok(())
+    }
+
+    /// Makes a datagram in the buffer, but for the payload that is returned, which is behind that.
+    pub(super) fn push_datagram(
+        &mut self,
+        datagram: OperationDatagram<'_>,
+        turn: &Turn<'_>,
+    ) -> Result<Option<Span>, LaneError> {
+        self.buffers.small.clear();
+        let mut operations = datagram.operations();
+        let alone = operations.len() == 1;
+        match operations.next() {
+            Some(it) if alone => {
+                self.push_head(datagram, turn)?;
+                Ok(it.payload)
+            }
+            _ => {
+                self.push_frames(datagram, turn)?;
+                Ok(None)
+            }
+        }
     }
 
     /// A datagram of frames, all of it.

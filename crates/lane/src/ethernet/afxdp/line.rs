@@ -1,0 +1,317 @@
+//! A connection's part of a device: its socket, its two rings, its transmit frames.
+
+use super::ring::Ring;
+use super::{Shared, system};
+use crate::Process;
+use crate::ethernet::AROUND;
+use crate::ethernet::address::Hardware;
+use crate::sync::Ordering;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use zerolane_wire::HEADER_LEN;
+use zerolane_wire::encapsulation::{ETHERTYPE, MIN_FRAME, padding};
+
+/// The longest frame, of which the pieces are put together.
+const MAX_FRAME: usize = 65_535 + AROUND;
+/// More of a frame is in the next entry (XDP_PKT_CONTD).
+const MORE: u32 = libc::XDP_PKT_CONTD;
+
+/// A socket and its rings, whoever's they are at present.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) slot: u32,
+    socket: OwnedFd,
+    receive: Ring<libc::xdp_desc>,
+    transmit: Ring<libc::xdp_desc>,
+    /// Transmit frames that the kernel does not have.
+    free: Vec<u32>,
+}
+
+impl Line {
+    pub(super) fn new(
+        slot: u32,
+        socket: OwnedFd,
+        receive: Ring<libc::xdp_desc>,
+        transmit: Ring<libc::xdp_desc>,
+        free: impl Iterator<Item = u32>,
+    ) -> Line {
+        Line {
+            slot,
+            socket,
+            receive,
+            transmit,
+            free: free.collect(),
+        }
+    }
+}
+
+/// What has come.
+pub(crate) enum Incoming<'q> {
+    /// A frame, from its header on: until [`Queues::release`].
+    Frame(&'q mut [u8]),
+    /// Something longer than any frame, or that lies where nothing is received.
+    Broken,
+}
+
+/// The line of one connection.
+#[derive(Debug)]
+pub(crate) struct Queues {
+    shared: Arc<Shared>,
+    line: ManuallyDrop<Line>,
+    /// What is in front of each datagram that is sent.
+    head: [u8; AROUND],
+    /// What is to go back to the kernel.
+    taken: Vec<u64>,
+    /// Frames that came in pieces, put together, of which the first so many are in use.
+    whole: Vec<Vec<u8>>,
+    in_use: usize,
+    unsent: bool,
+    process: Process,
+}
+
+impl Queues {
+    /// Of `line`, between these hardware addresses.
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        line: Line,
+        (own, peer): (Hardware, Hardware),
+    ) -> Queues {
+        let mut head = [0; AROUND];
+        head[..6].copy_from_slice(&peer);
+        head[6..12].copy_from_slice(&own);
+        head[12..].copy_from_slice(&ETHERTYPE.to_be_bytes());
+        let mut queues = Queues {
+            shared,
+            line: ManuallyDrop::new(line),
+            head,
+            taken: Vec::new(),
+            whole: Vec::new(),
+            in_use: 0,
+            unsent: false,
+            process: Process::current(),
+        };
+        // What came for the connection that had it before.
+        while queues.next_frame().is_some() {}
+        queues.release();
+        queues
+    }
+
+    /// Where the program finds it.
+    pub(crate) fn slot(&self) -> u32 {
+        self.line.slot
+    }
+
+    /// The socket, which is readable when something came.
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        self.line.socket.as_fd()
+    }
+
+    /// Longest datagram that fits both ways.
+    pub(crate) fn longest(&self) -> usize {
+        let layout = self.shared.layout();
+        layout.longest_sent().min(layout.longest_received())
+    }
+
+    /// Payload that may come at a time, bytes, in STUs of `stu`: what the receive ring holds, with room for control.
+    pub(crate) fn window(&self, stu: usize) -> u32 {
+        let stus = self.shared.layout().receives() / 4 * 3;
+        u32::try_from(stus as usize * stu).unwrap_or(u32::MAX)
+    }
+
+    /// Whether something has come.
+    pub(crate) fn has_more(&self) -> bool {
+        self.line.receive.has_more()
+    }
+
+    /// Nothing has come: has the driver look, where it is to be asked.
+    pub(crate) fn look(&self) {
+        let asks = self.shared.zero_copy && self.shared.pool().fill.needs_wakeup();
+        if asks || self.shared.busy_poll.is_some() {
+            system::look(self.socket());
+        }
+    }
+
+    /// The next frame.
+    pub(crate) fn next_frame(&mut self) -> Option<Incoming<'_>> {
+        let first = self.line.receive.take()?;
+        if first.options & MORE != 0 {
+            return Some(self.next_in_pieces(first));
+        }
+        let len = first.len as usize;
+        match self.claim(&first) {
+            // SAFETY: received bytes, which the kernel does not touch before `release`; each is claimed once.
+            Some(start) => Some(Incoming::Frame(unsafe {
+                std::slice::from_raw_parts_mut(start, len)
+            })),
+            None => Some(Incoming::Broken),
+        }
+    }
+
+    /// Where a piece lies, whose chunk goes back with the next release.
+    fn claim(&mut self, piece: &libc::xdp_desc) -> Option<*mut u8> {
+        let chunk = self.shared.layout().chunk_of(piece.addr, piece.len)?;
+        self.taken.push(chunk);
+        Some(self.shared.umem.at(piece.addr, piece.len as usize))
+    }
+
+    fn next_in_pieces(&mut self, first: libc::xdp_desc) -> Incoming<'_> {
+        if self.whole.len() == self.in_use {
+            self.whole.push(Vec::new());
+        }
+        let mut whole = std::mem::take(&mut self.whole[self.in_use]);
+        whole.clear();
+        let mut fits = true;
+        let mut next = Some(first);
+        while let Some(piece) = next {
+            let start = self.claim(&piece);
+            fits &= whole.len() + piece.len as usize <= MAX_FRAME;
+            if let (Some(start), true) = (start, fits) {
+                // SAFETY: as in `next_frame`.
+                let bytes = unsafe { std::slice::from_raw_parts(start, piece.len as usize) };
+                whole.extend_from_slice(bytes);
+            } else {
+                fits = false;
+            }
+            // The kernel shows all pieces of a frame at once.
+            next = match piece.options & MORE {
+                0 => None,
+                _ => self.line.receive.take(),
+            };
+        }
+        let slot = &mut self.whole[self.in_use];
+        *slot = whole;
+        match fits {
+            true => {
+                self.in_use += 1;
+                Incoming::Frame(slot)
+            }
+            false => Incoming::Broken,
+        }
+    }
+
+    /// What was taken may be written again.
+    pub(crate) fn release(&mut self) {
+        self.line.receive.release();
+        self.shared.give_back(&self.taken);
+        self.taken.clear();
+        self.in_use = 0;
+    }
+
+    /// Whether there are transmit frames for so many datagrams.
+    pub(crate) fn has_room(&mut self, datagrams: usize) -> bool {
+        let chunks = self.shared.layout().chunks as usize;
+        if self.line.free.len() < datagrams {
+            let line = &mut *self.line;
+            self.shared.take_free(line.slot, &mut line.free);
+        }
+        self.line.free.len() >= datagrams
+            && self.line.transmit.room() as usize >= datagrams * chunks
+    }
+
+    /// The place of the next datagram, as long as the longest, for which there [is room](Queues::has_room).
+    pub(crate) fn place(&mut self) -> Option<&mut [u8]> {
+        let layout = self.shared.layout();
+        let frame = *self.line.free.last()?;
+        let len = layout.longest_sent();
+        let start = self
+            .shared
+            .umem
+            .at(layout.address(frame) + AROUND as u64, len);
+        // SAFETY: a transmit frame of this line, which the kernel does not have, behind its header.
+        Some(unsafe { std::slice::from_raw_parts_mut(start, len) })
+    }
+
+    /// The datagram of `len` bytes that is in the [place](Queues::place) is to leave.
+    pub(crate) fn push(&mut self, len: usize) {
+        let head = self.head;
+        let Some(place) = self.place().filter(|it| it.len() >= len.max(MIN_FRAME)) else {
+            return;
+        };
+        let len = match padding(place[0], len).filter(|_| len < MIN_FRAME) {
+            None => len,
+            Some((code, behind)) => {
+                place[0] = code;
+                place[len..HEADER_LEN + behind.len()].copy_from_slice(&behind[len - HEADER_LEN..]);
+                HEADER_LEN + behind.len()
+            }
+        };
+        let Some(frame) = self.line.free.pop() else {
+            return;
+        };
+        let layout = *self.shared.layout();
+        let start = layout.address(frame);
+        let header = self.shared.umem.at(start, AROUND);
+        // SAFETY: the frame, in front of the place.
+        unsafe { header.copy_from_nonoverlapping(head.as_ptr(), AROUND) };
+        let all = (len + AROUND) as u64;
+        let chunk = u64::from(layout.chunk);
+        let count = all.div_ceil(chunk);
+        self.shared.sent[frame as usize].store(count as u8, Ordering::Relaxed);
+        for number in 0..count {
+            let at = number * chunk;
+            self.line.transmit.write(libc::xdp_desc {
+                addr: start + at,
+                len: chunk.min(all - at) as u32,
+                options: if number + 1 < count { MORE } else { 0 },
+            });
+        }
+    }
+
+    /// Whether something that was pushed is not with the kernel yet: the next flush takes it along.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.unsent
+    }
+
+    /// Has the kernel send what was pushed, as much as it takes. Each call is counted.
+    ///
+    /// # Errors
+    /// The interface's.
+    pub(crate) fn flush(&mut self, calls: &mut u64) -> io::Result<()> {
+        self.line.transmit.publish();
+        self.unsent = false;
+        if self.shared.zero_copy {
+            if self.line.transmit.needs_wakeup() {
+                *calls += 1;
+                let woken = system::send(self.socket());
+                self.unsent = woken.map_or_else(is_busy, |()| Ok(false))?;
+            }
+            return Ok(());
+        }
+        // In copy mode each call sends some.
+        let mut left = self.line.transmit.untaken();
+        while left > 0 {
+            *calls += 1;
+            let sent = system::send(self.socket());
+            let busy = sent.map_or_else(is_busy, |()| Ok(false))?;
+            let before = std::mem::replace(&mut left, self.line.transmit.untaken());
+            // One that has no room for more, or one that was dropped.
+            if left == before {
+                self.unsent = busy;
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether the kernel takes it another time.
+fn is_busy(error: io::Error) -> io::Result<bool> {
+    match error.raw_os_error() {
+        Some(libc::EAGAIN | libc::ENOBUFS | libc::EBUSY | libc::EINTR) => Ok(true),
+        _ => Err(error),
+    }
+}
+
+/// The line is free for another connection.
+impl Drop for Queues {
+    fn drop(&mut self) {
+        // SAFETY: not used again.
+        let line = unsafe { ManuallyDrop::take(&mut self.line) };
+        // A child of fork has copies of what its parent goes on with.
+        if self.process.is_current() {
+            self.shared.pool().idle.push(line);
+        }
+    }
+}

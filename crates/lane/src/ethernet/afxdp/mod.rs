@@ -1,0 +1,284 @@
+//! AF_XDP: frames in memory that is shared with the kernel, to and from one queue of an interface.
+//!
+//! ```text
+//!   UMEM  [ receive chunks of all | transmit frames of line 0 | of line 1 | ... ]
+//!
+//!   kernel -- receive ring of a line --> its connection -- fill ring, one for all ------> kernel
+//!   its connection -- transmit ring of its line --> kernel -- completion ring, one for all --> back to that line
+//! ```
+//!
+//! Each connection has a *line*: a socket of its own with a receive and a transmit ring, so that the program in the driver finds
+//! it by the connection's key, and the kernel wakes who waits for it. Sockets of one queue share their memory and, as the kernel
+//! has it, the two other rings; a lock is around those. A line has as many receive chunks as its ring has entries, so that one
+//! connection that does not look at its ring takes nothing from another, and transmit frames of its own.
+//!
+//! Lines are never closed before the device: the next connection gets one that another left. What the kernel had put in its ring
+//! would be lost to the memory otherwise.
+
+mod line;
+mod ring;
+mod system;
+mod umem;
+
+pub(crate) use line::{Incoming, Queues};
+
+use super::NoEthernet;
+use super::address::Hardware;
+use super::device::DeviceOptions;
+use super::xdp::Program;
+use crate::sync::{AtomicU8, Mutex, MutexGuard, Ordering};
+use line::Line;
+use ring::Ring;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, PoisonError};
+use umem::{Layout, Umem};
+
+/// Options of sockets that libc does not name.
+const SO_PREFER_BUSY_POLL: i32 = 69;
+const SO_BUSY_POLL_BUDGET: i32 = 70;
+/// How long a system call may poll the driver, microseconds.
+const BUSY_POLL: i32 = 20;
+
+/// What all lines of a device have in common.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// Closed behind the lines: it has the memory. Nothing is sent or received by it.
+    base: OwnedFd,
+    umem: Umem,
+    offsets: Offsets,
+    zero_copy: bool,
+    busy_poll: Option<u16>,
+    /// The interface's number, and the queue's.
+    queue: (u32, u32),
+    /// Chunks of each transmit frame that the kernel has.
+    sent: Box<[AtomicU8]>,
+    pool: Mutex<Pool>,
+    program: Arc<Program>,
+}
+
+/// Where the words of each ring lie.
+#[derive(Clone, Copy, Debug)]
+struct Offsets {
+    receive: libc::xdp_ring_offset,
+    transmit: libc::xdp_ring_offset,
+}
+
+/// What lines take turns at.
+#[derive(Debug)]
+struct Pool {
+    fill: Ring<u64>,
+    completion: Ring<u64>,
+    /// Transmit frames that came back, of each line.
+    free: Vec<Vec<u32>>,
+    /// Lines that connections left.
+    idle: Vec<Line>,
+    /// Lines that there are.
+    made: u32,
+}
+
+impl Shared {
+    /// Of `queue`, an interface's number and the queue's, whose frames carry datagrams of up to `mtu` bytes; `program` sends frames to its
+    /// lines.
+    ///
+    /// # Errors
+    /// [`NoEthernet::Refused`]: what of it the system refused.
+    pub(super) fn open(
+        queue: (u32, u32),
+        mtu: usize,
+        options: &DeviceOptions,
+        program: Arc<Program>,
+    ) -> Result<Shared, NoEthernet> {
+        let refused = |what: &'static str| move |error| NoEthernet::refused(what, &error);
+        let layout = Layout::of(mtu, options.max_connections);
+        let base = system::socket().map_err(refused("a socket"))?;
+        let umem = Umem::new(layout).map_err(refused("memory"))?;
+        umem.register(base.as_fd())
+            .map_err(refused("memory shared with the kernel"))?;
+        let rings = || {
+            let socket = base.as_fd();
+            system::set(socket, libc::XDP_UMEM_FILL_RING, &layout.fill_ring())?;
+            let completion = layout.completion_ring();
+            system::set(socket, libc::XDP_UMEM_COMPLETION_RING, &completion)?;
+            // One that is bound has a ring of its own. The program knows nothing of it.
+            system::set(socket, libc::XDP_RX_RING, &1u32)?;
+            let offsets = offsets(socket)?;
+            let fill = ring(socket, offsets.fr, layout.fill_ring(), FILL)?;
+            let completion = ring(socket, offsets.cr, completion, COMPLETION)?;
+            io::Result::Ok((offsets, fill, completion))
+        };
+        let (offsets, mut fill, completion) = rings().map_err(refused("rings"))?;
+        for chunk in layout.receive_chunks() {
+            fill.write(chunk);
+        }
+        fill.publish();
+        let zero_copy =
+            bind(base.as_fd(), queue, layout).map_err(refused("the interface's queue"))?;
+        let frames = (layout.lines * layout.frames) as usize;
+        Ok(Shared {
+            base,
+            umem,
+            offsets: Offsets {
+                receive: offsets.rx,
+                transmit: offsets.tx,
+            },
+            zero_copy,
+            busy_poll: options.busy_poll,
+            queue,
+            sent: (0..frames).map(|_| AtomicU8::new(0)).collect(),
+            pool: Mutex::new(Pool {
+                fill,
+                completion,
+                free: vec![Vec::new(); layout.lines as usize],
+                idle: Vec::new(),
+                made: 0,
+            }),
+            program,
+        })
+    }
+
+    fn layout(&self) -> &Layout {
+        &self.umem.layout
+    }
+
+    fn pool(&self) -> MutexGuard<'_, Pool> {
+        // Nothing panics while it is held; and each step leaves it whole.
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the driver itself reads and writes the memory.
+    pub(super) fn is_zero_copy(&self) -> bool {
+        self.zero_copy
+    }
+
+    /// A line for a connection between these hardware addresses, this host's first.
+    ///
+    /// # Errors
+    /// [`NoEthernet::Full`], or what the system refused.
+    pub(super) fn line(
+        self: &Arc<Shared>,
+        ends: (Hardware, Hardware),
+    ) -> Result<Queues, NoEthernet> {
+        let line = self.pool().idle.pop();
+        let line = match line {
+            Some(line) => line,
+            None => self.make_line()?,
+        };
+        Ok(Queues::new(Arc::clone(self), line, ends))
+    }
+
+    fn make_line(&self) -> Result<Line, NoEthernet> {
+        let slot = {
+            let mut pool = self.pool();
+            if pool.made == self.layout().lines {
+                return Err(NoEthernet::Full);
+            }
+            pool.made += 1;
+            pool.made - 1
+        };
+        self.new_line(slot).map_err(|error| {
+            // Its place among the lines is used up. Sockets that cannot be made are not asked for often.
+            NoEthernet::refused("a socket", &error)
+        })
+    }
+
+    fn new_line(&self, slot: u32) -> io::Result<Line> {
+        let layout = self.layout();
+        let socket = system::socket()?;
+        let fd = socket.as_fd();
+        system::set(fd, libc::XDP_RX_RING, &layout.receive_ring())?;
+        system::set(fd, libc::XDP_TX_RING, &layout.transmit_ring())?;
+        let rx = ring(fd, self.offsets.receive, layout.receive_ring(), RECEIVE)?;
+        let tx = ring(fd, self.offsets.transmit, layout.transmit_ring(), TRANSMIT)?;
+        if let Some(budget) = self.busy_poll {
+            system::set_at(fd, libc::SOL_SOCKET, SO_PREFER_BUSY_POLL, &1i32)?;
+            system::set_at(fd, libc::SOL_SOCKET, libc::SO_BUSY_POLL, &BUSY_POLL)?;
+            let budget = i32::from(budget);
+            system::set_at(fd, libc::SOL_SOCKET, SO_BUSY_POLL_BUDGET, &budget)?;
+        }
+        let shares = Some(self.base.as_fd());
+        system::bind(fd, self.queue, libc::XDP_SHARED_UMEM, shares)?;
+        self.program.place(slot, fd)?;
+        Ok(Line::new(slot, socket, rx, tx, layout.frames_of(slot)))
+    }
+
+    /// The kernel may write into `chunks` again.
+    fn give_back(&self, chunks: &[u64]) {
+        if chunks.is_empty() {
+            return;
+        }
+        let mut pool = self.pool();
+        // There is room for all that there are.
+        for chunk in chunks {
+            pool.fill.write(*chunk);
+        }
+        pool.fill.publish();
+    }
+
+    /// Puts transmit frames of line `slot` that came back behind `free`.
+    fn take_free(&self, slot: u32, free: &mut Vec<u32>) {
+        let layout = self.layout();
+        let mut pool = self.pool();
+        let Pool {
+            completion,
+            free: all,
+            ..
+        } = &mut *pool;
+        while let Some(address) = completion.take() {
+            let Some(frame) = layout.frame_at(address) else {
+                continue;
+            };
+            let sent = &self.sent[frame as usize];
+            if sent.fetch_sub(1, Ordering::Relaxed) == 1 {
+                all[(frame / layout.frames) as usize].push(frame);
+            }
+        }
+        completion.release();
+        free.append(&mut all[slot as usize]);
+    }
+}
+
+/// Where rings lie in what can be mapped of a socket.
+const RECEIVE: u64 = libc::XDP_PGOFF_RX_RING.cast_unsigned();
+const TRANSMIT: u64 = libc::XDP_PGOFF_TX_RING.cast_unsigned();
+const FILL: u64 = libc::XDP_UMEM_PGOFF_FILL_RING;
+const COMPLETION: u64 = libc::XDP_UMEM_PGOFF_COMPLETION_RING;
+
+fn ring<T: Copy>(
+    socket: BorrowedFd<'_>,
+    offsets: libc::xdp_ring_offset,
+    len: u32,
+    which: u64,
+) -> io::Result<Ring<T>> {
+    let memory = system::Mapping::of_ring(socket, Ring::<T>::bytes(&offsets, len), which)?;
+    Ok(Ring::new(memory, offsets, len))
+}
+
+fn offsets(socket: BorrowedFd<'_>) -> io::Result<libc::xdp_mmap_offsets> {
+    let none = libc::xdp_ring_offset {
+        producer: 0,
+        consumer: 0,
+        desc: 0,
+        flags: 0,
+    };
+    let zero = libc::xdp_mmap_offsets {
+        rx: none,
+        tx: none,
+        fr: none,
+        cr: none,
+    };
+    system::get(socket, libc::XDP_MMAP_OFFSETS, zero)
+}
+
+/// Binds the socket that has the memory: the driver is to use that itself, if it can. Whether it does.
+fn bind(socket: BorrowedFd<'_>, queue: (u32, u32), layout: Layout) -> io::Result<bool> {
+    let pieces = match layout.chunks > 1 {
+        true => libc::XDP_USE_SG,
+        false => 0,
+    };
+    let flags = libc::XDP_USE_NEED_WAKEUP | pieces;
+    if system::bind(socket, queue, flags | libc::XDP_ZEROCOPY, None).is_ok() {
+        return Ok(true);
+    }
+    system::bind(socket, queue, flags | libc::XDP_COPY, None).map(|()| false)
+}

@@ -1,0 +1,114 @@
+//! Rings that are shared with the kernel: of one producer and one consumer, of which the other one is in the kernel.
+//!
+//! What the kernel writes there is trusted to be its own: no other process has these pages. Indices are still bounded by the
+//! ring's length, so that nothing outside of it is ever touched.
+
+use super::system::Mapping;
+use crate::sync::{AtomicU32, Ordering};
+use std::marker::PhantomData;
+
+/// The kernel wants to be woken (XDP_RING_NEED_WAKEUP).
+const NEED_WAKEUP: u32 = libc::XDP_RING_NEED_WAKEUP;
+
+/// One ring of entries of type `T`, which is what the kernel has there: `xdp_desc` or `u64`.
+#[derive(Debug)]
+pub(super) struct Ring<T> {
+    memory: Mapping,
+    offsets: libc::xdp_ring_offset,
+    /// Entries, a power of two.
+    len: u32,
+    /// This end's index, entries written or taken so far, and the other one's when it was looked at last.
+    own: u32,
+    other: u32,
+    entries: PhantomData<T>,
+}
+
+impl<T: Copy> Ring<T> {
+    /// Of `len` entries, which lie in `memory` where `offsets` say.
+    pub(super) fn new(memory: Mapping, offsets: libc::xdp_ring_offset, len: u32) -> Ring<T> {
+        debug_assert!(len.is_power_of_two());
+        debug_assert!(
+            offsets.desc as usize + len as usize * size_of::<T>() <= memory.len(),
+            "entries outside of the ring"
+        );
+        Ring {
+            memory,
+            offsets,
+            len,
+            own: 0,
+            other: 0,
+            entries: PhantomData,
+        }
+    }
+
+    /// Bytes of a ring of `len` entries.
+    pub(super) fn bytes(offsets: &libc::xdp_ring_offset, len: u32) -> usize {
+        offsets.desc as usize + len as usize * size_of::<T>()
+    }
+
+    fn word(&self, offset: u64) -> &AtomicU32 {
+        // SAFETY: the kernel's offsets of words in this mapping, which are aligned, live as long as it, and are touched by
+        // atomic accesses alone.
+        unsafe { &*self.memory.at(offset as usize).cast::<AtomicU32>() }
+    }
+
+    fn entry(&self, index: u32) -> *mut T {
+        let at = (index & (self.len - 1)) as usize;
+        self.memory
+            .at(self.offsets.desc as usize + at * size_of::<T>())
+            .cast()
+    }
+
+    /// Whether the kernel goes on only when it is called.
+    pub(super) fn needs_wakeup(&self) -> bool {
+        self.word(self.offsets.flags).load(Ordering::Relaxed) & NEED_WAKEUP != 0
+    }
+
+    /// Of a producer: entries for which there is room.
+    pub(super) fn room(&mut self) -> u32 {
+        self.other = self.word(self.offsets.consumer).load(Ordering::Acquire);
+        self.len.saturating_sub(self.own.wrapping_sub(self.other))
+    }
+
+    /// Of a producer: entries that the kernel has not taken.
+    pub(super) fn untaken(&mut self) -> u32 {
+        self.len - self.room()
+    }
+
+    /// Of a producer: writes an entry, for which there is room. The kernel sees it once it is [published](Ring::publish).
+    pub(super) fn write(&mut self, entry: T) {
+        // SAFETY: within the mapping; the kernel reads it only when it is published.
+        unsafe { self.entry(self.own).write(entry) };
+        self.own = self.own.wrapping_add(1);
+    }
+
+    pub(super) fn publish(&self) {
+        self.word(self.offsets.producer)
+            .store(self.own, Ordering::Release);
+    }
+
+    /// Of a consumer: whether there is anything.
+    pub(super) fn has_more(&self) -> bool {
+        self.other != self.own
+            || self.word(self.offsets.producer).load(Ordering::Acquire) != self.own
+    }
+
+    /// Of a consumer: the next entry. The kernel writes there again once all taken are [released](Ring::release).
+    pub(super) fn take(&mut self) -> Option<T> {
+        if self.other == self.own {
+            self.other = self.word(self.offsets.producer).load(Ordering::Acquire);
+        }
+        if self.other == self.own {
+            return None;
+        }
+        // SAFETY: within the mapping, and written by the kernel before it published it.
+        let entry = unsafe { self.entry(self.own).read() };
+        self.own = self.own.wrapping_add(1);
+        Some(entry)
+    }
+
+    pub(super) fn release(&self) {
+        self.word(self.offsets.consumer)
+            .store(self.own, Ordering::Release);
+    }
+}

@@ -1,0 +1,206 @@
+//! What AF_XDP asks of the kernel: sockets, their options, and memory.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+
+/// Memory that was mapped, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Mapping {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a mapping belongs to no thread; who may touch what of it is its user's to keep.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Memory of this process alone, zero at first, there from the beginning.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(super) fn anonymous(len: usize) -> io::Result<Mapping> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
+        Mapping::map(len, flags, -1, 0)
+    }
+
+    /// A ring of `socket`, at `offset` as the kernel names it.
+    ///
+    /// # Errors
+    /// The kernel has no such ring, or no memory.
+    pub(super) fn of_ring(socket: BorrowedFd<'_>, len: usize, offset: u64) -> io::Result<Mapping> {
+        let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
+        Mapping::map(len, flags, socket.as_raw_fd(), offset.cast_signed())
+    }
+
+    fn map(len: usize, flags: i32, fd: i32, offset: libc::off_t) -> io::Result<Mapping> {
+        // SAFETY: a new mapping wherever the kernel likes touches no memory that there is.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                flags,
+                fd,
+                offset,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        // A child of fork that drops its copies frees no frame of its parent's, and has none of them.
+        Ok(Mapping { start, len })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Byte `offset`, which is one of it.
+    pub(super) fn at(&self, offset: usize) -> *mut u8 {
+        debug_assert!(offset < self.len);
+        self.start.as_ptr().wrapping_add(offset)
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped so; nothing has references into it that outlive it.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
+
+/// An AF_XDP socket.
+///
+/// # Errors
+/// The kernel has none, or not for this process.
+pub(super) fn socket() -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
+    // SAFETY: no memory is involved.
+    let fd = unsafe { libc::socket(libc::AF_XDP, kind, 0) };
+    match fd {
+        -1 => Err(io::Error::last_os_error()),
+        // SAFETY: the call made it, and nobody else has it.
+        fd => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+    }
+}
+
+/// Sets an option of AF_XDP.
+///
+/// # Errors
+/// The kernel's.
+pub(super) fn set<T: Copy>(socket: BorrowedFd<'_>, option: i32, value: &T) -> io::Result<()> {
+    set_at(socket, libc::SOL_XDP, option, value)
+}
+
+/// Sets an option of `level`.
+///
+/// # Errors
+/// The kernel's.
+pub(super) fn set_at<T: Copy>(
+    socket: BorrowedFd<'_>,
+    level: i32,
+    option: i32,
+    value: &T,
+) -> io::Result<()> {
+    let len = size_of::<T>() as libc::socklen_t;
+    let value = std::ptr::from_ref(value).cast();
+    // SAFETY: the kernel reads so many bytes of the value, which lives across the call.
+    match unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, value, len) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// An option of AF_XDP, of which `zero` is a value.
+///
+/// # Errors
+/// The kernel's; or it knows another, shorter one.
+pub(super) fn get<T: Copy>(socket: BorrowedFd<'_>, option: i32, zero: T) -> io::Result<T> {
+    let mut value = zero;
+    let mut len = size_of::<T>() as libc::socklen_t;
+    let into = std::ptr::from_mut(&mut value).cast();
+    // SAFETY: the kernel writes at most so many bytes of the value, which is integers.
+    let got = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_XDP,
+            option,
+            into,
+            &raw mut len,
+        )
+    };
+    match got {
+        0 if len as usize == size_of::<T>() => Ok(value),
+        0 => Err(io::ErrorKind::Unsupported.into()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Binds `socket` to a queue of an interface; `shares`: the memory, and two of the rings, of that other socket.
+///
+/// # Errors
+/// The kernel's.
+pub(super) fn bind(
+    socket: BorrowedFd<'_>,
+    (interface, queue): (u32, u32),
+    flags: u16,
+    shares: Option<BorrowedFd<'_>>,
+) -> io::Result<()> {
+    let name = libc::sockaddr_xdp {
+        sxdp_family: libc::AF_XDP as u16,
+        sxdp_flags: flags,
+        sxdp_ifindex: interface,
+        sxdp_queue_id: queue,
+        sxdp_shared_umem_fd: shares.map_or(0, |it| it.as_raw_fd().cast_unsigned()),
+    };
+    let len = size_of_val(&name) as libc::socklen_t;
+    // SAFETY: the kernel reads the address, which lives across the call.
+    match unsafe { libc::bind(socket.as_raw_fd(), (&raw const name).cast(), len) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Has the kernel send what is in the ring of `socket`, a part.
+///
+/// # Errors
+/// EAGAIN: there is more; or what the interface says.
+pub(super) fn send(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let none = std::ptr::null();
+    // SAFETY: nothing but the descriptor is read.
+    let sent = unsafe {
+        libc::sendto(
+            socket.as_raw_fd(),
+            none,
+            0,
+            libc::MSG_DONTWAIT,
+            none.cast(),
+            0,
+        )
+    };
+    match sent {
+        0.. => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Has the kernel look for what came.
+pub(super) fn look(socket: BorrowedFd<'_>) {
+    let none = std::ptr::null_mut();
+    // What is refused is told of by what is sent.
+    // SAFETY: nothing is written: there is no buffer.
+    let _ = unsafe {
+        libc::recvfrom(
+            socket.as_raw_fd(),
+            none,
+            0,
+            libc::MSG_DONTWAIT,
+            std::ptr::null_mut(),
+            std::ptr::null_mut(),
+        )
+    };
+}

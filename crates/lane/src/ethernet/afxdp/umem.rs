@@ -1,0 +1,209 @@
+//! The memory in which frames lie.
+
+use super::system::{self, Mapping};
+use crate::ethernet::AROUND;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+/// Room that the kernel keeps in front of a frame that it writes (XDP_PACKET_HEADROOM).
+const HEADROOM: usize = 256;
+/// Bytes of a chunk: where they hold what comes, the shorter ones, of which more fit a cache. None is longer than a page.
+const CHUNKS: [usize; 2] = [2048, 4096];
+/// Bytes that a frame may have beside its datagram.
+const TAGGED: usize = AROUND + 4;
+/// Chunks of one received frame at most: the pieces of one of the kernel's packets.
+const MAX_CHUNKS: usize = 17;
+/// Receive chunks of each line, and of its ring, a power of two.
+const RECEIVE_CHUNKS: u32 = 2048;
+/// Transmit frames of each line at most: those of some bursts.
+const FRAMES: u32 = 256;
+/// Least, for frames of many chunks: those of one burst.
+const LEAST_FRAMES: u32 = 64;
+
+/// How the memory is divided: receive chunks, and behind them the transmit frames, line by line.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layout {
+    /// Bytes of a chunk.
+    pub(super) chunk: u32,
+    /// Chunks of the longest frame: those of one that is sent lie behind each other.
+    pub(super) chunks: u32,
+    pub(super) lines: u32,
+    /// Transmit frames of a line.
+    pub(super) frames: u32,
+}
+
+impl Layout {
+    pub(super) fn of(mtu: usize, lines: u32) -> Layout {
+        let fits = |chunk: &usize| mtu + TAGGED + HEADROOM <= *chunk;
+        let chunk = CHUNKS.into_iter().find(fits);
+        let chunks = match chunk {
+            Some(_) => 1,
+            None => (mtu + AROUND).div_ceil(CHUNKS[1]).min(MAX_CHUNKS) as u32,
+        };
+        Layout {
+            chunk: chunk.unwrap_or(CHUNKS[1]) as u32,
+            chunks,
+            lines,
+            frames: (FRAMES / chunks).max(LEAST_FRAMES),
+        }
+    }
+
+    fn received(&self) -> u64 {
+        u64::from(self.lines) * u64::from(RECEIVE_CHUNKS) * u64::from(self.chunk)
+    }
+
+    fn frame_len(&self) -> u64 {
+        u64::from(self.chunk) * u64::from(self.chunks)
+    }
+
+    /// Bytes of all of it.
+    fn len(&self) -> u64 {
+        self.received() + u64::from(self.lines) * u64::from(self.frames) * self.frame_len()
+    }
+
+    pub(super) fn receive_ring(&self) -> u32 {
+        RECEIVE_CHUNKS
+    }
+
+    pub(super) fn transmit_ring(&self) -> u32 {
+        (self.frames * self.chunks).next_power_of_two()
+    }
+
+    /// Room for all that there are.
+    pub(super) fn fill_ring(&self) -> u32 {
+        (self.lines * RECEIVE_CHUNKS).next_power_of_two()
+    }
+
+    /// Room for all that there are.
+    pub(super) fn completion_ring(&self) -> u32 {
+        (self.lines * self.frames * self.chunks).next_power_of_two()
+    }
+
+    pub(super) fn receive_chunks(&self) -> impl Iterator<Item = u64> {
+        (0..self.received()).step_by(self.chunk as usize)
+    }
+
+    /// The transmit frames of a line.
+    pub(super) fn frames_of(&self, line: u32) -> impl Iterator<Item = u32> + use<> {
+        line * self.frames..(line + 1) * self.frames
+    }
+
+    /// Where a transmit frame begins.
+    pub(super) fn address(&self, frame: u32) -> u64 {
+        self.received() + u64::from(frame) * self.frame_len()
+    }
+
+    /// The transmit frame of which a chunk is at `address`.
+    pub(super) fn frame_at(&self, address: u64) -> Option<u32> {
+        let behind = address.checked_sub(self.received())?;
+        let frame = u32::try_from(behind / self.frame_len()).ok()?;
+        (frame < self.lines * self.frames).then_some(frame)
+    }
+
+    /// The receive chunk in which so many bytes lie at `address`: that is where it begins. `None` if they do not.
+    pub(super) fn chunk_of(&self, address: u64, len: u32) -> Option<u64> {
+        let start = address - address % u64::from(self.chunk);
+        let end = address.checked_add(u64::from(len))?;
+        let fits = end <= start + u64::from(self.chunk) && end <= self.received();
+        fits.then_some(start)
+    }
+
+    /// Longest datagram that is sent.
+    pub(super) fn longest_sent(&self) -> usize {
+        self.frame_len() as usize - AROUND
+    }
+
+    /// Longest datagram that is received.
+    pub(super) fn longest_received(&self) -> usize {
+        (self.chunk as usize - HEADROOM) * self.chunks as usize - AROUND
+    }
+
+    /// Datagrams of the longest kind that the receive ring of a line holds.
+    pub(super) fn receives(&self) -> u32 {
+        RECEIVE_CHUNKS / self.pieces()
+    }
+
+    /// Chunks of the longest frame that is received.
+    pub(super) fn pieces(&self) -> u32 {
+        match self.chunks {
+            1 => 1,
+            _ => (self.frame_len() as usize).div_ceil(self.chunk as usize - HEADROOM) as u32,
+        }
+    }
+}
+
+/// The memory itself. Who has a chunk or a frame, this end or the kernel, the rings say.
+#[derive(Debug)]
+pub(super) struct Umem {
+    memory: Mapping,
+    pub(super) layout: Layout,
+}
+
+impl Umem {
+    pub(super) fn new(layout: Layout) -> io::Result<Umem> {
+        let len = usize::try_from(layout.len()).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let memory = Mapping::anonymous(len)?;
+        Ok(Umem { memory, layout })
+    }
+
+    /// Shares it with the kernel, by `socket`.
+    pub(super) fn register(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
+        let memory = libc::xdp_umem_reg {
+            addr: self.memory.at(0).expose_provenance() as u64,
+            len: self.memory.len() as u64,
+            chunk_size: self.layout.chunk,
+            headroom: 0,
+            flags: 0,
+            tx_metadata_len: 0,
+        };
+        system::set(socket, libc::XDP_UMEM_REG, &memory)
+    }
+
+    /// `len` bytes at `address`, which lie in it.
+    pub(super) fn at(&self, address: u64, len: usize) -> *mut u8 {
+        debug_assert!(address as usize + len <= self.memory.len());
+        self.memory.at(address as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    #[test]
+    fn Layout__frames_lie_apart_and_are_found_by_any_of_their_chunks() {
+        for mtu in [1280, 1500, 3000, 9000, 65_535] {
+            let layout = Layout::of(mtu, 3);
+            assert!(layout.longest_sent() >= mtu, "{mtu}");
+            assert!(layout.receive_ring().is_power_of_two());
+            let mut end = layout.received();
+            for frame in (0..3).flat_map(|line| layout.frames_of(line)) {
+                assert_eq!(layout.address(frame), end, "{mtu}: {frame}");
+                end += layout.frame_len();
+                for chunk in 0..layout.chunks {
+                    let address = layout.address(frame) + u64::from(chunk * layout.chunk);
+                    assert_eq!(layout.frame_at(address), Some(frame));
+                }
+            }
+            assert_eq!(end, layout.len(), "{mtu}");
+            assert_eq!(layout.frame_at(end), None);
+            assert_eq!(layout.frame_at(0), None);
+        }
+    }
+
+    #[test]
+    fn Layout__a_received_piece_lies_in_one_chunk() {
+        let layout = Layout::of(1500, 2);
+        assert_eq!(layout.chunk, 2048);
+        assert_eq!(layout.chunk_of(2048 + 256, 1514), Some(2048));
+        assert_eq!(layout.chunk_of(2048 + 256, 1792), Some(2048));
+        assert_eq!(layout.chunk_of(2048 + 256, 1793), None, "into the next");
+        assert_eq!(layout.chunk_of(u64::MAX, 1), None);
+        assert_eq!(
+            layout.chunk_of(layout.received(), 1),
+            None,
+            "a transmit frame"
+        );
+    }
+}

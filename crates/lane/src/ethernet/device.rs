@@ -1,0 +1,203 @@
+//! A device: what an interface has once for all of its connections, opened by the user as a context of verbs is.
+
+use super::address::{Hardware, Station};
+use super::afxdp::{Queues, Shared};
+use super::xdp::{Grants, Program, Route, Rules};
+use super::{EthernetAddress, NoEthernet, XdpCounters, filter, socket};
+use crate::Options;
+use std::io;
+use std::net::ToSocketAddrs;
+use std::sync::Arc;
+use zerolane_core::Config;
+
+/// How a [device](EthernetDevice) is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceOptions {
+    /// The receive queue of the interface whose frames come by AF_XDP. What the interface puts in another one comes by packet
+    /// sockets. Most interfaces have all frames without IP in queue 0. `None`: all come by packet sockets, validated.
+    pub queue: Option<u32>,
+    /// Connections that may have a place in its memory at a time, 1 to 1024, and whose payload is judged by what they granted. Each takes 8
+    /// KiB of the kernel's memory; and with a queue 4.5 MiB that are not swapped at an MTU of 1500, 11 MiB at 9000.
+    pub max_connections: u32,
+    /// Frames of the Scheduled Transfer that are for nobody who has this device are dropped. Else they go on: to
+    /// connections without this device, or of other programs.
+    pub exclusive: bool,
+    /// Go on by packet sockets, as without a device, where AF_XDP or the program is refused, or all places are taken. Else that is an
+    /// error.
+    pub fall_back: bool,
+    /// Poll the driver from the thread that looks for what came, for at most so many frames a call
+    /// (SO_PREFER_BUSY_POLL): for interfaces whose interrupts are slower than that. Costs a system call each time that nothing is there.
+    pub busy_poll: Option<u16>,
+}
+
+impl Default for DeviceOptions {
+    fn default() -> DeviceOptions {
+        DeviceOptions {
+            queue: Some(0),
+            max_connections: 8,
+            exclusive: false,
+            fall_back: false,
+            busy_poll: None,
+        }
+    }
+}
+
+/// Most connections of a device.
+const MAX_CONNECTIONS: u32 = 1024;
+
+/// An interface for raw Ethernet with a program in its driver that drops what none of this process's connections granted, before
+/// the kernel makes anything of it, and whose other frames of theirs come and leave by AF_XDP: past the kernel's network stack, in memory
+/// that is shared with it. To be given to connections, and to listeners, by [`Options::device`].
+///
+/// The program and the memory go with the device and the last of its connections, or when the process ends. A child of fork has no part
+/// in it. Needs CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON and CAP_NET_RAW.
+#[derive(Debug)]
+pub struct EthernetDevice {
+    interface: u32,
+    program: Option<Arc<Program>>,
+    shared: Option<Arc<Shared>>,
+    refused: Option<NoEthernet>,
+    falls_back: bool,
+}
+
+impl EthernetDevice {
+    /// Opens the interface of that name, in the network namespace of the calling thread.
+    ///
+    /// # Errors
+    /// [`NoEthernet`]: there is no such interface, or AF_XDP is refused. [`NoXdp`](super::NoXdp): the interface has a program already, or
+    /// this process or kernel may not run one. The refusals are no errors with [`DeviceOptions::fall_back`].
+    pub fn open(interface: &str, options: DeviceOptions) -> io::Result<Arc<EthernetDevice>> {
+        let none = || NoEthernet::NoInterface(interface.into());
+        let mut found = EthernetAddress::new(interface, None, 0).to_socket_addrs()?;
+        let station = found.next().and_then(Station::of).ok_or_else(none)?;
+        let (socket, _) = socket::open(station.interface, &filter::of_nobody())?;
+        let mtu = socket::path_datagram(&socket, station.interface)?;
+        let options = DeviceOptions {
+            max_connections: options.max_connections.clamp(1, MAX_CONNECTIONS),
+            ..options
+        };
+        let mut device = EthernetDevice {
+            interface: station.interface,
+            program: None,
+            shared: None,
+            refused: None,
+            falls_back: options.fall_back,
+        };
+        match device.set_up(mtu, &options) {
+            Err(why) if !options.fall_back => return Err(why.into()),
+            refused => device.refused = refused.err(),
+        }
+        Ok(Arc::new(device))
+    }
+
+    fn set_up(&mut self, mtu: usize, options: &DeviceOptions) -> Result<(), NoEthernet> {
+        let rules = Rules {
+            slots: options.max_connections,
+            exclusive: options.exclusive,
+        };
+        let program = Program::attach(self.interface, rules).map_err(NoEthernet::Program)?;
+        let program = self.program.insert(Arc::new(program));
+        if let Some(queue) = options.queue {
+            let queue = (self.interface, queue);
+            let shared = Shared::open(queue, mtu, options, program.clone())?;
+            self.shared = Some(Arc::new(shared));
+        }
+        Ok(())
+    }
+
+    /// Why AF_XDP or the program is not used, although it was asked for.
+    pub fn refused(&self) -> Option<&NoEthernet> {
+        self.refused.as_ref()
+    }
+
+    /// Whether the driver itself reads and writes the memory; else the kernel copies each frame once more.
+    pub fn is_zero_copy(&self) -> bool {
+        self.shared.as_ref().is_some_and(|it| it.is_zero_copy())
+    }
+
+    /// What the program let pass and dropped.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn counters(&self) -> io::Result<XdpCounters> {
+        match &self.program {
+            Some(program) => program.counters(),
+            None => Ok(XdpCounters::default()),
+        }
+    }
+
+    /// The queues of a connection between `local` and the host with the hardware address `peer`; `None`: packet sockets are to do.
+    ///
+    /// # Errors
+    /// [`NoEthernet`]: it is another interface's, or there is no place.
+    pub(super) fn line(
+        &self,
+        interface: u32,
+        ends: (Hardware, Hardware),
+    ) -> io::Result<Option<Queues>> {
+        self.check(interface)?;
+        match self.shared.as_ref().map(|it| it.line(ends)) {
+            Some(Err(_)) if self.falls_back => Ok(None),
+            Some(line) => Ok(Some(line?)),
+            None => Ok(None),
+        }
+    }
+
+    /// The part of the connection with `key` between `local` and the host with the hardware address `peer`, whose line is in `slot`.
+    ///
+    /// # Errors
+    /// It is another interface's, there are too many, or the kernel's.
+    pub(super) fn direct(
+        &self,
+        key: u32,
+        (local, peer): (Station, Hardware),
+        slot: Option<u32>,
+        options: &Options,
+    ) -> io::Result<Option<Grants>> {
+        self.check(local.interface)?;
+        let route = Route {
+            peer,
+            local: local.hardware.ok_or(NoEthernet::NoAddress)?,
+            seal: options.security.seal_len(),
+            buffer_log2: Config::default().buffer_log2,
+            data: slot,
+            control: slot,
+        };
+        let program = self.program.as_ref();
+        program.map(|it| it.direct(key, route)).transpose()
+    }
+
+    /// A listener's part: what strangers ask by its port, as long as it is held.
+    ///
+    /// # Errors
+    /// It is another interface's, there are too many, or the kernel's.
+    pub(super) fn listen(&self, interface: u32, port: u16) -> io::Result<Option<Heard>> {
+        self.check(interface)?;
+        let Some(program) = self.program.clone() else {
+            return Ok(None);
+        };
+        program.listen(port, true)?;
+        Ok(Some(Heard { program, port }))
+    }
+
+    fn check(&self, interface: u32) -> io::Result<()> {
+        match interface == self.interface {
+            true => Ok(()),
+            false => Err(NoEthernet::OtherDevice.into()),
+        }
+    }
+}
+
+/// A port whose strangers the program lets pass.
+#[derive(Debug)]
+pub(crate) struct Heard {
+    program: Arc<Program>,
+    port: u16,
+}
+
+impl Drop for Heard {
+    fn drop(&mut self) {
+        // What nobody reads costs a frame.
+        let _ = self.program.listen(self.port, false);
+    }
+}

@@ -1,0 +1,221 @@
+//! Two hosts whose interfaces are opened as devices.
+#![allow(non_snake_case)]
+
+use super::tests::*;
+use super::*;
+use crate::{Listener, Security};
+use netlab::netns::Topology;
+use netsim::Side;
+use std::time::Instant;
+
+/// The interfaces of both hosts.
+struct Devices([Arc<EthernetDevice>; 2]);
+
+impl Devices {
+    fn open(hosts: &Topology, options: DeviceOptions) -> Devices {
+        Devices(Side::BOTH.map(|side| {
+            let open = || EthernetDevice::open(hosts.device(side), options);
+            inside(hosts.side(side), open).expect("AF_XDP")
+        }))
+    }
+
+    fn options(&self, side: Side, options: &Options) -> Options {
+        Options {
+            device: Some(self.0[side as usize].clone()),
+            ..options.clone()
+        }
+    }
+
+    fn listen(&self, hosts: &Topology, options: &Options) -> Listener {
+        listen(hosts.b(), 0, &self.options(Side::B, options)).expect("a port")
+    }
+
+    fn join_at(&self, hosts: &Topology, listener: &mut Listener, options: &Options) -> (End, End) {
+        let (a, b) = join_at(hosts, listener, &self.options(Side::A, options));
+        assert!(a.account().bypass && b.account().bypass);
+        (a, b)
+    }
+}
+
+/// Calls by which `end` took Data from its packet socket.
+fn by_socket(end: &End) -> u64 {
+    end.account().rx_data_syscalls
+}
+
+#[test]
+fn transfer__of_every_length_comes_past_the_packet_socket() {
+    for mtu in [1280, 1500, 3500, 9000] {
+        let Some(hosts) = hosts(mtu) else {
+            return;
+        };
+        for options in both() {
+            let devices = Devices::open(&hosts, DeviceOptions::default());
+            let mut listener = devices.listen(&hosts, &options);
+            let (mut a, mut b) = devices.join_at(&hosts, &mut listener, &options);
+            transfer(&mut a, &mut b, 1 << 20);
+            let stu = b.account().stu as usize;
+            let whole = stu + zerolane_wire::HEADER_LEN + options.security.seal_len();
+            assert!(whole + 8 > mtu as usize, "{whole} of {mtu}");
+            let edges = [stu - 1, stu, stu + 1, 3 * stu + 5, 64 * stu + 1, 8 << 20];
+            for len in (0..10).chain(39..48).chain(edges) {
+                transfer(&mut a, &mut b, len);
+                transfer(&mut b, &mut a, len);
+            }
+            for end in [&a, &b] {
+                let account = end.account();
+                assert_eq!(by_socket(end), 0);
+                assert_eq!(account.dropped_foreign + account.dropped_truncated, 0);
+                assert!(account.bytes_placed >= 8 << 20, "{}", account.bytes_placed);
+            }
+        }
+    }
+}
+
+/// The copy out of the shared memory is the only one there is.
+#[test]
+fn strict__payload_is_copied_once() {
+    let Some(hosts) = hosts(1500) else {
+        return;
+    };
+    for options in both() {
+        let strict = Options {
+            strict: true,
+            ..options
+        };
+        let devices = Devices::open(&hosts, DeviceOptions::default());
+        let mut listener = devices.listen(&hosts, &strict);
+        let (mut a, mut b) = devices.join_at(&hosts, &mut listener, &strict);
+        for len in [100_000, 1 << 20, (1 << 20) + 3] {
+            let before = b.account().bytes_placed;
+            transfer(&mut a, &mut b, len);
+            assert_eq!(b.account().bytes_placed - before, len as u64);
+        }
+    }
+}
+
+#[test]
+fn places__are_bounded_and_taken_again() {
+    let Some(hosts) = hosts(1500) else {
+        return;
+    };
+    let options = options(Security::default());
+    for fall_back in [false, true] {
+        let few = DeviceOptions {
+            max_connections: 1,
+            fall_back,
+            ..DeviceOptions::default()
+        };
+        let devices = Devices::open(&hosts, few);
+        let mut listener = listen(hosts.b(), 0, &options).expect("a port");
+        let with_device = devices.options(Side::A, &options);
+        for _ in 0..3 {
+            let (mut a, mut b) = join_at(&hosts, &mut listener, &with_device);
+            assert!(a.account().bypass && !b.account().bypass);
+            transfer(&mut a, &mut b, 300_000);
+            if fall_back {
+                let (mut more, mut b) = join_at(&hosts, &mut listener, &with_device);
+                assert!(!more.account().bypass);
+                transfer(&mut more, &mut b, 300_000);
+            } else {
+                let to = seen_from(hosts.a(), listener.local_addr());
+                let refused = inside(hosts.a(), || crate::connect(to, &with_device));
+                let refused = refused.expect_err("no place");
+                assert_eq!(refused.to_string(), NoEthernet::Full.to_string());
+            }
+            transfer(&mut b, &mut a, 300_000);
+        }
+    }
+}
+
+#[test]
+fn refused__says_what_or_goes_on_by_packet_sockets() {
+    let Some(hosts) = hosts(1500) else {
+        return;
+    };
+    let none = DeviceOptions {
+        queue: Some(7),
+        ..DeviceOptions::default()
+    };
+    let device = hosts.device(Side::A);
+    let error = inside(hosts.a(), || EthernetDevice::open(device, none)).expect_err("no queue");
+    assert!(
+        error.to_string().starts_with("AF_XDP is refused"),
+        "{error}"
+    );
+    let falls_back = DeviceOptions {
+        fall_back: true,
+        ..none
+    };
+    let devices = Devices::open(&hosts, falls_back);
+    assert!(devices.0[0].refused().is_some());
+    let options = options(Security::default());
+    let mut listener = devices.listen(&hosts, &options);
+    let with_device = devices.options(Side::A, &options);
+    let (mut a, mut b) = join_at(&hosts, &mut listener, &with_device);
+    assert!(!a.account().bypass && !b.account().bypass);
+    transfer(&mut a, &mut b, 300_000);
+}
+
+#[test]
+fn interface__gone_ends_the_connection_and_says_so() {
+    for sends in [true, false] {
+        let Some(hosts) = hosts(1500) else {
+            return;
+        };
+        let options = options(Security::default());
+        let devices = Devices::open(&hosts, DeviceOptions::default());
+        let mut listener = devices.listen(&hosts, &options);
+        let (mut a, mut b) = devices.join_at(&hosts, &mut listener, &options);
+        transfer(&mut a, &mut b, 300_000);
+        let delete = ["link", "del", "dev", hosts.device(Side::A)];
+        let deleted = hosts.a().command("ip").args(delete).status();
+        assert!(deleted.expect("ip").success());
+        if sends {
+            post(&mut a, &mut b, &content(300_000, 3));
+        }
+        let end = Instant::now() + PATIENCE;
+        for it in [&mut a, &mut b] {
+            let error = loop {
+                assert!(Instant::now() < end, "no error");
+                match it.turn() {
+                    Ok(_) => {}
+                    Err(error) => break error,
+                }
+            };
+            assert!(super::tests::is_gone(&error), "{error}");
+        }
+    }
+}
+
+/// What anyone on the segment sends to a connection's key, and what is none of this lane's.
+#[test]
+fn forged__frames_change_nothing() {
+    let Some(hosts) = hosts(1500) else {
+        return;
+    };
+    for options in both() {
+        let devices = Devices::open(&hosts, DeviceOptions::default());
+        let mut listener = devices.listen(&hosts, &options);
+        let (mut a, mut b) = devices.join_at(&hosts, &mut listener, &options);
+        transfer(&mut a, &mut b, 1 << 20);
+        let (to, from) = (
+            hardware(b.lane().local_addr().expect("one")),
+            hardware(b.lane().peer_addr()),
+        );
+        let key = b.lane().key();
+        inside(hosts.a(), || {
+            let forger = netlab::forge::Forger::open(hosts.a().device()).expect("permitted");
+            for code in 0..32u8 {
+                for len in [12, 40, 46, 48, 60, 1500] {
+                    let mut datagram = vec![0xa5; len];
+                    datagram[0] = code << 3;
+                    datagram[8..12].copy_from_slice(&key.to_be_bytes());
+                    assert_eq!(forger.send(&[&frame(to, from, &datagram)]), 0);
+                    assert_eq!(forger.send(&[&frame(to, [2; 6], &datagram)]), 0);
+                }
+            }
+        });
+        transfer(&mut a, &mut b, 1 << 20);
+        transfer(&mut b, &mut a, 1 << 20);
+    }
+}

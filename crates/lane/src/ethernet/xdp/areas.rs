@@ -1,0 +1,143 @@
+//! Memory in which connections tell the program what they granted: written by plain stores, without a system call.
+
+use super::layout::{AREA_HEAD, AREA_WORDS, GRANT_WORDS, GRANTS};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The areas of all connections of a program.
+#[derive(Debug)]
+pub(super) struct Areas {
+    start: NonNull<AtomicU32>,
+    count: usize,
+    bytes: usize,
+}
+
+// SAFETY: the memory is shared with the kernel and touched as atomics only; nothing ties it to a thread.
+unsafe impl Send for Areas {}
+// SAFETY: as above.
+unsafe impl Sync for Areas {}
+
+impl Areas {
+    /// Of a map with `count` areas.
+    pub(super) fn map(map: BorrowedFd<'_>, count: u32) -> io::Result<Areas> {
+        let count = count as usize;
+        let bytes = count * AREA_WORDS * size_of::<u32>();
+        // SAFETY: a new mapping wherever the kernel has room, of a descriptor that is open.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                map.as_raw_fd(),
+                0,
+            )
+        };
+        match NonNull::new(start.cast()) {
+            Some(at) if start != libc::MAP_FAILED => Ok(Areas {
+                start: at,
+                count,
+                bytes,
+            }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// The words of area `index`, of those that there are.
+    fn words(&self, index: u32) -> &[AtomicU32] {
+        let index = index as usize;
+        assert!(index < self.count);
+        // SAFETY: within the mapping, which lives as long as this; a page's start is aligned for it, and what the kernel's
+        // side does is to load.
+        unsafe {
+            std::slice::from_raw_parts(self.start.as_ptr().add(index * AREA_WORDS), AREA_WORDS)
+        }
+    }
+
+    /// Nothing is granted in area `index`.
+    pub(super) fn clear(&self, index: u32) {
+        self.words(index)
+            .iter()
+            .for_each(|it| it.store(0, Ordering::Relaxed));
+    }
+
+    /// Whether Data is judged by area `index`, and buffers' size.
+    pub(super) fn judge(&self, index: u32, judged: bool, buffer_log2: u8) {
+        let words = self.words(index);
+        words[2].store(buffer_log2.into(), Ordering::Relaxed);
+        words[0].store(judged.into(), Ordering::Release);
+    }
+
+    /// The port by which the peer addresses the connection of area `index`.
+    pub(super) fn set_port(&self, index: u32, port: u16) {
+        self.words(index)[3].store(port.into(), Ordering::Release);
+    }
+
+    /// Whether answers are awaited that no grant names.
+    pub(super) fn await_answers(&self, index: u32, awaited: bool) {
+        self.words(index)[1].store(awaited.into(), Ordering::Release);
+    }
+
+    /// The grant stands in area `index` from here on, in place of what had its place in the table before.
+    pub(super) fn set(&self, index: u32, grant: &Granted) {
+        let at = AREA_HEAD + usize::from(grant.mx) % GRANTS * GRANT_WORDS;
+        let words = &self.words(index)[at..at + GRANT_WORDS];
+        let address = grant.address.to_ne_bytes();
+        let [a, b, c, d, e, f, g, h] = address;
+        let fields = [
+            grant.d_id,
+            grant.b_num,
+            grant.mx.into(),
+            u32::from_ne_bytes([a, b, c, d]),
+            u32::from_ne_bytes([e, f, g, h]),
+            grant.length,
+        ];
+        // Nobody sends what is granted here before the grant leaves, so whoever meets it half written is late or a forger.
+        words[0].store(0, Ordering::Release);
+        for (word, field) in words[1..].iter().zip(fields) {
+            word.store(field, Ordering::Relaxed);
+        }
+        words[0].store(1, Ordering::Release);
+    }
+}
+
+impl Drop for Areas {
+    fn drop(&mut self) {
+        // SAFETY: mapped by us, and no slice of it outlives us.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// A Block as the program knows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Granted {
+    pub(super) mx: u16,
+    /// This end's Transfer.
+    pub(super) d_id: u32,
+    pub(super) b_num: u32,
+    /// Where it starts: Bufx and Offset joined.
+    pub(super) address: u64,
+    /// Bytes.
+    pub(super) length: u32,
+}
+
+impl Granted {
+    /// Both, which are parts of one Block.
+    pub(super) fn joined(self, other: Granted) -> Granted {
+        let end = |it: Granted| it.address + u64::from(it.length);
+        let address = self.address.min(other.address);
+        let length = end(self).max(end(other)) - address;
+        Granted {
+            address,
+            length: u32::try_from(length).unwrap_or(u32::MAX),
+            ..self
+        }
+    }
+
+    /// Whether `other` is a part of the same Block.
+    pub(super) fn is_of(&self, other: &Granted) -> bool {
+        (self.mx, self.d_id, self.b_num) == (other.mx, other.d_id, other.b_num)
+    }
+}

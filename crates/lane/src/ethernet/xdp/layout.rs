@@ -1,0 +1,114 @@
+//! What the program and the process share: the structures of `xdp/validate.c`.
+
+use crate::ethernet::address::Hardware;
+
+/// No socket, or no area.
+pub(super) const NONE: u32 = u32::MAX;
+/// Grants of a connection that the program knows: as many as live at a time.
+pub(super) const GRANTS: usize = zerolane_core::limits::MAX_LIVE_BLOCKS;
+/// Words of 32 bits in front of the grants of an area, and in each of them.
+pub(super) const AREA_HEAD: usize = 8;
+pub(super) const GRANT_WORDS: usize = 8;
+/// Words of an area.
+pub(super) const AREA_WORDS: usize = AREA_HEAD + GRANTS * GRANT_WORDS;
+
+/// A connection, by its key.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known {
+    pub(super) peer: Hardware,
+    pub(super) local: Hardware,
+    /// Bytes of the seal behind each datagram.
+    pub(super) seal: u32,
+    pub(super) area: u32,
+    /// Where Data goes, and where the rest.
+    pub(super) sockets: [u32; 2],
+}
+
+const _: () = assert!(size_of::<Known>() == 28);
+
+// SAFETY: integers and arrays of them, of which every byte is one of a field.
+unsafe impl aya::Pod for Known {}
+
+/// Frames of the Scheduled Transfer that a program let pass or dropped, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct XdpCounters {
+    /// Passed: payload that a grant allows, or that cannot be judged by its header.
+    pub passed_data: u64,
+    /// Passed: all else of connections.
+    pub passed_control: u64,
+    /// Passed: what strangers ask listeners.
+    pub passed_requests: u64,
+    /// Passed, as the device is not exclusive: for nobody that it knows.
+    pub passed_unknown: u64,
+    /// Dropped: the key is no connection's.
+    pub unknown_key: u64,
+    /// Dropped: nobody listens on the port.
+    pub unknown_port: u64,
+    /// Dropped: shorter than its header and its seal.
+    pub truncated: u64,
+    /// Dropped: longer than the MTU of the interface.
+    pub too_long: u64,
+    /// Dropped: no operation, another port than the connection's, or badly padded.
+    pub malformed: u64,
+    /// Dropped: the key of a connection of this segment, in a VLAN.
+    pub tagged: u64,
+    /// Dropped: from another hardware address than the peer's, or to another than the interface's.
+    pub foreign: u64,
+    /// Dropped: payload of a Transfer or Block that was not granted.
+    pub ungranted: u64,
+    /// Dropped: payload outside of what was granted.
+    pub out_of_bounds: u64,
+}
+
+impl XdpCounters {
+    /// Counters in the program.
+    pub(super) const COUNT: u32 = 13;
+
+    /// Of what the program counted, in its order.
+    pub(super) fn new(counted: [u64; XdpCounters::COUNT as usize]) -> XdpCounters {
+        let [
+            passed_data,
+            passed_control,
+            passed_requests,
+            passed_unknown,
+            unknown_key,
+            unknown_port,
+            truncated,
+            too_long,
+            malformed,
+            tagged,
+            foreign,
+            ungranted,
+            out_of_bounds,
+        ] = counted;
+        XdpCounters {
+            passed_data,
+            passed_control,
+            passed_requests,
+            passed_unknown,
+            unknown_key,
+            unknown_port,
+            truncated,
+            too_long,
+            malformed,
+            tagged,
+            foreign,
+            ungranted,
+            out_of_bounds,
+        }
+    }
+
+    /// All that were dropped.
+    pub fn dropped(&self) -> u64 {
+        self.unknown_key
+            + self.unknown_port
+            + self.truncated
+            + self.too_long
+            + self.malformed
+            + self.tagged
+            + self.foreign
+            + self.ungranted
+            + self.out_of_bounds
+    }
+}

@@ -1,0 +1,222 @@
+//! The program in the driver: the thesis's receive validation in firmware (4, 6.1.3), and the match CAM of the paper on speculative
+//! defragmentation (section 7).
+//!
+//! `xdp/validate.c` is its source, `xdp/validate.o` what a kernel is given. It knows the keys of connections, what each granted, and
+//! the ports of listeners, and drops what none of that allows before the kernel makes anything of it. What it lets pass goes to the
+//! AF_XDP socket of its connection, or on as if there were no program: everything is judged again by the connection, so a
+//! mistake here costs frames and nothing else.
+
+mod areas;
+mod error;
+mod grants;
+mod layout;
+
+pub use error::NoXdp;
+pub(crate) use grants::Grants;
+pub use layout::XdpCounters;
+
+use super::address::Hardware;
+use areas::Areas;
+use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray, XskMap};
+use aya::programs::links::FdLink;
+use aya::programs::{ProgramError, Xdp, XdpMode};
+use aya::{Ebpf, EbpfLoader};
+use error::refused;
+use layout::{Known, NONE};
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The object that `.ci/xdp` makes of `xdp/validate.c`.
+static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../xdp/validate.o");
+
+/// What a program is to do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    /// Connections whose Data it can judge; and sockets that it can have.
+    pub(crate) slots: u32,
+    /// Frames of the Scheduled Transfer for nobody that it knows are dropped; else they are passed on.
+    pub(crate) exclusive: bool,
+}
+
+/// The ends of a connection as the program checks them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Route {
+    /// Hardware addresses.
+    pub(crate) peer: Hardware,
+    pub(crate) local: Hardware,
+    /// Bytes of the seal behind each datagram.
+    pub(crate) seal: usize,
+    /// Of this end's address space.
+    pub(crate) buffer_log2: u8,
+    /// Slots of the sockets for Data and for the rest; `None`: passed on.
+    pub(crate) data: Option<u32>,
+    pub(crate) control: Option<u32>,
+}
+
+/// A program attached to an interface, until this is dropped or the process ends.
+pub(crate) struct Program {
+    #[allow(dead_code, reason = "held")]
+    link: FdLink,
+    tables: Mutex<Tables>,
+    areas: Areas,
+}
+
+/// What changes with connections, listeners and sockets.
+struct Tables {
+    connections: HashMap<MapData, u32, Known>,
+    listeners: HashMap<MapData, u16, u32>,
+    sockets: XskMap<MapData>,
+    counters: PerCpuArray<MapData, u64>,
+    /// Areas that no connection has.
+    free: Vec<u32>,
+}
+
+impl Program {
+    /// At the interface with that number in the network namespace of the calling thread: run by its driver if that can, else by the
+    /// kernel once it has made a packet of the frame.
+    ///
+    /// # Errors
+    /// [`NoXdp`].
+    pub(crate) fn attach(interface: u32, rules: Rules) -> Result<Program, NoXdp> {
+        let mut loaded = EbpfLoader::new()
+            .map_max_entries("areas", rules.slots)
+            .map_max_entries("sockets", rules.slots)
+            .load(OBJECT)
+            .map_err(|it| refused(&it))?;
+        let link = run(&mut loaded, interface)?;
+        let mut settings: Array<_, u32> = take(&mut loaded, "settings")?;
+        settings
+            .set(0, u32::from(rules.exclusive), 0)
+            .map_err(|it| refused(&it))?;
+        let Some(Map::Array(areas)) = loaded.take_map("areas") else {
+            return Err(missing("areas"));
+        };
+        let tables = Tables {
+            connections: take(&mut loaded, "connections")?,
+            listeners: take(&mut loaded, "listeners")?,
+            sockets: take(&mut loaded, "sockets")?,
+            counters: take(&mut loaded, "counters")?,
+            free: (0..rules.slots).rev().collect(),
+        };
+        Ok(Program {
+            link,
+            tables: Mutex::new(tables),
+            areas: Areas::map(areas.fd().as_fd(), rules.slots).map_err(|it| refused(&it))?,
+        })
+    }
+
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Frames that are sent to `slot` go to this AF_XDP socket, which has to be of the queue that they come by.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn place(&self, slot: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
+        let placed = self.tables().sockets.set(slot, socket.as_raw_fd(), 0);
+        placed.map_err(io::Error::other)
+    }
+
+    /// Frames of a connection with this `key` are judged by `route`, and by the grants that what is returned hears of, as long as
+    /// it is held.
+    ///
+    /// # Errors
+    /// There are too many, or the kernel's.
+    pub(crate) fn direct(self: &Arc<Program>, key: u32, route: Route) -> io::Result<Grants> {
+        let mut tables = self.tables();
+        let area = tables.free.pop();
+        // Nothing of whoever had it before, from the first frame on.
+        let grants = Grants::new(self.clone(), key, area, route.buffer_log2);
+        let known = Known {
+            peer: route.peer,
+            local: route.local,
+            seal: u32::try_from(route.seal).unwrap_or(u32::MAX),
+            area: area.unwrap_or(NONE),
+            sockets: [route.data, route.control].map(|it| it.unwrap_or(NONE)),
+        };
+        let inserted = tables.connections.insert(key.to_be(), known, 0);
+        // The grants need it when they go.
+        drop(tables);
+        inserted.map_err(io::Error::other)?;
+        Ok(grants)
+    }
+
+    /// Frames with this `key` are nobody's again.
+    fn forget(&self, key: u32, area: Option<u32>) {
+        let mut tables = self.tables();
+        // It is not there if there were too many.
+        let _ = tables.connections.remove(&key.to_be());
+        tables.free.extend(area);
+    }
+
+    /// What strangers ask by `port` is passed on from here on, or is not.
+    ///
+    /// # Errors
+    /// There are too many, or the kernel's.
+    pub(crate) fn listen(&self, port: u16, listens: bool) -> io::Result<()> {
+        let listeners = &mut self.tables().listeners;
+        let changed = match listens {
+            true => listeners.insert(port.to_be(), 1, 0),
+            false => listeners.remove(&port.to_be()),
+        };
+        changed.map_err(io::Error::other)
+    }
+
+    /// What it counted, of all processors.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn counters(&self) -> io::Result<XdpCounters> {
+        let counters = &self.tables().counters;
+        let mut sums = [0; XdpCounters::COUNT as usize];
+        for (index, sum) in (0..).zip(&mut sums) {
+            let values = counters.get(&index, 0).map_err(io::Error::other)?;
+            *sum = values.iter().sum();
+        }
+        Ok(XdpCounters::new(sums))
+    }
+}
+
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Program")
+            .field("link", &self.link)
+            .field("areas", &self.areas)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Has the interface run what was loaded.
+fn run(loaded: &mut Ebpf, interface: u32) -> Result<FdLink, NoXdp> {
+    let program = loaded.program_mut("validate");
+    let program = program.ok_or_else(|| missing("validate"))?;
+    let program: &mut Xdp = program
+        .try_into()
+        .map_err(|it: ProgramError| refused(&it))?;
+    program.load().map_err(|it| refused(&it))?;
+    let mut attached = program.attach_to_if_index(interface, XdpMode::Driver);
+    if let Err(error) = &attached
+        && let NoXdp::Refused(_) = refused(error)
+    {
+        attached = program.attach_to_if_index(interface, XdpMode::Skb);
+    }
+    let link = attached.and_then(|it| program.take_link(it));
+    // One that would outlive this process is not wanted.
+    let link = link.map_err(|it| refused(&it))?.try_into();
+    link.map_err(|_| NoXdp::Refused("it has no links for XDP (Linux 5.9)".into()))
+}
+
+fn missing(what: &str) -> NoXdp {
+    NoXdp::Refused(format!("the object has no {what}"))
+}
+
+fn take<M: TryFrom<Map, Error = MapError>>(loaded: &mut Ebpf, name: &str) -> Result<M, NoXdp> {
+    let map = loaded.take_map(name).ok_or_else(|| missing(name))?;
+    M::try_from(map).map_err(|it| refused(&it))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,302 @@
+//! The program at a host's end of a veth pair, and frames that anybody on the segment can send.
+#![allow(non_snake_case)]
+
+use super::*;
+use crate::Options;
+use crate::ethernet::tests::{
+    AROUND, End, PATIENCE, both, content, drive, frame, hardware, heard, hosts, inside, join_at,
+    listen, overhear, own_address, post, transfer, verify,
+};
+use crate::ethernet::{DeviceOptions, EthernetDevice, Station};
+use netlab::forge::Forger;
+use netlab::netns::{Namespace, Topology};
+use netsim::Side;
+use std::time::Instant;
+use zerolane_wire::encapsulation::{MIN_FRAME, pad_frame};
+use zerolane_wire::{HEADER_LEN, Header, Op};
+
+const RULES: Rules = Rules {
+    slots: 4,
+    exclusive: true,
+};
+
+/// At the interface of `host`.
+fn attach(host: &Namespace, rules: Rules) -> Result<Program, NoXdp> {
+    let station = Station::of(own_address(host, 0)).expect("one");
+    inside(host, || Program::attach(station.interface, rules))
+}
+
+/// What `ip link` says of the interface of `host`.
+fn shown(host: &Namespace) -> String {
+    let output = host
+        .command("ip")
+        .args(["link", "show", "dev", host.device()])
+        .output();
+    String::from_utf8_lossy(&output.expect("ip").stdout).into_owned()
+}
+
+#[test]
+fn attach__refuses_a_second_and_detaches_with_the_first() {
+    let Some(hosts) = hosts(9000) else {
+        return;
+    };
+    let first = attach(hosts.b(), RULES).expect("attached");
+    // Run by the driver: generic mode has another name.
+    assert!(
+        shown(hosts.b()).contains("prog/xdp id"),
+        "{}",
+        shown(hosts.b())
+    );
+    let second = attach(hosts.b(), RULES).expect_err("taken");
+    assert_eq!(second, NoXdp::Taken);
+    assert!(second.to_string().contains("already"), "{second}");
+    drop(first);
+    assert!(!shown(hosts.b()).contains("xdp"), "{}", shown(hosts.b()));
+    attach(hosts.b(), RULES).expect("free again");
+}
+
+/// The device of `host`, its own.
+fn device(host: &Namespace, exclusive: bool) -> Arc<EthernetDevice> {
+    let options = DeviceOptions {
+        queue: None,
+        max_connections: 4,
+        exclusive,
+        ..DeviceOptions::default()
+    };
+    inside(host, || EthernetDevice::open(host.device(), options)).expect("attached")
+}
+
+/// Connected over `hosts`, b with a device.
+fn joined(hosts: &Topology, options: &Options, exclusive: bool) -> (End, End, Arc<EthernetDevice>) {
+    let device = device(hosts.b(), exclusive);
+    let with_device = Options {
+        device: Some(device.clone()),
+        ..options.clone()
+    };
+    let mut listener = listen(hosts.b(), 0, &with_device).expect("a port");
+    let (a, b) = join_at(hosts, &mut listener, options);
+    (a, b, device)
+}
+
+#[test]
+fn transfer__is_not_hindered_by_what_validates_it() {
+    let Some(hosts) = hosts(1500) else {
+        return;
+    };
+    for options in both() {
+        let (mut a, mut b, device) = joined(&hosts, &options, true);
+        for len in [1, 40, 1461, 100_000, 5 << 20, 33 << 20] {
+            transfer(&mut a, &mut b, len);
+            transfer(&mut b, &mut a, len);
+        }
+        let counted = device.counters().expect("counted");
+        assert_eq!(counted.dropped(), 0, "{counted:?}");
+        assert!(
+            counted.passed_data > 10_000 && counted.passed_requests > 0,
+            "{counted:?}"
+        );
+        let off = hosts
+            .b()
+            .command("ip")
+            .args(["link", "set", "dev", hosts.b().device(), "xdp", "off"])
+            .output();
+        assert!(!off.expect("ip").status.success(), "a link is its maker's");
+    }
+}
+
+/// What the driver drops never comes to a socket, and each reason is counted.
+#[test]
+fn forged__frames_are_dropped_in_the_driver_by_reason() {
+    let Some(hosts) = hosts(1500) else {
+        return;
+    };
+    for options in both() {
+        let (mut a, mut b, device) = joined(&hosts, &options, true);
+        transfer(&mut a, &mut b, 1 << 20);
+        // One more, of which a part is granted and nothing has come.
+        let bytes = content(8 << 20, 5);
+        let ear = inside(hosts.b(), overhear);
+        post(&mut a, &mut b, &bytes);
+        drive(&mut a, &mut b, |_, b| b.account().bytes_placed > 2 << 20);
+        let data = |frame: &Vec<u8>| frame[AROUND] >> 3 == Op::Data as u8 && frame.len() > 1000;
+        let sent = heard(&ear)
+            .into_iter()
+            .filter(data)
+            .last()
+            .expect("payload");
+        let header = Header::parse(&sent[AROUND..]).expect("one");
+        let payload = sent.len() - AROUND - HEADER_LEN;
+        let (to, from) = (
+            hardware(b.lane().local_addr().expect("one")),
+            hardware(b.lane().peer_addr()),
+        );
+        let with =
+            |header: Header| frame(to, from, &[&header.emit()[..], &vec![7; payload]].concat());
+        let tagged = |number: u8| {
+            let mut tagged = sent.clone();
+            tagged.splice(12..12, [0x81, 0x00, 0, number]);
+            tagged
+        };
+        let stranger = Header {
+            d_port: 9,
+            ..Header::new(Op::RequestConnection)
+        };
+        let control = Header {
+            op: Op::Nop,
+            ..header
+        };
+        let padded = |last: u8| {
+            let mut padded = pad_frame(&control.emit()).expect("short");
+            padded[MIN_FRAME + 1] = last;
+            frame(to, from, &padded)
+        };
+        let cases: [(&str, Vec<u8>, fn(&XdpCounters) -> u64); 15] = [
+            (
+                "key",
+                with(Header {
+                    d_key: header.d_key ^ 1,
+                    ..header
+                }),
+                |it| it.unknown_key,
+            ),
+            ("port of a listener", with(stranger), |it| it.unknown_port),
+            ("no key", frame(to, from, &[0x78; 11]), |it| it.truncated),
+            ("half a header", sent[..AROUND + 39].to_vec(), |it| {
+                it.truncated
+            }),
+            (
+                "longer than the MTU",
+                frame(to, from, &[&header.emit()[..], &[7; 1464]].concat()),
+                |it| it.too_long,
+            ),
+            (
+                "port",
+                with(Header {
+                    d_port: !header.d_port,
+                    ..header
+                }),
+                |it| it.malformed,
+            ),
+            ("padding", padded(200), |it| it.malformed),
+            (
+                "no operation",
+                {
+                    let mut it = sent.clone();
+                    it[AROUND] = 25 << 3;
+                    it
+                },
+                |it| it.malformed,
+            ),
+            ("VLAN", tagged(5), |it| it.tagged),
+            (
+                "source",
+                frame(to, [2, 9, 9, 9, 9, 9], &sent[AROUND..]),
+                |it| it.foreign,
+            ),
+            (
+                "destination",
+                frame([0xff; 6], from, &sent[AROUND..]),
+                |it| it.foreign,
+            ),
+            (
+                "Transfer",
+                with(Header {
+                    d_id: header.d_id ^ 0x0100_0000,
+                    ..header
+                }),
+                |it| it.ungranted,
+            ),
+            (
+                "Block",
+                with(Header {
+                    b_num: header.b_num + 9000,
+                    ..header
+                }),
+                |it| it.ungranted,
+            ),
+            (
+                "generation",
+                with(Header {
+                    b_id: header.b_id ^ 0x8000,
+                    ..header
+                }),
+                |it| it.ungranted,
+            ),
+            (
+                "bounds",
+                with(Header {
+                    bufx: header.bufx ^ 0x4000,
+                    ..header
+                }),
+                |it| it.out_of_bounds,
+            ),
+        ];
+        hosts.set_mtu_at(Side::A, 1504).expect("set");
+        let _ = heard(&ear);
+        for (name, frame, counter) in cases {
+            let before = device.counters().expect("counted");
+            inside(hosts.a(), || {
+                let forger = Forger::open(hosts.a().device()).expect("permitted");
+                assert_eq!(forger.send(&[&frame]), 0, "the kernel took it");
+            });
+            let end = Instant::now() + PATIENCE;
+            let counted = loop {
+                let counted = device.counters().expect("counted");
+                if counter(&counted) > counter(&before) || Instant::now() > end {
+                    break counted;
+                }
+            };
+            assert_eq!(
+                counter(&counted),
+                counter(&before) + 1,
+                "{name}: {counted:?}"
+            );
+            assert_eq!(
+                counted.dropped(),
+                before.dropped() + 1,
+                "{name}: {counted:?}"
+            );
+        }
+        let seen = heard(&ear);
+        assert!(seen.is_empty(), "{} frames came through", seen.len());
+        hosts.set_mtu_at(Side::A, 1500).expect("set");
+        drive(&mut a, &mut b, |a, b| {
+            a.has_completion() && b.has_completion()
+        });
+        a.next_completion().expect("sent").result.expect("sent");
+        verify(b.next_completion(), &bytes);
+    }
+}
+
+/// Others' frames of the same protocol on the interface.
+#[test]
+fn exclusive__or_not_decides_about_frames_for_nobody() {
+    let Some(hosts) = hosts(1500) else {
+        return;
+    };
+    for exclusive in [true, false] {
+        let device = device(hosts.b(), exclusive);
+        let ear = inside(hosts.b(), overhear);
+        let to = hardware(own_address(hosts.b(), 0));
+        let nobodys = frame(to, [2, 9, 9, 9, 9, 9], &[0x78; 60]);
+        let others = [&nobodys[..12], &[0x88, 0xb5], &nobodys[14..]].concat();
+        inside(hosts.a(), || {
+            let forger = Forger::open(hosts.a().device()).expect("permitted");
+            assert_eq!(forger.send(&[&others, &nobodys]), 0, "the kernel took them");
+        });
+        let end = Instant::now() + PATIENCE;
+        let counted = loop {
+            let counted = device.counters().expect("counted");
+            if counted != XdpCounters::default() || Instant::now() > end {
+                break counted;
+            }
+        };
+        let own = XdpCounters {
+            unknown_key: exclusive.into(),
+            passed_unknown: (!exclusive).into(),
+            ..XdpCounters::default()
+        };
+        assert_eq!(counted, own);
+        assert_eq!(heard(&ear).len(), usize::from(!exclusive));
+    }
+}

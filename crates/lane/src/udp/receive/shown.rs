@@ -1,0 +1,73 @@
+//! Frames that lie in memory which the lane shares with the kernel: their headers are seen before any copy, so that nothing need be
+//! forecast, and the one copy, or the pass that opens them, is into their place.
+
+use super::{Buffers, Receiver, SPARE};
+use crate::ethernet::{AROUND, Incoming, Queues};
+use crate::{LaneError, Turn};
+use zerolane_core::DropReason;
+use zerolane_wire::encapsulation::padded;
+
+/// Frames taken in one turn, and bytes of them: what is beyond waits for the next one. An answer leaves with the end of a turn.
+const FRAMES_PER_TURN: usize = 64;
+const BYTES_PER_TURN: usize = 128 << 10;
+
+impl Receiver {
+    /// Takes what came, a bounded part. True if there was anything.
+    ///
+    /// # Errors
+    /// As of [`Receiver::receive`].
+    pub(crate) fn receive_frames(
+        &mut self,
+        queues: &mut Queues,
+        turn: &mut Turn<'_>,
+        strict: bool,
+    ) -> Result<bool, LaneError> {
+        let mut lent = SPARE.take().unwrap_or_else(Buffers::allocate);
+        std::mem::swap(&mut self.buffers, &mut lent);
+        // An answer to what was just sent is not of the time when this turn began.
+        turn.refresh();
+        let (mut frames, mut bytes) = (0, 0);
+        while let Some(incoming) = queues.next_frame() {
+            match incoming {
+                Incoming::Frame(frame) => {
+                    bytes += frame.len();
+                    self.deliver_frame(frame, turn);
+                }
+                Incoming::Broken => turn.account.dropped_truncated += 1,
+            }
+            frames += 1;
+            turn.more = frames == FRAMES_PER_TURN || bytes >= BYTES_PER_TURN;
+            if turn.more {
+                break;
+            }
+        }
+        let cleaned = self.clean_up(strict);
+        // What is copied in the end lay there.
+        queues.release();
+        std::mem::swap(&mut self.buffers, &mut lent);
+        SPARE.set(Some(lent));
+        cleaned.map(|()| frames > 0)
+    }
+
+    fn deliver_frame(&mut self, frame: &mut [u8], turn: &mut Turn<'_>) {
+        let Some((head, datagram)) = frame.split_first_chunk_mut::<AROUND>() else {
+            turn.account.dropped_foreign += 1;
+            return;
+        };
+        let is_peers = |it: &crate::ethernet::IncomingFrames| it.is_of_peer(head);
+        if !self.frames.as_ref().is_some_and(is_peers) {
+            turn.account.dropped_foreign += 1;
+            return;
+        }
+        let datagram = match padded(datagram) {
+            Ok(None) => datagram,
+            Ok(Some((first, len))) => {
+                datagram[0] = first;
+                &mut datagram[..len]
+            }
+            Err(_) => return turn.core.on_dropped(DropReason::Malformed),
+        };
+        turn.account.datagrams_received += 1;
+        self.deliver_whole(datagram, None, turn);
+    }
+}
