@@ -25,6 +25,7 @@ macro_rules! over_every_path {
             ethernet_9000 Path::Ethernet(9000), Options::default();
             bypass_1500 Path::Bypass(1500), Options::default();
             bypass_9000 Path::Bypass(9000), Options::default();
+            validated_1500 Path::Validated(1500), Options::default();
             lossy_1_percent Path::Lossy(0.01), Options::default();
             lossy_5_percent Path::Lossy(0.05), Options::default();
             lossy_20_percent Path::Lossy(0.20), Options::default();
@@ -37,6 +38,7 @@ macro_rules! over_every_path {
             plain_ethernet_9000 Path::Ethernet(9000), plain();
             plain_bypass_1500 Path::Bypass(1500), plain();
             plain_bypass_9000 Path::Bypass(9000), plain();
+            plain_validated_1500 Path::Validated(1500), plain();
             plain_lossy_5_percent Path::Lossy(0.05), plain();
         );
     };

@@ -36,6 +36,8 @@ pub enum Path {
     Ethernet(u32),
     /// The same past the kernel's network stack: AF_XDP.
     Bypass(u32),
+    /// The same, and a program in both drivers that drops what was not granted.
+    Validated(u32),
     /// Through an emulated link on loopback of MTU 1500 that loses this part of all packets, holds
     /// some back and doubles some.
     Lossy(f64),
@@ -105,7 +107,19 @@ impl Path {
             }
             Path::Veth(mtu) => between_hosts(mtu, a, b, |host| Some(host.ipv4().into())),
             Path::Ethernet(mtu) => Some(over_ethernet(hosts(mtu)?, &ethernet(a), &ethernet(b))),
-            Path::Bypass(mtu) => past_the_kernel(mtu, a, b),
+            Path::Bypass(mtu) => {
+                let pair = with_devices(mtu, a, b, DeviceOptions::default())?;
+                assert!(pair.a.account().bypass && pair.b.account().bypass);
+                Some(pair)
+            }
+            Path::Validated(mtu) => {
+                let validated = DeviceOptions {
+                    queue: None,
+                    exclusive: true,
+                    ..DeviceOptions::default()
+                };
+                with_devices(mtu, a, b, validated)
+            }
             Path::VethV6(mtu) => between_hosts(mtu, a, b, |host| host.ipv6().map(IpAddr::from)),
             Path::Lossy(loss) => Some(through_relay(loss, 1500, a, b)),
             Path::LossyNarrow(loss) => Some(through_relay(loss, 1280, a, b)),
@@ -185,20 +199,18 @@ fn between_hosts(
 }
 
 /// The same, with the interfaces of both opened as devices.
-fn past_the_kernel(mtu: u32, a: &Options, b: &Options) -> Option<Pair> {
+fn with_devices(mtu: u32, a: &Options, b: &Options, opened: DeviceOptions) -> Option<Pair> {
     let hosts = hosts(mtu)?;
     let with_device = |side: Side, options: &Options| {
-        let open = || EthernetDevice::open(hosts.device(side), DeviceOptions::default());
+        let open = || EthernetDevice::open(hosts.device(side), opened);
         let device = hosts.side(side).enter_thread(open).expect("enter");
         Options {
-            device: Some(device.expect("AF_XDP")),
+            device: Some(device.expect("opened")),
             ..ethernet(options)
         }
     };
     let (a, b) = (with_device(Side::A, a), with_device(Side::B, b));
-    let pair = over_ethernet(hosts, &a, &b);
-    assert!(pair.a.account().bypass && pair.b.account().bypass);
-    Some(pair)
+    Some(over_ethernet(hosts, &a, &b))
 }
 
 fn over_ethernet(hosts: Topology, a: &Options, b: &Options) -> Pair {

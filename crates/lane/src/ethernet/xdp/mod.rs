@@ -67,6 +67,7 @@ pub(crate) struct Program {
 struct Tables {
     connections: HashMap<MapData, u32, Known>,
     listeners: HashMap<MapData, u16, u32>,
+    #[allow(dead_code, reason = "for the AF_XDP lane")]
     sockets: XskMap<MapData>,
     counters: PerCpuArray<MapData, u64>,
     /// Areas that no connection has.
@@ -111,6 +112,7 @@ impl Program {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    #[allow(dead_code, reason = "for the AF_XDP lane")]
     /// Frames that are sent to `slot` go to this AF_XDP socket, which has to be of the queue that they come by.
     ///
     /// # Errors

@@ -11,6 +11,7 @@ use crate::ethernet::{DeviceOptions, EthernetDevice, Station};
 use netlab::forge::Forger;
 use netlab::netns::{Namespace, Topology};
 use netsim::Side;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use zerolane_wire::encapsulation::{MIN_FRAME, pad_frame};
 use zerolane_wire::{HEADER_LEN, Header, Op};
@@ -104,6 +105,9 @@ fn transfer__is_not_hindered_by_what_validates_it() {
     }
 }
 
+/// One of the counters.
+type Counter = fn(&XdpCounters) -> u64;
+
 /// What the driver drops never comes to a socket, and each reason is counted.
 #[test]
 fn forged__frames_are_dropped_in_the_driver_by_reason() {
@@ -122,7 +126,7 @@ fn forged__frames_are_dropped_in_the_driver_by_reason() {
         let sent = heard(&ear)
             .into_iter()
             .filter(data)
-            .last()
+            .next_back()
             .expect("payload");
         let header = Header::parse(&sent[AROUND..]).expect("one");
         let payload = sent.len() - AROUND - HEADER_LEN;
@@ -150,7 +154,7 @@ fn forged__frames_are_dropped_in_the_driver_by_reason() {
             padded[MIN_FRAME + 1] = last;
             frame(to, from, &padded)
         };
-        let cases: [(&str, Vec<u8>, fn(&XdpCounters) -> u64); 15] = [
+        let cases: [(&str, Vec<u8>, Counter); 15] = [
             (
                 "key",
                 with(Header {
@@ -298,5 +302,71 @@ fn exclusive__or_not_decides_about_frames_for_nobody() {
         };
         assert_eq!(counted, own);
         assert_eq!(heard(&ear).len(), usize::from(!exclusive));
+    }
+}
+
+/// Goodput with nothing beside it and under a flood of frames that nothing granted, as many as one thread sends.
+#[test]
+#[ignore = "by the clock"]
+fn flood__of_what_was_not_granted_comes_no_further_than_the_driver() {
+    let Some(hosts) = hosts(1500) else {
+        return;
+    };
+    for options in both() {
+        let (mut a, mut b, device) = joined(&hosts, &options, true);
+        let header = Header {
+            d_key: b.lane().key(),
+            ..Header::new(Op::Data)
+        };
+        let (to, from) = (
+            hardware(b.lane().local_addr().expect("one")),
+            hardware(b.lane().peer_addr()),
+        );
+        let stranger = frame(
+            to,
+            [2, 9, 9, 9, 9, 9],
+            &[&header.emit()[..], &[7; 20]].concat(),
+        );
+        let forged = frame(to, from, &[&header.emit()[..], &[7; 20]].concat());
+        let mut goodput = || {
+            let start = Instant::now();
+            (0..4).for_each(|_| transfer(&mut a, &mut b, 64 << 20));
+            (4 * 64) as f64 * 8.0 * 1.048_576 / start.elapsed().as_secs_f64() / 1000.0
+        };
+        let _ = goodput();
+        let alone = goodput();
+        let over = AtomicBool::new(false);
+        let before = device.counters().expect("counted");
+        let (flooded, sent, taken) = std::thread::scope(|scope| {
+            let flood = scope.spawn(|| {
+                inside(hosts.a(), || {
+                    let forger = Forger::open(hosts.a().device()).expect("permitted");
+                    let (start, mut sent) = (Instant::now(), 0u64);
+                    let batch: Vec<&[u8]> = [&forged[..], &stranger].repeat(32);
+                    while !over.load(Ordering::Relaxed) {
+                        sent += batch.len() as u64 - forger.send(&batch);
+                    }
+                    (sent, start.elapsed())
+                })
+            });
+            let flooded = goodput();
+            over.store(true, Ordering::Relaxed);
+            let (sent, taken) = flood.join().expect("sent");
+            (flooded, sent, taken)
+        });
+        let after = device.counters().expect("counted");
+        let dropped = after.dropped() - before.dropped();
+        let account = b.account();
+        println!(
+            "{:?}: {alone:.2} Gb/s alone, {flooded:.2} under {:.0} forged frames/s ({:.0} %), {dropped} of {sent} dropped",
+            options.security.mode,
+            sent as f64 / taken.as_secs_f64(),
+            100.0 * flooded / alone,
+        );
+        assert!(dropped > 0 && account.dropped_foreign == 0);
+        assert_eq!(
+            account.protocol.dropped(zerolane_core::DropReason::NoGrant),
+            0
+        );
     }
 }
