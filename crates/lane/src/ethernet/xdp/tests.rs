@@ -123,11 +123,7 @@ fn forged__frames_are_dropped_in_the_driver_by_reason() {
         post(&mut a, &mut b, &bytes);
         drive(&mut a, &mut b, |_, b| b.account().bytes_placed > 2 << 20);
         let data = |frame: &Vec<u8>| frame[AROUND] >> 3 == Op::Data as u8 && frame.len() > 1000;
-        let sent = heard(&ear)
-            .into_iter()
-            .filter(data)
-            .next_back()
-            .expect("payload");
+        let sent = heard(&ear).into_iter().rfind(data).expect("payload");
         let header = Header::parse(&sent[AROUND..]).expect("one");
         let payload = sent.len() - AROUND - HEADER_LEN;
         let (to, from) = (
