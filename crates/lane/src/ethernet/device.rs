@@ -4,7 +4,6 @@ use super::address::{Hardware, Station};
 use super::afxdp::{Queues, Shared};
 use super::xdp::{Grants, Program, Route, Rules};
 use super::{EthernetAddress, NoEthernet, XdpCounters, filter, socket};
-use crate::Options;
 use std::io;
 use std::net::ToSocketAddrs;
 use std::sync::Arc;
@@ -47,7 +46,7 @@ const MAX_CONNECTIONS: u32 = 1024;
 
 /// An interface for raw Ethernet with a program in its driver that drops what none of this process's connections granted, before
 /// the kernel makes anything of it, and whose other frames of theirs come and leave by AF_XDP: past the kernel's network stack, in memory
-/// that is shared with it. To be given to connections, and to listeners, by [`Options::device`].
+/// that is shared with it. To be given to connections, and to listeners, by [`Options::device`](crate::Options::device).
 ///
 /// The program and the memory go with the device and the last of its connections, or when the process ends. A child of fork has no part
 /// in it. Needs CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON and CAP_NET_RAW.
@@ -143,7 +142,8 @@ impl EthernetDevice {
         }
     }
 
-    /// The part of the connection with `key` between `local` and the host with the hardware address `peer`, whose line is in `slot`.
+    /// The part of the connection with `key` between `local` and the host with the hardware address `peer`, whose line is in `slot`, with `seal` bytes
+    /// behind each datagram.
     ///
     /// # Errors
     /// It is another interface's, there are too many, or the kernel's.
@@ -152,13 +152,13 @@ impl EthernetDevice {
         key: u32,
         (local, peer): (Station, Hardware),
         slot: Option<u32>,
-        options: &Options,
+        seal: usize,
     ) -> io::Result<Option<Grants>> {
         self.check(local.interface)?;
         let route = Route {
             peer,
             local: local.hardware.ok_or(NoEthernet::NoAddress)?,
-            seal: options.security.seal_len(),
+            seal,
             buffer_log2: Config::default().buffer_log2,
             data: slot,
             control: slot,

@@ -116,7 +116,8 @@ impl EthernetLane {
         let queues = line.transpose()?.flatten();
         let slot = queues.as_ref().map(Queues::slot);
         let bypass = queues.map(|it| Bypass::new(it, &socket)).transpose()?;
-        let grants = device.map(|it| it.direct(seat.key(), (local, hardware), slot, options));
+        let seal = options.security.seal_len();
+        let grants = device.map(|it| it.direct(seat.key(), (local, hardware), slot, seal));
         let grants = grants.transpose()?.flatten();
         let outgoing = OutgoingFrames::new(interface, hardware, grants);
         let incoming = IncomingFrames::new(interface, (own, hardware), MAX_MESSAGES);
