@@ -89,7 +89,7 @@ struct header {
 	u32 bufx, offset, sync, b_num, d_id, s_id;
 };
 enum { HEADER = 40, KEY_END = 12, AROUND = 14, TAG = 4, MIN_FRAME = 46, PADDED_FRAME = 48 };
-enum { REQUEST_CONNECTION = 1, DATA = 15, LAST_OP = 20, PADDED = 30, HANDSHAKE = 31 };
+enum { REQUEST_CONNECTION = 1, DATA = 15, LAST_OP = 20, DISCOVERY = 29, PADDED = 30, HANDSHAKE = 31 };
 enum { EAGER = 0x40, FRAMES = 0x80, MEMORY = 0x10 };
 #define HANDLE 0x80000000u
 
@@ -182,6 +182,9 @@ SEC("xdp.frags") int validate(struct context *context)
 		/* A VLAN is another segment, with listeners and connections of its own. */
 		if (tag)
 			return XDP_PASS;
+		/* It has no key: who is on the segment. */
+		if (code == DISCOVERY)
+			return pass(PASSED_REQUEST);
 		u16 port = header->d_port;
 		if (code != REQUEST_CONNECTION && code != HANDSHAKE)
 			return unknown(UNKNOWN_KEY);
