@@ -2,7 +2,9 @@
 
 use crate::{Control, limits};
 use core::time::Duration;
-use zerolane_wire::{Capabilities, Eager, Profile, Profiles, encapsulation::Encapsulation};
+use zerolane_wire::{
+    Capabilities, Eager, MAX_PATHS, Profile, Profiles, encapsulation::Encapsulation,
+};
 
 /// D_Port of a Request_Connection, unless [`Config::service_port`] is another: there is one service behind a UDP port.
 pub const SERVICE_PORT: u16 = 1;
@@ -40,6 +42,8 @@ pub struct Config {
     pub frames: bool,
     /// Grant posted receives before Transfers are announced for them, and take such grants (extended profile).
     pub advance_grants: bool,
+    /// Paths that the connection may have, 1 to [`MAX_PATHS`] (extended profile): the lesser of both ends' counts.
+    pub paths: u8,
     /// Ask for payload checksums.
     pub checksum: bool,
     /// log2 of the buffer size offered in the extended profile (STUs never cross its multiples).
@@ -83,6 +87,7 @@ impl Default for Config {
             eager_credit: limits::DEFAULT_EAGER_CREDIT,
             frames: true,
             advance_grants: true,
+            paths: 1,
             checksum: false,
             buffer_log2: 30,
             classic_buffer_log2: 12,
@@ -116,6 +121,10 @@ impl Config {
             eager: if classic { Eager::NONE } else { self.eager() },
             frames: self.frames && !classic,
             advance_grants: self.advance_grants && !classic,
+            paths: match classic {
+                true => 1,
+                false => self.paths.clamp(1, MAX_PATHS),
+            },
         }
     }
 

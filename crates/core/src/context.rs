@@ -2,9 +2,10 @@
 //! control operations owed, events, counters, and the debts that are settled at the end of the entry.
 
 use crate::endings::Endings;
+use crate::links::Links;
 use crate::path::Path;
 use crate::recovery::{Recovery, Timed};
-use crate::timers::Timers;
+use crate::timers::{Timer, Timers};
 use crate::transmit::split;
 use crate::{
     Config, Counters, DropReason, Event, Instant, RemotePlace, TransferError, TransferId, limits,
@@ -89,7 +90,9 @@ pub(crate) struct Context {
     pub(crate) peer: Option<Capabilities>,
     pub(crate) profile: Profile,
     pub(crate) path: Path,
+    /// Of the path that carries what is no payload.
     pub(crate) recovery: Recovery,
+    pub(crate) links: Links,
     pub(crate) timers: Timers,
     control: VecDeque<Operation>,
     pub(crate) endings: Endings,
@@ -102,8 +105,6 @@ pub(crate) struct Context {
     next_id: TransferId,
     next_sync: u32,
     debts: Debts,
-    /// The last look for something to send found nothing, and nothing was entered since.
-    quiet: bool,
 }
 
 impl Context {
@@ -116,6 +117,7 @@ impl Context {
             profile: Profile::Extended,
             path: Path::new(config.encapsulation, config.path_datagram),
             recovery: Recovery::adaptive(),
+            links: Links::new(now),
             timers: Timers::default(),
             control: VecDeque::new(),
             endings: Endings::default(),
@@ -126,7 +128,6 @@ impl Context {
             next_id: 1,
             next_sync: sync,
             debts: Debts::default(),
-            quiet: false,
             config,
         }
     }
@@ -139,17 +140,17 @@ impl Context {
 
     /// Something may be to send from here on.
     pub(crate) fn stir(&mut self) {
-        self.quiet = false;
+        self.links.stir();
     }
 
     /// A look for something to send found nothing.
     pub(crate) fn found_nothing(&mut self) {
-        self.quiet = true;
+        self.links.found_nothing();
     }
 
     /// Whether nothing is to be sent before something is entered, or a timer strikes.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.quiet
+        self.links.is_quiet()
     }
 
     /// Notes that `debt` is to be settled before the entry returns.
@@ -241,8 +242,7 @@ impl Context {
     /// As [`Context::send_end`], not before the message of number `follows` was executed.
     pub(crate) fn send_end_behind(&mut self, end: End, follows: Option<u32>) {
         self.counters.forgotten += self.endings.push(self.now, end, follows);
-        self.timers
-            .set_earlier(crate::timers::Timer::Answers, self.now);
+        self.timers.set_earlier(Timer::Answers, self.now);
         self.owe(Debt::Peer);
     }
 
@@ -259,9 +259,9 @@ impl Context {
 
     /// Payload bytes an STU sent at present.
     pub(crate) fn stu(&self) -> u32 {
-        let path = (self.path.confirmed() as u32)
-            .saturating_sub(self.overhead())
-            .max(1);
+        let first = self.path.confirmed();
+        let least = self.links.datagrams().fold(first, usize::min);
+        let path = (least as u32).saturating_sub(self.overhead()).max(1);
         let peer = self.peer.map_or(u32::MAX, |peer| peer.max_stu);
         let limit = path.min(peer).max(1);
         match self.profile {
@@ -270,6 +270,81 @@ impl Context {
             Profile::Extended if limit >= 64 => limit & !7,
             Profile::Extended => limit,
         }
+    }
+
+    /// The recovery of `path`.
+    pub(crate) fn recovery_of(&self, path: usize) -> &Recovery {
+        match path == self.links.control {
+            true => &self.recovery,
+            false => self.links.parked(path).unwrap_or(&self.recovery),
+        }
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn recovery_of_mut(&mut self, path: usize) -> &mut Recovery {
+        match path != self.links.control {
+            true => self.links.parked_mut(path).unwrap_or(&mut self.recovery),
+            false => &mut self.recovery,
+        }
+    }
+
+    /// The longest round trip of the paths that carry.
+    pub(crate) fn longest_rtt(&self) -> Duration {
+        self.longest(Recovery::rtt).unwrap_or_default()
+    }
+
+    /// The longest of their shortest round trips.
+    pub(crate) fn longest_min_rtt(&self) -> Option<Duration> {
+        self.longest(Recovery::min_rtt)
+    }
+
+    /// The longest wait for payload, or an answer to it, of the paths that carry.
+    pub(crate) fn longest_data_timeout(&self) -> Duration {
+        self.longest(|it| Some(it.data_timeout()))
+            .unwrap_or_else(|| self.recovery.data_timeout())
+    }
+
+    /// The longest wait for a repair, of the paths that carry.
+    pub(crate) fn longest_repair_timeout(&self) -> Duration {
+        self.longest(|it| Some(it.repair_timeout()))
+            .unwrap_or_else(|| self.recovery.repair_timeout())
+    }
+
+    /// Payload leaves or comes: paths that bring nothing are noticed soon.
+    pub(crate) fn watch_payload(&mut self) {
+        if self.links.is_several() {
+            self.links.on_payload(self.now);
+            self.arm_links();
+        }
+    }
+
+    /// Something depends on the peer: so do its paths.
+    pub(crate) fn watch_links(&mut self) {
+        if self.links.is_several() {
+            self.links.watch(self.now);
+            self.arm_links();
+        }
+    }
+
+    /// Sets the time when paths are looked at.
+    pub(crate) fn arm_links(&mut self) {
+        match self.links.next_due() {
+            Some(at) => self.timers.set(Timer::Links, at.max(self.now)),
+            None => self.timers.stop(Timer::Links),
+        }
+    }
+
+    fn longest(&self, of: impl Fn(&Recovery) -> Option<Duration>) -> Option<Duration> {
+        if !self.links.is_several() {
+            return of(&self.recovery);
+        }
+        let carrying = self.links.carrying();
+        carrying.filter_map(|path| of(self.recovery_of(path))).max()
+    }
+
+    /// What is no payload goes by `path` from here on.
+    pub(crate) fn set_control(&mut self, path: usize) {
+        self.links.set_control(path, &mut self.recovery);
     }
 
     /// Bytes of a datagram that are not payload: header and seal.

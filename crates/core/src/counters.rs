@@ -1,5 +1,6 @@
 //! What the engine counts. Bytes and datagrams are the lane's to count.
 
+use crate::PathLife;
 use core::time::Duration;
 
 /// Why a datagram was dropped.
@@ -91,6 +92,8 @@ pub struct Counters {
     pub capable: u64,
     /// Times that an address changed, the peer's or ours.
     pub moves: u64,
+    /// Paths that did not answer, so that what they carried went by others.
+    pub paths_lost: u64,
     /// Times a wait for payload or for an answer ran out.
     pub timeouts: u64,
     /// Times that no more was granted of what a peer announced, because of
@@ -123,6 +126,14 @@ impl Counters {
 /// What a connection knows of its path, and what follows from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathState {
+    /// Where it stands, as one of several.
+    pub life: PathLife,
+    /// Payload bytes that left by it, repeats included.
+    pub bytes_sent: u64,
+    /// Payload bytes that it lost, as far as the receiver said so.
+    pub bytes_lost: u64,
+    /// Payload bytes that came by it for the first time. Counted where both ends take several paths.
+    pub bytes_received: u64,
     /// Smoothed round-trip time, if one was measured.
     pub rtt: Option<Duration>,
     /// Its mean deviation.

@@ -27,6 +27,7 @@ mod counters;
 mod endings;
 mod event;
 pub mod limits;
+mod links;
 mod one_sided;
 mod path;
 mod receiving;
@@ -48,6 +49,7 @@ pub use congestion::{Auto, Congestion, Control, GrantsOnly, Lateness, Model, Sam
 pub use connection::{Connection, HandshakeOutcome, listen, reject};
 pub use counters::{Counters, DropReason, PathState};
 pub use event::{CloseReason, Event, TransferError};
+pub use links::PathLife;
 pub use receiving::{
     Forecast, Hold, HoldOrder, InboundState, Placement, Predictor, Run, pattern_holds,
 };

@@ -131,6 +131,12 @@ impl Recovery {
         }
     }
 
+    /// A question of a path of its own was answered after `rtt`.
+    pub(crate) fn asked(&mut self, now: Instant, rtt: Duration) {
+        self.asked = Some(self.asked.map_or(rtt, |asked| asked.min(rtt)));
+        self.sample(now, rtt);
+    }
+
     /// The round trip, if a report of what arrived came after `elapsed` and claims to have waited for `delay`
     /// at the peer: half of the quickest answer to a question at least. A peer could make any path look
     /// short by claiming more delay, or what has not arrived yet; no answer comes sooner than the path lets

@@ -32,10 +32,12 @@ pub(crate) enum Timer {
     DelayedAck,
     /// Transfers that are complete to be confirmed behind something else that leaves.
     Confirmations,
+    /// A path of several to be asked whether it is there, or its answer to be overdue.
+    Links,
 }
 
 impl Timer {
-    pub(crate) const ALL: [Timer; 13] = [
+    pub(crate) const ALL: [Timer; 14] = [
         Timer::Handshake,
         Timer::GiveUp,
         Timer::Answers,
@@ -49,6 +51,7 @@ impl Timer {
         Timer::Memory,
         Timer::DelayedAck,
         Timer::Confirmations,
+        Timer::Links,
     ];
 }
 

@@ -118,6 +118,8 @@ pub struct Account {
     pub dropped_foreign: u64,
     /// Datagrams the interface refused to send (down, unreachable, too large).
     pub dropped_on_send: u64,
+    /// Paths that were to be added and could not be: no such address, no way there, or the peer takes no more.
+    pub paths_refused: u64,
     /// Receive buffer the kernel granted, bytes.
     pub receive_buffer: usize,
     /// What carries the connection.

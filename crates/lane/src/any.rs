@@ -3,7 +3,7 @@
 use crate::ethernet::{self, EthernetLane};
 use crate::shm::{self, NoSharedMemory, ShmLane};
 use crate::udp::{self, UdpLane};
-use crate::{Account, Driver, Lane, LaneChoice, LaneError, Options, Turn, Waker};
+use crate::{Account, Driver, Lane, LaneChoice, LaneError, Options, PathAddresses, Turn, Waker};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -118,6 +118,15 @@ impl AnyLane {
         match self {
             AnyLane::Udp(..) | AnyLane::Ethernet(_) => false,
             AnyLane::SharedMemory(it) => it.has_arrived(),
+        }
+    }
+
+    /// Adds a path as soon as the connection is open. False if what carries it has none, or [`Options`] did not ask
+    /// for several.
+    pub fn add_path(&mut self, addresses: PathAddresses) -> bool {
+        match self {
+            AnyLane::Udp(it, _) => it.add_path(addresses),
+            AnyLane::SharedMemory(_) | AnyLane::Ethernet(_) => false,
         }
     }
 

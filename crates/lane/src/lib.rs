@@ -62,7 +62,7 @@ pub use exported::{ExportedRegion, Exporting};
 pub use lane_error::LaneError;
 pub use listener::{Accept, Listener, ListenerCounters, Untrusted};
 pub use memory::{Access, Memory, Owner, Region, SharedRegion};
-pub use options::{LaneChoice, Options};
+pub use options::{LaneChoice, Options, PathAddresses};
 pub use process::Process;
 pub use registry::Registry;
 pub use scheduler::Scheduler;
@@ -72,7 +72,7 @@ pub use submissions::Submissions;
 pub use waker::Waker;
 pub use zerolane_core::{
     Atomic, CloseReason, Config, Control, Counters, Delivery, DropReason, FastAnswer, Life,
-    PathState, PostError, RegionName, RemotePlace, RemoteRegion, Schedule, TransferError,
+    PathLife, PathState, PostError, RegionName, RemotePlace, RemoteRegion, Schedule, TransferError,
     TransferId, WorkFlags, WorkRequest, limits,
 };
 pub use zerolane_handshake::{

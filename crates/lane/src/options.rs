@@ -2,10 +2,11 @@
 
 use crate::udp::Ports;
 use crate::{EthernetDevice, NeighbourName, Scheduler, Security};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use zerolane_core::{Config, Control, limits};
-use zerolane_wire::Profiles;
+use zerolane_wire::{MAX_PATHS, Profiles};
 
 /// What is to carry connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -21,6 +22,16 @@ pub enum LaneChoice {
     /// Frames of raw Ethernet to a host of the same segment, whose address is an [`EthernetAddress`](crate::EthernetAddress), or
     /// an error. A listener hears nobody else. Needs CAP_NET_RAW, for a listener as long as it accepts.
     Ethernet,
+}
+
+/// Where a path beyond the first begins and ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PathAddresses {
+    /// Our address: that of the interface to use, with port 0 for any. `None`: what the system chooses, and a port of
+    /// its own.
+    pub local: Option<SocketAddr>,
+    /// An address of the peer, with the port that it listens on. `None`: that of the first path.
+    pub peer: Option<SocketAddr>,
 }
 
 /// Settings of a connection. The defaults suit a LAN.
@@ -41,6 +52,13 @@ pub struct Options {
     pub neighbour: NeighbourName,
     /// The device of raw Ethernet that the connection, or a listener with its connections, is at. `None`: none is needed.
     pub device: Option<Arc<EthernetDevice>>,
+    /// Paths that a connection over UDP may have at a time, 1 to 8; the lesser of both ends' counts. More than 1 takes one
+    /// descriptor more for each connection, and one for each path.
+    pub paths: u8,
+    /// Paths beside the first, to be added once a connection that is opened from here is there. [`Options::paths`] is
+    /// at least one more than these. One that cannot be opened is counted, in
+    /// [`Account::paths_refused`](crate::Account::paths_refused).
+    pub links: Vec<PathAddresses>,
     /// Use UDP segmentation offload for sending, where the kernel has it.
     pub gso: bool,
     /// Use UDP receive offload, where the kernel has it.
@@ -104,6 +122,8 @@ impl Default for Options {
             lane: LaneChoice::default(),
             neighbour: NeighbourName::default(),
             device: None,
+            paths: 1,
+            links: Vec::new(),
             gso: true,
             gro: true,
             trains: true,
@@ -132,6 +152,12 @@ impl Default for Options {
 const EAGER_TRANSFERS: u32 = limits::DEFAULT_EAGER_CREDIT / limits::DEFAULT_EAGER;
 
 impl Options {
+    /// Paths that a connection may have: what is asked for, and no fewer than those named.
+    pub(crate) fn most_paths(&self) -> u8 {
+        let named = u8::try_from(1 + self.links.len()).unwrap_or(MAX_PATHS);
+        self.paths.max(named).clamp(1, MAX_PATHS)
+    }
+
     /// Bytes of eager Transfers that the peer may send before receives are posted: some of the longest.
     pub(crate) fn eager_credit(&self) -> u32 {
         match self.strict {

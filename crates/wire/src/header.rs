@@ -112,6 +112,8 @@ impl Flags {
     pub const COMPLETE: Flags = Flags(0x040);
     /// State: the sender of this State has no such Transfer.
     pub const UNKNOWN: Flags = Flags(0x080);
+    /// Nop: the path that it names is used no more.
+    pub const LEAVES: Flags = Flags(0x020);
     /// End: sent by the source of the Transfer's data.
     pub const FROM_SOURCE: Flags = Flags(0x100);
     /// Request_To_Send: into a persistent memory region. State, Request_Answer: of numbered

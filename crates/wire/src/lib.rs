@@ -32,7 +32,7 @@ pub use frames::{FRAME_HEAD_LEN, FrameFields, FrameHead, Frames, MAX_FRAME_HEAD_
 pub use header::{Field, Flags, HEADER_LEN, Header, Op, ParseError, Problem};
 pub use operation::{
     Answer, Capabilities, ClearToSend, ConnectionAnswer, ConnectionVerdict, Delivered, Disconnect,
-    Eager, End, FetchOp, FetchOpKind, Get, Grant, Immediate, MAX_EAGER, MAX_RANGES,
+    Eager, End, FetchOp, FetchOpKind, Get, Grant, Immediate, MAX_EAGER, MAX_PATHS, MAX_RANGES,
     MemoryRegionAvailable, MemoryState, Nop, OPTIONS_LEN, Occasion, Operation, Packet, Place,
     Profile, Profiles, Progress, Range, Ranges, Reason, Report, RequestAnswer, RequestConnection,
     RequestDisconnect, RequestMemoryRegion, RequestState, RequestToReceive, RequestToSend, Rights,

@@ -8,8 +8,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 use zerolane_lane::AnyLane;
 use zerolane_lane::{
-    Account, CloseReason, Delivery, Driver, FastAnswer, Memory, Options, PublicKey, Region,
-    TransferError, TransferId, Waker, WorkRequest,
+    Account, CloseReason, Delivery, Driver, FastAnswer, Memory, Options, PathAddresses, PathState,
+    PublicKey, Region, TransferError, TransferId, Waker, WorkRequest,
 };
 
 /// Rounds of flushing that [`Connection::close`] waits for the peer, in idle timeouts.
@@ -500,6 +500,23 @@ impl Connection {
     /// [`Options::max_rate`]; `None`: no limit.
     pub fn set_max_rate(&mut self, max_rate: Option<u64>) {
         self.driver.set_max_rate(max_rate);
+    }
+
+    /// Adds a path, as soon as the connection is open: payload goes by all, each as fast as it carries. False if it can have
+    /// none: what carries it is not UDP, or [`Options::paths`] did not ask for several. A path that cannot be opened is
+    /// counted in [`Account::paths_refused`](crate::counters::Account::paths_refused).
+    pub fn add_path(&mut self, addresses: PathAddresses) -> bool {
+        self.driver.lane_mut().add_path(addresses)
+    }
+
+    /// Uses path `path`, which is not the first, no more: what it had in flight goes by others.
+    pub fn remove_path(&mut self, path: usize) {
+        self.driver.remove_path(path);
+    }
+
+    /// The paths that there are, by their indexes, and what is known of each. The first is 0.
+    pub fn paths(&self) -> Vec<(usize, PathState)> {
+        self.driver.paths()
     }
 
     /// A handle with which another thread ends a [`Connection::wait`] or [`Connection::announced`], or the

@@ -73,7 +73,7 @@ pub mod options {
     pub use zerolane_lane::udp::Ports;
     pub use zerolane_lane::{
         Control, DeviceOptions, EthernetAddress, EthernetDevice, FastAnswer, LaneChoice,
-        NeighbourName, Schedule, Scheduler, XdpCounters,
+        NeighbourName, PathAddresses, Schedule, Scheduler, XdpCounters,
     };
     pub use zerolane_wire::{Profile, Profiles};
 }
@@ -121,6 +121,6 @@ pub mod counters {
     pub use zerolane_lane::ListenerCounters;
     pub use zerolane_lane::{
         Account, Counters, DropReason, GateCounters, GateLimit, LaneKind, MoveCause,
-        NoSharedMemory, PathState, RingFault, Zerocopy,
+        NoSharedMemory, PathLife, PathState, RingFault, Zerocopy,
     };
 }

@@ -65,10 +65,10 @@ impl Connection {
     fn on_operation(&mut self, operation: Operation) -> Result<(), DropReason> {
         let Connection {
             cx,
-            session,
             sending,
             receiving,
             one_sided,
+            ..
         } = self;
         match operation {
             Operation::RequestToSend(it) => return self.on_request_to_send(&it),
@@ -79,7 +79,7 @@ impl Connection {
             Operation::State(it) => return self.on_state(&it),
             Operation::End(it) => return self.on_end(&it),
             Operation::EndAck(it) => return self.on_end_ack(&it),
-            Operation::Nop(it) => session.on_nop(cx, &it),
+            Operation::Nop(it) => return self.on_nop(&it),
             Operation::RequestMemoryRegion(it) => one_sided.on_request_region(cx, &it),
             Operation::MemoryRegionAvailable(it) => return one_sided.on_region_available(cx, &it),
             Operation::Get(it) => return one_sided.on_get(cx, sending, &it),

@@ -9,6 +9,7 @@ mod close;
 mod control;
 mod data;
 mod listen;
+mod paths;
 mod post;
 mod protect;
 mod timeouts;
@@ -113,7 +114,11 @@ impl Connection {
                 .cx
                 .recovery
                 .fix_data_timeout(self.cx.config.classic_data_timeout),
-            Profile::Extended => self.set_congestion(self.cx.config.control.controller()),
+            Profile::Extended => {
+                self.cx.links.most = self.cx.config.paths.min(peer.paths).into();
+                self.sending.number_paths(&self.cx);
+                self.set_congestion(self.cx.config.control.controller());
+            }
         }
     }
 
@@ -154,7 +159,10 @@ impl Connection {
                 Debt::Read => receiving.ask_reads(cx),
                 Debt::Grant => receiving.grant(cx),
                 Debt::Show => one_sided.show_immediates(cx, receiving),
-                Debt::Peer => session.expect_peer(cx),
+                Debt::Peer => {
+                    session.expect_peer(cx);
+                    cx.watch_links();
+                }
             }
         }
     }
@@ -193,6 +201,10 @@ impl Connection {
     /// The largest datagram (header included) that the interface towards the peer carries, in
     /// bytes: at the start, and whenever the lane learns that it changed.
     pub fn set_path_datagram(&mut self, now: Instant, datagram: usize) {
+        if self.cx.links.selected > 0 {
+            self.cx.links.set_limit(now, datagram);
+            return self.cx.arm_links();
+        }
         self.cx.path.set_limit(datagram);
         if self.session.is_established() {
             self.cx.timers.set(Timer::PathProbe, now);
@@ -207,7 +219,7 @@ impl Connection {
 
     /// Whether the lane is to mark its datagrams as ECN-capable: the controller reads the marks.
     pub fn wants_marks(&self) -> bool {
-        self.sending.wants_marks()
+        self.sending.wants_marks(&self.cx)
     }
 
     /// Datagrams came that the path could have marked ("congestion experienced", ECN), and `marked` of
@@ -226,8 +238,7 @@ impl Connection {
     /// Whether much payload is in flight, in either direction: [`limits::TIMED_BYTES`].
     pub fn is_bulk_in_flight(&self) -> bool {
         let bulk = limits::TIMED_BYTES;
-        self.receiving.expected_payload() >= bulk
-            || self.sending.sent_log().bytes_in_flight() >= bulk
+        self.receiving.expected_payload() >= bulk || self.sending.bytes_in_flight() >= bulk
     }
 
     /// What is shown from here on had arrived so long before it was taken: this end was off its core, or busy. To be
@@ -315,14 +326,20 @@ impl Connection {
 
     /// What is known of the path, and what follows from it at `now`.
     pub fn path_state(&self, now: Instant) -> PathState {
-        let recovery = &self.cx.recovery;
+        self.state_of_path(now, 0)
+    }
+
+    fn state_of_path(&self, now: Instant, path: usize) -> PathState {
+        let recovery = self.cx.recovery_of(path);
         let mut state = PathState {
+            life: self.cx.links.life(path),
+            bytes_received: self.receiving.received_by(path),
             rtt: recovery.rtt(),
             rtt_deviation: recovery.deviation(),
             min_rtt: recovery.min_rtt(),
             ..PathState::default()
         };
-        self.sending.describe(&mut state);
+        self.sending.describe(path, &mut state);
         self.receiving.describe(now, &mut state);
         state
     }
@@ -364,7 +381,7 @@ impl Connection {
     /// Number of the newest burst that the peer said it has seen, 0 before the first: what left before has arrived,
     /// or is lost.
     pub fn seen_burst(&self) -> u32 {
-        self.sending.sent_log().seen()
+        self.sending.sent_log(self.cx.links.selected).seen()
     }
 
     /// Whether Data carries checksums: either end asked for them.

@@ -42,7 +42,7 @@ impl Connection {
             Timer::LossDetection => receiving.on_loss_detection_timeout(cx),
             Timer::Admission => receiving.grant(cx),
             Timer::ProbeTimeout => {
-                let silent = cx.now - session.last_heard() >= cx.recovery.data_timeout();
+                let silent = cx.now - session.last_heard() >= cx.longest_data_timeout();
                 sending.on_probe_timeout(cx, silent, one_sided.is_answering());
             }
             Timer::Peer => self.on_peer_timeout(),
@@ -50,6 +50,7 @@ impl Connection {
             Timer::Memory => one_sided.on_memory_timeout(cx),
             Timer::DelayedAck => one_sided.confirm_now(),
             Timer::Confirmations => receiving.on_confirmations_timeout(cx),
+            Timer::Links => self.on_links_timeout(),
             // It was only to be asked again for what there is to send.
             Timer::Pace | Timer::Handshake | Timer::GiveUp => {}
         }

@@ -32,11 +32,17 @@ impl Connection {
     /// Each step that has nothing says so before it makes anything: most looks find nothing.
     #[inline]
     fn next_transmit(&mut self, limit: BurstLimit) -> Option<Transmit> {
+        self.cx.links.get(self.cx.links.selected)?;
         if self.session.take_handshake() {
             self.cx.counters.control_sent += 1;
             return Some(Transmit::Handshake);
         }
-        if self.cx.has_control() {
+        let several = self.cx.links.is_several();
+        if several && let Some(nop) = self.cx.links.take_owed() {
+            return Some(self.path_nop(nop));
+        }
+        let control = !several || self.cx.links.selected == self.cx.links.control;
+        if control && self.cx.has_control() {
             return self.next_control();
         }
         let Connection {
@@ -46,12 +52,19 @@ impl Connection {
             one_sided,
             ..
         } = self;
-        if let Some((packet, size)) = session.next_probe(cx) {
+        if cx.links.selected == 0
+            && let Some((packet, size)) = session.next_probe(cx)
+        {
             cx.counters.control_sent += 1;
             return Some(Transmit::Control(ControlDatagram::new(&packet, size)));
         }
         if !session.is_established() {
             return None;
+        }
+        if !control {
+            let answering = one_sided.is_answering();
+            let burst = sending.next_burst(cx, limit, answering)?;
+            return Some(Transmit::Data(burst));
         }
         if one_sided.has_unsent() {
             if let Some(burst) = one_sided.next_bare_message(cx, sending, limit) {

@@ -67,6 +67,7 @@ fn limit__questions_beyond_the_queue_of_answers() {
             probe: 0,
             sync,
             options: None,
+            ..Nop::default()
         };
         sim.say(now, Side::A, Operation::Nop(question));
     }

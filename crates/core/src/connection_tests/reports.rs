@@ -68,7 +68,7 @@ fn finish(mut sim: Sim, from: TransferId) {
 #[test]
 fn report__of_what_was_never_sent_sends_nothing() {
     let (mut sim, from) = under_way(1);
-    let newest = sim.a.c().sending.sent_log().next_number();
+    let newest = sim.a.c().sending.sent_log(0).next_number();
     let drops = sim.a.c().counters().dropped(DropReason::Unexpected);
     // A burst that does not exist yet.
     sim.say(
@@ -113,14 +113,14 @@ fn report__of_what_is_in_flight_repeated_a_thousand_times_sends_it_at_most_once(
 #[test]
 fn report__from_the_past_does_not_unsee() {
     let (mut sim, from) = under_way(3);
-    let seen = sim.a.c().sending.sent_log().seen();
+    let seen = sim.a.c().sending.sent_log(0).seen();
     assert!(seen > 2);
     sim.say(
         sim.now(),
         Side::B,
         Operation::State(state(from, Occasion::Seen(1), Report::NOTHING)),
     );
-    assert_eq!(sim.a.c().sending.sent_log().seen(), seen);
+    assert_eq!(sim.a.c().sending.sent_log(0).seen(), seen);
     finish(sim, from);
 }
 
@@ -130,7 +130,7 @@ fn progress__made_up_does_not_open_the_window_beyond_what_was_sent() {
         let (mut sim, from) = under_way(seed);
         let mut dice = Dice::new(seed);
         for _ in 0..200 {
-            let newest = sim.a.c().sending.sent_log().next_number().wrapping_sub(1);
+            let newest = sim.a.c().sending.sent_log(0).next_number().wrapping_sub(1);
             let progress = Progress {
                 received: dice.pick(&[0, 1, LENGTH, u64::MAX, 700_000]),
                 delay_us: dice.pick(&[0, 1, u32::MAX]),

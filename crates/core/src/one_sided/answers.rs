@@ -37,7 +37,7 @@ impl OneSided {
             };
             match self.responses.push(part) {
                 Enqueued::New if part.numbered && part.repeated => {
-                    sending.on_lost(cx, part.span.len);
+                    sending.on_lost(cx, cx.links.control, part.span.len);
                 }
                 Enqueued::New | Enqueued::Before => {}
                 Enqueued::Full => return Err(DropReason::Limit),
@@ -138,8 +138,11 @@ fn unanswered(cx: &Context, sending: &Sending, reply: &GetResponse) -> Vec<(u32,
     let (Some(rtt), Some(end)) = (rtt, start.checked_add(len)) else {
         return vec![(0, len)];
     };
-    let sent_log = sending.sent_log();
-    let mut left: Vec<_> = sent_log.left_after(id, b_num, cx.now.before(rtt)).collect();
+    let since = cx.now.before(rtt);
+    let logs = cx.links.carrying().map(|path| sending.sent_log(path));
+    let mut left: Vec<_> = logs
+        .flat_map(|it| it.left_after(id, b_num, since))
+        .collect();
     left.sort_unstable();
     let parts = without(start, end, &left).into_iter();
     parts.map(|(from, to)| (from - start, to - start)).collect()

@@ -97,7 +97,7 @@ impl Receiving {
         let taken = self.inbox.arrivals.accept(rts, start, len)?;
         cx.recovery.progress();
         cx.counters.eager_received += u64::from(taken.first);
-        self.note_received(cx, taken.new_bytes);
+        self.note_received(cx, header, taken.new_bytes);
         if len > stu || header.flags.contains(Flags::SILENT) {
             self.peer_stu = stu;
         }
@@ -129,12 +129,6 @@ impl Receiving {
         Ok(Placement::Eager(span))
     }
 
-    fn note_received(&mut self, cx: &mut Context, new_bytes: u32) {
-        cx.counters.bytes_received += u64::from(new_bytes);
-        let min_rtt = cx.recovery.min_rtt();
-        self.receive_window.arrived(cx.now, new_bytes, min_rtt);
-    }
-
     fn place(
         &mut self,
         cx: &mut Context,
@@ -145,7 +139,7 @@ impl Receiving {
         let accepted = self.inbox.grants.accept(cx.now, header, len)?;
         cx.recovery.progress();
         cx.recovery.answered(Timed::Grant(header.d_id), cx.now);
-        self.note_received(cx, accepted.new_bytes);
+        self.note_received(cx, header, accepted.new_bytes);
         self.trains.on_arrived(cx.now, len.div_ceil(stu.max(1)));
         if accepted.shows_size(len, stu, header.flags.contains(Flags::SILENT)) {
             self.peer_stu = stu;

@@ -7,11 +7,13 @@ use super::placement::{Accepted, Arrival, PlacementTable};
 use crate::context::{Context, Debt};
 use crate::limits;
 use crate::recovery::Timed;
+use crate::sending::is_after;
 use crate::timers::Timer;
 use crate::{Instant, TransferId};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
+use smallvec::SmallVec;
 use zerolane_wire::{
     Header, MAX_RANGES, Occasion, Operation, Profile, Progress, Range, Ranges, Report, State,
 };
@@ -22,28 +24,78 @@ const ASK_PAUSE: Duration = Duration::from_millis(1);
 /// Ranges asked for in one go.
 const MOST_ASKED: usize = limits::MAX_ASKS * MAX_RANGES;
 
-/// What a receiver knows of the bursts of its sender.
+/// What a receiver knows of the bursts of one path.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Seen {
+struct SeenOfPath {
     /// The newest.
     burst: u32,
     /// When it came.
     at: Instant,
+    /// Payload bytes that came by it for the first time.
+    received: u64,
+    /// The newest that the sender was told of beside a question for what is missing.
+    told: u32,
+}
+
+/// What a receiver knows of the bursts of its sender.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    /// Path by path, as far as any came.
+    paths: SmallVec<[SeenOfPath; 1]>,
+    /// The path that brought the last.
+    latest: usize,
+}
+
+impl Seen {
+    /// The path of the latest.
+    fn latest(&self) -> SeenOfPath {
+        self.of(self.latest)
+    }
+
+    fn of(&self, path: usize) -> SeenOfPath {
+        self.paths.get(path).copied().unwrap_or_default()
+    }
 }
 
 impl Receiving {
     /// A burst of this number came.
     pub(crate) fn note_burst(&mut self, cx: &Context, header: &Header) {
-        let newer = header.sync.wrapping_sub(self.seen.burst) as i32 > 0;
+        let path = cx.links.of_burst(header.sync);
         // What answers a short Get has no number.
-        if newer && header.sync != 0 {
-            (self.seen.burst, self.seen.at) = (header.sync, cx.now.before(cx.waited));
+        if header.sync == 0 || path >= cx.links.most {
+            return;
         }
+        let seen = &mut self.seen;
+        seen.latest = path;
+        if seen.paths.len() <= path {
+            seen.paths.resize(path + 1, SeenOfPath::default());
+        }
+        let it = &mut seen.paths[path];
+        if is_after(header.sync, it.burst, cx.links.path_bits()) {
+            (it.burst, it.at) = (header.sync, cx.now.before(cx.waited));
+        }
+    }
+
+    /// So many new bytes of payload came with `header`.
+    pub(super) fn note_received(&mut self, cx: &mut Context, header: &Header, new_bytes: u32) {
+        cx.counters.bytes_received += u64::from(new_bytes);
+        cx.watch_payload();
+        let min_rtt = cx.longest_min_rtt();
+        self.receive_window.arrived(cx.now, new_bytes, min_rtt);
+        let path = cx.links.of_burst(header.sync);
+        if let Some(it) = self.seen.paths.get_mut(path).filter(|_| header.sync != 0) {
+            it.received += u64::from(new_bytes);
+        }
+    }
+
+    /// Payload bytes that came by `path`.
+    pub(crate) fn received_by(&self, path: usize) -> u64 {
+        self.seen.of(path).received
     }
 
     /// Watches what was overtaken, and learns from what is late.
     pub(super) fn note_order(&mut self, cx: &mut Context, accepted: &Accepted, len: u32) {
-        let min_rtt = cx.recovery.min_rtt().unwrap_or_default();
+        let min_rtt = cx.longest_min_rtt().unwrap_or_default();
         let start = accepted.start;
         match accepted.order {
             Arrival::Next => return,
@@ -52,13 +104,17 @@ impl Receiving {
                 match self.loss_detector.filled(cx.now, range, min_rtt) {
                     LateArrival::Reordered => {
                         cx.counters.reordered += 1;
-                        // A train would have been spoiled by it.
-                        self.trains.on_lost(cx.now);
+                        // A train would have been spoiled by it, but not by what another path brings.
+                        if !cx.links.is_several() {
+                            self.trains.on_lost(cx.now);
+                        }
                     }
                     LateArrival::SpuriousRequest => cx.counters.asked_in_vain += 1,
                     // Asked for once: the time it took is a round trip.
-                    LateArrival::Repaired(time) => cx.recovery.sample(cx.now, time),
-                    LateArrival::Unknown => {}
+                    LateArrival::Repaired(time) if !cx.links.is_several() => {
+                        cx.recovery.sample(cx.now, time);
+                    }
+                    LateArrival::Repaired(_) | LateArrival::Unknown => {}
                 }
             }
             Arrival::Ahead(from) => {
@@ -75,7 +131,7 @@ impl Receiving {
     }
 
     fn arm_lost_timer(&mut self, cx: &mut Context) {
-        let rtt = cx.recovery.rtt().unwrap_or_default();
+        let rtt = cx.longest_rtt();
         if let Some(at) = self.loss_detector.next_due(cx.now, rtt) {
             cx.timers.set_earlier(Timer::LossDetection, at);
         }
@@ -83,8 +139,8 @@ impl Receiving {
 
     /// Asks for what counts as lost by now.
     pub(crate) fn on_loss_detection_timeout(&mut self, cx: &mut Context) {
-        let rtt = cx.recovery.rtt().unwrap_or_default();
-        let wait = cx.recovery.repair_timeout();
+        let rtt = cx.longest_rtt();
+        let wait = cx.longest_repair_timeout();
         let mut lost: Vec<(u32, Range)> = vec![];
         while lost.len() < MOST_ASKED {
             let Some(it) = self.loss_detector.take_due(cx.now, rtt) else {
@@ -134,7 +190,7 @@ impl Receiving {
         if cx.profile == Profile::Classic || cx.counters.reports_sent == 0 {
             return;
         }
-        let wait = cx.recovery.repair_timeout();
+        let wait = cx.longest_repair_timeout();
         for sequence in self.inbox.grants.take_overdue(cx.now.before(wait)) {
             if !self.is_got(sequence) {
                 self.send_grant(cx, sequence);
@@ -157,7 +213,7 @@ impl Receiving {
 
     /// Sets the time when what is missing of an eager Transfer is asked for.
     pub(super) fn watch_rest(&mut self, cx: &mut Context, sequence: u32) {
-        let rtt = cx.recovery.rtt().unwrap_or_default();
+        let rtt = cx.longest_rtt();
         let overtaken = cx.now + self.loss_detector.patience(cx.now, rtt);
         let silence = cx.now + cx.recovery.data_timeout();
         let due = self.inbox.arrivals.set_due(sequence, overtaken, silence);
@@ -278,6 +334,7 @@ impl Receiving {
         if self.is_got(sequence) {
             return self.get_ranges(cx, sequence, ranges);
         }
+        self.tell_paths(cx, id);
         if reached == 0 {
             self.inbox.grants.repeated(sequence);
             self.send_grant(cx, sequence);
@@ -303,7 +360,7 @@ impl Receiving {
         let transfer = self.inbox.get(id);
         let blocks_complete = transfer.map_or(0, |it| self.inbox.blocks_complete(id, it));
         State {
-            occasion: Occasion::Seen(self.seen.burst),
+            occasion: Occasion::Seen(self.seen_burst()),
             complete: false,
             unknown: false,
             blocks_complete,
@@ -329,9 +386,13 @@ impl Receiving {
         if cx.profile == Profile::Classic {
             return Report::NOTHING;
         }
-        let delay = (cx.now - self.seen.at).as_micros();
+        let path = self.seen.latest();
+        let delay = (cx.now - path.at).as_micros();
         Report::Progress(Progress {
-            received: cx.counters.bytes_received - cx.unnumbered,
+            received: match cx.links.path_bits() {
+                0 => cx.counters.bytes_received - cx.unnumbered,
+                _ => path.received,
+            },
             delay_us: u32::try_from(delay).unwrap_or(u32::MAX),
             marked: cx.counters.marked as u32,
             capable: cx.counters.capable as u32,
@@ -339,6 +400,25 @@ impl Receiving {
     }
 
     pub(super) fn seen_burst(&self) -> u32 {
-        self.seen.burst
+        self.seen.latest().burst
+    }
+
+    /// Tells what was seen of the paths of which the sender does not know by what it is told anyway: what it may not
+    /// repair for their sake.
+    fn tell_paths(&mut self, cx: &mut Context, id: TransferId) {
+        if !cx.links.is_several() {
+            return;
+        }
+        let latest = self.seen.latest;
+        for path in 0..self.seen.paths.len() {
+            let it = &mut self.seen.paths[path];
+            let news = it.told != it.burst;
+            it.told = it.burst;
+            if path != latest && news {
+                self.seen.latest = path;
+                self.tell_progress(cx, id);
+            }
+        }
+        self.seen.latest = latest;
     }
 }

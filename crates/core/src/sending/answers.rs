@@ -143,7 +143,7 @@ impl Sending {
                 .resend_at
                 .max(cx.now + cx.recovery.control_timeout());
         }
-        let flight_time = cx.recovery.flight_time();
+        let flight_time = |path| cx.recovery_of(path).flight_time();
         let missing = self.outbox.report(cx.now, it, ranges, flight_time);
         self.on_missing(cx, missing.ok_or(DropReason::Unexpected)?);
         Ok(None)
@@ -155,59 +155,78 @@ impl Sending {
             (Occasion::Seen(number), _) | (Occasion::Reply(number), Report::Progress(_)) => number,
             (Occasion::Reply(_), Report::Missing(_)) => return Ok(()),
         };
-        let sent = self.outbox.sent_log.on_seen(cx.now, number)?;
+        let path = cx.links.of_burst(number);
+        let log = self.outbox.sent_logs.get_mut(path);
+        let sent = log.ok_or(DropReason::Unexpected)?.on_seen(cx.now, number)?;
+        if sent.is_some() {
+            cx.links.on_seen(cx.now, path);
+        }
         if let (Some(sent), Report::Progress(progress)) = (sent, &it.report) {
-            self.on_progress(cx, &sent, progress);
+            self.on_progress(cx, path, &sent, progress);
         }
         Ok(())
     }
 
-    fn on_progress(&mut self, cx: &mut Context, sent: &SentBurst, progress: &Progress) {
+    fn on_progress(
+        &mut self,
+        cx: &mut Context,
+        path: usize,
+        sent: &SentBurst,
+        progress: &Progress,
+    ) {
         let delay = Duration::from_micros(progress.delay_us.into());
         let elapsed = (cx.now - sent.at).saturating_sub(cx.waited);
-        if cx.recovery.doubts(elapsed, delay) {
+        if path == cx.links.control && cx.recovery.doubts(elapsed, delay) {
             cx.ping();
         }
-        let rtt = cx.recovery.less_delay(elapsed, delay);
+        let rtt = cx.recovery_of(path).less_delay(elapsed, delay);
         if rtt > limits::MAX_RTT {
             return;
         }
-        let lateness = self.lateness(cx, sent, delay);
-        cx.recovery.sample_with(cx.now, rtt, lateness.sum());
+        let lateness = self.lateness(cx, path, sent, delay);
+        let now = cx.now;
+        let recovery = cx.recovery_of_mut(path);
+        recovery.sample_with(now, rtt, lateness.sum());
         let timing = Timing {
             rtt,
-            min_rtt: cx.recovery.min_rtt().unwrap_or(rtt),
+            min_rtt: recovery.min_rtt().unwrap_or(rtt),
             waited: cx.waited,
             lateness,
         };
-        let sent_log = &mut self.outbox.sent_log;
+        let sent_log = &mut self.outbox.sent_logs[path];
         if let Some(sample) = sent_log.sample(cx.now, sent, progress, timing) {
-            self.congestion.on_progress(cx.now, &sample);
-            let wanted = self.congestion.wants_marks();
-            self.ecn.note(cx.now, wanted, sent.at, cx.stu(), progress);
+            let it = &mut self.paths[path];
+            it.congestion.on_progress(cx.now, &sample);
+            let wanted = it.congestion.wants_marks();
+            it.ecn.note(cx.now, wanted, sent.at, cx.stu(), progress);
         }
     }
 
     /// How late the ends were with an answer to `sent`, which waited for `delay` at the peer. As long as a burst takes
     /// to arrive, its first STU waits for the last.
-    fn lateness(&self, cx: &Context, sent: &SentBurst, delay: Duration) -> Lateness {
-        let pace = self.congestion.pace().unwrap_or(u64::MAX);
+    fn lateness(&self, cx: &Context, path: usize, sent: &SentBurst, delay: Duration) -> Lateness {
+        let pace = self.paths[path].congestion.pace().unwrap_or(u64::MAX);
         let burst = transmission_time(sent.len.into(), pace);
         Lateness::of(cx.waited, delay.saturating_sub(burst))
     }
 
     fn on_missing(&mut self, cx: &mut Context, missing: LossReport) {
         cx.counters.count_drop(DropReason::Limit, missing.beyond);
-        self.on_lost(cx, missing.bytes);
+        for (path, &bytes) in missing.bytes.iter().enumerate() {
+            self.on_lost(cx, path, bytes);
+        }
         if missing.black_hole && cx.path.black_hole() {
             cx.timers.set(Timer::PathProbe, cx.now);
         }
     }
 
-    /// So many bytes of payload were lost.
-    pub(crate) fn on_lost(&mut self, cx: &Context, bytes: u64) {
-        if bytes > 0 {
-            self.congestion.on_lost(cx.now, bytes);
+    /// `path` lost so many bytes of payload.
+    pub(crate) fn on_lost(&mut self, cx: &Context, path: usize, bytes: u64) {
+        if bytes > 0
+            && let Some(it) = self.paths.get_mut(path)
+        {
+            it.lost += bytes;
+            it.congestion.on_lost(cx.now, bytes);
         }
     }
 

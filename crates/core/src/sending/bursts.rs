@@ -21,11 +21,11 @@ impl Sending {
         limit: BurstLimit,
         answering: bool,
     ) -> Option<DataBurst> {
-        if !self.outbox.has_data() {
+        if !self.outbox.has_data() || !self.may_carry(cx) {
             return None;
         }
         let shape = self.controlled_shape(cx, limit)?;
-        let next = self.outbox.next_burst(cx.now, &shape);
+        let next = self.outbox.next_burst(cx.now, cx.links.selected, &shape);
         self.leave(cx, next, answering)
     }
 
@@ -42,7 +42,8 @@ impl Sending {
             return None;
         }
         let shape = self.controlled_shape(cx, limit)?;
-        let next = self.outbox.next_message(cx.now, &shape, message);
+        let path = cx.links.selected;
+        let next = self.outbox.next_message(cx.now, path, &shape, message);
         self.leave(cx, next, answering)
     }
 
@@ -105,24 +106,28 @@ impl Sending {
         len: u64,
         answering: bool,
     ) -> u32 {
-        let number = self.outbox.sent_log.next_number();
-        self.outbox
-            .sent_log
-            .on_sent(cx.now, id, b_num, start, len as u32);
+        let sent_log = &mut self.outbox.sent_logs[cx.links.selected];
+        let number = sent_log.next_number();
+        sent_log.on_sent(cx.now, id, b_num, start, len as u32);
         self.on_departed(cx, len, answering);
         number
     }
 
     /// A numbered burst of `len` bytes leaves.
     fn on_departed(&mut self, cx: &mut Context, len: u64, answering: bool) {
-        if !self.outbox.has_data() && !answering {
-            self.outbox.sent_log.on_app_limited();
+        let all = !self.outbox.has_data() && !answering;
+        let rests = all && !self.waits_for_grants();
+        let sent_log = &mut self.outbox.sent_logs[cx.links.selected];
+        if all {
+            sent_log.on_app_limited();
         }
-        cx.counters.forgotten += self.outbox.sent_log.take_forgotten();
-        self.pacer.sent(cx.now, len, &self.congestion);
-        if !self.outbox.has_data() && !answering && !self.waits_for_grants() {
-            self.pacer.rest();
+        cx.counters.forgotten += sent_log.take_forgotten();
+        let path = &mut self.paths[cx.links.selected];
+        path.pacer.sent(cx.now, len, &path.congestion);
+        if rests {
+            path.pacer.rest();
         }
+        cx.watch_payload();
     }
 
     /// Whether the peer is expected to grant more of what is to be sent: that it does not may be its lateness, or ours.
@@ -134,19 +139,24 @@ impl Sending {
     /// an answer of the receiver will say when.
     fn allowance(&mut self, cx: &mut Context, stu: u32) -> Option<u64> {
         let pair = 2 * u64::from(stu);
-        let in_flight = self.outbox.sent_log.bytes_in_flight();
-        let room = self.congestion.window().saturating_sub(in_flight);
+        let path = &self.paths[cx.links.selected];
+        let in_flight = self.outbox.sent_logs[cx.links.selected].bytes_in_flight();
+        let room = path.congestion.window().saturating_sub(in_flight);
         // An STU on its own costs as much as a burst. Something may always be in flight.
         if room < pair && in_flight > 0 {
             let wait = probe_timeout(cx);
             cx.timers.set_earlier(Timer::ProbeTimeout, cx.now + wait);
             return None;
         }
-        if self.congestion.pace().is_some() && self.pacer.next() > cx.now {
-            cx.timers.set(Timer::Pace, self.pacer.next());
+        let next = path.pacer.next();
+        if path.congestion.pace().is_some() && next > cx.now {
+            match cx.links.is_several() {
+                true => cx.timers.set_earlier(Timer::Pace, next),
+                false => cx.timers.set(Timer::Pace, next),
+            }
             return None;
         }
-        let bytes = room.min(self.congestion.quantum()).max(pair);
+        let bytes = room.min(path.congestion.quantum()).max(pair);
         // Without a controller both may be as large as a number can be.
         let headers = (bytes / u64::from(stu)).saturating_mul(cx.overhead().into());
         Some(bytes.saturating_add(headers))
@@ -157,11 +167,12 @@ impl Sending {
         if cx.profile == Profile::Classic {
             return false;
         }
-        let interval = match cx.recovery.is_known() {
-            true => self.congestion.ack_request_interval(),
+        let selected = cx.links.selected;
+        let interval = match cx.recovery_of(selected).is_known() {
+            true => self.paths[selected].congestion.ack_request_interval(),
             false => 0,
         };
-        self.outbox.sent_log.asks_progress(interval)
+        self.outbox.sent_logs[selected].asks_progress(interval)
     }
 
     /// Everything granted was sent, and nothing is heard: asks how the Transfers stand. `silent`: the
@@ -192,11 +203,13 @@ impl Sending {
     /// There is something to send and no room, for nothing new was seen for long: whatever was in
     /// flight is gone, and the path is to be learned anew (RFC 9002, 7.6: persistent congestion).
     fn give_up_flight(&mut self, cx: &Context) {
-        let sent_log = &mut self.outbox.sent_log;
-        let patience = cx.recovery.data_timeout() * limits::PERSISTENT_TIMEOUTS;
-        if sent_log.bytes_in_flight() > 0 && cx.now - sent_log.quiet_since() >= patience {
-            sent_log.give_up();
-            self.congestion.on_silence(cx.now);
+        let of_paths = self.outbox.sent_logs.iter_mut().zip(&mut self.paths);
+        for (path, (sent_log, it)) in of_paths.enumerate() {
+            let patience = cx.recovery_of(path).data_timeout() * limits::PERSISTENT_TIMEOUTS;
+            if sent_log.bytes_in_flight() > 0 && cx.now - sent_log.quiet_since() >= patience {
+                sent_log.give_up();
+                it.congestion.on_silence(cx.now);
+            }
         }
     }
 }
@@ -220,7 +233,7 @@ pub(crate) fn shape(cx: &Context, limit: BurstLimit) -> Shape {
 fn probe_timeout(cx: &Context) -> Duration {
     match cx.profile {
         Profile::Classic => cx.recovery.control_timeout(),
-        Profile::Extended => cx.recovery.data_timeout() * 2,
+        Profile::Extended => cx.longest_data_timeout() * 2,
     }
 }
 

@@ -6,19 +6,19 @@ mod bursts;
 mod ecn;
 mod offers;
 mod outbound;
+mod paths;
 mod sent_log;
 
 pub(crate) use self::answers::Ended;
 pub(crate) use self::bursts::shape;
 pub use self::outbound::OutboundState;
 pub(crate) use self::outbound::{BareMessage, Cut, Shape, without};
-pub(crate) use self::sent_log::SentLog;
+use self::paths::SendPath;
+pub(crate) use self::sent_log::{SentLog, is_after};
 
 use self::answers::waiting_interval;
-use self::ecn::EcnValidation;
 use self::offers::{Offer, Offers, ReadRequest};
 use self::outbound::{Announcement, Outbound, OutboundEvent, Outbox, Withdrawal, Withdrawn};
-use crate::congestion::{Limited, Pacer};
 use crate::context::{Context, Debt};
 use crate::recovery::Timed;
 use crate::timers::Timer;
@@ -30,6 +30,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::mem::discriminant;
+use smallvec::{SmallVec, smallvec};
 use zerolane_wire::{End, Operation, Reason, RequestToSend, Target};
 
 /// What this end sends.
@@ -37,9 +38,9 @@ use zerolane_wire::{End, Operation, Reason, RequestToSend, Target};
 pub(crate) struct Sending {
     outbox: Outbox,
     offers: Offers,
-    congestion: Limited,
-    pacer: Pacer,
-    ecn: EcnValidation,
+    /// What holds payload back, path by path.
+    paths: SmallVec<[SendPath; 1]>,
+    max_rate: Option<u64>,
     finish: Finish,
 }
 
@@ -61,12 +62,8 @@ impl Sending {
         Sending {
             outbox: Outbox::new(),
             offers: Offers::default(),
-            congestion: Limited {
-                controller: Box::new(GrantsOnly),
-                max_rate,
-            },
-            pacer: Pacer::default(),
-            ecn: EcnValidation::default(),
+            paths: smallvec![SendPath::new(Box::new(GrantsOnly), max_rate)],
+            max_rate,
             finish: Finish::No,
         }
     }
@@ -124,42 +121,61 @@ impl Sending {
     }
 
     /// What is known of the path as its sender.
-    pub(crate) fn describe(&self, state: &mut PathState) {
-        state.controller = self.congestion.name();
-        state.congestion_window = self.congestion.window();
-        state.pace = self.congestion.pace();
-        state.in_flight = self.outbox.sent_log.bytes_in_flight();
+    pub(crate) fn describe(&self, path: usize, state: &mut PathState) {
+        let (Some(it), Some(sent_log)) = (self.paths.get(path), self.outbox.sent_logs.get(path))
+        else {
+            return;
+        };
+        state.controller = it.congestion.name();
+        state.congestion_window = it.congestion.window();
+        state.pace = it.congestion.pace();
+        state.in_flight = sent_log.bytes_in_flight();
+        state.bytes_sent = sent_log.total();
+        state.bytes_lost = it.lost;
     }
 
     pub(crate) fn set_congestion(&mut self, cx: &Context, congestion: Box<dyn Congestion>) {
-        self.congestion.controller = congestion;
-        self.congestion.on_new_path(cx.recovery.min_rtt());
+        self.paths[0].congestion.controller = congestion;
+        self.paths[0].congestion.on_new_path(cx.recovery.min_rtt());
     }
 
     pub(crate) fn set_max_rate(&mut self, max_rate: Option<u64>) {
-        self.congestion.max_rate = max_rate;
+        self.max_rate = max_rate;
+        self.share_max_rate();
     }
 
     /// Whether datagrams are to leave ECN-capable.
-    pub(crate) fn wants_marks(&self) -> bool {
-        self.congestion.wants_marks() && self.ecn.may_work()
+    pub(crate) fn wants_marks(&self, cx: &Context) -> bool {
+        let only = &self.paths[0];
+        !cx.links.is_several() && only.congestion.wants_marks() && only.ecn.may_work()
     }
 
     /// The first round trip was measured.
     pub(crate) fn on_first_rtt(&mut self, cx: &Context) {
-        self.congestion.on_new_path(cx.recovery.min_rtt());
+        self.paths[0].congestion.on_new_path(cx.recovery.min_rtt());
     }
 
     /// The path to the peer is another one.
     pub(crate) fn on_new_path(&mut self) {
-        self.congestion.on_new_path(None);
-        self.ecn.forget();
-        self.outbox.sent_log.give_up();
+        let first = &mut self.paths[0];
+        first.congestion.on_new_path(None);
+        first.ecn.forget();
+        self.outbox.sent_logs[0].give_up();
     }
 
     /// Bursts in flight, for what is sent beside Transfers.
-    pub(crate) fn sent_log(&self) -> &SentLog {
-        &self.outbox.sent_log
+    pub(crate) fn sent_log(&self, path: usize) -> &SentLog {
+        let logs = &self.outbox.sent_logs;
+        logs.get(path).unwrap_or(&logs[0])
+    }
+
+    /// Bytes in flight on all paths.
+    pub(crate) fn bytes_in_flight(&self) -> u64 {
+        self.outbox
+            .sent_logs
+            .iter()
+            .map(SentLog::bytes_in_flight)
+            .sum()
     }
 
     /// As if `number` Transfers had been announced, and Reads matched, before.
@@ -171,7 +187,7 @@ impl Sending {
 
     #[cfg(test)]
     pub(crate) fn sent_log_mut(&mut self) -> &mut SentLog {
-        &mut self.outbox.sent_log
+        &mut self.outbox.sent_logs[0]
     }
 
     pub(crate) fn assert_bounded(&self, slots: u16) {

@@ -62,7 +62,7 @@ fn report__of_payload_that_never_left_frees_the_window_of_what_is_too_old() {
     outbox
         .grant(Instant::ZERO, &grant, Profile::Extended, 32)
         .expect("granted");
-    outbox.sent_log.on_sent(ms(1), 7, 0, 0, 500);
+    outbox.sent_logs[0].on_sent(ms(1), 7, 0, 0, 500);
     let missing = [Range {
         start: 0,
         len: 3_000,
@@ -80,9 +80,9 @@ fn report__of_payload_that_never_left_frees_the_window_of_what_is_too_old() {
     };
     let mut ask = |at| {
         let flight_time = Duration::from_millis(10);
-        let missing = outbox.report(ms(at), &state, &missing, flight_time);
+        let missing = outbox.report(ms(at), &state, &missing, |_| flight_time);
         assert_eq!(missing, Some(LossReport::default()), "nothing was sent");
-        outbox.sent_log.bytes_in_flight()
+        outbox.sent_logs[0].bytes_in_flight()
     };
     assert_eq!(ask(5), 500, "it may arrive");
     assert_eq!(ask(30), 0);

@@ -89,6 +89,9 @@ const RATE_SPAN: Duration = Duration::from_millis(1);
 /// Answers remembered in that time.
 const TOLD_IN_SPAN: u32 = 8;
 
+/// Bursts of a path remembered after they were seen, to tell which path lost what.
+const MAX_PASSED: usize = 256;
+
 /// The bursts in flight, oldest first.
 #[derive(Clone)]
 pub(crate) struct SentLog {
@@ -112,6 +115,10 @@ pub(crate) struct SentLog {
     asked: u64,
     /// Bursts forgotten for want of room, and not told yet.
     forgotten: u64,
+    /// Highest bits of the numbers that are the path's and not counted up.
+    path_bits: u32,
+    /// Of one of several paths: what was seen or passed over lately, and when it left.
+    passed: VecDeque<SentBurst>,
 }
 
 impl fmt::Debug for SentLog {
@@ -141,7 +148,51 @@ impl SentLog {
             round: 0,
             asked: 0,
             forgotten: 0,
+            path_bits: 0,
+            passed: VecDeque::new(),
         }
+    }
+
+    /// The same of path `path`, which the highest `path_bits` bits of its numbers name.
+    pub(crate) fn of_path(path: usize, path_bits: u32) -> SentLog {
+        let none = (path as u32)
+            .checked_shl(u32::BITS - path_bits)
+            .unwrap_or(0);
+        SentLog {
+            next: none + 1,
+            seen: none,
+            path_bits,
+            ..SentLog::new()
+        }
+    }
+
+    fn is_after(&self, number: u32, other: u32) -> bool {
+        is_after(number, other, self.path_bits)
+    }
+
+    /// Bytes that ever left.
+    pub(crate) fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// When a burst with any of these bytes of the Block left, if that was lately.
+    pub(crate) fn carried(
+        &self,
+        id: TransferId,
+        b_num: u32,
+        (start, end): (u32, u32),
+    ) -> Option<Instant> {
+        let touches = |it: &&SentBurst| {
+            it.id == id && it.b_num == b_num && it.start < end && start < it.start + it.len
+        };
+        let mut newest_first = self.log.iter().rev().chain(self.passed.iter().rev());
+        newest_first.find(touches).map(|it| it.at)
+    }
+
+    /// Takes out all that was not seen: the path does not carry it.
+    pub(crate) fn abandon(&mut self) -> VecDeque<SentBurst> {
+        self.give_up();
+        core::mem::take(&mut self.log)
     }
 
     /// The number of the next burst.
@@ -196,8 +247,12 @@ impl SentLog {
             base: self.told.front().copied().unwrap_or(now),
             limited: false,
         });
+        let last = u32::MAX >> self.path_bits;
         // 0 is no number.
-        self.next = self.next.checked_add(1).unwrap_or(1);
+        self.next = match self.next & last == last {
+            true => self.next - last + 1,
+            false => self.next + 1,
+        };
     }
 
     fn told(&self) -> ReportedState {
@@ -231,22 +286,34 @@ impl SentLog {
         now: Instant,
         number: u32,
     ) -> Result<Option<SentBurst>, DropReason> {
-        if number == 0 || number.wrapping_sub(self.seen) as i32 <= 0 {
+        if number == 0 || !self.is_after(number, self.seen) {
             return Ok(None);
         }
-        if self.next.wrapping_sub(number) as i32 <= 0 {
+        if !self.is_after(self.next, number) {
             return Err(DropReason::Unexpected);
         }
         self.seen = number;
         let mut newest = None;
-        while let Some(sent) = self.log.pop_front_if(|it| !is_after(it.number, number)) {
+        let path_bits = self.path_bits;
+        let passed = |it: &mut SentBurst| !is_after(it.number, number, path_bits);
+        while let Some(sent) = self.log.pop_front_if(passed) {
             newest = Some(sent);
+            if path_bits > 0 {
+                self.note_passed(sent);
+            }
         }
         if let Some(sent) = newest {
             (self.seen_sent, self.seen_at) = (sent.at, now);
             self.settled = self.settled.max(sent.total);
         }
         Ok(newest.filter(|it| it.number == number))
+    }
+
+    fn note_passed(&mut self, sent: SentBurst) {
+        if self.passed.len() >= MAX_PASSED {
+            self.passed.pop_front();
+        }
+        self.passed.push_back(sent);
     }
 
     /// The burst that left last was all there was.
@@ -391,8 +458,9 @@ fn per_second(bytes: u64, time: Duration) -> u64 {
     u64::try_from(rate).unwrap_or(u64::MAX)
 }
 
-fn is_after(number: u32, other: u32) -> bool {
-    number.wrapping_sub(other) as i32 > 0
+/// Whether `number` follows `other`, of the same path, which the highest `path_bits` of both name.
+pub(crate) fn is_after(number: u32, other: u32, path_bits: u32) -> bool {
+    (number << path_bits).wrapping_sub(other << path_bits) as i32 > 0
 }
 
 #[cfg(test)]

@@ -190,3 +190,18 @@ fn sample__the_rate_of_late_ends_is_that_of_arrival() {
         }
     }
 }
+
+#[test]
+fn number__of_a_path_keeps_its_bits_when_it_wraps() {
+    let mut log = SentLog::of_path(5, 3);
+    log.next = 5 << 29 | (u32::MAX >> 3);
+    log.seen = log.next - 1;
+    let (last, now) = (log.next_number(), Instant::ZERO);
+    log.on_sent(now, 1, 0, 0, 100);
+    assert_eq!(log.next_number(), 5 << 29 | 1, "0 is no number");
+    log.on_sent(now, 1, 0, 100, 100);
+    assert!(log.on_seen(now, last).expect("sent").is_some());
+    assert_eq!(log.on_seen(now, 5 << 29 | 9), Err(DropReason::Unexpected));
+    assert!(log.on_seen(now, 5 << 29 | 1).expect("sent").is_some());
+    assert_eq!(log.on_seen(now, last), Ok(None), "it is old");
+}

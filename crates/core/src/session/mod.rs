@@ -119,6 +119,7 @@ impl Session {
     /// The peer lives.
     pub(crate) fn on_heard(&mut self, cx: &mut Context) {
         self.heard = cx.now;
+        cx.links.on_heard(cx.now);
         self.unanswered_pings = 0;
         // The Responder uses our key: it knows that we have its own.
         if self.initiator && self.is_established() {
@@ -367,12 +368,17 @@ impl Session {
                 cx.timers.stop(Timer::PathProbe);
             }
         } else if it.send_state {
-            cx.push_control(Operation::Nop(Nop {
+            let answer = Nop {
                 send_state: false,
                 reply: true,
                 options: None,
                 ..*it
-            }));
+            };
+            match cx.links.is_several() {
+                // It tells of the way it came.
+                true => cx.links.owe(cx.links.selected, answer),
+                false => cx.push_control(Operation::Nop(answer)),
+            }
         }
     }
 }

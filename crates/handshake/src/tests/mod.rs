@@ -83,6 +83,7 @@ fn request() -> Vec<u8> {
                 eager: Eager::NONE,
                 frames: false,
                 advance_grants: false,
+                paths: 1,
             },
             s_key: 0xabcd,
             sync: 42,

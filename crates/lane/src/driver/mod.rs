@@ -35,7 +35,8 @@ use std::hash::BuildHasherDefault;
 use std::time::Duration;
 use wait::Nap;
 use zerolane_core::{
-    CloseReason, Connection, FastAnswer, HoldOrder, Instant, Life, RegionId, Span, TransferId,
+    CloseReason, Connection, FastAnswer, HoldOrder, Instant, Life, PathState, RegionId, Span,
+    TransferId,
 };
 use zerolane_wire::Reason;
 
@@ -300,6 +301,19 @@ impl<L: Lane> Driver<L> {
     /// [`Options::max_rate`](crate::Options::max_rate) has it.
     pub fn set_max_rate(&mut self, max_rate: Option<u64>) {
         self.core.set_max_rate(max_rate);
+    }
+
+    /// The paths that there are, by their indexes: the first is 0.
+    pub fn paths(&self) -> Vec<(usize, PathState)> {
+        let now = self.clock.now();
+        let all = 0..self.core.max_paths();
+        all.filter_map(|path| Some((path, self.core.state_of(now, path)?)))
+            .collect()
+    }
+
+    /// Uses path `path`, which is not the first, no more: what it had in flight goes by others.
+    pub fn remove_path(&mut self, path: usize) {
+        self.core.remove_path(self.clock.now(), path);
     }
 
     /// Begins to disconnect.

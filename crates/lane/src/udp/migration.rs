@@ -14,6 +14,7 @@
 //! address is gone, or is not the one that the system would choose now, connects its socket anew, unless
 //! it was bound to that address on purpose.
 
+use super::packet_info::PacketAddresses;
 use super::port::{Received, SHOWN, Seat, SharedPort};
 use super::receive::Receiver;
 use super::send::Sender;
@@ -108,7 +109,9 @@ impl PeerMigration {
     ) -> Option<SocketAddr> {
         if !turn.core.is_peer_silent(turn.now) {
             self.interval = LOOK_INTERVAL;
-            self.fallback = None;
+            if !turn.core.awaits_paths() {
+                self.fallback = None;
+            }
             return None;
         }
         let moved = self.look_for_peer(socket, ends, turn);
@@ -141,8 +144,24 @@ impl PeerMigration {
         Some(from)
     }
 
+    /// A socket of this port for a path by which something came: it speaks from the address that was called.
+    ///
+    /// # Errors
+    /// The system gives none, or there is no way back.
+    pub(super) fn join(
+        &self,
+        addresses: PacketAddresses,
+        receive_buffer: usize,
+    ) -> io::Result<Socket> {
+        let port = self.seat.port();
+        let local = addresses.called(port.local()).unwrap_or(port.local());
+        let socket = port.join(local, receive_buffer)?;
+        socket.connect(&SockAddr::from(addresses.peer))?;
+        Ok(socket)
+    }
+
     /// What came from others than the peer.
-    fn listen(&mut self) -> io::Result<VecDeque<Received>> {
+    pub(super) fn listen(&mut self) -> io::Result<VecDeque<Received>> {
         let fallback = match self.fallback.take() {
             Some(fallback) => fallback,
             None => self.seat.port().listen()?,

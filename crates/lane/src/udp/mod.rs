@@ -1,6 +1,7 @@
 //! The UDP lane: any network, no privileges.
 
 mod adopted;
+mod links;
 mod migration;
 mod packet_info;
 mod passed;
@@ -22,7 +23,8 @@ pub(crate) use socket::{prepare, receive_buffer};
 
 use crate::initiate::initiate;
 use crate::seal::{Opener, Sealer};
-use crate::{Account, Driver, Lane, LaneError, Options, Turn, Waker, poll};
+use crate::{Account, Driver, Lane, LaneError, Options, PathAddresses, Turn, Waker, poll};
+use links::Links;
 use socket2::{SockAddr, Socket};
 use std::io;
 use std::net::SocketAddr;
@@ -42,6 +44,8 @@ pub struct UdpLane {
     receiver: Receiver,
     migration: PeerMigration,
     strict: bool,
+    /// The paths beside this one, if there may be any.
+    links: Option<Box<Links>>,
     /// Who the peer proved to be.
     peer_key: Option<PublicKey>,
 }
@@ -56,6 +60,7 @@ impl UdpLane {
         socket.connect(&SockAddr::from(peer))?;
         let sender = Sender::new(&socket, None, options);
         let receiver = Receiver::new(&socket, None, options);
+        let links = Links::new(&socket, options)?;
         Ok(UdpLane {
             socket,
             peer,
@@ -63,6 +68,7 @@ impl UdpLane {
             receiver,
             migration,
             strict: options.strict,
+            links,
             peer_key: None,
         })
     }
@@ -71,6 +77,9 @@ impl UdpLane {
     /// them: nothing is sent or received then.
     pub(crate) fn protect(&mut self, session: Session) -> bool {
         self.peer_key = Some(session.peer);
+        if let Some(links) = &mut self.links {
+            links.protect(&session);
+        }
         protect(&mut self.sender, &mut self.receiver, session)
     }
 
@@ -99,11 +108,23 @@ impl UdpLane {
     /// The next turn that receives nothing looks whether the peer moved, if it is silent.
     pub fn look_for_peer(&mut self) {
         self.migration.look_now();
+        if let Some(links) = &mut self.links {
+            links.look_now();
+        }
     }
 
-    /// The socket, to be waited on together with others.
+    /// Adds a path as soon as the connection is open. False if [`Options`] did not ask for several.
+    pub fn add_path(&mut self, addresses: PathAddresses) -> bool {
+        let links = self.links.as_mut();
+        links.map(|it| it.want(addresses)).is_some()
+    }
+
+    /// The socket, to be waited on together with others. Of several, what is readable when one of them is.
     pub fn socket(&self) -> std::os::fd::BorrowedFd<'_> {
-        std::os::fd::AsFd::as_fd(&self.socket)
+        match &self.links {
+            Some(links) => links.watched(),
+            None => std::os::fd::AsFd::as_fd(&self.socket),
+        }
     }
 
     /// Our address at present, if there is a way to the peer.
@@ -131,13 +152,31 @@ impl Lane for UdpLane {
                 turn.core.set_path_datagram(turn.now, datagram);
             }
         }
-        Ok(received)
+        match &mut self.links {
+            Some(links) => {
+                let others = links.receive(turn, self.strict);
+                turn.core.select_path(0);
+                links.tend((&self.socket, self.peer), &mut self.migration, turn);
+                Ok(others? || received)
+            }
+            None => Ok(received),
+        }
     }
 
     fn transmit(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
         let exchange = self.receiver.exchange();
-        self.sender
-            .transmit(&self.socket, self.peer, None, exchange, turn)
+        let sent = self
+            .sender
+            .transmit(&self.socket, self.peer, None, exchange, turn)?;
+        match &mut self.links {
+            Some(links) => {
+                links.watch_first(&self.socket, self.sender.is_full());
+                let others = links.transmit(turn);
+                turn.core.select_path(0);
+                Ok(others? || sent)
+            }
+            None => Ok(sent),
+        }
     }
 
     fn wait(&mut self, waker: &Waker, timeout: Option<Duration>) -> io::Result<bool> {
@@ -149,7 +188,8 @@ impl Lane for UdpLane {
     }
 
     fn wants_write(&self) -> bool {
-        self.sender.is_full()
+        // Of several, what is watched says it.
+        self.links.is_none() && self.sender.is_full()
     }
 
     fn longest_sleep(&self) -> Option<Duration> {
@@ -157,7 +197,8 @@ impl Lane for UdpLane {
     }
 
     fn holds(&self, region: RegionId) -> bool {
-        self.sender.holds(&self.socket, region)
+        let others = self.links.as_ref().is_some_and(|it| it.holds(region));
+        others || self.sender.holds(&self.socket, region)
     }
 
     fn describe(&self, account: &mut Account) {
@@ -243,6 +284,7 @@ pub(crate) fn config(
         path_datagram: path_datagram.unwrap_or(Config::default().path_datagram),
         connect_timeout: options.connect_timeout,
         idle_timeout: options.idle_timeout,
+        paths: options.most_paths(),
         ..Config::default()
     }
 }

@@ -114,11 +114,15 @@ pub struct Capabilities {
     pub frames: bool,
     /// Takes grants of Transfers that it has not announced yet (*ours*).
     pub advance_grants: bool,
+    /// Paths that it takes, 1 to [`MAX_PATHS`] (*ours*).
+    pub paths: u8,
 }
 
 impl Capabilities {
     pub(super) fn emit(&self, header: &mut Header, options: &mut Options) {
         self.eager.emit(options);
+        // As an end has it that knows of no paths: nothing is one.
+        options[PATHS] = self.paths.saturating_sub(1);
         header.flags = header
             .flags
             .with_if(Flags::CAP_CLASSIC, self.profiles.classic)
@@ -159,9 +163,18 @@ impl Capabilities {
             eager: Eager::parse(header, options)?,
             frames: flags.contains(Flags::CAP_FRAMES),
             advance_grants: flags.contains(Flags::CAP_ADVANCE),
+            paths: match options[PATHS] {
+                more if more < MAX_PATHS => more + 1,
+                more => return Err(out_of_range(Field::Options, more.into())),
+            },
         })
     }
 }
+
+/// Paths that a connection may have.
+pub const MAX_PATHS: u8 = 8;
+/// The byte of the options that says how many beyond the first.
+const PATHS: usize = 16;
 
 /// Largest `buffer_log2`: Offset has 32 bits.
 pub(super) const MAX_BUFFER_LOG2: u8 = 32;

@@ -11,7 +11,7 @@ mod transfer;
 
 pub use connection::{
     Capabilities, ConnectionAnswer, ConnectionVerdict, Delivered, Disconnect, Eager, MAX_EAGER,
-    Profile, Profiles, RequestConnection, RequestDisconnect, VERSION, VERSION_MIN,
+    MAX_PATHS, Profile, Profiles, RequestConnection, RequestDisconnect, VERSION, VERSION_MIN,
 };
 pub use memory::{
     FetchOp, FetchOpKind, Get, MemoryRegionAvailable, MemoryState, Place, RequestMemoryRegion,
@@ -54,6 +54,10 @@ pub struct Nop {
     /// probe). The answer repeats the number, not the padding. The receiver compares
     /// whether that many bytes arrived.
     pub probe: u32,
+    /// The path that it is about, 0 for the first. Its answer goes the same way.
+    pub path: u8,
+    /// That path is used no more.
+    pub leaves: bool,
     /// Chosen by the sender, echoed.
     pub sync: u32,
     /// Options for an upper layer. A probe has none: what follows its header is padding.
@@ -354,7 +358,9 @@ impl Nop {
             flags: Flags::NONE
                 .with_if(Flags::SEND_STATE, self.send_state)
                 .with_if(Flags::REPLY, self.reply)
-                .with_if(Flags::PROBE, self.probe != 0),
+                .with_if(Flags::PROBE, self.probe != 0)
+                .with_if(Flags::LEAVES, self.leaves),
+            param: self.path.into(),
             offset: self.probe,
             sync: self.sync,
             ..header
@@ -372,6 +378,11 @@ impl Nop {
             } else {
                 0
             },
+            path: u8::try_from(header.param)
+                .ok()
+                .filter(|&path| path < MAX_PATHS)
+                .ok_or(out_of_range(Field::Param, header.param.into()))?,
+            leaves: header.flags.contains(Flags::LEAVES),
             sync: header.sync,
             options: options.copied(),
         })

@@ -94,6 +94,7 @@ fn capabilities(profiles: Profiles) -> Capabilities {
         },
         frames: true,
         advance_grants: true,
+        paths: 1,
     }
 }
 
@@ -447,6 +448,23 @@ fn upkeep() -> Vec<(&'static str, Operation)> {
                 send_state: true,
                 probe: 1472,
                 sync: SYNC,
+                ..Nop::default()
+            }),
+        ),
+        (
+            "nop_path",
+            Operation::Nop(Nop {
+                send_state: true,
+                path: 3,
+                sync: SYNC,
+                ..Nop::default()
+            }),
+        ),
+        (
+            "nop_leaves",
+            Operation::Nop(Nop {
+                path: 3,
+                leaves: true,
                 ..Nop::default()
             }),
         ),

@@ -141,6 +141,7 @@ fn capabilities(profiles: Profiles) -> impl Strategy<Value = Capabilities> {
                 eager,
                 frames,
                 advance_grants,
+                paths: 1 + slots as u8 % zerolane_wire::MAX_PATHS,
             }
         },
     )
@@ -438,12 +439,16 @@ fn report() -> impl Strategy<Value = Report> {
 
 fn nop() -> impl Strategy<Value = Operation> {
     let options = option::of(uniform32(any::<u8>()));
-    (any::<(bool, bool)>(), option::of(id()), number(), options).prop_map(
-        |((send_state, reply), probe, sync, options)| {
+    let flags = any::<(bool, bool, bool)>();
+    let path = 0..zerolane_wire::MAX_PATHS;
+    (flags, option::of(id()), number(), options, path).prop_map(
+        |((send_state, reply, leaves), probe, sync, options, path)| {
             Operation::Nop(Nop {
                 send_state,
                 reply,
                 probe: probe.unwrap_or(0),
+                path,
+                leaves,
                 sync,
                 options: options.filter(|_| probe.is_none()),
             })

@@ -128,13 +128,18 @@ struct Piece {
 
 impl Outbox {
     /// The next burst: repairs first, then what is eager, then fresh data in the order of the grants.
-    pub(crate) fn next_burst(&mut self, now: Instant, shape: &Shape) -> Option<NextBurst> {
+    pub(crate) fn next_burst(
+        &mut self,
+        now: Instant,
+        path: usize,
+        shape: &Shape,
+    ) -> Option<NextBurst> {
         let mut next = self
             .next_repair(shape)
             .or_else(|| self.next_eager(shape))
             .or_else(|| self.next_fresh(shape))?;
         if shape.profile == Profile::Extended {
-            self.number(now, &mut next);
+            self.number(now, path, &mut next);
         }
         Some(next)
     }
@@ -144,6 +149,7 @@ impl Outbox {
     pub(crate) fn next_message(
         &mut self,
         now: Instant,
+        path: usize,
         shape: &Shape,
         message: &BareMessage,
     ) -> Option<NextBurst> {
@@ -154,16 +160,17 @@ impl Outbox {
                 .with(Flags::MEMORY)
                 .with_if(Flags::AWAITED, message.awaited);
         }
-        self.number(now, &mut next);
+        self.number(now, path, &mut next);
         Some(next)
     }
 
-    /// Numbers a burst.
-    fn number(&mut self, now: Instant, next: &mut NextBurst) {
+    /// Numbers a burst of `path`.
+    fn number(&mut self, now: Instant, path: usize, next: &mut NextBurst) {
         let Piece { id, b_num, start } = next.piece;
         let len = next.burst.span.len as u32;
-        next.burst.first.sync = self.sent_log.next_number();
-        self.sent_log.on_sent(now, id, b_num, start, len);
+        let sent_log = &mut self.sent_logs[path];
+        next.burst.first.sync = sent_log.next_number();
+        sent_log.on_sent(now, id, b_num, start, len);
     }
 
     fn next_repair(&mut self, shape: &Shape) -> Option<NextBurst> {
@@ -359,4 +366,25 @@ fn ending_flags(delivery: Delivery) -> Flags {
         Delivery::Polled => Flags::NONE,
         Delivery::Interrupt => Flags::INTERRUPT,
     })
+}
+
+impl Outbox {
+    /// Bytes that may leave and did not, as far as they are no more than `most`.
+    pub(crate) fn unsent(&self, most: u64) -> u64 {
+        let repairs = self.repairs.iter().map(|it| u64::from(it.len));
+        let granted = self.ready.iter().map(|&(_, id, b_num)| (id, b_num));
+        let eager = self.eager.iter().map(|&id| (id, 0));
+        let fresh = granted.chain(eager).filter_map(|(id, b_num)| {
+            let held = self.transfers.get(&id)?.block(b_num)?;
+            Some(u64::from(held.len - held.sent))
+        });
+        let mut left = 0;
+        for bytes in repairs.chain(fresh) {
+            left += bytes;
+            if left >= most {
+                break;
+            }
+        }
+        left
+    }
 }

@@ -54,14 +54,14 @@ impl Outbox {
         let mut missing = LossReport::default();
         if let Some(eager) = transfer.eager.take() {
             // Granted after all: what left without did not find its place.
-            missing.bytes = u64::from(eager.sent);
+            missing.bytes[0] = u64::from(eager.sent);
             transfer.sent = 0;
             self.eager.retain(|&id| id != cts.d_id);
             self.repairs.retain(|repair| repair.id != cts.d_id);
         }
         if let Some(old) = old {
             // Granted anew (classic repair): the whole Block again.
-            missing.bytes = u64::from(old.sent);
+            missing.bytes[0] = u64::from(old.sent);
             held.regrants = old.regrants + u32::from(old.sent > 0);
             missing.black_hole = held.regrants >= BLACK_HOLE_REPAIRS;
             if missing.black_hole {

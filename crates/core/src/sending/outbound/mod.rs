@@ -15,6 +15,7 @@ pub(crate) use self::state::OutboundEvent;
 pub use self::state::OutboundState;
 pub(crate) use self::transfer::{Announcement, Outbound};
 use alloc::vec::Vec;
+use smallvec::{SmallVec, smallvec};
 
 use self::advance::AdvanceGrants;
 use self::credit::Credit;
@@ -61,7 +62,8 @@ pub(crate) struct Outbox {
     held: usize,
     /// Transfers into regions of the peer.
     puts: usize,
-    pub(crate) sent_log: SentLog,
+    /// Path by path.
+    pub(crate) sent_logs: SmallVec<[SentLog; 1]>,
     stuck: Stuck,
 }
 
@@ -79,7 +81,7 @@ impl Outbox {
             window: SlotWindow::default(),
             held: 0,
             puts: 0,
-            sent_log: SentLog::new(),
+            sent_logs: smallvec![SentLog::new()],
             stuck: Stuck::default(),
         }
     }
@@ -271,7 +273,8 @@ impl Outbox {
     pub(crate) fn assert_bounded(&self) {
         let held: usize = self.transfers.values().map(|it| it.held.len()).sum();
         assert!(held == self.held && held <= MAX_HELD_GRANTS);
-        assert!(self.sent_log.len() <= crate::limits::MAX_FLIGHT);
+        let most = crate::limits::MAX_FLIGHT;
+        assert!(self.sent_logs.iter().all(|it| it.len() <= most));
         assert!(self.eager.len() <= self.transfers.len());
         assert!(self.advance.len() <= MAX_ADVANCE_GRANTS);
         assert!(self.repairs.len() <= MAX_REPAIRS && self.ready.len() <= MAX_HELD_GRANTS);

@@ -1,12 +1,12 @@
 //! What the receiver misses, and what of that is sent again.
 
-use super::Outbox;
+use super::{Outbound, Outbox};
 use crate::limits::{BLACK_HOLE_REPAIRS, MAX_REPAIRS};
 use crate::{Instant, TransferId};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
-use zerolane_wire::{Range, State};
+use zerolane_wire::{MAX_PATHS, Range, State};
 
 /// Whether repairs do any good.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,8 +43,8 @@ impl Stuck {
 /// What a report of missing payload, or a grant made anew, amounts to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LossReport {
-    /// Bytes to be sent again.
-    pub(crate) bytes: u64,
+    /// Bytes to be sent again, by the paths that lost them.
+    pub(crate) bytes: [u64; MAX_PATHS as usize],
     /// Ranges beyond [`MAX_REPAIRS`], to be asked for again.
     pub(crate) beyond: u64,
     /// The same bytes were reported again and again: perhaps the path swallows large datagrams.
@@ -61,14 +61,14 @@ pub(super) struct Repair {
 }
 
 impl Outbox {
-    /// Takes a report about a Block; `None` if it is about nothing of ours. Bursts younger than
-    /// `flight_time` may still be in flight, unless the receiver has seen a later one.
+    /// Takes a report about a Block; `None` if it is about nothing of ours. Bursts younger than what `flight_time` says of
+    /// their path may still be in flight, unless the receiver has seen a later one of that path.
     pub(crate) fn report(
         &mut self,
         now: Instant,
         state: &State,
         ranges: &[Range],
-        flight_time: Duration,
+        flight_time: impl Fn(usize) -> Duration,
     ) -> Option<LossReport> {
         let transfer = self.transfers.get_mut(&state.d_id)?;
         self.held -= transfer.forget_below(state.blocks_complete);
@@ -77,7 +77,8 @@ impl Outbox {
             return Some(missing);
         };
         let (id, b_num, sent) = (state.d_id, state.b_num, held.sent);
-        let under_way = self.sent_log.in_flight(id, b_num, now, flight_time);
+        let logs = self.sent_logs.iter().enumerate();
+        let under_way = logs.flat_map(|(path, it)| it.in_flight(id, b_num, now, flight_time(path)));
         let mut excepted: Vec<(u32, u32)> = under_way.collect();
         let queued = self
             .repairs
@@ -90,7 +91,10 @@ impl Outbox {
             let end = range.start.saturating_add(range.len).min(sent);
             for (start, end) in without(range.start, end, &excepted) {
                 match self.queue_repair(id, b_num, start, end - start) {
-                    true => missing.bytes += u64::from(end - start),
+                    true => {
+                        let path = self.carrier(id, b_num, (start, end));
+                        missing.bytes[path] += u64::from(end - start);
+                    }
                     false => missing.beyond += 1,
                 }
             }
@@ -98,13 +102,35 @@ impl Outbox {
         if !ranges.is_empty() {
             // The receiver waits for payload that may never have left, because the congestion window is full
             // of what was lost.
-            self.sent_log.settle(now, flight_time);
+            for (path, it) in self.sent_logs.iter_mut().enumerate() {
+                it.settle(now, flight_time(path));
+            }
         }
-        if missing.bytes > 0 {
-            let seen = self.sent_log.seen();
-            missing.black_hole = self.stuck.repaired(now, seen, flight_time);
+        if missing.bytes[0] > 0 {
+            let seen = self.sent_logs[0].seen();
+            missing.black_hole = self.stuck.repaired(now, seen, flight_time(0));
         }
         Some(missing)
+    }
+
+    /// The path that carried these bytes last.
+    fn carrier(&self, id: TransferId, b_num: u32, range: (u32, u32)) -> usize {
+        let logs = self.sent_logs.iter().enumerate();
+        let carried = logs.filter_map(|(path, it)| Some((it.carried(id, b_num, range)?, path)));
+        carried.max().map_or(0, |(_, path)| path)
+    }
+
+    /// What was in flight on `path` is to be sent again: it carries no more.
+    pub(crate) fn abandon(&mut self, path: usize) {
+        let Some(log) = self.sent_logs.get_mut(path) else {
+            return;
+        };
+        for it in log.abandon() {
+            let block = |outbound: &Outbound| outbound.block(it.b_num).is_some();
+            if self.transfers.get(&it.id).is_some_and(block) {
+                self.queue_repair(it.id, it.b_num, it.start, it.len);
+            }
+        }
     }
 
     /// `false` if there are too many already.

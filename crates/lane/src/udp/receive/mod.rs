@@ -203,6 +203,13 @@ impl Receiver {
         self.timed
     }
 
+    /// What follows comes by another socket.
+    pub(in crate::udp) fn begin_at(&mut self, socket: &Socket, options: &Options) {
+        socket::show_ecn(socket);
+        self.gro = options.gro && socket::enable_gro(socket);
+        (self.overflow, self.timed) = (0, false);
+    }
+
     /// Handshake messages are `exchange`'s.
     pub(crate) fn begin(&mut self, exchange: Exchange) {
         self.exchange = Some(exchange);

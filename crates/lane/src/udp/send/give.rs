@@ -67,9 +67,10 @@ pub(super) struct Giver {
 }
 
 impl Giver {
-    /// The peer has seen the bursts up to `seen`.
-    pub(super) fn settle(&mut self, seen: u32) {
-        let is_over = |number: u32| seen.wrapping_sub(number) <= u32::MAX / 2;
+    /// The peer has seen the bursts up to `seen` of the path, which the highest `path_bits` bits of numbers name.
+    pub(super) fn settle(&mut self, seen: u32, path_bits: u32) {
+        let is_over =
+            |number: u32| (seen << path_bits).wrapping_sub(number << path_bits) <= u32::MAX / 2;
         while self.given.front().is_some_and(|it| is_over(it.0))
             && let Some((_, given)) = self.given.pop_front()
         {
@@ -247,7 +248,7 @@ mod tests {
     use std::io::Read;
 
     fn slot(giver: &mut Giver, seen: u32) -> Option<Region> {
-        giver.settle(seen);
+        giver.settle(seen, 0);
         giver.slot()
     }
 
@@ -305,12 +306,12 @@ mod tests {
         socket.send(&[1; 100]).expect("sent");
         assert!(giver.holds(&socket, region(1)));
         assert!(!giver.holds(&socket, region(2)), "another's");
-        giver.settle(6);
+        giver.settle(6, 0);
         assert!(giver.holds(&socket, region(1)));
         (&peer).read_exact(&mut [0; 100]).expect("read");
         assert!(!giver.holds(&socket, region(1)), "it has left");
         socket.send(&[1; 100]).expect("sent");
-        giver.settle(7);
+        giver.settle(7, 0);
         assert!(!giver.holds(&socket, region(1)), "it was seen");
     }
 
@@ -326,7 +327,7 @@ mod tests {
             giver.given.push_back((number, Given::Lent(region, end)));
         }
         assert!(giver.end().is_none());
-        giver.settle(1);
+        giver.settle(1, 0);
         assert!(giver.end().is_some());
     }
 

@@ -152,6 +152,12 @@ impl Sender {
         self.protection = Protection::Sealed(Box::new(SealBuffer::new(sealer)));
     }
 
+    /// What follows leaves by another socket: what waited for room in the one before is lost.
+    pub(super) fn begin_at(&mut self) {
+        self.held.clear();
+        (self.full, self.ect) = (false, false);
+    }
+
     /// What seals, if anything does by now.
     pub(crate) fn cipher(&self) -> Option<Cipher> {
         match &self.protection {
@@ -183,7 +189,8 @@ impl Sender {
         exchange: Option<&mut Exchange>,
         turn: &mut Turn<'_>,
     ) -> Result<bool, LaneError> {
-        self.giver.settle(turn.core.seen_burst());
+        self.giver
+            .settle(turn.core.seen_burst(), turn.core.path_bits());
         let settled = self.zerocopy_tracker.is_lending() && self.zerocopy_tracker.settle(socket);
         self.full = false;
         if self.held.is_empty() && turn.core.is_quiet() {

@@ -1,0 +1,501 @@
+//! The paths of a connection: which there are, which of them carry, and which carries what is no payload.
+//!
+//! The header holds no addresses, so whatever comes by any path of a connection is the connection's. What is
+//! of a path: its round trip, its datagram size, whether it is alive. Payload goes by all that are alive, each
+//! as fast as its own controller lets it; everything else by one, the shortest.
+//!
+//! A path that is silent while something is to be heard is asked, twice; if neither is answered while the peer
+//! is heard on another path, it is suspect: what it had in flight is sent again on the others, and it is asked
+//! on and on until it answers.
+
+use crate::Instant;
+use crate::path::Path;
+use crate::recovery::Recovery;
+use core::time::Duration;
+use smallvec::SmallVec;
+use zerolane_wire::encapsulation::Encapsulation;
+use zerolane_wire::{MAX_PATHS, Nop};
+
+/// Highest bits of a burst's number that say its path, where a connection may have several.
+pub(crate) const PATH_BITS: u32 = MAX_PATHS.ilog2();
+
+/// Shortest wait for the answer of a path: ends that are busy take that long.
+const MIN_PATIENCE: Duration = Duration::from_millis(4);
+/// First wait for the answer of a path of which no round trip is known, or that is suspect; each next is twice as long.
+const FIRST_WAIT: Duration = Duration::from_millis(50);
+/// Longest wait.
+const MAX_WAIT: Duration = Duration::from_secs(1);
+/// Questions and answers that wait to leave by one path: there are no more than this.
+const MAX_OWED: usize = 8;
+/// Questions to a path that never answered.
+const JOIN_TRIES: u32 = 12;
+
+/// Where a path stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum PathLife {
+    /// There is none.
+    #[default]
+    Absent,
+    /// The peer is asked whether it is there.
+    Joining,
+    /// It is, and it is found out how large its datagrams may be.
+    Sizing,
+    /// It carries payload.
+    Usable,
+    /// It does not answer.
+    Suspect,
+}
+
+/// A question on a path.
+#[derive(Clone, Copy, Debug)]
+struct Question {
+    sync: u32,
+    at: Instant,
+}
+
+/// One path.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) life: PathLife,
+    /// When anything came by it.
+    pub(crate) heard: Instant,
+    /// Its round trip; of the path that carries control, the context has it.
+    recovery: Recovery,
+    /// How long its answers took, there and back by itself.
+    pub(crate) answers: Recovery,
+    /// Its datagram size; of the first path, the context has it.
+    pub(crate) mtu: Option<Path>,
+    /// What has not been answered, newest first.
+    question: Option<Question>,
+    /// When the first of the questions that were not answered left.
+    since: Instant,
+    /// When it is to be looked at again.
+    due: Instant,
+    tries: u32,
+    /// Answers in a row that came while no payload left or came: it is asked ever less often.
+    rounds: u32,
+    /// What is to leave by it.
+    owed: SmallVec<[Nop; 2]>,
+    /// The last look for something to send by it found nothing, and nothing was entered since.
+    quiet: bool,
+}
+
+impl Link {
+    fn new(now: Instant, life: PathLife, mtu: Option<Path>) -> Link {
+        Link {
+            life,
+            heard: now,
+            recovery: Recovery::adaptive(),
+            answers: Recovery::adaptive(),
+            mtu,
+            question: None,
+            since: now,
+            due: now,
+            tries: 0,
+            rounds: 0,
+            owed: SmallVec::new(),
+            quiet: false,
+        }
+    }
+
+    /// A question is open, and nothing came since.
+    fn is_doubted(&self) -> bool {
+        self.tries > 0 && self.heard <= self.since
+    }
+
+    fn carries(&self) -> bool {
+        self.life == PathLife::Usable
+    }
+}
+
+/// All paths of a connection.
+#[derive(Debug)]
+pub(crate) struct Links {
+    list: SmallVec<[Link; 1]>,
+    /// How many there may be.
+    pub(crate) most: usize,
+    /// What is entered or asked is of this one.
+    pub(crate) selected: usize,
+    /// Carries what is no payload.
+    pub(crate) control: usize,
+    /// Paths beyond the first that are not absent.
+    more: usize,
+}
+
+/// What is to be done about a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It carries from here on.
+    Up(usize),
+    /// It does not answer.
+    Down(usize),
+    /// It is given up.
+    Gone(usize),
+}
+
+impl Links {
+    pub(crate) fn new(now: Instant) -> Links {
+        let mut list = SmallVec::new();
+        list.push(Link::new(now, PathLife::Usable, None));
+        Links {
+            list,
+            most: 1,
+            selected: 0,
+            control: 0,
+            more: 0,
+        }
+    }
+
+    /// Bits of a burst's number that say its path.
+    pub(crate) fn path_bits(&self) -> u32 {
+        if self.most > 1 { PATH_BITS } else { 0 }
+    }
+
+    /// The path of the burst with that number.
+    pub(crate) fn of_burst(&self, number: u32) -> usize {
+        match self.path_bits() {
+            0 => 0,
+            bits => (number >> (u32::BITS - bits)) as usize,
+        }
+    }
+
+    /// Whether there are others than the first.
+    pub(crate) fn is_several(&self) -> bool {
+        self.more > 0
+    }
+
+    pub(crate) fn get(&self, path: usize) -> Option<&Link> {
+        self.list.get(path).filter(|it| it.life != PathLife::Absent)
+    }
+
+    fn get_mut(&mut self, path: usize) -> Option<&mut Link> {
+        let link = self.list.get_mut(path);
+        link.filter(|it| it.life != PathLife::Absent)
+    }
+
+    pub(crate) fn life(&self, path: usize) -> PathLife {
+        self.list.get(path).map(|it| it.life).unwrap_or_default()
+    }
+
+    /// Whether it is asked for the silence on it, while another is not.
+    pub(crate) fn is_doubted(&self, path: usize) -> bool {
+        let doubted = |path: usize| self.get(path).is_some_and(Link::is_doubted);
+        doubted(path) && self.carrying().any(|other| !doubted(other))
+    }
+
+    /// Whether payload may go by it.
+    pub(crate) fn carries(&self, path: usize) -> bool {
+        !self.is_several() || self.get(path).is_some_and(Link::carries)
+    }
+
+    /// The paths that carry.
+    pub(crate) fn carrying(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.list.len()).filter(|&path| self.list[path].carries())
+    }
+
+    /// Datagram sizes of the paths beyond the first that carry, bytes.
+    pub(crate) fn datagrams(&self) -> impl Iterator<Item = usize> + '_ {
+        let carry = self.list.iter().filter(|it| it.carries());
+        carry.filter_map(|it| Some(it.mtu.as_ref()?.confirmed()))
+    }
+
+    pub(crate) fn stir(&mut self) {
+        for link in &mut self.list {
+            link.quiet = false;
+        }
+    }
+
+    pub(crate) fn found_nothing(&mut self) {
+        if let Some(link) = self.list.get_mut(self.selected) {
+            link.quiet = true;
+        }
+    }
+
+    pub(crate) fn is_quiet(&self) -> bool {
+        let mut there = self.list.iter().filter(|it| it.life != PathLife::Absent);
+        there.all(|it| it.quiet)
+    }
+
+    /// Something came by the selected path.
+    pub(crate) fn on_heard(&mut self, now: Instant) {
+        if self.is_several()
+            && let Some(link) = self.list.get_mut(self.selected)
+        {
+            link.heard = now;
+        }
+    }
+
+    /// Payload leaves or comes: silence is told soon.
+    pub(crate) fn on_payload(&mut self, now: Instant) {
+        for link in &mut self.list {
+            // Not looked at for long, because there was nothing to wait for.
+            if link.rounds > 0 || link.due - now > MAX_WAIT {
+                (link.rounds, link.due) = (0, now + MIN_PATIENCE);
+            }
+        }
+    }
+
+    /// Something depends on the peer: those that carry are looked at.
+    pub(crate) fn watch(&mut self, now: Instant) {
+        for link in self.list.iter_mut().filter(|it| it.carries()) {
+            link.due = link.due.min(now + MIN_PATIENCE);
+        }
+    }
+
+    /// The peer saw what left by `path`.
+    pub(crate) fn on_seen(&mut self, now: Instant, path: usize) {
+        if self.is_several()
+            && let Some(link) = self.list.get_mut(path)
+        {
+            link.heard = now;
+        }
+    }
+
+    /// The lowest index that is free, if there may be one more.
+    pub(crate) fn free(&self) -> Option<usize> {
+        (1..self.most).find(|&path| self.life(path) == PathLife::Absent)
+    }
+
+    /// Path `path` is to be, with datagrams of at most `datagram` bytes. `nonce`: what its answer has to repeat first,
+    /// if this end only answers until then; else this end asks.
+    pub(crate) fn open(
+        &mut self,
+        now: Instant,
+        path: usize,
+        (encapsulation, datagram): (Encapsulation, usize),
+        nonce: Option<u32>,
+    ) {
+        while self.list.len() <= path {
+            self.list.push(Link::new(now, PathLife::Absent, None));
+        }
+        let mtu = Path::new(encapsulation, datagram);
+        let mut link = Link::new(now, PathLife::Joining, Some(mtu));
+        if let Some(sync) = nonce {
+            link.question = Some(Question { sync, at: now });
+            link.owed.push(question(path, sync, 0));
+            link.due = now + MAX_WAIT * JOIN_TRIES;
+            link.tries = JOIN_TRIES;
+        }
+        self.more += usize::from(self.life(path) == PathLife::Absent);
+        self.list[path] = link;
+    }
+
+    /// There is no such path any more.
+    pub(crate) fn close(&mut self, path: usize) {
+        if path > 0
+            && let Some(link) = self.get_mut(path)
+        {
+            link.life = PathLife::Absent;
+            link.owed.clear();
+            link.question = None;
+            self.more -= 1;
+        }
+        if self.more == 0 {
+            // There is no other to judge it by.
+            (self.list[0].life, self.list[0].tries) = (PathLife::Usable, 0);
+        }
+    }
+
+    /// What is to leave by the selected path on its own.
+    pub(crate) fn take_owed(&mut self) -> Option<Nop> {
+        let link = self.list.get_mut(self.selected)?;
+        (!link.owed.is_empty()).then(|| link.owed.remove(0))
+    }
+
+    /// `nop` is to leave by path `path`, unless too many are.
+    pub(crate) fn owe(&mut self, path: usize, nop: Nop) {
+        if let Some(link) = self.get_mut(path)
+            && link.owed.len() < MAX_OWED
+        {
+            link.owed.push(nop);
+        }
+    }
+
+    /// The answer `nop` came by the selected path. Its round trip, if it answers that path's question; and what follows.
+    pub(crate) fn on_answer(
+        &mut self,
+        now: Instant,
+        nop: &Nop,
+    ) -> Option<(Duration, Option<Verdict>)> {
+        let path = self.selected;
+        let link = self.get_mut(path)?;
+        let question = link.question.take_if(|it| it.sync == nop.sync)?;
+        (link.tries, link.due) = (0, now);
+        link.answers.sample(now, now - question.at);
+        let mut verdict = None;
+        if let Some(mtu) = link.mtu.as_mut().filter(|_| nop.probe != 0) {
+            mtu.probe_passed(nop.probe as usize);
+        }
+        match link.life {
+            PathLife::Joining => link.life = PathLife::Sizing,
+            PathLife::Suspect => {
+                link.life = PathLife::Usable;
+                verdict = Some(Verdict::Up(path));
+            }
+            PathLife::Usable => link.rounds += 1,
+            PathLife::Absent | PathLife::Sizing => {}
+        }
+        Some((now - question.at, verdict))
+    }
+
+    /// The interface of the selected path, which is not the first, carries datagrams of so many bytes.
+    pub(crate) fn set_limit(&mut self, now: Instant, datagram: usize) {
+        let path = self.selected;
+        if let Some(link) = self.get_mut(path)
+            && let Some(mtu) = &mut link.mtu
+        {
+            mtu.set_limit(datagram);
+            if link.life == PathLife::Usable {
+                (link.life, link.due) = (PathLife::Sizing, now);
+            }
+        }
+    }
+
+    /// The path that control goes by from here on, if it is another, by the round trips that `rtt` tells.
+    pub(crate) fn better_control(&self, rtt: impl Fn(usize) -> Option<Duration>) -> Option<usize> {
+        let took = |path: usize| rtt(path).unwrap_or(MAX_WAIT);
+        let doubted = |path: usize| self.list[path].is_doubted();
+        let best = self
+            .carrying()
+            .min_by_key(|&path| (doubted(path), took(path)))?;
+        if doubted(self.control) && !doubted(best) {
+            return Some(best);
+        }
+        // Nothing is better than what is not known yet.
+        let good = rtt(self.control).is_none() || took(self.control) <= took(best) * 5 / 4;
+        let stays = self.carries(self.control) && good;
+        (best != self.control && !stays).then_some(best)
+    }
+
+    /// The recovery of `path`, which is not that of control.
+    pub(crate) fn parked(&self, path: usize) -> Option<&Recovery> {
+        self.list.get(path).map(|it| &it.recovery)
+    }
+
+    pub(crate) fn parked_mut(&mut self, path: usize) -> Option<&mut Recovery> {
+        self.list.get_mut(path).map(|it| &mut it.recovery)
+    }
+
+    /// Control goes by `path` from here on, and `recovery` is that of it then.
+    pub(crate) fn set_control(&mut self, path: usize, recovery: &mut Recovery) {
+        let old = core::mem::replace(&mut self.control, path);
+        core::mem::swap(recovery, &mut self.list[path].recovery);
+        let of_old = core::mem::replace(&mut self.list[path].recovery, Recovery::adaptive());
+        self.list[old].recovery = of_old;
+    }
+
+    /// When the next path is to be looked at.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        let there = self.list.iter().filter(|it| it.life != PathLife::Absent);
+        there.map(|it| it.due).min().filter(|_| self.is_several())
+    }
+
+    /// Looks at `path`: asks, waits on, or judges. `busy`: something is to be heard; `patience`: how long an answer may
+    /// take, if that is known; `size`: bytes of the datagrams on the first path; `idle`: what silence is the end.
+    pub(crate) fn look(
+        &mut self,
+        now: Instant,
+        path: usize,
+        busy: bool,
+        patience: Option<Duration>,
+        (size, idle): (usize, Duration),
+        sync: u32,
+    ) -> Option<Verdict> {
+        // The peer is alive: what this path does not bring is lost.
+        let elsewhere = (0..self.list.len())
+            .filter(|&it| it != path && self.list[it].carries())
+            .map(|it| self.list[it].heard)
+            .max();
+        let link = self.get_mut(path).filter(|it| it.due <= now)?;
+        let wait = patience.unwrap_or(FIRST_WAIT).max(MIN_PATIENCE);
+        let backed_off = |tries: u32| (FIRST_WAIT.max(wait) * (1 << tries.min(5))).min(MAX_WAIT);
+        match link.life {
+            PathLife::Absent => None,
+            PathLife::Joining if link.tries >= JOIN_TRIES => Some(Verdict::Gone(path)),
+            PathLife::Joining => {
+                link.due = now + backed_off(link.tries);
+                link.ask(now, path, sync, 0);
+                None
+            }
+            PathLife::Sizing => {
+                let mtu = link.mtu.as_mut()?;
+                let probe = match mtu.confirmed() < size {
+                    true => mtu.next_probe(),
+                    false => None,
+                };
+                match probe {
+                    Some(probe) => {
+                        link.due = now + wait;
+                        link.ask(now, path, sync, probe as u32);
+                        None
+                    }
+                    None => {
+                        (link.life, link.question, link.tries) = (PathLife::Usable, None, 0);
+                        Some(Verdict::Up(path))
+                    }
+                }
+            }
+            PathLife::Suspect => {
+                if path > 0 && now - link.heard > idle {
+                    return Some(Verdict::Gone(path));
+                }
+                link.due = now + backed_off(link.tries);
+                link.ask(now, path, sync, 0);
+                None
+            }
+            PathLife::Usable => {
+                let asked = link.tries > 0;
+                if asked && link.heard > link.since {
+                    (link.tries, link.question) = (0, None);
+                }
+                if !busy {
+                    link.due = now + idle;
+                    return None;
+                }
+                let quiet_until =
+                    link.heard + (wait * (1 << link.rounds.min(8))).min(MAX_WAIT.max(wait));
+                if link.tries == 0 && quiet_until > now && patience.is_some() {
+                    link.due = quiet_until;
+                    return None;
+                }
+                if link.tries >= 2 && elsewhere.is_some_and(|at| at > link.since) {
+                    (link.life, link.tries, link.due) = (PathLife::Suspect, 0, now + wait);
+                    return Some(Verdict::Down(path));
+                }
+                if link.tries == 0 {
+                    link.since = now;
+                }
+                link.due = match link.tries {
+                    0 => now + wait / 4,
+                    1 => now + wait * 3 / 4,
+                    tries => now + backed_off(tries),
+                };
+                link.ask(now, path, sync, 0);
+                None
+            }
+        }
+    }
+}
+
+impl Link {
+    fn ask(&mut self, now: Instant, path: usize, sync: u32, probe: u32) {
+        self.tries += 1;
+        self.question = Some(Question { sync, at: now });
+        self.owed.retain(|it| !it.send_state);
+        self.owed.push(question(path, sync, probe));
+    }
+}
+
+fn question(path: usize, sync: u32, probe: u32) -> Nop {
+    Nop {
+        send_state: true,
+        probe,
+        path: path as u8,
+        sync,
+        ..Nop::default()
+    }
+}
+
+#[cfg(test)]
+#[path = "links_tests.rs"]
+mod tests;

@@ -1,0 +1,53 @@
+#![allow(non_snake_case)]
+use super::*;
+
+fn two() -> Links {
+    let mut links = Links::new(Instant::ZERO);
+    links.most = 8;
+    links.open(Instant::ZERO, 1, (Encapsulation::UdpV4, 1472), None);
+    links
+}
+
+#[test]
+fn owe__no_more_than_the_limit() {
+    let mut links = two();
+    for sync in 0..MAX_OWED as u32 + 3 {
+        let nop = Nop {
+            reply: true,
+            sync,
+            ..Nop::default()
+        };
+        links.owe(1, nop);
+    }
+    links.selected = 1;
+    let left = core::iter::from_fn(|| links.take_owed()).count();
+    assert_eq!(left, MAX_OWED);
+}
+
+#[test]
+fn set_control__each_path_keeps_its_round_trip() {
+    let mut links = two();
+    let (now, ms) = (Instant::ZERO, Duration::from_millis(1));
+    let mut of_control = Recovery::adaptive();
+    of_control.sample(now, 5 * ms);
+    let parked = links.parked_mut(1).expect("there");
+    parked.sample(now, 20 * ms);
+    links.set_control(1, &mut of_control);
+    let first = |links: &Links| links.parked(0).and_then(Recovery::rtt);
+    assert_eq!(
+        (of_control.rtt(), first(&links)),
+        (Some(20 * ms), Some(5 * ms))
+    );
+    links.set_control(0, &mut of_control);
+    assert_eq!(of_control.rtt(), Some(5 * ms));
+    assert_eq!(links.parked(1).and_then(Recovery::rtt), Some(20 * ms));
+}
+
+#[test]
+fn of_burst__says_the_path_by_its_highest_bits() {
+    let mut links = two();
+    assert_eq!(links.of_burst(1 << 29 | 7), 1);
+    assert_eq!(links.of_burst(u32::MAX), 7);
+    links.most = 1;
+    assert_eq!(links.of_burst(u32::MAX), 0);
+}

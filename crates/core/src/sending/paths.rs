@@ -1,0 +1,98 @@
+//! What holds payload back on each of several paths, and which of them carries it.
+
+use super::Sending;
+use super::ecn::EcnValidation;
+use super::sent_log::SentLog;
+use crate::congestion::{Limited, Pacer, transmission_time};
+use crate::context::Context;
+use crate::{Congestion, GrantsOnly, PathLife};
+use alloc::boxed::Box;
+
+/// One path, as its sender sees it.
+#[derive(Debug)]
+pub(super) struct SendPath {
+    pub(super) congestion: Limited,
+    pub(super) pacer: Pacer,
+    pub(super) ecn: EcnValidation,
+    /// Bytes that it lost.
+    pub(super) lost: u64,
+}
+
+impl SendPath {
+    pub(super) fn new(controller: Box<dyn Congestion>, max_rate: Option<u64>) -> SendPath {
+        SendPath {
+            congestion: Limited {
+                controller,
+                max_rate,
+            },
+            pacer: Pacer::default(),
+            ecn: EcnValidation::default(),
+            lost: 0,
+        }
+    }
+}
+
+impl Sending {
+    /// Both ends take several paths: numbers of bursts say which.
+    pub(crate) fn number_paths(&mut self, cx: &Context) {
+        self.outbox.sent_logs[0] = SentLog::of_path(0, cx.links.path_bits());
+    }
+
+    /// Path `path` carries from here on: nothing is known of it.
+    pub(crate) fn on_path_up(&mut self, cx: &Context, path: usize) {
+        while self.paths.len() <= path {
+            self.paths.push(SendPath::new(Box::new(GrantsOnly), None));
+        }
+        while self.outbox.sent_logs.len() <= path {
+            let next = self.outbox.sent_logs.len();
+            let log = SentLog::of_path(next, cx.links.path_bits());
+            self.outbox.sent_logs.push(log);
+        }
+        let rtt = cx.recovery_of(path).min_rtt();
+        let congestion = &mut self.paths[path].congestion;
+        if path > 0 {
+            congestion.controller = cx.config.control.controller();
+        }
+        congestion.on_new_path(rtt);
+        self.share_max_rate();
+    }
+
+    /// Path `path` carries nothing more: what it had in flight goes by others.
+    pub(crate) fn on_path_down(&mut self, path: usize) {
+        self.outbox.abandon(path);
+    }
+
+    /// The limit to the rate is one of all paths together.
+    pub(super) fn share_max_rate(&mut self) {
+        let paths = self.paths.len() as u64;
+        for it in &mut self.paths {
+            it.congestion.max_rate = self.max_rate.map(|rate| (rate / paths).max(1));
+        }
+    }
+
+    /// Whether payload is to leave by the selected path now: it carries, and no shorter one would have all that is left
+    /// there sooner.
+    pub(super) fn may_carry(&self, cx: &Context) -> bool {
+        let path = cx.links.selected;
+        if !cx.links.is_several() {
+            return true;
+        }
+        if cx.links.life(path) != PathLife::Usable || cx.links.is_doubted(path) {
+            return false;
+        }
+        let Some(rtt) = cx.recovery_of(path).rtt() else {
+            return true;
+        };
+        let sooner = |other: usize| {
+            let pace = self.paths.get(other)?.congestion.pace()?;
+            let others = cx.recovery_of(other).rtt()?;
+            let spare = rtt.checked_sub(others)? / 2;
+            // At most so much can be told apart: the rest is not added up.
+            let most = transmission_time(1 << 20, pace);
+            let left = self.outbox.unsent(1 << 20);
+            Some(left < 1 << 20 && transmission_time(left, pace).min(most) < spare)
+        };
+        let mut others = cx.links.carrying().filter(|&other| other != path);
+        !others.any(|other| sooner(other).unwrap_or(false))
+    }
+}

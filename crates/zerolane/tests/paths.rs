@@ -1,0 +1,176 @@
+//! One connection over several paths, through relays that emulate a link each: any user can run that.
+#![allow(non_snake_case)]
+
+use netlab::udp::Relay;
+use netsim::link::LinkConfig;
+use std::time::{Duration, Instant};
+use zerolane::counters::PathLife;
+use zerolane::options::PathAddresses;
+use zerolane::{Connection, Endpoint, Options, Security};
+
+/// Bounds how long a failure takes to show; never waited for otherwise.
+const PATIENCE: Duration = Duration::from_secs(60);
+const PIECE: usize = 1 << 20;
+
+fn options(security: Security, paths: u8) -> Options {
+    Options {
+        security,
+        paths,
+        connect_timeout: PATIENCE,
+        idle_timeout: PATIENCE,
+        ..Options::default()
+    }
+}
+
+fn content(piece: usize) -> Vec<u8> {
+    let seed = piece * 7919;
+    (0..PIECE).map(|i| ((i * 31 + seed) >> 3) as u8).collect()
+}
+
+/// Receives pieces in order and looks at every byte, until the peer closes: how many.
+fn receive(endpoint: &mut Endpoint) -> usize {
+    let mut connection = endpoint
+        .accept(Some(PATIENCE))
+        .expect("accept")
+        .expect("a client");
+    let mut buffer = vec![0; PIECE];
+    let mut pieces = 0;
+    while let Ok(len) = connection.recv_into(&mut buffer) {
+        assert_eq!(len, PIECE);
+        assert!(buffer == content(pieces), "piece {pieces}");
+        pieces += 1;
+    }
+    pieces
+}
+
+fn usable(connection: &Connection) -> usize {
+    let paths = connection.paths();
+    let usable = |it: &&(usize, _)| {
+        let (_, state): &(usize, zerolane::counters::PathState) = it;
+        state.life == PathLife::Usable
+    };
+    paths.iter().filter(usable).count()
+}
+
+/// Sends pieces until `done` says so: how many. `each` is told of every piece.
+fn send(
+    connection: &mut Connection,
+    mut done: impl FnMut(&mut Connection, usize) -> bool,
+) -> usize {
+    let start = Instant::now();
+    let mut pieces = 0;
+    while !done(connection, pieces) {
+        assert!(start.elapsed() < PATIENCE, "{:?}", connection.paths());
+        connection.send(&content(pieces)).expect("sent");
+        pieces += 1;
+    }
+    pieces
+}
+
+fn bytes_sent(connection: &Connection, path: usize) -> u64 {
+    let paths = connection.paths();
+    let found = paths.iter().find(|it| it.0 == path);
+    found.map_or(0, |it| it.1.bytes_sent)
+}
+
+/// What a connection over relays goes through: both paths carry, one dies, one is removed, one is added.
+fn over_relays(security: Security) {
+    let link = |ms| LinkConfig {
+        delay: Duration::from_millis(ms),
+        rate_bits_per_s: Some(200_000_000),
+        ..LinkConfig::default()
+    };
+    let options = options(security, 4);
+    let mut endpoint = Endpoint::bind("127.0.0.1:0", options.clone()).expect("bind");
+    let server = endpoint.local_addr();
+    let relays = [1, 4].map(|ms| Relay::start(server, link(ms), link(ms), 7).expect("relay"));
+    let ends = relays.each_ref().map(Relay::addr);
+    let receiver = std::thread::spawn(move || receive(&mut endpoint));
+    let mut a = Connection::connect(ends[0], &options).expect("connected");
+    let second = PathAddresses {
+        peer: Some(ends[1]),
+        ..PathAddresses::default()
+    };
+    assert!(a.add_path(second));
+    let mut stage = 0;
+    let mut mark = 0;
+    let pieces = send(&mut a, |a, pieces| {
+        match stage {
+            0 if usable(a) == 2 && bytes_sent(a, 1) > 8 << 20 => {
+                relays[0].set_up(false);
+                stage = 1;
+            }
+            // The first path is dead, and all goes on.
+            1 if usable(a) == 1 => {
+                mark = pieces;
+                stage = 2;
+            }
+            2 if pieces > mark + 4 => {
+                relays[0].set_up(true);
+                stage = 3;
+            }
+            3 if usable(a) == 2 => {
+                a.remove_path(1);
+                mark = pieces;
+                stage = 4;
+            }
+            4 if pieces > mark + 4 => {
+                assert_eq!(usable(a), 1);
+                assert!(a.add_path(second));
+                stage = 5;
+            }
+            // Under the same index, with the same keys, from another port.
+            5 if usable(a) == 2 => {
+                mark = pieces;
+                stage = 6;
+            }
+            6 if pieces > mark + 4 => return true,
+            _ => {}
+        }
+        false
+    });
+    let account = a.account();
+    assert_eq!(account.paths_refused, 0);
+    assert!(account.protocol.paths_lost > 0, "{account:?}");
+    a.close().expect("closed");
+    assert_eq!(receiver.join().expect("received"), pieces);
+}
+
+#[test]
+fn paths__carry_die_come_back_leave_and_join__encrypted() {
+    over_relays(Security::default());
+}
+
+#[test]
+fn paths__carry_die_come_back_leave_and_join__plain() {
+    over_relays(Security::plain());
+}
+
+#[test]
+fn path__is_refused_by_a_peer_that_takes_one() {
+    let server = options(Security::default(), 1);
+    let mut endpoint = Endpoint::bind("127.0.0.1:0", server).expect("bind");
+    let to = endpoint.local_addr();
+    let receiver = std::thread::spawn(move || receive(&mut endpoint));
+    let client = Options {
+        links: vec![PathAddresses::default()],
+        ..options(Security::default(), 1)
+    };
+    let mut a = Connection::connect(to, &client).expect("connected");
+    let pieces = send(&mut a, |_, pieces| pieces == 4);
+    assert_eq!((usable(&a), a.account().paths_refused), (1, 1));
+    a.close().expect("closed");
+    assert_eq!(receiver.join().expect("received"), pieces);
+}
+
+#[test]
+fn add_path__not_where_one_was_asked_for() {
+    let plain = options(Security::plain(), 1);
+    let mut endpoint = Endpoint::bind("127.0.0.1:0", plain.clone()).expect("bind");
+    let to = endpoint.local_addr();
+    let receiver = std::thread::spawn(move || receive(&mut endpoint));
+    let mut a = Connection::connect(to, &plain).expect("connected");
+    assert!(!a.add_path(PathAddresses::default()));
+    a.close().expect("closed");
+    assert_eq!(receiver.join().expect("received"), 0);
+}
