@@ -753,8 +753,12 @@ fn give_back(lane: AnyLane, caller: &mut Caller) {
     }
 }
 
-/// Whether the process or the system has no more of what a socket needs.
+/// Whether the process, the system or the device has no more of what a connection needs.
 fn is_exhausted(error: &io::Error) -> bool {
+    let why = error.get_ref().and_then(|it| it.downcast_ref());
+    if let Some(NoEthernet::Full | NoEthernet::Refused { .. }) = why {
+        return true;
+    }
     matches!(
         error.raw_os_error(),
         Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM | libc::ENOSPC)

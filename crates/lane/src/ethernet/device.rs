@@ -146,7 +146,7 @@ impl EthernetDevice {
     /// behind each datagram.
     ///
     /// # Errors
-    /// It is another interface's, there are too many, or the kernel's.
+    /// [`NoEthernet`]: it is another interface's, or there are too many.
     pub(super) fn direct(
         &self,
         key: u32,
@@ -164,7 +164,8 @@ impl EthernetDevice {
             control: slot,
         };
         let program = self.program.as_ref();
-        program.map(|it| it.direct(key, route)).transpose()
+        let grants = program.map(|it| it.direct(key, route)).transpose();
+        grants.map_err(|_| NoEthernet::Full.into())
     }
 
     /// A listener's part: what strangers ask by its port, as long as it is held.

@@ -128,6 +128,36 @@ fn places__are_bounded_and_taken_again() {
 }
 
 #[test]
+fn accept__without_a_place_refuses_the_initiator_and_goes_on() {
+    let Some(hosts) = hosts(1500) else {
+        return;
+    };
+    for options in both() {
+        let few = DeviceOptions {
+            max_connections: 1,
+            ..DeviceOptions::default()
+        };
+        let devices = Devices::open(&hosts, few);
+        let mut listener = devices.listen(&hosts, &options);
+        let first = join_at(&hosts, &mut listener, &options);
+        let to = seen_from(hosts.a(), listener.local_addr());
+        let mut more = inside(hosts.a(), || crate::connect(to, &options)).expect("connecting");
+        let end = Instant::now() + PATIENCE;
+        while listener.counters().exhausted == 0 {
+            assert!(Instant::now() < end, "{:?}", listener.counters());
+            more.turn().expect("asking");
+            let wait = Some(Duration::from_millis(1));
+            let accepted = inside(hosts.b(), || listener.accept(wait));
+            assert!(accepted.expect("accepting").is_none());
+        }
+        drop((first, more));
+        let (mut a, mut b) = join_at(&hosts, &mut listener, &options);
+        assert!(b.account().bypass);
+        transfer(&mut a, &mut b, 300_000);
+    }
+}
+
+#[test]
 fn refused__says_what_or_goes_on_by_packet_sockets() {
     let Some(hosts) = hosts(1500) else {
         return;

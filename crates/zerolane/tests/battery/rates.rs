@@ -3,14 +3,17 @@
 use crate::content;
 use crate::drive::{both, next, transfer};
 use crate::path::{Pair, Path, plain};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 use zerolane::memory::Memory;
-use zerolane::{Connection, Options, Region};
+use zerolane::{Connection, ExportedRegion, Options, Region, Rights, Work};
 
 /// Bytes of a Transfer, and how many follow each other in a round.
 const LEN: usize = 16 << 20;
 const TRANSFERS: usize = 16;
 const ROUNDS: usize = 5;
+/// Puts each way of a round.
+const PUTS: u64 = 30_000;
 
 /// UDP without offloads, as it is where a program in the driver has turned them off, and raw Ethernet, which has none: by packet sockets,
 /// and by AF_XDP.
@@ -74,4 +77,71 @@ fn rate(pair: &mut Pair) -> f64 {
     };
     let ((), took) = both(pair, sends, receives);
     (8 * LEN * TRANSFERS) as f64 / took.as_nanos() as f64
+}
+
+/// A put of 8 bytes one way, half of a round trip of puts, with both ends polling.
+#[test]
+#[ignore = "by the clock"]
+fn latency__of_raw_ethernet_beside_udp() {
+    for (name, options) in [("sealed", Options::default()), ("plain", plain())] {
+        let mut times = [vec![], vec![], vec![]];
+        for _ in 0..ROUNDS {
+            for (path, times) in [Path::Veth(1500), Path::Ethernet(1500), Path::Bypass(1500)]
+                .into_iter()
+                .zip(&mut times)
+            {
+                let Some(mut pair) = path.connect(&options) else {
+                    return;
+                };
+                times.push(one_way(&mut pair));
+            }
+        }
+        let [udp, ethernet, bypass] = times.map(|mut it| {
+            it.sort_by(f64::total_cmp);
+            format!(
+                "{:.2} ({:.2} to {:.2})",
+                it[ROUNDS / 2],
+                it[0],
+                it[ROUNDS - 1]
+            )
+        });
+        println!("{name}, us: UDP {udp}, raw Ethernet {ethernet}, by AF_XDP {bypass}");
+    }
+}
+
+/// Microseconds.
+fn one_way(pair: &mut Pair) -> f64 {
+    let export = |connection: &mut Connection| {
+        let region = Region::anonymous(4096).expect("memory");
+        let exported = ExportedRegion::new(region).expect("of whole pages");
+        let named = connection.export_named("word", &exported, Rights::WRITE);
+        named.expect("exported");
+        exported
+    };
+    let (own, others) = (export(&mut pair.a), export(&mut pair.b));
+    let plays = |connection: &mut Connection, own: &ExportedRegion, begins: bool| {
+        let to = connection.open_region("word", Rights::WRITE).expect("open");
+        let work = Work::default().unsignalled();
+        let start = Instant::now();
+        for number in 1..=PUTS {
+            let put = |connection: &mut Connection| {
+                let posted = connection.post_put_inline(&to, 0, &number.to_ne_bytes(), work);
+                posted.expect("posted");
+            };
+            if begins {
+                put(connection);
+            }
+            while own.word(0).load(Ordering::Acquire) != number {
+                if let Some(completion) = connection.poll().expect("polled") {
+                    completion.result.expect("put");
+                }
+            }
+            if !begins {
+                put(connection);
+            }
+        }
+        start.elapsed()
+    };
+    let (took, _) = both(pair, |a| plays(a, &own, true), |b| plays(b, &others, false));
+    took.as_nanos() as f64 / (2 * PUTS) as f64 / 1000.0
 }

@@ -67,7 +67,6 @@ pub(crate) struct Program {
 struct Tables {
     connections: HashMap<MapData, u32, Known>,
     listeners: HashMap<MapData, u16, u32>,
-    #[allow(dead_code, reason = "for the AF_XDP lane")]
     sockets: XskMap<MapData>,
     counters: PerCpuArray<MapData, u64>,
     /// Areas that no connection has.
@@ -112,7 +111,6 @@ impl Program {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    #[allow(dead_code, reason = "for the AF_XDP lane")]
     /// Frames that are sent to `slot` go to this AF_XDP socket, which has to be of the queue that they come by.
     ///
     /// # Errors
@@ -126,7 +124,7 @@ impl Program {
     /// it is held.
     ///
     /// # Errors
-    /// There are too many, or the kernel's.
+    /// There are too many, or no memory for one more.
     pub(crate) fn direct(self: &Arc<Program>, key: u32, route: Route) -> io::Result<Grants> {
         let mut tables = self.tables();
         let area = tables.free.pop();
