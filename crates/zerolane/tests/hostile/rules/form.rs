@@ -170,8 +170,9 @@ fn form_ranges_of_fields(peer: &mut Peer) {
 }
 
 fn form_unassigned_flags(peer: &mut Peer) {
+    let assigned = Flags::REPLY.bits() | Flags::PROBE.bits() | Flags::LEAVES.bits();
     let nop = Header {
-        flags: Flags::from_bits(0x7ff & !Flags::REPLY.bits() & !Flags::PROBE.bits()),
+        flags: Flags::from_bits(0x7ff & !assigned),
         sync: 4711,
         ..peer.header(Op::Nop)
     };

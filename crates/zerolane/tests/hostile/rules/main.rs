@@ -6,7 +6,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `rule`, `table` | what a rule is; the list of them, which is that of docs/rules.md |
-//! | `form`, `protection`, `announce`, `data`, `grant`, `memory`, `owner`, `finish`, `eager`, `frames`, `bare`, `trains` | the rules, and how each is broken |
+//! | `form`, `protection`, `announce`, `data`, `grant`, `memory`, `owner`, `finish`, `eager`, `frames`, `bare`, `trains`, `paths` | the rules, and how each is broken |
 //! | `peer`, `exchange`, `seal` | the hostile peer; its set-up, which is honest; its seal, which is not |
 //! | `victim`, `guard` | the end that is attacked, an honest client beside it, and memory that may not be touched |
 //! | `holdings` | what the process holds |
@@ -26,6 +26,7 @@ mod guard;
 mod holdings;
 mod memory;
 mod owner;
+mod paths;
 mod peer;
 mod protection;
 mod rule;

@@ -3,8 +3,8 @@
 use super::peer::{Peer, Role};
 use super::victim::Ask;
 use super::{
-    advance, announce, bare, data, eager, finish, form, frames, grant, memory, owner, protection,
-    trains,
+    advance, announce, bare, data, eager, finish, form, frames, grant, memory, owner, paths,
+    protection, trains,
 };
 use zerolane::counters::DropReason;
 use zerolane_handshake::Cipher;
@@ -143,6 +143,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Rule> {
         bare::RULES,
         trains::RULES,
         advance::RULES,
+        paths::RULES,
     ];
     parts.into_iter().flatten()
 }
