@@ -372,9 +372,9 @@ fn bad_exports__are_refused_in_words() {
         ),
         (&["64", "--name", "m", "--code"], 2, UNKNOWN),
         (
-            &["64", "--name", "m", "--listen", "nowhere"],
-            2,
-            "not an IP address",
+            &["64", "--name", "m", "--listen", "nowhere.invalid"],
+            1,
+            "cannot find the address",
         ),
         (
             &["64", "--name", "m", "--listen", "192.0.2.99"],
