@@ -117,7 +117,7 @@ impl Context {
             profile: Profile::Extended,
             path: Path::new(config.encapsulation, config.path_datagram),
             recovery: Recovery::adaptive(),
-            links: Links::new(now),
+            links: Links::new(),
             timers: Timers::default(),
             control: VecDeque::new(),
             endings: Endings::default(),

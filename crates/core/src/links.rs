@@ -11,6 +11,7 @@
 use crate::Instant;
 use crate::path::Path;
 use crate::recovery::Recovery;
+use alloc::vec::Vec;
 use core::time::Duration;
 use smallvec::SmallVec;
 use zerolane_wire::encapsulation::Encapsulation;
@@ -76,8 +77,6 @@ pub(crate) struct Link {
     rounds: u32,
     /// What is to leave by it.
     owed: SmallVec<[Nop; 2]>,
-    /// The last look for something to send by it found nothing, and nothing was entered since.
-    quiet: bool,
 }
 
 impl Link {
@@ -94,7 +93,6 @@ impl Link {
             tries: 0,
             rounds: 0,
             owed: SmallVec::new(),
-            quiet: false,
         }
     }
 
@@ -111,7 +109,8 @@ impl Link {
 /// All paths of a connection.
 #[derive(Debug)]
 pub(crate) struct Links {
-    list: SmallVec<[Link; 1]>,
+    /// None while there is but the first.
+    list: Vec<Link>,
     /// How many there may be.
     pub(crate) most: usize,
     /// What is entered or asked is of this one.
@@ -120,7 +119,10 @@ pub(crate) struct Links {
     pub(crate) control: usize,
     /// Paths beyond the first that are not absent.
     more: usize,
+    /// A bit for each path: the last look for something to send by it found nothing, and nothing was entered since.
+    quiet: u8,
 }
+const _: () = assert!(MAX_PATHS as u32 <= u8::BITS);
 
 /// What is to be done about a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,15 +136,14 @@ pub(crate) enum Verdict {
 }
 
 impl Links {
-    pub(crate) fn new(now: Instant) -> Links {
-        let mut list = SmallVec::new();
-        list.push(Link::new(now, PathLife::Usable, None));
+    pub(crate) fn new() -> Links {
         Links {
-            list,
+            list: Vec::new(),
             most: 1,
             selected: 0,
             control: 0,
             more: 0,
+            quiet: 0,
         }
     }
 
@@ -174,7 +175,11 @@ impl Links {
     }
 
     pub(crate) fn life(&self, path: usize) -> PathLife {
-        self.list.get(path).map(|it| it.life).unwrap_or_default()
+        match self.list.get(path) {
+            Some(link) => link.life,
+            None if path == 0 => PathLife::Usable,
+            None => PathLife::Absent,
+        }
     }
 
     /// Whether it is asked for the silence on it, while another is not.
@@ -190,7 +195,8 @@ impl Links {
 
     /// The paths that carry.
     pub(crate) fn carrying(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..self.list.len()).filter(|&path| self.list[path].carries())
+        let all = 0..self.list.len().max(1);
+        all.filter(|&path| self.life(path) == PathLife::Usable)
     }
 
     /// Datagram sizes of the paths beyond the first that carry, bytes.
@@ -200,20 +206,16 @@ impl Links {
     }
 
     pub(crate) fn stir(&mut self) {
-        for link in &mut self.list {
-            link.quiet = false;
-        }
+        self.quiet = 0;
     }
 
     pub(crate) fn found_nothing(&mut self) {
-        if let Some(link) = self.list.get_mut(self.selected) {
-            link.quiet = true;
-        }
+        self.quiet |= 1 << self.selected;
     }
 
     pub(crate) fn is_quiet(&self) -> bool {
-        let mut there = self.list.iter().filter(|it| it.life != PathLife::Absent);
-        there.all(|it| it.quiet)
+        let mut there = (0..self.list.len().max(1)).filter(|&it| self.life(it) != PathLife::Absent);
+        there.all(|path| self.quiet & 1 << path != 0)
     }
 
     /// Something came by the selected path.
@@ -266,7 +268,8 @@ impl Links {
         nonce: Option<u32>,
     ) {
         while self.list.len() <= path {
-            self.list.push(Link::new(now, PathLife::Absent, None));
+            let life = self.life(self.list.len());
+            self.list.push(Link::new(now, life, None));
         }
         let mtu = Path::new(encapsulation, datagram);
         let mut link = Link::new(now, PathLife::Joining, Some(mtu));
@@ -278,6 +281,7 @@ impl Links {
         }
         self.more += usize::from(self.life(path) == PathLife::Absent);
         self.list[path] = link;
+        self.quiet &= !(1 << path);
     }
 
     /// There is no such path any more.
@@ -290,9 +294,11 @@ impl Links {
             link.question = None;
             self.more -= 1;
         }
-        if self.more == 0 {
+        if self.more == 0
+            && let Some(first) = self.list.first_mut()
+        {
             // There is no other to judge it by.
-            (self.list[0].life, self.list[0].tries) = (PathLife::Usable, 0);
+            (first.life, first.tries) = (PathLife::Usable, 0);
         }
     }
 

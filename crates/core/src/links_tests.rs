@@ -2,7 +2,7 @@
 use super::*;
 
 fn two() -> Links {
-    let mut links = Links::new(Instant::ZERO);
+    let mut links = Links::new();
     links.most = 8;
     links.open(Instant::ZERO, 1, (Encapsulation::UdpV4, 1472), None);
     links

@@ -49,8 +49,8 @@ impl Connection {
 
     /// What is known of path `path` at `now`: `None` if there is none.
     pub fn state_of(&self, now: Instant, path: usize) -> Option<PathState> {
-        self.cx.links.get(path)?;
-        Some(self.state_of_path(now, path))
+        let there = self.path_life(path) != PathLife::Absent;
+        there.then(|| self.state_of_path(now, path))
     }
 
     /// One path more, whose interface carries datagrams of `datagram` bytes, header included: its index. The peer is asked by it

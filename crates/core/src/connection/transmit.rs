@@ -2,6 +2,7 @@
 
 use super::Connection;
 use crate::Instant;
+use crate::PathLife;
 use crate::transmit::{BurstLimit, ControlDatagram, OperationBurst, Transmit};
 use zerolane_wire::{Operation, Packet, Route};
 
@@ -32,7 +33,9 @@ impl Connection {
     /// Each step that has nothing says so before it makes anything: most looks find nothing.
     #[inline]
     fn next_transmit(&mut self, limit: BurstLimit) -> Option<Transmit> {
-        self.cx.links.get(self.cx.links.selected)?;
+        if self.path_life(self.cx.links.selected) == PathLife::Absent {
+            return None;
+        }
         if self.session.take_handshake() {
             self.cx.counters.control_sent += 1;
             return Some(Transmit::Handshake);
