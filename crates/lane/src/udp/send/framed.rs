@@ -23,7 +23,7 @@ impl Sender {
             Transmit::Operations(it) => it.segments,
         };
         if !queues.has_room(datagrams as usize) {
-            return Ok(Err(io::ErrorKind::WouldBlock.into()));
+            return Ok(Err(no_room()));
         }
         match transmit {
             Transmit::Handshake => {
@@ -151,5 +151,20 @@ fn copy(
     match payload {
         Some(span) if !memory.read(span, rest) => Err(SealError::Gone),
         _ => Ok(len),
+    }
+}
+
+/// What a socket without room says.
+fn no_room() -> io::Error {
+    io::Error::from_raw_os_error(libc::EAGAIN)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+
+    #[test]
+    fn no_room__is_waited_for_as_a_full_socket_is() {
+        assert!(super::super::is_full(&super::no_room()));
     }
 }
