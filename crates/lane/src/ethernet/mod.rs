@@ -18,6 +18,7 @@
 mod address;
 mod afxdp;
 mod device;
+mod device_options;
 mod discovery;
 mod error;
 mod filter;
@@ -30,7 +31,8 @@ mod xdp;
 pub use address::EthernetAddress;
 pub(crate) use address::Station;
 pub(crate) use afxdp::{Incoming, Queues};
-pub use device::{DeviceOptions, EthernetDevice};
+pub use device::EthernetDevice;
+pub use device_options::DeviceOptions;
 pub(crate) use discovery::Answering;
 pub use discovery::{Neighbour, NeighbourName, neighbours};
 pub use error::NoEthernet;

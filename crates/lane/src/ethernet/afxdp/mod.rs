@@ -24,7 +24,7 @@ pub(crate) use line::{Incoming, Queues};
 
 use super::NoEthernet;
 use super::address::Hardware;
-use super::device::DeviceOptions;
+use super::device_options::DeviceOptions;
 use super::xdp::Program;
 use crate::sync::{AtomicU8, Mutex, MutexGuard, Ordering};
 use line::Line;
