@@ -3,13 +3,12 @@
 //!
 //! An interface whose link-local address the kernel makes so has the very same one for UDP.
 
-use super::{NoEthernet, discovery};
+use super::NoEthernet;
 use nix::ifaddrs::getifaddrs;
 use nix::sys::socket::LinkAddr;
 use std::fmt;
 use std::io;
-use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
-use std::option;
+use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::str::FromStr;
 use zerolane_wire::discovery::is_neighbour_name;
 
@@ -82,14 +81,14 @@ impl Station {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct EthernetAddress {
-    interface: String,
-    who: Who,
-    port: u16,
+    pub(super) interface: String,
+    pub(super) who: Who,
+    pub(super) port: u16,
 }
 
 /// Whose address it is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Who {
+pub(super) enum Who {
     /// The interface's own.
     Own,
     Hardware(Hardware),
@@ -250,27 +249,6 @@ fn parse_hardware(text: &str) -> Option<Hardware> {
     parts.next().is_none().then_some(bytes)
 }
 
-/// Looks for the interface in the network namespace of the calling thread; a name is asked for on its segment, which takes up to a
-/// second.
-impl ToSocketAddrs for EthernetAddress {
-    type Iter = option::IntoIter<SocketAddr>;
-
-    fn to_socket_addrs(&self) -> io::Result<Self::Iter> {
-        let (interface, own) = link(&self.interface)?;
-        let hardware = match &self.who {
-            Who::Own => own,
-            Who::Hardware(hardware) => Some(*hardware),
-            Who::Named(name) => Some(discovery::resolve(&self.interface, name)?),
-        };
-        let station = Station {
-            interface,
-            hardware,
-            port: self.port,
-        };
-        Ok(Some(station.address()).into_iter())
-    }
-}
-
 /// The number of the interface of that name, which is Ethernet, and its hardware address.
 ///
 /// # Errors
@@ -291,6 +269,7 @@ pub(super) fn link(name: &str) -> io::Result<(u32, Option<Hardware>)> {
 mod tests {
     #![allow(non_snake_case)]
     use super::*;
+    use std::net::ToSocketAddrs as _;
 
     #[test]
     fn Station__is_what_its_address_says() {

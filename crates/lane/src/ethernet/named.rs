@@ -1,10 +1,32 @@
 //! Addresses as users write them, of whichever lane.
 
-use super::NoEthernet;
-use super::address::{EthernetAddress, SCHEME};
+use super::address::{EthernetAddress, SCHEME, Station, Who, link};
+use super::{NoEthernet, discovery};
 use crate::LaneChoice;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::option;
+
+/// Looks for the interface in the network namespace of the calling thread; a name is asked for on its segment, which takes up to a
+/// second.
+impl ToSocketAddrs for EthernetAddress {
+    type Iter = option::IntoIter<SocketAddr>;
+
+    fn to_socket_addrs(&self) -> io::Result<Self::Iter> {
+        let (interface, own) = link(&self.interface)?;
+        let hardware = match &self.who {
+            Who::Own => own,
+            Who::Hardware(hardware) => Some(*hardware),
+            Who::Named(name) => Some(discovery::resolve(&self.interface, name)?),
+        };
+        let station = Station {
+            interface,
+            hardware,
+            port: self.port,
+        };
+        Ok(Some(station.address()).into_iter())
+    }
+}
 
 /// The addresses of `text` for `lane`: `HOST:PORT`, or one of raw Ethernet (see [`EthernetAddress`]). A name is looked up, which may
 /// take a while.
