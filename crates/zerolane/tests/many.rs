@@ -22,6 +22,9 @@ const PART: &str = "ZEROLANE_TEST_PART";
 /// Bytes of the exported region that each connection has for itself.
 const SLOT: usize = 200;
 const ROUNDS: usize = 5;
+/// Memory that a process of clients touches once, however many connections it has: code, and what the allocator keeps. Where few
+/// files may be open, few connections would have it for theirs.
+const ONCE: usize = 1 << 20;
 /// Memory that a connection may take beyond regions, bytes.
 const MOST_EACH: usize = 32 << 10;
 /// The same before it did anything but being made, encrypted, bytes.
@@ -186,7 +189,7 @@ fn client__puts_over_its_part() {
             assert_eq!(completion.result.unwrap(), SLOT, "{index}");
         }
     }
-    assert_little(resident().saturating_sub(before) / count);
+    assert_little(resident().saturating_sub(before + ONCE) / count);
     say_and_wait("done");
     for (_, connection, _) in connections {
         connection.close().unwrap();
