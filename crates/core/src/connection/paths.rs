@@ -26,11 +26,6 @@ impl Connection {
         self.session.is_established() && !self.session.is_initiator() && may.any(open)
     }
 
-    /// Whether there are others than the first.
-    pub fn has_paths(&self) -> bool {
-        self.cx.links.is_several()
-    }
-
     /// What is shown, asked and told from here on is of path `path`: datagrams that came by it and how they were
     /// marked, its datagram size, what leaves by it. The first one, 0, unless this is called.
     pub fn select_path(&mut self, path: usize) {
@@ -40,11 +35,6 @@ impl Connection {
     /// Where path `path` stands.
     pub fn path_life(&self, path: usize) -> PathLife {
         self.cx.links.life(path)
-    }
-
-    /// The path that carries what is no payload.
-    pub fn control_path(&self) -> usize {
-        self.cx.links.control
     }
 
     /// What is known of path `path` at `now`: `None` if there is none.

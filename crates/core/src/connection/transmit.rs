@@ -1,9 +1,8 @@
 //! What is owed to the peer, drained in priority order.
 
 use super::Connection;
-use crate::Instant;
-use crate::PathLife;
 use crate::transmit::{BurstLimit, ControlDatagram, OperationBurst, Transmit};
+use crate::{Instant, PathLife};
 use zerolane_wire::{Operation, Packet, Route};
 
 impl Connection {

@@ -128,8 +128,8 @@ impl Buffers {
 #[derive(Debug)]
 pub(crate) struct Receiver {
     pub(crate) gro: bool,
-    /// Datagrams come in frames, each on its own.
-    frames: Option<IncomingFrames>,
+    /// Datagrams come in frames, each on its own. Apart, for most connections have none.
+    frames: Option<Box<IncomingFrames>>,
     /// Lone datagrams since the last super-packet.
     singles: u32,
     /// Small ones of these since the last large one.
@@ -175,7 +175,7 @@ impl Receiver {
         }
         Receiver {
             gro: merges && options.gro && socket::enable_gro(socket),
-            frames,
+            frames: frames.map(Box::new),
             singles: 0,
             small_singles: 0,
             merges: false,

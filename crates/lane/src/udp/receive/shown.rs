@@ -55,7 +55,7 @@ impl Receiver {
             return;
         };
         let is_peers = |it: &crate::ethernet::IncomingFrames| it.is_of_peer(head);
-        if !self.frames.as_ref().is_some_and(is_peers) {
+        if !self.frames.as_deref().is_some_and(is_peers) {
             turn.account.dropped_foreign += 1;
             return;
         }

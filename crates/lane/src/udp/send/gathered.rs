@@ -69,7 +69,7 @@ impl Sender {
             }
         }
         let mut control = [0u64; CONTROL_LEN / 8];
-        let mut message = message_of(&mut self.buffers.iovs, self.frames.as_mut());
+        let mut message = message_of(&mut self.buffers.iovs, self.frames.as_deref_mut());
         if segment > 0 {
             message.msg_control = control.as_mut_ptr().cast();
             // SAFETY: CMSG_SPACE and CMSG_LEN only compute; the control buffer is aligned and larger
@@ -108,7 +108,7 @@ impl Sender {
             let count = rest.iter().take_while(fits).count();
             let (pieces, behind) = rest.split_at_mut(count);
             self.buffers.messages.push(libc::mmsghdr {
-                msg_hdr: message_of(pieces, self.frames.as_mut()),
+                msg_hdr: message_of(pieces, self.frames.as_deref_mut()),
                 msg_len: 0,
             });
             rest = behind;

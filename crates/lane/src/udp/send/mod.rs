@@ -82,8 +82,8 @@ impl Buffers {
 #[derive(Debug)]
 pub(crate) struct Sender {
     pub(crate) gso: bool,
-    /// Datagrams leave in frames, each on its own.
-    frames: Option<OutgoingFrames>,
+    /// Datagrams leave in frames, each on its own. Apart, for most connections have none.
+    frames: Option<Box<OutgoingFrames>>,
     zerocopy_tracker: ZerocopyTracker,
     giver: Giver,
     /// Whether trains are given.
@@ -128,7 +128,7 @@ impl Sender {
         let copies = frames.is_some() || mode != Mode::Plain;
         Sender {
             gso: frames.is_none() && options.gso && socket::has_gso(socket),
-            frames,
+            frames: frames.map(Box::new),
             // What is sealed is the lane's own already, and written again for the next burst.
             zerocopy_tracker: ZerocopyTracker::new(socket, options.zerocopy && !copies),
             giver: Giver::default(),
