@@ -33,6 +33,7 @@ mod holds;
 mod initiate;
 mod lane_error;
 mod listener;
+mod mapping;
 mod memory;
 mod options;
 mod poll;

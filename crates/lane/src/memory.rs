@@ -4,12 +4,13 @@
 //! belongs to the lane, and comes back with the completion. A [`SharedRegion`] can be sent several
 //! times at once and only read, until it is the only one of its bytes.
 
+use crate::mapping::Mapping;
 use std::any::Any;
 use std::fmt;
 use std::fs::File;
 use std::io;
 use std::ops::{Deref, DerefMut};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -31,9 +32,8 @@ pub type Owner = Box<dyn Any + Send + Sync>;
 
 /// Where the bytes come from, and how they go.
 enum Backing {
-    Mapping {
-        start: NonNull<u8>,
-        len: usize,
+    Mapped {
+        mapping: Mapping,
         /// Of a file, which may shrink.
         file: bool,
     },
@@ -58,24 +58,23 @@ unsafe impl Sync for Backing {}
 
 impl Backing {
     fn start(&self) -> NonNull<u8> {
-        match *self {
-            Backing::Mapping { start, .. }
-            | Backing::Vec { start, .. }
-            | Backing::Foreign { start, .. } => start,
+        match self {
+            Backing::Mapped { mapping, .. } => mapping.start(),
+            Backing::Vec { start, .. } | Backing::Foreign { start, .. } => *start,
         }
     }
 
     fn is_file(&self) -> bool {
         matches!(
             self,
-            Backing::Mapping { file: true, .. } | Backing::Foreign { file: true, .. }
+            Backing::Mapped { file: true, .. } | Backing::Foreign { file: true, .. }
         )
     }
 
     fn owner(&self) -> Option<&(dyn Any + Send + Sync)> {
         match self {
             Backing::Foreign { owner, .. } => Some(&**owner),
-            Backing::Mapping { .. } | Backing::Vec { .. } => None,
+            Backing::Mapped { .. } | Backing::Vec { .. } => None,
         }
     }
 }
@@ -83,7 +82,7 @@ impl Backing {
 impl fmt::Debug for Backing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self {
-            Backing::Mapping { .. } => "Mapping",
+            Backing::Mapped { .. } => "Mapped",
             Backing::Vec { .. } => "Vec",
             Backing::Foreign { .. } => "Foreign",
         };
@@ -96,21 +95,15 @@ impl fmt::Debug for Backing {
 
 impl Drop for Backing {
     fn drop(&mut self) {
-        match *self {
-            Backing::Mapping { start, len, .. } => {
-                // SAFETY: start and len are what mmap returned, and the last Region is gone.
-                unsafe { libc::munmap(start.as_ptr().cast(), len) };
-            }
-            Backing::Vec {
-                start,
-                len,
-                capacity,
-            } => {
-                // SAFETY: taken apart by Region::from_vec, put together once.
-                drop(unsafe { Vec::from_raw_parts(start.as_ptr(), len, capacity) });
-            }
-            // Its owner goes with it.
-            Backing::Foreign { .. } => {}
+        // The others go with what they hold.
+        if let Backing::Vec {
+            start,
+            len,
+            capacity,
+        } = *self
+        {
+            // SAFETY: taken apart by Region::from_vec, put together once.
+            drop(unsafe { Vec::from_raw_parts(start.as_ptr(), len, capacity) });
         }
     }
 }
@@ -140,13 +133,13 @@ impl Region {
     /// # Errors
     /// The system has no more memory.
     pub fn anonymous(len: usize) -> io::Result<Region> {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_NORESERVE;
         let padded = if len >= HUGE_PAGE {
             len + HUGE_PAGE
         } else {
             len
         };
-        let region = Region::map(padded, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0, 0)?;
+        let region = Region::map(padded, flags, None, 0)?;
         if len < HUGE_PAGE {
             return Ok(region);
         }
@@ -241,38 +234,28 @@ impl Region {
         // SAFETY: sysconf has no preconditions.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
         let skip = (offset % page) as usize;
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
         let start = offset - skip as u64;
-        let region = Region::map(len + skip, protection, flags, file.as_raw_fd(), start, skip)?;
+        let region = Region::map(len + skip, flags, Some((file.as_fd(), start)), skip)?;
         // One call instead of a fault for every page. If it cannot be done, the faults will tell.
         // SAFETY: the range is the mapping just made; no content changes.
         unsafe { libc::madvise(region.backing.start().as_ptr().cast(), len + skip, populate) };
         Ok(region)
     }
 
+    /// What lies `skip` bytes behind the start of a mapping of `len`.
     fn map(
         len: usize,
-        protection: i32,
         flags: i32,
-        fd: i32,
-        offset: u64,
+        of: Option<(BorrowedFd<'_>, u64)>,
         skip: usize,
     ) -> io::Result<Region> {
         if len == 0 {
             return Ok(Region::from_vec(Vec::new()));
         }
-        let offset = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
-        // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
-        let start = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, fd, offset) };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Region {
-            backing: Arc::new(Backing::Mapping {
-                start,
-                len,
-                file: fd >= 0,
+            backing: Arc::new(Backing::Mapped {
+                mapping: Mapping::new(len, flags, of)?,
+                file: of.is_some(),
             }),
             offset: skip,
             len: len - skip,

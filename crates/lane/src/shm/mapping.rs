@@ -1,6 +1,7 @@
 //! The memory that two processes share: made and sealed by the Initiator, checked by the Responder before it is mapped.
 
 use super::ring::{End, Way};
+use crate::mapping::Mapping;
 use crate::shared::Bounds;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -8,8 +9,7 @@ use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::stat::fstat;
 use nix::unistd::ftruncate;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::ptr::NonNull;
+use std::os::fd::{AsFd, OwnedFd};
 
 /// Bytes of a ring, a power of two: three of the longest records, and what stays in the second cache.
 pub(super) const RING: usize = 256 << 10;
@@ -37,15 +37,10 @@ fn seals() -> SealFlag {
 /// The memory, as one end sees it. All of it is zero at first.
 #[derive(Debug)]
 pub(super) struct Shared {
-    start: NonNull<u8>,
+    memory: Mapping,
     /// 0 for the Initiator, 1 for the Responder.
     own: usize,
 }
-
-// SAFETY: a mapping belongs to no thread; all of it is touched by atomic accesses.
-unsafe impl Send for Shared {}
-// SAFETY: as above.
-unsafe impl Sync for Shared {}
 
 impl Shared {
     /// The Initiator's, and the descriptor to be passed on.
@@ -82,22 +77,8 @@ impl Shared {
     }
 
     fn map(memory: &OwnedFd, own: usize) -> io::Result<Shared> {
-        // SAFETY: a new mapping, of a descriptor that is open; nothing else lies there.
-        let start = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                SHARED,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                memory.as_raw_fd(),
-                0,
-            )
-        };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Shared { start, own })
+        let memory = Mapping::new(SHARED, libc::MAP_SHARED, Some((memory.as_fd(), 0)))?;
+        Ok(Shared { memory, own })
     }
 
     /// Whether it is the Responder's.
@@ -108,7 +89,7 @@ impl Shared {
     fn words(&self) -> &Words {
         // SAFETY: mapped as long as self, aligned to a page, and longer; all fields are atomics, for which any bytes are
         // a value and which others may change.
-        unsafe { self.start.cast::<Words>().as_ref() }
+        unsafe { self.memory.start().cast::<Words>().as_ref() }
     }
 
     /// What this end writes.
@@ -141,17 +122,9 @@ impl Shared {
 
     fn ring(&self, which: usize) -> Bounds {
         Bounds {
-            // SAFETY: both rings lie in the mapping.
-            start: unsafe { self.start.as_ptr().add(WORDS + which * RING) },
+            start: self.memory.at(WORDS + which * RING),
             len: RING,
         }
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and nothing of it is borrowed any more.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), SHARED) };
     }
 }
 

@@ -26,6 +26,7 @@ use super::NoEthernet;
 use super::address::Hardware;
 use super::device_options::DeviceOptions;
 use super::xdp::Program;
+use crate::mapping::Mapping;
 use crate::sync::{AtomicU8, Mutex, MutexGuard, Ordering};
 use line::Line;
 use ring::Ring;
@@ -250,7 +251,9 @@ fn ring<T: Copy>(
     len: u32,
     which: u64,
 ) -> io::Result<Ring<T>> {
-    let memory = system::Mapping::of_ring(socket, Ring::<T>::bytes(&offsets, len), which)?;
+    let bytes = Ring::<T>::bytes(&offsets, len);
+    let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
+    let memory = Mapping::new(bytes, flags, Some((socket, which)))?;
     Ok(Ring::new(memory, offsets, len))
 }
 

@@ -3,7 +3,7 @@
 //! What the kernel writes there is trusted to be its own: no other process has these pages. Indices are still bounded by the
 //! ring's length, so that nothing outside of it is ever touched.
 
-use super::system::Mapping;
+use crate::mapping::Mapping;
 use crate::sync::{AtomicU32, Ordering};
 use std::marker::PhantomData;
 
@@ -28,7 +28,7 @@ impl<T: Copy> Ring<T> {
     pub(super) fn new(memory: Mapping, offsets: libc::xdp_ring_offset, len: u32) -> Ring<T> {
         debug_assert!(len.is_power_of_two());
         debug_assert!(
-            offsets.desc as usize + len as usize * size_of::<T>() <= memory.len(),
+            Ring::<T>::bytes(&offsets, len) <= memory.len(),
             "entries outside of the ring"
         );
         Ring {

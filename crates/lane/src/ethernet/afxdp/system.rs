@@ -1,77 +1,7 @@
-//! What AF_XDP asks of the kernel: sockets, their options, and memory.
+//! What AF_XDP asks of the kernel: sockets and their options.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::ptr::NonNull;
-
-/// Memory that was mapped, until this is dropped.
-#[derive(Debug)]
-pub(super) struct Mapping {
-    start: NonNull<u8>,
-    len: usize,
-}
-
-// SAFETY: a mapping belongs to no thread; who may touch what of it is its user's to keep.
-unsafe impl Send for Mapping {}
-// SAFETY: as above.
-unsafe impl Sync for Mapping {}
-
-impl Mapping {
-    /// Memory of this process alone, zero at first, there from the beginning.
-    ///
-    /// # Errors
-    /// There is none.
-    pub(super) fn anonymous(len: usize) -> io::Result<Mapping> {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
-        Mapping::map(len, flags, -1, 0)
-    }
-
-    /// A ring of `socket`, at `offset` as the kernel names it.
-    ///
-    /// # Errors
-    /// The kernel has no such ring, or no memory.
-    pub(super) fn of_ring(socket: BorrowedFd<'_>, len: usize, offset: u64) -> io::Result<Mapping> {
-        let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
-        Mapping::map(len, flags, socket.as_raw_fd(), offset.cast_signed())
-    }
-
-    fn map(len: usize, flags: i32, fd: i32, offset: libc::off_t) -> io::Result<Mapping> {
-        // SAFETY: a new mapping wherever the kernel likes touches no memory that there is.
-        let start = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                len,
-                libc::PROT_READ | libc::PROT_WRITE,
-                flags,
-                fd,
-                offset,
-            )
-        };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        // A child of fork that drops its copies frees no frame of its parent's, and has none of them.
-        Ok(Mapping { start, len })
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Byte `offset`, which is one of it.
-    pub(super) fn at(&self, offset: usize) -> *mut u8 {
-        debug_assert!(offset < self.len);
-        self.start.as_ptr().wrapping_add(offset)
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: mapped so; nothing has references into it that outlive it.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
-    }
-}
 
 /// An AF_XDP socket.
 ///

@@ -1,7 +1,8 @@
 //! The memory in which frames lie.
 
-use super::system::{self, Mapping};
+use super::system;
 use crate::ethernet::AROUND;
+use crate::mapping::Mapping;
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -142,7 +143,8 @@ pub(super) struct Umem {
 impl Umem {
     pub(super) fn new(layout: Layout) -> io::Result<Umem> {
         let len = usize::try_from(layout.len()).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        let memory = Mapping::anonymous(len)?;
+        // All of it is there from the beginning.
+        let memory = Mapping::new(len, libc::MAP_PRIVATE | libc::MAP_POPULATE, None)?;
         Ok(Umem { memory, layout })
     }
 

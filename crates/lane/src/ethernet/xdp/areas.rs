@@ -1,48 +1,25 @@
 //! Memory in which connections tell the program what they granted: written by plain stores, without a system call.
 
 use super::layout::{AREA_HEAD, AREA_WORDS, GRANT_WORDS, GRANTS};
+use crate::mapping::Mapping;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
-use std::ptr::NonNull;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The areas of all connections of a program.
 #[derive(Debug)]
 pub(super) struct Areas {
-    start: NonNull<AtomicU32>,
+    memory: Mapping,
     count: usize,
-    bytes: usize,
 }
-
-// SAFETY: the memory is shared with the kernel and touched as atomics only; nothing ties it to a thread.
-unsafe impl Send for Areas {}
-// SAFETY: as above.
-unsafe impl Sync for Areas {}
 
 impl Areas {
     /// Of a map with `count` areas.
     pub(super) fn map(map: BorrowedFd<'_>, count: u32) -> io::Result<Areas> {
         let count = count as usize;
         let bytes = count * AREA_WORDS * size_of::<u32>();
-        // SAFETY: a new mapping wherever the kernel has room, of a descriptor that is open.
-        let start = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                map.as_raw_fd(),
-                0,
-            )
-        };
-        match NonNull::new(start.cast()) {
-            Some(at) if start != libc::MAP_FAILED => Ok(Areas {
-                start: at,
-                count,
-                bytes,
-            }),
-            _ => Err(io::Error::last_os_error()),
-        }
+        let memory = Mapping::new(bytes, libc::MAP_SHARED, Some((map, 0)))?;
+        Ok(Areas { memory, count })
     }
 
     /// The words of area `index`, of those that there are.
@@ -52,7 +29,8 @@ impl Areas {
         // SAFETY: within the mapping, which lives as long as this; a page's start is aligned for it, and what the kernel's
         // side does is to load.
         unsafe {
-            std::slice::from_raw_parts(self.start.as_ptr().add(index * AREA_WORDS), AREA_WORDS)
+            let start = self.memory.start().cast::<AtomicU32>().as_ptr();
+            std::slice::from_raw_parts(start.add(index * AREA_WORDS), AREA_WORDS)
         }
     }
 
@@ -100,13 +78,6 @@ impl Areas {
             word.store(field, Ordering::Relaxed);
         }
         words[0].store(1, Ordering::Release);
-    }
-}
-
-impl Drop for Areas {
-    fn drop(&mut self) {
-        // SAFETY: mapped by us, and no slice of it outlives us.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }
 

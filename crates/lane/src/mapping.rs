@@ -1,0 +1,66 @@
+//! Memory that the kernel maps for this process.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr::NonNull;
+
+/// Memory that was mapped, to be read and written, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a mapping belongs to no thread; what of it may be touched, and when, is its user's to keep.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// `len` bytes wherever the kernel has room, as `flags` of mmap say: zero at first, or what the descriptor has from the byte on
+    /// that is named with it.
+    ///
+    /// # Errors
+    /// The kernel's: no memory, or nothing of that kind there.
+    pub(crate) fn new(
+        len: usize,
+        flags: i32,
+        of: Option<(BorrowedFd<'_>, u64)>,
+    ) -> io::Result<Mapping> {
+        let (flags, fd, offset) = match of {
+            None => (flags | libc::MAP_ANONYMOUS, -1, 0),
+            Some((fd, offset)) => (flags, fd.as_raw_fd(), offset),
+        };
+        let offset = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, fd, offset) };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Mapping { start, len })
+    }
+
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// Bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Byte `offset`, which is one of it.
+    pub(crate) fn at(&self, offset: usize) -> *mut u8 {
+        debug_assert!(offset < self.len);
+        self.start.as_ptr().wrapping_add(offset)
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: what mmap returned; nothing has references into it that outlive it.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
