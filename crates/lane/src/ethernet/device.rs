@@ -1,11 +1,10 @@
 //! A device: what an interface has once for all of its connections, opened by the user as a context of verbs is.
 
-use super::address::{Hardware, Station};
+use super::address::{self, Hardware, Station};
 use super::afxdp::{Queues, Shared};
 use super::xdp::{Grants, Program, Route, Rules};
-use super::{DeviceOptions, EthernetAddress, NoEthernet, XdpCounters, filter, socket};
+use super::{DeviceOptions, NoEthernet, XdpCounters, filter, socket};
 use std::io;
-use std::net::ToSocketAddrs;
 use std::sync::Arc;
 use zerolane_core::Config;
 
@@ -34,17 +33,15 @@ impl EthernetDevice {
     /// [`NoEthernet`]: there is no such interface, or AF_XDP is refused. [`NoXdp`](super::NoXdp): the interface has a program already, or
     /// this process or kernel may not run one. The refusals are no errors with [`DeviceOptions::fall_back`].
     pub fn open(interface: &str, options: DeviceOptions) -> io::Result<Arc<EthernetDevice>> {
-        let none = || NoEthernet::NoInterface(interface.into());
-        let mut found = EthernetAddress::new(interface, None, 0).to_socket_addrs()?;
-        let station = found.next().and_then(Station::of).ok_or_else(none)?;
-        let (socket, _) = socket::open(station.interface, &filter::of_nobody())?;
-        let mtu = socket::path_datagram(&socket, station.interface)?;
+        let (interface, _) = address::link(interface)?;
+        let (socket, _) = socket::open(interface, &filter::of_nobody())?;
+        let mtu = socket::path_datagram(&socket, interface)?;
         let options = DeviceOptions {
             max_connections: options.max_connections.clamp(1, MAX_CONNECTIONS),
             ..options
         };
         let mut device = EthernetDevice {
-            interface: station.interface,
+            interface,
             program: None,
             shared: None,
             refused: None,

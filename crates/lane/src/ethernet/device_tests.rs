@@ -26,14 +26,17 @@ impl Devices {
         }
     }
 
-    fn listen(&self, hosts: &Topology, options: &Options) -> Listener {
-        listen(hosts.b(), 0, &self.options(Side::B, options)).expect("a port")
+    /// Of the ordinary kind, and a connection over them.
+    fn joined(hosts: &Topology, options: &Options) -> (Devices, Listener, End, End) {
+        let devices = Devices::open(hosts, DeviceOptions::default());
+        let mut listener = devices.listen(hosts, options);
+        let (a, b) = join_at(hosts, &mut listener, &devices.options(Side::A, options));
+        assert!(a.account().bypass && b.account().bypass);
+        (devices, listener, a, b)
     }
 
-    fn join_at(&self, hosts: &Topology, listener: &mut Listener, options: &Options) -> (End, End) {
-        let (a, b) = join_at(hosts, listener, &self.options(Side::A, options));
-        assert!(a.account().bypass && b.account().bypass);
-        (a, b)
+    fn listen(&self, hosts: &Topology, options: &Options) -> Listener {
+        listen(hosts.b(), 0, &self.options(Side::B, options)).expect("a port")
     }
 }
 
@@ -49,9 +52,7 @@ fn transfer__of_every_length_comes_past_the_packet_socket() {
             return;
         };
         for options in both() {
-            let devices = Devices::open(&hosts, DeviceOptions::default());
-            let mut listener = devices.listen(&hosts, &options);
-            let (mut a, mut b) = devices.join_at(&hosts, &mut listener, &options);
+            let (_devices, _listener, mut a, mut b) = Devices::joined(&hosts, &options);
             transfer(&mut a, &mut b, 1 << 20);
             let stu = b.account().stu as usize;
             let whole = stu + zerolane_wire::HEADER_LEN + options.security.seal_len();
@@ -82,9 +83,7 @@ fn strict__payload_is_copied_once() {
             strict: true,
             ..options
         };
-        let devices = Devices::open(&hosts, DeviceOptions::default());
-        let mut listener = devices.listen(&hosts, &strict);
-        let (mut a, mut b) = devices.join_at(&hosts, &mut listener, &strict);
+        let (_devices, _listener, mut a, mut b) = Devices::joined(&hosts, &strict);
         for len in [100_000, 1 << 20, (1 << 20) + 3] {
             let before = b.account().bytes_placed;
             transfer(&mut a, &mut b, len);
@@ -193,27 +192,9 @@ fn interface__gone_ends_the_connection_and_says_so() {
             return;
         };
         let options = options(Security::default());
-        let devices = Devices::open(&hosts, DeviceOptions::default());
-        let mut listener = devices.listen(&hosts, &options);
-        let (mut a, mut b) = devices.join_at(&hosts, &mut listener, &options);
+        let (_devices, _listener, mut a, mut b) = Devices::joined(&hosts, &options);
         transfer(&mut a, &mut b, 300_000);
-        let delete = ["link", "del", "dev", hosts.device(Side::A)];
-        let deleted = hosts.a().command("ip").args(delete).status();
-        assert!(deleted.expect("ip").success());
-        if sends {
-            post(&mut a, &mut b, &content(300_000, 3));
-        }
-        let end = Instant::now() + PATIENCE;
-        for it in [&mut a, &mut b] {
-            let error = loop {
-                assert!(Instant::now() < end, "no error");
-                match it.turn() {
-                    Ok(_) => {}
-                    Err(error) => break error,
-                }
-            };
-            assert!(super::tests::is_gone(&error), "{error}");
-        }
+        delete_interface(&hosts, &mut a, &mut b, sends);
     }
 }
 
@@ -224,9 +205,7 @@ fn forged__frames_change_nothing() {
         return;
     };
     for options in both() {
-        let devices = Devices::open(&hosts, DeviceOptions::default());
-        let mut listener = devices.listen(&hosts, &options);
-        let (mut a, mut b) = devices.join_at(&hosts, &mut listener, &options);
+        let (_devices, _listener, mut a, mut b) = Devices::joined(&hosts, &options);
         transfer(&mut a, &mut b, 1 << 20);
         let (to, from) = (
             hardware(b.lane().local_addr().expect("one")),

@@ -18,10 +18,13 @@ const TRIES: usize = 64;
 /// A port of an interface that nobody else on this host listens on, for as long as this is held. The kernel knows no such for
 /// packet sockets, so it is a name in its abstract namespace of UNIX sockets, which network namespaces have each their own of.
 #[derive(Debug)]
-pub(crate) struct Claim(
-    #[allow(dead_code, reason = "held")] Socket,
-    #[allow(dead_code, reason = "held")] Option<Heard>,
-);
+pub(crate) struct Claim {
+    #[allow(dead_code, reason = "held")]
+    name: Socket,
+    /// In the program of the device, if there is one.
+    #[allow(dead_code, reason = "held")]
+    heard: Option<Heard>,
+}
 
 impl Claim {
     fn of(interface: u32, port: u16) -> io::Result<Claim> {
@@ -32,7 +35,10 @@ impl Claim {
             io::ErrorKind::AddrInUse => NoEthernet::InUse.into(),
             _ => error,
         })?;
-        Ok(Claim(socket, None))
+        Ok(Claim {
+            name: socket,
+            heard: None,
+        })
     }
 
     /// Of `port`, or of any if that is 0; and which it is.
@@ -67,7 +73,7 @@ pub(crate) fn attend(
         return Err(NoEthernet::OtherHost.into());
     }
     if let Some(device) = &options.device {
-        claim.1 = device.listen(station.interface, port)?;
+        claim.heard = device.listen(station.interface, port)?;
     }
     udp::prepare(&socket, options.receive_buffer);
     let station = Station {

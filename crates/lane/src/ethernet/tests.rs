@@ -20,9 +20,6 @@ pub(super) type End = Driver<AnyLane>;
 
 /// Bounds how long a failure takes to show.
 pub(super) const PATIENCE: Duration = Duration::from_secs(40);
-/// Bytes of a frame's header.
-pub(super) const AROUND: usize = 14;
-
 pub(super) fn options(security: Security) -> Options {
     Options {
         lane: LaneChoice::Ethernet,
@@ -74,7 +71,7 @@ pub(super) fn listen(host: &Namespace, port: u16, options: &Options) -> io::Resu
 
 /// As [`listen`], on a port that was another listener's. A child that another test is starting has that one's sockets until it
 /// executes its program.
-pub(super) fn listen_again(host: &Namespace, port: u16, options: &Options) -> Listener {
+fn listen_again(host: &Namespace, port: u16, options: &Options) -> Listener {
     let end = Instant::now() + PATIENCE;
     loop {
         match listen(host, port, options) {
@@ -106,7 +103,7 @@ pub(super) fn join_at(hosts: &Topology, listener: &mut Listener, options: &Optio
     (a, b)
 }
 
-pub(super) fn join(hosts: &Topology, options: &Options) -> (End, End) {
+fn join(hosts: &Topology, options: &Options) -> (End, End) {
     let mut listener = listen(hosts.b(), 0, options).expect("a port");
     join_at(hosts, &mut listener, options)
 }
@@ -312,7 +309,7 @@ fn forged__frames_are_counted_and_change_nothing() {
 }
 
 #[test]
-pub(super) fn listeners__of_one_interface_have_ports() {
+fn listeners__of_one_interface_have_ports() {
     let Some(hosts) = hosts(1500) else {
         return;
     };
@@ -460,30 +457,35 @@ fn interface__gone_is_an_error_that_says_so() {
         let mut listener = listen(hosts.b(), 0, &options).expect("a port");
         let (mut a, mut b) = join_at(&hosts, &mut listener, &options);
         transfer(&mut a, &mut b, 300_000);
-        let delete = ["link", "del", "dev", hosts.device(Side::A)];
-        let deleted = hosts.a().command("ip").args(delete).status();
-        assert!(deleted.expect("ip").success());
-        if sends {
-            post(&mut a, &mut b, &content(300_000, 3));
-        }
-        let end = Instant::now() + PATIENCE;
-        for it in [&mut a, &mut b] {
-            let error = loop {
-                assert!(Instant::now() < end, "no error");
-                match it.turn() {
-                    Ok(_) => {}
-                    Err(error) => break error,
-                }
-            };
-            assert!(is_gone(&error), "{error}");
-        }
+        delete_interface(&hosts, &mut a, &mut b, sends);
         let error = inside(hosts.b(), || listener.accept(Some(PATIENCE)));
         let error = DriverError::Io(error.expect_err("nothing to listen on"));
         assert!(is_gone(&error), "{error}");
     }
 }
 
-pub(super) fn is_gone(error: &DriverError) -> bool {
+/// The interface of both ends goes, while a sends or not, and both say so.
+pub(super) fn delete_interface(hosts: &Topology, a: &mut End, b: &mut End, sends: bool) {
+    let delete = ["link", "del", "dev", hosts.device(Side::A)];
+    let deleted = hosts.a().command("ip").args(delete).status();
+    assert!(deleted.expect("ip").success());
+    if sends {
+        post(a, b, &content(300_000, 3));
+    }
+    let end = Instant::now() + PATIENCE;
+    for it in [a, b] {
+        let error = loop {
+            assert!(Instant::now() < end, "no error");
+            match it.turn() {
+                Ok(_) => {}
+                Err(error) => break error,
+            }
+        };
+        assert!(is_gone(&error), "{error}");
+    }
+}
+
+fn is_gone(error: &DriverError) -> bool {
     let DriverError::Io(error) = error else {
         return false;
     };

@@ -115,6 +115,9 @@ impl Outbox {
 
     /// The path that carried these bytes last.
     fn carrier(&self, id: TransferId, b_num: u32, range: (u32, u32)) -> usize {
+        if self.sent_logs.len() == 1 {
+            return 0;
+        }
         let logs = self.sent_logs.iter().enumerate();
         let carried = logs.filter_map(|(path, it)| Some((it.carried(id, b_num, range)?, path)));
         carried.max().map_or(0, |(_, path)| path)

@@ -67,35 +67,22 @@ impl XdpCounters {
 
     /// Of what the program counted, in its order.
     pub(super) fn new(counted: [u64; XdpCounters::COUNT as usize]) -> XdpCounters {
-        let [
-            passed_data,
-            passed_control,
-            passed_requests,
-            passed_unknown,
-            unknown_key,
-            unknown_port,
-            truncated,
-            too_long,
-            malformed,
-            tagged,
-            foreign,
-            ungranted,
-            out_of_bounds,
-        ] = counted;
+        let mut counted = counted.into_iter();
+        let mut next = || counted.next().unwrap_or_default();
         XdpCounters {
-            passed_data,
-            passed_control,
-            passed_requests,
-            passed_unknown,
-            unknown_key,
-            unknown_port,
-            truncated,
-            too_long,
-            malformed,
-            tagged,
-            foreign,
-            ungranted,
-            out_of_bounds,
+            passed_data: next(),
+            passed_control: next(),
+            passed_requests: next(),
+            passed_unknown: next(),
+            unknown_key: next(),
+            unknown_port: next(),
+            truncated: next(),
+            too_long: next(),
+            malformed: next(),
+            tagged: next(),
+            foreign: next(),
+            ungranted: next(),
+            out_of_bounds: next(),
         }
     }
 

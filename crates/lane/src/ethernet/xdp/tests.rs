@@ -4,10 +4,10 @@
 use super::*;
 use crate::Options;
 use crate::ethernet::tests::{
-    AROUND, End, PATIENCE, both, content, drive, frame, hardware, heard, hosts, inside, join_at,
-    listen, overhear, own_address, post, transfer, verify,
+    End, PATIENCE, both, content, drive, frame, hardware, heard, hosts, inside, join_at, listen,
+    overhear, own_address, post, transfer, verify,
 };
-use crate::ethernet::{DeviceOptions, EthernetDevice, Station};
+use crate::ethernet::{AROUND, DeviceOptions, EthernetDevice, Station};
 use netlab::forge::Forger;
 use netlab::netns::{Namespace, Topology};
 use netsim::Side;
@@ -132,6 +132,11 @@ fn forged__frames_are_dropped_in_the_driver_by_reason() {
         );
         let with =
             |header: Header| frame(to, from, &[&header.emit()[..], &vec![7; payload]].concat());
+        let changed = |change: fn(&mut Header)| {
+            let mut header = header;
+            change(&mut header);
+            with(header)
+        };
         let tagged = |number: u8| {
             let mut tagged = sent.clone();
             tagged.splice(12..12, [0x81, 0x00, 0, number]);
@@ -151,14 +156,7 @@ fn forged__frames_are_dropped_in_the_driver_by_reason() {
             frame(to, from, &padded)
         };
         let cases: [(&str, Vec<u8>, Counter); 15] = [
-            (
-                "key",
-                with(Header {
-                    d_key: header.d_key ^ 1,
-                    ..header
-                }),
-                |it| it.unknown_key,
-            ),
+            ("key", changed(|it| it.d_key ^= 1), |it| it.unknown_key),
             ("port of a listener", with(stranger), |it| it.unknown_port),
             ("no key", frame(to, from, &[0x78; 11]), |it| it.truncated),
             ("half a header", sent[..AROUND + 39].to_vec(), |it| {
@@ -169,14 +167,9 @@ fn forged__frames_are_dropped_in_the_driver_by_reason() {
                 frame(to, from, &[&header.emit()[..], &[7; 1464]].concat()),
                 |it| it.too_long,
             ),
-            (
-                "port",
-                with(Header {
-                    d_port: !header.d_port,
-                    ..header
-                }),
-                |it| it.malformed,
-            ),
+            ("port", changed(|it| it.d_port = !it.d_port), |it| {
+                it.malformed
+            }),
             ("padding", padded(200), |it| it.malformed),
             (
                 "no operation",
@@ -198,38 +191,16 @@ fn forged__frames_are_dropped_in_the_driver_by_reason() {
                 frame([0xff; 6], from, &sent[AROUND..]),
                 |it| it.foreign,
             ),
-            (
-                "Transfer",
-                with(Header {
-                    d_id: header.d_id ^ 0x0100_0000,
-                    ..header
-                }),
-                |it| it.ungranted,
-            ),
-            (
-                "Block",
-                with(Header {
-                    b_num: header.b_num + 9000,
-                    ..header
-                }),
-                |it| it.ungranted,
-            ),
-            (
-                "generation",
-                with(Header {
-                    b_id: header.b_id ^ 0x8000,
-                    ..header
-                }),
-                |it| it.ungranted,
-            ),
-            (
-                "bounds",
-                with(Header {
-                    bufx: header.bufx ^ 0x4000,
-                    ..header
-                }),
-                |it| it.out_of_bounds,
-            ),
+            ("Transfer", changed(|it| it.d_id ^= 0x0100_0000), |it| {
+                it.ungranted
+            }),
+            ("Block", changed(|it| it.b_num += 9000), |it| it.ungranted),
+            ("generation", changed(|it| it.b_id ^= 0x8000), |it| {
+                it.ungranted
+            }),
+            ("bounds", changed(|it| it.bufx ^= 0x4000), |it| {
+                it.out_of_bounds
+            }),
         ];
         hosts.set_mtu_at(Side::A, 1504).expect("set");
         let _ = heard(&ear);

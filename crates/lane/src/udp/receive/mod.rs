@@ -240,15 +240,23 @@ impl Receiver {
         turn: &mut Turn<'_>,
         strict: bool,
     ) -> Result<bool, LaneError> {
+        self.with_buffers(|it| {
+            it.trains
+                .begin(turn.core.expects_trains(), &mut it.buffers.train);
+            let received = it.receive_batch(socket, turn, strict);
+            it.trains.end(&mut it.buffers.train);
+            received
+        })
+    }
+
+    /// Does `work` with the buffers that all connections of a thread share.
+    fn with_buffers<T>(&mut self, work: impl FnOnce(&mut Receiver) -> T) -> T {
         let mut lent = SPARE.take().unwrap_or_else(Buffers::allocate);
         std::mem::swap(&mut self.buffers, &mut lent);
-        self.trains
-            .begin(turn.core.expects_trains(), &mut self.buffers.train);
-        let received = self.receive_batch(socket, turn, strict);
-        self.trains.end(&mut self.buffers.train);
+        let done = work(self);
         std::mem::swap(&mut self.buffers, &mut lent);
         SPARE.set(Some(lent));
-        received
+        done
     }
 
     fn receive_batch(

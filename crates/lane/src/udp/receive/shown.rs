@@ -1,7 +1,7 @@
 //! Frames that lie in memory which the lane shares with the kernel: their headers are seen before any copy, so that nothing need be
 //! forecast, and the one copy, or the pass that opens them, is into their place.
 
-use super::{Buffers, Receiver, SPARE};
+use super::Receiver;
 use crate::ethernet::{AROUND, Incoming, Queues};
 use crate::{LaneError, Turn};
 use zerolane_core::DropReason;
@@ -22,8 +22,15 @@ impl Receiver {
         turn: &mut Turn<'_>,
         strict: bool,
     ) -> Result<bool, LaneError> {
-        let mut lent = SPARE.take().unwrap_or_else(Buffers::allocate);
-        std::mem::swap(&mut self.buffers, &mut lent);
+        self.with_buffers(|it| it.receive_shown(queues, turn, strict))
+    }
+
+    fn receive_shown(
+        &mut self,
+        queues: &mut Queues,
+        turn: &mut Turn<'_>,
+        strict: bool,
+    ) -> Result<bool, LaneError> {
         // An answer to what was just sent is not of the time when this turn began.
         turn.refresh();
         let (mut frames, mut bytes) = (0, 0);
@@ -44,8 +51,6 @@ impl Receiver {
         let cleaned = self.clean_up(strict);
         // What is copied in the end lay there.
         queues.release();
-        std::mem::swap(&mut self.buffers, &mut lent);
-        SPARE.set(Some(lent));
         cleaned.map(|()| frames > 0)
     }
 
@@ -54,8 +59,7 @@ impl Receiver {
             turn.account.dropped_foreign += 1;
             return;
         };
-        let is_peers = |it: &crate::ethernet::IncomingFrames| it.is_of_peer(head);
-        if !self.frames.as_deref().is_some_and(is_peers) {
+        if !self.frames.as_ref().is_some_and(|it| it.is_of_peer(head)) {
             turn.account.dropped_foreign += 1;
             return;
         }

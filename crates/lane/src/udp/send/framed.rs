@@ -82,9 +82,7 @@ impl Sender {
             return Ok(());
         }
         self.headers(burst, turn.core.uses_checksums(), turn.memory)?;
-        self.grow(turn.now);
-        turn.account.datagrams_sent += u64::from(burst.segments);
-        turn.account.bytes_sent += burst.span.len;
+        self.count_payload(burst, turn);
         let mut at = 0;
         for head in self.buffers.headers.iter().take(burst.segments as usize) {
             let len = u64::from(burst.stu).min(burst.span.len - at);
