@@ -8,6 +8,9 @@ pub(crate) const READ_BUFFER_BYTES: usize = 128 << 10;
 /// Longest packet or block of a capture, bytes: the buffer grows up to this, whatever a length field says.
 pub(crate) const MAX_BLOCK_BYTES: usize = 16 << 20;
 
+/// Shortest block of pcapng, bytes: its type, and its length at both ends.
+pub(crate) const MIN_BLOCK_BYTES: u32 = 12;
+
 /// Interfaces of one section of pcapng that are remembered. What came by others is counted as unread.
 pub(crate) const MAX_INTERFACES: usize = 4096;
 

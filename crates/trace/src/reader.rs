@@ -2,7 +2,7 @@
 //! bounded whatever the file says.
 
 use crate::Error;
-use crate::limits::{MAX_BLOCK_BYTES, READ_BUFFER_BYTES};
+use crate::limits::{MAX_BLOCK_BYTES, MIN_BLOCK_BYTES, READ_BUFFER_BYTES};
 use crate::record::{Interface, Record, record_of};
 use pcap_parser::traits::PcapReaderIterator;
 use pcap_parser::{LegacyPcapReader, PcapError, PcapNGReader};
@@ -50,11 +50,11 @@ pub(crate) fn read(
     let ended = match format {
         Format::Pcap => {
             let reader = LegacyPcapReader::new(READ_BUFFER_BYTES, source);
-            Blocks::new(reader.map_err(|_| Error::NoHeader)?).read(show)
+            Blocks::new(reader.map_err(|_| Error::NoHeader)?, format).read(show)
         }
         Format::PcapNg => {
             let reader = PcapNGReader::new(READ_BUFFER_BYTES, source);
-            Blocks::new(reader.map_err(|_| Error::NoHeader)?).read(show)
+            Blocks::new(reader.map_err(|_| Error::NoHeader)?, format).read(show)
         }
     };
     match failed {
@@ -110,6 +110,7 @@ impl<R: Read> Read for Whole<'_, R> {
 /// A file being read.
 struct Blocks<R> {
     reader: R,
+    format: Format,
     /// Bytes of its buffer.
     capacity: usize,
     /// Of the section that is being read; one for all of a pcap file.
@@ -124,9 +125,10 @@ enum Step {
 }
 
 impl<R: PcapReaderIterator> Blocks<R> {
-    fn new(reader: R) -> Blocks<R> {
+    fn new(reader: R, format: Format) -> Blocks<R> {
         Blocks {
             reader,
+            format,
             capacity: READ_BUFFER_BYTES,
             interfaces: Vec::new(),
         }
@@ -136,6 +138,9 @@ impl<R: PcapReaderIterator> Blocks<R> {
     fn read(mut self, mut show: impl FnMut(&Record<'_>)) -> Option<String> {
         loop {
             let at = self.reader.consumed();
+            if self.format == Format::PcapNg && is_too_short(self.reader.data()) {
+                return Some(damaged(at));
+            }
             let step = match self.reader.next() {
                 // It would be the same forever.
                 Ok((0, _)) => Step::End(Some(damaged(at))),
@@ -184,6 +189,14 @@ impl<R: PcapReaderIterator> Blocks<R> {
             false => Err(Some(damaged(at))),
         }
     }
+}
+
+/// The block that begins here is shorter than its own type and two lengths. The parser subtracts those from what a
+/// process information block says without a look. The byte order is the parser's secret: a length that is too short in
+/// the other order is 16 MiB or longer in this one, which no block may be.
+fn is_too_short(block: &[u8]) -> bool {
+    let length = block.get(4..).and_then(<[u8]>::first_chunk);
+    length.is_some_and(|&it| u32::from_le_bytes(it).min(u32::from_be_bytes(it)) < MIN_BLOCK_BYTES)
 }
 
 fn cut_off(at: usize) -> String {

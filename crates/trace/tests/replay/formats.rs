@@ -193,6 +193,24 @@ fn damaged__a_length_of_4_GiB_takes_no_memory() {
 }
 
 #[test]
+fn damaged__a_block_shorter_than_its_frame() {
+    let file = sample().pcapng(&[(1, 9)]);
+    let told = format!("damaged at byte {}", file.len());
+    // Every type of the format, custom and unknown ones, process information.
+    let types = (1..=12).chain([0x0a0d_0d0a, 0xbad, 0x4000_0bad, 0x8000_0001, 0xffff_ffff]);
+    for kind in types {
+        for length in 0..12_u32 {
+            let mut file = file.clone();
+            file.extend([u32::to_le_bytes(kind), length.to_le_bytes()].concat());
+            file.resize(file.len() + 64, 0);
+            let report = traced(&file);
+            let ended = (report.inputs[0].ended.as_ref(), report.seen.packets);
+            assert_eq!(ended, (Some(&told), 11), "{kind:#x} of {length}");
+        }
+    }
+}
+
+#[test]
 fn cut_off__in_a_packet_that_is_longer_than_the_buffer() {
     let mut file = sample().pcap();
     let end = file.len();
