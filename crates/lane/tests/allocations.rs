@@ -7,7 +7,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 use zerolane_lane::{AnyLane, Listener};
 use zerolane_lane::{
-    Delivery, Driver, Memory, Options, Progress, Region, Report, Security, WorkRequest,
+    Delivery, Driver, LaneChoice, Memory, Options, Progress, Region, Report, Security, WorkRequest,
 };
 
 /// Counts what this thread takes.
@@ -54,6 +54,7 @@ fn drive(a: &mut End, b: &mut End, done: impl Fn(&End, &End) -> bool) {
 
 fn pair(security: Security) -> (End, End) {
     let options = Options {
+        lane: LaneChoice::Udp,
         security,
         ..Options::default()
     };

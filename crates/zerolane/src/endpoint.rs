@@ -147,6 +147,7 @@ impl AsFd for Endpoint {
 mod tests {
     #![allow(non_snake_case)]
     use super::*;
+    use crate::options::{LaneChoice, Ports};
 
     /// Another thread may have woken the connection just before, when no call was waiting.
     #[test]
@@ -182,18 +183,26 @@ mod tests {
 
     #[test]
     fn bind__again_while_connections_of_the_first_live() {
-        let options = Options::default();
+        // Whose connections have sockets of their own at that address.
+        let options = Options {
+            lane: LaneChoice::Udp,
+            ..Options::default()
+        };
         let mut endpoint = Endpoint::bind("127.0.0.1:0", options.clone()).expect("a port");
         let address = endpoint.local_addr();
         let mut open = Vec::new();
         for _ in 0..3 {
-            let connecting =
-                std::thread::spawn(move || Connection::connect(address, &Options::default()));
+            let theirs = options.clone();
+            let connecting = std::thread::spawn(move || Connection::connect(address, &theirs));
             let accepted = endpoint.accept(Some(Duration::from_secs(10)));
             open.push(accepted.expect("no error").expect("in time"));
             open.push(connecting.join().expect("no panic").expect("connected"));
             drop(endpoint);
-            let other = Endpoint::bind(address, Options::default());
+            let strange = Options {
+                ports: Ports::default(),
+                ..options.clone()
+            };
+            let other = Endpoint::bind(address, strange);
             assert!(other.is_err(), "its connections are not known there");
             endpoint = Endpoint::bind(address, options.clone()).expect("the port is free");
         }

@@ -130,7 +130,7 @@ impl EndsArgs {
 pub(crate) struct LaneArgs {
     /// What carries Zerolane's connections: with auto and shm both ends are on one host, without a network between them; with
     /// ethernet the interfaces of the path's two ends are on one segment
-    #[arg(long, value_enum, default_value_t, value_name = "LANE")]
+    #[arg(long, value_enum, default_value_t = LaneName::Udp, value_name = "LANE")]
     pub(crate) lane: LaneName,
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rustix::net::sockopt;
 use zerolane::counters::Account;
+use zerolane::options::LaneChoice;
 use zerolane::{Connection, Endpoint, Options};
 
 use super::findings::{self, Finding};
@@ -13,14 +14,20 @@ use super::findings::{self, Finding};
 /// For an answer of a host that is there.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// What is asked about is the network, also of this host.
+fn over_udp() -> Options {
+    Options {
+        connect_timeout: PATIENCE,
+        lane: LaneChoice::Udp,
+        ..Options::default()
+    }
+}
+
 /// What a connection of this process to itself gets.
 pub(super) fn loopback() -> Result<Account, zerolane::Error> {
-    let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default())?;
+    let options = over_udp();
+    let mut endpoint = Endpoint::bind("127.0.0.1:0", options.clone())?;
     let address = endpoint.local_addr();
-    let options = Options {
-        connect_timeout: PATIENCE,
-        ..Options::default()
-    };
     let connecting = std::thread::spawn(move || Connection::connect(address, &options));
     let accepted = endpoint.accept(Some(PATIENCE))?;
     let connected = connecting
@@ -36,10 +43,7 @@ pub(super) fn way_to(name: &str, port: u16) -> Vec<Finding> {
         Ok(addresses) => addresses.collect::<Vec<_>>(),
         Err(error) => return vec![findings::no_address(name, &error)],
     };
-    let options = Options {
-        connect_timeout: PATIENCE,
-        ..Options::default()
-    };
+    let options = over_udp();
     let look = |address: SocketAddr| {
         // A key made for it: which key this user has is nobody's business.
         let tried = Connection::connect(address, &options).map(drop);

@@ -2,7 +2,7 @@
 use super::*;
 use crate::exported::seam;
 use crate::{AnyLane, Listener};
-use crate::{Options, Region, Report, WorkFlags, WorkRequest, limits::MAX_EXPORTS};
+use crate::{LaneChoice, Options, Region, Report, WorkFlags, WorkRequest, limits::MAX_EXPORTS};
 use std::time::Duration;
 
 type End = Driver<AnyLane>;
@@ -22,7 +22,10 @@ fn drive(a: &mut End, b: &mut End, done: impl Fn(&End, &End) -> bool) {
 }
 
 fn pair() -> (End, End) {
-    let options = Options::default();
+    let options = Options {
+        lane: LaneChoice::Udp,
+        ..Options::default()
+    };
     let mut listener = Listener::bind(([127, 0, 0, 1], 0).into(), options.clone()).unwrap();
     let mut a = crate::connect(listener.local_addr(), &options).unwrap();
     let accepted = (0..PATIENCE).find_map(|_| {

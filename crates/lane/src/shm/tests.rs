@@ -501,7 +501,11 @@ fn look__says_what_each_end_may_read() {
         let (reads, is_read) = (readable, readable);
         assert_eq!(found, Ok(Reach { reads, is_read }), "the same process");
     }
-    let udp = Listener::bind(([127, 0, 0, 1], 0).into(), Options::default()).expect("listening");
+    let udp_alone = Options {
+        lane: LaneChoice::Udp,
+        ..options()
+    };
+    let udp = Listener::bind(([127, 0, 0, 1], 0).into(), udp_alone).expect("listening");
     let found = look(udp.local_addr(), &options());
     assert_eq!(found, Err(NoSharedMemory::NoListener));
 }

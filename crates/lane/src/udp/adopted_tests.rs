@@ -1,15 +1,21 @@
 #![allow(non_snake_case)]
 use super::*;
-use crate::Listener;
-use crate::Options;
+use crate::{LaneChoice, Listener, Options};
 use socket2::{Domain, Protocol, Type};
 use std::fs::File;
 use std::net::{TcpListener, UdpSocket};
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
+fn over_udp() -> Options {
+    Options {
+        lane: LaneChoice::Udp,
+        ..Options::default()
+    }
+}
+
 fn adopt(passed: impl Into<OwnedFd>) -> io::Result<Listener> {
-    Listener::adopt(passed.into(), Options::default())
+    Listener::adopt(passed.into(), over_udp())
 }
 
 /// One as systemd makes it.
@@ -61,7 +67,7 @@ fn adopt__several_connections_beside_it() {
         }
         let mut open = vec![];
         for _ in 0..3 {
-            let mut calling = crate::connect(peer, &Options::default()).expect("connecting");
+            let mut calling = crate::connect(peer, &over_udp()).expect("connecting");
             let accepted = std::iter::repeat_with(|| {
                 calling.turn().expect("asking");
                 let wait = Some(Duration::from_millis(1));

@@ -9,8 +9,8 @@ use super::system::seam::{self, Sends};
 use super::*;
 use crate::Report;
 use crate::{
-    AnyLane, Completion, ExportedRegion, Listener, Memory, MoveCause, Progress, Region, Security,
-    Zerocopy, shared,
+    AnyLane, Completion, ExportedRegion, LaneChoice, Listener, Memory, MoveCause, Progress, Region,
+    Security, Zerocopy, shared,
 };
 use netlab::netns::{self, Topology};
 use std::net::Ipv4Addr;
@@ -70,11 +70,19 @@ fn join(hosts: Option<&Topology>, options: &Options) -> (End, End) {
     (a, b)
 }
 
+/// As users have it by default, but to this host as to any.
+fn sealed() -> Options {
+    Options {
+        lane: LaneChoice::Udp,
+        ..Options::default()
+    }
+}
+
 /// Neither end protects anything, so that memory can be lent to the kernel as it is.
 fn plain() -> Options {
     Options {
         security: Security::plain(),
-        ..Options::default()
+        ..sealed()
     }
 }
 
@@ -151,7 +159,7 @@ fn gso__refused_at_run_time_loses_nothing() {
         (libc::EIO, plain()),
         (libc::EINVAL, plain()),
         (libc::EOPNOTSUPP, plain()),
-        (libc::EIO, Options::default()),
+        (libc::EIO, sealed()),
     ] {
         let Some(hosts) = hosts(1500) else { return };
         let (mut a, mut b) = join(Some(&hosts), &options);
@@ -174,7 +182,7 @@ fn gso__refused_at_run_time_loses_nothing() {
 /// What an end owes at once, and is of one length, is one call: here the announcements of four Transfers.
 #[test]
 fn control__of_one_length_leaves_together() {
-    for options in [plain(), Options::default()] {
+    for options in [plain(), sealed()] {
         for gso in [true, false] {
             let Some(hosts) = hosts(1500) else { return };
             let options = Options {
@@ -234,7 +242,7 @@ fn control__that_was_refused_leaves_later() {
 
 #[test]
 fn gso__too_large_for_the_path_is_sent_again() {
-    for options in [plain(), Options::default()] {
+    for options in [plain(), sealed()] {
         let Some(hosts) = hosts(1500) else { return };
         let (mut a, mut b) = join(Some(&hosts), &options);
         let bytes = content(SIZE, 1);
@@ -255,7 +263,7 @@ fn gso__too_large_for_the_path_is_sent_again() {
 fn zerocopy__never_with_what_is_sealed() {
     let Some(hosts) = hosts(9000) else { return };
     seam::say_not_copied(true);
-    let (mut a, mut b) = join(Some(&hosts), &Options::default());
+    let (mut a, mut b) = join(Some(&hosts), &sealed());
     for seed in 1..3 {
         let bytes = content(SIZE, seed);
         verify(transfer(&mut a, &mut b, &bytes), &bytes);
@@ -469,14 +477,14 @@ fn wait_busy(a: &mut End, b: &mut End, timeout: Option<Duration>) -> usize {
 
 #[test]
 fn wait__ends_in_time_though_every_turn_brings_something() {
-    let (mut a, mut b) = join(None, &Options::default());
+    let (mut a, mut b) = join(None, &sealed());
     let turns = wait_busy(&mut a, &mut b, Some(Duration::from_millis(1)));
     assert!(turns <= BUSY_TURNS, "{turns} turns");
 }
 
 #[test]
 fn wait__is_woken_though_every_turn_brings_something() {
-    let (mut a, mut b) = join(None, &Options::default());
+    let (mut a, mut b) = join(None, &sealed());
     b.waker().wake();
     let turns = wait_busy(&mut a, &mut b, None);
     assert!(turns <= 2, "{turns} turns");
@@ -538,7 +546,7 @@ fn miss_exported_place(gro: bool, cause: MoveCause) {
 /// The child of a fork has copies of the descriptors: what it drops, the parent goes on with.
 #[test]
 fn drop__in_a_child_of_fork_says_nothing_to_the_peer() {
-    let (a, mut b) = join(None, &Options::default());
+    let (a, mut b) = join(None, &sealed());
     let mut a = std::mem::ManuallyDrop::new(a);
     // SAFETY: the child drops one value, which takes no lock that another thread of this program may hold but
     // the allocator's, which survives a fork, and ends without running anything else.
@@ -587,7 +595,7 @@ fn exported__sealed_payload_is_opened_where_it_lands_if_the_cipher_can() {
     ] {
         let options = Options {
             security,
-            ..Options::default()
+            ..sealed()
         };
         let (mut a, mut b) = join(None, &options);
         let memory = Region::anonymous(SIZE).expect("memory");
@@ -608,7 +616,7 @@ fn exported__sealed_payload_is_opened_where_it_lands_if_the_cipher_can() {
 /// landed for that is opened apart when it comes again.
 #[test]
 fn exported__sealed_payload_comes_through_while_its_place_is_written() {
-    let (mut a, mut b) = join(None, &Options::default());
+    let (mut a, mut b) = join(None, &sealed());
     let memory = Region::anonymous(SIZE).expect("memory");
     let memory = ExportedRegion::new(memory).expect("aligned");
     let bytes = content(SIZE, 4);
@@ -639,7 +647,7 @@ fn exported__sealed_payload_comes_through_while_its_place_is_written() {
 /// Each byte of a word that is stored is the same, so one of two halves shows.
 #[test]
 fn exported__a_sealed_get_takes_each_word_whole_while_all_are_written() {
-    let (mut a, mut b) = join(None, &Options::default());
+    let (mut a, mut b) = join(None, &sealed());
     let memory = Region::anonymous(SIZE).expect("memory");
     let memory = ExportedRegion::new(memory).expect("aligned");
     let exported = a

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 
 use anyhow::{Context, Result};
 use nix::ifaddrs::getifaddrs;
-use zerolane::options::EthernetAddress;
+use zerolane::options::{EthernetAddress, LaneChoice};
 use zerolane::{Connection, Options};
 
 use super::super::contract::expect_word;
@@ -17,6 +17,8 @@ pub(crate) fn options(protection: Protection) -> Options {
         security: protection.security(),
         idle_timeout: STALL,
         connect_timeout: CONNECT,
+        // What is measured is a network, also where loopback stands for one.
+        lane: LaneChoice::Udp,
         ..Options::default()
     }
 }

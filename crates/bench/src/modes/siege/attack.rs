@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use netlab::forge::{Datagram, Forger, overhear};
 use netlab::netns::Topology;
+use zerolane::options::LaneChoice;
 use zerolane::{Connection, Options};
 
 use crate::harness::hosts::MTU;
@@ -227,6 +228,7 @@ fn hello() -> Result<Vec<u8>> {
     let address = nobody.local_addr()?;
     let impatient = Options {
         connect_timeout: Duration::from_millis(50),
+        lane: LaneChoice::Udp,
         ..Options::default()
     };
     let mut buffer = [0; 2048];

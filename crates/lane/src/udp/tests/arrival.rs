@@ -5,7 +5,7 @@ use super::*;
 /// It costs every message a little, so short ones do without.
 #[test]
 fn arrival_times__are_told_of_bulk_and_not_before() {
-    let (mut a, mut b) = join(None, &Options::default());
+    let (mut a, mut b) = join(None, &sealed());
     let short = content(1_000, 1);
     verify(transfer(&mut a, &mut b, &short), &short);
     for end in [&a, &b] {

@@ -34,7 +34,7 @@ fn send_frames(a: &mut End, to: RemotePlace) {
 /// They come while a long get is expected: they are done from where they landed, and the get is as it should be.
 #[test]
 fn frames__that_land_where_something_else_was_forecast_are_done() {
-    for options in [plain(), Options::default()] {
+    for options in [plain(), sealed()] {
         let (mut a, mut b) = join(None, &options);
         let theirs = ExportedRegion::new(region(&content(SIZE, 5))).expect("aligned");
         let theirs = a

@@ -37,7 +37,7 @@ fn around_bulk(hosts: Option<&Topology>, options: &Options) -> ([Account; 2], [A
 
 #[test]
 fn trains__carry_bulk_without_a_copy_at_either_end() {
-    carry_bulk(&Options::default());
+    carry_bulk(&sealed());
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn carry_bulk(options: &Options) {
 
 #[test]
 fn trains__in_both_directions_and_of_any_length() {
-    any_length(&Options::default());
+    any_length(&sealed());
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn any_length(options: &Options) {
 #[test]
 fn trains__of_large_datagrams() {
     let Some(hosts) = hosts(9000) else { return };
-    for options in [Options::default(), plain()] {
+    for options in [sealed(), plain()] {
         let (mut a, mut b) = join(Some(&hosts), &options);
         send(&mut a, &mut b, 4);
         assert!(b.account().protocol.trains_received > 0);
@@ -119,10 +119,7 @@ fn trains__of_large_datagrams() {
 fn trains__not_without_merging_nor_in_plain_strictness_nor_unasked() {
     let Some(hosts) = hosts(1500) else { return };
     let gro = false;
-    let unmerged = Options {
-        gro,
-        ..Options::default()
-    };
+    let unmerged = Options { gro, ..sealed() };
     let strict = Options {
         strict: true,
         ..plain()
@@ -131,12 +128,7 @@ fn trains__not_without_merging_nor_in_plain_strictness_nor_unasked() {
         trains: false,
         ..base
     };
-    for options in [
-        strict,
-        unmerged,
-        unasked(plain()),
-        unasked(Options::default()),
-    ] {
+    for options in [strict, unmerged, unasked(plain()), unasked(sealed())] {
         let (mut a, mut b) = join(Some(&hosts), &options);
         send(&mut a, &mut b, 2);
         let (a, b) = (a.account(), b.account());
@@ -147,7 +139,7 @@ fn trains__not_without_merging_nor_in_plain_strictness_nor_unasked() {
 /// What brings no payload is no data call, though trains are expected.
 #[test]
 fn trains__expected_make_no_data_calls_of_others() {
-    for options in [Options::default(), plain()] {
+    for options in [sealed(), plain()] {
         let Some(hosts) = hosts(1500) else { return };
         let (mut a, mut b) = join(Some(&hosts), &options);
         let bytes = content(SIZE, 9);
@@ -192,7 +184,7 @@ fn trains__expected_make_no_data_calls_of_others() {
 /// Whichever costs less here, both are tried.
 #[test]
 fn trains__are_given_or_copied_as_measured() {
-    for options in [Options::default(), plain()] {
+    for options in [sealed(), plain()] {
         let Some(hosts) = hosts(1500) else { return };
         let (mut a, mut b) = join(Some(&hosts), &options);
         seam::measure(true);
@@ -214,7 +206,7 @@ fn given__refused_is_copied() {
         (libc::EAGAIN, true),
         (libc::ENOBUFS, true),
     ] {
-        let (mut a, mut b) = join(Some(&hosts), &Options::default());
+        let (mut a, mut b) = join(Some(&hosts), &sealed());
         send(&mut a, &mut b, 1);
         seam::refuse(Sends::Given, errno);
         let before = a.account().bytes_given;
@@ -230,7 +222,7 @@ fn given__refused_is_copied() {
 
 #[test]
 fn given__memory_is_the_users_own_again_when_it_was_sent() {
-    for options in [Options::default(), plain()] {
+    for options in [sealed(), plain()] {
         change_when_over(&options);
     }
 }
@@ -262,7 +254,7 @@ fn change_when_over(options: &Options) {
 /// What is cancelled is the user's at once: what it becomes then is not taken for what was sent.
 #[test]
 fn given__changed_when_it_is_cancelled_is_not_received() {
-    for options in [Options::default(), plain()] {
+    for options in [sealed(), plain()] {
         let Some(hosts) = hosts(1500) else { return };
         let (mut a, mut b) = join(Some(&hosts), &options);
         send(&mut a, &mut b, 1);
@@ -324,7 +316,7 @@ impl Owned {
 fn given__of_a_connection_that_is_dropped() {
     let Some(hosts) = hosts(1500) else { return };
     for (options, fills, whole) in [
-        (Options::default(), true, true),
+        (sealed(), true, true),
         (plain(), false, true),
         (plain(), true, false),
     ] {
@@ -381,7 +373,7 @@ fn verify_all(received: Completion, bytes: &[u8], len: u64) {
 /// The kernel cuts no train any more: its datagrams come one by one, and are put together all the same.
 #[test]
 fn gso__refused_in_the_midst_of_trains_loses_nothing() {
-    for options in [Options::default(), plain()] {
+    for options in [sealed(), plain()] {
         let Some(hosts) = hosts(1500) else { return };
         let (mut a, mut b) = join(Some(&hosts), &options);
         send(&mut a, &mut b, 1);
@@ -444,7 +436,7 @@ fn plain__parts_with_an_operation_between_them() {
 #[test]
 fn trains__both_ways_at_once() {
     let Some(hosts) = hosts(1500) else { return };
-    let (mut a, mut b) = join(Some(&hosts), &Options::default());
+    let (mut a, mut b) = join(Some(&hosts), &sealed());
     let count = 4;
     for seed in 0..count {
         let bytes = content(SIZE, seed);
@@ -471,7 +463,7 @@ fn trains__both_ways_at_once() {
 /// Datagrams of 64 KiB, as loopback takes them: each is a train, and none is copied by the sender's kernel.
 #[test]
 fn trains__of_one_datagram() {
-    for options in [Options::default(), plain()] {
+    for options in [sealed(), plain()] {
         let ([before_a, before_b], [a, b]) = around_bulk(None, &options);
         let len = 4 * SIZE as u64;
         let given = a.bytes_given - before_a.bytes_given;
@@ -522,7 +514,7 @@ fn put_and_get(a: &mut End, b: &mut End, bytes: &[u8]) {
 
 #[test]
 fn exported__gets_and_puts_come_as_trains() {
-    for options in [Options::default(), plain()] {
+    for options in [sealed(), plain()] {
         let Some(hosts) = hosts(1500) else { return };
         // On a busy machine an end may wait in vain: then another run, five at most.
         let undisturbed = (0..5).any(|seed| {
@@ -554,7 +546,7 @@ fn exported__gets_and_puts_come_as_trains() {
 /// device is said to take: a train comes in pieces, which end wherever that is.
 #[test]
 fn trains__cut_by_the_sender_s_interface() {
-    for options in [Options::default(), plain()] {
+    for options in [sealed(), plain()] {
         let Some(hosts) = hosts(1500) else { return };
         for (side, tx) in [(Side::A, false), (Side::B, true)] {
             let offloads = Offloads { tx, gro: true };
