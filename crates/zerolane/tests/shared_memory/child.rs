@@ -1,6 +1,7 @@
 //! A child: this very program, with a test that is ignored otherwise as its job.
 
 use crate::hostile::tear;
+use crate::places::name;
 use crate::{LEN, PATIENCE, accept, content, length, options};
 use landlock::{ABI, Access, AccessFs, AccessNet, Ruleset, RulesetAttr, Scope};
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
@@ -9,6 +10,7 @@ use nix::sys::resource::{Resource, setrlimit};
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use zerolane::counters::MoveCause;
@@ -70,11 +72,11 @@ fn child__job() {
             let bound = Endpoint::bind("127.0.0.1:0", options);
             let mut endpoint = bound.inspect_err(|error| println!("zl refused {error}"));
             let endpoint = endpoint.as_mut().expect("a port");
-            println!("zl at {}", endpoint.local_addr());
-            prepare(&first);
             if first == "turn away" {
                 return turn_away(endpoint);
             }
+            println!("zl at {}", endpoint.local_addr());
+            prepare(&first);
             accept(endpoint)
         }
         to => {
@@ -137,8 +139,14 @@ fn confine() {
     println!("zl confined {:?}", confined.expect("permitted").ruleset);
 }
 
-/// Accepts nothing; tells when processes were turned away.
+/// Accepts nothing; tells when a process was turned away: not the one that came first, which is of this user, and is
+/// waited for.
 fn turn_away(endpoint: &mut Endpoint) {
+    let directory = format!("/tmp/zerolane-{}", nix::unistd::geteuid());
+    let at = endpoint.local_addr();
+    let first = UnixStream::connect(name(directory.as_ref(), at)).expect("this listens");
+    first.set_nonblocking(true).expect("open");
+    println!("zl at {at}");
     let end = std::time::Instant::now() + PATIENCE;
     while endpoint.counters().refused == 0 {
         assert!(std::time::Instant::now() < end, "it never came");
@@ -146,6 +154,8 @@ fn turn_away(endpoint: &mut Endpoint) {
         let accepted = endpoint.accept(Some(wait)).expect("accepting");
         assert!(accepted.is_none(), "of another user");
     }
+    let waits = (&first).read(&mut [0]).expect_err("it was turned away");
+    assert_eq!(waits.kind(), std::io::ErrorKind::WouldBlock);
     println!("zl refused {}", endpoint.counters().refused);
 }
 

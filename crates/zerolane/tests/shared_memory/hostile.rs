@@ -16,8 +16,8 @@ use zerolane::{Connection, Endpoint, Error, Options, Region};
 const FILL: u8 = 0xee;
 const AROUND: usize = 4096;
 
-/// Where the words of the rings lie that are longer than 4 bytes: how far each was written, what of it is void, how far it was taken, and
-/// where a process is read that wants to know whether it may.
+/// Where the words of the rings lie that are longer than 4 bytes: how far each was written, what of it is void, how far
+/// it was taken, and where a process is read that wants to know whether it may.
 const LONG: [u64; 10] = [0, 8, 64, 128, 136, 192, 264, 272, 328, 336];
 /// Those of them that are no indices: no connection ends by them.
 const NO_INDICES: [u64; 6] = [8, 136, 264, 272, 328, 336];
@@ -107,8 +107,8 @@ pub(crate) fn tear(connection: &mut Connection, seed: u64) {
     std::thread::sleep(PATIENCE);
 }
 
-/// Sends and receives until the end of the connection; each request ends once, and what lies around memory that was granted is
-/// as it was.
+/// Sends and receives until the end of the connection; each request ends once, and what lies around memory that was
+/// granted is as it was.
 fn suffer(connection: &mut Connection) -> Error {
     let post = |connection: &mut Connection| {
         let mut before = Region::from_vec(vec![FILL; LEN + 2 * AROUND]);

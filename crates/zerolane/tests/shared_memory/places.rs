@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use zerolane::counters::LaneKind;
 use zerolane::options::LaneChoice;
@@ -57,6 +57,12 @@ fn processes__another_user_gets_udp() {
     child.wait().expect("killed");
 }
 
+/// Where in `directory` one meets what listens at `address`.
+pub(crate) fn name(directory: &Path, address: SocketAddr) -> PathBuf {
+    let namespace = fs::metadata("/proc/self/ns/net").expect("Linux").ino();
+    directory.join(format!("{namespace}-{}-{}", address.ip(), address.port()))
+}
+
 /// A user that nothing else here is, and the place by which its processes meet, which is not there.
 struct Place {
     user: u32,
@@ -86,16 +92,9 @@ impl Place {
         let _ = fs::remove_dir_all(&self.path);
     }
 
-    /// Where one meets what listens at `address`.
-    fn name(&self, address: SocketAddr) -> PathBuf {
-        let namespace = fs::metadata("/proc/self/ns/net").expect("Linux").ino();
-        let name = format!("{namespace}-{}-{}", address.ip(), address.port());
-        self.path.join(name)
-    }
-
     /// A socket there by which anybody comes in.
     fn lurk(&self, address: SocketAddr) -> UnixListener {
-        let name = self.name(address);
+        let name = name(&self.path, address);
         let lurking = UnixListener::bind(&name).expect("free");
         fs::set_permissions(&name, Permissions::from_mode(0o777)).expect("ours");
         lurking.set_nonblocking(true).expect("open");
@@ -201,7 +200,7 @@ fn visitors__of_another_user_are_turned_away() {
     };
     let (mut child, mut said) = listener(&job);
     let at: SocketAddr = told(&mut said, "at").parse().expect("an address");
-    let mut visiting = UnixStream::connect(place.name(at)).expect("it listens");
+    let mut visiting = UnixStream::connect(name(&place.path, at)).expect("it listens");
     assert_eq!(heard(&mut said, "refused").as_deref(), Some("1"));
     let said = std::io::Read::read(&mut visiting, &mut [0; 64]);
     assert_eq!(said.expect("closed"), 0, "nothing is said");
