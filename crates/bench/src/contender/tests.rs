@@ -489,6 +489,25 @@ fn latency__a_responder_pauses_before_its_first_answer() {
     }
 }
 
+/// Of these seeds the first message of an end is 0, as fresh memory is: it must not be taken for a put. The time of the
+/// one round is that of the pause, at least.
+#[test]
+fn latency__what_lay_in_memory_before_is_no_put() {
+    for seed in [0, u64::MAX] {
+        let operations = Operations {
+            size: 1,
+            iters: 1,
+            warm_up: 0,
+            pause_millis: 60,
+            seed,
+            ..operations()
+        };
+        let job = job(Name::Zerolane, Work::Operations(operations));
+        let [tx, _] = both(&job);
+        assert!(tx.latency.unwrap().max >= Some(29_000.0), "{job:?}");
+    }
+}
+
 #[test]
 fn latency__every_test_by_every_contender_is_timed_and_verified() {
     for test in [Test::PutLat, Test::GetLat, Test::SendLat, Test::FetchLat] {

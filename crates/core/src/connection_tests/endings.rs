@@ -112,6 +112,40 @@ fn close__of_a_receiver_that_has_everything_fails_no_send() {
     });
 }
 
+/// What the sender was told of, the receiver is told of, before it is told of the end: also where the sender closes at the
+/// very moment at which it knows of one.
+#[test]
+fn close__of_a_sender_hides_no_completion_that_it_knows_of() {
+    each(300, |seed| {
+        let mut dice = Dice::new(seed);
+        let config = any_profile(&mut dice);
+        let mut sim = connected(0.2, seed, &config);
+        let count = 1 + dice.below(4);
+        let all: Vec<_> = (0..count)
+            .map(|n| {
+                let most = if dice.chance(50) { 2 } else { 20_000 };
+                let length = dice.below(most);
+                let (from, to, target) = stream(&mut sim, n, length);
+                (from, to, target, n, length)
+            })
+            .collect();
+        let (awaited, ..) = all[dice.below(count) as usize];
+        sim.run_until(60 * S, |sim| sim.a.sent(awaited));
+        let now = sim.now();
+        sim.a.c().close(now);
+        sim.run_until(20 * S, |sim| sim.b.closed().is_some());
+        let last = sim.b.events.last();
+        assert!(matches!(last, Some(Event::Closed(_))), "{last:?}");
+        for (from, to, target, n, length) in all {
+            assert_eq!(sim.b.outcomes(to), 1);
+            if sim.a.sent(from) {
+                assert_eq!(sim.b.received(to), Some(length), "Transfer {n}");
+                assert!(sim.b.holds(target, n, length), "Transfer {n}");
+            }
+        }
+    });
+}
+
 /// The same where it does not wait for the answer, on a link that loses all but that one word.
 #[test]
 fn abandon__tells_what_arrived() {

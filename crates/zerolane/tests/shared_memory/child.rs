@@ -1,17 +1,21 @@
 //! A child: this very program, with a test that is ignored otherwise as its job.
 
-use crate::{LEN, content, options};
+use crate::hostile::tear;
+use crate::places::name;
+use crate::{LEN, PATIENCE, accept, content, length, options};
+use landlock::{ABI, Access, AccessFs, AccessNet, Ruleset, RulesetAttr, Scope};
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, setrlimit};
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use zerolane::counters::MoveCause;
 use zerolane::options::LaneChoice;
-use zerolane::{Connection, Options};
+use zerolane::{Connection, Endpoint, Options};
 
 /// What a child is to do.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +28,8 @@ pub(crate) struct Job {
     pub(crate) then: &'static str,
     /// What starts it.
     pub(crate) started_by: &'static [&'static str],
+    /// Of what it draws by lot.
+    pub(crate) seed: u64,
 }
 
 impl Job {
@@ -34,36 +40,51 @@ impl Job {
         first: "",
         then: "send",
         started_by: &[],
+        seed: 0,
     };
 }
 
 /// Transfers that a child receives.
 pub(crate) const RECEIVED: usize = 3;
 
-/// What a child does to the listener at `ZL_TO`.
+/// Transfers to and fro of a child that swaps.
+pub(crate) const SWAPPED: usize = 40;
+
+/// What a child does to the listener at `ZL_TO`, or, where that is [`LISTEN`], to the process that comes.
 #[test]
 #[ignore = "the job of a child process"]
 fn child__job() {
     let Ok(to) = std::env::var("ZL_TO") else {
         return;
     };
-    let to: SocketAddr = to.parse().expect("an address");
     let lane = match std::env::var("ZL_LANE").as_deref() {
         Ok("best") => LaneChoice::Best,
         _ => LaneChoice::SharedMemory,
     };
-    let first = std::env::var("ZL_FIRST").unwrap_or_default();
-    match first.as_str() {
-        "hide" => prctl::set_dumpable(false).expect("permitted"),
-        "make no files" => setrlimit(Resource::RLIMIT_FSIZE, 4096, 4096).expect("less"),
-        _ => {}
-    }
     // Those of a peer that is silent are not missed by a clock here.
     let options = Options {
         idle_timeout: std::time::Duration::from_secs(600),
         ..options(lane)
     };
-    let mut connection = Connection::connect(to, &options).expect("connected");
+    let first = std::env::var("ZL_FIRST").unwrap_or_default();
+    let mut connection = match to.as_str() {
+        LISTEN => {
+            let bound = Endpoint::bind("127.0.0.1:0", options);
+            let mut endpoint = bound.inspect_err(|error| println!("zl refused {error}"));
+            let endpoint = endpoint.as_mut().expect("a port");
+            if first == "turn away" {
+                return turn_away(endpoint);
+            }
+            println!("zl at {}", endpoint.local_addr());
+            prepare(&first);
+            accept(endpoint)
+        }
+        to => {
+            prepare(&first);
+            let to: SocketAddr = to.parse().expect("an address");
+            Connection::connect(to, &options).expect("connected")
+        }
+    };
     let account = connection.account();
     println!("zl lane {:?} {:?}", account.lane, account.no_shared_memory);
     if first == "lend" {
@@ -79,15 +100,106 @@ fn child__job() {
     }
     match std::env::var("ZL_THEN").as_deref() {
         Ok("receive") => receive(&mut connection),
+        Ok("take") => while connection.recv_into(&mut vec![0; LEN]).is_ok() {},
         Ok("stay") => connection.wait(None).map(drop).expect("killed before"),
+        Ok("swap") => {
+            swap(&mut connection, [0, 1], SWAPPED).expect("all of them");
+            println!("zl swapped");
+            connection.close().expect("closed");
+        }
+        Ok("swap on") => drop(swap(&mut connection, [0, 1], usize::MAX).expect_err("no end")),
+        Ok("both") => both(&mut connection),
+        Ok("tear") => {
+            let seed = std::env::var("ZL_SEED").expect("given");
+            tear(&mut connection, seed.parse().expect("a number"));
+        }
         _ => send(&mut connection),
     }
+}
+
+fn prepare(first: &str) {
+    match first {
+        "hide" => prctl::set_dumpable(false).expect("permitted"),
+        "make no files" => setrlimit(Resource::RLIMIT_FSIZE, 4096, 4096).expect("less"),
+        "no huge pages" => prctl::set_thp_disable(true).expect("permitted"),
+        "confine" => confine(),
+        _ => {}
+    }
+}
+
+/// Gives up the rights to files, to TCP and to processes outside, as a server does that Landlock confines.
+fn confine() {
+    const VERSION: ABI = ABI::V6;
+    let created = Ruleset::default()
+        .handle_access(AccessFs::from_all(VERSION))
+        .and_then(|it| it.handle_access(AccessNet::from_all(VERSION)))
+        .and_then(|it| it.scope(Scope::from_all(VERSION)))
+        .and_then(Ruleset::create);
+    let confined = created.and_then(|it| it.restrict_self());
+    println!("zl confined {:?}", confined.expect("permitted").ruleset);
+}
+
+/// Accepts nothing; tells when a process was turned away: not the one that came first, which is of this user, and is
+/// waited for.
+fn turn_away(endpoint: &mut Endpoint) {
+    let directory = format!("/tmp/zerolane-{}", nix::unistd::geteuid());
+    let at = endpoint.local_addr();
+    let first = UnixStream::connect(name(directory.as_ref(), at)).expect("this listens");
+    first.set_nonblocking(true).expect("open");
+    println!("zl at {at}");
+    let end = std::time::Instant::now() + PATIENCE;
+    while endpoint.counters().refused == 0 {
+        assert!(std::time::Instant::now() < end, "it never came");
+        let wait = std::time::Duration::from_millis(20);
+        let accepted = endpoint.accept(Some(wait)).expect("accepting");
+        assert!(accepted.is_none(), "of another user");
+    }
+    let waits = (&first).read(&mut [0]).expect_err("it was turned away");
+    assert_eq!(waits.kind(), std::io::ErrorKind::WouldBlock);
+    println!("zl refused {}", endpoint.counters().refused);
+}
+
+/// Transfers to and fro, by turns, whose contents tell their numbers: `mine` and the peer's differ by where they begin.
+pub(crate) fn swap(
+    connection: &mut Connection,
+    [mine, peers]: [usize; 2],
+    count: usize,
+) -> zerolane::Result<()> {
+    let mut buffer = vec![0; LEN];
+    for number in 0..count {
+        let len = length(number);
+        let send = |it: &mut Connection| it.send(&content(number + mine, len));
+        if mine == 0 {
+            send(connection)?;
+        }
+        let came = connection.recv_into(&mut buffer)?;
+        assert_eq!(came, len, "Transfer {number}");
+        assert!(
+            buffer[..len] == content(number + peers, len),
+            "Transfer {number}"
+        );
+        if mine != 0 {
+            send(connection)?;
+        }
+    }
+    Ok(())
 }
 
 /// Transfers without end, whose contents tell their numbers.
 fn send(connection: &mut Connection) {
     for seed in 0.. {
         if connection.send(&content(seed, LEN)).is_err() {
+            return;
+        }
+    }
+}
+
+/// The same, and takes one after each.
+fn both(connection: &mut Connection) {
+    let mut buffer = vec![0; LEN];
+    for seed in 0.. {
+        let sent = connection.send(&content(seed, LEN));
+        if sent.is_err() || connection.recv_into(&mut buffer).is_err() {
             return;
         }
     }
@@ -105,8 +217,20 @@ fn receive(connection: &mut Connection) {
     println!("zl came {ring} {}", account.bytes_placed);
 }
 
-/// A child that says first what carries its connection.
-pub(crate) fn child(to: SocketAddr, job: &Job) -> (Child, BufReader<impl Read>) {
+/// Instead of an address: it is to listen.
+const LISTEN: &str = "listen";
+
+/// A child that connects, and says first what carries its connection.
+pub(crate) fn child(to: SocketAddr, job: &Job) -> (Child, BufReader<ChildStdout>) {
+    start(&to.to_string(), job)
+}
+
+/// A child that listens, and says where: see [`told`].
+pub(crate) fn listener(job: &Job) -> (Child, BufReader<ChildStdout>) {
+    start(LISTEN, job)
+}
+
+fn start(to: &str, job: &Job) -> (Child, BufReader<ChildStdout>) {
     let own = std::env::current_exe().expect("this program");
     let mut words = job.started_by.iter().copied();
     let mut command = match words.next() {
@@ -118,29 +242,34 @@ pub(crate) fn child(to: SocketAddr, job: &Job) -> (Child, BufReader<impl Read>) 
     }
     command
         .args(["--exact", "child::child__job", "--ignored", "--nocapture"])
-        .env("ZL_TO", to.to_string())
+        .env("ZL_TO", to)
         .env("ZL_LANE", job.lane)
         .env("ZL_FIRST", job.first)
         .env("ZL_THEN", job.then)
+        .env("ZL_SEED", job.seed.to_string())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .process_group(0);
     if let Some(user) = job.user {
         command.uid(user).gid(user).current_dir("/");
+        // That of this process is another user's.
+        command.env_remove("XDG_RUNTIME_DIR");
     }
     let mut child = command.spawn().expect("spawned");
     let said = BufReader::new(child.stdout.take().expect("piped"));
     (child, said)
 }
 
+/// What a child said behind `zl WORD`, unless it ended before.
+pub(crate) fn heard(said: &mut BufReader<impl Read>, word: &str) -> Option<String> {
+    let begin = format!("zl {word}");
+    let mut lines = said.lines().map(|it| it.expect("text"));
+    lines.find_map(|it| it.split_once(&begin).map(|(_, it)| it.trim().to_owned()))
+}
+
 /// What a child said behind `zl WORD`.
 pub(crate) fn told(said: &mut BufReader<impl Read>, word: &str) -> String {
-    let begin = format!("zl {word}");
-    let lines = said.lines().map(|it| it.expect("text"));
-    let line = lines
-        .filter_map(|it| it.split_once(&begin).map(|(_, it)| it.trim().to_owned()))
-        .next();
-    line.unwrap_or_else(|| panic!("it never said {word}"))
+    heard(said, word).unwrap_or_else(|| panic!("it never said {word}"))
 }
 
 /// What a child said carries its connection.

@@ -1,14 +1,18 @@
-//! Shared memory between processes: found, refused, stopped, killed; and many connections in one worker.
+//! Shared memory between processes: found, refused, stopped, killed, hostile; and many connections in one worker.
 #![allow(non_snake_case)]
 
 mod child;
 mod faults;
+mod hostile;
+mod places;
+mod random;
 mod refused;
+mod stopped;
+mod survivor;
 
 use child::{Job, child, lane_of};
 use std::collections::HashMap;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command};
+use std::process::Child;
 use std::time::{Duration, Instant};
 use zerolane::counters::{LaneKind, NoSharedMemory};
 use zerolane::options::LaneChoice;
@@ -29,6 +33,11 @@ fn content(seed: usize, len: usize) -> Vec<u8> {
     (0..len)
         .map(|at| (at / 251 + at * 7 + seed) as u8)
         .collect()
+}
+
+/// Of Transfers that are swapped: by reference, through the ring, without a grant.
+fn length(number: usize) -> usize {
+    [LEN, 100, 5000, 300_000, 70_000][number % 5]
 }
 
 fn region(seed: usize, len: usize) -> Region {
@@ -96,73 +105,6 @@ fn processes__killed_at_any_point_leave_right_content_and_are_missed_at_once() {
         let closed = connection.poll().expect_err("over");
         assert!(closed.to_string().contains("peer"), "{closed}");
     }
-}
-
-#[test]
-fn processes__stopped_in_the_middle_and_killed() {
-    use nix::sys::signal::Signal::{SIGCONT, SIGSTOP};
-    for round in 0..4 {
-        let mut endpoint = listen(LaneChoice::SharedMemory);
-        let (mut child, mut said) = child(endpoint.local_addr(), &Job::SEND);
-        let mut connection = accept(&mut endpoint);
-        lane_of(&mut said);
-        let (came, first) = std::sync::mpsc::channel();
-        let killing = std::thread::spawn(move || {
-            first.recv_timeout(PATIENCE).expect("something came");
-            for _ in 0..3 {
-                std::thread::sleep(Duration::from_millis(3 + round));
-                signal(&child, SIGSTOP);
-                std::thread::sleep(Duration::from_millis(40));
-                signal(&child, SIGCONT);
-            }
-            std::thread::sleep(Duration::from_millis(20));
-            signal(&child, SIGSTOP);
-            std::thread::sleep(Duration::from_millis(40));
-            child.kill().expect("ours");
-            child.wait().expect("killed");
-        });
-        receive_until_gone(&mut connection, || {
-            // The first one is waited for.
-            let _ = came.send(());
-        });
-        killing.join().expect("no panic");
-        assert!(connection.account().bytes_placed > 0);
-    }
-}
-
-#[test]
-fn processes__another_user_gets_udp() {
-    if !nix::unistd::geteuid().is_root() {
-        eprintln!("skipped: only root can start a process of another user");
-        return;
-    }
-    let program = std::env::current_exe().expect("this program");
-    let reachable = Command::new("test")
-        .arg("-x")
-        .arg(&program)
-        .uid(65_534)
-        .gid(65_534)
-        .status();
-    if !reachable.is_ok_and(|it| it.success()) {
-        eprintln!("skipped: nobody may not start {}", program.display());
-        return;
-    }
-    let mut endpoint = listen(LaneChoice::Best);
-    let job = Job {
-        lane: "best",
-        user: Some(65_534),
-        ..Job::SEND
-    };
-    let (mut child, mut said) = child(endpoint.local_addr(), &job);
-    let connection = accept(&mut endpoint);
-    let mut connection = connection;
-    let mut buffer = vec![0; LEN];
-    connection.recv_into(&mut buffer).expect("by UDP");
-    assert!(buffer == content(0, LEN), "content");
-    assert_eq!(lane_of(&mut said), "Udp Some(NoListener)");
-    assert_eq!(connection.account().lane, LaneKind::Udp);
-    child.kill().expect("ours");
-    child.wait().expect("killed");
 }
 
 #[test]

@@ -1,11 +1,43 @@
 //! Where the kernel lets one process not read another: payload goes through the ring, and is counted.
 
-use crate::child::{Job, RECEIVED, child, lane_of, told};
-use crate::{LEN, accept, content, listen};
+use crate::child::{Job, RECEIVED, child, lane_of, listener, told};
+use crate::{LEN, accept, content, listen, options};
 use nix::unistd::geteuid;
+use std::net::SocketAddr;
 use std::process::Command;
+use zerolane::Connection;
 use zerolane::counters::{LaneKind, MoveCause};
 use zerolane::options::LaneChoice;
+
+/// The bit of CAP_SYS_PTRACE.
+const TRACE: u64 = 1 << 19;
+
+/// Sends to a child that tells how it came: bytes through the ring, and bytes that it read in place.
+fn send_to(job: &Job) -> String {
+    let mut endpoint = listen(LaneChoice::SharedMemory);
+    let (mut child, mut said) = child(endpoint.local_addr(), job);
+    let mut connection = accept(&mut endpoint);
+    assert!(lane_of(&mut said).starts_with("SharedMemory"));
+    for seed in 0..RECEIVED {
+        connection.send(&content(seed, LEN)).expect("sent");
+    }
+    let came = told(&mut said, "came");
+    assert!(child.wait().expect("done").success());
+    came
+}
+
+/// All of it through the ring.
+fn through_the_ring() -> String {
+    format!("{} 0", RECEIVED * LEN)
+}
+
+fn receive_all(connection: &mut Connection) {
+    let mut buffer = vec![0; LEN];
+    for seed in 0..RECEIVED {
+        connection.recv_into(&mut buffer).expect("received");
+        assert!(buffer == content(seed, LEN), "Transfer {seed}");
+    }
+}
 
 /// As a sandbox does, or Yama: this user may not read what is not dumpable. Root may.
 #[test]
@@ -22,11 +54,7 @@ fn payload__of_a_process_that_may_not_be_read_comes_through_the_ring() {
     let (mut child, mut said) = child(endpoint.local_addr(), &job);
     let mut connection = accept(&mut endpoint);
     assert!(lane_of(&mut said).starts_with("SharedMemory"));
-    let mut buffer = vec![0; LEN];
-    for seed in 0..RECEIVED {
-        connection.recv_into(&mut buffer).expect("received");
-        assert!(buffer == content(seed, LEN), "Transfer {seed}");
-    }
+    receive_all(&mut connection);
     let account = connection.account();
     assert_eq!(account.lane, LaneKind::SharedMemory);
     let whole = (RECEIVED * LEN) as u64;
@@ -55,14 +83,114 @@ fn payload__for_a_process_of_another_pid_namespace_comes_through_the_ring() {
         started_by: &UNSHARE,
         ..Job::SEND
     };
-    let mut endpoint = listen(LaneChoice::SharedMemory);
-    let (mut child, mut said) = child(endpoint.local_addr(), &job);
-    let mut connection = accept(&mut endpoint);
-    assert!(lane_of(&mut said).starts_with("SharedMemory"));
-    for seed in 0..RECEIVED {
-        connection.send(&content(seed, LEN)).expect("sent");
+    assert_eq!(send_to(&job), through_the_ring());
+}
+
+/// As in a container, where root has not all rights: it may not read a process that has more.
+#[test]
+fn payload__for_a_process_without_the_right_to_trace_comes_through_the_ring() {
+    const WITHOUT: [&str; 3] = [
+        "setpriv",
+        "--bounding-set=-sys_ptrace",
+        "--inh-caps=-sys_ptrace",
+    ];
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
+    let rights = status.lines().find_map(|it| it.strip_prefix("CapPrm:"));
+    let rights = u64::from_str_radix(rights.expect("there").trim(), 16).expect("a number");
+    let mut tried = Command::new(WITHOUT[0]);
+    let tried = tried.args(&WITHOUT[1..]).arg("true").output();
+    if rights & TRACE == 0 || !tried.is_ok_and(|it| it.status.success()) {
+        eprintln!("skipped: this process has no right to trace that another one could lack");
+        return;
     }
-    let whole = RECEIVED * LEN;
-    assert_eq!(told(&mut said, "came"), format!("{whole} 0"));
-    child.wait().expect("done");
+    let job = Job {
+        then: "receive",
+        started_by: &WITHOUT,
+        ..Job::SEND
+    };
+    assert_eq!(send_to(&job), through_the_ring());
+}
+
+/// Yama lets a process read its descendants, and no other.
+#[test]
+fn payload__for_a_process_that_yama_restricts_comes_through_the_ring() {
+    let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
+    let restricts = scope.is_ok_and(|it| it.trim() != "0");
+    if !restricts || geteuid().is_root() {
+        eprintln!("skipped: Yama restricts nothing here, or not root");
+        return;
+    }
+    let job = Job {
+        then: "receive",
+        ..Job::SEND
+    };
+    assert_eq!(send_to(&job), through_the_ring());
+}
+
+/// What comes to it goes through the ring, and it reads what the others have not: its peers may read it.
+#[test]
+fn payload__for_a_process_that_landlock_confines_comes_through_the_ring() {
+    let confined = |then| Job {
+        first: "confine",
+        then,
+        ..Job::SEND
+    };
+    // As a server, which is confined once it listens.
+    for then in ["receive", "send"] {
+        let (mut child, mut said) = listener(&confined(then));
+        let at: SocketAddr = told(&mut said, "at").parse().expect("an address");
+        let status = told(&mut said, "confined");
+        if status == "NotEnforced" {
+            eprintln!("skipped: this kernel has no Landlock");
+            child.kill().expect("ours");
+            child.wait().expect("killed");
+            return;
+        }
+        let mut connection =
+            Connection::connect(at, &options(LaneChoice::SharedMemory)).expect("met");
+        if then == "receive" {
+            for seed in 0..RECEIVED {
+                connection.send(&content(seed, LEN)).expect("sent");
+            }
+            assert_eq!(told(&mut said, "came"), through_the_ring());
+            assert!(child.wait().expect("done").success());
+            continue;
+        }
+        receive_all(&mut connection);
+        let account = connection.account();
+        assert!(
+            account.bytes_placed >= (RECEIVED * LEN) as u64,
+            "{account:?}"
+        );
+        assert_eq!(account.moved(MoveCause::Ring), 0);
+        child.kill().expect("ours");
+        child.wait().expect("killed");
+    }
+    // And as a client.
+    assert_eq!(send_to(&confined("receive")), through_the_ring());
+}
+
+/// The memory of the rings is no file of it, and no huge page is needed.
+#[test]
+fn payload__where_dev_shm_is_full_and_no_page_is_huge_is_read_in_place() {
+    const FULL: [&str; 5] = [
+        "unshare",
+        "--mount",
+        "sh",
+        "-c",
+        "mount -t tmpfs -o size=4k none /dev/shm && ! head -c 9000 /dev/zero >/dev/shm/full && exec \"$0\" \"$@\"",
+    ];
+    let mut tried = Command::new(FULL[0]);
+    let tried = tried.args(&FULL[1..]).arg("true").output();
+    if !tried.is_ok_and(|it| it.status.success()) {
+        eprintln!("skipped: nothing may be mounted here");
+        return;
+    }
+    let job = Job {
+        first: "no huge pages",
+        then: "receive",
+        started_by: &FULL,
+        ..Job::SEND
+    };
+    assert_eq!(send_to(&job), format!("0 {}", RECEIVED * LEN));
 }

@@ -9,6 +9,7 @@ use super::super::super::contract::DONE;
 use super::super::connection::await_word;
 use crate::content::message::Content;
 use crate::job::operations::{Operations, Wait};
+use crate::job::test::Test;
 use crate::limits::{self, STALL};
 use crate::measured::Measured;
 
@@ -29,21 +30,23 @@ pub(super) struct End<'a> {
     pub(super) peer: RegionKey,
 }
 
-/// Memory for all messages that are in flight at once, made known under [`NAME`]. For a get it
-/// holds what is to be got, in slot n the message of number n; for a fetch a word of 0.
+/// What the initiator says, and what the responder does.
+pub(super) fn contents(job: &Operations) -> [Content; 2] {
+    [
+        Content::new(job.seed, job.size),
+        Content::reply(job.seed, job.size),
+    ]
+}
+
+/// Memory for all messages that are in flight at once, made known under [`NAME`].
 fn export(
     connection: &mut Connection,
     job: &Operations,
-    content: impl Fn(u64, usize) -> Content,
+    own: &Content,
+    awaited: &Content,
 ) -> Result<ExportedRegion> {
     let mut region = Region::anonymous(job.size * job.depth)?;
-    if job.test.is_inward() {
-        let content = content(job.seed, job.size);
-        for (slot, message) in region.chunks_mut(job.size).enumerate() {
-            content.fill(message);
-            content.stamp(message, slot as u64);
-        }
-    }
+    prepare(&mut region, job, own, awaited);
     let Ok(exported) = ExportedRegion::new(region) else {
         bail!("fresh memory is not aligned");
     };
@@ -51,9 +54,29 @@ fn export(
     Ok(exported)
 }
 
+/// What lies in `memory` before the first operation. For a get slot n has what is to be got, this end's `own` message of
+/// number n; for a fetch there is a word of 0. For a put slot n has the message before that of number n, of those
+/// `awaited`: an end that looks at its memory must not find there what is still to come, and fresh memory is 0, as one
+/// first message of a byte in 256 is.
+fn prepare(memory: &mut [u8], job: &Operations, own: &Content, awaited: &Content) {
+    for (slot, message) in (0..).zip(memory.chunks_mut(job.size)) {
+        match job.test {
+            Test::GetLat | Test::GetBw => {
+                own.fill(message);
+                own.stamp(message, slot);
+            }
+            Test::PutLat | Test::PutBw | Test::PutRate => {
+                awaited.stamp(message, slot.wrapping_sub(1));
+            }
+            Test::FetchLat | Test::SendLat | Test::SendBw => return,
+        }
+    }
+}
+
 impl End<'_> {
     pub(super) fn responder(mut connection: Connection, job: &Operations) -> Result<End<'_>> {
-        let exported = export(&mut connection, job, Content::reply)?;
+        let [there, back] = contents(job);
+        let exported = export(&mut connection, job, &back, &there)?;
         connection.send(&[READY])?;
         await_word(&mut connection, READY)?;
         let peer = connection.open_region(NAME, Rights::ALL)?;
@@ -66,7 +89,8 @@ impl End<'_> {
     }
 
     pub(super) fn initiator(mut connection: Connection, job: &Operations) -> Result<End<'_>> {
-        let exported = export(&mut connection, job, Content::new)?;
+        let [there, back] = contents(job);
+        let exported = export(&mut connection, job, &there, &back)?;
         await_word(&mut connection, READY)?;
         let peer = connection.open_region(NAME, Rights::ALL)?;
         connection.send(&[READY])?;
@@ -149,3 +173,62 @@ pub(super) fn look<T>(patience: Duration, mut at: impl FnMut() -> Result<Option<
 }
 
 pub(super) const STALLED: &str = "the peer stalled";
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use crate::job::operations::tests::operations;
+
+    /// Whatever the seed: of one byte there are 256 that differ.
+    #[test]
+    fn prepare__no_memory_that_is_put_to_looks_as_if_it_had_been() {
+        for (test, depth) in [(Test::PutLat, 1), (Test::PutBw, 128), (Test::PutRate, 1024)] {
+            for size in [1, 2, 7, 8, 9, 16, 100] {
+                for seed in 0..256 {
+                    let job = Operations {
+                        test,
+                        size,
+                        depth,
+                        seed,
+                        ..operations()
+                    };
+                    let [there, back] = contents(&job);
+                    for (own, awaited) in [(&back, &there), (&there, &back)] {
+                        let mut memory = vec![0; size * depth];
+                        prepare(&mut memory, &job, own, awaited);
+                        let mut slots = (0..).zip(memory.chunks(size));
+                        let early = slots.find(|(slot, message)| awaited.is(message, *slot));
+                        assert_eq!(early, None, "{job:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn prepare__what_is_got_is_there_and_a_word_that_is_counted_in_is_0() {
+        for (test, size, depth) in [(Test::GetBw, 100, 7), (Test::GetLat, 1, 1)] {
+            let job = Operations {
+                test,
+                size,
+                depth,
+                ..operations()
+            };
+            let [there, back] = contents(&job);
+            let mut memory = vec![0; size * depth];
+            prepare(&mut memory, &job, &back, &there);
+            for (slot, message) in (0..).zip(memory.chunks(size)) {
+                back.check_all(message, slot).unwrap();
+            }
+        }
+        let job = Operations {
+            test: Test::FetchLat,
+            ..operations()
+        };
+        let [there, back] = contents(&job);
+        let mut word = [0; 8];
+        prepare(&mut word, &job, &back, &there);
+        assert_eq!(word, [0; 8]);
+    }
+}

@@ -10,7 +10,7 @@ use zerolane::request::{MAX_CONTROL, MAX_INLINE, WorkKind};
 use zerolane::{Completion, Region, Work};
 
 use super::super::super::rounds::{pause, timed};
-use super::end::{End, look};
+use super::end::{End, contents, look};
 use crate::content::message::Content;
 use crate::job::operations::{Operations, Wait};
 use crate::job::test::Test;
@@ -55,10 +55,7 @@ impl Incoming {
 }
 
 fn both_ways(job: &Operations, initiator: bool) -> (Outgoing, Incoming) {
-    let (there, back) = (
-        Content::new(job.seed, job.size),
-        Content::reply(job.seed, job.size),
-    );
+    let [there, back] = contents(job);
     match initiator {
         true => (
             Outgoing::new(there, job.size),

@@ -1,0 +1,204 @@
+//! A peer that writes what it likes into the words of the rings, while Transfers run.
+
+use crate::child::{Job, SWAPPED, child, lane_of, swap};
+use crate::random::{Random, seeds};
+use crate::{LEN, PATIENCE, accept, options, signal};
+use nix::sys::signal::Signal;
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+use zerolane::failure::CloseReason;
+use zerolane::options::LaneChoice;
+use zerolane::request::WorkKind;
+use zerolane::{Connection, Endpoint, Error, Options, Region};
+
+const FILL: u8 = 0xee;
+const AROUND: usize = 4096;
+
+/// Where the words of the rings lie that are longer than 4 bytes: how far each was written, what of it is void, how far
+/// it was taken, and where a process is read that wants to know whether it may.
+const LONG: [u64; 10] = [0, 8, 64, 128, 136, 192, 264, 272, 328, 336];
+/// Those of them that are no indices: no connection ends by them.
+const NO_INDICES: [u64; 6] = [8, 136, 264, 272, 328, 336];
+/// And those of 4: who sleeps, and what is to come by reference.
+const SHORT: [u64; 4] = [256, 260, 320, 324];
+
+/// Whether the rounds of this seed leave the indices as they are, so that Transfers run for longer.
+fn is_gentle(seed: u64) -> bool {
+    !seed.is_multiple_of(2)
+}
+
+/// What the rings of this process share with the peer's, to be written past all that this program knows of it.
+struct Words {
+    memory: File,
+    start: u64,
+}
+
+impl Words {
+    fn of_this_process() -> Words {
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("Linux");
+        let rings = maps.lines().find(|it| it.contains("memfd:zerolane"));
+        let (start, _) = rings.and_then(|it| it.split_once('-')).expect("mapped");
+        let memory = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open("/proc/self/mem");
+        Words {
+            memory: memory.expect("this process's own"),
+            start: u64::from_str_radix(start, 16).expect("an address"),
+        }
+    }
+
+    /// Once the connection is over, nothing may be there.
+    fn write(&self, at: u64, bytes: &[u8]) {
+        let _ = self.memory.write_at(bytes, self.start + at);
+    }
+
+    fn read(&self, at: u64) -> u64 {
+        let mut word = [0; 8];
+        let _ = self.memory.read_at(&mut word, self.start + at);
+        u64::from_ne_bytes(word)
+    }
+
+    /// One word is made another: half of it, or as it was before, or somewhat more, or out of all bounds.
+    fn tear(&self, words: &[u64], random: &mut Random, before: &mut HashMap<u64, u64>) {
+        let at = words[random.below(words.len() as u64) as usize];
+        let now = self.read(at);
+        let half = (random.next() as u32).to_ne_bytes();
+        match random.below(6) {
+            0 => self.write(at + 4 * random.below(2), &half),
+            1 => {
+                let old = before.insert(at, now).unwrap_or(0);
+                self.write(at, &old.to_ne_bytes());
+            }
+            2 => self.write(at, &(now.wrapping_add(8 * random.below(64))).to_ne_bytes()),
+            3 => self.write(at, &(now ^ 1 << random.below(64)).to_ne_bytes()),
+            4 => self.write(
+                at,
+                &[0u64, u64::MAX, 1 << 63][random.below(3) as usize].to_ne_bytes(),
+            ),
+            _ => self.write(SHORT[random.below(4) as usize], &half),
+        }
+    }
+}
+
+/// Swaps, and meanwhile tears the words without end.
+pub(crate) fn tear(connection: &mut Connection, seed: u64) {
+    let words = Words::of_this_process();
+    let torn: &[u64] = match is_gentle(seed) {
+        true => &NO_INDICES,
+        false => &LONG,
+    };
+    let mut random = Random::new(seed);
+    std::thread::spawn(move || {
+        let mut before = HashMap::new();
+        std::thread::sleep(random.micros(20_000));
+        loop {
+            words.tear(torn, &mut random, &mut before);
+            std::thread::sleep(random.micros(300));
+        }
+    });
+    // What comes may be anything.
+    while connection.recv_into(&mut vec![0; LEN]).is_ok() {
+        let _ = connection.send(&vec![1; LEN]);
+    }
+    // The peer is to find out by what lies there, too.
+    std::thread::sleep(PATIENCE);
+}
+
+/// Sends and receives until the end of the connection; each request ends once, and what lies around memory that was
+/// granted is as it was.
+fn suffer(connection: &mut Connection) -> Error {
+    let post = |connection: &mut Connection| {
+        let mut before = Region::from_vec(vec![FILL; LEN + 2 * AROUND]);
+        let mut middle = before.split_off(AROUND);
+        let after = middle.split_off(LEN);
+        let id = connection.post_recv(middle).ok()?;
+        Some((id, [before, after]))
+    };
+    let send = |connection: &mut Connection| {
+        let region = Region::from_vec(vec![2; LEN]);
+        usize::from(connection.post_send(region).is_ok())
+    };
+    let mut around: HashMap<_, _> = (0..2).filter_map(|_| post(connection)).collect();
+    let mut sending = send(connection);
+    let end = Instant::now() + 2 * PATIENCE;
+    let over = loop {
+        assert!(Instant::now() < end, "{:#?}", connection.account());
+        match connection.wait(Some(Duration::from_millis(100))) {
+            Ok(None) => {}
+            Ok(Some(done)) if done.kind == WorkKind::Receive => {
+                let regions = around.remove(&done.id).expect("ended once");
+                let untouched = |it: &Region| it.iter().all(|byte| *byte == FILL);
+                assert!(regions.iter().all(untouched), "around {:?}", done.result);
+                around.extend(post(connection));
+            }
+            Ok(Some(done)) => {
+                sending -= 1;
+                let sent = done.into_region();
+                assert!(sent.iter().all(|byte| *byte == 2), "what was sent");
+                sending += send(connection);
+            }
+            Err(over) => break over,
+        }
+    };
+    assert!(around.is_empty() && sending == 0, "each ends");
+    over
+}
+
+/// Its connection ends, by a name; those of others, in the same process, have right content.
+#[test]
+fn hostile__words_torn_and_repeated_while_transfers_run_end_nothing_but_the_connection() {
+    let patient = Options {
+        idle_timeout: Duration::from_secs(600),
+        ..options(LaneChoice::SharedMemory)
+    };
+    let mut faults = 0;
+    let listen = || Endpoint::bind("127.0.0.1:0", patient.clone()).expect("a port");
+    for seed in seeds(8) {
+        let (mut hostile, mut honest) = (listen(), listen());
+        let tears = Job {
+            then: "tear",
+            seed,
+            ..Job::SEND
+        };
+        let swaps = Job {
+            then: "swap",
+            ..Job::SEND
+        };
+        let (mut tearing, mut said) = child(hostile.local_addr(), &tears);
+        let mut torn = accept(&mut hostile);
+        assert!(lane_of(&mut said).starts_with("SharedMemory"));
+        let (mut swapping, _said) = child(honest.local_addr(), &swaps);
+        let mut right = accept(&mut honest);
+        right.set_timeout(Some(PATIENCE));
+        let over = std::thread::scope(|scope| {
+            let swapped = scope.spawn(|| {
+                let swapped = swap(&mut right, [1, 0], SWAPPED);
+                if is_gentle(seed) {
+                    signal(&tearing, Signal::SIGKILL);
+                }
+                swapped
+            });
+            let over = suffer(&mut torn);
+            let swapped = swapped.join().expect("right content");
+            swapped.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            over
+        });
+        let fault = torn.account().ring_fault;
+        eprintln!("seed {seed}: {over}, {fault:?}");
+        let named = match over {
+            Error::Closed(CloseReason::Violation) => fault.is_some(),
+            // It found out first, for both read what it tears; or was killed.
+            Error::Closed(CloseReason::PeerDead | CloseReason::Peer(_)) => fault.is_none(),
+            _ => false,
+        };
+        assert!(named, "seed {seed}: {over}, {fault:?}");
+        faults += u32::from(fault.is_some());
+        tearing.kill().expect("ours");
+        tearing.wait().expect("killed");
+        assert!(swapping.wait().expect("done").success(), "seed {seed}");
+    }
+    assert!(faults > 0, "it was never this end that found out");
+}

@@ -1,0 +1,110 @@
+//! A peer that is stopped: in the middle, at any point, for too long.
+
+use crate::child::{Job, SWAPPED, child, lane_of, swap, told};
+use crate::random::{Random, seeds};
+use crate::{PATIENCE, accept, listen, options, receive_until_gone, signal};
+use nix::sys::signal::Signal::{SIGCONT, SIGSTOP};
+use std::time::Duration;
+use zerolane::failure::{CloseReason, TransferError};
+use zerolane::options::LaneChoice;
+use zerolane::{Endpoint, Error, Options};
+
+#[test]
+fn processes__stopped_in_the_middle_and_killed() {
+    for round in 0..4 {
+        let mut endpoint = listen(LaneChoice::SharedMemory);
+        let (mut child, mut said) = child(endpoint.local_addr(), &Job::SEND);
+        let mut connection = accept(&mut endpoint);
+        lane_of(&mut said);
+        let (came, first) = std::sync::mpsc::channel();
+        let killing = std::thread::spawn(move || {
+            first.recv_timeout(PATIENCE).expect("something came");
+            for _ in 0..3 {
+                std::thread::sleep(Duration::from_millis(3 + round));
+                signal(&child, SIGSTOP);
+                std::thread::sleep(Duration::from_millis(40));
+                signal(&child, SIGCONT);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+            signal(&child, SIGSTOP);
+            std::thread::sleep(Duration::from_millis(40));
+            child.kill().expect("ours");
+            child.wait().expect("killed");
+        });
+        receive_until_gone(&mut connection, || {
+            // The first one is waited for.
+            let _ = came.send(());
+        });
+        killing.join().expect("no panic");
+        assert!(connection.account().bytes_placed > 0);
+    }
+}
+
+/// Whatever the peer was about to do when it was stopped: what both ends said comes whole, after it goes on.
+#[test]
+fn processes__stopped_at_any_point_and_continued_have_right_content() {
+    let patient = Options {
+        idle_timeout: Duration::from_secs(600),
+        ..options(LaneChoice::SharedMemory)
+    };
+    for seed in seeds(6) {
+        let mut random = Random::new(seed);
+        let mut endpoint = Endpoint::bind("127.0.0.1:0", patient.clone()).expect("a port");
+        let job = Job {
+            then: "swap",
+            ..Job::SEND
+        };
+        let (mut child, mut said) = child(endpoint.local_addr(), &job);
+        let mut connection = accept(&mut endpoint);
+        connection.set_timeout(Some(PATIENCE));
+        assert!(lane_of(&mut said).starts_with("SharedMemory"));
+        let stops = std::thread::scope(|scope| {
+            let swapping = scope.spawn(|| swap(&mut connection, [1, 0], SWAPPED));
+            let mut stops = 0;
+            while !swapping.is_finished() {
+                signal(&child, SIGSTOP);
+                std::thread::sleep(random.micros(8000));
+                signal(&child, SIGCONT);
+                std::thread::sleep(random.micros(3000));
+                stops += 1;
+            }
+            let swapped = swapping.join().expect("right content");
+            swapped.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            stops
+        });
+        assert!(stops > 0, "it was stopped at least once");
+        told(&mut said, "swapped");
+        connection.close().expect("closed");
+        assert!(child.wait().expect("done").success(), "seed {seed}");
+    }
+}
+
+/// One that stays stopped is as good as dead after the idle timeout, and learns of it when it goes on.
+#[test]
+fn processes__stopped_for_good_are_missed_after_the_idle_timeout() {
+    let impatient = Options {
+        idle_timeout: Duration::from_secs(1),
+        ..options(LaneChoice::SharedMemory)
+    };
+    let mut endpoint = Endpoint::bind("127.0.0.1:0", impatient).expect("a port");
+    let job = Job {
+        then: "swap on",
+        ..Job::SEND
+    };
+    let (mut child, mut said) = child(endpoint.local_addr(), &job);
+    let mut connection = accept(&mut endpoint);
+    connection.set_timeout(Some(PATIENCE));
+    lane_of(&mut said);
+    signal(&child, SIGSTOP);
+    let missed = swap(&mut connection, [1, 0], usize::MAX);
+    let missed = missed.expect_err("it is stopped");
+    let named = matches!(
+        missed,
+        Error::Closed(CloseReason::PeerDead)
+            | Error::Transfer(TransferError::Closed(CloseReason::PeerDead))
+    );
+    assert!(named, "{missed}");
+    drop(connection);
+    signal(&child, SIGCONT);
+    assert!(child.wait().expect("done").success(), "it was told");
+}

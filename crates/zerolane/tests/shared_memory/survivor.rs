@@ -1,0 +1,224 @@
+//! What is left of connections whose peers were killed: in a process of its own, which counts all that it has.
+
+use crate::child::{Job, child, heard, listener};
+use crate::random::{Random, seeds};
+use crate::{LEN, PATIENCE, content, options};
+use std::collections::HashMap;
+use std::io::BufReader;
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use zerolane::failure::CloseReason;
+use zerolane::options::LaneChoice;
+use zerolane::request::WorkKind;
+use zerolane::{Completion, Connection, Endpoint, Error, Options, Region, TransferId};
+
+/// What lies in memory before anything comes.
+const FILL: u8 = 0xee;
+/// Bytes on both sides of what is granted.
+const AROUND: usize = 4096;
+/// How long a peer is waited for that may have been killed before it came.
+const BRIEF: Duration = Duration::from_millis(500);
+/// Peers killed.
+const KILLED: u64 = 24;
+
+/// The next receive, in the middle of memory of which the rest is not granted.
+struct Receives {
+    /// What each of those posted is the how manieth of, and what lies around it.
+    posted: HashMap<TransferId, (usize, [Region; 2])>,
+    count: usize,
+    /// Nothing is ever sent to them.
+    forgotten: bool,
+}
+
+impl Receives {
+    fn post(&mut self, connection: &mut Connection) -> bool {
+        let mut before = Region::from_vec(vec![FILL; LEN + 2 * AROUND]);
+        let mut middle = before.split_off(AROUND);
+        let after = middle.split_off(LEN);
+        let Ok(id) = connection.post_recv(middle) else {
+            return false;
+        };
+        self.posted.insert(id, (self.count, [before, after]));
+        self.count += 1;
+        true
+    }
+
+    fn take(&mut self, done: Completion) {
+        let (number, around) = self.posted.remove(&done.id).expect("ended once");
+        let whole = done.result.as_ref().ok().copied();
+        let found = done.into_region();
+        assert_eq!(found.len(), LEN);
+        let right = content(number, LEN);
+        let len = whole.unwrap_or(0);
+        assert!(found[..len] == right[..len], "Transfer {number}");
+        // What came of one that is not whole is right, where it came; the rest is as it was.
+        let is_left =
+            |(is, be): (&u8, &u8)| *is == FILL || !self.forgotten && whole.is_none() && is == be;
+        let mut rest = found[len..].iter().zip(&right[len..]);
+        assert!(rest.all(is_left), "Transfer {number} is {whole:?}");
+        let untouched = |it: &Region| it.iter().all(|byte| *byte == FILL);
+        assert!(around.iter().all(untouched), "around Transfer {number}");
+    }
+}
+
+/// Sends and receives until the peer is gone.
+fn survive(mut connection: Connection, peer: &Job) {
+    let mut receives = Receives {
+        posted: HashMap::new(),
+        count: 0,
+        forgotten: peer.then == "take",
+    };
+    let mut sends = HashMap::new();
+    let send = |connection: &mut Connection, sends: &mut HashMap<_, _>, number: usize| {
+        let region = Region::from_vec(content(number, LEN));
+        let id = connection.post_send(region);
+        id.is_ok_and(|id| sends.insert(id, number).is_none())
+    };
+    let mut sent = 0;
+    for _ in 0..2 {
+        receives.post(&mut connection);
+        sent += usize::from(send(&mut connection, &mut sends, sent));
+    }
+    let end = Instant::now() + PATIENCE;
+    let missed = loop {
+        assert!(Instant::now() < end, "{:#?}", connection.account());
+        let done = match connection.wait(Some(Duration::from_millis(100))) {
+            Ok(None) => continue,
+            Ok(Some(done)) => done,
+            Err(missed) => break missed,
+        };
+        if done.kind == WorkKind::Receive {
+            receives.take(done);
+            receives.post(&mut connection);
+        } else {
+            let number = sends.remove(&done.id).expect("ended once");
+            assert!(
+                done.into_region()[..] == content(number, LEN),
+                "sent {number}"
+            );
+            sent += usize::from(send(&mut connection, &mut sends, sent));
+        }
+    };
+    // By its process, not by a timeout: that would take 600 s.
+    assert!(
+        matches!(missed, Error::Closed(CloseReason::PeerDead)),
+        "{missed}"
+    );
+    assert!(receives.posted.is_empty() && sends.is_empty(), "each ends");
+    assert_eq!(connection.in_flight(), 0);
+}
+
+/// What this process has open, by the links of its descriptors, and maps.
+fn held() -> (usize, Vec<String>) {
+    let open = std::fs::read_dir("/proc/self/fd").expect("Linux");
+    let open: Vec<_> = open
+        .filter_map(|it| std::fs::read_link(it.ok()?.path()).ok())
+        .collect();
+    let rings = open.iter().map(|it| it.display().to_string());
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("Linux");
+    let rings = rings.chain(maps.lines().map(str::to_owned));
+    let rings = rings.filter(|it| it.contains("memfd:zerolane")).collect();
+    (open.len(), rings)
+}
+
+/// Kills `child` after some time.
+fn kill_later(mut child: Child, after: Duration) -> std::thread::JoinHandle<()> {
+    std::thread::spawn(move || {
+        std::thread::sleep(after);
+        child.kill().expect("ours");
+        child.wait().expect("killed");
+    })
+}
+
+/// A peer that is killed at some point, from its start on or from when there is a connection on. Whether there was one.
+fn round(seed: u64) -> bool {
+    let mut random = Random::new(seed);
+    let job = Job {
+        then: ["send", "take", "both"][random.below(3) as usize],
+        ..Job::SEND
+    };
+    let patient = Options {
+        idle_timeout: Duration::from_secs(600),
+        connect_timeout: Duration::from_secs(600),
+        ..options(LaneChoice::SharedMemory)
+    };
+    let at_once = random.below(3) == 0;
+    let after = random.micros(if at_once { 60_000 } else { 20_000 });
+    let mut killing = None;
+    let mut later = |child: &mut Option<Child>| {
+        if let Some(child) = child.take() {
+            killing = Some(kill_later(child, after));
+        }
+    };
+    // What it says is not read to the end: it must not fail for that.
+    let (connection, _said) = if random.below(2) == 0 {
+        let mut endpoint = Endpoint::bind("127.0.0.1:0", patient).expect("a port");
+        let (child, said) = child(endpoint.local_addr(), &job);
+        let mut child = Some(child);
+        if at_once {
+            later(&mut child);
+        }
+        // One that was killed before comes no more.
+        let wait = if at_once { BRIEF } else { PATIENCE };
+        let connection = endpoint.accept(Some(wait)).expect("accepting");
+        later(&mut child);
+        (connection, said)
+    } else {
+        let (child, mut said) = listener(&job);
+        let mut child = Some(child);
+        if at_once {
+            later(&mut child);
+        }
+        let at: Option<SocketAddr> = heard(&mut said, "at").map(|it| it.parse().expect("one"));
+        let connection = at.and_then(|at| Connection::connect(at, &patient).ok());
+        later(&mut child);
+        (connection, said)
+    };
+    let connected = connection.is_some();
+    if let Some(connection) = connection {
+        survive(connection, &job);
+    }
+    killing.expect("started").join().expect("no panic");
+    connected
+}
+
+/// See the test below.
+#[test]
+#[ignore = "the job of a child process"]
+fn survivor__job() {
+    if std::env::var("ZL_SURVIVE").is_err() {
+        return;
+    }
+    let mut connected = 0;
+    for seed in seeds(KILLED) {
+        let before = held();
+        connected += u64::from(round(seed));
+        let after = held();
+        assert_eq!(before, after, "seed {seed}");
+        assert!(after.1.is_empty(), "seed {seed}: {after:?}");
+    }
+    println!("zl survived {connected}");
+}
+
+/// It is missed at once, what was not granted is as it was, and nothing of it is left.
+#[test]
+fn processes__killed_at_any_point_leave_nothing_behind() {
+    let survivor = Command::new(std::env::current_exe().expect("this program"))
+        .args([
+            "--exact",
+            "survivor::survivor__job",
+            "--ignored",
+            "--nocapture",
+        ])
+        .env("ZL_SURVIVE", "1")
+        .stdin(Stdio::null())
+        .output()
+        .expect("started");
+    let said = String::from_utf8_lossy(&survivor.stdout);
+    let errors = String::from_utf8_lossy(&survivor.stderr);
+    assert!(survivor.status.success(), "{said}\n{errors}");
+    let connected = heard(&mut BufReader::new(&survivor.stdout[..]), "survived");
+    let connected: u64 = connected.expect("said").parse().expect("a number");
+    assert!(connected > 0, "of {KILLED}");
+}
