@@ -79,6 +79,7 @@ fn child__job() {
     }
     match std::env::var("ZL_THEN").as_deref() {
         Ok("receive") => receive(&mut connection),
+        Ok("put") => crate::mapped::put_without_end(&mut connection),
         Ok("stay") => connection.wait(None).map(drop).expect("killed before"),
         _ => send(&mut connection),
     }

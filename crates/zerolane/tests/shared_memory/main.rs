@@ -3,6 +3,7 @@
 
 mod child;
 mod faults;
+mod mapped;
 mod refused;
 
 use child::{Job, child, lane_of};
