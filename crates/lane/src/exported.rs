@@ -117,7 +117,10 @@ impl ExportWindow {
     fn give_back(&self) -> io::Result<Region> {
         let (region, was_lent) = {
             let mut state = self.state();
-            (state.region.take().unwrap_or_else(Region::empty), state.was_lent)
+            (
+                state.region.take().unwrap_or_else(Region::empty),
+                state.was_lent,
+            )
         };
         if !was_lent {
             return Ok(region);

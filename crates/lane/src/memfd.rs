@@ -46,8 +46,8 @@ pub(crate) fn check(memory: BorrowedFd<'_>, len: usize, seals: SealFlag) -> io::
     if fstatfs(memory)?.filesystem_type() != TMPFS_MAGIC {
         return Err(refused("what was passed is no memory"));
     }
-    let sealed =
-        self::seals(memory).map_err(|_| refused("what was passed is no memory that can be sealed"))?;
+    let sealed = self::seals(memory)
+        .map_err(|_| refused("what was passed is no memory that can be sealed"))?;
     if !sealed.contains(seals) {
         return Err(refused("the memory that was passed is not sealed"));
     }

@@ -28,9 +28,9 @@ mod submissions;
 
 use doorbell::Doorbell;
 use grace::GracePeriods;
+use lease::{Accesses, Accessor, Lease};
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Notify};
-use lease::{Accesses, Accessor, Lease};
 use loom::thread;
 use ring::{ARRIVAL, Consumer, End, Producer, ROOM, Way};
 use std::collections::VecDeque;
@@ -138,11 +138,7 @@ fn grace__turns_are_told_of_all_that_is_taken_away() {
 #[test]
 fn lease__that_ended_without_an_access_in_progress_is_used_by_none() {
     loom::model(|| {
-        let shared = Arc::new((
-            Accesses::default(),
-            Lease::default(),
-            UnsafeCell::new(0),
-        ));
+        let shared = Arc::new((Accesses::default(), Lease::default(), UnsafeCell::new(0)));
         let number = shared.1.grant(0);
         let theirs = Arc::clone(&shared);
         let accessing = thread::spawn(move || {
@@ -167,11 +163,7 @@ fn lease__that_ended_without_an_access_in_progress_is_used_by_none() {
 #[test]
 fn lease__abandoned_has_all_accesses_that_count() {
     loom::model(|| {
-        let shared = Arc::new((
-            Accesses::default(),
-            Lease::default(),
-            AtomicUsize::new(0),
-        ));
+        let shared = Arc::new((Accesses::default(), Lease::default(), AtomicUsize::new(0)));
         let number = shared.1.grant(0);
         let theirs = Arc::clone(&shared);
         let accessing = thread::spawn(move || {

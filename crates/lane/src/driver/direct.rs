@@ -3,9 +3,9 @@
 //! One is done so only if nothing is in progress that it would have to follow; else it is posted behind that, as all are on other
 //! lanes.
 
+use super::Driver;
 use super::completion::{Completion, MessageControl};
 use super::post::RequestInfo;
-use super::Driver;
 use crate::datapath::RemoteAccess;
 use crate::{Lane, Memory};
 use std::time::Duration;
@@ -54,8 +54,10 @@ impl<L: Lane> Driver<L> {
         self.lane.reaches_memory()
             && matches!(
                 request,
-                WorkRequest::Put { immediate: None, .. }
-                    | WorkRequest::Get { .. }
+                WorkRequest::Put {
+                    immediate: None,
+                    ..
+                } | WorkRequest::Get { .. }
                     | WorkRequest::FetchOp { .. }
             )
     }
@@ -118,4 +120,3 @@ impl<L: Lane> Driver<L> {
         id
     }
 }
-

@@ -47,7 +47,9 @@ fn map(lent: &Lent, memory: &OwnedFd, others: u64) -> Option<Mapping> {
     let len = usize::try_from(lent.len).ok().filter(|it| *it > 0)?;
     // Longer memory could not be indexed either.
     isize::try_from(len).ok()?;
-    others.checked_add(lent.len).filter(|it| *it <= MAX_MAPPED)?;
+    others
+        .checked_add(lent.len)
+        .filter(|it| *it <= MAX_MAPPED)?;
     // What can shrink would end this process by a signal.
     memfd::check(memory.as_fd(), whole_pages(len)?, SealFlag::F_SEAL_SHRINK).ok()?;
     let of = (memory.as_fd(), 0);
@@ -155,7 +157,10 @@ unsafe fn perform(
             Some(0)
         }
         // SAFETY: as promised.
-        RemoteAccess::FetchOp(atomic) => Some(shared::fetch_op(unsafe { shared::word(bounds, at) }, *atomic)),
+        RemoteAccess::FetchOp(atomic) => Some(shared::fetch_op(
+            unsafe { shared::word(bounds, at) },
+            *atomic,
+        )),
     }
 }
 

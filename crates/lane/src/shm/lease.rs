@@ -108,4 +108,3 @@ impl Accessor {
         done
     }
 }
-

@@ -559,7 +559,10 @@ fn region__that_is_mapped_is_accessed_without_a_turn_of_its_owner() {
         let completion = a.next_completion().expect("over at once");
         assert_eq!(completion.result, Ok(70_001));
         assert_eq!(completion.memory.map(|it| it.len()), Some(70_001));
-        assert!(read(&memory, offset as usize, bytes.len()) == bytes, "{offset}");
+        assert!(
+            read(&memory, offset as usize, bytes.len()) == bytes,
+            "{offset}"
+        );
         let get = WorkRequest::Get {
             place,
             flags: WorkFlags::default(),
@@ -580,7 +583,10 @@ fn region__that_is_mapped_is_accessed_without_a_turn_of_its_owner() {
     };
     let before = memory.word(16).load(Ordering::SeqCst);
     assert_eq!(a.complete(add).expect("at once").value, before);
-    assert_eq!(memory.word(16).load(Ordering::SeqCst), before.wrapping_add(5));
+    assert_eq!(
+        memory.word(16).load(Ordering::SeqCst),
+        before.wrapping_add(5)
+    );
     let account = a.account();
     assert_eq!(account.direct_operations, 9);
     assert_eq!(account.bytes_direct, 8 * 70_001 + 8);
@@ -609,7 +615,9 @@ fn region__as_much_of_it_is_mapped_as_rights_permit() {
         ] {
             count -= a.account().direct_operations as i64;
             let posted = match request.writes() {
-                true => a.post_target(request, Report::default(), region(&[0; 8])).is_ok(),
+                true => a
+                    .post_target(request, Report::default(), region(&[0; 8]))
+                    .is_ok(),
                 false => a
                     .post_source(request, Report::default(), region(&[1; 8]).into())
                     .is_ok(),
@@ -680,10 +688,16 @@ fn region__revoked_is_its_owners_alone_whatever_a_peer_has_mapped() {
     a.post_inline(put(at, None), Report::default(), &[9; 8])
         .expect("room");
     drive(&mut a, &mut b, |a, _| a.has_completion());
-    a.next_completion().expect("the first").result.expect("done");
+    a.next_completion()
+        .expect("the first")
+        .result
+        .expect("done");
     drive(&mut a, &mut b, |a, _| a.has_completion());
     let revoked = zerolane_core::TransferError::Refused(Reason::Revoked);
-    assert_eq!(a.next_completion().expect("the second").result, Err(revoked));
+    assert_eq!(
+        a.next_completion().expect("the second").result,
+        Err(revoked)
+    );
     assert!(own.iter().all(|it| *it == 5));
 }
 
@@ -697,15 +711,30 @@ fn hostile__descriptors_that_are_not_what_was_said_are_not_mapped() {
     let file = tempfile();
     let pipe = nix::unistd::pipe().expect("a pipe").0;
     let cases: Vec<(&str, OwnedFd, u64, bool)> = vec![
-        ("unsealed", memfd::create(8192, SealFlag::empty()).expect("memory"), 8192, true),
+        (
+            "unsealed",
+            memfd::create(8192, SealFlag::empty()).expect("memory"),
+            8192,
+            true,
+        ),
         ("longer", good(), 4096, true),
         ("shorter", good(), 12_288, true),
         ("of no length", good(), 0, true),
         ("of any length", good(), u64::MAX, true),
         ("a file", file, 8192, true),
-        ("zeros", std::fs::File::open("/dev/zero").expect("there").into(), 8192, false),
+        (
+            "zeros",
+            std::fs::File::open("/dev/zero").expect("there").into(),
+            8192,
+            false,
+        ),
         ("a pipe", pipe, 8192, false),
-        ("to read", memfd::reader(&good()).expect("sealed"), 8192, true),
+        (
+            "to read",
+            memfd::reader(&good()).expect("sealed"),
+            8192,
+            true,
+        ),
     ];
     let refused = cases.len() as u64;
     for (what, memory, len, writable) in cases {

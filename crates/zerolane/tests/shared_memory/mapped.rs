@@ -13,6 +13,11 @@ use zerolane::worker::Worker;
 use zerolane::{Connection, Endpoint, ExportedRegion, Options, Region, RegionKey, Rights, Work};
 
 const WORD: usize = 8;
+/// A child that puts without end.
+const PUTS: Job = Job {
+    then: "put",
+    ..Job::SEND
+};
 /// What a child puts at once, bytes: the kernel stops it in the middle more often than not.
 pub(crate) const PUT: usize = 4 << 20;
 
@@ -56,7 +61,9 @@ fn serve_until(
 fn numbers(bytes: &[u8]) -> (u64, u64) {
     let words = bytes.as_chunks::<WORD>().0.iter();
     let numbers = words.map(|it| u64::from_ne_bytes(*it));
-    numbers.fold((u64::MAX, 0), |(least, most), it| (least.min(it), most.max(it)))
+    numbers.fold((u64::MAX, 0), |(least, most), it| {
+        (least.min(it), most.max(it))
+    })
 }
 
 #[test]
@@ -67,8 +74,9 @@ fn mapped__of_an_owner_that_makes_no_call_is_put_to_got_from_and_counted_in() {
     let opened = AtomicBool::new(false);
     let (done, is_done) = channel();
     std::thread::scope(|scope| {
-        let owner = scope.spawn(|| {
-            let connection = serve_until(&mut endpoint, &memory, || opened.load(Ordering::Acquire));
+        let (endpoint, memory, opened) = (&mut endpoint, &memory, &opened);
+        let owner = scope.spawn(move || {
+            let connection = serve_until(endpoint, memory, || opened.load(Ordering::Acquire));
             // No call from here on.
             is_done.recv_timeout(PATIENCE).expect("done without it");
             connection
@@ -143,7 +151,10 @@ fn mapped__fetch_ops_are_atomic_with_the_owners_and_those_of_its_other_peers() {
         for _ in 0..ROUNDS {
             memory.word(8).fetch_add(1, Ordering::SeqCst);
         }
-        let done: Vec<_> = peers.into_iter().map(|it| it.join().expect("no panic")).collect();
+        let done: Vec<_> = peers
+            .into_iter()
+            .map(|it| it.join().expect("no panic"))
+            .collect();
         over.store(true, Ordering::Release);
         serving.join().expect("no panic");
         let counted = memory.word(8).load(Ordering::SeqCst);
@@ -203,7 +214,10 @@ fn mapped__revoked_under_puts_has_all_that_completed_and_changes_no_more() {
             assert!(own[..] == there[..], "round {round}: it changed");
             let (least, most) = numbers(&there);
             // Puts that follow each other: the last one may be there in part.
-            assert!(least >= completed && most <= completed + 1, "{completed}: {least} to {most}");
+            assert!(
+                least >= completed && most <= completed + 1,
+                "{completed}: {least} to {most}"
+            );
             assert!(direct >= completed, "{direct} of {completed}");
             own.fill(0);
         });
@@ -231,11 +245,7 @@ fn mapped__by_a_process_that_is_stopped_or_killed_in_the_middle_is_its_owners_al
     for round in 0..24_u64 {
         let memory = memfd(PUT);
         let mut endpoint = listen(LaneChoice::SharedMemory);
-        let job = Job {
-            then: "put",
-            ..Job::SEND
-        };
-        let (mut child, mut said) = child(endpoint.local_addr(), &job);
+        let (mut child, mut said) = child(endpoint.local_addr(), &PUTS);
         let put = || memory.word(0).load(Ordering::Relaxed) > 1;
         let mut connection = serve_until(&mut endpoint, &memory, put);
         lane_of(&mut said);
@@ -262,7 +272,10 @@ fn mapped__by_a_process_that_is_stopped_or_killed_in_the_middle_is_its_owners_al
             let direct: u64 = told.join().expect("no panic").parse().expect("a number");
             seen += u32::from(direct > 0);
         }
-        assert!(own.iter().all(|it| *it == 0xa5), "round {round}: it changed");
+        assert!(
+            own.iter().all(|it| *it == 0xa5),
+            "round {round}: it changed"
+        );
         let _ = child.kill();
         child.wait().expect("killed");
     }
@@ -303,7 +316,7 @@ fn mapped__handles_of_a_worker_complete_at_once_and_in_order() {
         .expect("room");
     let worker = Worker::new().expect("a worker").spawn().expect("a thread");
     let connection = worker
-        .connect(endpoint.local_addr(), shared())
+        .connect(endpoint.local_addr(), &shared())
         .wait()
         .expect("met");
     let opened = connection.open_region("m", Rights::ALL).wait();

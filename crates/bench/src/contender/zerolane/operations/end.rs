@@ -29,14 +29,14 @@ pub(super) struct End<'a> {
     pub(super) peer: RegionKey,
 }
 
-/// Memory for all messages that are in flight at once, made known under [`NAME`]. For a get it
+/// Memory for all messages that are in flight at once, made known under [`NAME`]: a peer in shared memory maps it. For a get it
 /// holds what is to be got, in slot n the message of number n; for a fetch a word of 0.
 fn export(
     connection: &mut Connection,
     job: &Operations,
     content: impl Fn(u64, usize) -> Content,
 ) -> Result<ExportedRegion> {
-    let mut region = Region::anonymous(job.size * job.depth)?;
+    let mut region = Region::memfd(job.size * job.depth)?;
     if job.test.is_inward() {
         let content = content(job.seed, job.size);
         for (slot, message) in region.chunks_mut(job.size).enumerate() {
