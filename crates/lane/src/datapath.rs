@@ -99,11 +99,12 @@ pub trait Lane {
     /// to be used any more. Nothing follows for a lane whose datagrams have copies.
     fn recall(&mut self, _region: RegionId) {}
 
-    /// The peer may use `memory`, exported at `place`, with `rights` from here on: a lane whose peer can map it passes it on.
+    /// The peer may use `memory`, exported at `place`, with `rights` from here on: a lane whose peer can map it passes
+    /// it on.
     fn lend(&mut self, _memory: &Exporting, _place: RemotePlace, _rights: Rights) {}
 
-    /// The export `handle` is over. When this returns, the peer is in no access to it any more; one that does not end counts for
-    /// nothing.
+    /// The export `handle` is over. When this returns, the peer is in no access to it any more; one that does not end
+    /// counts for nothing.
     fn take_back(&mut self, _handle: u32) {}
 
     /// Whether some of the peer's memory is mapped here.
@@ -111,8 +112,8 @@ pub trait Lane {
         false
     }
 
-    /// Does `access` at once, without the peer: the word before an atomic operation, else 0; or that the memory was revoked
-    /// meanwhile. `None`: nothing was done, for the place is not mapped, or not so.
+    /// Does `access` at once, without the peer: the word before an atomic operation, else 0; or that the memory was
+    /// revoked meanwhile. `None`: nothing was done, for the place is not mapped, or not so.
     fn access(
         &mut self,
         _at: RemotePlace,

@@ -166,8 +166,9 @@ impl ExportWindow {
 /// It is registered once, here, and belongs to no connection: each may export it to its peer, with rights
 /// of that peer's own.
 ///
-/// Of a [`Region::memfd`] a peer in shared memory has a mapping of its own, if its rights have READ in them: it puts (with WRITE as
-/// well), gets and does atomic operations (with WRITE too) there without this program, which need make no call for it.
+/// Of a [`Region::memfd`] a peer in shared memory has a mapping of its own, if its rights have READ in them: it puts
+/// (with WRITE as well), gets and does atomic operations (with WRITE too) there without this program, which need make
+/// no call for it.
 ///
 /// There is no slice of it, for a slice's bytes must not change behind its back: this program
 /// copies in and out, and has the aligned words as atomics.
@@ -336,13 +337,13 @@ impl ExportedRegion {
     /// Ends all exports of it, on every connection, at once: when this returns, no peer and no lane
     /// touches it any more. Gives the region back.
     ///
-    /// What a peer has mapped comes back as other memory, at another address, with the bytes that are in it when this returns: what that
-    /// peer still writes, as one that is stopped in the middle of a put and goes on later, is lost. Each such peer in the middle
-    /// of an access is waited for, 20 ms at most.
+    /// What a peer has mapped comes back as other memory, at another address, with the bytes that are in it when this
+    /// returns: what that peer still writes, as one that is stopped in the middle of a put and goes on later, is lost.
+    /// Each such peer in the middle of an access is waited for, 20 ms at most.
     ///
     /// # Errors
-    /// Another handle lives: it is revoked, but stays memory that several may use, and that such a peer may still write. Or
-    /// the system has no memory for what a peer has mapped: to be tried again.
+    /// Another handle lives: it is revoked, but stays memory that several may use, and that such a peer may still
+    /// write. Or the system has no memory for what a peer has mapped: to be tried again.
     pub fn revoke(self) -> Result<Region, ExportedRegion> {
         self.window().revoke();
         let handle = match Arc::try_unwrap(self.handle) {

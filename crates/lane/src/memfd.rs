@@ -62,8 +62,8 @@ pub(crate) fn is_writable(memory: &OwnedFd) -> io::Result<bool> {
     Ok(!seals(memory.as_fd())?.contains(SealFlag::F_SEAL_FUTURE_WRITE))
 }
 
-/// A descriptor to read. From here on no process maps the memory to write it, whatever descriptor it has: one to read could be
-/// opened anew, by a process of the same user.
+/// A descriptor to read. From here on no process maps the memory to write it, whatever descriptor it has: one to read
+/// could be opened anew, by a process of the same user.
 ///
 /// # Errors
 /// The kernel has no such seal (before 5.1), or another process has sealed the seals; or `/proc` is not there.

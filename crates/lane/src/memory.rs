@@ -163,12 +163,22 @@ impl Region {
         })
     }
 
-    /// Page-aligned memory of `len` zero bytes that a process of this host can map: exported whole on a connection over shared
-    /// memory, it is put to, got from and worked on without this process's CPU ([`ExportedRegion`](crate::ExportedRegion)).
-    /// Elsewhere, and otherwise, it is memory as any.
+    /// Page-aligned memory of `len` zero bytes that a process of this host can map: exported whole on a connection over
+    /// shared memory, it is put to, got from and worked on without this process's CPU
+    /// ([`ExportedRegion`](crate::ExportedRegion)). Elsewhere, and otherwise, it is memory as any.
     ///
-    /// All of it is taken from the system at once. It has a descriptor (memfd, sealed against other lengths), and a child of
-    /// fork has it in common with its parent, as it has a mapped file that is written.
+    /// All of it is taken from the system at once. It has a descriptor (memfd, sealed against other lengths), and a
+    /// child of fork has it in common with its parent, as it has a mapped file that is written.
+    ///
+    /// ```
+    /// use zerolane_lane::{ExportedRegion, Region};
+    /// let mut region = Region::memfd(4096)?;
+    /// region[..4].copy_from_slice(b"four");
+    /// let exported = ExportedRegion::new(region).expect("page-aligned");
+    /// let region = exported.revoke().expect("the only handle");
+    /// assert_eq!(&region[..4], b"four");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     /// The system has no more memory, or no descriptor; or `ulimit -f` is less.

@@ -144,8 +144,8 @@ impl Connection {
         one_sided.post(cx, work, sending, receiving, open)
     }
 
-    /// Whether a request on the peer's memory may be done by other means than this engine, at once: nothing that was asked for
-    /// before is in progress that it would have to follow.
+    /// Whether a request on the peer's memory may be done by other means than this engine, at once: nothing that was
+    /// asked for before is in progress that it would have to follow.
     pub fn follows_nothing(&self) -> bool {
         self.session.is_established()
             && !self.one_sided.is_working()

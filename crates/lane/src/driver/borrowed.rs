@@ -39,7 +39,7 @@ impl<L: Lane> Driver<L> {
         assert!(!request.writes(), "{request:?} writes");
         let info = RequestInfo::of(&request, Report::default());
         if let Some(done) = self.access(&request, Local::Source(&[data])) {
-            return Ok(done.completion(info, None));
+            return Ok(Completion::of_direct(done, info, None));
         }
         // SAFETY: the borrow of `data` lasts until this function returns, and `finish` closes the
         // entry before that, whatever happens.
@@ -77,7 +77,7 @@ impl<L: Lane> Driver<L> {
     ) -> Result<Completion, DriverError> {
         assert!(request.writes(), "{request:?} reads");
         if let Some(done) = self.access(&request, Local::Target(buffer)) {
-            return Ok(done.completion(info, None));
+            return Ok(Completion::of_direct(done, info, None));
         }
         // SAFETY: as in `lend_source`, and `buffer` is borrowed exclusively.
         let span = unsafe {
@@ -110,7 +110,7 @@ impl<L: Lane> Driver<L> {
     pub fn complete(&mut self, request: WorkRequest) -> Result<Completion, DriverError> {
         let info = RequestInfo::of(&request, Report::default());
         if let Some(done) = self.access(&request, Local::None) {
-            return Ok(done.completion(info, None));
+            return Ok(Completion::of_direct(done, info, None));
         }
         let id = self.post_bare(request, Report::default())?;
         self.await_request(id)

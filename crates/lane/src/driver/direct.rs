@@ -1,15 +1,14 @@
-//! Requests on the peer's memory that are done at once, where the lane has it mapped: they are over when they are posted.
+//! Requests on the peer's memory that are done at once, where the lane has it mapped: they are over when they are
+//! posted.
 //!
-//! One is done so only if nothing is in progress that it would have to follow; else it is posted behind that, as all are on other
-//! lanes.
+//! One is done so only if nothing is in progress that it would have to follow; else it is posted behind that, as all
+//! are on other lanes.
 
 use super::Driver;
-use super::completion::{Completion, MessageControl};
-use super::post::RequestInfo;
+use crate::Lane;
 use crate::datapath::RemoteAccess;
-use crate::{Lane, Memory};
 use std::time::Duration;
-use zerolane_core::{Delivery, TransferError, TransferId, WorkRequest, limits};
+use zerolane_core::{TransferError, TransferId, WorkRequest, limits};
 
 /// Longest that such requests go on without a turn, in which the connection lives: timers fire, a dead peer is missed.
 const TURN_INTERVAL: Duration = Duration::from_millis(1);
@@ -25,27 +24,10 @@ pub(super) enum Local<'a> {
 /// A request that was done at once.
 #[derive(Debug)]
 pub(super) struct Direct {
-    id: TransferId,
-    result: Result<u64, TransferError>,
+    pub(super) id: TransferId,
+    pub(super) result: Result<u64, TransferError>,
     /// The word before an atomic operation.
-    value: u64,
-}
-
-impl Direct {
-    /// What its caller is told.
-    pub(super) fn completion(self, info: RequestInfo, memory: Option<Memory>) -> Completion {
-        Completion {
-            id: self.id,
-            kind: info.kind,
-            context: info.report.context,
-            result: self.result,
-            memory,
-            delivery: Delivery::Interrupt,
-            value: self.value,
-            control: MessageControl::default(),
-            region: None,
-        }
-    }
+    pub(super) value: u64,
 }
 
 impl<L: Lane> Driver<L> {
@@ -103,20 +85,5 @@ impl<L: Lane> Driver<L> {
         };
         self.account.bytes_direct += result.unwrap_or(0);
         Some(Direct { id, result, value })
-    }
-
-    /// Reports the end of one that was posted, unless no report is wanted.
-    pub(super) fn report(
-        &mut self,
-        done: Direct,
-        info: RequestInfo,
-        memory: Option<Memory>,
-    ) -> TransferId {
-        let id = done.id;
-        if info.report.signalled || done.result.is_err() {
-            self.completions.push(done.completion(info, memory));
-            self.core.set_unread(self.completions.told());
-        }
-        id
     }
 }

@@ -105,7 +105,7 @@ impl<L: Lane> Driver<L> {
             && let Some(done) = self.access(&request, Local::Source(&parts))
         {
             drop(parts);
-            return Ok(self.report(done, info, Some(memory)));
+            return Ok(self.report_direct(done, info, Some(memory)));
         }
         self.post_owned(request, info, memory)
     }
@@ -129,7 +129,7 @@ impl<L: Lane> Driver<L> {
             && !region.is_file()
             && let Some(done) = self.access(&request, Local::Target(&mut region))
         {
-            return Ok(self.report(done, info, Some(region.into())));
+            return Ok(self.report_direct(done, info, Some(region.into())));
         }
         self.post_owned(request, info, region)
     }
@@ -145,7 +145,7 @@ impl<L: Lane> Driver<L> {
     ) -> Result<TransferId, PostError> {
         let info = RequestInfo::of(&request, report);
         if let Some(done) = self.access(&request, Local::None) {
-            return Ok(self.report(done, info, None));
+            return Ok(self.report_direct(done, info, None));
         }
         let id = self.post(request, Span::EMPTY)?;
         self.remember(id, info);
@@ -172,7 +172,7 @@ impl<L: Lane> Driver<L> {
     ) -> Result<TransferId, PostError> {
         assert!(data.len() <= MAX_INLINE, "{} bytes inline", data.len());
         if let Some(done) = self.access(&request, Local::Source(&[data])) {
-            return Ok(self.report(done, RequestInfo::of(&request, report), None));
+            return Ok(self.report_direct(done, RequestInfo::of(&request, report), None));
         }
         let span = self.copy_inline(data)?;
         let id = match report.context {

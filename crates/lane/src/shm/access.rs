@@ -114,15 +114,16 @@ impl Reached {
         let (bounds, start) = (mapped.bounds(), at.address as usize);
         let stands = || lease.stands(number);
         let done = accessor.access(link.shared().own_accesses(), (lease, number), || {
-            // SAFETY: in bounds, as was checked, of memory that is mapped as long as `mapped`, is sealed against shrinking,
-            // and can be written if the access writes; it is touched by atomic accesses alone.
+            // SAFETY: in bounds, as was checked, of memory that is mapped as long as `mapped`, is sealed against
+            // shrinking, and can be written if the access writes; it is touched by atomic accesses alone.
             unsafe { perform(bounds, start, access, stands) }
         });
         Some(done?.flatten().ok_or(Reason::Revoked))
     }
 }
 
-/// Does `access` at `start` of the peer's memory; stops in between where it is not `stands` any more. The word before, or 0.
+/// Does `access` at `start` of the peer's memory; stops in between where it is not `stands` any more. The word before,
+/// or 0.
 ///
 /// # Safety
 /// As of [`shared::store`] if it writes, else of [`shared::load`]; a word is aligned.

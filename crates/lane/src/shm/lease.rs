@@ -1,6 +1,7 @@
 //! Leases of memory that the peer has mapped. The owner says of each whether it stands; the peer says when it begins an
-//! access and when it is done, and looks at the lease in between. So the owner knows that no access is in progress, as with
-//! a grace period (`grace`), but of another process, which may be stopped in the middle of one, or not keep to this.
+//! access and when it is done, and looks at the lease in between. So the owner knows that no access is in progress, as
+//! with a grace period (`grace`), but of another process, which may be stopped in the middle of one, or not keep to
+//! this.
 //!
 //! Each end keeps its own count: what the other one writes into the memory harms nothing but that one's accesses. Kept
 //! apart from memory and descriptors, so that loom can try every order of the steps (`tests/loom.rs`).
@@ -47,7 +48,8 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// Grants the lease with the number that follows `last`, that of the lease before in this place. Returns the number.
+    /// Grants the lease with the number that follows `last`, that of the lease before in this place. Returns the
+    /// number.
     pub(crate) fn grant(&self, last: u64) -> u64 {
         let number = last.wrapping_add(STEP);
         self.state.store(number, Ordering::Release);
@@ -87,8 +89,8 @@ pub(crate) struct Accessor {
 }
 
 impl Accessor {
-    /// Does `access` to the memory of lease `number`. `None`: it does not stand, and nothing was done. `Some(None)`: it was
-    /// abandoned meanwhile, and what was done does not count.
+    /// Does `access` to the memory of lease `number`. `None`: it does not stand, and nothing was done. `Some(None)`: it
+    /// was abandoned meanwhile, and what was done does not count.
     pub(crate) fn access<T>(
         &mut self,
         accesses: &Accesses,

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use zerolane_core::RemotePlace;
 use zerolane_wire::Rights;
 
-/// How long a revocation waits for an access of the peer's that is in progress. One takes less than a millisecond, unless the
-/// peer's thread lost its core, or the process is stopped, or lies.
+/// How long a revocation waits for an access of the peer's that is in progress. One takes less than a millisecond,
+/// unless the peer's thread lost its core, or the process is stopped, or lies.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 /// What the record that goes with a descriptor says.

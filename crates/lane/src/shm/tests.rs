@@ -666,7 +666,8 @@ fn region__revoked_is_its_owners_alone_whatever_a_peer_has_mapped() {
     a.post_inline(put(at, None), Report::default(), &[9; 8])
         .expect("room");
     assert_eq!(a.account().direct_operations, 1);
-    // A peer that is stopped in the middle, or lies, is in an access for ever; it has the memory mapped for ever as well.
+    // A peer that is stopped in the middle, or lies, is in an access for ever; it has the memory mapped for ever as
+    // well.
     let link = &lane(&mut a).link;
     link.shared().own_accesses().pretend(1);
     let kept = {

@@ -29,8 +29,8 @@ pub(super) struct End<'a> {
     pub(super) peer: RegionKey,
 }
 
-/// Memory for all messages that are in flight at once, made known under [`NAME`]: a peer in shared memory maps it. For a get it
-/// holds what is to be got, in slot n the message of number n; for a fetch a word of 0.
+/// Memory for all messages that are in flight at once, made known under [`NAME`]: a peer in shared memory maps it. For
+/// a get it holds what is to be got, in slot n the message of number n; for a fetch a word of 0.
 fn export(
     connection: &mut Connection,
     job: &Operations,
