@@ -69,7 +69,7 @@ pub struct ShmLane {
     link: Link,
     outgoing: Outgoing,
     /// This end's memory that the peer maps, and the peer's that is mapped here.
-    lending: Lending,
+    lending: Box<Lending>,
     reached: Reached,
     /// This end's part in the key exchange, where there is one.
     exchange: Option<Exchange>,
@@ -102,7 +102,7 @@ impl ShmLane {
         ShmLane {
             link,
             outgoing: Outgoing::default(),
-            lending: Lending::default(),
+            lending: Box::default(),
             reached: Reached::default(),
             exchange: None,
             waiting: false,
