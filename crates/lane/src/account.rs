@@ -132,6 +132,14 @@ pub struct Account {
     pub ring_fault: Option<RingFault>,
     /// Records of shared memory whose payload was not the peer's any more when it had been copied: it was not used.
     pub dropped_void: u64,
+    /// Puts, gets and atomic operations of this end that were done in the peer's memory as mapped here, without the
+    /// peer's CPU.
+    pub direct_operations: u64,
+    /// Bytes that they moved. They are in no other count.
+    pub bytes_direct: u64,
+    /// Regions that the peer passed to be mapped and that could not be: other memory than what was said, or the system
+    /// has no room. Operations on them go by the peer.
+    pub regions_not_mapped: u64,
     /// Segmentation offload in use at present.
     pub gso: bool,
     /// Receive offload in use at present.

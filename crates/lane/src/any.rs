@@ -3,13 +3,17 @@
 use crate::ethernet::{self, EthernetLane};
 use crate::shm::{self, NoSharedMemory, ShmLane};
 use crate::udp::{self, UdpLane};
-use crate::{Account, Driver, Lane, LaneChoice, LaneError, Options, PathAddresses, Turn, Waker};
+use crate::{
+    Account, Driver, Exporting, Lane, LaneChoice, LaneError, Options, PathAddresses, RemoteAccess,
+    Turn, Waker,
+};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
-use zerolane_core::{Config, RegionId};
+use zerolane_core::{Config, RegionId, RemotePlace};
 use zerolane_handshake::{Exchange, PublicKey, Session};
+use zerolane_wire::{Reason, Rights};
 
 /// A lane of any kind.
 #[derive(Debug)]
@@ -181,6 +185,26 @@ impl Lane for AnyLane {
 
     fn recall(&mut self, region: RegionId) {
         of_each!(self, it => it.recall(region));
+    }
+
+    fn lend(&mut self, memory: &Exporting, place: RemotePlace, rights: Rights) {
+        of_each!(self, it => it.lend(memory, place, rights));
+    }
+
+    fn take_back(&mut self, handle: u32) {
+        of_each!(self, it => it.take_back(handle));
+    }
+
+    fn reaches_memory(&self) -> bool {
+        of_each!(self, it => it.reaches_memory())
+    }
+
+    fn access(
+        &mut self,
+        at: RemotePlace,
+        access: &mut RemoteAccess<'_>,
+    ) -> Option<Result<u64, Reason>> {
+        of_each!(self, it => it.access(at, access))
     }
 
     fn describe(&self, account: &mut Account) {

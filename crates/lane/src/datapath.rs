@@ -2,10 +2,11 @@
 
 use crate::clock::Clock;
 use crate::holds::Holds;
-use crate::{Account, LaneError, Registry, Waker};
+use crate::{Account, Exporting, LaneError, Registry, Waker};
 use std::io;
 use std::time::Duration;
-use zerolane_core::{Connection, Instant, RegionId};
+use zerolane_core::{Atomic, Connection, Instant, RegionId, RemotePlace};
+use zerolane_wire::{Reason, Rights};
 
 /// What a lane is lent for one turn of the loop.
 #[derive(Debug)]
@@ -32,6 +33,34 @@ impl Turn<'_> {
     /// is, and lost.
     pub fn refresh(&mut self) {
         self.now = self.clock.now();
+    }
+}
+
+/// An access to the peer's memory, by a lane that has it mapped.
+#[derive(Debug)]
+pub enum RemoteAccess<'a> {
+    /// Writes these bytes there, one piece behind the other.
+    Put(&'a [&'a [u8]]),
+    /// Reads as many.
+    Get(&'a mut [u8]),
+    /// Does this to an aligned word.
+    FetchOp(Atomic),
+}
+
+impl RemoteAccess<'_> {
+    /// Bytes of the peer's memory.
+    #[allow(clippy::len_without_is_empty, reason = "an access is no collection")]
+    pub fn len(&self) -> u64 {
+        match self {
+            RemoteAccess::Put(parts) => parts.iter().map(|it| it.len() as u64).sum(),
+            RemoteAccess::Get(into) => into.len() as u64,
+            RemoteAccess::FetchOp(_) => 8,
+        }
+    }
+
+    /// Whether the peer's memory is changed.
+    pub fn writes(&self) -> bool {
+        !matches!(self, RemoteAccess::Get(_))
     }
 }
 
@@ -69,6 +98,29 @@ pub trait Lane {
     /// Memory of `region`, which is not held, goes back to its owner now: what was sent of it and did not arrive is not
     /// to be used any more. Nothing follows for a lane whose datagrams have copies.
     fn recall(&mut self, _region: RegionId) {}
+
+    /// The peer may use `memory`, exported at `place`, with `rights` from here on: a lane whose peer can map it passes
+    /// it on.
+    fn lend(&mut self, _memory: &Exporting, _place: RemotePlace, _rights: Rights) {}
+
+    /// The export `handle` is over. When this returns, the peer is in no access to it any more; one that does not end
+    /// counts for nothing.
+    fn take_back(&mut self, _handle: u32) {}
+
+    /// Whether some of the peer's memory is mapped here.
+    fn reaches_memory(&self) -> bool {
+        false
+    }
+
+    /// Does `access` at once, without the peer: the word before an atomic operation, else 0; or that the memory was
+    /// revoked meanwhile. `None`: nothing was done, for the place is not mapped, or not so.
+    fn access(
+        &mut self,
+        _at: RemotePlace,
+        _access: &mut RemoteAccess<'_>,
+    ) -> Option<Result<u64, Reason>> {
+        None
+    }
 
     /// Writes down what it is using at present.
     fn describe(&self, account: &mut Account);

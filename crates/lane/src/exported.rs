@@ -6,6 +6,8 @@ use crate::memory::Region;
 use crate::shared::{self, Bounds};
 use std::collections::HashMap;
 use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -31,11 +33,19 @@ impl Exporter {
     }
 }
 
+/// A peer's way to the memory past this process: by a mapping of its own.
+pub(crate) trait Loan: fmt::Debug + Send + Sync {
+    /// Ends it. When this returns, no access of the peer's is in progress, or it counts for nothing.
+    fn end(&self);
+}
+
 /// The memory, as lanes see it: to be followed within a turn, from its export until the connection is
 /// told that it was revoked.
 pub(crate) struct ExportWindow {
     bounds: Bounds,
     file: bool,
+    /// By which peers can map it.
+    memfd: Option<Arc<OwnedFd>>,
     revoked: AtomicBool,
     state: Mutex<WindowState>,
 }
@@ -45,6 +55,10 @@ struct WindowState {
     region: Option<Region>,
     /// Where it is exported: address of the exporter, and handle.
     exports: HashMap<(usize, u32), Arc<Exporter>>,
+    /// What peers have mapped of it.
+    loans: Vec<Arc<dyn Loan>>,
+    /// Some peer may have it mapped, whatever it was told since.
+    was_lent: bool,
 }
 
 impl ExportWindow {
@@ -77,6 +91,53 @@ impl ExportWindow {
         self.file
     }
 
+    /// By which peers can map it, if they can.
+    pub(crate) fn memfd(&self) -> Option<&Arc<OwnedFd>> {
+        self.memfd.as_ref()
+    }
+
+    /// A peer is about to have it mapped, until `loan` ends. False if it was revoked.
+    pub(crate) fn lend(&self, loan: &Arc<dyn Loan>) -> bool {
+        let mut state = self.state();
+        if self.is_revoked() {
+            return false;
+        }
+        state.was_lent = true;
+        state.loans.push(Arc::clone(loan));
+        true
+    }
+
+    /// That one is ended by its connection.
+    pub(crate) fn return_loan(&self, loan: &Arc<dyn Loan>) {
+        self.state().loans.retain(|it| !Arc::ptr_eq(it, loan));
+    }
+
+    /// The memory, from here on its owner's alone. A peer that had it mapped may write to it still, as one that was
+    /// stopped in the middle of a put: the bytes as they are now go to other memory.
+    fn give_back(&self) -> io::Result<Region> {
+        let (region, was_lent) = {
+            let mut state = self.state();
+            (
+                state.region.take().unwrap_or_else(Region::empty),
+                state.was_lent,
+            )
+        };
+        if !was_lent {
+            return Ok(region);
+        }
+        match Region::memfd(region.len()) {
+            Ok(mut own) => {
+                // SAFETY: in bounds of memory that `region` keeps; peers may write it.
+                unsafe { shared::load(self.bounds, 0, &mut own) };
+                Ok(own)
+            }
+            Err(error) => {
+                self.state().region = Some(region);
+                Err(error)
+            }
+        }
+    }
+
     fn is_revoked(&self) -> bool {
         self.revoked.load(Ordering::Acquire)
     }
@@ -84,16 +145,18 @@ impl ExportWindow {
     /// No turn that begins touches it any more, and those that were in progress are over: a lane's turn
     /// takes microseconds, and no turn sleeps.
     fn revoke(&self) {
-        let exporters: Vec<_> = {
+        let (exporters, loans) = {
             let state = self.state();
             let again = self.revoked.swap(true, Ordering::AcqRel);
             for ((_, handle), exporter) in state.exports.iter().filter(|_| !again) {
                 exporter.revoke(*handle);
             }
-            state.exports.values().map(Arc::clone).collect()
+            let exporters: Vec<_> = state.exports.values().map(Arc::clone).collect();
+            (exporters, state.loans.clone())
         };
         // Without the lock: a turn may need it to end.
         exporters.iter().for_each(|it| it.grace.wait());
+        loans.iter().for_each(|it| it.end());
     }
 }
 
@@ -102,6 +165,10 @@ impl ExportWindow {
 ///
 /// It is registered once, here, and belongs to no connection: each may export it to its peer, with rights
 /// of that peer's own.
+///
+/// Of a [`Region::memfd`] a peer in shared memory has a mapping of its own, if its rights have READ in them: it puts
+/// (with WRITE as well), gets and does atomic operations (with WRITE too) there without this program, which need make
+/// no call for it.
 ///
 /// There is no slice of it, for a slice's bytes must not change behind its back: this program
 /// copies in and out, and has the aligned words as atomics.
@@ -180,10 +247,13 @@ impl ExportedRegion {
         let window = ExportWindow {
             bounds: Bounds { start, len },
             file: region.is_file(),
+            memfd: region.descriptor().map(Arc::clone),
             revoked: AtomicBool::new(false),
             state: Mutex::new(WindowState {
                 region: Some(region),
                 exports: HashMap::new(),
+                loans: Vec::new(),
+                was_lent: false,
             }),
         };
         Ok(ExportedRegion {
@@ -267,8 +337,13 @@ impl ExportedRegion {
     /// Ends all exports of it, on every connection, at once: when this returns, no peer and no lane
     /// touches it any more. Gives the region back.
     ///
+    /// What a peer has mapped comes back as other memory, at another address, with the bytes that are in it when this
+    /// returns: what that peer still writes, as one that is stopped in the middle of a put and goes on later, is lost.
+    /// Each such peer in the middle of an access is waited for, 20 ms at most.
+    ///
     /// # Errors
-    /// Another handle lives: it is revoked, but stays memory that several may use.
+    /// Another handle lives: it is revoked, but stays memory that several may use, and that such a peer may still
+    /// write. Or the system has no memory for what a peer has mapped: to be tried again.
     pub fn revoke(self) -> Result<Region, ExportedRegion> {
         self.window().revoke();
         let handle = match Arc::try_unwrap(self.handle) {
@@ -276,8 +351,9 @@ impl ExportedRegion {
             Err(handle) => return Err(ExportedRegion { handle }),
         };
         // Lanes may hold the window for a while yet, but follow it no more.
-        let region = handle.window.state().region.take();
-        Ok(region.unwrap_or_else(Region::empty))
+        handle.window.give_back().map_err(|_| ExportedRegion {
+            handle: Arc::new(handle),
+        })
     }
 }
 

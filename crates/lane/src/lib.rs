@@ -34,6 +34,7 @@ mod initiate;
 mod lane_error;
 mod listener;
 mod mapping;
+mod memfd;
 mod memory;
 mod options;
 mod poll;
@@ -50,7 +51,7 @@ mod waker;
 
 pub use account::{Account, LaneKind, MoveCause, Zerocopy};
 pub use any::{AnyLane, connect};
-pub use datapath::{Lane, Turn};
+pub use datapath::{Lane, RemoteAccess, Turn};
 pub use driver::{
     Completion, Driver, DriverError, MAX_INLINE, MessageControl, NotPosted, Progress, Report,
     WorkKind,

@@ -4,7 +4,13 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 
-/// Memory that was mapped, to be read and written, until this is dropped.
+/// Bytes of a page.
+pub(crate) fn page() -> usize {
+    // SAFETY: sysconf has no preconditions.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+}
+
+/// Memory that was mapped, to be read and, as a rule, written, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: NonNull<u8>,
@@ -27,12 +33,28 @@ impl Mapping {
         flags: i32,
         of: Option<(BorrowedFd<'_>, u64)>,
     ) -> io::Result<Mapping> {
+        Mapping::map(len, libc::PROT_READ | libc::PROT_WRITE, flags, of)
+    }
+
+    /// `len` bytes that the descriptor has from the byte on that is named with it, shared, and not to be written.
+    ///
+    /// # Errors
+    /// As of [`Mapping::new`].
+    pub(crate) fn to_read(len: usize, of: (BorrowedFd<'_>, u64)) -> io::Result<Mapping> {
+        Mapping::map(len, libc::PROT_READ, libc::MAP_SHARED, Some(of))
+    }
+
+    fn map(
+        len: usize,
+        protection: i32,
+        flags: i32,
+        of: Option<(BorrowedFd<'_>, u64)>,
+    ) -> io::Result<Mapping> {
         let (flags, fd, offset) = match of {
             None => (flags | libc::MAP_ANONYMOUS, -1, 0),
             Some((fd, offset)) => (flags, fd.as_raw_fd(), offset),
         };
         let offset = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, fd, offset) };
         if start == libc::MAP_FAILED {

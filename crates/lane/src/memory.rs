@@ -4,13 +4,15 @@
 //! belongs to the lane, and comes back with the completion. A [`SharedRegion`] can be sent several
 //! times at once and only read, until it is the only one of its bytes.
 
-use crate::mapping::Mapping;
+use crate::mapping::{self, Mapping};
+use crate::memfd;
+use nix::fcntl::SealFlag;
 use std::any::Any;
 use std::fmt;
 use std::fs::File;
 use std::io;
 use std::ops::{Deref, DerefMut};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -37,6 +39,11 @@ enum Backing {
         /// Of a file, which may shrink.
         file: bool,
     },
+    /// Memory that other processes may map, and that none can shorten.
+    Memfd {
+        mapping: Mapping,
+        memory: Arc<OwnedFd>,
+    },
     Vec {
         start: NonNull<u8>,
         len: usize,
@@ -59,7 +66,7 @@ unsafe impl Sync for Backing {}
 impl Backing {
     fn start(&self) -> NonNull<u8> {
         match self {
-            Backing::Mapped { mapping, .. } => mapping.start(),
+            Backing::Mapped { mapping, .. } | Backing::Memfd { mapping, .. } => mapping.start(),
             Backing::Vec { start, .. } | Backing::Foreign { start, .. } => *start,
         }
     }
@@ -74,7 +81,7 @@ impl Backing {
     fn owner(&self) -> Option<&(dyn Any + Send + Sync)> {
         match self {
             Backing::Foreign { owner, .. } => Some(&**owner),
-            Backing::Mapped { .. } | Backing::Vec { .. } => None,
+            Backing::Mapped { .. } | Backing::Memfd { .. } | Backing::Vec { .. } => None,
         }
     }
 }
@@ -83,6 +90,7 @@ impl fmt::Debug for Backing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self {
             Backing::Mapped { .. } => "Mapped",
+            Backing::Memfd { .. } => "Memfd",
             Backing::Vec { .. } => "Vec",
             Backing::Foreign { .. } => "Foreign",
         };
@@ -153,6 +161,51 @@ impl Region {
             len,
             ..region
         })
+    }
+
+    /// Page-aligned memory of `len` zero bytes that a process of this host can map: exported whole on a connection over
+    /// shared memory, it is put to, got from and worked on without this process's CPU
+    /// ([`ExportedRegion`](crate::ExportedRegion)). Elsewhere, and otherwise, it is memory as any.
+    ///
+    /// All of it is taken from the system at once. It has a descriptor (memfd, sealed against other lengths), and a
+    /// child of fork has it in common with its parent, as it has a mapped file that is written.
+    ///
+    /// ```
+    /// use zerolane_lane::{ExportedRegion, Region};
+    /// let mut region = Region::memfd(4096)?;
+    /// region[..4].copy_from_slice(b"four");
+    /// let exported = ExportedRegion::new(region).expect("page-aligned");
+    /// let region = exported.revoke().expect("the only handle");
+    /// assert_eq!(&region[..4], b"four");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The system has no more memory, or no descriptor; or `ulimit -f` is less.
+    pub fn memfd(len: usize) -> io::Result<Region> {
+        if len == 0 {
+            return Ok(Region::empty());
+        }
+        let pages = len.checked_next_multiple_of(mapping::page());
+        let whole = pages.ok_or(io::ErrorKind::OutOfMemory)?;
+        // That no peer writes can be sealed later.
+        let memory = memfd::create(whole, SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW)?;
+        memfd::fill(&memory, whole)?;
+        let mapping = Mapping::new(len, libc::MAP_SHARED, Some((memory.as_fd(), 0)))?;
+        let memory = Arc::new(memory);
+        Ok(Region {
+            backing: Arc::new(Backing::Memfd { mapping, memory }),
+            offset: 0,
+            len,
+        })
+    }
+
+    /// The descriptor of its memory, if all that the descriptor gives is this region.
+    pub(crate) fn descriptor(&self) -> Option<&Arc<OwnedFd>> {
+        match &*self.backing {
+            Backing::Memfd { mapping, memory } if self.len == mapping.len() => Some(memory),
+            _ => None,
+        }
     }
 
     /// No bytes; costs nothing.
@@ -231,8 +284,7 @@ impl Region {
             Access::Read => (libc::MAP_PRIVATE, libc::MADV_POPULATE_READ),
             Access::Write => (libc::MAP_SHARED, libc::MADV_POPULATE_WRITE),
         };
-        // SAFETY: sysconf has no preconditions.
-        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
+        let page = mapping::page() as u64;
         let skip = (offset % page) as usize;
         let start = offset - skip as u64;
         let region = Region::map(len + skip, flags, Some((file.as_fd(), start)), skip)?;
@@ -489,6 +541,18 @@ impl Postable for Memory {
 }
 
 impl Memory {
+    /// Its pieces, unless some of it is a mapped file, whose pages may be gone.
+    pub(crate) fn parts(&self) -> Option<Vec<&[u8]>> {
+        match self {
+            it if Postable::is_file(it) => None,
+            Memory::Gathered(pieces) => {
+                let parts: Option<Vec<_>> = pieces.iter().map(Memory::parts).collect();
+                parts.map(|it| it.concat())
+            }
+            one => Some(vec![&**one]),
+        }
+    }
+
     /// Bytes, of all pieces: `usize::MAX` if they are more, for one region may be several pieces.
     pub fn len(&self) -> usize {
         match self {

@@ -13,10 +13,9 @@ use crate::shared::{self, Bounds};
 use crate::{LaneError, Region, exported, fault};
 use std::collections::HashMap;
 use std::io;
-use std::sync::atomic::Ordering::SeqCst;
 use zerolane_core::{Atomic, RegionId, Span, limits};
 use zerolane_wire::checksum::Sum;
-use zerolane_wire::{DIGEST_LEN, FetchOpKind, HEADER_LEN};
+use zerolane_wire::{DIGEST_LEN, HEADER_LEN};
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
@@ -360,21 +359,7 @@ impl Registry {
         // SAFETY: an open entry, which stays mapped for this turn, starts at a word and is
         // touched only so; `target` checked the span.
         let word = unsafe { shared::word(bounds, span.offset as usize) };
-        let Atomic {
-            operand, comparand, ..
-        } = atomic;
-        Some(match atomic.kind {
-            FetchOpKind::Add => word.fetch_add(operand, SeqCst),
-            FetchOpKind::Increment => word.fetch_add(1, SeqCst),
-            FetchOpKind::Decrement => word.fetch_sub(1, SeqCst),
-            FetchOpKind::Clear => word.swap(0, SeqCst),
-            FetchOpKind::Swap => word.swap(operand, SeqCst),
-            FetchOpKind::CompareAndSwap => {
-                match word.compare_exchange(comparand, operand, SeqCst, SeqCst) {
-                    Ok(before) | Err(before) => before,
-                }
-            }
-        })
+        Some(shared::fetch_op(word, atomic))
     }
 
     /// The bytes of `span`, if nothing but the lane and the kernel touches them.

@@ -7,6 +7,8 @@
 //! accesses of their own size.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use zerolane_core::Atomic;
+use zerolane_wire::FetchOpKind;
 
 const WORD: usize = size_of::<u64>();
 
@@ -168,6 +170,26 @@ pub(crate) unsafe fn load(bounds: Bounds, offset: usize, into: &mut [u8]) {
 pub(crate) unsafe fn word<'a>(bounds: Bounds, offset: usize) -> &'a AtomicU64 {
     // SAFETY: as promised.
     unsafe { bounds.word(offset) }
+}
+
+/// Does `atomic` on a word; returns the word before.
+pub(crate) fn fetch_op(word: &AtomicU64, atomic: Atomic) -> u64 {
+    let Atomic {
+        operand, comparand, ..
+    } = atomic;
+    let order = Ordering::SeqCst;
+    match atomic.kind {
+        FetchOpKind::Add => word.fetch_add(operand, order),
+        FetchOpKind::Increment => word.fetch_add(1, order),
+        FetchOpKind::Decrement => word.fetch_sub(1, order),
+        FetchOpKind::Clear => word.swap(0, order),
+        FetchOpKind::Swap => word.swap(operand, order),
+        FetchOpKind::CompareAndSwap => {
+            match word.compare_exchange(comparand, operand, order, order) {
+                Ok(before) | Err(before) => before,
+            }
+        }
+    }
 }
 
 /// What this thread copied out of and into shared memory by atomics, bytes.

@@ -15,6 +15,10 @@ mod doorbell;
 mod grace;
 // Its tests run in the lane.
 #[allow(dead_code, unreachable_pub)]
+#[path = "../src/shm/lease.rs"]
+mod lease;
+// Its tests run in the lane.
+#[allow(dead_code, unreachable_pub)]
 #[path = "../src/shm/ring.rs"]
 mod ring;
 // The lane offers it to the crates above.
@@ -24,6 +28,7 @@ mod submissions;
 
 use doorbell::Doorbell;
 use grace::GracePeriods;
+use lease::{Accesses, Accessor, Lease};
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Notify};
 use loom::thread;
@@ -127,6 +132,51 @@ fn grace__turns_are_told_of_all_that_is_taken_away() {
         }
         shared.0.leave();
         assert_eq!(seen, 2, "not told of one");
+    });
+}
+
+#[test]
+fn lease__that_ended_without_an_access_in_progress_is_used_by_none() {
+    loom::model(|| {
+        let shared = Arc::new((Accesses::default(), Lease::default(), UnsafeCell::new(0)));
+        let number = shared.1.grant(0);
+        let theirs = Arc::clone(&shared);
+        let accessing = thread::spawn(move || {
+            let mut accessor = Accessor::default();
+            for _ in 0..2 {
+                accessor.access(&theirs.0, (&theirs.1, number), || {
+                    theirs.2.with_mut(|it| assert!(!it.is_null()));
+                });
+            }
+        });
+        shared.1.end(number);
+        if let Some(current) = shared.0.current() {
+            while shared.0.current() == Some(current) {
+                thread::yield_now();
+            }
+        }
+        shared.2.with_mut(|it| assert!(!it.is_null()));
+        accessing.join().unwrap();
+    });
+}
+
+#[test]
+fn lease__abandoned_has_all_accesses_that_count() {
+    loom::model(|| {
+        let shared = Arc::new((Accesses::default(), Lease::default(), AtomicUsize::new(0)));
+        let number = shared.1.grant(0);
+        let theirs = Arc::clone(&shared);
+        let accessing = thread::spawn(move || {
+            let done = Accessor::default().access(&theirs.0, (&theirs.1, number), || {
+                theirs.2.store(1, Ordering::Relaxed);
+            });
+            done == Some(Some(()))
+        });
+        shared.1.end(number);
+        shared.1.abandon(number);
+        let moved = shared.2.load(Ordering::Relaxed);
+        let counts = accessing.join().unwrap();
+        assert!(!counts || moved == 1, "lost");
     });
 }
 

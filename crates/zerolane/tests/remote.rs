@@ -1,6 +1,7 @@
 //! Remote memory between two connections over loopback, content verified.
 #![allow(non_snake_case)]
 
+use std::cell::Cell;
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -32,9 +33,30 @@ struct Owner {
     thread: JoinHandle<Connection>,
 }
 
+thread_local! {
+    /// Memory to be exported is such as a peer can map.
+    static MEMFD: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Memory to be exported.
+fn memory(len: usize) -> ExportedRegion {
+    let region = match MEMFD.get() {
+        true => Region::memfd(len),
+        false => Region::anonymous(len),
+    };
+    ExportedRegion::new(region.unwrap()).unwrap()
+}
+
+/// Does `test` in shared memory, with exported memory that the peer maps.
+fn mapped(test: impl FnOnce(&Options)) {
+    MEMFD.set(true);
+    test(&shared());
+    MEMFD.set(false);
+}
+
 /// Connects to an owner of `len` bytes, exported as "m" with `rights`.
 fn pair(len: usize, rights: Rights, options: &Options) -> (Connection, Owner, RegionKey) {
-    let memory = ExportedRegion::new(Region::anonymous(len).unwrap()).unwrap();
+    let memory = memory(len);
     let mut endpoint = Endpoint::bind("127.0.0.1:0", options.clone()).unwrap();
     let address = endpoint.local_addr();
     let exported = memory.clone();
@@ -103,7 +125,7 @@ fn plain() -> Options {
 
 #[test]
 fn put_get__any_length_and_alignment() {
-    for options in [
+    [
         Options::default(),
         shared(),
         classic(),
@@ -126,41 +148,46 @@ fn put_get__any_length_and_alignment() {
             gro: false,
             ..Options::default()
         },
-    ] {
-        let (mut connection, owner, key) = pair(300_003, Rights::ALL, &options);
-        for (seed, (offset, len)) in [
-            (0, 0),
-            (1, 1),
-            (7, 8),
-            (8, 8),
-            (13, 300),
-            // The longest that one datagram takes, and the next, sealed and plain.
-            (64, 1_168),
-            (63, 1_169),
-            (65, 1_192),
-            (64, 1_193),
-            (3, 9_000),
-            (1, 300_001),
-            (300_003, 0),
-            (299_999, 4),
-            (300_002, 1),
-        ]
-        .into_iter()
-        .enumerate()
-        {
-            let bytes = content(seed as u8, len);
-            connection.put(&key, offset, &bytes).unwrap();
-            assert!(
-                owner.holds(offset as usize, &bytes),
-                "{len} bytes at {offset}"
-            );
-            let mut back = vec![0; len];
-            connection.get(&key, offset, &mut back).unwrap();
-            assert!(back == bytes, "{len} bytes from {offset}");
-        }
-        let memory = owner.done(connection);
-        assert_eq!(memory.revoke().unwrap().len(), 300_003);
+    ]
+    .iter()
+    .for_each(put_get);
+    mapped(put_get);
+}
+
+fn put_get(options: &Options) {
+    let (mut connection, owner, key) = pair(300_003, Rights::ALL, options);
+    for (seed, (offset, len)) in [
+        (0, 0),
+        (1, 1),
+        (7, 8),
+        (8, 8),
+        (13, 300),
+        // The longest that one datagram takes, and the next, sealed and plain.
+        (64, 1_168),
+        (63, 1_169),
+        (65, 1_192),
+        (64, 1_193),
+        (3, 9_000),
+        (1, 300_001),
+        (300_003, 0),
+        (299_999, 4),
+        (300_002, 1),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let bytes = content(seed as u8, len);
+        connection.put(&key, offset, &bytes).unwrap();
+        assert!(
+            owner.holds(offset as usize, &bytes),
+            "{len} bytes at {offset}"
+        );
+        let mut back = vec![0; len];
+        connection.get(&key, offset, &mut back).unwrap();
+        assert!(back == bytes, "{len} bytes from {offset}");
     }
+    let memory = owner.done(connection);
+    assert_eq!(memory.revoke().unwrap().len(), 300_003);
 }
 
 #[test]
@@ -168,6 +195,7 @@ fn fetch_ops__atomic_with_this_programs_own() {
     [Options::default(), plain(), shared()]
         .iter()
         .for_each(fetch_ops);
+    mapped(fetch_ops);
 }
 
 fn fetch_ops(options: &Options) {
@@ -197,10 +225,11 @@ fn fetch_add__of_many_peers_adds_up() {
     [Options::default(), plain(), shared()]
         .iter()
         .for_each(fetch_add);
+    mapped(fetch_add);
 }
 
 fn fetch_add(options: &Options) {
-    let memory = ExportedRegion::new(Region::anonymous(8).unwrap()).unwrap();
+    let memory = memory(8);
     let mut endpoint = Endpoint::bind("127.0.0.1:0", options.clone()).unwrap();
     let address = endpoint.local_addr();
     let peers: Vec<_> = (0..4)
@@ -255,6 +284,7 @@ fn post__signalled_or_not_inline_or_owned() {
     [Options::default(), plain(), shared()]
         .iter()
         .for_each(post);
+    mapped(post);
 }
 
 fn post(options: &Options) {
@@ -395,6 +425,7 @@ fn vectored__gathers_and_scatters() {
     [Options::default(), plain(), shared()]
         .iter()
         .for_each(vectored);
+    mapped(vectored);
 }
 
 fn vectored(options: &Options) {
@@ -442,10 +473,11 @@ fn immediate__completes_at_the_peer_after_its_bytes() {
     [Options::default(), plain(), shared()]
         .iter()
         .for_each(immediate);
+    mapped(immediate);
 }
 
 fn immediate(options: &Options) {
-    let memory = ExportedRegion::new(Region::anonymous(80_000).unwrap()).unwrap();
+    let memory = memory(80_000);
     let mut endpoint = Endpoint::bind("127.0.0.1:0", options.clone()).unwrap();
     let address = endpoint.local_addr();
     let options = options.clone();
@@ -585,6 +617,7 @@ fn refused__with_a_reason_and_the_connection_goes_on() {
     [Options::default(), plain(), shared()]
         .iter()
         .for_each(refusals);
+    mapped(refusals);
 }
 
 fn refusals(options: &Options) {

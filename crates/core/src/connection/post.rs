@@ -144,6 +144,20 @@ impl Connection {
         one_sided.post(cx, work, sending, receiving, open)
     }
 
+    /// Whether a request on the peer's memory may be done by other means than this engine, at once: nothing that was
+    /// asked for before is in progress that it would have to follow.
+    pub fn follows_nothing(&self) -> bool {
+        self.session.is_established()
+            && !self.one_sided.is_working()
+            && !self.sending.is_putting()
+            && !self.receiving.is_getting()
+    }
+
+    /// An identifier for a request that is done by other means.
+    pub fn new_id(&mut self) -> TransferId {
+        self.cx.new_id()
+    }
+
     /// The identifier of the oldest numbered operation that may still be sent, and thus read.
     pub fn oldest_work(&self) -> Option<TransferId> {
         self.one_sided.oldest()

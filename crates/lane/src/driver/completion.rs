@@ -1,6 +1,7 @@
 //! Completions: how requests ended, for the user.
 
-use super::post::Posted;
+use super::direct::Direct;
+use super::post::{Posted, RequestInfo};
 use super::{Driver, WorkKind};
 use crate::{Lane, Memory};
 use core::fmt;
@@ -30,6 +31,23 @@ pub struct Completion {
     pub control: MessageControl,
     /// The region that was asked for by name.
     pub region: Option<RemoteRegion>,
+}
+
+impl Completion {
+    /// Of a request that was over when it was posted.
+    pub(super) fn of_direct(done: Direct, info: RequestInfo, memory: Option<Memory>) -> Completion {
+        Completion {
+            id: done.id,
+            kind: info.kind,
+            context: info.report.context,
+            result: done.result,
+            memory,
+            delivery: Delivery::Interrupt,
+            value: done.value,
+            control: MessageControl::default(),
+            region: None,
+        }
+    }
 }
 
 /// The control of a message: up to 128 bytes.
@@ -176,6 +194,22 @@ impl<L: Lane> Driver<L> {
         let told = self.completions.tell(id);
         self.core.set_unread(self.completions.told());
         told || self.held.iter().any(|held| held.completion.id == id)
+    }
+
+    /// Reports the end of a request that was over when it was posted, unless no report is wanted.
+    pub(super) fn report_direct(
+        &mut self,
+        done: Direct,
+        info: RequestInfo,
+        memory: Option<Memory>,
+    ) -> TransferId {
+        let id = done.id;
+        if info.report.signalled || done.result.is_err() {
+            self.completions
+                .push(Completion::of_direct(done, info, memory));
+            self.core.set_unread(self.completions.told());
+        }
+        id
     }
 
     /// Reports the end of a request, unless no report is wanted.

@@ -72,6 +72,11 @@ impl Completions {
         self.tell_all();
     }
 
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.list.len()
+    }
+
     /// How many a wait returns for.
     pub(super) fn told(&self) -> usize {
         self.told

@@ -70,7 +70,7 @@ impl<L: Lane> Driver<L> {
         rights: Rights,
         name: Option<RegionName>,
     ) -> Result<RemoteRegion, PostError> {
-        let window = memory.0;
+        let window = Arc::clone(&memory.0);
         let bounds = window.bounds();
         let access = EntryFlags {
             writable: true,
@@ -88,14 +88,15 @@ impl<L: Lane> Driver<L> {
                 let region = span.region;
                 let export = Export { region, window };
                 self.exports.by_handle.insert(handle, export);
-                if !live {
-                    self.end_export(self.clock.now(), handle);
-                }
                 let start = RemotePlace {
                     handle,
                     mx,
                     address: 0,
                 };
+                self.lane.lend(&memory, start, rights);
+                if !live {
+                    self.end_export(self.clock.now(), handle);
+                }
                 Ok(RemoteRegion {
                     start,
                     length: span.len,
@@ -134,6 +135,7 @@ impl<L: Lane> Driver<L> {
         };
         self.core.revoke(now, handle);
         self.memory.close(region);
+        self.lane.take_back(handle);
         true
     }
 

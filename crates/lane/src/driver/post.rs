@@ -1,5 +1,6 @@
 //! Posting requests: with memory that is owned, copied or lent, or without any.
 
+use super::direct::Local;
 use super::inline::MAX_INLINE;
 use super::{Driver, NotPosted, WorkKind};
 use crate::memory::Postable;
@@ -98,7 +99,15 @@ impl<L: Lane> Driver<L> {
         memory: Memory,
     ) -> Result<TransferId, NotPosted<Memory>> {
         assert!(!request.writes(), "{request:?} writes");
-        self.post_owned(request, RequestInfo::of(&request, report), memory)
+        let info = RequestInfo::of(&request, report);
+        if self.may_be_direct(&request)
+            && let Some(parts) = memory.parts()
+            && let Some(done) = self.access(&request, Local::Source(&parts))
+        {
+            drop(parts);
+            return Ok(self.report_direct(done, info, Some(memory)));
+        }
+        self.post_owned(request, info, memory)
     }
 
     /// Posts a request that writes `region`, which comes back with its completion.
@@ -112,10 +121,17 @@ impl<L: Lane> Driver<L> {
         &mut self,
         request: WorkRequest,
         report: Report,
-        region: Region,
+        mut region: Region,
     ) -> Result<TransferId, NotPosted<Region>> {
         assert!(request.writes(), "{request:?} reads");
-        self.post_owned(request, RequestInfo::of(&request, report), region)
+        let info = RequestInfo::of(&request, report);
+        if self.may_be_direct(&request)
+            && !region.is_file()
+            && let Some(done) = self.access(&request, Local::Target(&mut region))
+        {
+            return Ok(self.report_direct(done, info, Some(region.into())));
+        }
+        self.post_owned(request, info, region)
     }
 
     /// Posts a request without memory.
@@ -127,8 +143,12 @@ impl<L: Lane> Driver<L> {
         request: WorkRequest,
         report: Report,
     ) -> Result<TransferId, PostError> {
+        let info = RequestInfo::of(&request, report);
+        if let Some(done) = self.access(&request, Local::None) {
+            return Ok(self.report_direct(done, info, None));
+        }
         let id = self.post(request, Span::EMPTY)?;
-        self.remember(id, RequestInfo::of(&request, report));
+        self.remember(id, info);
         Ok(id)
     }
 
@@ -151,6 +171,9 @@ impl<L: Lane> Driver<L> {
         data: &[u8],
     ) -> Result<TransferId, PostError> {
         assert!(data.len() <= MAX_INLINE, "{} bytes inline", data.len());
+        if let Some(done) = self.access(&request, Local::Source(&[data])) {
+            return Ok(self.report_direct(done, RequestInfo::of(&request, report), None));
+        }
         let span = self.copy_inline(data)?;
         let id = match report.context {
             // Not remembered: there may be millions in a second.

@@ -3,13 +3,17 @@
 //! The socket is the one by which the two met. A byte in it wakes; its end tells that the peer's process is gone. One
 //! descriptor does what an eventfd for each direction and one for the end would.
 
+use super::lease::LEASES;
 use super::mapping::{RING, Shared};
 use super::peer::{Mark, PeerProcess};
+use super::rendezvous;
 use super::ring::{ALIGN, ARRIVAL, Consumer, Producer, ROOM, RingFault};
 use crate::shared::{self, Bounds};
 use socket2::Socket;
-use std::io::Read;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use zerolane_wire::HEADER_LEN;
 use zerolane_wire::encapsulation::MAX_MEMORY_STU;
@@ -28,6 +32,8 @@ pub(super) enum Kind {
     Datagram = 1,
     /// Headers of payload, and where it lies in the producer's memory.
     Reference = 2,
+    /// What is said of memory that the peer may map, whose descriptor is in the socket.
+    Region = 3,
 }
 
 /// Payload shorter than this is copied through the ring although it could be read where it lies: a system call costs more
@@ -52,7 +58,7 @@ pub(super) enum Reading {
 #[derive(Debug)]
 pub(super) struct Link {
     socket: Socket,
-    shared: Shared,
+    shared: Arc<Shared>,
     pub(super) process: PeerProcess,
     producer: Producer,
     consumer: Consumer,
@@ -68,6 +74,8 @@ pub(super) struct Link {
     owed: bool,
     /// The other end of the socket is closed.
     closed: bool,
+    /// Descriptors that were read with what wakes, and no record named yet.
+    passed: VecDeque<OwnedFd>,
 }
 
 /// Bytes that a record of `len` bytes takes in the ring.
@@ -91,7 +99,7 @@ impl Link {
         end.mark_address.store(address as u64, Ordering::Release);
         Link {
             socket,
-            shared,
+            shared: Arc::new(shared),
             process,
             producer: Producer::default(),
             consumer: Consumer::default(),
@@ -102,6 +110,7 @@ impl Link {
             armed: AtomicBool::new(responds),
             owed: false,
             closed: false,
+            passed: VecDeque::new(),
         }
     }
 
@@ -118,6 +127,10 @@ impl Link {
         &self.socket
     }
 
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     pub(super) fn set_strict(&mut self, strict: bool) {
         self.strict = strict;
         self.say_reading();
@@ -127,10 +140,6 @@ impl Link {
 /// What tests do to a link that no peer would.
 #[cfg(test)]
 impl Link {
-    pub(super) fn shared(&self) -> &Shared {
-        &self.shared
-    }
-
     pub(super) fn hang_up(&self) {
         self.socket
             .shutdown(std::net::Shutdown::Both)
@@ -207,6 +216,36 @@ impl Link {
     }
 }
 
+/// Descriptors.
+impl Link {
+    /// Passes `memory` to the peer, which a record is to name behind it.
+    ///
+    /// # Errors
+    /// The socket has no room, or the system.
+    pub(super) fn pass(&self, memory: BorrowedFd<'_>) -> io::Result<()> {
+        rendezvous::pass(&self.socket, &[1], memory)
+    }
+
+    /// The first descriptor passed that `is_it`; those before it are closed, for their records are gone.
+    pub(super) fn take_passed(
+        &mut self,
+        is_it: impl Fn(BorrowedFd<'_>) -> bool,
+    ) -> Option<OwnedFd> {
+        // It was passed before its record was written, behind fewer than there are leases, and bytes that wake.
+        for _ in 0..2 * LEASES {
+            while let Some(passed) = self.passed.pop_front() {
+                if is_it(passed.as_fd()) {
+                    return Some(passed);
+                }
+            }
+            if !self.read_socket() {
+                break;
+            }
+        }
+        None
+    }
+}
+
 /// Reading.
 impl Link {
     /// Copies the next record into `record`. Its kind, and where it began.
@@ -224,6 +263,7 @@ impl Link {
         let kind = match word & 0xff {
             1 => Kind::Datagram,
             2 => Kind::Reference,
+            3 => Kind::Region,
             _ => return Err(RingFault::Record),
         };
         let len = usize::try_from(word >> 8).map_err(|_| RingFault::Record)?;
@@ -331,14 +371,24 @@ impl Link {
         if !(armed || self.owed || look) || self.closed {
             return;
         }
+        self.read_socket();
+    }
+
+    /// Takes bytes out of the socket, and the descriptors that came with them. False if there was nothing.
+    fn read_socket(&mut self) -> bool {
         let mut bytes = [0; 64];
-        match (&self.socket).read(&mut bytes) {
-            Ok(0) => self.closed = true,
-            Ok(_) => self.owed = false,
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(_) => self.closed = true,
+        match rendezvous::read(&self.socket, &mut bytes) {
+            Ok(read) if read.len > 0 => {
+                self.owed = false;
+                self.passed.extend(read.passed);
+                // An honest peer has no more leases to pass them for.
+                self.passed.truncate(LEASES);
+                return true;
+            }
+            Err(nix::Error::EAGAIN | nix::Error::EINTR) => {}
+            Ok(_) | Err(_) => self.closed = true,
         }
+        false
     }
 
     /// Whether it said that it sleeps, and was not turned since.

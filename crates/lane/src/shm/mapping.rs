@@ -1,13 +1,11 @@
 //! The memory that two processes share: made and sealed by the Initiator, checked by the Responder before it is mapped.
 
+use super::lease::{Accesses, LEASES, Lease};
 use super::ring::{End, Way};
 use crate::mapping::Mapping;
+use crate::memfd;
 use crate::shared::Bounds;
-use nix::fcntl::{FcntlArg, SealFlag, fcntl};
-use nix::sys::memfd::{MFdFlags, memfd_create};
-use nix::sys::resource::{Resource, getrlimit};
-use nix::sys::stat::fstat;
-use nix::unistd::ftruncate;
+use nix::fcntl::SealFlag;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -25,6 +23,10 @@ struct Words {
     /// The Initiator's, and the Responder's.
     ways: [Way; 2],
     ends: [End; 2],
+    /// Accesses to the other one's memory.
+    accesses: [Accesses; 2],
+    /// What each lets the other one access.
+    leases: [[Lease; LEASES]; 2],
 }
 
 const _: () = assert!(size_of::<Words>() <= WORDS);
@@ -48,14 +50,7 @@ impl Shared {
     /// # Errors
     /// The system has no memory, or no descriptor.
     pub(super) fn create() -> io::Result<(Shared, OwnedFd)> {
-        let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
-        // Beyond the limit of files, of which memory is one here, the kernel would end the process (SIGXFSZ).
-        if getrlimit(Resource::RLIMIT_FSIZE)?.0 < SHARED as u64 {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        let memory = memfd_create(c"zerolane", flags)?;
-        ftruncate(&memory, SHARED as i64)?;
-        fcntl(&memory, FcntlArg::F_ADD_SEALS(seals()))?;
+        let memory = memfd::create(SHARED, seals())?;
         Ok((Shared::map(&memory, 0)?, memory))
     }
 
@@ -64,15 +59,7 @@ impl Shared {
     /// # Errors
     /// It is no memory of this length that stays so, or cannot be mapped.
     pub(super) fn open(memory: &OwnedFd) -> io::Result<Shared> {
-        let refused = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why);
-        let sealed = fcntl(memory, FcntlArg::F_GET_SEALS)
-            .map_err(|_| refused("what was passed is no memory that can be sealed"))?;
-        if !SealFlag::from_bits_retain(sealed).contains(seals()) {
-            return Err(refused("the memory that was passed is not sealed"));
-        }
-        if fstat(memory.as_fd())?.st_size != SHARED as i64 {
-            return Err(refused("the memory that was passed is of another length"));
-        }
+        memfd::check(memory.as_fd(), SHARED, seals())?;
         Shared::map(memory, 1)
     }
 
@@ -110,6 +97,24 @@ impl Shared {
         &self.words().ends[1 - self.own]
     }
 
+    /// What this end says of its accesses.
+    pub(super) fn own_accesses(&self) -> &Accesses {
+        &self.words().accesses[self.own]
+    }
+
+    pub(super) fn peers_accesses(&self) -> &Accesses {
+        &self.words().accesses[1 - self.own]
+    }
+
+    /// What the peer may access: lease `place` of this end's.
+    pub(super) fn own_lease(&self, place: usize) -> &Lease {
+        &self.words().leases[self.own][place]
+    }
+
+    pub(super) fn peers_lease(&self, place: usize) -> &Lease {
+        &self.words().leases[1 - self.own][place]
+    }
+
     /// The ring that this end writes.
     pub(super) fn ring_out(&self) -> Bounds {
         self.ring(self.own)
@@ -134,11 +139,7 @@ mod tests {
     use super::*;
 
     fn memory(len: usize, sealed: SealFlag) -> OwnedFd {
-        let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
-        let memory = memfd_create(c"test", flags).expect("memory");
-        ftruncate(&memory, len as i64).expect("long");
-        fcntl(&memory, FcntlArg::F_ADD_SEALS(sealed)).expect("sealed");
-        memory
+        memfd::create(len, sealed).expect("memory")
     }
 
     #[test]

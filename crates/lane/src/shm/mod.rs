@@ -17,6 +17,9 @@
 //!
 //! Nothing is encrypted: who may read this memory may read the processes as well. Identities are proven as on every lane.
 
+mod access;
+mod lease;
+mod lend;
 mod link;
 mod look;
 mod mapping;
@@ -35,7 +38,11 @@ pub(crate) use visitors::{Arrived, Visitor, Visitors};
 use crate::initiate::initiate;
 use crate::sync;
 use crate::udp::Seat;
-use crate::{Account, Driver, Lane, LaneError, LaneKind, Options, Turn, Waker, poll};
+use crate::{
+    Account, Driver, Exporting, Lane, LaneError, LaneKind, Options, RemoteAccess, Turn, Waker, poll,
+};
+use access::Reached;
+use lend::Lending;
 use link::Link;
 use mapping::Shared;
 use peer::PeerProcess;
@@ -44,9 +51,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
-use zerolane_core::{Config, Control, Entropy, Instant, RegionId, limits};
+use zerolane_core::{Config, Control, Entropy, Instant, RegionId, RemotePlace, limits};
 use zerolane_handshake::{Exchange, PublicKey, Session};
 use zerolane_wire::encapsulation::{Encapsulation, MAX_MEMORY_STU};
+use zerolane_wire::{Reason, Rights};
 
 /// Payload granted at a time, bytes: more leaves the caches.
 const WINDOW: u32 = 4 << 20;
@@ -60,6 +68,9 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 pub struct ShmLane {
     link: Link,
     outgoing: Outgoing,
+    /// This end's memory that the peer maps, and the peer's that is mapped here.
+    lending: Box<Lending>,
+    reached: Reached,
     /// This end's part in the key exchange, where there is one.
     exchange: Option<Exchange>,
     /// The key exchange is not done: nothing else is taken, or sent.
@@ -91,6 +102,8 @@ impl ShmLane {
         ShmLane {
             link,
             outgoing: Outgoing::default(),
+            lending: Box::default(),
+            reached: Reached::default(),
             exchange: None,
             waiting: false,
             peer_key: None,
@@ -224,6 +237,26 @@ impl Lane for ShmLane {
         }
     }
 
+    fn lend(&mut self, memory: &Exporting, place: RemotePlace, rights: Rights) {
+        self.lending.offer(memory, place, rights);
+    }
+
+    fn take_back(&mut self, handle: u32) {
+        self.lending.take_back(handle);
+    }
+
+    fn reaches_memory(&self) -> bool {
+        self.reaches()
+    }
+
+    fn access(
+        &mut self,
+        at: RemotePlace,
+        access: &mut RemoteAccess<'_>,
+    ) -> Option<Result<u64, Reason>> {
+        self.access_at_once(at, access)
+    }
+
     fn describe(&self, account: &mut Account) {
         account.lane = LaneKind::SharedMemory;
         account.ring_fault = self.fault;
@@ -250,7 +283,7 @@ pub(crate) fn meet(peer: SocketAddr, options: &Options) -> Result<Met, NoSharedM
         let process = PeerProcess::of(&credentials);
         let link = Link::new(socket, shared, process, mark()?, options.strict);
         link.await_peer();
-        rendezvous::pass(link.raw_socket(), &memory)?;
+        rendezvous::pass_shared(link.raw_socket(), &memory)?;
         io::Result::Ok(link)
     };
     let link = share().map_err(|_| NoSharedMemory::System)?;

@@ -93,6 +93,12 @@ impl ShmLane {
             let delivered = match kind {
                 Kind::Datagram => self.datagram(record, turn),
                 Kind::Reference => self.reference(record, position, turn)?,
+                // Nobody lends to a stranger.
+                Kind::Region if self.waiting => return Err(self.broken(RingFault::Record)),
+                Kind::Region => {
+                    self.region(record, turn)?;
+                    Delivered::All
+                }
             };
             if let Delivered::Fault(region) = delivered {
                 faulted = faulted.or(Some(region));
@@ -120,6 +126,7 @@ impl ShmLane {
         if due {
             self.next_look = turn.now + LOOK_INTERVAL;
             self.link.look_at_process();
+            self.reached.forget_ended(&self.link);
         }
         self.link.disarm(due);
         // What it wrote before it ended is taken first.

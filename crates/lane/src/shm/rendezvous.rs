@@ -17,7 +17,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// What the Initiator says with the memory that it passes: a name, and the version of what lies in the memory.
-const HELLO: [u8; 8] = *b"zl-shm\x00\x01";
+const HELLO: [u8; 8] = *b"zl-shm\x00\x02";
 /// Descriptors of which more are not looked at: one is right.
 const MAX_PASSED: usize = 4;
 /// Strangers that may wait to be accepted.
@@ -221,17 +221,58 @@ pub(super) fn meet_in(
     Err(NoSharedMemory::NoListener)
 }
 
-/// Passes `memory` to the process at the other end.
-pub(super) fn pass(socket: &Socket, memory: &OwnedFd) -> io::Result<()> {
+/// Passes the memory that the two are to share.
+pub(super) fn pass_shared(socket: &Socket, memory: &OwnedFd) -> io::Result<()> {
+    pass(socket, &HELLO, memory.as_fd())
+}
+
+/// Passes `memory` to the process at the other end, with bytes that say what it is.
+pub(super) fn pass(socket: &Socket, said: &[u8], memory: BorrowedFd<'_>) -> io::Result<()> {
     let passed = [memory.as_raw_fd()];
     let control = [ControlMessage::ScmRights(&passed)];
-    let said = [IoSlice::new(&HELLO)];
+    let iov = [IoSlice::new(said)];
     let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
-    let sent = sendmsg::<()>(socket.as_raw_fd(), &said, &control, flags, None)?;
-    match sent == HELLO.len() {
+    let sent = sendmsg::<()>(socket.as_raw_fd(), &iov, &control, flags, None)?;
+    match sent == said.len() {
         true => Ok(()),
         false => Err(io::ErrorKind::WriteZero.into()),
     }
+}
+
+/// What was read of the socket.
+pub(super) struct Read {
+    /// Bytes; none where the other end is closed.
+    pub(super) len: usize,
+    /// The descriptors that came with them: of one message at most, which ends what is read.
+    pub(super) passed: Vec<OwnedFd>,
+    /// There was no descriptor left for what was passed.
+    lost: bool,
+}
+
+/// Reads what came into `said`, with the descriptors that were passed.
+///
+/// # Errors
+/// `EAGAIN`: nothing came.
+pub(super) fn read(socket: &Socket, said: &mut [u8]) -> nix::Result<Read> {
+    let mut into = [IoSliceMut::new(said)];
+    let mut room = nix::cmsg_space!([RawFd; MAX_PASSED]);
+    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_CMSG_CLOEXEC;
+    let received = recvmsg::<()>(socket.as_raw_fd(), &mut into, Some(&mut room), flags)?;
+    let mut passed = Vec::new();
+    for message in received.cmsgs()? {
+        if let ControlMessageOwned::ScmRights(of_message) = message {
+            // SAFETY: the kernel just made them, for us alone; each is closed unless it is kept.
+            let of_message = of_message
+                .into_iter()
+                .map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
+            passed.extend(of_message);
+        }
+    }
+    Ok(Read {
+        len: received.bytes,
+        lost: passed.is_empty() && received.flags.contains(MsgFlags::MSG_CTRUNC),
+        passed,
+    })
 }
 
 /// Takes the memory that was passed and maps it. `None` if nothing came yet.
@@ -240,34 +281,15 @@ pub(super) fn pass(socket: &Socket, memory: &OwnedFd) -> io::Result<()> {
 /// Something else came, or the process is gone.
 pub(super) fn take(socket: &Socket) -> io::Result<Option<Shared>> {
     let mut said = [0; HELLO.len()];
-    let (len, memory) = {
-        let mut into = [IoSliceMut::new(&mut said)];
-        let mut room = nix::cmsg_space!([RawFd; MAX_PASSED]);
-        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_CMSG_CLOEXEC;
-        let received = recvmsg::<()>(socket.as_raw_fd(), &mut into, Some(&mut room), flags);
-        let received = match received {
-            Err(nix::Error::EAGAIN) => return Ok(None),
-            other => other?,
-        };
-        let mut memory = Vec::new();
-        for message in received.cmsgs()? {
-            if let ControlMessageOwned::ScmRights(passed) = message {
-                // SAFETY: the kernel just made them, for us alone; each is closed unless it is kept.
-                memory.extend(
-                    passed
-                        .into_iter()
-                        .map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }),
-                );
-            }
-        }
-        if memory.is_empty() && received.flags.contains(MsgFlags::MSG_CTRUNC) {
-            // There was no descriptor left for it.
-            return Err(nix::Error::EMFILE.into());
-        }
-        (received.bytes, memory)
+    let read = match read(socket, &mut said) {
+        Err(nix::Error::EAGAIN) => return Ok(None),
+        other => other?,
     };
-    match &memory[..] {
-        [memory] if said[..len] == HELLO => Shared::open(memory).map(Some),
+    if read.lost {
+        return Err(nix::Error::EMFILE.into());
+    }
+    match &read.passed[..] {
+        [memory] if said[..read.len] == HELLO => Shared::open(memory).map(Some),
         _ => Err(io::ErrorKind::InvalidData.into()),
     }
 }

@@ -6,7 +6,7 @@ use super::peer::MAX_RUNS;
 use crate::{LaneError, Turn};
 use std::cell::Cell;
 use std::collections::VecDeque;
-use zerolane_core::{BurstLimit, DataBurst, OperationBurst, RegionId, Transmit};
+use zerolane_core::{BurstLimit, DataBurst, Life, OperationBurst, RegionId, Transmit};
 use zerolane_wire::{Flags, HEADER_LEN, Header};
 
 /// STUs of one burst.
@@ -73,10 +73,16 @@ impl Outgoing {
 impl ShmLane {
     /// Sends what the core owes, for one turn. True if anything was sent.
     pub(super) fn send_owed(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
-        if self.outgoing.held.is_none() && turn.core.is_quiet() || self.fault.is_some() {
+        let quiet = self.outgoing.held.is_none() && turn.core.is_quiet();
+        if quiet && !self.lending.has_offers() || self.fault.is_some() {
             return Ok(false);
         }
         let written = self.link.written();
+        if self.lending.has_offers() && turn.core.life() == Life::Established && !self.waiting {
+            // Before the peer is told by which name it is there.
+            let lent = self.lending.lend_offered(&mut self.link);
+            lent.map_err(|it| self.broken(it))?;
+        }
         let mut scratch = SPARE.take();
         let sent = self.send_bursts(&mut scratch, turn);
         SPARE.set(scratch);

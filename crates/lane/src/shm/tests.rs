@@ -4,10 +4,13 @@
 use super::link::{Kind, MAX_RECORD, Reading};
 use super::rendezvous::{self, Rendezvous};
 use super::*;
-use crate::{AnyLane, LaneChoice, Listener, Progress, Region, Report, Security};
+use crate::mapping::Mapping;
+use crate::shared::Bounds;
+use crate::{AnyLane, ExportedRegion, LaneChoice, Listener, Progress, Region, Report, Security};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use zerolane_core::{CloseReason, Delivery, Life, WorkRequest};
+use zerolane_core::{CloseReason, Delivery, Life, WorkFlags, WorkRequest};
 
 type End = Driver<AnyLane>;
 
@@ -301,7 +304,7 @@ fn visitors__that_pass_something_else_are_turned_away_and_others_met() {
     let mut came = Vec::new();
     for passed in [unsealed, null] {
         let socket = meet();
-        rendezvous::pass(&socket, &passed).expect("passed");
+        rendezvous::pass_shared(&socket, &passed).expect("passed");
         came.push(socket);
     }
     for said in [&b"no memory"[..], &[0; 64], &[1]] {
@@ -508,4 +511,285 @@ fn look__says_what_each_end_may_read() {
     let udp = Listener::bind(([127, 0, 0, 1], 0).into(), udp_alone).expect("listening");
     let found = look(udp.local_addr(), &options());
     assert_eq!(found, Err(NoSharedMemory::NoListener));
+}
+
+/// Exports `memory` of b's with `rights`; a is told, and may have it mapped.
+fn export(
+    a: &mut End,
+    b: &mut End,
+    memory: &ExportedRegion,
+    rights: Rights,
+) -> zerolane_core::RemotePlace {
+    let region = b.export(memory.exporting(), rights, None).expect("room");
+    for _ in 0..4 {
+        b.turn().expect("b");
+        a.turn().expect("a");
+    }
+    region.start
+}
+
+fn memfd(len: usize) -> ExportedRegion {
+    ExportedRegion::new(Region::memfd(len).expect("memory")).expect("page-aligned")
+}
+
+fn put(place: zerolane_core::RemotePlace, immediate: Option<u32>) -> WorkRequest {
+    WorkRequest::Put {
+        place,
+        immediate,
+        flags: WorkFlags::default(),
+    }
+}
+
+/// The bytes of `memory` from `offset` on.
+fn read(memory: &ExportedRegion, offset: usize, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    memory.read(offset, &mut bytes);
+    bytes
+}
+
+#[test]
+fn region__that_is_mapped_is_accessed_without_a_turn_of_its_owner() {
+    let (mut a, mut b) = join(&options());
+    let memory = memfd(100_003);
+    let at = export(&mut a, &mut b, &memory, Rights::ALL);
+    let bytes = content(70_001);
+    for offset in [0, 8, 13, 30_002] {
+        let place = zerolane_core::RemotePlace {
+            address: offset,
+            ..at
+        };
+        a.post_source(put(place, None), Report::default(), region(&bytes).into())
+            .expect("posted");
+        let completion = a.next_completion().expect("over at once");
+        assert_eq!(completion.result, Ok(70_001));
+        assert_eq!(completion.memory.map(|it| it.len()), Some(70_001));
+        assert!(
+            read(&memory, offset as usize, bytes.len()) == bytes,
+            "{offset}"
+        );
+        let get = WorkRequest::Get {
+            place,
+            flags: WorkFlags::default(),
+        };
+        let mut back = vec![0; bytes.len()];
+        let got = a.lend_target(get, &mut back).expect("at once");
+        assert_eq!(got.result, Ok(70_001));
+        assert!(back == bytes, "{offset}");
+    }
+    let add = WorkRequest::FetchOp {
+        place: zerolane_core::RemotePlace { address: 16, ..at },
+        atomic: zerolane_core::Atomic {
+            kind: zerolane_wire::FetchOpKind::Add,
+            operand: 5,
+            comparand: 0,
+        },
+        flags: WorkFlags::default(),
+    };
+    let before = memory.word(16).load(Ordering::SeqCst);
+    assert_eq!(a.complete(add).expect("at once").value, before);
+    assert_eq!(
+        memory.word(16).load(Ordering::SeqCst),
+        before.wrapping_add(5)
+    );
+    let account = a.account();
+    assert_eq!(account.direct_operations, 9);
+    assert_eq!(account.bytes_direct, 8 * 70_001 + 8);
+}
+
+#[test]
+fn region__as_much_of_it_is_mapped_as_rights_permit() {
+    use zerolane_core::TransferError::Refused;
+    let (mut a, mut b) = join(&options());
+    for (rights, direct) in [
+        (Rights::READ, [0, 1]),
+        (Rights::WRITE, [0, 0]),
+        (Rights::READ.with(Rights::WRITE), [1, 1]),
+        (Rights::READ.with(Rights::ATOMIC), [0, 1]),
+    ] {
+        let memory = memfd(4096);
+        let at = export(&mut a, &mut b, &memory, rights);
+        let mut count = 0;
+        let get = WorkRequest::Get {
+            place: at,
+            flags: WorkFlags::default(),
+        };
+        for (request, right, expected) in [
+            (put(at, None), Rights::WRITE, direct[0]),
+            (get, Rights::READ, direct[1]),
+        ] {
+            count -= a.account().direct_operations as i64;
+            let posted = match request.writes() {
+                true => a
+                    .post_target(request, Report::default(), region(&[0; 8]))
+                    .is_ok(),
+                false => a
+                    .post_source(request, Report::default(), region(&[1; 8]).into())
+                    .is_ok(),
+            };
+            assert!(posted);
+            drive(&mut a, &mut b, |a, _| a.has_completion());
+            let result = a.next_completion().expect("over").result;
+            match rights.contains(right) {
+                true => assert_eq!(result, Ok(8)),
+                false => assert_eq!(result, Err(Refused(Reason::Denied))),
+            }
+            count += a.account().direct_operations as i64;
+            assert_eq!(count, expected, "{rights:?} {right:?}");
+            count = 0;
+        }
+    }
+}
+
+#[test]
+fn region__is_not_accessed_past_what_went_by_the_ring_before() {
+    let (mut a, mut b) = join(&options());
+    let memory = memfd(4096);
+    let at = export(&mut a, &mut b, &memory, Rights::ALL);
+    for (number, immediate) in [(1u64, Some(7)), (2, None)] {
+        a.post_inline(put(at, immediate), Report::default(), &number.to_ne_bytes())
+            .expect("room");
+    }
+    assert_eq!(a.account().direct_operations, 0);
+    let mut ended = 0;
+    drive(&mut a, &mut b, |a, _| {
+        ended += usize::from(a.next_completion().is_some());
+        ended == 2
+    });
+    assert_eq!(memory.word(0).load(Ordering::SeqCst), 2);
+    a.post_inline(put(at, None), Report::default(), &3u64.to_ne_bytes())
+        .expect("room");
+    assert_eq!(memory.word(0).load(Ordering::SeqCst), 3);
+    assert_eq!(a.account().direct_operations, 1);
+}
+
+#[test]
+fn region__revoked_is_its_owners_alone_whatever_a_peer_has_mapped() {
+    let (mut a, mut b) = join(&options());
+    let memory = memfd(8192);
+    let at = export(&mut a, &mut b, &memory, Rights::ALL);
+    a.post_inline(put(at, None), Report::default(), &[9; 8])
+        .expect("room");
+    assert_eq!(a.account().direct_operations, 1);
+    // A peer that is stopped in the middle, or lies, is in an access for ever; it has the memory mapped for ever as
+    // well.
+    let link = &lane(&mut a).link;
+    link.shared().own_accesses().pretend(1);
+    let kept = {
+        let window = &memory.exporting().0;
+        let memfd = window.memfd().expect("of a memfd");
+        Mapping::new(8192, libc::MAP_SHARED, Some((memfd.as_fd(), 0))).expect("mapped")
+    };
+    let mut own = memory.revoke().expect("the only handle");
+    assert_eq!(own[..8], [9; 8]);
+    own.fill(5);
+    let bounds = Bounds {
+        start: kept.start().as_ptr(),
+        len: kept.len(),
+    };
+    // SAFETY: mapped, in bounds, and touched only so.
+    unsafe { crate::shared::store(bounds, 0, &[7; 8192]) };
+    assert!(own.iter().all(|it| *it == 5));
+    // What comes later is refused, by the owner.
+    a.post_inline(put(at, None), Report::default(), &[9; 8])
+        .expect("room");
+    drive(&mut a, &mut b, |a, _| a.has_completion());
+    a.next_completion()
+        .expect("the first")
+        .result
+        .expect("done");
+    drive(&mut a, &mut b, |a, _| a.has_completion());
+    let revoked = zerolane_core::TransferError::Refused(Reason::Revoked);
+    assert_eq!(
+        a.next_completion().expect("the second").result,
+        Err(revoked)
+    );
+    assert!(own.iter().all(|it| *it == 5));
+}
+
+#[test]
+fn hostile__descriptors_that_are_not_what_was_said_are_not_mapped() {
+    use crate::memfd;
+    use nix::fcntl::SealFlag;
+    let (mut a, mut b) = join(&options());
+    let sealed = SealFlag::F_SEAL_SHRINK;
+    let good = || memfd::create(8192, sealed).expect("memory");
+    let file = tempfile();
+    let pipe = nix::unistd::pipe().expect("a pipe").0;
+    let cases: Vec<(&str, OwnedFd, u64, bool)> = vec![
+        (
+            "unsealed",
+            memfd::create(8192, SealFlag::empty()).expect("memory"),
+            8192,
+            true,
+        ),
+        ("longer", good(), 4096, true),
+        ("shorter", good(), 12_288, true),
+        ("of no length", good(), 0, true),
+        ("of any length", good(), u64::MAX, true),
+        ("a file", file, 8192, true),
+        (
+            "zeros",
+            std::fs::File::open("/dev/zero").expect("there").into(),
+            8192,
+            false,
+        ),
+        ("a pipe", pipe, 8192, false),
+        (
+            "to read",
+            memfd::reader(&good()).expect("sealed"),
+            8192,
+            true,
+        ),
+    ];
+    let refused = cases.len() as u64;
+    for (what, memory, len, writable) in cases {
+        let inode = memfd::inode(memory.as_fd()).expect("open");
+        say_lent(&mut a, &memory, (len, inode, writable));
+        b.turn().expect("b");
+        assert!(!b.lane().reaches_memory(), "{what}");
+    }
+    // Another one than was passed, and none.
+    say_lent(&mut a, &good(), (8192, 1, true));
+    b.turn().expect("b");
+    assert_eq!(b.account().regions_not_mapped, refused + 1);
+    // The connection goes on, and what is right is mapped.
+    let memory = good();
+    let inode = memfd::inode(memory.as_fd()).expect("open");
+    say_lent(&mut a, &memory, (8192, inode, true));
+    b.turn().expect("b");
+    assert!(b.lane().reaches_memory());
+    assert_eq!(b.account().regions_not_mapped, refused + 1);
+    // A lease of a place that there is not.
+    let link = &mut lane(&mut a).link;
+    link.push(Kind::Region, &[&[0xff; 40]]).expect("room");
+    link.tell_written();
+    drive(&mut a, &mut b, |_, b| b.life() == Life::Closed);
+    assert_eq!(b.account().ring_fault, Some(RingFault::Record));
+}
+
+/// Lends `memory` as a peer may that says what it likes: length, inode, and whether it can be written.
+fn say_lent(a: &mut End, memory: &OwnedFd, (len, inode, writable): (u64, u64, bool)) {
+    let link = &mut lane(a).link;
+    let number = link.shared().own_lease(3).grant(0);
+    let lent = super::lend::Lent {
+        handle: 0x8000_0001,
+        mx: 1,
+        place: 3,
+        number,
+        len,
+        inode,
+        writable,
+    };
+    link.pass(memory.as_fd()).expect("room");
+    assert!(link.push(Kind::Region, &[&lent.emit()]).expect("room"));
+    link.tell_written();
+}
+
+/// A file of 8192 bytes.
+fn tempfile() -> OwnedFd {
+    let path = std::env::temp_dir().join(format!("zl-lent-{}", std::process::id()));
+    std::fs::write(&path, vec![0; 8192]).expect("written");
+    let file = std::fs::File::options().read(true).write(true).open(&path);
+    std::fs::remove_file(&path).expect("there");
+    file.expect("there").into()
 }

@@ -113,7 +113,12 @@ fn deliver(
             return !link.connection.driver.has_completion();
         }
         let Some(completion) = link.connection.next_whole() else {
-            break;
+            link.claims.post_waiting(&mut link.connection);
+            // Some of that may be over already.
+            match link.connection.driver.has_completion() {
+                true => continue,
+                false => return true,
+            }
         };
         if let Some(completion) = link.claims.deliver(completion) {
             events.push_back(Event::Completed {
@@ -122,8 +127,6 @@ fn deliver(
             });
         }
     }
-    link.claims.post_waiting(&mut link.connection);
-    true
 }
 
 /// Tells once of a Transfer that no receive takes.

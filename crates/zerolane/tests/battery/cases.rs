@@ -423,12 +423,17 @@ fn close__flushes(path: Path, base: &Options) {
 }
 
 fn memory__put_got_and_counted_in(path: Path, base: &Options) {
+    for make in [Region::anonymous, Region::memfd] {
+        let Some(pair) = path.connect(base) else {
+            return;
+        };
+        put_got_and_counted_in(pair, make);
+    }
+}
+
+fn put_got_and_counted_in(mut pair: Pair, make: fn(usize) -> std::io::Result<Region>) {
     const LEN: usize = 300_000;
-    let Some(mut pair) = path.connect(base) else {
-        return;
-    };
-    let memory = Region::anonymous(LEN).expect("memory");
-    let memory = ExportedRegion::new(memory).expect("page-aligned");
+    let memory = ExportedRegion::new(make(LEN).expect("memory")).expect("page-aligned");
     let key = pair.b.export(&memory, Rights::ALL).expect("exported");
     let puts_and_gets = |a: &mut Connection| {
         let mut put = 0u64;

@@ -14,6 +14,8 @@ const TRANSFERS: usize = 16;
 const ROUNDS: usize = 5;
 /// Puts each way of a round.
 const PUTS: u64 = 30_000;
+/// How memory to be exported is made.
+type Make = fn(usize) -> std::io::Result<Region>;
 
 /// UDP without offloads, as it is where a program in the driver has turned them off, and raw Ethernet, which has none: by packet sockets,
 /// and by AF_XDP.
@@ -93,7 +95,7 @@ fn latency__of_raw_ethernet_beside_udp() {
                 let Some(mut pair) = path.connect(&options) else {
                     return;
                 };
-                times.push(one_way(&mut pair));
+                times.push(one_way(&mut pair, Region::anonymous));
             }
         }
         let [udp, ethernet, bypass] = times.map(|mut it| {
@@ -110,11 +112,11 @@ fn latency__of_raw_ethernet_beside_udp() {
 }
 
 /// Microseconds.
-fn one_way(pair: &mut Pair) -> f64 {
+fn one_way(pair: &mut Pair, make: Make) -> f64 {
     let export = |connection: &mut Connection| {
-        let region = Region::anonymous(4096).expect("memory");
+        let region = make(4096).expect("memory");
         let exported = ExportedRegion::new(region).expect("of whole pages");
-        let named = connection.export_named("word", &exported, Rights::WRITE);
+        let named = connection.export_named("word", &exported, Rights::ALL);
         named.expect("exported");
         exported
     };
@@ -144,4 +146,73 @@ fn one_way(pair: &mut Pair) -> f64 {
     };
     let (took, _) = both(pair, |a| plays(a, &own, true), |b| plays(b, &others, false));
     took.as_nanos() as f64 / (2 * PUTS) as f64 / 1000.0
+}
+
+/// Exported memory of both kinds, in shared memory: what operations take until they are over, and bytes put from one buffer over
+/// and over, beside one core's memcpy of as many.
+#[test]
+#[ignore = "by the clock"]
+fn rates__of_regions_that_both_ends_map_beside_others() {
+    let makes: [(&str, Make); 2] = [
+        ("by the target", Region::anonymous),
+        ("mapped", Region::memfd),
+    ];
+    for round in 0..ROUNDS {
+        for (name, make) in makes {
+            let mut pair = Path::Shared.connect(&Options::default()).expect("here");
+            let way = one_way(&mut pair, make);
+            let mut pair = Path::Shared.connect(&Options::default()).expect("here");
+            let [get, fetch, one, many] = alone(&mut pair, make);
+            println!(
+                "{round}, {name}: put of 8 B one way {way:.3} us, get {get:.3} us, fetch-op {fetch:.3} us, puts of \
+                 1 MiB {one:.1} Gb/s, of 64 MiB {many:.1} Gb/s"
+            );
+        }
+        let [one, many] = [1 << 20, 64 << 20].map(|len| {
+            let from = vec![1_u8; len];
+            let mut to = vec![0_u8; len];
+            gigabits(len, || std::hint::black_box(&mut to).copy_from_slice(&from))
+        });
+        println!("{round}, memcpy: 1 MiB {one:.1} Gb/s, 64 MiB {many:.1} Gb/s");
+    }
+}
+
+/// Of one initiator: microseconds of a get and of a fetch-op, Gb/s of puts of 1 MiB and of 64 MiB.
+fn alone(pair: &mut Pair, make: Make) -> [f64; 4] {
+    let memory = ExportedRegion::new(make(64 << 20).expect("memory")).expect("of whole pages");
+    pair.b
+        .export_named("memory", &memory, Rights::ALL)
+        .expect("exported");
+    let measures = |a: &mut Connection| {
+        let to = a.open_region("memory", Rights::ALL).expect("open");
+        let each = |start: Instant| start.elapsed().as_nanos() as f64 / PUTS as f64 / 1000.0;
+        let start = Instant::now();
+        let mut word = [0; 8];
+        (0..PUTS).for_each(|_| a.get(&to, 0, &mut word).expect("got"));
+        let get = each(start);
+        let start = Instant::now();
+        (0..PUTS).for_each(|at| assert_eq!(a.fetch_inc(&to, 0).expect("counted"), at));
+        let fetch = each(start);
+        let [one, many] = [1 << 20, 64 << 20].map(|len| {
+            let mut from = vec![0; len];
+            content::fill(7, &mut from);
+            let rate = gigabits(len, || a.put(&to, 0, &from).expect("put"));
+            let mut there = vec![0; len];
+            memory.read(0, &mut there);
+            assert!(there == from, "content");
+            rate
+        });
+        [get, fetch, one, many]
+    };
+    let (measured, ()) = both(pair, measures, |_| ());
+    measured
+}
+
+/// Gb/s of `copy`, which copies `len` bytes, after the first time.
+fn gigabits(len: usize, mut copy: impl FnMut()) -> f64 {
+    copy();
+    let times = (2 << 30) / len;
+    let start = Instant::now();
+    (0..times).for_each(|_| copy());
+    (times * len * 8) as f64 / start.elapsed().as_nanos() as f64
 }

@@ -101,6 +101,7 @@ fn child__job() {
     match std::env::var("ZL_THEN").as_deref() {
         Ok("receive") => receive(&mut connection),
         Ok("take") => while connection.recv_into(&mut vec![0; LEN]).is_ok() {},
+        Ok("put") => crate::mapped::put_without_end(&mut connection),
         Ok("stay") => connection.wait(None).map(drop).expect("killed before"),
         Ok("swap") => {
             swap(&mut connection, [0, 1], SWAPPED).expect("all of them");

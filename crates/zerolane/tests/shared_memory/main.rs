@@ -4,6 +4,7 @@
 mod child;
 mod faults;
 mod hostile;
+mod mapped;
 mod places;
 mod random;
 mod refused;

@@ -38,14 +38,14 @@ pub(super) fn contents(job: &Operations) -> [Content; 2] {
     ]
 }
 
-/// Memory for all messages that are in flight at once, made known under [`NAME`].
+/// Memory for all messages that are in flight at once, made known under [`NAME`]: a peer in shared memory maps it.
 fn export(
     connection: &mut Connection,
     job: &Operations,
     own: &Content,
     awaited: &Content,
 ) -> Result<ExportedRegion> {
-    let mut region = Region::anonymous(job.size * job.depth)?;
+    let mut region = Region::memfd(job.size * job.depth)?;
     prepare(&mut region, job, own, awaited);
     let Ok(exported) = ExportedRegion::new(region) else {
         bail!("fresh memory is not aligned");

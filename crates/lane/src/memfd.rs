@@ -1,0 +1,112 @@
+//! Memory that has a descriptor, by which another process can map it.
+
+use nix::fcntl::{FallocateFlags, FcntlArg, SealFlag, fallocate, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::resource::{Resource, getrlimit};
+use nix::sys::stat::fstat;
+use nix::sys::statfs::{TMPFS_MAGIC, fstatfs};
+use nix::unistd::ftruncate;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// Memory of `len` bytes, all zero, to which `seals` apply.
+///
+/// # Errors
+/// The system has no memory, or no descriptor.
+pub(crate) fn create(len: usize, seals: SealFlag) -> io::Result<OwnedFd> {
+    let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+    let length = libc::off_t::try_from(len).map_err(|_| io::ErrorKind::FileTooLarge)?;
+    // Beyond the limit of files, of which memory is one here, the kernel would end the process (SIGXFSZ).
+    if getrlimit(Resource::RLIMIT_FSIZE)?.0 < len as u64 {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    let memory = memfd_create(c"zerolane", flags)?;
+    ftruncate(&memory, length)?;
+    fcntl(&memory, FcntlArg::F_ADD_SEALS(seals))?;
+    Ok(memory)
+}
+
+/// Gives `memory` all of its `len` bytes now, so that an access never finds that there are none left.
+///
+/// # Errors
+/// The system has no memory.
+pub(crate) fn fill(memory: &OwnedFd, len: usize) -> io::Result<()> {
+    let length = libc::off_t::try_from(len).map_err(|_| io::ErrorKind::FileTooLarge)?;
+    Ok(fallocate(memory, FallocateFlags::empty(), 0, length)?)
+}
+
+/// Checks that a descriptor which another process passed is of memory with `len` bytes, and with these seals.
+///
+/// # Errors
+/// What is not so.
+pub(crate) fn check(memory: BorrowedFd<'_>, len: usize, seals: SealFlag) -> io::Result<()> {
+    let refused = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why);
+    // Pages of another file system may be gone, whatever its length is.
+    if fstatfs(memory)?.filesystem_type() != TMPFS_MAGIC {
+        return Err(refused("what was passed is no memory"));
+    }
+    let sealed = self::seals(memory)
+        .map_err(|_| refused("what was passed is no memory that can be sealed"))?;
+    if !sealed.contains(seals) {
+        return Err(refused("the memory that was passed is not sealed"));
+    }
+    if usize::try_from(fstat(memory)?.st_size) != Ok(len) {
+        return Err(refused("the memory that was passed is of another length"));
+    }
+    Ok(())
+}
+
+/// Whether memory can be mapped to be written, by a process that has a descriptor to write.
+pub(crate) fn is_writable(memory: &OwnedFd) -> io::Result<bool> {
+    Ok(!seals(memory.as_fd())?.contains(SealFlag::F_SEAL_FUTURE_WRITE))
+}
+
+/// A descriptor to read. From here on no process maps the memory to write it, whatever descriptor it has: one to read
+/// could be opened anew, by a process of the same user.
+///
+/// # Errors
+/// The kernel has no such seal (before 5.1), or another process has sealed the seals; or `/proc` is not there.
+pub(crate) fn reader(memory: &OwnedFd) -> io::Result<OwnedFd> {
+    if is_writable(memory)? {
+        fcntl(memory, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_FUTURE_WRITE))?;
+    }
+    let path = format!("/proc/self/fd/{}", memory.as_raw_fd());
+    Ok(File::open(path)?.into())
+}
+
+/// By which a peer knows it: no other memory has it as long as this one is there.
+pub(crate) fn inode(memory: BorrowedFd<'_>) -> io::Result<u64> {
+    Ok(fstat(memory)?.st_ino)
+}
+
+fn seals(memory: BorrowedFd<'_>) -> io::Result<SealFlag> {
+    let sealed = fcntl(memory, FcntlArg::F_GET_SEALS)?;
+    Ok(SealFlag::from_bits_retain(sealed))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+    use crate::mapping::Mapping;
+
+    #[test]
+    fn reader__of_memory_that_no_process_maps_to_write_from_then_on() {
+        let memory = create(4096, SealFlag::F_SEAL_SHRINK).expect("memory");
+        let writes = |memory: BorrowedFd<'_>| {
+            let mapped = Mapping::new(4096, libc::MAP_SHARED, Some((memory, 0)));
+            mapped.is_ok()
+        };
+        assert!(is_writable(&memory).expect("memory") && writes(memory.as_fd()));
+        let reader = reader(&memory).expect("sealed");
+        assert!(!is_writable(&memory).expect("memory"));
+        assert!(Mapping::to_read(4096, (reader.as_fd(), 0)).is_ok());
+        assert!(!writes(reader.as_fd()) && !writes(memory.as_fd()));
+        // Opened anew, as any process of this user may.
+        let path = format!("/proc/self/fd/{}", reader.as_raw_fd());
+        let anew = File::options().read(true).write(true).open(path);
+        let anew: OwnedFd = anew.expect("of this user").into();
+        assert!(!writes(anew.as_fd()));
+    }
+}

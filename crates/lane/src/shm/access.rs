@@ -1,0 +1,195 @@
+//! The peer's exported memory that is mapped here, and accesses to it that need no CPU of the target.
+
+use super::ShmLane;
+use super::lease::{Accessor, LEASES};
+use super::lend::Lent;
+use super::link::Link;
+use super::ring::RingFault;
+use crate::datapath::RemoteAccess;
+use crate::mapping::Mapping;
+use crate::shared::{self, Bounds};
+use crate::{LaneError, Turn, memfd};
+use nix::fcntl::SealFlag;
+use std::os::fd::{AsFd, OwnedFd};
+use zerolane_core::RemotePlace;
+use zerolane_wire::Reason;
+
+/// Bytes copied between two looks whether the lease stands: a revocation waits no longer than that takes.
+const PIECE: usize = 1 << 20;
+/// Bytes mapped of one peer at a time, in whole: addresses, of which a process has 128 TiB. The memory is the peer's.
+const MAX_MAPPED: u64 = 1 << 40;
+
+/// Memory of the peer's.
+#[derive(Debug)]
+struct Mapped {
+    lent: Lent,
+    memory: Mapping,
+}
+
+impl Mapped {
+    fn bounds(&self) -> Bounds {
+        Bounds {
+            start: self.memory.start().as_ptr(),
+            len: self.memory.len(),
+        }
+    }
+}
+
+/// What is mapped on one connection.
+#[derive(Debug, Default)]
+pub(super) struct Reached {
+    mapped: Vec<Mapped>,
+    accessor: Accessor,
+}
+
+/// Maps what the peer passed, if it is what was said and can be mapped for good. `None`: it goes by the ring.
+fn map(lent: &Lent, memory: &OwnedFd, others: u64) -> Option<Mapping> {
+    let len = usize::try_from(lent.len).ok().filter(|it| *it > 0)?;
+    // Longer memory could not be indexed either.
+    isize::try_from(len).ok()?;
+    others
+        .checked_add(lent.len)
+        .filter(|it| *it <= MAX_MAPPED)?;
+    // What can shrink would end this process by a signal.
+    memfd::check(memory.as_fd(), whole_pages(len)?, SealFlag::F_SEAL_SHRINK).ok()?;
+    let of = (memory.as_fd(), 0);
+    let mapped = match lent.writable {
+        true => Mapping::new(len, libc::MAP_SHARED, Some(of)),
+        false => Mapping::to_read(len, of),
+    };
+    mapped.ok()
+}
+
+/// Memory is as long as its pages.
+fn whole_pages(len: usize) -> Option<usize> {
+    len.checked_next_multiple_of(crate::mapping::page())
+}
+
+impl Reached {
+    /// Maps what a record of the peer's names. True if it could be.
+    ///
+    /// # Errors
+    /// There is no such record.
+    pub(super) fn map(&mut self, record: &[u8], link: &mut Link) -> Result<bool, RingFault> {
+        let lent = Lent::parse(record).ok_or(RingFault::Record)?;
+        self.forget_ended(link);
+        // One lease of a place at a time.
+        self.mapped.retain(|it| it.lent.place != lent.place);
+        let Some(memory) = link.take_passed(|it| memfd::inode(it).ok() == Some(lent.inode)) else {
+            return Ok(false);
+        };
+        let others = self.mapped.iter().map(|it| it.lent.len).sum();
+        let Some(memory) = map(&lent, &memory, others) else {
+            return Ok(false);
+        };
+        self.mapped.push(Mapped { lent, memory });
+        debug_assert!(self.mapped.len() <= LEASES);
+        Ok(true)
+    }
+
+    /// Unmaps what the peer revoked.
+    pub(super) fn forget_ended(&mut self, link: &Link) {
+        let shared = link.shared();
+        self.mapped
+            .retain(|it| shared.peers_lease(it.lent.place).stands(it.lent.number));
+    }
+
+    /// Does `access` at once. `None`: nothing was done, and it is to go by the ring.
+    fn access(
+        &mut self,
+        at: RemotePlace,
+        access: &mut RemoteAccess<'_>,
+        link: &Link,
+    ) -> Option<Result<u64, Reason>> {
+        let Reached { mapped, accessor } = self;
+        let mapped = mapped
+            .iter()
+            .find(|it| it.lent.handle == at.handle && it.lent.mx == at.mx)?;
+        let end = at.address.checked_add(access.len())?;
+        if end > mapped.lent.len || access.writes() && !mapped.lent.writable {
+            return None;
+        }
+        let lease = link.shared().peers_lease(mapped.lent.place);
+        let number = mapped.lent.number;
+        let (bounds, start) = (mapped.bounds(), at.address as usize);
+        let stands = || lease.stands(number);
+        let done = accessor.access(link.shared().own_accesses(), (lease, number), || {
+            // SAFETY: in bounds, as was checked, of memory that is mapped as long as `mapped`, is sealed against
+            // shrinking, and can be written if the access writes; it is touched by atomic accesses alone.
+            unsafe { perform(bounds, start, access, stands) }
+        });
+        Some(done?.flatten().ok_or(Reason::Revoked))
+    }
+}
+
+/// Does `access` at `start` of the peer's memory; stops in between where it is not `stands` any more. The word before,
+/// or 0.
+///
+/// # Safety
+/// As of [`shared::store`] if it writes, else of [`shared::load`]; a word is aligned.
+unsafe fn perform(
+    bounds: Bounds,
+    start: usize,
+    access: &mut RemoteAccess<'_>,
+    stands: impl Fn() -> bool,
+) -> Option<u64> {
+    let mut at = start;
+    match access {
+        RemoteAccess::Put(parts) => {
+            for piece in parts.iter().flat_map(|it| it.chunks(PIECE)) {
+                if at > start && !stands() {
+                    return None;
+                }
+                // SAFETY: as promised.
+                unsafe { shared::store(bounds, at, piece) };
+                at += piece.len();
+            }
+            Some(0)
+        }
+        RemoteAccess::Get(into) => {
+            for piece in into.chunks_mut(PIECE) {
+                if at > start && !stands() {
+                    return None;
+                }
+                // SAFETY: as promised.
+                unsafe { shared::load(bounds, at, piece) };
+                at += piece.len();
+            }
+            Some(0)
+        }
+        // SAFETY: as promised.
+        RemoteAccess::FetchOp(atomic) => Some(shared::fetch_op(
+            unsafe { shared::word(bounds, at) },
+            *atomic,
+        )),
+    }
+}
+
+impl ShmLane {
+    /// Takes a record that names memory which the peer lends.
+    pub(super) fn region(&mut self, record: &[u8], turn: &mut Turn<'_>) -> Result<(), LaneError> {
+        match self.reached.map(record, &mut self.link) {
+            Ok(true) => {}
+            Ok(false) => turn.account.regions_not_mapped += 1,
+            Err(fault) => return Err(self.broken(fault)),
+        }
+        Ok(())
+    }
+
+    /// Whether memory of the peer's is mapped that an access may be to.
+    pub(super) fn reaches(&self) -> bool {
+        !self.reached.mapped.is_empty()
+    }
+
+    pub(super) fn access_at_once(
+        &mut self,
+        at: RemotePlace,
+        access: &mut RemoteAccess<'_>,
+    ) -> Option<Result<u64, Reason>> {
+        // A child of fork shares the memory, and has no say.
+        if self.fault.is_some() || self.link.is_closed() || !self.process.is_current() {
+            return None;
+        }
+        self.reached.access(at, access, &self.link)
+    }
+}
