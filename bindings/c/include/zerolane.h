@@ -2096,6 +2096,144 @@ typedef uint32_t zl_lane;
 zl_status zl_options_set(struct zl_options *options, uint32_t option, uint64_t value);
 
 /**
+ * An interface opened for raw Ethernet past the kernel's network stack (AF_XDP): once for each interface, for all of
+ * its connections. docs/lanes.md, "AF_XDP".
+ */
+typedef struct zl_device zl_device;
+
+/**
+ * Bits of zl_device_options.flags.
+ */
+enum zl_device_flag
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    /**
+     * Refuse where the driver does not read and write the memory itself.
+     */
+    ZL_DEVICE_ZERO_COPY = 1,
+    /**
+     * Use packet sockets where something is refused; zl_device_refused says what. Else that is an error.
+     */
+    ZL_DEVICE_FALL_BACK = 2,
+    /**
+     * Drop frames of the protocol that are for none of its connections.
+     */
+    ZL_DEVICE_EXCLUSIVE = 4,
+    /**
+     * Frames come by packet sockets, and the driver drops what nobody granted.
+     */
+    ZL_DEVICE_VALIDATE_ONLY = 8,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum zl_device_flag zl_device_flag;
+#else
+typedef uint32_t zl_device_flag;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/**
+ * How a device is used. All zero: as the default has it.
+ */
+typedef struct zl_device_options {
+    /**
+     * Values of enum zl_device_flag, joined by |.
+     */
+    uint32_t flags;
+    /**
+     * The receive queue whose frames come by AF_XDP.
+     */
+    uint32_t queue;
+    /**
+     * Connections that may use it at a time, 1 to 1024; 0: 8.
+     */
+    uint32_t max_connections;
+    /**
+     * Poll the driver for so many frames a call (SO_PREFER_BUSY_POLL), at most 65535; 0: not.
+     */
+    uint32_t busy_poll;
+    /**
+     * 0.
+     */
+    uint64_t reserved[4];
+} zl_device_options;
+
+/**
+ * Opens the interface of that name, with `options`, or the defaults if null. Needs root, or CAP_BPF, CAP_NET_ADMIN,
+ * CAP_PERFMON and CAP_NET_RAW. Give it to connections and endpoints by zl_options_set_device; free it with
+ * zl_device_free.
+ *
+ * Threads: any.
+ */
+zl_status zl_device_open(const char *interface,
+                         const struct zl_device_options *options,
+                         struct zl_device **device);
+
+/**
+ * Connections and endpoints that are made with `options` from here on, over ZL_LANE_ETHERNET, are at `device`; null:
+ * at none.
+ *
+ * Threads: any.
+ */
+zl_status zl_options_set_device(struct zl_options *options,
+                                const struct zl_device *device);
+
+/**
+ * How a device's frames come and leave.
+ */
+enum zl_device_mode
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    /**
+     * By packet sockets.
+     */
+    ZL_DEVICE_PACKET_SOCKETS = 0,
+    /**
+     * By AF_XDP; the kernel copies each frame once more.
+     */
+    ZL_DEVICE_COPIES = 1,
+    /**
+     * By AF_XDP; the driver reads and writes the memory itself.
+     */
+    ZL_DEVICE_COPIES_NOTHING = 2,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum zl_device_mode zl_device_mode;
+#else
+typedef uint32_t zl_device_mode;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/**
+ * Tells how frames come and leave, a value of enum zl_device_mode.
+ *
+ * Threads: any.
+ */
+zl_status zl_device_get_mode(const struct zl_device *device, uint32_t *mode);
+
+/**
+ * Writes to `buffer`, with a zero behind it, why AF_XDP or the program in the driver is not used although it was asked
+ * for; an empty text if it is. 512 bytes are enough.
+ *
+ * Threads: any.
+ */
+zl_status zl_device_refused(const struct zl_device *device,
+                            char *buffer,
+                            size_t capacity);
+
+/**
+ * Lets go of a device, which stays open as long as connections, endpoints or options have it. Null does nothing.
+ *
+ * Threads: the last that uses it.
+ */
+void zl_device_free(struct zl_device *device);
+
+/**
  * Bytes that hold any public key as a text ("zl:" and 43 characters), with the zero at its end.
  */
 #define ZL_PUBLIC_KEY_LENGTH 47
@@ -2207,9 +2345,13 @@ typedef struct zl_account {
      */
     uint64_t lane;
     /**
+     * 1: frames of raw Ethernet come and leave by AF_XDP (zl_device_open); else 0.
+     */
+    uint64_t bypass;
+    /**
      * 0.
      */
-    uint64_t reserved[5];
+    uint64_t reserved[4];
 } zl_account;
 
 /**

@@ -234,8 +234,10 @@ pub struct zl_account {
     pub bytes_given: u64,
     /// What carries the connection: ZL_LANE_UDP, ZL_LANE_SHARED_MEMORY or ZL_LANE_ETHERNET.
     pub lane: u64,
+    /// 1: frames of raw Ethernet come and leave by AF_XDP (zl_device_open); else 0.
+    pub bypass: u64,
     /// 0.
-    pub reserved: [u64; 5],
+    pub reserved: [u64; 4],
 }
 
 impl From<Account> for zl_account {
@@ -254,7 +256,8 @@ impl From<Account> for zl_account {
             receive_buffer: account.receive_buffer as u64,
             bytes_given: account.bytes_given,
             lane: zl_lane::from(account.lane) as u64,
-            reserved: [0; 5],
+            bypass: account.bypass.into(),
+            reserved: [0; 4],
         }
     }
 }

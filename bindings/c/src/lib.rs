@@ -20,6 +20,7 @@
 pub mod address;
 pub mod completion;
 pub mod connection;
+pub mod device;
 pub mod endpoint;
 pub mod event;
 pub mod exported;

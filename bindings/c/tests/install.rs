@@ -155,6 +155,7 @@ fn install__programs_compile_without_a_warning_and_run() {
     installed.run(&installed.compile(&source("tests/c/worker.c")));
     installed.run(&installed.compile(&source("tests/c/background.c")));
     installed.run(&installed.compile(&source("tests/c/lanes.c")));
+    installed.run(&installed.compile(&source("tests/c/device.c")));
     old_names_warn_and_work(&installed);
     let security = installed.compile(&source("tests/c/security.c"));
     run(bounded(&security)

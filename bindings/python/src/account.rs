@@ -26,6 +26,10 @@ pub(crate) struct Account {
     lane: &'static str,
     /// Why no shared memory carries it, in words, where that was asked for.
     no_shared_memory: Option<String>,
+    /// Whether frames of raw Ethernet come and leave by AF_XDP.
+    bypass: bool,
+    /// Why they do not, in words, where `Options(device=...)` was to have them do so.
+    no_bypass: Option<String>,
 }
 
 impl From<zerolane::counters::Account> for Account {
@@ -45,6 +49,8 @@ impl From<zerolane::counters::Account> for Account {
                 LaneKind::Ethernet => "ethernet",
             },
             no_shared_memory: account.no_shared_memory.map(|why| why.to_string()),
+            bypass: account.bypass,
+            no_bypass: account.no_bypass.map(|why| why.to_string()),
         }
     }
 }

@@ -11,6 +11,7 @@ mod address;
 mod background;
 mod completion;
 mod connection;
+mod device;
 mod driven;
 mod endpoint;
 mod errors;
@@ -40,6 +41,8 @@ mod _zerolane {
     use crate::completion::Completion;
     #[pymodule_export]
     use crate::connection::{Connection, connect};
+    #[pymodule_export]
+    use crate::device::EthernetDevice;
     #[pymodule_export]
     use crate::endpoint::Endpoint;
     #[pymodule_export]

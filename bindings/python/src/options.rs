@@ -1,5 +1,6 @@
 //! Settings of endpoints and connections.
 
+use crate::device::EthernetDevice;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use std::collections::HashSet;
@@ -18,9 +19,10 @@ use zerolane::security::PublicKey;
 /// makes a key. `trust` has the keys ("zl:...") of the peers to speak to; without it, any peer. `plain`
 /// turns protection off, if the peer does so too: then a host on the path can read and change everything.
 ///
-/// `lane` is "udp", "best" (shared memory to processes of this host and user that say so too, else UDP), "shared_memory"
-/// (or an error), or "ethernet" (raw Ethernet between hosts of one segment, or an error; addresses are "ether:IFACE/MAC:PORT",
-/// "ether:IFACE:PORT" to listen on). Nothing is encrypted in shared memory: the kernel keeps others out.
+/// `lane` is "udp", "best" (shared memory to processes of this host and user that say so too, else UDP),
+/// "shared_memory" (or an error), or "ethernet" (raw Ethernet between hosts of one segment, or an error; addresses are
+/// "ether:IFACE/MAC:PORT", "ether:IFACE:PORT" to listen on; `device`, an EthernetDevice, has it go past the kernel's
+/// network stack). Nothing is encrypted in shared memory: the kernel keeps others out.
 #[pyclass(frozen, module = "zerolane")]
 #[derive(Debug)]
 pub(crate) struct Options(zerolane::Options);
@@ -92,7 +94,7 @@ impl Options {
     #[new]
     #[pyo3(signature = (*, strict=None, gso=None, gro=None, checksum=None, receive_buffer=None,
                         max_in_flight=None, spin=None, connect_timeout=None, idle_timeout=None,
-                        plain=None, authenticated=None, identity=None, trust=None, lane=None))]
+                        plain=None, authenticated=None, identity=None, trust=None, lane=None, device=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords, in Python")]
     fn new(
         strict: Option<bool>,
@@ -109,6 +111,7 @@ impl Options {
         identity: Option<PathBuf>,
         trust: Option<Vec<String>>,
         lane: Option<&str>,
+        device: Option<&Bound<'_, EthernetDevice>>,
     ) -> PyResult<Options> {
         let default = zerolane::Options::default();
         let time = |value: Option<f64>, name, default| {
@@ -131,6 +134,7 @@ impl Options {
                 trust,
             )?,
             lane: lane.map_or(Ok(default.lane), lane_named)?,
+            device: device.map(|it| it.get().0.clone()),
             ..default
         }))
     }

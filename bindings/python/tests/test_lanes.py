@@ -1,5 +1,7 @@
 """What carries a connection."""
 
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
 
@@ -70,3 +72,70 @@ def test_lane__ethernet_has_interfaces() -> None:
         zerolane.connect(("ether:no-such-one/02:00:00:00:00:01", 9), ethernet)
     with pytest.raises(OSError, match="lo is no Ethernet"):
         zerolane.connect("ether:lo/02:00:00:00:00:01:9", ethernet)
+
+
+def test_device__says_why_not() -> None:
+    with pytest.raises(OSError, match="no interface no-such-one"):
+        zerolane.EthernetDevice("no-such-one")
+    with pytest.raises(OSError, match="lo is no Ethernet|CAP_NET_RAW"):
+        zerolane.EthernetDevice("lo", fall_back=True)
+    with pytest.raises(OverflowError):
+        zerolane.EthernetDevice("lo", busy_poll=65536)
+    with pytest.raises(TypeError):
+        zerolane.Options(device="lo")  # type: ignore[arg-type]
+    ours, peers = make_pair(None)
+    assert (ours.account().bypass, ours.account().no_bypass) == (False, None)
+    ours.abort()
+    peers.abort()
+
+
+# Between the two ends of a veth in a network namespace of its own.
+AF_XDP = """
+import subprocess, zerolane
+from concurrent.futures import ThreadPoolExecutor
+for words in ("add zl0 address 02:00:00:00:00:01 type veth peer name zl1 address 02:00:00:00:00:02",
+              "set zl0 up", "set zl1 up"):
+    subprocess.run(["ip", "link", *words.split()], check=True)
+near, far = zerolane.EthernetDevice("zl0"), zerolane.EthernetDevice("zl1", max_connections=2)
+assert (far.refused, far.is_zero_copy) == (None, False)
+second = zerolane.EthernetDevice("zl1", fall_back=True)
+assert second.refused is not None and "XDP program already" in second.refused
+try:
+    zerolane.EthernetDevice("zl1")
+except OSError as error:
+    assert "XDP program already" in str(error), error
+else:
+    raise AssertionError("an interface has one")
+content = bytes(range(256)) * 4097
+def send(device):
+    options = zerolane.Options(lane="ethernet", device=device)
+    connection = zerolane.connect("ether:zl0/02:00:00:00:00:02:7411", options)
+    account = connection.account()
+    assert (account.lane, account.bypass, account.no_bypass) == ("ethernet", True, None)
+    connection.send(content)
+    connection.close()
+def receive(device):
+    options = zerolane.Options(lane="ethernet", device=device)
+    with ThreadPoolExecutor(1) as executor, zerolane.Endpoint("ether:zl1:7411", options) as endpoint:
+        sending = executor.submit(send, near)
+        connection = endpoint.accept(timeout=10)
+        buffer = bytearray(len(content))
+        assert connection.recv_into(buffer) == len(content)
+        assert buffer == content
+        sending.result()
+        return connection.account()
+account = receive(far)
+assert (account.bypass, account.no_bypass) == (True, None)
+account = receive(second)
+assert not account.bypass and "XDP program" in account.no_bypass, account.no_bypass
+"""
+
+
+def test_device__carries_past_the_network_stack_or_says_why_not() -> None:
+    may = subprocess.run(["unshare", "-n", "true"], capture_output=True)
+    if may.returncode != 0:
+        pytest.skip("network namespaces need root")
+    done = subprocess.run(
+        ["unshare", "-n", sys.executable, "-c", AF_XDP], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr

@@ -142,6 +142,11 @@ impl Listen {
         &self.name
     }
 
+    /// The same, and its port.
+    pub(crate) fn place(&self) -> (&str, u16) {
+        (&self.name, self.port)
+    }
+
     /// The addresses that it stands for with this lane: one, but for names that have several.
     ///
     /// # Errors

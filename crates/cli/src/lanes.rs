@@ -10,7 +10,7 @@ use zerolane::Options;
 use zerolane::lanes::{
     Neighbour, Reach, is_ethernet, look, look_ethernet, neighbours, resolve_host,
 };
-use zerolane::options::LaneChoice;
+use zerolane::options::{DeviceOptions, EthernetAddress, EthernetDevice, LaneChoice};
 use zerolane_files::limits::DEFAULT_PORT;
 
 use crate::address::{address_shown, parse_host};
@@ -23,7 +23,8 @@ use crate::lane::LaneName;
 #[command(after_long_help = "\
 It asks nothing over the network: shared memory is found by a socket in a directory of this user's, and UDP is what is \
 left. `zerolane doctor HOST` says whether HOST answers by UDP. Raw Ethernet is for addresses ether:IFACE/MAC[:PORT] alone: \
-whether this process may use it at that interface. A name in the place of MAC is asked for on the segment, and so is \
+whether this process may use it at that interface, and whether AF_XDP, whose program is attached to the interface for a \
+moment. A name in the place of MAC is asked for on the segment, and so is \
 what --discover lists.")]
 pub struct Args {
     /// Where `serve` listens, or `mem export` with its port; also ether:IFACE/MAC[:PORT]
@@ -115,6 +116,67 @@ struct RawEthernet {
     why_not: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     datagram: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    af_xdp: Option<AfXdp>,
+}
+
+/// Whether frames can go past the kernel's network stack; if not, why, and if they can, how.
+#[derive(Debug, Serialize)]
+struct AfXdp {
+    possible: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why_not: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mode: Option<Mode>,
+}
+
+/// How frames come to the memory that is shared with the kernel.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Mode {
+    /// The driver puts them there.
+    ZeroCopy,
+    /// The kernel copies them.
+    Copy,
+}
+
+impl AfXdp {
+    /// At the interface of `address`, whose device is opened and closed again.
+    fn at(address: SocketAddr) -> AfXdp {
+        let options = DeviceOptions {
+            max_connections: 1,
+            ..DeviceOptions::default()
+        };
+        let opened = EthernetAddress::of(address)
+            .and_then(|it| EthernetDevice::open(it.interface(), options));
+        let mode = opened.as_ref().ok().map(|it| match it.is_zero_copy() {
+            true => Mode::ZeroCopy,
+            false => Mode::Copy,
+        });
+        AfXdp {
+            possible: opened.is_ok(),
+            why_not: opened.err().map(|why| why.to_string()),
+            mode,
+        }
+    }
+}
+
+impl fmt::Display for AfXdp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.why_not, self.mode) {
+            (Some(why), _) => write!(f, "  af_xdp: no: {why}"),
+            (None, Some(Mode::ZeroCopy)) => {
+                write!(
+                    f,
+                    "  af_xdp: taken by --bypass auto and always: the driver has a zero-copy mode"
+                )
+            }
+            (None, _) => write!(
+                f,
+                "  af_xdp: taken by --bypass always: the kernel copies each frame once more"
+            ),
+        }
+    }
 }
 
 impl Ethernet {
@@ -124,6 +186,7 @@ impl Ethernet {
                 let ethernet = RawEthernet {
                     possible: true,
                     datagram: Some(datagram),
+                    af_xdp: Some(AfXdp::at(address)),
                     ..RawEthernet::default()
                 };
                 (Some(LaneName::Ethernet), ethernet)
@@ -154,6 +217,10 @@ impl fmt::Display for Ethernet {
                 "  ethernet: taken, in frames of up to {} bytes",
                 datagram.unwrap_or(0)
             ),
+        }?;
+        match &self.ethernet.af_xdp {
+            Some(af_xdp) => write!(f, "\n{af_xdp}"),
+            None => Ok(()),
         }
     }
 }

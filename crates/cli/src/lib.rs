@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+pub mod bypass;
 mod commands;
 mod config;
 pub mod console;

@@ -12,6 +12,7 @@ use zerolane::lanes;
 use zerolane::options::{NeighbourName, Profile, Profiles};
 use zerolane::security::{Code, Identity, Mode, PublicKey};
 
+use crate::bypass::Bypass;
 use crate::console;
 use crate::exit::Exit;
 use crate::lane::LaneName;
@@ -45,6 +46,9 @@ pub(crate) struct ClientArgs {
     /// ether:IFACE/MAC]
     #[arg(long, value_enum, value_name = "LANE")]
     pub(crate) lane: Option<LaneName>,
+    /// Whether raw Ethernet goes past the kernel's network stack, by AF_XDP: see `zerolane lanes` [default: auto]
+    #[arg(long, value_enum, value_name = "WHEN")]
+    pub(crate) bypass: Option<Bypass>,
 }
 
 /// Options of the commands that reach what `serve` offers, which can ask for a code.
@@ -87,6 +91,9 @@ pub(crate) struct ServerArgs {
     /// ethernet where the address is ether:IFACE]
     #[arg(long, value_enum, value_name = "LANE")]
     pub(crate) lane: Option<LaneName>,
+    /// Whether raw Ethernet goes past the kernel's network stack, by AF_XDP: see `zerolane lanes` [default: auto]
+    #[arg(long, value_enum, value_name = "WHEN")]
+    pub(crate) bypass: Option<Bypass>,
     /// The name by which hosts of the segment find this one over raw Ethernet; '' for none [default: the host's name]
     #[arg(long, value_name = "NAME", value_parser = parse_ether_name)]
     ether_name: Option<String>,
@@ -196,6 +203,7 @@ impl FileClientArgs {
             (client.plain, "--plain"),
             (client.profile == ProfileName::Classic, "--profile classic"),
             (client.lane.is_some(), "--lane"),
+            (client.bypass.is_some(), "--bypass"),
         ];
         match given.iter().find(|(given, _)| *given) {
             Some((_, option)) => Err(anyhow!(

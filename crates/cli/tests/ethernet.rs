@@ -169,6 +169,99 @@ fn ethernet__a_tree_there_and_back() {
     fail(udp, 2, "which is an address of raw Ethernet");
 }
 
+/// What `ip` says of the interface of `host` has a program.
+fn has_program(host: &Namespace) -> bool {
+    let mut command = host.command("ip");
+    command.args(["link", "show", "dev", host.device()]);
+    succeed(command).contains("prog/xdp")
+}
+
+#[test]
+fn bypass__always_is_by_af_xdp_at_both_ends() {
+    let Some(mut lab) = Lab::new() else { return };
+    let (listen, share) = (lab.listen(), lab.path("share"));
+    fs::create_dir(&share).unwrap();
+    let bytes = content(1, (5 << 20) + 17);
+    fs::write(lab.path("a"), &bytes).unwrap();
+    let always = ["--bypass", "always"];
+    let serve = ["serve", &share, "--listen", &listen];
+    let there = lab.start(&[&serve[..], &always].concat());
+    assert!(has_program(lab.hosts.b()) && !has_program(lab.hosts.a()));
+    let at = |path: &str| format!("{there}:{path}");
+    lab.run(&[&["cp"], &always[..], &[&lab.path("a"), &at("b")]].concat());
+    assert!(fs::read(Path::new(&share).join("b")).unwrap() == bytes);
+    // To an end by packet sockets, too; and nothing stays behind.
+    lab.run(&["cp", "--bypass", "never", &at("b"), &lab.path("c")]);
+    assert!(fs::read(lab.path("c")).unwrap() == bytes);
+    assert!(!has_program(lab.hosts.a()));
+    lab.server = None;
+    assert!(!has_program(lab.hosts.b()));
+
+    let export = ["mem", "export", "6MiB", "--name", "m", "--listen", &listen];
+    let there = lab.start(&[&export[..], &always].concat());
+    assert!(has_program(lab.hosts.b()));
+    lab.run(&[
+        "mem",
+        "put",
+        "--bypass",
+        "always",
+        &there,
+        "m@5",
+        &lab.path("a"),
+    ]);
+    let part = format!("m@5+{}", bytes.len());
+    let mut get = lab.on(lab.hosts.a(), &["mem", "get", &there, &part]);
+    assert!(get.output().unwrap().stdout == bytes);
+}
+
+#[test]
+fn bypass__auto_is_by_packet_sockets_where_the_kernel_would_copy() {
+    let Some(mut lab) = Lab::new() else { return };
+    let (listen, share) = (lab.listen(), lab.path("share"));
+    fs::create_dir(&share).unwrap();
+    fs::write(lab.path("a"), content(1, 100_000)).unwrap();
+    let there = lab.start(&["serve", &share, "--listen", &listen, "--bypass", "auto"]);
+    assert!(!has_program(lab.hosts.b()));
+    lab.run(&["cp", &lab.path("a"), &format!("{there}:b")]);
+    assert!(fs::read(Path::new(&share).join("b")).unwrap() == content(1, 100_000));
+}
+
+#[test]
+fn bypass__that_cannot_be_is_an_error_that_says_why() {
+    let Some(mut lab) = Lab::new() else { return };
+    let (listen, share) = (lab.listen(), lab.path("share"));
+    fs::create_dir(&share).unwrap();
+    let always = ["serve", &share, "--bypass", "always", "--listen", &listen];
+    let there = lab.start(&always);
+    let b = lab.hosts.b();
+    fail(
+        lab.on(b, &always),
+        1,
+        "the interface has an XDP program already",
+    );
+    let port = there.rsplit(':').next().unwrap();
+    let its = format!("ether:{}/02:00:00:00:00:01:{port}", b.device());
+    let ls = ["ls", "--bypass", "always", &format!("{its}:")];
+    fail(
+        lab.on(b, &ls),
+        3,
+        "the interface has an XDP program already",
+    );
+    let said = lab.run(&["ls", &format!("{there}:")]);
+    assert_eq!(said, "");
+
+    let a = lab.hosts.a();
+    let perhaps = lab.on(a, &["ls", "--bypass", "perhaps", &format!("{there}:")]);
+    fail(perhaps, 2, "auto, always, never");
+    let udp = lab.on(a, &["ls", "--bypass", "always", "127.0.0.1:"]);
+    fail(udp, 2, "--bypass always is for raw Ethernet alone");
+    let mut without = a.command("setpriv");
+    let dropped = "-bpf,-sys_admin";
+    without.args(["--bounding-set", dropped, "--inh-caps", dropped, PROGRAM]);
+    let ls = ["ls", "--bypass", "always", &format!("{there}:")];
+    fail(lab.program(without, &ls), 3, "needs CAP_BPF");
+}
+
 #[test]
 fn ethernet__memory_of_another_host() {
     let Some(mut lab) = Lab::new() else { return };
@@ -243,6 +336,11 @@ fn lanes__of_an_address_of_raw_ethernet() {
         said.contains("  ethernet: taken, in frames of up to 1500 bytes"),
         "{said}"
     );
+    let copies = "  af_xdp: taken by --bypass always: the kernel copies each frame once more";
+    assert!(said.contains(copies), "{said}");
+    assert_eq!(found["ethernet"]["af_xdp"]["possible"], true);
+    assert_eq!(found["ethernet"]["af_xdp"]["mode"], "copy");
+    assert!(!has_program(lab.hosts.a()), "it was there for a moment");
     let no_such = lab.on(lab.hosts.a(), &["lanes", "ether:none/02:00:00:00:00:01"]);
     fail(no_such, 3, "there is no interface none");
     let loopback = lab.on(lab.hosts.a(), &["lanes", "ether:lo/02:00:00:00:00:01"]);
@@ -317,4 +415,20 @@ fn ethernet__without_the_capability_is_told_so() {
     fail(without(&["serve", &share, "--listen", &listen]), 1, WORDS);
     let said = succeed(without(&["lanes", &there]));
     assert!(said.contains(WORDS), "{said}");
+}
+
+#[test]
+fn lanes__says_why_there_is_no_af_xdp() {
+    let Some(lab) = Lab::new() else { return };
+    let there = format!("ether:{}/02:00:00:00:00:01", lab.hosts.a().device());
+    let dropped = "-bpf,-sys_admin";
+    let mut command = lab.hosts.a().command("setpriv");
+    command.args(["--bounding-set", dropped, "--inh-caps", dropped, PROGRAM]);
+    let said = succeed(lab.program(command, &["lanes", "--json", &there]));
+    let found: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(found["ethernet"]["possible"], true);
+    let af_xdp = &found["ethernet"]["af_xdp"];
+    assert_eq!(af_xdp["possible"], false);
+    let why = af_xdp["why_not"].as_str().unwrap();
+    assert!(why.contains("needs CAP_BPF"), "{why}");
 }

@@ -1,7 +1,7 @@
 //! Honest counting: every byte placed or moved and why, every datagram dropped and where, every
 //! syscall and wake-up.
 
-use crate::{NoSharedMemory, RingFault};
+use crate::{NoBypass, NoSharedMemory, RingFault};
 use zerolane_core::{Counters, PathState};
 use zerolane_handshake::Cipher;
 
@@ -126,6 +126,8 @@ pub struct Account {
     pub lane: LaneKind,
     /// Frames of raw Ethernet come and leave by AF_XDP, past the kernel's network stack.
     pub bypass: bool,
+    /// Why they do not, where [`Options::device`](crate::Options::device) was to have them do so.
+    pub no_bypass: Option<NoBypass>,
     /// Why no shared memory carries it, where that was asked for.
     pub no_shared_memory: Option<NoSharedMemory>,
     /// How the peer broke the memory that was shared with it, which ended the connection.

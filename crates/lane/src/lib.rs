@@ -58,7 +58,8 @@ pub use driver::{
 };
 pub use ethernet::{
     DeviceOptions, EthernetAddress, EthernetDevice, EthernetLane, Neighbour, NeighbourName,
-    NoEthernet, NoXdp, XdpCounters, is_ethernet, look_ethernet, neighbours, resolve, resolve_host,
+    NoBypass, NoEthernet, NoXdp, XdpCounters, is_ethernet, look_ethernet, neighbours, resolve,
+    resolve_host,
 };
 pub use exported::{ExportedRegion, Exporting};
 pub use lane_error::LaneError;

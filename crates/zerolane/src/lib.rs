@@ -120,7 +120,7 @@ pub mod lanes {
 pub mod counters {
     pub use zerolane_lane::ListenerCounters;
     pub use zerolane_lane::{
-        Account, Counters, DropReason, GateCounters, GateLimit, LaneKind, MoveCause,
+        Account, Counters, DropReason, GateCounters, GateLimit, LaneKind, MoveCause, NoBypass,
         NoSharedMemory, PathLife, PathState, RingFault, Zerocopy,
     };
 }

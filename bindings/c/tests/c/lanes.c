@@ -102,6 +102,37 @@ int main(void)
     /* Such an address has no other lane. */
     EXPECT(zl_connect("ether:lo/02:00:00:00:00:01:9", NULL, &connection) < 0);
     EXPECT(strstr(zl_last_error(), "another lane was chosen") != NULL);
+
+    /* Devices. */
+    {
+        zl_device_options few = {.flags = ZL_DEVICE_FALL_BACK, .max_connections = 2};
+        zl_device *device;
+        char why[512];
+        uint32_t mode;
+
+        EXPECT(zl_device_open("no-such-one", &few, &device) < 0);
+        EXPECT(strstr(zl_last_error(), "no interface no-such-one") != NULL);
+        EXPECT(zl_device_open("lo", &few, &device) < 0);
+        EXPECT(strstr(zl_last_error(), "lo is no Ethernet") != NULL
+               || strstr(zl_last_error(), "CAP_NET_RAW") != NULL);
+        few.flags = 16;
+        EXPECT(zl_device_open("lo", &few, &device) == ZL_ERROR_ARGUMENT);
+        EXPECT(strstr(zl_last_error(), "no device flag 0x10") != NULL);
+        few.flags = 0;
+        few.busy_poll = 65536;
+        EXPECT(zl_device_open("lo", &few, &device) == ZL_ERROR_ARGUMENT);
+        few.busy_poll = 0;
+        few.max_connections = 1025;
+        EXPECT(zl_device_open("lo", &few, &device) == ZL_ERROR_ARGUMENT);
+        few.max_connections = 0;
+        few.reserved[3] = 1;
+        EXPECT(zl_device_open("lo", &few, &device) == ZL_ERROR_ARGUMENT);
+        EXPECT(zl_device_open(NULL, NULL, &device) == ZL_ERROR_ARGUMENT);
+        EXPECT(zl_device_get_mode(NULL, &mode) == ZL_ERROR_ARGUMENT);
+        EXPECT(zl_device_refused(NULL, why, sizeof why) == ZL_ERROR_ARGUMENT);
+        EXPECT(zl_options_set_device(options, NULL) == ZL_OK);
+        zl_device_free(NULL);
+    }
     zl_options_free(options);
     free(content);
     return 0;

@@ -10,7 +10,7 @@ pub(crate) struct Section {
 }
 
 /// Of the manual pages: when the interface changed last.
-pub(crate) const DATE: &str = "November 24, 2026";
+pub(crate) const DATE: &str = "November 25, 2026";
 
 pub(crate) const SECTIONS: &[Section] = &[
     Section {
@@ -236,6 +236,15 @@ pub(crate) const SECTIONS: &[Section] = &[
             "zl_option",
             "zl_lane",
             "zl_options_set",
+            "zl_device",
+            "zl_device_flag",
+            "zl_device_options",
+            "zl_device_open",
+            "zl_options_set_device",
+            "zl_device_mode",
+            "zl_device_get_mode",
+            "zl_device_refused",
+            "zl_device_free",
             "ZL_PUBLIC_KEY_LENGTH",
             "zl_options_identity",
             "zl_options_trust",

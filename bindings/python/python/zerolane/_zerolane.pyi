@@ -16,6 +16,7 @@ __all__ = [
     "ConnectionHandle",
     "Endpoint",
     "EndpointHandle",
+    "EthernetDevice",
     "Event",
     "ExportedRegion",
     "FetchOp",
@@ -68,6 +69,24 @@ _What: TypeAlias = Literal[
 ]
 
 @final
+class EthernetDevice:
+    def __new__(
+        cls,
+        interface: str,
+        *,
+        queue: int | None = 0,
+        max_connections: int | None = None,
+        exclusive: bool = False,
+        zero_copy: bool = False,
+        fall_back: bool = False,
+        busy_poll: int | None = None,
+    ) -> Self: ...
+    @property
+    def refused(self) -> str | None: ...
+    @property
+    def is_zero_copy(self) -> bool: ...
+
+@final
 class Options:
     def __new__(
         cls,
@@ -86,6 +105,7 @@ class Options:
         identity: str | PathLike[str] | None = None,
         trust: Sequence[str] | None = None,
         lane: _LaneChoice | None = None,
+        device: EthernetDevice | None = None,
     ) -> Self: ...
     @property
     def key(self) -> str | None: ...
@@ -112,6 +132,10 @@ class Account:
     def lane(self) -> _LaneKind: ...
     @property
     def no_shared_memory(self) -> str | None: ...
+    @property
+    def bypass(self) -> bool: ...
+    @property
+    def no_bypass(self) -> str | None: ...
 
 @final
 class Completion:

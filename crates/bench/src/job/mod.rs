@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use serde::{Deserialize, Serialize};
+use zerolane_cli::bypass::Bypass;
 use zerolane_cli::lane::LaneName;
 
 use self::name::Name;
@@ -43,6 +44,8 @@ pub(crate) struct Job {
     pub(crate) security: Protection,
     /// What carries them.
     pub(crate) lane: LaneName,
+    /// Over raw Ethernet: whether by AF_XDP.
+    pub(crate) bypass: Bypass,
     /// Over raw Ethernet, the hardware address of the responder, once it listens.
     pub(crate) hardware: Option<[u8; 6]>,
     pub(crate) tcp: TcpTuning,
@@ -128,6 +131,7 @@ impl Job {
             work,
             security: Protection::Plain,
             lane: LaneName::Udp,
+            bypass: Bypass::Never,
             hardware: None,
             tcp,
             token: 0,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, ensure};
 use bytesize::ByteSize;
 use netlab::lab::LabConfig;
+use zerolane_cli::bypass::Bypass;
 use zerolane_cli::exit::Exit;
 use zerolane_cli::interrupt::Interrupt;
 use zerolane_cli::lab::units;
@@ -132,6 +133,9 @@ pub(crate) struct LaneArgs {
     /// ethernet the interfaces of the path's two ends are on one segment
     #[arg(long, value_enum, default_value_t = LaneName::Udp, value_name = "LANE")]
     pub(crate) lane: LaneName,
+    /// With ethernet, whether it goes past the kernel's network stack, by AF_XDP, at both ends
+    #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
+    pub(crate) bypass: Bypass,
 }
 
 impl LaneArgs {
@@ -142,6 +146,10 @@ impl LaneArgs {
         offloads: Option<Offloads>,
         interrupt: &Interrupt,
     ) -> Result<Ends> {
+        if self.bypass == Bypass::Always && self.lane != LaneName::Ethernet {
+            let words = "--bypass always is for raw Ethernet alone: --lane ethernet";
+            return Err(anyhow!(words).context(Exit::Usage));
+        }
         let has_network = matches!(self.lane, LaneName::Udp | LaneName::Ethernet);
         if has_network || args.place.to.is_some() {
             return args.start(offloads, interrupt);
@@ -159,6 +167,11 @@ impl LaneArgs {
         let (path, mtu) = args.path(ends);
         match self.lane {
             LaneName::Udp => (path, mtu),
+            LaneName::Ethernet => {
+                let bypass = self.bypass.name();
+                let words = format!("{path}, Zerolane with --lane ethernet --bypass {bypass}");
+                (words, mtu)
+            }
             lane => (format!("{path}, Zerolane with --lane {}", lane.name()), mtu),
         }
     }

@@ -135,6 +135,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let job = Job {
         security: args.security,
         lane: args.lane.lane,
+        bypass: args.lane.bypass,
         tcp: tuning(&args.tcp)?,
         ..Job::of(Work::Laps(laps))
     };

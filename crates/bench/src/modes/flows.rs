@@ -91,6 +91,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let job = Job {
         security: args.security,
         lane: args.lane.lane,
+        bypass: args.lane.bypass,
         ..Job::of(Work::Flows(flows))
     };
     job.check().context(Exit::Usage)?;

@@ -208,6 +208,7 @@ fn measure(args: &Args, plan: &Plan, interrupt: &Interrupt) -> Result<Operations
         let job = Job {
             security: args.security,
             lane: args.lane.lane,
+            bypass: args.lane.bypass,
             ..Job::of(Work::Operations(operations))
         };
         let able = able(plan, &ends, &job, operations.size, &mut skipped);

@@ -189,12 +189,23 @@ fn lane__ethernet_between_two_namespaces() {
     let bulk = "bench bulk --only zerolane --lane ethernet --buffer 1MiB --bytes 16MiB --reps 1";
     let ping = "bench put_lat --only zerolane --lane ethernet -s 8 -n 1000 --reps 1";
     for words in [bulk, ping] {
-        let output = output(&format!("{words} --json"));
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let path = report["path"].as_str().unwrap();
-        assert!(path.ends_with("Zerolane with --lane ethernet"), "{path}");
+        for bypass in ["auto", "always", "never"] {
+            let lane = format!("--lane ethernet --bypass {bypass}");
+            let words = words.replace("--lane ethernet", &lane);
+            let output = output(&format!("{words} --json"));
+            assert!(output.status.success(), "{}", text(&output.stderr));
+            let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+            let path = report["path"].as_str().unwrap();
+            assert!(path.ends_with(&format!("Zerolane with {lane}")), "{path}");
+        }
     }
+    let udp = output("bench put_lat --only zerolane --bypass always -s 8 -n 10");
+    assert_eq!(udp.status.code(), Some(2));
+    assert!(
+        text(&udp.stderr).contains("is for raw Ethernet alone"),
+        "{}",
+        text(&udp.stderr)
+    );
 }
 
 #[test]

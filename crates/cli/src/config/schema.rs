@@ -116,14 +116,21 @@ const LANE: Key = Key {
     default: Some(|| "\"udp\"".into()),
 };
 
+const BYPASS: Key = Key {
+    name: "bypass",
+    kind: Kind::Text(|it| one_of(it, &["auto", "always", "never"])),
+    default: Some(|| "\"auto\"".into()),
+};
+
 /// Keys of `[client]`, which those of `[host.NAME]` include.
-const CLIENT: [Key; 6] = [
+const CLIENT: [Key; 7] = [
     text("rsh", not_empty).or(|| "\"ssh\"".into()),
     text("remote-program", not_empty).or(|| "\"zerolane\"".into()),
     text("remote-listen", listens_at_login),
     TIMEOUT,
     LIMIT,
     LANE,
+    BYPASS,
 ];
 
 /// Keys of `[host.NAME]` alone.
@@ -138,7 +145,7 @@ const HOST: [Key; 4] = [
     text("server-key", is_key),
 ];
 
-const SERVE: [Key; 9] = [
+const SERVE: [Key; 10] = [
     text("listen", listens).or(|| format!("{:?}", Listen::loopback(DEFAULT_PORT).to_string())),
     text("stdio-listen", listens_at_login),
     Key {
@@ -155,6 +162,7 @@ const SERVE: [Key; 9] = [
     text("metrics", is_address),
     LIMIT,
     LANE,
+    BYPASS,
 ];
 
 impl Section {

@@ -8,6 +8,7 @@ use zerolane_files::limits::PATIENCE_SECONDS;
 use zerolane_files::{Client, Error, Host};
 
 use super::with_exit_code;
+use crate::bypass::Bypass;
 use crate::config::{Config, Section};
 use crate::lane::LaneName;
 use crate::login::{RemoteEnd, of_environment};
@@ -61,11 +62,15 @@ impl Guarded {
         let profiles = args.client.profile.into();
         let configured = config.chosen(&sections, "lane");
         let lane = LaneName::to(&host.name, args.client.lane, configured)?;
+        let bypass = config.chosen(&sections, "bypass");
+        let bypass = Bypass::of(lane, args.client.bypass, bypass);
+        let device = bypass.device_to(lane, (&host.name, host.port()))?;
         let (caution, security) = Caution::new(host.to_string(), args.client, args.code)?;
         let transport = Options {
             security,
             profiles,
             lane: lane.into(),
+            device,
             ..Options::default()
         };
         let client = Client::new(host).with_transport(transport);

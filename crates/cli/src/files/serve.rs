@@ -19,6 +19,7 @@ use super::log::{Format, Log};
 use super::metrics::{self, Metrics};
 use super::{on_hangup, stdio, stop_on_signals, user, with_exit_code};
 use crate::address::{Listen, address_shown};
+use crate::bypass::Bypass;
 use crate::config::{Config, Section};
 use crate::console;
 use crate::exit::Exit;
@@ -37,7 +38,7 @@ pub struct Args {
     listen: Option<String>,
     /// Serve the one client at the other end of standard input and output, which ssh connects to it, and end with it.
     /// `cp USER@HOST:` starts this. Without DIR it reaches what the login may
-    #[arg(long, conflicts_with_all = ["code", "user", "metrics", "log", "identity", "allowed", "anyone", "authenticated", "plain", "profile", "lane", "ether_name"])]
+    #[arg(long, conflicts_with_all = ["code", "user", "metrics", "log", "identity", "allowed", "anyone", "authenticated", "plain", "profile", "lane", "bypass", "ether_name"])]
     stdio: bool,
     /// Refuse to write; --read-only=false takes back what a configuration file says
     #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
@@ -47,7 +48,7 @@ pub struct Args {
     schedule: Option<ScheduleName>,
     /// As root: once the address is bound, become this user, who must be able to read the list of
     /// keys and to do in DIR what clients may do there
-    #[arg(long, value_name = "NAME", conflicts_with = "lane")]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["lane", "bypass"])]
     user: Option<String>,
     /// Let in one client that has a one-time code, which is shown here, instead of keys; end after it
     #[arg(long, conflicts_with_all = ["identity", "allowed", "anyone", "authenticated", "plain"])]
@@ -143,6 +144,8 @@ pub(crate) fn run(mut args: Args) -> Result<Exit> {
             "--user is for UDP alone, and the address or the configuration names another lane";
         return Err(anyhow!(words).context(Exit::Usage));
     }
+    let bypass = config.chosen(&OWN, "bypass");
+    let device = Bypass::of(lane, args.security.bypass, bypass).device_at(lane, listen.place())?;
     let Doors {
         security,
         access: allowed,
@@ -163,6 +166,7 @@ pub(crate) fn run(mut args: Args) -> Result<Exit> {
             security,
             profiles,
             lane: lane.into(),
+            device,
             neighbour,
             max_rate,
             ..Options::default()

@@ -17,6 +17,7 @@ use zerolane_files::Stop;
 
 use super::remote::DEFAULT_PORT;
 use crate::address::{Listen, address_shown};
+use crate::bypass::Bypass;
 use crate::console;
 use crate::exit::Exit;
 use crate::files::stop_on_signals;
@@ -102,7 +103,10 @@ pub(crate) fn run(args: Args) -> Result<()> {
     };
     let profiles = args.security.profile.into();
     let neighbour = args.security.neighbour();
-    let lane = LaneName::to(args.listen.name(), args.security.lane, None)?.into();
+    let lane = LaneName::to(args.listen.name(), args.security.lane, None)?;
+    let bypass = Bypass::of(lane, args.security.bypass, None);
+    let device = bypass.device_at(lane, args.listen.place())?;
+    let lane = lane.into();
     let Doors {
         mut security,
         access: allowed,
@@ -116,6 +120,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
         security,
         profiles,
         lane,
+        device,
         neighbour,
         ..Options::default()
     };

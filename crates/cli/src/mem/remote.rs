@@ -9,6 +9,7 @@ use zerolane::{Completion, Connection, Error, Options, RegionKey, Rights};
 
 use super::place::Place;
 use crate::address::{parse_host, shown};
+use crate::bypass::Bypass;
 use crate::exit::Exit;
 use crate::lane::LaneName;
 use crate::security::{Caution, ClientArgs};
@@ -32,12 +33,16 @@ impl Host {
     fn connect(&self, security: &ClientArgs) -> Result<Connection> {
         let Host { name, port } = self;
         let profiles = security.profile.into();
-        let lane = LaneName::to(name, security.lane, None)?.into();
+        let lane = LaneName::to(name, security.lane, None)?;
+        let bypass = Bypass::of(lane, security.bypass, None);
+        let device = bypass.device_to(lane, (name, *port))?;
+        let lane = lane.into();
         let (caution, security) = Caution::new(self.to_string(), security.clone(), None)?;
         let options = Options {
             security,
             profiles,
             lane,
+            device,
             ..Options::default()
         };
         let connected = resolve_host(name, *port, lane)

@@ -137,6 +137,11 @@ impl EthernetAddress {
         Ok(EthernetAddress::new(name, station.hardware, station.port))
     }
 
+    /// The name of this host's interface.
+    pub fn interface(&self) -> &str {
+        &self.interface
+    }
+
     /// The hardware address, if it names one.
     pub fn hardware(&self) -> Option<[u8; 6]> {
         match self.who {

@@ -3,7 +3,7 @@
 use super::address::{self, Hardware, Station};
 use super::afxdp::{Queues, Shared};
 use super::xdp::{Grants, Program, Route, Rules};
-use super::{DeviceOptions, NoEthernet, XdpCounters, filter, socket};
+use super::{DeviceOptions, NoBypass, NoEthernet, XdpCounters, filter, socket};
 use std::io;
 use std::sync::Arc;
 use zerolane_core::Config;
@@ -48,8 +48,13 @@ impl EthernetDevice {
             falls_back: options.fall_back,
         };
         match device.set_up(mtu, &options) {
+            Ok(()) => {}
             Err(why) if !options.fall_back => return Err(why.into()),
-            refused => device.refused = refused.err(),
+            Err(why) => {
+                // Nothing of it stays at the interface.
+                device.program = None;
+                device.refused = Some(why);
+            }
         }
         Ok(Arc::new(device))
     }
@@ -74,6 +79,11 @@ impl EthernetDevice {
         self.refused.as_ref()
     }
 
+    /// Whether frames come and leave by AF_XDP.
+    pub fn has_bypass(&self) -> bool {
+        self.shared.is_some()
+    }
+
     /// Whether the driver itself reads and writes the memory; else the kernel copies each frame once more.
     pub fn is_zero_copy(&self) -> bool {
         self.shared.as_ref().is_some_and(|it| it.is_zero_copy())
@@ -90,20 +100,16 @@ impl EthernetDevice {
         }
     }
 
-    /// The queues of a connection between `local` and the host with the hardware address `peer`; `None`: packet sockets are to do.
+    /// The queues of a connection between these hardware addresses, this host's first; or packet sockets are to do.
     ///
     /// # Errors
     /// [`NoEthernet`]: it is another interface's, or there is no place.
-    pub(super) fn line(
-        &self,
-        interface: u32,
-        ends: (Hardware, Hardware),
-    ) -> io::Result<Option<Queues>> {
+    pub(super) fn line(&self, interface: u32, ends: (Hardware, Hardware)) -> io::Result<Line> {
         self.check(interface)?;
         match self.shared.as_ref().map(|it| it.line(ends)) {
-            Some(Err(_)) if self.falls_back => Ok(None),
-            Some(line) => Ok(Some(line?)),
-            None => Ok(None),
+            Some(Err(why)) if self.falls_back => Ok(Line::None(Some(NoBypass::of(&why)))),
+            Some(line) => Ok(Line::Queues(Box::new(line?))),
+            None => Ok(Line::None(self.refused.as_ref().map(NoBypass::of))),
         }
     }
 
@@ -152,6 +158,13 @@ impl EthernetDevice {
             false => Err(NoEthernet::OtherDevice.into()),
         }
     }
+}
+
+/// What a connection has of its device.
+pub(super) enum Line {
+    Queues(Box<Queues>),
+    /// Packet sockets are to do: why, if there were to be queues.
+    None(Option<NoBypass>),
 }
 
 /// A port whose strangers the program lets pass.

@@ -12,6 +12,10 @@ pub struct DeviceOptions {
     /// Frames of the Scheduled Transfer that are for nobody who has this device are dropped. Else they go on: to
     /// connections without this device, or of other programs.
     pub exclusive: bool,
+    /// Have AF_XDP only where the driver itself reads and writes the memory, and it is
+    /// [refused](crate::NoEthernet::Copies) elsewhere: where the kernel copies each frame once more, much payload is
+    /// slower than by packet sockets, and short operations are faster.
+    pub zero_copy: bool,
     /// Go on by packet sockets, as without a device, where AF_XDP or the program is refused, or all places are taken. Else that is an
     /// error.
     pub fall_back: bool,
@@ -26,6 +30,7 @@ impl Default for DeviceOptions {
             queue: Some(0),
             max_connections: 8,
             exclusive: false,
+            zero_copy: false,
             fall_back: false,
             busy_poll: None,
         }

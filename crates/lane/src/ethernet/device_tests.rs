@@ -4,22 +4,30 @@
 use super::tests::*;
 use super::*;
 use crate::{Listener, Security};
-use netlab::netns::Topology;
+use netlab::netns::{Namespace, Topology};
 use netsim::Side;
 use std::time::Instant;
 
 /// The interfaces of both hosts.
-struct Devices([Arc<EthernetDevice>; 2]);
+pub(super) struct Devices([Arc<EthernetDevice>; 2]);
 
 impl Devices {
-    fn open(hosts: &Topology, options: DeviceOptions) -> Devices {
-        Devices(Side::BOTH.map(|side| {
-            let open = || EthernetDevice::open(hosts.device(side), options);
-            inside(hosts.side(side), open).expect("AF_XDP")
+    pub(super) fn open(hosts: &Topology, options: DeviceOptions) -> Devices {
+        Devices::open_at([hosts.a(), hosts.b()], options)
+    }
+
+    pub(super) fn open_at(hosts: [&Namespace; 2], options: DeviceOptions) -> Devices {
+        Devices(hosts.map(|host| {
+            let open = || EthernetDevice::open(host.device(), options);
+            inside(host, open).expect("AF_XDP")
         }))
     }
 
-    fn options(&self, side: Side, options: &Options) -> Options {
+    pub(super) fn of(&self, side: Side) -> &EthernetDevice {
+        &self.0[side as usize]
+    }
+
+    pub(super) fn options(&self, side: Side, options: &Options) -> Options {
         Options {
             device: Some(self.0[side as usize].clone()),
             ..options.clone()
@@ -27,21 +35,21 @@ impl Devices {
     }
 
     /// Of the ordinary kind, and a connection over them.
-    fn joined(hosts: &Topology, options: &Options) -> (Devices, Listener, End, End) {
+    pub(super) fn joined(hosts: &Topology, options: &Options) -> (Devices, Listener, End, End) {
         let devices = Devices::open(hosts, DeviceOptions::default());
-        let mut listener = devices.listen(hosts, options);
+        let mut listener = devices.listen(hosts.b(), options);
         let (a, b) = join_at(hosts, &mut listener, &devices.options(Side::A, options));
         assert!(a.account().bypass && b.account().bypass);
         (devices, listener, a, b)
     }
 
-    fn listen(&self, hosts: &Topology, options: &Options) -> Listener {
-        listen(hosts.b(), 0, &self.options(Side::B, options)).expect("a port")
+    pub(super) fn listen(&self, host: &Namespace, options: &Options) -> Listener {
+        listen(host, 0, &self.options(Side::B, options)).expect("a port")
     }
 }
 
 /// Calls by which `end` took Data from its packet socket.
-fn by_socket(end: &End) -> u64 {
+pub(super) fn by_socket(end: &End) -> u64 {
     end.account().rx_data_syscalls
 }
 
@@ -92,6 +100,26 @@ fn strict__payload_is_copied_once() {
     }
 }
 
+/// A frame that is longer than a page is several pieces, of which no copy makes one.
+#[test]
+fn pieces__lie_end_to_end() {
+    let Some(hosts) = hosts(9000) else {
+        return;
+    };
+    for options in both() {
+        let (_devices, _listener, mut a, mut b) = Devices::joined(&hosts, &options);
+        for len in [1 << 20, 3, 100_000, 9000, 1 << 20] {
+            transfer(&mut a, &mut b, len);
+        }
+        assert!(b.account().stu > 8000, "{}", b.account().stu);
+        let crate::AnyLane::Ethernet(lane) = b.lane() else {
+            panic!("another lane");
+        };
+        let bypass = lane.bypass.as_ref().expect("AF_XDP");
+        assert!(!bypass.queues.has_put_together());
+    }
+}
+
 #[test]
 fn places__are_bounded_and_taken_again() {
     let Some(hosts) = hosts(1500) else {
@@ -114,6 +142,7 @@ fn places__are_bounded_and_taken_again() {
             if fall_back {
                 let (mut more, mut b) = join_at(&hosts, &mut listener, &with_device);
                 assert!(!more.account().bypass);
+                assert_eq!(more.account().no_bypass, Some(NoBypass::Full));
                 transfer(&mut more, &mut b, 300_000);
             } else {
                 let to = seen_from(hosts.a(), listener.local_addr());
@@ -137,7 +166,7 @@ fn accept__without_a_place_refuses_the_initiator_and_goes_on() {
             ..DeviceOptions::default()
         };
         let devices = Devices::open(&hosts, few);
-        let mut listener = devices.listen(&hosts, &options);
+        let mut listener = devices.listen(hosts.b(), &options);
         let first = join_at(&hosts, &mut listener, &options);
         let to = seen_from(hosts.a(), listener.local_addr());
         let mut more = inside(hosts.a(), || crate::connect(to, &options)).expect("connecting");
@@ -176,12 +205,87 @@ fn refused__says_what_or_goes_on_by_packet_sockets() {
         ..none
     };
     let devices = Devices::open(&hosts, falls_back);
-    assert!(devices.0[0].refused().is_some());
+    assert!(devices.of(Side::A).refused().is_some());
+    // Nothing stays at the interface.
+    assert_eq!(program_at(hosts.a()), None);
     let options = options(Security::default());
-    let mut listener = devices.listen(&hosts, &options);
+    let mut listener = devices.listen(hosts.b(), &options);
     let with_device = devices.options(Side::A, &options);
     let (mut a, mut b) = join_at(&hosts, &mut listener, &with_device);
-    assert!(!a.account().bypass && !b.account().bypass);
+    for end in [&a, &b] {
+        let account = end.account();
+        assert!(!account.bypass);
+        assert_eq!(account.no_bypass, Some(NoBypass::Refused(libc::EINVAL)));
+    }
+    transfer(&mut a, &mut b, 300_000);
+}
+
+/// Another program at the interface, whoever's, is left alone.
+#[test]
+fn refused__where_another_program_is_it_goes_on_by_packet_sockets() {
+    let Some(hosts) = hosts(1500) else {
+        return;
+    };
+    let another = DeviceOptions {
+        queue: None,
+        ..DeviceOptions::default()
+    };
+    let another = Devices::open(&hosts, another);
+    let programs = [hosts.a(), hosts.b()].map(program_at);
+    assert!(!programs.contains(&None));
+    let open = || EthernetDevice::open(hosts.device(Side::A), DeviceOptions::default());
+    let error = inside(hosts.a(), open).expect_err("taken");
+    assert_eq!(error.kind(), io::ErrorKind::ResourceBusy);
+    assert!(error.to_string().contains("XDP program already"), "{error}");
+    let falls_back = DeviceOptions {
+        fall_back: true,
+        ..DeviceOptions::default()
+    };
+    for options in both() {
+        let devices = Devices::open(&hosts, falls_back);
+        let taken = NoEthernet::Program(NoXdp::Taken);
+        assert_eq!(devices.of(Side::A).refused(), Some(&taken));
+        let mut listener = devices.listen(hosts.b(), &options);
+        let with_device = devices.options(Side::A, &options);
+        let (mut a, mut b) = join_at(&hosts, &mut listener, &with_device);
+        for end in [&a, &b] {
+            let account = end.account();
+            assert!(!account.bypass);
+            assert_eq!(account.no_bypass, Some(NoBypass::Taken));
+        }
+        transfer(&mut a, &mut b, 8 << 20);
+        transfer(&mut b, &mut a, 8 << 20);
+    }
+    assert_eq!([hosts.a(), hosts.b()].map(program_at), programs);
+    drop(another);
+    let devices = Devices::open(&hosts, falls_back);
+    assert_eq!(devices.of(Side::A).refused(), None);
+}
+
+/// veth has no zero-copy mode.
+#[test]
+fn zero_copy__alone_is_refused_where_the_kernel_would_copy() {
+    let Some(hosts) = hosts(1500) else {
+        return;
+    };
+    let zero_copy = DeviceOptions {
+        zero_copy: true,
+        ..DeviceOptions::default()
+    };
+    let open = || EthernetDevice::open(hosts.device(Side::A), zero_copy);
+    let error = inside(hosts.a(), open).expect_err("none");
+    assert_eq!(error.to_string(), NoEthernet::Copies.to_string());
+    let falls_back = DeviceOptions {
+        fall_back: true,
+        ..zero_copy
+    };
+    let devices = Devices::open(&hosts, falls_back);
+    assert_eq!(program_at(hosts.a()), None);
+    let options = options(Security::default());
+    let mut listener = devices.listen(hosts.b(), &options);
+    let with_device = devices.options(Side::A, &options);
+    let (mut a, mut b) = join_at(&hosts, &mut listener, &with_device);
+    assert_eq!(a.account().no_bypass, Some(NoBypass::Copies));
     transfer(&mut a, &mut b, 300_000);
 }
 

@@ -40,6 +40,9 @@ pub enum NoEthernet {
     },
     /// There is no program in the driver for it.
     Program(NoXdp),
+    /// The driver has no zero-copy mode, and the kernel was not to copy each frame: see
+    /// [`DeviceOptions::zero_copy`](crate::DeviceOptions::zero_copy).
+    Copies,
     /// The device has no place for one connection more: see
     /// [`DeviceOptions::max_connections`](crate::DeviceOptions::max_connections).
     Full,
@@ -92,6 +95,10 @@ impl fmt::Display for NoEthernet {
                     _ => Ok(()),
                 }
             }
+            NoEthernet::Copies => f.write_str(
+                "AF_XDP is refused: the driver has no zero-copy mode for this queue, and the kernel was not to copy each frame \
+                 (DeviceOptions::zero_copy)",
+            ),
             NoEthernet::Full => {
                 f.write_str("the device has no place for one connection more (DeviceOptions::max_connections)")
             }
@@ -111,7 +118,7 @@ impl From<NoEthernet> for io::Error {
             | NoEthernet::OtherHost
             | NoEthernet::NoNeighbour(_)
             | NoEthernet::SeveralNeighbours(_) => io::ErrorKind::AddrNotAvailable,
-            NoEthernet::OtherKind(_) => io::ErrorKind::Unsupported,
+            NoEthernet::OtherKind(_) | NoEthernet::Copies => io::ErrorKind::Unsupported,
             NoEthernet::InUse => io::ErrorKind::AddrInUse,
             NoEthernet::NotPermitted => io::ErrorKind::PermissionDenied,
             NoEthernet::Gone => io::ErrorKind::NetworkDown,
@@ -120,5 +127,65 @@ impl From<NoEthernet> for io::Error {
             NoEthernet::Full => io::ErrorKind::QuotaExceeded,
         };
         io::Error::new(kind, why)
+    }
+}
+
+/// Why frames of a connection with a device do not come and leave by AF_XDP, although they were to: what
+/// [`EthernetDevice::refused`](crate::EthernetDevice::refused) says in more words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NoBypass {
+    /// The interface has another XDP program.
+    Taken,
+    /// This process may not load a program into the driver, or open such sockets.
+    NotPermitted,
+    /// This kernel does not take the program.
+    NoProgram,
+    /// The system refused something of AF_XDP: its reason (errno); 0: none.
+    Refused(i32),
+    /// The driver has no zero-copy mode, and the kernel was not to copy each frame.
+    Copies,
+    /// The device has no place for one connection more.
+    Full,
+}
+
+impl NoBypass {
+    /// What `why`, for which there is no AF_XDP, comes to.
+    pub(super) fn of(why: &NoEthernet) -> NoBypass {
+        match why {
+            NoEthernet::Program(NoXdp::Taken) => NoBypass::Taken,
+            NoEthernet::Program(NoXdp::NotPermitted) | NoEthernet::NotPermitted => {
+                NoBypass::NotPermitted
+            }
+            NoEthernet::Program(NoXdp::Refused(_)) => NoBypass::NoProgram,
+            NoEthernet::Refused { errno, .. } => NoBypass::Refused(*errno),
+            NoEthernet::Copies => NoBypass::Copies,
+            NoEthernet::Full => NoBypass::Full,
+            _ => NoBypass::Refused(0),
+        }
+    }
+}
+
+impl fmt::Display for NoBypass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NoBypass::Taken => {
+                f.write_str("the interface has an XDP program already: `ip link show` says which")
+            }
+            NoBypass::NotPermitted => f.write_str(
+                "AF_XDP needs CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON and CAP_NET_RAW: run as root",
+            ),
+            NoBypass::NoProgram => {
+                f.write_str("this kernel does not take the program that AF_XDP needs")
+            }
+            NoBypass::Refused(0) => f.write_str("AF_XDP is refused"),
+            NoBypass::Refused(errno) => {
+                let error = io::Error::from_raw_os_error(*errno);
+                write!(f, "the system refuses AF_XDP: {error}")
+            }
+            NoBypass::Copies => f.write_str(
+                "the driver has no zero-copy mode, and the kernel was not to copy each frame",
+            ),
+            NoBypass::Full => f.write_str("the device has no place for one connection more"),
+        }
     }
 }

@@ -35,7 +35,7 @@ pub use device::EthernetDevice;
 pub use device_options::DeviceOptions;
 pub(crate) use discovery::Answering;
 pub use discovery::{Neighbour, NeighbourName, neighbours};
-pub use error::NoEthernet;
+pub use error::{NoBypass, NoEthernet};
 pub(crate) use frames::{IncomingFrames, OutgoingFrames};
 pub use named::{is_ethernet, resolve, resolve_host};
 pub(crate) use port::{Claim, attend};
@@ -46,6 +46,7 @@ use crate::initiate::initiate;
 use crate::udp::{self, MAX_MESSAGES, Receiver, Seat, Sender, SharedPort};
 use crate::{Account, Driver, Lane, LaneError, LaneKind, Options, Turn, Waker, poll};
 use address::Hardware;
+use device::Line;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use socket2::Socket;
 use std::io;
@@ -68,6 +69,8 @@ const LOOK_INTERVAL: Duration = Duration::from_micros(200);
 pub struct EthernetLane {
     socket: Socket,
     bypass: Option<Bypass>,
+    /// Why there is none, although there was to be one.
+    no_bypass: Option<NoBypass>,
     local: SocketAddr,
     peer: SocketAddr,
     interface: u32,
@@ -90,12 +93,12 @@ struct Bypass {
 }
 
 impl Bypass {
-    fn new(queues: Queues, socket: &Socket) -> io::Result<Bypass> {
+    fn new(queues: Box<Queues>, socket: &Socket) -> io::Result<Bypass> {
         let both = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         both.add(queues.socket(), EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
         both.add(socket, EpollEvent::new(EpollFlags::EPOLLIN, 1))?;
         Ok(Bypass {
-            queues: Box::new(queues),
+            queues,
             both,
             next_look: Instant::ZERO,
         })
@@ -115,8 +118,12 @@ impl EthernetLane {
         let interface = peer.interface;
         let device = options.device.as_ref();
         let line = device.map(|it| it.line(interface, (own, hardware)));
-        let queues = line.transpose()?.flatten();
-        let slot = queues.as_ref().map(Queues::slot);
+        let (queues, no_bypass) = match line.transpose()? {
+            Some(Line::Queues(queues)) => (Some(queues), None),
+            Some(Line::None(why)) => (None, why),
+            None => (None, None),
+        };
+        let slot = queues.as_ref().map(|it| it.slot());
         let bypass = queues.map(|it| Bypass::new(it, &socket)).transpose()?;
         let seal = options.security.seal_len();
         let grants = device.map(|it| it.direct(seat.key(), (local, hardware), slot, seal));
@@ -128,6 +135,7 @@ impl EthernetLane {
             receiver: Receiver::new(&socket, Some(incoming), options),
             socket,
             bypass,
+            no_bypass,
             local: local.address(),
             peer: peer.address(),
             interface,
@@ -301,6 +309,7 @@ impl Lane for EthernetLane {
     fn describe(&self, account: &mut Account) {
         account.lane = LaneKind::Ethernet;
         account.bypass = self.bypass.is_some();
+        account.no_bypass = self.no_bypass;
         account.receive_buffer = udp::receive_buffer(&self.socket);
         account.cipher = self.sender.cipher();
     }
@@ -347,6 +356,10 @@ pub fn look_ethernet(peer: SocketAddr) -> io::Result<usize> {
     socket::path_datagram(&socket, peer.interface)
 }
 
+#[cfg(test)]
+mod bpf_for_tests;
+#[cfg(test)]
+mod device_faults;
 #[cfg(test)]
 mod device_tests;
 #[cfg(test)]

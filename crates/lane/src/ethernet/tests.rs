@@ -84,16 +84,25 @@ fn listen_again(host: &Namespace, port: u16, options: &Options) -> Listener {
 }
 
 pub(super) fn join_at(hosts: &Topology, listener: &mut Listener, options: &Options) -> (End, End) {
-    let to = seen_from(hosts.a(), listener.local_addr());
+    join_between([hosts.a(), hosts.b()], listener, options)
+}
+
+/// From the first host to the listener at the second.
+pub(super) fn join_between(
+    [from, at]: [&Namespace; 2],
+    listener: &mut Listener,
+    options: &Options,
+) -> (End, End) {
+    let to = seen_from(from, listener.local_addr());
     let connect = || crate::connect(to, options).expect("connecting");
-    let mut a = inside(hosts.a(), connect);
+    let mut a = inside(from, connect);
     let end = Instant::now() + PATIENCE;
     let mut b = loop {
         assert!(Instant::now() < end, "{:?}", listener.counters());
         a.turn().expect("asking");
         let wait = Some(Duration::from_millis(1));
         // Sockets of a connection are made at the interface's number, which is of that namespace.
-        let accepted = inside(hosts.b(), || listener.accept(wait));
+        let accepted = inside(at, || listener.accept(wait));
         if let Some(b) = accepted.expect("accepting") {
             break b;
         }
@@ -152,6 +161,20 @@ pub(super) fn transfer(a: &mut End, b: &mut End, len: usize) {
     drive(a, b, |a, b| a.has_completion() && b.has_completion());
     a.next_completion().expect("sent").result.expect("sent");
     verify(b.next_completion(), &bytes);
+}
+
+/// What `ip` with `arguments` says at `host`.
+pub(super) fn ip(host: &Namespace, arguments: &[&str]) -> String {
+    let output = host.command("ip").args(arguments).output().expect("ip");
+    assert!(output.status.success(), "{arguments:?}: {output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The number of the XDP program that the interface of `host` runs.
+pub(super) fn program_at(host: &Namespace) -> Option<u32> {
+    let shown = ip(host, &["link", "show", "dev", host.device()]);
+    let (_, behind) = shown.split_once("prog/xdp id ")?;
+    behind.split_whitespace().next()?.parse().ok()
 }
 
 /// A frame of this content.
@@ -380,10 +403,6 @@ fn repeated__requests_reach_the_connection_that_they_led_to() {
 fn interface__down_renamed_or_narrower_in_the_middle_loses_nothing() {
     let Some(hosts) = hosts(9000) else {
         return;
-    };
-    let ip = |host: &Namespace, arguments: &[&str]| {
-        let status = host.command("ip").args(arguments).status();
-        assert!(status.expect("ip").success(), "{arguments:?}");
     };
     for (round, options) in both().into_iter().enumerate() {
         let (mut a, mut b) = join(&hosts, &options);

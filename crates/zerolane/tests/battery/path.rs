@@ -36,6 +36,8 @@ pub enum Path {
     Ethernet(u32),
     /// The same past the kernel's network stack: AF_XDP.
     Bypass(u32),
+    /// The same, whose ends poll the driver themselves.
+    Polled(u32),
     /// The same, and a program in both drivers that drops what was not granted.
     Validated(u32),
     /// Through an emulated link on loopback of MTU 1500 that loses this part of all packets, holds
@@ -111,6 +113,13 @@ impl Path {
                 let pair = with_devices(mtu, a, b, DeviceOptions::default())?;
                 assert!(pair.a.account().bypass && pair.b.account().bypass);
                 Some(pair)
+            }
+            Path::Polled(mtu) => {
+                let polled = DeviceOptions {
+                    busy_poll: Some(8),
+                    ..DeviceOptions::default()
+                };
+                with_devices(mtu, a, b, polled)
             }
             Path::Validated(mtu) => {
                 let validated = DeviceOptions {

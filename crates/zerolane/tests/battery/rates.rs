@@ -86,19 +86,17 @@ fn rate(pair: &mut Pair) -> f64 {
 #[ignore = "by the clock"]
 fn latency__of_raw_ethernet_beside_udp() {
     for (name, options) in [("sealed", Options::default()), ("plain", plain())] {
-        let mut times = [vec![], vec![], vec![]];
+        let mut times = [vec![], vec![], vec![], vec![]];
+        let paths = [Path::Veth, Path::Ethernet, Path::Bypass, Path::Polled];
         for _ in 0..ROUNDS {
-            for (path, times) in [Path::Veth(1500), Path::Ethernet(1500), Path::Bypass(1500)]
-                .into_iter()
-                .zip(&mut times)
-            {
+            for (path, times) in paths.map(|it| it(1500)).into_iter().zip(&mut times) {
                 let Some(mut pair) = path.connect(&options) else {
                     return;
                 };
                 times.push(one_way(&mut pair, Region::anonymous));
             }
         }
-        let [udp, ethernet, bypass] = times.map(|mut it| {
+        let [udp, ethernet, bypass, polled] = times.map(|mut it| {
             it.sort_by(f64::total_cmp);
             format!(
                 "{:.2} ({:.2} to {:.2})",
@@ -107,7 +105,9 @@ fn latency__of_raw_ethernet_beside_udp() {
                 it[ROUNDS - 1]
             )
         });
-        println!("{name}, us: UDP {udp}, raw Ethernet {ethernet}, by AF_XDP {bypass}");
+        println!(
+            "{name}, us: UDP {udp}, raw Ethernet {ethernet}, by AF_XDP {bypass}, with busy polling {polled}"
+        );
     }
 }
 

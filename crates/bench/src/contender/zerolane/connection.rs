@@ -8,6 +8,7 @@ use zerolane::options::{EthernetAddress, LaneChoice};
 use zerolane::{Connection, Options};
 
 use super::super::contract::expect_word;
+use crate::job::Job;
 use crate::job::settings::Protection;
 use crate::limits::{CONNECT, STALL};
 
@@ -47,6 +48,13 @@ pub(super) fn ethernet_to(to: SocketAddr, hardware: [u8; 6]) -> Result<SocketAdd
         .connect(to)
         .with_context(|| format!("no way to {to}"))?;
     ethernet(socket.local_addr()?.ip(), Some(hardware), to.port())
+}
+
+/// `options` with the device of the interface of `address`, where the job is to use one.
+pub(super) fn with_device(options: Options, address: SocketAddr, job: &Job) -> Result<Options> {
+    let interface = || Ok(EthernetAddress::of(address)?.interface().to_owned());
+    let device = job.bypass.device(job.lane, interface)?;
+    Ok(Options { device, ..options })
 }
 
 fn ethernet(own: IpAddr, hardware: Option<[u8; 6]>, port: u16) -> Result<SocketAddr> {

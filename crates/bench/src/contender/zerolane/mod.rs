@@ -25,7 +25,7 @@ use zerolane::options::{EthernetAddress, Profile, Profiles};
 use zerolane::{Connection, Endpoint, Options, Region};
 use zerolane_cli::lane::LaneName;
 
-use self::connection::{await_word, connect, ethernet_of, ethernet_to, options};
+use self::connection::{await_word, connect, ethernet_of, ethernet_to, options, with_device};
 use self::memory::Pieces;
 use self::turns::{Content, Direction, Turns};
 use super::contract::{Contender, DONE, GO, Listener, Part};
@@ -65,7 +65,8 @@ impl Contender for Zerolane {
             LaneName::Ethernet => ethernet_of(bind)?,
             _ => SocketAddr::new(bind, 0),
         };
-        let endpoint = Endpoint::bind(on, self.options(job))?;
+        let options = with_device(self.options(job), on, job)?;
+        let endpoint = Endpoint::bind(on, options)?;
         Ok(Box::new(Listening(endpoint)))
     }
 
@@ -76,7 +77,8 @@ impl Contender for Zerolane {
             (LaneName::Ethernet, None) => bail!("the receiver has no hardware address"),
             _ => to,
         };
-        let connect = || connect(to, job.token, &self.options(job));
+        let options = with_device(self.options(job), to, job)?;
+        let connect = || connect(to, job.token, &options);
         match &job.work {
             Work::Laps(laps) => {
                 let mut pieces = pieces_of(job, Direction::Send, part.filled(laps)?, laps);

@@ -1,6 +1,7 @@
 //! A connection's part of a device: its socket, its two rings, its transmit frames.
 
 use super::ring::Ring;
+use super::umem::Layout;
 use super::{Shared, system};
 use crate::Process;
 use crate::ethernet::AROUND;
@@ -55,6 +56,30 @@ pub(crate) enum Incoming<'q> {
     Broken,
 }
 
+/// Received bytes that lie end to end.
+struct Run {
+    start: *mut u8,
+    len: usize,
+}
+
+impl Run {
+    const NONE: Run = Run {
+        start: std::ptr::NonNull::dangling().as_ptr(),
+        len: 0,
+    };
+
+    fn ends_at(&self, place: *mut u8) -> bool {
+        self.len > 0 && self.start.wrapping_add(self.len) == place
+    }
+
+    /// # Safety
+    /// They were claimed, each once, and are not given back during `'a`.
+    unsafe fn bytes<'a>(&self) -> &'a mut [u8] {
+        // SAFETY: received bytes of one memory, which the kernel does not touch meanwhile.
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
+    }
+}
+
 /// The line of one connection.
 #[derive(Debug)]
 pub(crate) struct Queues {
@@ -64,7 +89,7 @@ pub(crate) struct Queues {
     head: [u8; AROUND],
     /// What is to go back to the kernel.
     taken: Vec<u64>,
-    /// Frames that came in pieces, put together, of which the first so many are in use.
+    /// Frames that came in pieces which do not lie end to end, put together, of which the first so many are in use.
     whole: Vec<Vec<u8>>,
     in_use: usize,
     unsent: bool,
@@ -151,9 +176,10 @@ impl Queues {
 
     /// Where a piece lies, whose chunk goes back with the next release.
     fn claim(&mut self, piece: &libc::xdp_desc) -> Option<*mut u8> {
-        let chunk = self.shared.layout().chunk_of(piece.addr, piece.len)?;
+        let place = Layout::place_of(piece.addr);
+        let chunk = self.shared.layout().chunk_of(place, piece.len)?;
         self.taken.push(chunk);
-        Some(self.shared.umem.at(piece.addr, piece.len as usize))
+        Some(self.shared.umem.at(place, piece.len as usize))
     }
 
     fn next_in_pieces(&mut self, first: libc::xdp_desc) -> Incoming<'_> {
@@ -162,17 +188,22 @@ impl Queues {
         }
         let mut whole = std::mem::take(&mut self.whole[self.in_use]);
         whole.clear();
+        // Pieces that lie end to end, behind those in `whole`.
+        let mut run = Run::NONE;
         let mut fits = true;
         let mut next = Some(first);
         while let Some(piece) = next {
+            let len = piece.len as usize;
             let start = self.claim(&piece);
-            fits &= whole.len() + piece.len as usize <= MAX_FRAME;
-            if let (Some(start), true) = (start, fits) {
-                // SAFETY: as in `next_frame`.
-                let bytes = unsafe { std::slice::from_raw_parts(start, piece.len as usize) };
-                whole.extend_from_slice(bytes);
-            } else {
-                fits = false;
+            let start = start.filter(|_| fits && whole.len() + run.len + len <= MAX_FRAME);
+            match start {
+                None => fits = false,
+                Some(start) if run.ends_at(start) => run.len += len,
+                Some(start) => {
+                    // SAFETY: its pieces were claimed.
+                    whole.extend_from_slice(unsafe { run.bytes() });
+                    run = Run { start, len };
+                }
             }
             // The kernel shows all pieces of a frame at once.
             next = match piece.options & MORE {
@@ -180,15 +211,27 @@ impl Queues {
                 _ => self.line.receive.take(),
             };
         }
+        if !whole.is_empty() {
+            // SAFETY: as above.
+            whole.extend_from_slice(unsafe { run.bytes() });
+        }
         let slot = &mut self.whole[self.in_use];
         *slot = whole;
-        match fits {
-            true => {
+        match (fits, slot.is_empty()) {
+            (false, _) => Incoming::Broken,
+            // SAFETY: as above.
+            (true, true) => Incoming::Frame(unsafe { run.bytes() }),
+            (true, false) => {
                 self.in_use += 1;
                 Incoming::Frame(slot)
             }
-            false => Incoming::Broken,
         }
+    }
+
+    /// Whether a frame ever came in pieces that did not lie end to end.
+    #[cfg(test)]
+    pub(crate) fn has_put_together(&self) -> bool {
+        self.whole.iter().any(|it| it.capacity() > 0)
     }
 
     /// What was taken may be written again.

@@ -90,31 +90,34 @@ impl Shared {
         options: &DeviceOptions,
         program: Arc<Program>,
     ) -> Result<Shared, NoEthernet> {
-        let refused = |what: &'static str| move |error| NoEthernet::refused(what, &error);
-        let layout = Layout::of(mtu, options.max_connections);
-        let base = system::socket().map_err(refused("a socket"))?;
-        let umem = Umem::new(layout).map_err(refused("memory"))?;
-        umem.register(base.as_fd())
-            .map_err(refused("memory shared with the kernel"))?;
-        let rings = || {
-            let socket = base.as_fd();
-            system::set(socket, libc::XDP_UMEM_FILL_RING, &layout.fill_ring())?;
-            let completion = layout.completion_ring();
-            system::set(socket, libc::XDP_UMEM_COMPLETION_RING, &completion)?;
-            // One that is bound has a ring of its own. The program knows nothing of it.
-            system::set(socket, libc::XDP_RX_RING, &1u32)?;
-            let offsets = offsets(socket)?;
-            let fill = ring(socket, offsets.fr, layout.fill_ring(), FILL)?;
-            let completion = ring(socket, offsets.cr, completion, COMPLETION)?;
-            io::Result::Ok((offsets, fill, completion))
+        let apart = Layout::of(mtu, options.max_connections);
+        let base = match Base::open(queue, apart, libc::XDP_ZEROCOPY) {
+            Ok(base) => base,
+            Err(why) if options.zero_copy => {
+                return Err(match why {
+                    NoEthernet::Refused {
+                        errno: libc::EOPNOTSUPP,
+                        ..
+                    } => NoEthernet::Copies,
+                    why => why,
+                });
+            }
+            Err(_) => {
+                // A kernel without chunks that overlap has them apart.
+                let joined = apart.joined();
+                let joined = joined.and_then(|it| Base::open(queue, it, libc::XDP_COPY).ok());
+                joined.map_or_else(|| Base::open(queue, apart, libc::XDP_COPY), Ok)?
+            }
         };
-        let (offsets, mut fill, completion) = rings().map_err(refused("rings"))?;
-        for chunk in layout.receive_chunks() {
-            fill.write(chunk);
-        }
-        fill.publish();
-        let zero_copy =
-            bind(base.as_fd(), queue, layout).map_err(refused("the interface's queue"))?;
+        let Base {
+            socket: base,
+            umem,
+            offsets,
+            fill,
+            completion,
+            zero_copy,
+        } = base;
+        let layout = umem.layout;
         let frames = (layout.lines * layout.frames) as usize;
         Ok(Shared {
             base,
@@ -239,6 +242,62 @@ impl Shared {
     }
 }
 
+/// The socket that has the memory, bound to the queue.
+struct Base {
+    socket: OwnedFd,
+    umem: Umem,
+    offsets: libc::xdp_mmap_offsets,
+    fill: Ring<u64>,
+    completion: Ring<u64>,
+    zero_copy: bool,
+}
+
+impl Base {
+    /// Of `queue`, with memory of this `layout`; `mode`: XDP_ZEROCOPY, the driver is to use that itself, or XDP_COPY.
+    ///
+    /// # Errors
+    /// [`NoEthernet::Refused`]: what of it the system refused.
+    fn open(queue: (u32, u32), layout: Layout, mode: u16) -> Result<Base, NoEthernet> {
+        let refused = |what: &'static str| move |error| NoEthernet::refused(what, &error);
+        let socket = system::socket().map_err(refused("a socket"))?;
+        let umem = Umem::new(layout).map_err(refused("memory"))?;
+        umem.register(socket.as_fd())
+            .map_err(refused("memory shared with the kernel"))?;
+        let rings = || {
+            let socket = socket.as_fd();
+            system::set(socket, libc::XDP_UMEM_FILL_RING, &layout.fill_ring())?;
+            let completion = layout.completion_ring();
+            system::set(socket, libc::XDP_UMEM_COMPLETION_RING, &completion)?;
+            // One that is bound has a ring of its own. The program knows nothing of it.
+            system::set(socket, libc::XDP_RX_RING, &1u32)?;
+            let offsets = offsets(socket)?;
+            let fill = ring(socket, offsets.fr, layout.fill_ring(), FILL)?;
+            let completion = ring(socket, offsets.cr, completion, COMPLETION)?;
+            io::Result::Ok((offsets, fill, completion))
+        };
+        let (offsets, mut fill, completion) = rings().map_err(refused("rings"))?;
+        for chunk in layout.receive_chunks() {
+            fill.write(chunk);
+        }
+        fill.publish();
+        let pieces = match layout.chunks > 1 {
+            true => libc::XDP_USE_SG,
+            false => 0,
+        };
+        let flags = libc::XDP_USE_NEED_WAKEUP | pieces | mode;
+        system::bind(socket.as_fd(), queue, flags, None)
+            .map_err(refused("the interface's queue"))?;
+        Ok(Base {
+            socket,
+            umem,
+            offsets,
+            fill,
+            completion,
+            zero_copy: mode == libc::XDP_ZEROCOPY,
+        })
+    }
+}
+
 /// Where rings lie in what can be mapped of a socket.
 const RECEIVE: u64 = libc::XDP_PGOFF_RX_RING.cast_unsigned();
 const TRANSMIT: u64 = libc::XDP_PGOFF_TX_RING.cast_unsigned();
@@ -271,17 +330,4 @@ fn offsets(socket: BorrowedFd<'_>) -> io::Result<libc::xdp_mmap_offsets> {
         cr: none,
     };
     system::get(socket, libc::XDP_MMAP_OFFSETS, zero)
-}
-
-/// Binds the socket that has the memory: the driver is to use that itself, if it can. Whether it does.
-fn bind(socket: BorrowedFd<'_>, queue: (u32, u32), layout: Layout) -> io::Result<bool> {
-    let pieces = match layout.chunks > 1 {
-        true => libc::XDP_USE_SG,
-        false => 0,
-    };
-    let flags = libc::XDP_USE_NEED_WAKEUP | pieces;
-    if system::bind(socket, queue, flags | libc::XDP_ZEROCOPY, None).is_ok() {
-        return Ok(true);
-    }
-    system::bind(socket, queue, flags | libc::XDP_COPY, None).map(|()| false)
 }

@@ -31,6 +31,10 @@ pub(super) struct Layout {
     pub(super) lines: u32,
     /// Transmit frames of a line.
     pub(super) frames: u32,
+    /// Each receive chunk begins where the one before it has its last [`HEADROOM`] bytes, so that what comes in one
+    /// piece after the other lies end to end. Only where the kernel copies: it writes nothing into the room in front of
+    /// a piece but what a program in the driver puts there, and ours does not.
+    joined: bool,
 }
 
 impl Layout {
@@ -46,11 +50,33 @@ impl Layout {
             chunks,
             lines,
             frames: (FRAMES / chunks).max(LEAST_FRAMES),
+            joined: false,
         }
     }
 
+    /// The same with the pieces of a frame end to end. `None`: a frame is one piece.
+    pub(super) fn joined(self) -> Option<Layout> {
+        let joined = true;
+        (self.chunks > 1).then_some(Layout { joined, ..self })
+    }
+
+    /// From one receive chunk to the next.
+    fn step(&self) -> u64 {
+        match self.joined {
+            true => u64::from(self.chunk) - HEADROOM as u64,
+            false => u64::from(self.chunk),
+        }
+    }
+
+    /// How many receive chunks there are.
+    fn receive_count(&self) -> u64 {
+        u64::from(self.lines) * u64::from(RECEIVE_CHUNKS)
+    }
+
+    /// Bytes of them: whole chunks.
     fn received(&self) -> u64 {
-        u64::from(self.lines) * u64::from(RECEIVE_CHUNKS) * u64::from(self.chunk)
+        let end = self.receive_count() * self.step() + (u64::from(self.chunk) - self.step());
+        end.next_multiple_of(self.chunk.into())
     }
 
     fn frame_len(&self) -> u64 {
@@ -81,7 +107,7 @@ impl Layout {
     }
 
     pub(super) fn receive_chunks(&self) -> impl Iterator<Item = u64> {
-        (0..self.received()).step_by(self.chunk as usize)
+        (0..self.receive_count()).map(|it| it * self.step())
     }
 
     /// The transmit frames of a line.
@@ -103,10 +129,20 @@ impl Layout {
 
     /// The receive chunk in which so many bytes lie at `address`: that is where it begins. `None` if they do not.
     pub(super) fn chunk_of(&self, address: u64, len: u32) -> Option<u64> {
-        let start = address - address % u64::from(self.chunk);
+        // What is in front of the first piece is no piece's.
+        let piece = address.checked_sub(u64::from(self.chunk) - self.step())?;
+        let start = piece - piece % self.step();
         let end = address.checked_add(u64::from(len))?;
-        let fits = end <= start + u64::from(self.chunk) && end <= self.received();
-        fits.then_some(start)
+        let is_one = start / self.step() < self.receive_count();
+        (is_one && end <= start + u64::from(self.chunk)).then_some(start)
+    }
+
+    /// Where the bytes of a received piece lie, of which the kernel says `address`: with chunks that overlap, it tells
+    /// apart in it where the chunk begins and how far behind that they lie.
+    pub(super) fn place_of(address: u64) -> u64 {
+        const OFFSET: i32 = libc::XSK_UNALIGNED_BUF_OFFSET_SHIFT;
+        let start = address & libc::XSK_UNALIGNED_BUF_ADDR_MASK;
+        start + (address >> OFFSET)
     }
 
     /// Longest datagram that is sent.
@@ -155,7 +191,10 @@ impl Umem {
             len: self.memory.len() as u64,
             chunk_size: self.layout.chunk,
             headroom: 0,
-            flags: 0,
+            flags: match self.layout.joined {
+                true => libc::XDP_UMEM_UNALIGNED_CHUNK_FLAG,
+                false => 0,
+            },
             tx_metadata_len: 0,
         };
         system::set(socket, libc::XDP_UMEM_REG, &memory)
@@ -192,6 +231,34 @@ mod tests {
             assert_eq!(layout.frame_at(end), None);
             assert_eq!(layout.frame_at(0), None);
         }
+    }
+
+    /// As the kernel fills them: to the end, behind the room in front.
+    #[test]
+    fn Layout__joined_pieces_lie_end_to_end() {
+        let apart = Layout::of(9000, 3);
+        let joined = apart.joined().expect("several pieces");
+        assert!(Layout::of(1500, 3).joined().is_none());
+        assert_eq!(joined.pieces(), apart.pieces());
+        let chunks: Vec<u64> = joined.receive_chunks().collect();
+        assert_eq!(chunks.len(), apart.receive_chunks().count());
+        let len = joined.chunk - HEADROOM as u32;
+        let mut end = HEADROOM as u64;
+        for chunk in chunks {
+            let told = chunk | (HEADROOM as u64) << 48;
+            let place = Layout::place_of(told);
+            assert_eq!(place, end);
+            for (at, part) in [(0, len), (0, 1), (len - 1, 1)] {
+                assert_eq!(joined.chunk_of(place + u64::from(at), part), Some(chunk));
+            }
+            assert_eq!(joined.chunk_of(place, len + 1), None, "into the next");
+            end = place + u64::from(len);
+        }
+        assert!(end <= joined.received(), "in front of what is sent");
+        assert_eq!(joined.chunk_of(end, 1), None, "behind the last");
+        assert_eq!(joined.chunk_of(0, 1), None, "in front of the first");
+        assert_eq!(joined.address(0) % u64::from(joined.chunk), 0);
+        assert!(joined.len() < apart.len());
     }
 
     #[test]

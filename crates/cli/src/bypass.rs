@@ -1,0 +1,152 @@
+//! `--bypass`.
+
+use std::io;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow};
+use serde::{Deserialize, Serialize};
+use zerolane::lanes::{is_ethernet, resolve_host};
+use zerolane::options::{DeviceOptions, EthernetAddress, EthernetDevice, LaneChoice};
+
+use crate::exit::Exit;
+use crate::lane::LaneName;
+
+/// Whether raw Ethernet goes past the kernel's network stack, by AF_XDP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bypass {
+    /// Where the interface's driver reads and writes the memory itself; else by packet sockets
+    #[default]
+    Auto,
+    /// Also where the kernel copies each frame once more; an error where AF_XDP cannot be
+    Always,
+    /// By packet sockets
+    Never,
+}
+
+impl Bypass {
+    /// As the command line spells it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Bypass::Auto => "auto",
+            Bypass::Always => "always",
+            Bypass::Never => "never",
+        }
+    }
+
+    /// What the command line says, or else, where `lane` has a use for it, the configuration.
+    pub(crate) fn of(lane: LaneName, said: Option<Bypass>, configured: Option<Bypass>) -> Bypass {
+        let configured = configured.filter(|_| lane == LaneName::Ethernet);
+        said.or(configured).unwrap_or_default()
+    }
+
+    /// The device for connections of `lane`, at the interface that `interface` names. `None`: packet sockets, or
+    /// another lane.
+    ///
+    /// # Errors
+    /// AF_XDP was asked for, and cannot be.
+    pub fn device(
+        self,
+        lane: LaneName,
+        interface: impl FnOnce() -> io::Result<String>,
+    ) -> Result<Option<Arc<EthernetDevice>>> {
+        let options = DeviceOptions {
+            zero_copy: self == Bypass::Auto,
+            fall_back: self == Bypass::Auto,
+            ..DeviceOptions::default()
+        };
+        let open = || EthernetDevice::open(&interface()?, options);
+        match (lane, self) {
+            (LaneName::Ethernet, Bypass::Never) => Ok(None),
+            // What is wrong with the interface is said by what uses it.
+            (LaneName::Ethernet, Bypass::Auto) => Ok(open().ok()),
+            (LaneName::Ethernet, Bypass::Always) => Ok(Some(open().context("--bypass always")?)),
+            (_, Bypass::Always) => {
+                let words = "--bypass always is for raw Ethernet alone: --lane ethernet, or an address ether:IFACE...";
+                Err(anyhow!(words).context(Exit::Usage))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The same for connections to `host` at `port`.
+    ///
+    /// # Errors
+    /// As [`Bypass::device`].
+    pub(crate) fn device_to(
+        self,
+        lane: LaneName,
+        (host, port): (&str, u16),
+    ) -> Result<Option<Arc<EthernetDevice>>> {
+        let device = self.device(lane, || interface_of(host, port));
+        device.map_err(|error| match error.is::<Exit>() {
+            true => error,
+            false => error.context(Exit::Unreachable),
+        })
+    }
+
+    /// The same for what listens there.
+    ///
+    /// # Errors
+    /// As [`Bypass::device`].
+    pub(crate) fn device_at(
+        self,
+        lane: LaneName,
+        (host, port): (&str, u16),
+    ) -> Result<Option<Arc<EthernetDevice>>> {
+        self.device(lane, || interface_of(host, port))
+    }
+}
+
+/// The interface of an address of raw Ethernet. Who is called so behind it is not asked for.
+fn interface_of(host: &str, port: u16) -> io::Result<String> {
+    let address = match is_ethernet(host) {
+        true => format!("{host}:{port}").parse()?,
+        false => {
+            let found = resolve_host(host, port, LaneChoice::Ethernet)?;
+            let first = found.first().ok_or(io::ErrorKind::AddrNotAvailable)?;
+            EthernetAddress::of(*first)?
+        }
+    };
+    Ok(address.interface().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    #[test]
+    fn interface_of__an_address_asks_nobody() {
+        for host in [
+            "ether:eth7/02:00:00:00:00:01",
+            "ether:eth7/box",
+            "ether:eth7",
+        ] {
+            assert_eq!(interface_of(host, 9).unwrap(), "eth7", "{host}");
+        }
+        let error = interface_of("127.0.0.1", 9).unwrap_err().to_string();
+        assert!(error.contains("raw Ethernet needs an address"), "{error}");
+    }
+
+    #[test]
+    fn device__is_for_raw_ethernet_alone() {
+        let interface = || -> io::Result<String> { panic!("looked for") };
+        for lane in [LaneName::Udp, LaneName::Auto, LaneName::Shm] {
+            for bypass in [Bypass::Auto, Bypass::Never] {
+                assert!(bypass.device(lane, interface).unwrap().is_none());
+            }
+            let error = Bypass::Always.device(lane, interface).unwrap_err();
+            assert!(
+                format!("{error:#}").contains("--lane ethernet"),
+                "{error:#}"
+            );
+        }
+        assert!(
+            Bypass::Never
+                .device(LaneName::Ethernet, interface)
+                .unwrap()
+                .is_none()
+        );
+    }
+}
