@@ -139,7 +139,7 @@ fn read_write__more_than_the_limit_is_an_invalid_field() {
     use std::sync::Arc;
     use zerolane_block::limits::MAX_TRANSFER_BYTES;
     use zerolane_block::store::MemoryStore;
-    let mut rig = Rig::of(Arc::new(MemoryStore::new(1 << 40)));
+    let mut rig = Rig::of(Arc::new(MemoryStore::new(1 << 42)));
     let most = MAX_TRANSFER_BYTES / BLOCK as u64;
     assert_eq!(
         rig.fails(&read(extent(5, most + 1)), &[], 0),
@@ -154,7 +154,7 @@ fn read_write__more_than_the_limit_is_an_invalid_field() {
         fua: false,
     };
     assert_eq!(rig.fails(&twelve, &[], 0), Sense::cdb_byte(6));
-    let last = (1 << 40) / BLOCK as u64 - 1;
+    let last = (1 << 42) / BLOCK as u64 - 1;
     let bytes = pattern(1, 3);
     rig.write(last, &bytes);
     assert_eq!(rig.read(extent(last, 1)), bytes);

@@ -233,15 +233,9 @@ fn clear__takes_all_away_and_tells() {
     good(&mut rig, a, ReserveOut::Reserve, 1, (A, 0));
     conflict(&mut rig, c, ReserveOut::Clear, 0, (0, 0));
     good(&mut rig, b, ReserveOut::Clear, 0, (B, 0));
-    assert_eq!((keys(&mut rig), held(&mut rig)), (vec![], None));
-    assert_eq!(attention(&mut rig, c), None);
-}
-
-#[test]
-fn clear__tells_the_registered() {
-    let (mut rig, a, b, _) = three();
-    good(&mut rig, b, ReserveOut::Clear, 0, (B, 0));
     assert_eq!(attention(&mut rig, a), Some(Code::RESERVATIONS_PREEMPTED));
+    assert_eq!(attention(&mut rig, c), None, "it was not registered");
+    assert_eq!((keys(&mut rig), held(&mut rig)), (vec![], None));
 }
 
 #[test]
