@@ -1,6 +1,6 @@
-//! Two initiators that send any CDBs, parameter lists and task management functions, in any order, to a target whose transport
-//! takes its time: no panic, nothing read or written outside a unit or of a unit that may not be written, sense data that
-//! parse to the same, and one end of every command.
+//! Two initiators that send any CDBs, parameter lists and task management functions, in any order, to a target whose
+//! transport takes its time: no panic, nothing read or written outside a unit or of a unit that may not be written,
+//! sense data that parse to the same, and one end of every command.
 #![no_main]
 
 use std::collections::BTreeMap;

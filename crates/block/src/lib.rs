@@ -1,5 +1,5 @@
-//! Disks for other hosts: a SCSI target without IO (SPC-4, SBC-3), what its disks keep their blocks in, and the messages of
-//! SCSI over Scheduled Transfer.
+//! Disks for other hosts: a SCSI target without IO (SPC-4, SBC-3), what its disks keep their blocks in, and the
+//! messages of SCSI over Scheduled Transfer.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -7,10 +7,11 @@
 //! | [`sense`] | why a command was not done, both formats |
 //! | [`store`] | files, block devices, memory |
 //! | [`Target`] | logical units, task sets, attentions, reservations |
+//! | [`sst`] | the messages of SCSI over Scheduled Transfer |
 //! | [`Work`] | what a command does with its disk, for any thread |
 //!
-//! The target moves no payload: it says which part of which store a command reads or writes, and the transport has it go
-//! straight between that and memory of its own. `docs/block.md` has the tables.
+//! The target moves no payload: it says which part of which store a command reads or writes, and the transport has it
+//! go straight between that and memory of its own. `docs/block.md` has the tables.
 #![forbid(unsafe_code)]
 
 mod bytes;
@@ -23,6 +24,7 @@ pub mod limits;
 pub mod report;
 mod reservations;
 pub mod sense;
+pub mod sst;
 pub mod store;
 mod target;
 mod unit;

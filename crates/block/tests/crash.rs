@@ -1,5 +1,5 @@
-//! What was flushed is there after a crash: a store with a write-back cache, of which a crash keeps any part of what was
-//! not flushed. Run with `ZEROLANE_SEED` to repeat what failed.
+//! What was flushed is there after a crash: a store with a write-back cache, of which a crash keeps any part of what
+//! was not flushed. Run with `ZEROLANE_SEED` to repeat what failed.
 #![allow(non_snake_case)]
 
 #[path = "support/seeds.rs"]

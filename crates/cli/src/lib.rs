@@ -9,6 +9,7 @@ mod address;
 mod commands;
 mod config;
 pub mod console;
+mod disk;
 mod doctor;
 pub mod exit;
 mod explain;

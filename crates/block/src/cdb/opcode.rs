@@ -48,8 +48,8 @@ pub struct Row {
     /// For operation codes that have some.
     pub action: Option<u8>,
     pub name: &'static str,
-    /// One bit for each bit of the CDB that is looked at. The first byte is the operation code itself. A service action
-    /// stands there as its value, as the standard wants it.
+    /// One bit for each bit of the CDB that is looked at. The first byte is the operation code itself. A service
+    /// action stands there as its value, as the standard wants it.
     pub usage: &'static [u8],
 }
 

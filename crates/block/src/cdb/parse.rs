@@ -8,8 +8,8 @@ use crate::sense::{Code, Sense};
 const SIX_BYTE_ZERO: u64 = 256;
 
 impl Command {
-    /// What `cdb` asks for. Bytes behind its end are not looked at. Reserved bits are not either, as the standard allows;
-    /// bits that ask for what is not supported are refused.
+    /// What `cdb` asks for. Bytes behind its end are not looked at. Reserved bits are not either, as the standard
+    /// allows; bits that ask for what is not supported are refused.
     ///
     /// # Errors
     /// The sense data of an illegal request, with the field that is wrong.

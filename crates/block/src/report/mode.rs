@@ -83,7 +83,8 @@ fn caching(control: PageControl, disk: &Disk) -> Vec<u8> {
     page
 }
 
-/// Commands are done in any order; fixed sense data; aborted commands of others end without a status, and an attention tells.
+/// Commands are done in any order; fixed sense data; aborted commands of others end without a status, and an
+/// attention tells.
 fn control(control: PageControl) -> Vec<u8> {
     const UNRESTRICTED: u8 = 0x10;
     let mut page = vec![0; 12];

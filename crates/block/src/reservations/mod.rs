@@ -1,4 +1,5 @@
-//! Persistent reservations of one logical unit (SPC-4, 5.12). They are kept as long as the target runs: APTPL is refused.
+//! Persistent reservations of one logical unit (SPC-4, 5.12). They are kept as long as the target runs: APTPL is
+//! refused.
 
 mod change;
 mod kind;
@@ -47,7 +48,8 @@ impl Keys {
     /// Of `bytes`, all of the list.
     ///
     /// # Errors
-    /// It has another length, or asks for what is not supported: other ports, other initiators, persistence through power loss.
+    /// It has another length, or asks for what is not supported: other ports, other initiators, persistence through
+    /// power loss.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Keys, Sense> {
         const FLAGS: u16 = 20;
         let &[ref keys @ .., flags, _, _, _] = bytes else {

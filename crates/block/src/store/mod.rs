@@ -18,8 +18,8 @@ pub struct Run {
     pub bytes: u64,
 }
 
-/// The bytes of a disk. Callers stay within [`bytes`](Store::bytes); several threads may call at once, and those that write the
-/// same bytes at once get one content or the other, block by block.
+/// The bytes of a disk. Callers stay within [`bytes`](Store::bytes); several threads may call at once, and those that
+/// write the same bytes at once get one content or the other, block by block.
 pub trait Store: Debug + Send + Sync {
     /// Its size.
     fn bytes(&self) -> u64;
@@ -49,7 +49,8 @@ pub trait Store: Debug + Send + Sync {
     /// All that was written or unmapped before is on the medium when this returns.
     ///
     /// # Errors
-    /// Something may be lost. What failed once fails from then on: the kernel forgets such an error when it has told it.
+    /// Something may be lost. What failed once fails from then on: the kernel forgets such an error when it has told
+    /// it.
     fn flush(&self) -> io::Result<()>;
 
     /// These bytes read as zeros from now on, and their space is given back if possible.

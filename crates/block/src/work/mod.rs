@@ -1,5 +1,5 @@
-//! What a command does with its disk. The engine says it, the transport has it done, in any thread: payload goes between
-//! the store and the transport's memory without passing the engine.
+//! What a command does with its disk. The engine says it, the transport has it done, in any thread: payload goes
+//! between the store and the transport's memory without passing the engine.
 
 mod medium;
 
@@ -52,8 +52,8 @@ pub(crate) enum Operation {
     },
 }
 
-/// Work for a disk. [`read`](Work::read) or [`write`](Work::write) is called for all of the payload, in pieces and in any
-/// order, then [`finish`](Work::finish). What one of them fails with is the command's end.
+/// Work for a disk. [`read`](Work::read) or [`write`](Work::write) is called for all of the payload, in pieces and in
+/// any order, then [`finish`](Work::finish). What one of them fails with is the command's end.
 #[derive(Debug)]
 pub struct Work {
     medium: Medium,
@@ -117,7 +117,8 @@ impl Work {
     /// Takes `from`, the payload from its byte `at` on.
     ///
     /// # Errors
-    /// As for [`read`](Work::read); the compared bytes differ; or a part came of what has to be [whole](Work::is_whole).
+    /// As for [`read`](Work::read); the compared bytes differ; or a part came of what has to be
+    /// [whole](Work::is_whole).
     pub fn write(&self, at: u64, from: &[u8]) -> Result<(), Sense> {
         let Payload::Out(bytes) = self.payload() else {
             return Err(NO_PAYLOAD);
