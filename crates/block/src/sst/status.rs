@@ -121,7 +121,7 @@ fn response(bytes: &[u8; STATUS_BYTES]) -> Result<Outcome, Malformed> {
     reserved(rest)?;
     let sense = match length {
         0 => None,
-        _ => Some(Sense::parse(sense).map_err(|_| Malformed::field("sense", bytes[SENSE]))?),
+        _ => Some(exact(sense)?),
     };
     Ok(Outcome::Response {
         status,
@@ -129,4 +129,11 @@ fn response(bytes: &[u8; STATUS_BYTES]) -> Result<Outcome, Malformed> {
         residual,
         data_in: number(&bytes[24..SENSE]),
     })
+}
+
+/// Sense data as [`StatusUnit::encode`] makes them, and nothing else.
+fn exact(bytes: &[u8]) -> Result<Sense, Malformed> {
+    let sense = Sense::parse(bytes).ok();
+    let sense = sense.filter(|it| it.encode(Format::Descriptor) == bytes);
+    sense.ok_or(Malformed::field("sense", bytes[0]))
 }

@@ -16,7 +16,7 @@ const LINE: usize = 32;
 #[command(after_long_help = "\
 The image is opened for reading and nothing is changed. Its identity follows from this machine's identifier and the \
 path without symbolic links, or from --serial alone: give it one if the image may move, so that initiators know it again.")]
-pub struct Args {
+pub(super) struct Args {
     /// A regular file or a block device
     image: PathBuf,
     /// Length of a logical block, bytes: 512, 1024, 2048 or 4096
