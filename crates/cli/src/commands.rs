@@ -5,7 +5,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 use crate::exit::Exit;
-use crate::{config, doctor, explain, files, keys, lab, lanes, mem, trace};
+use crate::{config, disk, doctor, explain, files, keys, lab, lanes, mem, trace};
 
 /// Move data between machines: it lands once, in its final place.
 #[derive(Debug, Parser)]
@@ -46,6 +46,8 @@ pub enum Command {
     Mv(files::change::MoveArgs),
     /// Export memory to other hosts; read, write and count in theirs
     Mem(mem::Args),
+    /// Say what an image would be as a disk of other hosts
+    Disk(disk::Args),
     /// Make a key to be known by
     Keygen(keys::Args),
     /// Say which key you are known by
@@ -86,6 +88,7 @@ impl Command {
             Command::Mkdir(args) => files::change::make(args),
             Command::Mv(args) => files::change::rename(args),
             Command::Mem(args) => mem::run(args),
+            Command::Disk(args) => disk::run(args),
             Command::Keygen(args) => keys::generate(args),
             Command::Id(args) => keys::show(args),
             Command::Keys(args) => keys::lists::run(args),

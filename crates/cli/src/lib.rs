@@ -10,6 +10,7 @@ pub mod bypass;
 mod commands;
 mod config;
 pub mod console;
+mod disk;
 mod doctor;
 pub mod exit;
 mod explain;

@@ -1,0 +1,104 @@
+//! What initiators are told of a disk.
+
+use crate::cdb::Extent;
+use crate::identity::Identity;
+use crate::limits::{MAX_BLOCK_BYTES, MIN_BLOCK_BYTES};
+use crate::store::Store;
+
+/// Block size and count of a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Bytes of a logical block.
+    pub block_bytes: u32,
+    /// Logical blocks, at least 1.
+    pub blocks: u64,
+    /// Logical blocks of a physical one are two to the power of this.
+    pub physical_exponent: u8,
+}
+
+/// Why a store is no disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GeometryError {
+    /// Blocks of such a length are not possible.
+    #[error(
+        "blocks of {0} bytes: a power of two from {MIN_BLOCK_BYTES} to {MAX_BLOCK_BYTES} is needed"
+    )]
+    BlockBytes(u32),
+    /// There is not one block.
+    #[error("{bytes} bytes: less than a block of {block_bytes}")]
+    Empty {
+        /// What there is.
+        bytes: u64,
+        /// What a block would have.
+        block_bytes: u32,
+    },
+}
+
+impl Geometry {
+    /// A store of so many bytes in blocks of `block_bytes`. What is left behind the last whole block is not reachable.
+    ///
+    /// # Errors
+    /// The length of a block is not possible, or there is none.
+    pub fn of(bytes: u64, block_bytes: u32) -> Result<Geometry, GeometryError> {
+        let is_possible = (MIN_BLOCK_BYTES..=MAX_BLOCK_BYTES).contains(&block_bytes);
+        if !is_possible || !block_bytes.is_power_of_two() {
+            return Err(GeometryError::BlockBytes(block_bytes));
+        }
+        let blocks = bytes / u64::from(block_bytes);
+        if blocks == 0 {
+            return Err(GeometryError::Empty { bytes, block_bytes });
+        }
+        let physical_exponent = (MAX_BLOCK_BYTES / block_bytes).trailing_zeros() as u8;
+        Ok(Geometry {
+            block_bytes,
+            blocks,
+            physical_exponent,
+        })
+    }
+
+    /// Where `extent` is in bytes, and how many they are. It must be within the disk.
+    pub(crate) fn bytes(&self, extent: &Extent) -> (u64, u64) {
+        let block = u64::from(self.block_bytes);
+        (extent.lba * block, extent.blocks * block)
+    }
+
+    /// So many bytes in blocks.
+    pub(crate) fn blocks_in(&self, bytes: u64) -> u64 {
+        bytes / u64::from(self.block_bytes)
+    }
+}
+
+/// What INQUIRY, MODE SENSE and READ CAPACITY say of a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Disk {
+    /// Its blocks.
+    pub geometry: Geometry,
+    /// Which one it is.
+    pub identity: Identity,
+    /// It may not be written.
+    pub read_only: bool,
+    /// Blocks can be unmapped.
+    pub thin: bool,
+    /// What is written may be lost until it is flushed. Else each write is flushed before its status.
+    pub write_cache: bool,
+}
+
+impl Disk {
+    /// The disk that `store` is, in blocks of `block_bytes`, with a write cache.
+    ///
+    /// # Errors
+    /// No whole block, or no possible one.
+    pub fn of(
+        store: &dyn Store,
+        block_bytes: u32,
+        identity: Identity,
+    ) -> Result<Disk, GeometryError> {
+        Ok(Disk {
+            geometry: Geometry::of(store.bytes(), block_bytes)?,
+            identity,
+            read_only: store.is_read_only(),
+            thin: store.gives_back(),
+            write_cache: true,
+        })
+    }
+}

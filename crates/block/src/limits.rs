@@ -1,0 +1,50 @@
+//! Every limit: name, unit, reason.
+
+/// Commands that one initiator may have at a logical unit or waiting for it. One more is answered with TASK SET FULL.
+pub const MAX_TASKS: usize = 256;
+
+/// Initiators at a target at a time.
+pub const MAX_NEXUSES: usize = 1024;
+
+/// Logical units of a target: what one REPORT LUNS of a page holds.
+pub const MAX_UNITS: usize = 256;
+
+/// Registrations for persistent reservations at one logical unit. One more is answered with INSUFFICIENT REGISTRATION
+/// RESOURCES.
+pub const MAX_REGISTRATIONS: usize = 1024;
+
+/// Length of an initiator's name, bytes: what a name of iSCSI may have.
+pub const MAX_NAME_BYTES: usize = 223;
+
+/// Payload of one READ, WRITE or VERIFY, bytes. VPD page B0h says it in blocks.
+pub const MAX_TRANSFER_BYTES: u64 = 32 << 20;
+
+/// Payload that is best for one command, bytes: long enough that its announcement costs little.
+pub const OPTIMAL_TRANSFER_BYTES: u64 = 1 << 20;
+
+/// What one COMPARE AND WRITE compares, bytes: it has to be whole in memory.
+pub const MAX_COMPARE_BYTES: u64 = 64 << 10;
+
+/// What one WRITE SAME fills, bytes: so that one command does not hold the disk for seconds.
+pub const MAX_WRITE_SAME_BYTES: u64 = 256 << 20;
+
+/// What one UNMAP names, bytes.
+pub const MAX_UNMAP_BYTES: u64 = 16 << 30;
+
+/// Ranges of one UNMAP.
+pub const MAX_UNMAP_RANGES: usize = 256;
+
+/// Parameters that an initiator sends with one command, bytes: the list of UNMAP, or one block of WRITE SAME.
+pub const MAX_PARAMETER_BYTES: usize = 8 + 16 * MAX_UNMAP_RANGES;
+
+/// Ranges that one GET LBA STATUS looks for: each is a question to the file system.
+pub const MAX_STATUS_RANGES: usize = 256;
+
+/// Piece in which blocks are filled, compared with the medium or only read, bytes.
+pub const PIECE_BYTES: usize = 256 << 10;
+
+/// Shortest logical block, bytes.
+pub const MIN_BLOCK_BYTES: u32 = 512;
+
+/// Longest logical block, bytes: the page of most machines.
+pub const MAX_BLOCK_BYTES: u32 = 4096;

@@ -1,0 +1,96 @@
+//! What both ends say of themselves first.
+
+use super::{Malformed, exactly, reserved};
+use crate::bytes::number;
+
+/// Length of a [`Login`].
+pub const LOGIN_BYTES: usize = 32;
+
+/// Most status slots, and so commands at a time, of an initiator: 64 KiB of status region.
+pub const MAX_SLOTS: u16 = 1024;
+
+const MAGIC: &[u8; 4] = b"ZSST";
+const VERSION: u8 = 1;
+
+/// Largest alignment: a page.
+const MAX_ALIGNMENT: u8 = 12;
+
+/// What an end can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Roles {
+    /// It sends commands.
+    pub initiator: bool,
+    /// It has units.
+    pub target: bool,
+}
+
+/// The negotiation. Each end says its own; the smaller of both counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Login {
+    /// At least one.
+    pub roles: Roles,
+    /// Data has to begin at multiples of two to the power of this, 0 to 12.
+    pub alignment: u8,
+    /// Units that a target has; zero of an end that is none.
+    pub units: u16,
+    /// Commands at a time, 1 to [`MAX_SLOTS`]; of an initiator also the slots of its status region.
+    pub slots: u16,
+    /// Payload of a command, bytes.
+    pub transfer_bytes: u32,
+    /// The initiator's status region, of [`STATUS_BYTES`](super::STATUS_BYTES) a slot; zero of an end that is none.
+    pub status_region: u64,
+}
+
+impl Login {
+    /// The bytes of the message.
+    pub fn encode(&self) -> [u8; LOGIN_BYTES] {
+        let mut bytes = [0; LOGIN_BYTES];
+        bytes[..4].copy_from_slice(MAGIC);
+        bytes[4] = VERSION;
+        bytes[5] = u8::from(self.roles.initiator) | u8::from(self.roles.target) << 1;
+        bytes[6] = self.alignment;
+        bytes[8..10].copy_from_slice(&self.units.to_be_bytes());
+        bytes[10..12].copy_from_slice(&self.slots.to_be_bytes());
+        bytes[12..16].copy_from_slice(&self.transfer_bytes.to_be_bytes());
+        bytes[16..24].copy_from_slice(&self.status_region.to_be_bytes());
+        bytes
+    }
+
+    /// What `bytes` say.
+    ///
+    /// # Errors
+    /// They are no login, of another version, or of an end that could do nothing.
+    pub fn parse(bytes: &[u8]) -> Result<Login, Malformed> {
+        let bytes = exactly::<LOGIN_BYTES>(bytes)?;
+        if bytes[..4] != *MAGIC {
+            return Err(Malformed::field("magic", number(&bytes[..4])));
+        }
+        if bytes[4] != VERSION {
+            return Err(Malformed::field("version", bytes[4]));
+        }
+        let roles = bytes[5];
+        if !(1..=3).contains(&roles) {
+            return Err(Malformed::field("roles", roles));
+        }
+        if bytes[6] > MAX_ALIGNMENT {
+            return Err(Malformed::field("alignment", bytes[6]));
+        }
+        let slots = number(&bytes[10..12]) as u16;
+        if !(1..=MAX_SLOTS).contains(&slots) {
+            return Err(Malformed::field("slots", slots));
+        }
+        reserved(&bytes[7..8])?;
+        reserved(&bytes[24..])?;
+        Ok(Login {
+            roles: Roles {
+                initiator: roles & 1 == 1,
+                target: roles & 2 == 2,
+            },
+            alignment: bytes[6],
+            units: number(&bytes[8..10]) as u16,
+            slots,
+            transfer_bytes: number(&bytes[12..16]) as u32,
+            status_region: number(&bytes[16..24]),
+        })
+    }
+}

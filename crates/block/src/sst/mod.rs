@@ -1,0 +1,55 @@
+//! Messages of SCSI over Scheduled Transfer (row P1.11), without IO: bytes and types, each checked once.
+//!
+//! | message | travels as |
+//! |---|---|
+//! | [`Login`] | option payload of a Nop, both ways, before all others |
+//! | [`CommandUnit`] | option payload of Request_To_Send (writes) or Request_To_Receive (reads); without data, of a Nop |
+//! | [`ManagementUnit`] | option payload of a Nop |
+//! | [`StatusUnit`] | a Put into the initiator's status region, at its slot |
+//!
+//! Lengths are fixed, so that a message is one comparison and then total. Reserved bytes are zero when sent, and
+//! refused otherwise: a later version may give them a meaning that an earlier one must not pass over.
+
+mod login;
+mod status;
+mod unit;
+
+pub use login::{LOGIN_BYTES, Login, MAX_SLOTS, Roles};
+pub use status::{Outcome, STATUS_BYTES, StatusUnit};
+pub use unit::{COMMAND_BYTES, CommandUnit, MANAGEMENT_BYTES, ManagementUnit};
+
+/// Why bytes are no message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// Not the length that the message has.
+    #[error("a message of {0} bytes")]
+    Length(usize),
+    /// The field of that name has a value that it cannot have.
+    #[error("{field}: {value}")]
+    Field {
+        /// Its name.
+        field: &'static str,
+        /// What it is.
+        value: u64,
+    },
+}
+
+impl Malformed {
+    fn field(field: &'static str, value: impl Into<u64>) -> Malformed {
+        let value = value.into();
+        Malformed::Field { field, value }
+    }
+}
+
+/// All of `bytes`, if they are as many.
+fn exactly<const N: usize>(bytes: &[u8]) -> Result<&[u8; N], Malformed> {
+    bytes.try_into().map_err(|_| Malformed::Length(bytes.len()))
+}
+
+/// Refuses reserved bytes that are not zero.
+fn reserved(bytes: &[u8]) -> Result<(), Malformed> {
+    match bytes.iter().find(|&&it| it != 0) {
+        Some(&value) => Err(Malformed::field("reserved", value)),
+        None => Ok(()),
+    }
+}

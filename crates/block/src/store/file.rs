@@ -1,0 +1,185 @@
+//! A disk in a file or on a block device.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{Advice, FallocateFlags, SeekFrom, fadvise, fallocate, seek};
+use rustix::io::Errno;
+
+use super::{Run, Store};
+
+/// Zeros written at a time where no hole can be made.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+/// A regular file, whose holes are kept and made, or a block device.
+#[derive(Debug)]
+pub struct FileStore {
+    file: File,
+    bytes: u64,
+    read_only: bool,
+    is_device: bool,
+    /// The file system makes no holes.
+    is_full: AtomicBool,
+    /// A flush failed: see [`Store::flush`].
+    has_failed: AtomicBool,
+}
+
+impl FileStore {
+    /// The file or device at `path`. One that may be written is locked against others that would.
+    ///
+    /// # Errors
+    /// It is neither, cannot be opened, or is open for writing elsewhere ([`io::ErrorKind::WouldBlock`]).
+    pub fn open(path: &Path, read_only: bool) -> io::Result<FileStore> {
+        let kind = path.metadata()?.file_type();
+        // What is opened may be another file by now; but opening a FIFO would wait.
+        if !kind.is_file() && !kind.is_block_device() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "neither a file nor a block device",
+            ));
+        }
+        let file = OpenOptions::new().read(true).write(!read_only).open(path)?;
+        if !read_only {
+            file.try_lock().map_err(|error| match error {
+                TryLockError::WouldBlock => io::ErrorKind::WouldBlock.into(),
+                TryLockError::Error(error) => error,
+            })?;
+        }
+        let is_device = file.metadata()?.file_type().is_block_device();
+        let bytes = seek(&file, SeekFrom::End(0))?;
+        Ok(FileStore {
+            file,
+            bytes,
+            read_only,
+            is_device,
+            is_full: AtomicBool::new(false),
+            has_failed: AtomicBool::new(false),
+        })
+    }
+
+    /// It is a block device.
+    pub fn is_device(&self) -> bool {
+        self.is_device
+    }
+
+    fn check(&self, at: u64, bytes: u64) -> io::Result<()> {
+        let end = at.checked_add(bytes);
+        if end.is_none_or(|end| end > self.bytes) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(())
+    }
+
+    fn write_zeros(&self, at: u64, bytes: u64) -> io::Result<()> {
+        let end = at + bytes;
+        let mut at = at;
+        while at < end {
+            let piece = (end - at).min(ZEROS.len() as u64);
+            self.write(at, &ZEROS[..piece as usize])?;
+            at += piece;
+        }
+        Ok(())
+    }
+}
+
+impl Store for FileStore {
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
+        self.check(at, into.len() as u64)?;
+        self.file.read_exact_at(into, at)
+    }
+
+    fn write(&self, at: u64, from: &[u8]) -> io::Result<()> {
+        self.check(at, from.len() as u64)?;
+        self.file.write_all_at(from, at)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        if self.read_only {
+            return Ok(());
+        }
+        if self.has_failed.load(Ordering::Relaxed) {
+            return Err(Errno::IO.into());
+        }
+        let done = self.file.sync_data();
+        if done.is_err() {
+            self.has_failed.store(true, Ordering::Relaxed);
+        }
+        done
+    }
+
+    fn unmap(&self, at: u64, bytes: u64) -> io::Result<()> {
+        self.check(at, bytes)?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        if self.is_full.load(Ordering::Relaxed) {
+            return self.write_zeros(at, bytes);
+        }
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match fallocate(&self.file, flags, at, bytes) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+                self.is_full.store(true, Ordering::Relaxed);
+                self.write_zeros(at, bytes)
+            }
+            done => Ok(done?),
+        }
+    }
+
+    fn run(&self, at: u64) -> io::Result<Run> {
+        self.check(at, 1)?;
+        let all = Run {
+            mapped: true,
+            bytes: self.bytes - at,
+        };
+        if self.is_device {
+            return Ok(all);
+        }
+        // The file's own position is used by nothing else.
+        let data = match seek(&self.file, SeekFrom::Data(at)) {
+            Ok(data) => data.min(self.bytes),
+            // A hole up to the end.
+            Err(Errno::NXIO) => self.bytes,
+            // The file system does not know.
+            Err(Errno::INVAL) => return Ok(all),
+            Err(error) => return Err(error.into()),
+        };
+        if data > at {
+            return Ok(Run {
+                mapped: false,
+                bytes: data - at,
+            });
+        }
+        let hole = match seek(&self.file, SeekFrom::Hole(at)) {
+            Ok(hole) => hole.min(self.bytes),
+            Err(Errno::NXIO) => self.bytes,
+            Err(error) => return Err(error.into()),
+        };
+        // A hole may have been made meanwhile.
+        let bytes = hole.saturating_sub(at).max(1);
+        Ok(Run {
+            mapped: true,
+            bytes,
+        })
+    }
+
+    fn expect(&self, at: u64, bytes: u64) {
+        // A hint: what fails is not missed.
+        let _ = fadvise(
+            &self.file,
+            at,
+            std::num::NonZeroU64::new(bytes),
+            Advice::WillNeed,
+        );
+    }
+}

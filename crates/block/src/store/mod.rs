@@ -1,0 +1,70 @@
+//! What a disk keeps its blocks in.
+
+mod file;
+mod memory;
+
+pub use file::FileStore;
+pub use memory::MemoryStore;
+
+use std::fmt::Debug;
+use std::io;
+
+/// Bytes that all have a place on the medium, or all have none and read as zeros.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// They have a place.
+    pub mapped: bool,
+    /// How many, at least 1 within the store.
+    pub bytes: u64,
+}
+
+/// The bytes of a disk. Callers stay within [`bytes`](Store::bytes); several threads may call at once, and those that
+/// write the same bytes at once get one content or the other, block by block.
+pub trait Store: Debug + Send + Sync {
+    /// Its size.
+    fn bytes(&self) -> u64;
+
+    /// No write is possible.
+    fn is_read_only(&self) -> bool {
+        false
+    }
+
+    /// Space of unmapped bytes is given back.
+    fn gives_back(&self) -> bool {
+        true
+    }
+
+    /// Fills `into` with what is at `at`.
+    ///
+    /// # Errors
+    /// The medium's; then `into` holds anything.
+    fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()>;
+
+    /// Writes `from` at `at`. It is read back at once, and is on the medium after the next [`flush`](Store::flush).
+    ///
+    /// # Errors
+    /// The medium's; then any part may be written.
+    fn write(&self, at: u64, from: &[u8]) -> io::Result<()>;
+
+    /// All that was written or unmapped before is on the medium when this returns.
+    ///
+    /// # Errors
+    /// Something may be lost. What failed once fails from then on: the kernel forgets such an error when it has told
+    /// it.
+    fn flush(&self) -> io::Result<()>;
+
+    /// These bytes read as zeros from now on, and their space is given back if possible.
+    ///
+    /// # Errors
+    /// As for writes.
+    fn unmap(&self, at: u64, bytes: u64) -> io::Result<()>;
+
+    /// Which bytes from `at` on are alike. Called within the store only.
+    ///
+    /// # Errors
+    /// The medium's.
+    fn run(&self, at: u64) -> io::Result<Run>;
+
+    /// These bytes will be read soon.
+    fn expect(&self, _at: u64, _bytes: u64) {}
+}

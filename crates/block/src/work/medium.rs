@@ -1,0 +1,173 @@
+//! A store as blocks: its errors as sense data.
+
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use crate::cdb::Extent;
+use crate::disk::Geometry;
+use crate::limits::PIECE_BYTES;
+use crate::sense::{Code, Key, Sense};
+use crate::store::Store;
+
+#[derive(Debug)]
+pub(super) struct Medium {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) geometry: Geometry,
+}
+
+impl Medium {
+    pub(super) fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Sense> {
+        let done = self.store.read(at, into);
+        done.map_err(|error| self.sense(&error, Code::READ_ERROR, Some(at)))
+    }
+
+    pub(super) fn write(&self, at: u64, from: &[u8]) -> Result<(), Sense> {
+        let done = self.store.write(at, from);
+        done.map_err(|error| self.sense(&error, Code::WRITE_ERROR, Some(at)))
+    }
+
+    /// What may be lost is not known, so no block is named.
+    pub(super) fn flush(&self) -> Result<(), Sense> {
+        let done = self.store.flush();
+        done.map_err(|error| self.sense(&error, Code::WRITE_ERROR, None))
+    }
+
+    pub(super) fn unmap(&self, extent: &Extent) -> Result<(), Sense> {
+        let (at, bytes) = self.geometry.bytes(extent);
+        let done = self.store.unmap(at, bytes);
+        done.map_err(|error| self.sense(&error, Code::WRITE_ERROR, Some(at)))
+    }
+
+    pub(super) fn prefetch(&self, extent: &Extent) {
+        let (at, bytes) = self.geometry.bytes(extent);
+        self.store.expect(at, bytes);
+    }
+
+    /// Reads all of it.
+    pub(super) fn verify(&self, extent: &Extent) -> Result<(), Sense> {
+        self.pieces(extent, |at, length, buffer| {
+            self.read(at, &mut buffer[..length])
+        })
+    }
+
+    pub(super) fn fill(&self, extent: &Extent, block: &[u8]) -> Result<(), Sense> {
+        let mut content = Vec::new();
+        self.pieces(extent, |at, length, _| {
+            if content.is_empty() {
+                content = block.repeat(length / block.len());
+            }
+            self.write(at, &content[..length])
+        })
+    }
+
+    /// Calls `act` for the pieces of `extent`, whole blocks, the first of them the longest.
+    fn pieces(
+        &self,
+        extent: &Extent,
+        mut act: impl FnMut(u64, usize, &mut [u8]) -> Result<(), Sense>,
+    ) -> Result<(), Sense> {
+        let (mut at, bytes) = self.geometry.bytes(extent);
+        let end = at + bytes;
+        let mut buffer = vec![0; bytes.min(PIECE_BYTES as u64) as usize];
+        while at < end {
+            let length = (end - at).min(PIECE_BYTES as u64) as usize;
+            act(at, length, &mut buffer)?;
+            at += length as u64;
+        }
+        Ok(())
+    }
+
+    /// Which byte of `expected` is the first that the medium has not, at `at`.
+    pub(super) fn difference(&self, at: u64, expected: &[u8]) -> Result<Option<u64>, Sense> {
+        let mut buffer = vec![0; expected.len().min(PIECE_BYTES)];
+        let mut before = 0;
+        for piece in expected.chunks(PIECE_BYTES) {
+            let found = &mut buffer[..piece.len()];
+            self.read(at + before, found)?;
+            if let Some(within) = piece.iter().zip(found.iter()).position(|(a, b)| a != b) {
+                return Ok(Some(before + within as u64));
+            }
+            before += piece.len() as u64;
+        }
+        Ok(None)
+    }
+
+    /// The parameter data of GET LBA STATUS, from `lba` on.
+    pub(super) fn status(&self, lba: u64, most: usize) -> Result<Vec<u8>, Sense> {
+        let mut list: Vec<(Extent, bool)> = Vec::new();
+        let mut next = lba;
+        // Runs that are alike once they are rounded to blocks become one, so there may be more of them.
+        for _ in 0..2 * most {
+            if next >= self.geometry.blocks {
+                break;
+            }
+            let (extent, mapped) = self.run(next)?;
+            let is_full = list.len() == most;
+            match list.last_mut() {
+                Some((last, was)) if *was == mapped => last.blocks += extent.blocks,
+                _ if is_full => break,
+                _ => list.push((extent, mapped)),
+            }
+            next += extent.blocks;
+        }
+        let mut bytes = (4 + 16 * list.len() as u32).to_be_bytes().to_vec();
+        bytes.extend([0; 4]);
+        for (extent, mapped) in list {
+            let blocks = u32::try_from(extent.blocks).unwrap_or(u32::MAX);
+            bytes.extend(extent.lba.to_be_bytes());
+            bytes.extend(blocks.to_be_bytes());
+            bytes.extend([u8::from(!mapped), 0, 0, 0]);
+            // What does not fit its field has to be the last.
+            if u64::from(blocks) != extent.blocks {
+                let length = bytes.len() as u32 - 4;
+                bytes[..4].copy_from_slice(&length.to_be_bytes());
+                break;
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Blocks from `lba` on that are alike. A block of which a part is mapped is mapped.
+    fn run(&self, lba: u64) -> Result<(Extent, bool), Sense> {
+        let block = u64::from(self.geometry.block_bytes);
+        let (at, left) = (lba * block, self.geometry.blocks - lba);
+        let run = self.store.run(at);
+        let run = run.map_err(|error| self.sense(&error, Code::READ_ERROR, Some(at)))?;
+        let (mapped, blocks) = match (run.mapped, run.bytes / block) {
+            (true, _) => (true, run.bytes.div_ceil(block)),
+            (false, 0) => (true, 1),
+            (false, whole) => (false, whole),
+        };
+        let blocks = blocks.clamp(1, left);
+        Ok((Extent { lba, blocks }, mapped))
+    }
+
+    /// What an error of the store is to an initiator. `failed` is what a broken medium does, at that byte.
+    fn sense(&self, error: &io::Error, failed: Code, at: Option<u64>) -> Sense {
+        let errno = Errno::from_io_error(error);
+        let is_write = failed == Code::WRITE_ERROR;
+        let (key, code) = match (errno, error.kind()) {
+            (Some(Errno::NOSPC | Errno::DQUOT), _) => {
+                (Key::DataProtect, Code::SPACE_ALLOCATION_FAILED)
+            }
+            (_, ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => {
+                (Key::DataProtect, Code::SPACE_ALLOCATION_FAILED)
+            }
+            (Some(Errno::ROFS | Errno::PERM | Errno::BADF | Errno::ACCESS), _) if is_write => {
+                (Key::DataProtect, Code::WRITE_PROTECTED)
+            }
+            (Some(Errno::NODEV | Errno::NXIO | Errno::STALE), _) => {
+                (Key::NotReady, Code::NOT_READY)
+            }
+            (Some(Errno::IO), _) | (_, ErrorKind::UnexpectedEof) => (Key::MediumError, failed),
+            _ => (Key::HardwareError, Code::INTERNAL_FAILURE),
+        };
+        let sense = Sense::new(key, code);
+        match at.filter(|_| key == Key::MediumError) {
+            Some(at) => sense.with_information(self.geometry.blocks_in(at)),
+            None => sense,
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! What a command does with its disk. The engine says it, the transport has it done, in any thread: payload goes
+//! between the store and the transport's memory without passing the engine.
+
+mod medium;
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use crate::cdb::Extent;
+use crate::disk::Geometry;
+use crate::sense::{Code, Key, Sense};
+use crate::store::Store;
+use medium::Medium;
+
+/// Payload of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// None.
+    None,
+    /// So many bytes for the initiator: [`Work::read`] fills them.
+    In(u64),
+    /// So many bytes from the initiator: [`Work::write`] takes them.
+    Out(u64),
+}
+
+/// What is to be done.
+#[derive(Clone, Debug)]
+pub(crate) enum Operation {
+    Read {
+        extent: Extent,
+        bytes: u64,
+        fua: bool,
+    },
+    Write(Extent),
+    /// The medium is read, and nothing told of it.
+    Verify(Extent),
+    /// The initiator's bytes are those of the medium.
+    Compare(Extent),
+    /// The second half of the initiator's bytes is written if the first is what the medium has.
+    CompareAndWrite(Extent),
+    /// Each block becomes this one.
+    Fill {
+        extent: Extent,
+        block: Vec<u8>,
+    },
+    Unmap(Vec<Extent>),
+    Flush,
+    Prefetch(Extent),
+    /// Which blocks are mapped, from `lba` on: so many descriptors at most.
+    Status {
+        lba: u64,
+        most: usize,
+    },
+}
+
+/// Work for a disk. [`read`](Work::read) or [`write`](Work::write) is called for all of the payload, in pieces and in
+/// any order, then [`finish`](Work::finish). What one of them fails with is the command's end.
+#[derive(Debug)]
+pub struct Work {
+    medium: Medium,
+    operation: Operation,
+    /// What was written is on the medium before the status.
+    flush: bool,
+    /// What became of the flush before a READ with FUA.
+    flushed: OnceLock<Result<(), Sense>>,
+    /// The first miscompare of pieces that came so far: the status names it, whatever their order.
+    differs: Mutex<Option<u64>>,
+}
+
+impl Work {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        geometry: Geometry,
+        operation: Operation,
+        flush: bool,
+    ) -> Work {
+        Work {
+            medium: Medium { store, geometry },
+            operation,
+            flush,
+            flushed: OnceLock::new(),
+            differs: Mutex::default(),
+        }
+    }
+
+    /// What the transport moves.
+    pub fn payload(&self) -> Payload {
+        let bytes = |extent: &Extent| self.medium.geometry.bytes(extent).1;
+        match &self.operation {
+            Operation::Read { bytes: 0, .. } => Payload::None,
+            Operation::Read { bytes, .. } => Payload::In(*bytes),
+            Operation::Write(extent) | Operation::Compare(extent) => Payload::Out(bytes(extent)),
+            Operation::CompareAndWrite(extent) => Payload::Out(2 * bytes(extent)),
+            _ => Payload::None,
+        }
+    }
+
+    /// The payload has to come in one piece.
+    pub fn is_whole(&self) -> bool {
+        matches!(self.operation, Operation::CompareAndWrite(_))
+    }
+
+    /// Fills `into` with the payload from its byte `at` on.
+    ///
+    /// # Errors
+    /// The command fails so. There is no such payload, or the medium failed.
+    pub fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Sense> {
+        let Operation::Read { extent, bytes, fua } = &self.operation else {
+            return Err(NO_PAYLOAD);
+        };
+        within(at, into.len(), *bytes)?;
+        if *fua {
+            (*self.flushed.get_or_init(|| self.medium.flush()))?;
+        }
+        self.medium.read(self.start(extent) + at, into)
+    }
+
+    /// Takes `from`, the payload from its byte `at` on.
+    ///
+    /// # Errors
+    /// As for [`read`](Work::read); the compared bytes differ; or a part came of what has to be
+    /// [whole](Work::is_whole).
+    pub fn write(&self, at: u64, from: &[u8]) -> Result<(), Sense> {
+        let Payload::Out(bytes) = self.payload() else {
+            return Err(NO_PAYLOAD);
+        };
+        within(at, from.len(), bytes)?;
+        match &self.operation {
+            Operation::Write(extent) => self.medium.write(self.start(extent) + at, from),
+            Operation::Compare(extent) => {
+                let found = self.medium.difference(self.start(extent) + at, from)?;
+                self.note_difference(found.map(|it| at + it));
+                Ok(())
+            }
+            Operation::CompareAndWrite(extent) => {
+                if from.len() as u64 != bytes {
+                    return Err(NO_PAYLOAD);
+                }
+                let (expected, new) = from.split_at(from.len() / 2);
+                let start = self.start(extent);
+                match self.medium.difference(start, expected)? {
+                    Some(at) => Err(miscompare(at)),
+                    None => self.medium.write(start, new),
+                }
+            }
+            _ => Err(NO_PAYLOAD),
+        }
+    }
+
+    /// Does what there is to do when all payload has moved. What is returned is parameter data for the initiator.
+    ///
+    /// # Errors
+    /// The command fails so.
+    pub fn finish(&self) -> Result<Vec<u8>, Sense> {
+        match &self.operation {
+            Operation::Read { .. } | Operation::Write(_) | Operation::CompareAndWrite(_) => Ok(()),
+            Operation::Verify(extent) => self.medium.verify(extent),
+            Operation::Compare(_) => {
+                let differs = self.differs.lock().unwrap_or_else(PoisonError::into_inner);
+                differs.map_or(Ok(()), |at| Err(miscompare(at)))
+            }
+            Operation::Fill { extent, block } => self.medium.fill(extent, block),
+            Operation::Unmap(extents) => extents.iter().try_for_each(|it| self.medium.unmap(it)),
+            Operation::Flush => self.medium.flush(),
+            Operation::Prefetch(extent) => {
+                self.medium.prefetch(extent);
+                Ok(())
+            }
+            Operation::Status { lba, most } => return self.medium.status(*lba, *most),
+        }?;
+        if self.flush {
+            self.medium.flush()?;
+        }
+        Ok(Vec::new())
+    }
+
+    fn start(&self, extent: &Extent) -> u64 {
+        self.medium.geometry.bytes(extent).0
+    }
+
+    fn note_difference(&self, found: Option<u64>) {
+        let mut differs = self.differs.lock().unwrap_or_else(PoisonError::into_inner);
+        *differs = match (*differs, found) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+    }
+}
+
+/// The transport asked for payload that the command has not: its mistake, and no harm.
+const NO_PAYLOAD: Sense = Sense::new(Key::HardwareError, Code::INTERNAL_FAILURE);
+
+fn within(at: u64, length: usize, bytes: u64) -> Result<(), Sense> {
+    let end = at.checked_add(length as u64);
+    if end.is_none_or(|end| end > bytes) {
+        return Err(NO_PAYLOAD);
+    }
+    Ok(())
+}
+
+/// The byte at that offset of the initiator's is not the medium's.
+fn miscompare(at: u64) -> Sense {
+    Sense::new(Key::Miscompare, Code::MISCOMPARE).with_information(at)
+}

@@ -1,0 +1,179 @@
+//! Errors of the store as sense data.
+
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+use std::sync::Mutex;
+
+use zerolane_block::cdb::{Command, Form};
+use zerolane_block::sense::{Code, Key, Sense};
+use zerolane_block::store::{MemoryStore, Run, Store};
+
+use crate::support::{BLOCK, BLOCKS, Rig, extent, read, write};
+
+/// A disk that fails as it is told.
+#[derive(Debug)]
+struct Failing {
+    memory: MemoryStore,
+    error: Mutex<Option<i32>>,
+}
+
+impl Failing {
+    fn rig() -> (Rig, Arc<Failing>) {
+        let memory = MemoryStore::new(BLOCKS * BLOCK as u64);
+        let store = Arc::new(Failing {
+            memory,
+            error: Mutex::default(),
+        });
+        (Rig::of(store.clone()), store)
+    }
+
+    fn with(&self, errno: i32) {
+        *self.error.lock().unwrap() = Some(errno);
+    }
+
+    fn go(&self) -> io::Result<()> {
+        match *self.error.lock().unwrap() {
+            Some(0) => Err(ErrorKind::UnexpectedEof.into()),
+            Some(errno) => Err(io::Error::from_raw_os_error(errno)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Store for Failing {
+    fn bytes(&self) -> u64 {
+        self.memory.bytes()
+    }
+    fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
+        self.go()?;
+        self.memory.read(at, into)
+    }
+    fn write(&self, at: u64, from: &[u8]) -> io::Result<()> {
+        self.go()?;
+        self.memory.write(at, from)
+    }
+    fn flush(&self) -> io::Result<()> {
+        self.go()
+    }
+    fn unmap(&self, at: u64, bytes: u64) -> io::Result<()> {
+        self.go()?;
+        self.memory.unmap(at, bytes)
+    }
+    fn run(&self, at: u64) -> io::Result<Run> {
+        self.go()?;
+        self.memory.run(at)
+    }
+}
+
+const EPERM: i32 = 1;
+const EIO: i32 = 5;
+const ENXIO: i32 = 6;
+const ENOMEM: i32 = 12;
+const ENOSPC: i32 = 28;
+const EROFS: i32 = 30;
+const EDQUOT: i32 = 122;
+/// Not a number of the system's: the file is shorter than it was.
+const END: i32 = 0;
+
+fn writers() -> [(Command, Vec<u8>); 4] {
+    let at = extent(9, 1);
+    let list = zerolane_block::unmap_list(&[at]).unwrap();
+    let same = Command::WriteSame {
+        form: Form::Ten,
+        extent: at,
+        unmap: false,
+        no_data: false,
+    };
+    [
+        (write(at), vec![1; BLOCK]),
+        (same, vec![1; BLOCK]),
+        (
+            Command::Unmap {
+                parameter_bytes: list.len() as u16,
+            },
+            list,
+        ),
+        (
+            Command::WriteSame {
+                form: Form::Ten,
+                extent: at,
+                unmap: true,
+                no_data: false,
+            },
+            vec![0; BLOCK],
+        ),
+    ]
+}
+
+#[test]
+fn errors__of_writes_have_the_sense_data_that_initiators_act_on() {
+    let (mut rig, store) = Failing::rig();
+    for (errno, key, code) in [
+        (EIO, Key::MediumError, Code::WRITE_ERROR),
+        (ENOSPC, Key::DataProtect, Code::SPACE_ALLOCATION_FAILED),
+        (EDQUOT, Key::DataProtect, Code::SPACE_ALLOCATION_FAILED),
+        (EROFS, Key::DataProtect, Code::WRITE_PROTECTED),
+        (EPERM, Key::DataProtect, Code::WRITE_PROTECTED),
+        (ENXIO, Key::NotReady, Code::NOT_READY),
+        (ENOMEM, Key::HardwareError, Code::INTERNAL_FAILURE),
+    ] {
+        store.with(errno);
+        for (command, out) in writers() {
+            let sense = rig.fails(&command, &out, 0);
+            assert_eq!((sense.key, sense.code), (key, code), "{errno} {command:?}");
+            let lba = (key == Key::MediumError).then_some(9);
+            assert_eq!(sense.information, lba);
+        }
+    }
+}
+
+#[test]
+fn errors__of_reads_name_the_block() {
+    let (mut rig, store) = Failing::rig();
+    for (errno, key, code, lba) in [
+        (EIO, Key::MediumError, Code::READ_ERROR, Some(7)),
+        (END, Key::MediumError, Code::READ_ERROR, Some(7)),
+        (ENXIO, Key::NotReady, Code::NOT_READY, None),
+        (EPERM, Key::HardwareError, Code::INTERNAL_FAILURE, None),
+    ] {
+        store.with(errno);
+        let expected = Sense {
+            information: lba,
+            ..Sense::new(key, code)
+        };
+        assert_eq!(rig.fails(&read(extent(7, 2)), &[], 2 * BLOCK), expected);
+        let verify = |compare| Command::Verify {
+            form: Form::Ten,
+            extent: extent(7, 2),
+            dpo: false,
+            compare,
+        };
+        assert_eq!(rig.fails(&verify(false), &[], 0), expected);
+        assert_eq!(rig.fails(&verify(true), &[0; 2 * BLOCK], 0), expected);
+        let status = Command::GetLbaStatus {
+            lba: 7,
+            allocation: 255,
+        };
+        assert_eq!(rig.fails(&status, &[], 255), expected);
+    }
+}
+
+#[test]
+fn errors__of_flushes_fail_whatever_waits_for_the_medium() {
+    let (mut rig, store) = Failing::rig();
+    store.with(EIO);
+    let form = Form::Ten;
+    let expected = Sense::new(Key::MediumError, Code::WRITE_ERROR);
+    let synchronize = Command::SynchronizeCache {
+        form,
+        extent: extent(0, 0),
+        immediate: false,
+    };
+    assert_eq!(rig.fails(&synchronize, &[], 0), expected);
+    let stop = Command::StartStop {
+        immediate: false,
+        start: false,
+        no_flush: false,
+    };
+    assert_eq!(rig.fails(&stop, &[], 0), expected);
+}

@@ -1,0 +1,99 @@
+//! `zerolane disk info`: what an image would be as a disk.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use indicatif::HumanBytes;
+
+use super::image::Image;
+use crate::console;
+
+/// Bytes of a line of hexadecimal digits.
+const LINE: usize = 32;
+
+/// Arguments of `zerolane disk info`.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+The image is opened for reading and nothing is changed. Its identity follows from this machine's identifier and the \
+path without symbolic links, or from --serial alone: give it one if the image may move, so that initiators know it again.")]
+pub(super) struct Args {
+    /// A regular file or a block device
+    image: PathBuf,
+    /// Length of a logical block, bytes: 512, 1024, 2048 or 4096
+    #[arg(long, default_value_t = 512, value_name = "BYTES")]
+    block_size: u32,
+    /// Name from which the identity follows, instead of machine and path
+    #[arg(long, value_name = "NAME")]
+    serial: Option<String>,
+    /// Show so many ranges that have a place, from the first on
+    #[arg(long, default_value_t = 16, value_name = "N")]
+    ranges: usize,
+    /// One JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// Says what the image is.
+pub(super) fn run(args: &Args) -> Result<()> {
+    let serial = args.serial.as_deref();
+    let image = Image::of(&args.image, args.block_size, serial, args.ranges);
+    let image = image.with_context(|| args.image.display().to_string())?;
+    if args.json {
+        console::say(serde_json::to_string_pretty(&image)?)
+    } else {
+        console::say(shown(&image))
+    }
+}
+
+fn shown(image: &Image) -> String {
+    let mut lines = vec![
+        format!(
+            "{}, {} bytes ({})",
+            image.kind,
+            image.bytes,
+            HumanBytes(image.bytes)
+        ),
+        format!("{} blocks of {} bytes", image.blocks, image.block_bytes),
+    ];
+    if image.unreachable_bytes > 0 {
+        let left = image.unreachable_bytes;
+        lines.push(format!(
+            "{left} bytes behind the last whole block are not reachable"
+        ));
+    }
+    let mapped = HumanBytes(image.mapped_bytes);
+    lines.push(format!(
+        "{mapped} have a place, in {} ranges",
+        image.mapped_ranges
+    ));
+    for range in &image.ranges {
+        lines.push(format!("  from {} on, {} bytes", range.offset, range.bytes));
+    }
+    let left = image.mapped_ranges - image.ranges.len() as u64;
+    if left > 0 {
+        lines.push(format!("  and {left} more: --ranges shows more"));
+    }
+    let (serial, naa, from) = (&image.serial, &image.naa, image.identity_from);
+    lines.push(format!("serial number {serial}, NAA {naa}, from {from}"));
+    lines.push("\nINQUIRY".to_owned());
+    lines.extend(digits(&image.inquiry));
+    for page in &image.vital_product_data {
+        lines.push(format!("INQUIRY, page {}h, {}", page.page, page.name));
+        lines.extend(digits(&page.data));
+    }
+    lines.join("\n")
+}
+
+/// Digits in lines, byte by byte.
+fn digits(text: &str) -> impl Iterator<Item = String> {
+    let bytes: Vec<&str> = text
+        .as_bytes()
+        .chunks(2)
+        .filter_map(|it| str::from_utf8(it).ok())
+        .collect();
+    let lines: Vec<String> = bytes
+        .chunks(LINE)
+        .map(|line| format!("  {}", line.join(" ")))
+        .collect();
+    lines.into_iter()
+}
