@@ -19,8 +19,9 @@ use zerolane::security::PublicKey;
 /// turns protection off, if the peer does so too: then a host on the path can read and change everything.
 ///
 /// `lane` is "udp", "best" (shared memory to processes of this host and user that say so too, else UDP), "shared_memory"
-/// (or an error), or "ethernet" (raw Ethernet between hosts of one segment, or an error; addresses are "ether:IFACE/MAC:PORT",
-/// "ether:IFACE:PORT" to listen on). Nothing is encrypted in shared memory: the kernel keeps others out.
+/// (or an error), "ethernet" (raw Ethernet between hosts of one segment, or an error; addresses are
+/// "ether:IFACE/MAC:PORT", "ether:IFACE:PORT" to listen on), or "ip118" (IP protocol 118 without UDP, or an error).
+/// Nothing is encrypted in shared memory: the kernel keeps others out.
 #[pyclass(frozen, module = "zerolane")]
 #[derive(Debug)]
 pub(crate) struct Options(zerolane::Options);
@@ -45,8 +46,9 @@ fn lane_named(name: &str) -> PyResult<LaneChoice> {
         "best" => Ok(LaneChoice::Best),
         "shared_memory" => Ok(LaneChoice::SharedMemory),
         "ethernet" => Ok(LaneChoice::Ethernet),
+        "ip118" => Ok(LaneChoice::Ip118),
         _ => Err(PyValueError::new_err(format!(
-            "there is no lane {name:?}: udp, best, shared_memory or ethernet"
+            "there is no lane {name:?}: udp, best, shared_memory, ethernet or ip118"
         ))),
     }
 }

@@ -70,3 +70,16 @@ def test_lane__ethernet_has_interfaces() -> None:
         zerolane.connect(("ether:no-such-one/02:00:00:00:00:01", 9), ethernet)
     with pytest.raises(OSError, match="lo is no Ethernet"):
         zerolane.connect("ether:lo/02:00:00:00:00:01:9", ethernet)
+
+
+def test_lane__ip118_where_this_process_may_and_words_where_not() -> None:
+    options = zerolane.Options(lane="ip118")
+    try:
+        zerolane.Endpoint("127.0.0.1:0", options).close()
+    except OSError as error:
+        assert "IP protocol 118 needs CAP_NET_RAW" in str(error)
+        return
+    ours, peers = make_pair(options)
+    for end in (ours, peers):
+        assert end.account().lane == "ip118"
+        end.abort()

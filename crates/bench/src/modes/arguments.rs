@@ -142,7 +142,10 @@ impl LaneArgs {
         offloads: Option<Offloads>,
         interrupt: &Interrupt,
     ) -> Result<Ends> {
-        let has_network = matches!(self.lane, LaneName::Udp | LaneName::Ethernet);
+        let has_network = matches!(
+            self.lane,
+            LaneName::Udp | LaneName::Ethernet | LaneName::Ip118
+        );
         if has_network || args.place.to.is_some() {
             return args.start(offloads, interrupt);
         }
