@@ -2079,6 +2079,10 @@ enum zl_lane
      * "[fe80::ff:fe00:1%2]:7411", which are what zl_peer_addr and its like say.
      */
     ZL_LANE_ETHERNET = 3,
+    /**
+     * IP protocol 118, without UDP, or it fails; needs CAP_NET_RAW. Ports are those of the protocol's header.
+     */
+    ZL_LANE_IP118 = 4,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -2341,7 +2345,7 @@ typedef struct zl_account {
      */
     uint64_t bytes_given;
     /**
-     * What carries the connection: ZL_LANE_UDP, ZL_LANE_SHARED_MEMORY or ZL_LANE_ETHERNET.
+     * What carries the connection: ZL_LANE_UDP, ZL_LANE_SHARED_MEMORY, ZL_LANE_ETHERNET or ZL_LANE_IP118.
      */
     uint64_t lane;
     /**

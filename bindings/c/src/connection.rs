@@ -232,7 +232,7 @@ pub struct zl_account {
     pub receive_buffer: u64,
     /// Of `bytes_sent`, those that the kernel sent from where they lay, without a copy of its own.
     pub bytes_given: u64,
-    /// What carries the connection: ZL_LANE_UDP, ZL_LANE_SHARED_MEMORY or ZL_LANE_ETHERNET.
+    /// What carries the connection: ZL_LANE_UDP, ZL_LANE_SHARED_MEMORY, ZL_LANE_ETHERNET or ZL_LANE_IP118.
     pub lane: u64,
     /// 1: frames of raw Ethernet come and leave by AF_XDP (zl_device_open); else 0.
     pub bypass: u64,

@@ -72,6 +72,8 @@ pub enum zl_lane {
     /// "ether:IFACE/MAC:PORT", and "ether:IFACE:PORT" to listen on. They stand for link-local IPv6 addresses with a scope, as
     /// "[fe80::ff:fe00:1%2]:7411", which are what zl_peer_addr and its like say.
     ZL_LANE_ETHERNET = 3,
+    /// IP protocol 118, without UDP, or it fails; needs CAP_NET_RAW. Ports are those of the protocol's header.
+    ZL_LANE_IP118 = 4,
 }
 
 use zl_lane::*;
@@ -82,6 +84,7 @@ impl From<LaneKind> for zl_lane {
             LaneKind::Udp => ZL_LANE_UDP,
             LaneKind::SharedMemory => ZL_LANE_SHARED_MEMORY,
             LaneKind::Ethernet => ZL_LANE_ETHERNET,
+            LaneKind::Ip118 => ZL_LANE_IP118,
         }
     }
 }
@@ -194,11 +197,13 @@ fn lane(value: u64) -> Result<LaneChoice, Failure> {
     const BEST: u64 = ZL_LANE_BEST as u64;
     const SHARED_MEMORY: u64 = ZL_LANE_SHARED_MEMORY as u64;
     const ETHERNET: u64 = ZL_LANE_ETHERNET as u64;
+    const IP118: u64 = ZL_LANE_IP118 as u64;
     match value {
         UDP => Ok(LaneChoice::Udp),
         BEST => Ok(LaneChoice::Best),
         SHARED_MEMORY => Ok(LaneChoice::SharedMemory),
         ETHERNET => Ok(LaneChoice::Ethernet),
+        IP118 => Ok(LaneChoice::Ip118),
         _ => Err(Failure::argument(format!("there is no lane {value}"))),
     }
 }

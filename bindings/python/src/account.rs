@@ -47,6 +47,7 @@ impl From<zerolane::counters::Account> for Account {
                 LaneKind::Udp => "udp",
                 LaneKind::SharedMemory => "shared_memory",
                 LaneKind::Ethernet => "ethernet",
+                LaneKind::Ip118 => "ip118",
             },
             no_shared_memory: account.no_shared_memory.map(|why| why.to_string()),
             bypass: account.bypass,

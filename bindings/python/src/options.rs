@@ -22,7 +22,7 @@ use zerolane::security::PublicKey;
 /// `lane` is "udp", "best" (shared memory to processes of this host and user that say so too, else UDP),
 /// "shared_memory" (or an error), or "ethernet" (raw Ethernet between hosts of one segment, or an error; addresses are
 /// "ether:IFACE/MAC:PORT", "ether:IFACE:PORT" to listen on; `device`, an EthernetDevice, has it go past the kernel's
-/// network stack). Nothing is encrypted in shared memory: the kernel keeps others out.
+/// network stack), or "ip118" (IP protocol 118 without UDP, or an error). Nothing is encrypted in shared memory: the kernel keeps others out.
 #[pyclass(frozen, module = "zerolane")]
 #[derive(Debug)]
 pub(crate) struct Options(zerolane::Options);
@@ -47,8 +47,9 @@ fn lane_named(name: &str) -> PyResult<LaneChoice> {
         "best" => Ok(LaneChoice::Best),
         "shared_memory" => Ok(LaneChoice::SharedMemory),
         "ethernet" => Ok(LaneChoice::Ethernet),
+        "ip118" => Ok(LaneChoice::Ip118),
         _ => Err(PyValueError::new_err(format!(
-            "there is no lane {name:?}: udp, best, shared_memory or ethernet"
+            "there is no lane {name:?}: udp, best, shared_memory, ethernet or ip118"
         ))),
     }
 }

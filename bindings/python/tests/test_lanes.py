@@ -139,3 +139,16 @@ def test_device__carries_past_the_network_stack_or_says_why_not() -> None:
         ["unshare", "-n", sys.executable, "-c", AF_XDP], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_lane__ip118_where_this_process_may_and_words_where_not() -> None:
+    options = zerolane.Options(lane="ip118")
+    try:
+        zerolane.Endpoint("127.0.0.1:0", options).close()
+    except OSError as error:
+        assert "IP protocol 118 needs CAP_NET_RAW" in str(error)
+        return
+    ours, peers = make_pair(options)
+    for end in (ours, peers):
+        assert end.account().lane == "ip118"
+        end.abort()

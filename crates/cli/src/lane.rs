@@ -20,6 +20,8 @@ pub enum LaneName {
     Shm,
     /// Raw Ethernet to a host of the same segment, whose address is ether:IFACE/MAC
     Ethernet,
+    /// IP protocol 118, without UDP: needs CAP_NET_RAW at both ends
+    Ip118,
 }
 
 impl LaneName {
@@ -30,6 +32,7 @@ impl LaneName {
             LaneName::Auto => "auto",
             LaneName::Shm => "shm",
             LaneName::Ethernet => "ethernet",
+            LaneName::Ip118 => "ip118",
         }
     }
 
@@ -65,6 +68,7 @@ impl From<LaneName> for LaneChoice {
             LaneName::Auto => LaneChoice::Best,
             LaneName::Shm => LaneChoice::SharedMemory,
             LaneName::Ethernet => LaneChoice::Ethernet,
+            LaneName::Ip118 => LaneChoice::Ip118,
         }
     }
 }

@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::fs;
+use std::io;
 use std::net::SocketAddr;
 
 use anyhow::{Context, Result, anyhow};
 use serde::Serialize;
 use zerolane::Options;
 use zerolane::lanes::{
-    Neighbour, Reach, is_ethernet, look, look_ethernet, neighbours, resolve_host,
+    Neighbour, Reach, is_ethernet, look, look_ethernet, look_ip118, neighbours, resolve_host,
 };
 use zerolane::options::{DeviceOptions, EthernetAddress, EthernetDevice, LaneChoice};
 use zerolane_files::limits::DEFAULT_PORT;
@@ -22,7 +23,8 @@ use crate::lane::LaneName;
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 It asks nothing over the network: shared memory is found by a socket in a directory of this user's, and UDP is what is \
-left. `zerolane doctor HOST` says whether HOST answers by UDP. Raw Ethernet is for addresses ether:IFACE/MAC[:PORT] alone: \
+left. `zerolane doctor HOST` says whether HOST answers by UDP. Of ip118 it says whether this process may, and how long \
+a packet may be; whether HOST, and what is between, takes IP protocol 118 shows when it is tried. Raw Ethernet is for addresses ether:IFACE/MAC[:PORT] alone: \
 whether this process may use it at that interface, and whether AF_XDP, whose program is attached to the interface for a \
 moment. A name in the place of MAC is asked for on the segment, and so is \
 what --discover lists.")]
@@ -105,12 +107,13 @@ struct Ethernet {
     address: String,
     /// What is taken, if anything can be.
     used: Option<LaneName>,
-    ethernet: RawEthernet,
+    ethernet: Raw,
 }
 
-/// Whether raw Ethernet is possible; if not, why, and if it is, how much a frame takes, bytes.
+/// Whether a lane of raw or packet sockets is possible; if not, why, and if it is, how much a packet or a frame takes,
+/// bytes.
 #[derive(Debug, Default, Serialize)]
-struct RawEthernet {
+struct Raw {
     possible: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     why_not: Option<String>,
@@ -179,29 +182,29 @@ impl fmt::Display for AfXdp {
     }
 }
 
+impl Raw {
+    fn of(looked: io::Result<usize>) -> Raw {
+        match looked {
+            Ok(datagram) => Raw {
+                possible: true,
+                datagram: Some(datagram),
+                ..Raw::default()
+            },
+            Err(why) => Raw {
+                why_not: Some(why.to_string()),
+                ..Raw::default()
+            },
+        }
+    }
+}
+
 impl Ethernet {
     fn at(address: SocketAddr) -> Ethernet {
-        let (used, ethernet) = match look_ethernet(address) {
-            Ok(datagram) => {
-                let ethernet = RawEthernet {
-                    possible: true,
-                    datagram: Some(datagram),
-                    af_xdp: Some(AfXdp::at(address)),
-                    ..RawEthernet::default()
-                };
-                (Some(LaneName::Ethernet), ethernet)
-            }
-            Err(why) => {
-                let ethernet = RawEthernet {
-                    why_not: Some(why.to_string()),
-                    ..RawEthernet::default()
-                };
-                (None, ethernet)
-            }
-        };
+        let mut ethernet = Raw::of(look_ethernet(address));
+        ethernet.af_xdp = ethernet.possible.then(|| AfXdp::at(address));
         Ethernet {
             address: address_shown(address, LaneChoice::Ethernet),
-            used,
+            used: ethernet.possible.then_some(LaneName::Ethernet),
             ethernet,
         }
     }
@@ -232,6 +235,8 @@ struct Found {
     /// What `--lane auto` takes.
     used: LaneName,
     shm: SharedMemory,
+    /// What `--lane ip118` takes.
+    ip118: Raw,
 }
 
 /// Whether shared memory is possible; if not, why, and if it is, who may read whose memory: `null` where the listener did
@@ -268,6 +273,7 @@ impl Found {
                 false => LaneName::Udp,
             },
             shm,
+            ip118: Raw::of(look_ip118(address)),
         }
     }
 }
@@ -277,7 +283,8 @@ impl fmt::Display for Found {
         writeln!(f, "{}", self.address)?;
         if let Some(why) = &self.shm.why_not {
             writeln!(f, "  shm: no: {why}")?;
-            return write!(f, "  udp: taken by --lane udp and auto");
+            writeln!(f, "  udp: taken by --lane udp and auto")?;
+            return self.say_ip118(f);
         }
         writeln!(f, "  shm: taken by --lane auto and shm")?;
         let ways = [("from", self.shm.reads), ("to", self.shm.is_read)];
@@ -289,7 +296,21 @@ impl fmt::Display for Found {
             };
             writeln!(f, "       payload {way} there: {words}")?;
         }
-        write!(f, "  udp: taken by --lane udp, which is the default")
+        writeln!(f, "  udp: taken by --lane udp, which is the default")?;
+        self.say_ip118(f)
+    }
+}
+
+impl Found {
+    fn say_ip118(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.ip118.why_not, self.ip118.datagram) {
+            (Some(why), _) => write!(f, "  ip118: no: {why}"),
+            (None, datagram) => write!(
+                f,
+                "  ip118: taken by --lane ip118, in packets of up to {} bytes and their IP header",
+                datagram.unwrap_or(0)
+            ),
+        }
     }
 }
 

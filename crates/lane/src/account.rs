@@ -74,6 +74,8 @@ pub enum LaneKind {
     SharedMemory,
     /// Frames of raw Ethernet.
     Ethernet,
+    /// Packets of IP protocol 118.
+    Ip118,
 }
 
 /// Totals of one connection since it began.

@@ -1,6 +1,7 @@
 //! One of the lanes that there are: what carries a connection is chosen when it is made.
 
 use crate::ethernet::{self, EthernetLane};
+use crate::ip::{self, IpLane};
 use crate::shm::{self, NoSharedMemory, ShmLane};
 use crate::udp::{self, UdpLane};
 use crate::{
@@ -28,12 +29,15 @@ pub enum AnyLane {
     SharedMemory(ShmLane),
     /// Frames of raw Ethernet.
     Ethernet(EthernetLane),
+    /// Packets of IP protocol 118.
+    Ip118(IpLane),
 }
 
 /// Opens a connection to `peer` over the lane that `options` choose. The handshake runs inside the driver's calls.
 ///
 /// # Errors
-/// No socket, or no route to `peer`; or shared memory or raw Ethernet was insisted on, and cannot be: why.
+/// No socket, or no route to `peer`; or shared memory, raw Ethernet or IP protocol 118 was insisted on, and cannot be:
+/// why.
 pub fn connect(peer: SocketAddr, options: &Options) -> io::Result<Driver<AnyLane>> {
     let met = match options.lane {
         LaneChoice::Udp => None,
@@ -41,6 +45,9 @@ pub fn connect(peer: SocketAddr, options: &Options) -> io::Result<Driver<AnyLane
         LaneChoice::SharedMemory => Some(Ok(shm::meet(peer, options)?)),
         LaneChoice::Ethernet => {
             return ethernet::connect_as(peer, options, udp::entropy()?, AnyLane::Ethernet);
+        }
+        LaneChoice::Ip118 => {
+            return ip::connect_as(peer, options, udp::entropy()?, AnyLane::Ip118);
         }
     };
     let entropy = udp::entropy()?;
@@ -58,6 +65,7 @@ macro_rules! of_each {
             AnyLane::Udp($it, _) => $do,
             AnyLane::SharedMemory($it) => $do,
             AnyLane::Ethernet($it) => $do,
+            AnyLane::Ip118($it) => $do,
         }
     };
 }
@@ -81,7 +89,7 @@ impl AnyLane {
     /// What is to be watched besides the socket: readable once the peer's process ended. See [`ShmLane::peer_process`].
     pub fn peer_process(&self) -> Option<BorrowedFd<'_>> {
         match self {
-            AnyLane::Udp(..) | AnyLane::Ethernet(_) => None,
+            AnyLane::Udp(..) | AnyLane::Ethernet(_) | AnyLane::Ip118(_) => None,
             AnyLane::SharedMemory(it) => it.peer_process(),
         }
     }
@@ -92,6 +100,7 @@ impl AnyLane {
             AnyLane::Udp(it, _) => it.local_addr(),
             AnyLane::SharedMemory(it) => Some(it.local_addr()),
             AnyLane::Ethernet(it) => Some(it.local_addr()),
+            AnyLane::Ip118(it) => Some(it.local_addr()),
         }
     }
 
@@ -100,8 +109,7 @@ impl AnyLane {
         of_each!(self, it => it.peer_addr())
     }
 
-    /// The next turn that receives nothing looks whether the peer moved, if it is silent. Processes of one host do not, nor do
-    /// hardware addresses.
+    /// The next turn that receives nothing looks whether the peer moved, if it is silent: over UDP alone.
     pub fn look_for_peer(&mut self) {
         if let AnyLane::Udp(it, _) = self {
             it.look_for_peer();
@@ -112,7 +120,7 @@ impl AnyLane {
     /// whether something [has arrived](AnyLane::has_arrived).
     pub fn is_awake(&self) -> bool {
         match self {
-            AnyLane::Udp(..) | AnyLane::Ethernet(_) => false,
+            AnyLane::Udp(..) | AnyLane::Ethernet(_) | AnyLane::Ip118(_) => false,
             AnyLane::SharedMemory(it) => !it.is_armed(),
         }
     }
@@ -120,7 +128,7 @@ impl AnyLane {
     /// Whether something lies in memory to be taken, or there is room that was waited for. Costs no system call.
     pub fn has_arrived(&self) -> bool {
         match self {
-            AnyLane::Udp(..) | AnyLane::Ethernet(_) => false,
+            AnyLane::Udp(..) | AnyLane::Ethernet(_) | AnyLane::Ip118(_) => false,
             AnyLane::SharedMemory(it) => it.has_arrived(),
         }
     }
@@ -130,7 +138,7 @@ impl AnyLane {
     pub fn add_path(&mut self, addresses: PathAddresses) -> bool {
         match self {
             AnyLane::Udp(it, _) => it.add_path(addresses),
-            AnyLane::SharedMemory(_) | AnyLane::Ethernet(_) => false,
+            AnyLane::SharedMemory(_) | AnyLane::Ethernet(_) | AnyLane::Ip118(_) => false,
         }
     }
 
@@ -139,6 +147,7 @@ impl AnyLane {
             AnyLane::Udp(it, _) => it.config(options),
             AnyLane::SharedMemory(_) => shm::config(options),
             AnyLane::Ethernet(it) => it.config(options),
+            AnyLane::Ip118(it) => it.config(options),
         }
     }
 
@@ -154,6 +163,7 @@ impl AnyLane {
                 true
             }
             AnyLane::Ethernet(it) => it.admit(exchange, session),
+            AnyLane::Ip118(it) => it.admit(exchange, session),
         }
     }
 }

@@ -5,7 +5,7 @@
 //! calling thread. [`udp`] is the lane for any network: sendmsg with GSO gathers headers and payload
 //! straight from the user's memory, recvmmsg with GRO scatters them by the core's forecast straight
 //! into it. [`ShmLane`] is the one for two processes of one host and user, [`EthernetLane`] the one for hosts of a segment,
-//! without IP. [`connect`] chooses.
+//! without IP, and [`IpLane`] the one without UDP. [`connect`] chooses.
 //!
 //! ```no_run
 //! use zerolane_lane::{Options, Region, Report, WorkRequest};
@@ -19,6 +19,7 @@
 mod account;
 mod any;
 mod arrival;
+mod claim;
 mod cleanup;
 mod clock;
 mod datapath;
@@ -28,9 +29,11 @@ mod driver;
 mod ethernet;
 mod exported;
 mod fault;
+mod filter;
 mod grace;
 mod holds;
 mod initiate;
+mod ip;
 mod lane_error;
 mod listener;
 mod mapping;
@@ -62,6 +65,7 @@ pub use ethernet::{
     resolve_host,
 };
 pub use exported::{ExportedRegion, Exporting};
+pub use ip::{IpLane, NoIp118, look_ip118};
 pub use lane_error::LaneError;
 pub use listener::{Accept, Listener, ListenerCounters, Untrusted};
 pub use memory::{Access, Memory, Owner, Region, SharedRegion};

@@ -1,8 +1,10 @@
 //! Where strangers arrive, over any lane. Each client that proves its identity (or, in plain mode, merely asks) gets a
 //! connected socket of its own, or the memory that it shares.
 
+use crate::claim::Claim;
 use crate::clock::Clock;
-use crate::ethernet::{self, Answering, Claim, EthernetLane, NoEthernet, Station, Strange};
+use crate::ethernet::{self, Answering, Attended, EthernetLane, NoEthernet, Station, Strange};
+use crate::ip::{self, IpLane};
 use crate::shm::{Arrived, Ends, ShmLane, Visitor, Visitors};
 use crate::udp::{self, PacketAddresses, PeerMigration, SharedPort, UdpLane};
 use crate::{AnyLane, Driver, LaneChoice, Options, poll, security};
@@ -72,6 +74,8 @@ enum Caller {
     Packet(PacketAddresses),
     /// Where its frames come from.
     Frame(Station),
+    /// Where its packets of IP protocol 118 come from.
+    Raw(PacketAddresses),
     /// In memory that it shares. `None` once it is a connection's.
     Visitor(Option<Box<Visitor>>),
 }
@@ -85,6 +89,18 @@ enum Admittance {
     Busy,
     /// It cannot be reached.
     Unreachable,
+}
+
+/// How strangers' datagrams are heard.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "a listener has one")]
+enum Door {
+    /// At a UDP port, which is the kernel's.
+    Udp,
+    /// At a port of raw Ethernet, on which nobody else listens; and what is said of this host's name.
+    Ethernet(#[allow(dead_code, reason = "held")] Attended, Answering),
+    /// At a port of IP protocol 118, on which nobody else listens.
+    Ip118(#[allow(dead_code, reason = "held")] Claim),
 }
 
 /// The rendezvous of processes of this host, and one descriptor to watch for it and the port.
@@ -148,7 +164,8 @@ impl Host {
     }
 }
 
-/// A listening UDP port, or one of raw Ethernet, and the rendezvous of processes of this host if [`Options::lane`] asks for it.
+/// A listening UDP port, or one of raw Ethernet or IP protocol 118, and the rendezvous of processes of this host if
+/// [`Options::lane`] asks for it.
 #[derive(Debug)]
 pub struct Listener {
     socket: Arc<Socket>,
@@ -156,10 +173,7 @@ pub struct Listener {
     options: Options,
     /// What comes for connections that exist.
     port: Arc<SharedPort>,
-    /// Of raw Ethernet: nobody else listens on this port.
-    claim: Option<Claim>,
-    /// Of raw Ethernet: what is said of this host's name.
-    answering: Option<Answering>,
+    door: Door,
     /// What strangers meet; `None` in plain mode.
     gate: Option<Gate>,
     key: Option<PublicKey>,
@@ -177,13 +191,21 @@ impl Listener {
     /// # Errors
     /// The address is in use or not ours, or the system gives no random numbers.
     pub fn bind(local: SocketAddr, options: Options) -> io::Result<Listener> {
-        Listener::at(options, |options| {
-            if options.lane == LaneChoice::Ethernet {
-                let (port, socket, claim) = ethernet::attend(local, options)?;
-                return Ok((port, socket, Some(claim)));
+        Listener::at(options, |options| match options.lane {
+            LaneChoice::Ethernet => {
+                let (port, socket, attended) = ethernet::attend(local, options)?;
+                let answering = Answering::new(&options.neighbour, port.local().port());
+                Ok((port, socket, Door::Ethernet(attended, answering)))
             }
-            let (port, socket) = SharedPort::attend(local, options.receive_buffer, &options.ports)?;
-            Ok((port, socket, None))
+            LaneChoice::Ip118 => {
+                let (port, socket, claim) = ip::attend(local, options)?;
+                Ok((port, socket, Door::Ip118(claim)))
+            }
+            LaneChoice::Udp | LaneChoice::Best | LaneChoice::SharedMemory => {
+                let ports = &options.ports;
+                let (port, socket) = SharedPort::attend(local, options.receive_buffer, ports)?;
+                Ok((port, socket, Door::Udp))
+            }
         })
     }
 
@@ -194,19 +216,19 @@ impl Listener {
     /// It is no UDP socket that is bound and not connected, or connections could not share its address; or the
     /// system gives no random numbers.
     pub fn adopt(socket: OwnedFd, options: Options) -> io::Result<Listener> {
-        if options.lane == LaneChoice::Ethernet {
-            let why = "a UDP socket carries no raw Ethernet";
+        if let LaneChoice::Ethernet | LaneChoice::Ip118 = options.lane {
+            let why = "a UDP socket carries neither raw Ethernet nor IP protocol 118";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         Listener::at(options, |options| {
             let (port, socket) = SharedPort::adopt(socket, options.receive_buffer, &options.ports)?;
-            Ok((port, socket, None))
+            Ok((port, socket, Door::Udp))
         })
     }
 
     fn at(
         mut options: Options,
-        attend: impl FnOnce(&Options) -> io::Result<(Arc<SharedPort>, Arc<Socket>, Option<Claim>)>,
+        attend: impl FnOnce(&Options) -> io::Result<(Arc<SharedPort>, Arc<Socket>, Door)>,
     ) -> io::Result<Listener> {
         options.scheduler.get_or_insert_default();
         let clock = Clock::start();
@@ -221,22 +243,18 @@ impl Listener {
             }
             None => None,
         };
-        let (port, socket, claim) = attend(&options)?;
+        let (port, socket, door) = attend(&options)?;
         let host = match options.lane {
-            LaneChoice::Udp | LaneChoice::Ethernet => None,
+            LaneChoice::Udp | LaneChoice::Ethernet | LaneChoice::Ip118 => None,
             // Without it, processes of this host come by UDP.
             LaneChoice::Best => Host::listen(port.local(), &socket).ok(),
             LaneChoice::SharedMemory => Some(Host::listen(port.local(), &socket)?),
         };
-        let answering = claim
-            .as_ref()
-            .map(|_| Answering::new(&options.neighbour, port.local().port()));
         Ok(Listener {
             socket,
             host,
             port,
-            claim,
-            answering,
+            door,
             options,
             gate,
             key,
@@ -382,12 +400,10 @@ impl Listener {
 
     /// The next datagram. `None` when the socket is empty, or when there was something else than a stranger's.
     fn next_datagram(&mut self) -> io::Result<Option<(Vec<u8>, Caller)>> {
-        let next = match &self.claim {
-            Some(_) => ethernet::receive(&self.socket).map(|it| match it? {
+        let next = match &mut self.door {
+            Door::Ethernet(_, answering) => ethernet::receive(&self.socket).map(|it| match it? {
                 Strange::Discovery(frame, from) => {
-                    let answering = self.answering.as_mut();
-                    if let Some(answer) = answering.and_then(|it| it.answer(&frame, Instant::now()))
-                    {
+                    if let Some(answer) = answering.answer(&frame, Instant::now()) {
                         // Who does not get it asks again.
                         let _ = ethernet::send(&self.socket, &answer, from);
                     }
@@ -399,7 +415,9 @@ impl Listener {
                     None
                 }
             }),
-            None => self
+            Door::Ip118(_) => ip::receive(&self.socket)
+                .map(|it| it.map(|(bytes, addresses)| (bytes, Caller::Raw(addresses)))),
+            Door::Udp => self
                 .port
                 .next_other(&self.socket)
                 .map(|it| it.map(|(bytes, addresses)| (bytes, Caller::Packet(addresses)))),
@@ -415,7 +433,8 @@ impl Listener {
     /// Whether the interface listened on is no more, as `error` may say.
     fn is_interface_gone(&self, error: &io::Error) -> bool {
         let down = error.raw_os_error() == Some(libc::ENETDOWN);
-        let local = Station::of(self.port.local()).filter(|_| down && self.claim.is_some());
+        let local = Station::of(self.port.local())
+            .filter(|_| down && matches!(self.door, Door::Ethernet(..)));
         local.is_some_and(|it| ethernet::is_gone(&self.socket, it.interface))
     }
 
@@ -451,6 +470,7 @@ impl Listener {
     fn answer(&self, bytes: &[u8], caller: &mut Caller) {
         match caller {
             Caller::Packet(addresses) => udp::answer(&self.socket, bytes, *addresses),
+            Caller::Raw(addresses) => ip::answer(&self.socket, bytes, *addresses),
             // As good as lost if it cannot be sent.
             Caller::Frame(from) => drop(ethernet::send(&self.socket, bytes, *from)),
             Caller::Visitor(Some(visitor)) => visitor.answer(bytes),
@@ -461,7 +481,7 @@ impl Listener {
     /// The address by which a stranger is counted. In memory it has none but the host's.
     fn address_of(&self, caller: &Caller) -> SocketAddr {
         match (caller, self.port.local().ip()) {
-            (Caller::Packet(addresses), _) => addresses.peer,
+            (Caller::Packet(addresses) | Caller::Raw(addresses), _) => addresses.peer,
             (Caller::Frame(from), _) => from.address(),
             (Caller::Visitor(_), ip) if !ip.is_unspecified() => (ip, 0).into(),
             (Caller::Visitor(_), IpAddr::V4(_)) => (Ipv4Addr::LOCALHOST, 0).into(),
@@ -622,6 +642,10 @@ impl Listener {
                 let lane = EthernetLane::accepted(&self.port, *from, key, &self.options)?;
                 Ok(Some(AnyLane::Ethernet(lane)))
             }
+            Caller::Raw(addresses) => {
+                let lane = IpLane::accepted(&self.port, *addresses, key, &self.options);
+                reachable(lane.map(AnyLane::Ip118))
+            }
             Caller::Visitor(visitor) => Ok(visitor.take().map(|visitor| {
                 if let Some(host) = &self.host {
                     // From here on the connection's alone.
@@ -658,11 +682,7 @@ impl Listener {
     ) -> io::Result<Option<UdpLane>> {
         let socket = self.port.join(local, self.options.receive_buffer)?;
         let roam = PeerMigration::new(&self.port, local, key, peer);
-        match UdpLane::new(socket, peer, roam, &self.options) {
-            Ok(lane) => Ok(Some(lane)),
-            Err(error) if is_peers(&error) => Ok(None),
-            Err(error) => Err(error),
-        }
+        reachable(UdpLane::new(socket, peer, roam, &self.options))
     }
 
     /// Tells a stranger why not, with the keys of `session` if there is one.
@@ -673,7 +693,7 @@ impl Listener {
         };
         match (session, &caller) {
             // In memory nothing is sealed.
-            (Some(session), Caller::Packet(_) | Caller::Frame(_)) => {
+            (Some(session), Caller::Packet(_) | Caller::Frame(_) | Caller::Raw(_)) => {
                 if let Some(bytes) = udp::sealed(session, &rejection) {
                     self.answer(&bytes, caller);
                 }
@@ -763,6 +783,15 @@ fn is_exhausted(error: &io::Error) -> bool {
         error.raw_os_error(),
         Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM | libc::ENOSPC)
     )
+}
+
+/// A lane to a peer; `None` if that cannot be reached.
+fn reachable<L>(lane: io::Result<L>) -> io::Result<Option<L>> {
+    match lane {
+        Ok(lane) => Ok(Some(lane)),
+        Err(error) if is_peers(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 fn is_peers(error: &io::Error) -> bool {

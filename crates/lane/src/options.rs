@@ -22,6 +22,9 @@ pub enum LaneChoice {
     /// Frames of raw Ethernet to a host of the same segment, whose address is an [`EthernetAddress`](crate::EthernetAddress), or
     /// an error. A listener hears nobody else. Needs CAP_NET_RAW, for a listener as long as it accepts.
     Ethernet,
+    /// Packets of IP protocol 118, without UDP, or an error. Ports are those of the protocol's header, and a listener
+    /// hears nobody else. Needs CAP_NET_RAW, for a listener as long as it accepts.
+    Ip118,
 }
 
 /// Where a path beyond the first begins and ends.

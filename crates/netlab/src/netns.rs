@@ -1,7 +1,7 @@
 //! Network namespaces joined by veth: several hosts on one machine.
 //!
-//! Two of them directly ([`Topology`]), or any number around a hub that passes
-//! their frames on ([`Star`]):
+//! Two of them directly ([`Topology`]) or with a router between them ([`Routed`]), or any number
+//! around a hub that passes their frames on ([`Star`]):
 //!
 //! ```text
 //!  namespace a                      namespace b
@@ -21,12 +21,14 @@
 mod error;
 mod name;
 mod offload;
+mod routed;
 mod star;
 mod tool;
 
 pub use error::{Error, Result};
 pub use name::sweep_stale;
 pub use offload::{OffloadChange, Offloads};
+pub use routed::Routed;
 pub use star::{MAX_HOSTS, Star};
 
 use name::{NETNS_DIR, Names, maker_of, names_in_use};
@@ -239,11 +241,18 @@ struct Host {
 impl Host {
     /// The host of this label, number `number` of the network.
     fn create(names: &Names, label: &str, number: u8) -> Result<Self> {
+        let ipv6 = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, number.into());
+        let ipv4 = Ipv4Addr::new(10, 77, 0, number);
+        Self::at(names, label, ipv4, kernel_has_ipv6().then_some(ipv6))
+    }
+
+    /// The host of this label with these addresses.
+    fn at(names: &Names, label: &str, ipv4: Ipv4Addr, ipv6: Option<Ipv6Addr>) -> Result<Self> {
         let namespace = Namespace {
             name: names.namespace(label),
             device: names.device(label),
-            ipv4: Ipv4Addr::new(10, 77, 0, number),
-            ipv6: kernel_has_ipv6().then(|| Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, number.into())),
+            ipv4,
+            ipv6,
         };
         let guard = Guard::create(namespace.name.clone())?;
         Ok(Self {
@@ -279,7 +288,7 @@ fn kernel_has_ipv6() -> bool {
     Path::new("/proc/net/if_inet6").exists()
 }
 
-/// One host of a [`Topology`] or a [`Star`]. A clone can go to another thread; it does not
+/// One host of a [`Topology`], a [`Routed`] or a [`Star`]. A clone can go to another thread; it does not
 /// keep the namespace alive.
 #[derive(Clone, Debug)]
 pub struct Namespace {

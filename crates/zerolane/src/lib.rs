@@ -104,14 +104,17 @@ pub mod request {
 /// What an [`Error`] says in detail: why a request was not posted or failed, why a connection ended.
 pub mod failure {
     pub use crate::error::Posted;
-    pub use zerolane_lane::{CloseReason, NoEthernet, NoXdp, NotPosted, PostError, TransferError};
+    pub use zerolane_lane::{
+        CloseReason, NoEthernet, NoIp118, NoXdp, NotPosted, PostError, TransferError,
+    };
     pub use zerolane_wire::Reason;
 }
 
 /// Which lanes there are to a host, and hosts as users write them.
 pub mod lanes {
     pub use zerolane_lane::{
-        Neighbour, Reach, is_ethernet, look, look_ethernet, neighbours, resolve, resolve_host,
+        Neighbour, Reach, is_ethernet, look, look_ethernet, look_ip118, neighbours, resolve,
+        resolve_host,
     };
     pub use zerolane_wire::discovery::is_neighbour_name;
 }

@@ -88,7 +88,16 @@ int main(void)
     /* Nobody offers it there. */
     EXPECT(zl_connect("127.0.0.1:1", options, &connection) < 0);
     EXPECT(strstr(zl_last_error(), "no shared memory with the peer") != NULL);
-    EXPECT(zl_options_set(options, ZL_OPTION_LANE, 4) == ZL_ERROR_ARGUMENT);
+    EXPECT(zl_options_set(options, ZL_OPTION_LANE, 5) == ZL_ERROR_ARGUMENT);
+
+    /* Where this process may. */
+    EXPECT(zl_options_set(options, ZL_OPTION_LANE, ZL_LANE_IP118) == ZL_OK);
+    if (zl_endpoint_bind("127.0.0.1:0", options, &endpoint) == ZL_OK) {
+        zl_endpoint_free(endpoint);
+        carries(ZL_LANE_IP118, ZL_LANE_IP118, ZL_LANE_IP118, content);
+    } else {
+        EXPECT(strstr(zl_last_error(), "IP protocol 118 needs CAP_NET_RAW") != NULL);
+    }
 
     /* That is no interface. */
     EXPECT(zl_options_set(options, ZL_OPTION_LANE, ZL_LANE_ETHERNET) == ZL_OK);

@@ -61,8 +61,8 @@ _Kind: TypeAlias = Literal[
     "other",
 ]
 
-_LaneChoice: TypeAlias = Literal["udp", "best", "shared_memory", "ethernet"]
-_LaneKind: TypeAlias = Literal["udp", "shared_memory", "ethernet"]
+_LaneChoice: TypeAlias = Literal["udp", "best", "shared_memory", "ethernet", "ip118"]
+_LaneKind: TypeAlias = Literal["udp", "shared_memory", "ethernet", "ip118"]
 
 _What: TypeAlias = Literal[
     "accepted", "endpoint_failed", "connected", "completed", "announced", "closed", "other"

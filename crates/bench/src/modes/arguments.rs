@@ -150,7 +150,10 @@ impl LaneArgs {
             let words = "--bypass always is for raw Ethernet alone: --lane ethernet";
             return Err(anyhow!(words).context(Exit::Usage));
         }
-        let has_network = matches!(self.lane, LaneName::Udp | LaneName::Ethernet);
+        let has_network = matches!(
+            self.lane,
+            LaneName::Udp | LaneName::Ethernet | LaneName::Ip118
+        );
         if has_network || args.place.to.is_some() {
             return args.start(offloads, interrupt);
         }

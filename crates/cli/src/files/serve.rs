@@ -139,7 +139,7 @@ pub(crate) fn run(mut args: Args) -> Result<Exit> {
         config.chosen(&OWN, "lane"),
     )?;
     if user.is_some() && lane != LaneName::Udp {
-        // A rendezvous would be root's, and another user may open no packet sockets.
+        // A rendezvous would be root's, and another user may open no packet or raw sockets.
         let words =
             "--user is for UDP alone, and the address or the configuration names another lane";
         return Err(anyhow!(words).context(Exit::Usage));

@@ -82,6 +82,45 @@ fn lane__a_server_that_was_not_told_is_reached_by_udp() {
     assert!(words.starts_with("192.0.2.1:9181\n  shm: no: "), "{words}");
 }
 
+/// Over the loopback interface, which carries IP as all do.
+#[test]
+fn lane__ip118_where_this_process_may_and_words_where_not() {
+    const NEEDS: &str = "IP protocol 118 needs CAP_NET_RAW";
+    let found = lanes("127.0.0.1:7411");
+    let without = |arguments: &[&str]| {
+        // Root, for one, has the right.
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set=-net_raw", "--inh-caps=-net_raw"]);
+        let program = zerolane();
+        command.arg(program.get_program()).args(arguments);
+        for (name, value) in program.get_envs() {
+            command.env(name, value.unwrap_or_default());
+        }
+        command
+    };
+    if found["ip118"]["possible"] == false {
+        let why = found["ip118"]["why_not"].as_str().unwrap();
+        assert!(why.contains(NEEDS), "{why}");
+        let mut ls = zerolane();
+        ls.args(["ls", "--lane", "ip118", "127.0.0.1:7411:"]);
+        return fail(ls, 3, NEEDS);
+    }
+    fail(
+        without(&["ls", "--lane", "ip118", "127.0.0.1:7411:"]),
+        3,
+        NEEDS,
+    );
+    let said = succeed(without(&["lanes", "127.0.0.1"]));
+    assert!(said.contains(&format!("ip118: no: {NEEDS}")), "{said}");
+    let lab = Lab::new(&["--lane", "ip118"]);
+    both_ways(&lab, &["--lane", "ip118"], 1);
+    let words = in_words(&lab.address);
+    assert!(words.contains("ip118: taken by --lane ip118"), "{words}");
+    let mut by_udp = zerolane();
+    by_udp.args(["ls", &lab.there("")]);
+    fail(by_udp, 3, "no answer");
+}
+
 #[test]
 fn lane__of_a_configuration() {
     let lab = Lab::new(&[]);

@@ -38,12 +38,12 @@ pub use discovery::{Neighbour, NeighbourName, neighbours};
 pub use error::{NoBypass, NoEthernet};
 pub(crate) use frames::{IncomingFrames, OutgoingFrames};
 pub use named::{is_ethernet, resolve, resolve_host};
-pub(crate) use port::{Claim, attend};
+pub(crate) use port::{Attended, attend};
 pub(crate) use socket::{Strange, is_gone, receive, send};
 pub use xdp::{NoXdp, XdpCounters};
 
 use crate::initiate::initiate;
-use crate::udp::{self, MAX_MESSAGES, Receiver, Seat, Sender, SharedPort};
+use crate::udp::{self, Envelope, MAX_MESSAGES, Receiver, Seat, Sender, SharedPort};
 use crate::{Account, Driver, Lane, LaneError, LaneKind, Options, Turn, Waker, poll};
 use address::Hardware;
 use device::Line;
@@ -132,7 +132,7 @@ impl EthernetLane {
         let incoming = IncomingFrames::new(interface, (own, hardware), MAX_MESSAGES);
         Ok(EthernetLane {
             sender: Sender::new(&socket, Some(outgoing), options),
-            receiver: Receiver::new(&socket, Some(incoming), options),
+            receiver: Receiver::new(&socket, Envelope::Frame(Box::new(incoming)), options),
             socket,
             bypass,
             no_bypass,
@@ -363,4 +363,4 @@ mod device_faults;
 #[cfg(test)]
 mod device_tests;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

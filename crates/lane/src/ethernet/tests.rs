@@ -16,10 +16,10 @@ use zerolane_core::{Delivery, WorkRequest};
 use zerolane_wire::encapsulation::{ETHERTYPE, MIN_FRAME, pad_frame};
 use zerolane_wire::{HEADER_LEN, Header, Op};
 
-pub(super) type End = Driver<AnyLane>;
+pub(crate) type End = Driver<AnyLane>;
 
 /// Bounds how long a failure takes to show.
-pub(super) const PATIENCE: Duration = Duration::from_secs(40);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
 pub(super) fn options(security: Security) -> Options {
     Options {
         lane: LaneChoice::Ethernet,
@@ -33,7 +33,7 @@ pub(super) fn both() -> [Options; 2] {
 }
 
 /// Two hosts, or `None` with a message where they are not allowed.
-pub(super) fn hosts(mtu: u32) -> Option<Topology> {
+pub(crate) fn hosts(mtu: u32) -> Option<Topology> {
     if !netns::is_permitted() {
         eprintln!("skipped: network namespaces and packet sockets need root");
         return None;
@@ -41,7 +41,7 @@ pub(super) fn hosts(mtu: u32) -> Option<Topology> {
     Some(Topology::pair("ether", mtu).expect("permitted"))
 }
 
-pub(super) fn inside<T: Send>(host: &Namespace, work: impl FnOnce() -> T + Send) -> T {
+pub(crate) fn inside<T: Send>(host: &Namespace, work: impl FnOnce() -> T + Send) -> T {
     host.enter_thread(work).expect("entered")
 }
 
@@ -118,7 +118,7 @@ fn join(hosts: &Topology, options: &Options) -> (End, End) {
 }
 
 /// Turns both ends until `done`.
-pub(super) fn drive(a: &mut End, b: &mut End, mut done: impl FnMut(&mut End, &mut End) -> bool) {
+pub(crate) fn drive(a: &mut End, b: &mut End, mut done: impl FnMut(&mut End, &mut End) -> bool) {
     let end = Instant::now() + PATIENCE;
     while !done(a, b) {
         let turns = [a.turn().expect("a"), b.turn().expect("b")];
@@ -128,13 +128,13 @@ pub(super) fn drive(a: &mut End, b: &mut End, mut done: impl FnMut(&mut End, &mu
 }
 
 /// Content that tells its place.
-pub(super) fn content(len: usize, seed: usize) -> Vec<u8> {
+pub(crate) fn content(len: usize, seed: usize) -> Vec<u8> {
     (0..len)
         .map(|at| (at / 251 + at * 7 + seed) as u8)
         .collect()
 }
 
-pub(super) fn post(a: &mut End, b: &mut End, bytes: &[u8]) {
+pub(crate) fn post(a: &mut End, b: &mut End, bytes: &[u8]) {
     let place = Region::anonymous(bytes.len()).expect("memory");
     b.post_target(WorkRequest::Receive, Report::default(), place)
         .expect("posted");
@@ -155,7 +155,7 @@ pub(super) fn verify(received: Option<Completion>, bytes: &[u8]) {
 }
 
 /// One Transfer from a to b.
-pub(super) fn transfer(a: &mut End, b: &mut End, len: usize) {
+pub(crate) fn transfer(a: &mut End, b: &mut End, len: usize) {
     let bytes = content(len, len);
     post(a, b, &bytes);
     drive(a, b, |a, b| a.has_completion() && b.has_completion());

@@ -51,7 +51,7 @@ fn drive(a: &mut End, b: &mut End, mut done: impl FnMut(&mut End, &mut End) -> b
 fn lane(end: &mut End) -> &mut ShmLane {
     match end.lane_mut() {
         AnyLane::SharedMemory(lane) => lane,
-        AnyLane::Udp(..) | AnyLane::Ethernet(_) => panic!("no shared memory"),
+        AnyLane::Udp(..) | AnyLane::Ethernet(_) | AnyLane::Ip118(_) => panic!("no shared memory"),
     }
 }
 

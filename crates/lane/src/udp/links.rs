@@ -14,7 +14,7 @@
 //! another path than it was sealed for is dropped. They outlive the socket, for numbers must not begin again.
 
 use super::migration::PeerMigration;
-use super::receive::Receiver;
+use super::receive::{Envelope, Receiver};
 use super::send::Sender;
 use super::{protect, socket};
 use crate::{LaneError, Options, PathAddresses, Turn};
@@ -134,7 +134,7 @@ impl Links {
             socket: None,
             peer,
             sender: Sender::new(like, None, &self.options),
-            receiver: Receiver::new(like, None, &self.options),
+            receiver: Receiver::new(like, Envelope::Udp, &self.options),
         };
         if let Some(secrets) = &self.secrets {
             let session = secrets.of_path(path);

@@ -13,13 +13,15 @@ mod system;
 mod zerocopy;
 
 pub(crate) use migration::PeerMigration;
-pub(crate) use packet_info::PacketAddresses;
+pub(crate) use packet_info::{PacketAddresses, receive as receive_packet, show_called};
 pub use passed::passed_sockets;
 pub use port::Ports;
-pub(crate) use port::{Seat, SharedPort};
-pub(crate) use receive::{MAX_MESSAGES, Receiver};
+pub(crate) use port::{SHOWN, Seat, SharedPort};
+pub(crate) use receive::{Envelope, IPV4_HEADER, MAX_MESSAGES, Receiver};
 pub(crate) use send::Sender;
-pub(crate) use socket::{prepare, receive_buffer};
+pub(crate) use socket::{
+    encapsulation, forbid_fragmentation, path_datagram, prepare, receive_buffer,
+};
 
 use crate::initiate::initiate;
 use crate::seal::{Opener, Sealer};
@@ -59,7 +61,7 @@ impl UdpLane {
     ) -> io::Result<UdpLane> {
         socket.connect(&SockAddr::from(peer))?;
         let sender = Sender::new(&socket, None, options);
-        let receiver = Receiver::new(&socket, None, options);
+        let receiver = Receiver::new(&socket, Envelope::Udp, options);
         let links = Links::new(&socket, options)?;
         Ok(UdpLane {
             socket,
@@ -91,7 +93,7 @@ impl UdpLane {
     /// What the core is to know of the socket.
     pub(crate) fn config(&self, options: &Options) -> Config {
         let path_datagram = socket::path_datagram(&self.socket, self.peer);
-        let encapsulation = socket::encapsulation(self.peer);
+        let encapsulation = socket::encapsulation(&self.socket, self.peer);
         config(&self.socket, options, encapsulation, path_datagram)
     }
 

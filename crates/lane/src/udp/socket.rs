@@ -5,7 +5,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
-use zerolane_wire::encapsulation::Encapsulation;
+use zerolane_wire::encapsulation::{Encapsulation, IP_PROTOCOL};
 
 /// UDP sockets count their buffers in what the kernel allocates, not in payload. A 1500-byte
 /// datagram may hold a page and its descriptor: three times its payload at worst.
@@ -14,11 +14,17 @@ const BUFFER_OVERHEAD: usize = 3;
 /// Send buffer to ask for, bytes: a few bursts.
 const SEND_BUFFER: usize = 2 << 20;
 
-pub(super) fn encapsulation(addr: SocketAddr) -> Encapsulation {
-    if addr.is_ipv4() {
-        Encapsulation::UdpV4
-    } else {
-        Encapsulation::UdpV6
+/// What carries the datagrams that `socket`, a UDP or a raw one, sends to `peer`.
+pub(crate) fn encapsulation(socket: &Socket, peer: SocketAddr) -> Encapsulation {
+    let protocol = get(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PROTOCOL);
+    match (
+        protocol.is_ok_and(|it| it == IP_PROTOCOL.into()),
+        peer.is_ipv4(),
+    ) {
+        (false, true) => Encapsulation::UdpV4,
+        (false, false) => Encapsulation::UdpV6,
+        (true, true) => Encapsulation::IpV4,
+        (true, false) => Encapsulation::IpV6,
     }
 }
 
@@ -80,7 +86,7 @@ fn raise_buffer(fd: RawFd, force: i32, plain: i32, bytes: usize) {
 }
 
 /// Sets DF and leaves path MTU discovery to the protocol, which does not trust ICMP.
-pub(super) fn forbid_fragmentation(fd: RawFd, local: SocketAddr) {
+pub(crate) fn forbid_fragmentation(fd: RawFd, local: SocketAddr) {
     let _ = match local {
         SocketAddr::V4(_) => set(
             fd,
@@ -115,15 +121,15 @@ pub(super) fn window(socket: &Socket, most: u32) -> u32 {
         .max(4096)
 }
 
-/// Largest UDP payload the route to the connected peer carries.
-pub(super) fn path_datagram(socket: &Socket, peer: SocketAddr) -> Option<usize> {
+/// Longest datagram that the route to the connected peer carries.
+pub(crate) fn path_datagram(socket: &Socket, peer: SocketAddr) -> Option<usize> {
     let fd = socket.as_raw_fd();
     let mtu = match peer {
         SocketAddr::V4(_) => get(fd, libc::IPPROTO_IP, libc::IP_MTU),
         SocketAddr::V6(_) => get(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU),
     };
     let mtu = usize::try_from(mtu.ok()?).ok()?;
-    Some(encapsulation(peer).max_stu(mtu) + zerolane_wire::HEADER_LEN)
+    Some(encapsulation(socket, peer).max_stu(mtu) + zerolane_wire::HEADER_LEN)
 }
 
 /// Connects `socket` anew if the system would choose another source address for `peer` at present; the

@@ -1,8 +1,8 @@
 //! The names of our namespaces, and the removal of those whose maker is dead.
 //!
 //! `zl-PREFIX-PID-SERIAL-LABEL`, for example `zl-demo-4711-0-a`: the process that
-//! made it, and a number that is unique within that process. The label is `a` or `b` in a pair; `hub`, `h1`, `h2`
-//! and so on in a star.
+//! made it, and a number that is unique within that process. The label is `a` or `b` in a pair, `r` for a router
+//! between them; `hub`, `h1`, `h2` and so on in a star.
 
 use super::error::{Error, Result};
 use super::tool::IP;

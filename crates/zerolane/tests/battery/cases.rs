@@ -26,6 +26,10 @@ macro_rules! over_every_path {
             bypass_1500 Path::Bypass(1500), Options::default();
             bypass_9000 Path::Bypass(9000), Options::default();
             validated_1500 Path::Validated(1500), Options::default();
+            ip118_1500 Path::Ip118(1500), Options::default();
+            ip118_v6_1500 Path::Ip118V6(1500), Options::default();
+            ip118_routed Path::Ip118Routed, Options::default();
+            ip118_lossy_5_percent Path::Ip118Lossy(0.05), Options::default();
             lossy_1_percent Path::Lossy(0.01), Options::default();
             lossy_5_percent Path::Lossy(0.05), Options::default();
             lossy_20_percent Path::Lossy(0.20), Options::default();
@@ -39,6 +43,8 @@ macro_rules! over_every_path {
             plain_bypass_1500 Path::Bypass(1500), plain();
             plain_bypass_9000 Path::Bypass(9000), plain();
             plain_validated_1500 Path::Validated(1500), plain();
+            plain_ip118_1500 Path::Ip118(1500), plain();
+            plain_ip118_lossy_5_percent Path::Ip118Lossy(0.05), plain();
             plain_lossy_5_percent Path::Lossy(0.05), plain();
         );
     };
@@ -200,7 +206,7 @@ fn transfer__classic_profile(path: Path, base: &Options) {
     };
     // A Block is 64 datagrams there, and is repeated whole until all of it comes at once.
     let len = match path {
-        Path::Lossy(loss) => (1000.0 / loss) as usize,
+        Path::Lossy(loss) | Path::Ip118Lossy(loss) => (1000.0 / loss) as usize,
         _ => 500_000,
     };
     transfer(&mut pair, 10, &[len, 1, len]);

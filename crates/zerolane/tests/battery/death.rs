@@ -237,6 +237,7 @@ fn peer__dropped_without_close_says_so() {
         Path::Shared,
         Path::Veth(1500),
         Path::Ethernet(1500),
+        Path::Ip118(1500),
     ] {
         let Some(Pair { mut a, b, net }) = path.connect(&impatient()) else {
             continue;
@@ -279,6 +280,7 @@ fn peer__that_never_calls_again_is_dead_after_the_idle_timeout() {
         Path::Shared,
         Path::Veth(1500),
         Path::Ethernet(1500),
+        Path::Ip118(1500),
     ] {
         let Some(Pair { mut a, b, net }) = path.connect(&impatient()) else {
             continue;
@@ -376,6 +378,7 @@ fn peer__that_sleeps_less_than_the_idle_timeout_comes_back() {
         Path::Shared,
         Path::Veth(1500),
         Path::Ethernet(1500),
+        Path::Ip118(1500),
         Path::Lossy(0.05),
     ] {
         let Some(mut pair) = path.connect(&options) else {

@@ -80,6 +80,17 @@ fn interface__of_raw_ethernet_down_and_up_again() {
 }
 
 #[test]
+fn interface__of_ip118_down_and_up_again() {
+    change_amid(Path::Ip118(1500), &Options::default(), |hosts| {
+        for side in Side::BOTH {
+            hosts.set_link_up(side, false).expect("set");
+            std::thread::sleep(Duration::from_millis(300));
+            hosts.set_link_up(side, true).expect("set");
+        }
+    });
+}
+
+#[test]
 fn offloads__switched_off_and_on_amid() {
     let pair = change_amid(Path::Veth(1500), &Options::default(), |hosts| {
         for (tx, gro) in [(true, false), (false, true), (false, false), (true, true)] {
@@ -106,6 +117,37 @@ fn mtu__shrunk_at_both_sides_amid() {
         let account = pair.a.account();
         assert!(account.stu as usize + 40 + 28 <= 1300, "{}", account.stu);
         assert!(account.gso, "the offload is still there");
+    }
+}
+
+#[test]
+fn mtu__of_ip118_shrunk_at_both_sides_amid() {
+    for (path, header) in [(Path::Ip118(1500), 20), (Path::Ip118V6(1500), 40)] {
+        let pair = change_amid(path, &Options::default(), |hosts| {
+            hosts.set_mtu(1300).expect("set");
+        });
+        if let Some(pair) = pair {
+            let account = pair.a.account();
+            assert!(
+                account.stu as usize + 40 + header <= 1300,
+                "{}",
+                account.stu
+            );
+        }
+    }
+}
+
+/// The router tells of what does not fit its second link, and probes find what does.
+#[test]
+fn mtu__of_a_second_link_is_found_over_ip118() {
+    let Some(mut pair) = Path::Ip118Routed.connect(&Options::default()) else {
+        return;
+    };
+    transfer(&mut pair, 1, &[PIECE, 1, PIECE]);
+    for account in [pair.a.account(), pair.b.account()] {
+        // With both headers and the seal; whole words of payload.
+        let whole = account.stu as usize + 20 + 40 + 24;
+        assert!((1280 - 7..=1400).contains(&whole), "{whole}");
     }
 }
 

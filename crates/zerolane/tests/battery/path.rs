@@ -1,7 +1,8 @@
 //! How two ends reach each other.
 
 use crate::drive::{Flag, PATIENCE};
-use netlab::netns::{self, Namespace, Topology};
+use netlab::lab::{Lab, LabConfig};
+use netlab::netns::{self, Namespace, Routed, Topology};
 use netlab::udp::Relay;
 use netsim::Side;
 use netsim::link::{LinkConfig, Loss, Reorder};
@@ -40,6 +41,15 @@ pub enum Path {
     Polled(u32),
     /// The same, and a program in both drivers that drops what was not granted.
     Validated(u32),
+    /// IP protocol 118 between the same two, IPv4.
+    Ip118(u32),
+    /// The same, IPv6.
+    Ip118V6(u32),
+    /// The same, IPv4, over a router whose second link has an MTU of 1400: it tells of packets that do not fit.
+    Ip118Routed,
+    /// The same through an emulated network of MTU 1500 that loses this part of all packets, holds some back and
+    /// doubles some.
+    Ip118Lossy(f64),
     /// Through an emulated link on loopback of MTU 1500 that loses this part of all packets, holds
     /// some back and doubles some.
     Lossy(f64),
@@ -60,6 +70,8 @@ pub struct Pair {
 pub enum Net {
     Loopback,
     Hosts(Topology),
+    Routed(Routed),
+    Lab(Lab),
     Relay(#[allow(dead_code, reason = "kept alive")] Relay),
 }
 
@@ -76,6 +88,8 @@ impl Net {
     pub fn run<T: Send>(&self, side: Side, work: impl FnOnce() -> T + Send) -> T {
         match self {
             Net::Hosts(hosts) => hosts.side(side).enter_thread(work).expect("enter"),
+            Net::Routed(hosts) => hosts.side(side).enter_thread(work).expect("enter"),
+            Net::Lab(lab) => lab.host(side.index()).enter_thread(work).expect("enter"),
             Net::Loopback | Net::Relay(_) => work(),
         }
     }
@@ -86,7 +100,7 @@ impl Path {
     pub fn scale(self, whole: usize) -> usize {
         match self {
             Path::Lossy(loss) | Path::LossyNarrow(loss) if loss >= 0.1 => whole / 64,
-            Path::Lossy(_) | Path::LossyNarrow(_) => whole / 16,
+            Path::Lossy(_) | Path::LossyNarrow(_) | Path::Ip118Lossy(_) => whole / 16,
             _ => whole,
         }
     }
@@ -130,6 +144,47 @@ impl Path {
                 with_devices(mtu, a, b, validated)
             }
             Path::VethV6(mtu) => between_hosts(mtu, a, b, |host| host.ipv6().map(IpAddr::from)),
+            Path::Ip118(mtu) => {
+                let hosts = hosts(mtu)?;
+                let (here, there) = (hosts.a().clone(), hosts.b().clone());
+                let ip = there.ipv4().into();
+                Some(over_ip118([&here, &there], ip, a, b, Net::Hosts(hosts)))
+            }
+            Path::Ip118V6(mtu) => {
+                let hosts = hosts(mtu)?;
+                let (here, there) = (hosts.a().clone(), hosts.b().clone());
+                let Some(ip) = there.ipv6() else {
+                    eprintln!("skipped: no IPv6");
+                    return None;
+                };
+                Some(over_ip118(
+                    [&here, &there],
+                    ip.into(),
+                    a,
+                    b,
+                    Net::Hosts(hosts),
+                ))
+            }
+            Path::Ip118Routed => {
+                may_make_hosts()?;
+                let hosts = Routed::pair("lane", [1500, 1400]).expect("permitted");
+                let [here, there] = Side::BOTH.map(|side| hosts.side(side).clone());
+                let ip = there.ipv4().into();
+                Some(over_ip118([&here, &there], ip, a, b, Net::Routed(hosts)))
+            }
+            Path::Ip118Lossy(loss) => {
+                may_make_hosts()?;
+                let config = LabConfig {
+                    prefix: "lane".to_owned(),
+                    link: lossy(loss, 1500),
+                    seed: 7,
+                    ..LabConfig::default()
+                };
+                let lab = Lab::start(config).expect("permitted");
+                let (here, there) = (lab.host(0).clone(), lab.host(1).clone());
+                let ip = there.ipv4().into();
+                Some(over_ip118([&here, &there], ip, a, b, Net::Lab(lab)))
+            }
             Path::Lossy(loss) => Some(through_relay(loss, 1500, a, b)),
             Path::LossyNarrow(loss) => Some(through_relay(loss, 1280, a, b)),
         }
@@ -159,9 +214,9 @@ fn on_loopback(ip: IpAddr, a: &Options, b: &Options) -> Pair {
     Pair { a, b, net }
 }
 
-fn through_relay(loss: f64, mtu: usize, a: &Options, b: &Options) -> Pair {
-    let endpoint = Endpoint::bind("127.0.0.1:0", b.clone()).expect("bind");
-    let link = LinkConfig {
+/// A link that loses this part of all packets, holds some back and doubles some.
+fn lossy(loss: f64, mtu: usize) -> LinkConfig {
+    LinkConfig {
         delay: Duration::from_micros(200),
         loss: Loss::Random(loss),
         reorder: Reorder {
@@ -171,7 +226,12 @@ fn through_relay(loss: f64, mtu: usize, a: &Options, b: &Options) -> Pair {
         duplicate: loss / 4.0,
         mtu: Some(mtu),
         ..LinkConfig::default()
-    };
+    }
+}
+
+fn through_relay(loss: f64, mtu: usize, a: &Options, b: &Options) -> Pair {
+    let endpoint = Endpoint::bind("127.0.0.1:0", b.clone()).expect("bind");
+    let link = lossy(loss, mtu);
     let relay = Relay::start(endpoint.local_addr(), link, link, 7).expect("relay");
     let (a, b) = join(endpoint, Some(relay.addr()), a);
     let net = Net::Relay(relay);
@@ -180,11 +240,17 @@ fn through_relay(loss: f64, mtu: usize, a: &Options, b: &Options) -> Pair {
 
 /// Two hosts, or `None` with a message where they are not allowed.
 pub fn hosts(mtu: u32) -> Option<Topology> {
-    if !netns::is_permitted() {
-        eprintln!("skipped: network namespaces need root");
-        return None;
-    }
+    may_make_hosts()?;
     Some(Topology::pair("lane", mtu).expect("permitted"))
+}
+
+/// `None` with a message where namespaces are not allowed.
+fn may_make_hosts() -> Option<()> {
+    let permitted = netns::is_permitted();
+    if !permitted {
+        eprintln!("skipped: network namespaces need root");
+    }
+    permitted.then_some(())
 }
 
 fn between_hosts(
@@ -238,6 +304,29 @@ fn over_ethernet(hosts: Topology, a: &Options, b: &Options) -> Pair {
     });
     assert_eq!(a.account().lane, LaneKind::Ethernet);
     let net = Net::Hosts(hosts);
+    Pair { a, b, net }
+}
+
+/// By IP protocol 118 and nothing else, to `ip` of the second host.
+fn over_ip118(
+    [here, there]: [&Namespace; 2],
+    ip: IpAddr,
+    a: &Options,
+    b: &Options,
+    net: Net,
+) -> Pair {
+    let ip118 = |options: &Options| Options {
+        lane: LaneChoice::Ip118,
+        ..options.clone()
+    };
+    let (a, b) = (ip118(a), ip118(b));
+    let bind = || Endpoint::bind((ip, 0), b.clone());
+    let endpoint = there.enter_thread(bind).expect("enter").expect("bind");
+    let (a, b) = join_in(endpoint, None, &a, |side, work| {
+        let host = [here, there][side.index()];
+        host.enter_thread(work).expect("enter")
+    });
+    assert_eq!(a.account().lane, LaneKind::Ip118);
     Pair { a, b, net }
 }
 

@@ -39,7 +39,7 @@ fn rates__of_raw_ethernet_beside_udp_without_offloads() {
                         return;
                     };
                     transfer(&mut pair, 1, &[LEN]);
-                    rates.push(rate(&mut pair));
+                    rates.push(rate(&mut pair, LEN, TRANSFERS));
                 }
             }
             let [udp, ethernet, bypass] = rates.map(|mut it| {
@@ -53,11 +53,52 @@ fn rates__of_raw_ethernet_beside_udp_without_offloads() {
     }
 }
 
+/// IP protocol 118 beside UDP with its offloads and without: Transfers of 64 MiB, and puts of 8 bytes one way.
+#[test]
+#[ignore = "by the clock"]
+fn rates__of_ip118_beside_udp() {
+    const WHOLE: usize = 64 << 20;
+    for (name, options) in [("sealed", Options::default()), ("plain", plain())] {
+        let bare = Options {
+            gso: false,
+            gro: false,
+            ..options.clone()
+        };
+        let ways = [
+            (Path::Veth(1500), &options),
+            (Path::Veth(1500), &bare),
+            (Path::Ip118(1500), &options),
+        ];
+        let (mut rates, mut times) = ([const { vec![] }; 3], [const { vec![] }; 3]);
+        for _ in 0..ROUNDS {
+            for (index, (path, options)) in ways.into_iter().enumerate() {
+                let Some(mut pair) = path.connect(options) else {
+                    return;
+                };
+                transfer(&mut pair, 1, &[WHOLE]);
+                rates[index].push(rate(&mut pair, WHOLE, TRANSFERS / 4));
+                times[index].push(one_way(&mut pair));
+            }
+        }
+        let [udp, bare, ip118] = rates.map(spread);
+        println!("{name}, Gb/s: UDP {udp}, without offloads {bare}, ip118 {ip118}");
+        let [udp, bare, ip118] = times.map(spread);
+        println!("{name}, us: UDP {udp}, without offloads {bare}, ip118 {ip118}");
+    }
+}
+
+/// The median, the least and the most.
+fn spread(mut of: Vec<f64>) -> String {
+    of.sort_by(f64::total_cmp);
+    let (least, median, most) = (of[0], of[ROUNDS / 2], of[ROUNDS - 1]);
+    format!("{median:.2} ({least:.2} to {most:.2})")
+}
+
 /// Payload bits a nanosecond, of memory that is sent and received again and again; its content is verified at the end.
-fn rate(pair: &mut Pair) -> f64 {
+fn rate(pair: &mut Pair, len: usize, transfers: usize) -> f64 {
     let sends = |a: &mut Connection| {
-        let mut memory: Memory = content::region(2, LEN).into();
-        for _ in 0..TRANSFERS {
+        let mut memory: Memory = content::region(2, len).into();
+        for _ in 0..transfers {
             a.post_send(memory).expect("posted");
             let completion = next(a);
             completion.result.expect("sent");
@@ -65,12 +106,12 @@ fn rate(pair: &mut Pair) -> f64 {
         }
     };
     let receives = |b: &mut Connection| {
-        let mut memory = Region::anonymous(LEN).expect("memory");
+        let mut memory = Region::anonymous(len).expect("memory");
         let start = Instant::now();
-        for _ in 0..TRANSFERS {
+        for _ in 0..transfers {
             b.post_recv(memory).expect("posted");
             let completion = next(b);
-            assert_eq!(completion.result, Ok(LEN));
+            assert_eq!(completion.result, Ok(len));
             memory = completion.into_region();
         }
         let took = start.elapsed();
@@ -78,7 +119,7 @@ fn rate(pair: &mut Pair) -> f64 {
         took
     };
     let ((), took) = both(pair, sends, receives);
-    (8 * LEN * TRANSFERS) as f64 / took.as_nanos() as f64
+    (8 * len * transfers) as f64 / took.as_nanos() as f64
 }
 
 /// A put of 8 bytes one way, half of a round trip of puts, with both ends polling.
@@ -96,15 +137,7 @@ fn latency__of_raw_ethernet_beside_udp() {
                 times.push(one_way(&mut pair, Region::anonymous));
             }
         }
-        let [udp, ethernet, bypass, polled] = times.map(|mut it| {
-            it.sort_by(f64::total_cmp);
-            format!(
-                "{:.2} ({:.2} to {:.2})",
-                it[ROUNDS / 2],
-                it[0],
-                it[ROUNDS - 1]
-            )
-        });
+        let [udp, ethernet, bypass, polled] = times.map(spread);
         println!(
             "{name}, us: UDP {udp}, raw Ethernet {ethernet}, by AF_XDP {bypass}, with busy polling {polled}"
         );

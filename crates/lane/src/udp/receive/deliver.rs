@@ -69,7 +69,7 @@ impl Receiver {
             turn.account.dropped_truncated += 1;
             return;
         }
-        let Some(message) = self.unframe(message, turn) else {
+        let Some(message) = self.unwrap(message, turn) else {
             return;
         };
         let total = message.total;
@@ -421,7 +421,7 @@ impl Receiver {
         // SAFETY: msg_iov and msg_iovlen still name the iovecs made for this call, which nothing has
         // touched since.
         let iovs = unsafe { std::slice::from_raw_parts(message.msg_iov, message.msg_iovlen) };
-        for iov in iovs {
+        for iov in &iovs[self.envelope.pieces()..] {
             let (part, others) = rest.split_at_mut(iov.iov_len.min(rest.len()));
             let from = source_at(iov.iov_base.cast(), runs, memory);
             // SAFETY: the kernel wrote the first `total` bytes of the iovecs: into places that the

@@ -6,7 +6,7 @@
 
 mod cmsg;
 mod deliver;
-mod frames;
+mod envelope;
 mod landing;
 mod layout;
 mod predict;
@@ -17,10 +17,10 @@ mod unseal;
 
 use super::socket;
 use crate::cleanup::{self, Move};
-use crate::ethernet::IncomingFrames;
 use crate::seal::{Opener, TRAILER_LEN};
 use crate::udp::send::iovec;
 use crate::{LaneError, Mode, Options, Registry, Turn, fault};
+pub(crate) use envelope::{Envelope, IPV4_HEADER};
 use layout::Layout;
 use socket2::Socket;
 use std::cell::Cell;
@@ -101,6 +101,8 @@ struct Buffers {
     controls: Box<[[u64; CONTROL / 8]]>,
     iovs: Vec<libc::iovec>,
     messages: Vec<libc::mmsghdr>,
+    /// Where the headers of raw sockets' packets go, which nothing reads.
+    ip_header: [u8; IPV4_HEADER],
     moves: Vec<Move>,
     /// A put or a control operation that landed where something else was predicted.
     copy: Vec<u8>,
@@ -118,6 +120,7 @@ impl Buffers {
             controls: vec![[0; CONTROL / 8]; MAX_MESSAGES].into(),
             iovs: Vec::with_capacity(3 * MAX_MESSAGES),
             messages: Vec::with_capacity(MAX_MESSAGES),
+            ip_header: [0; IPV4_HEADER],
             moves: Vec::new(),
             copy: Vec::new(),
             train: Box::default(),
@@ -128,8 +131,7 @@ impl Buffers {
 #[derive(Debug)]
 pub(crate) struct Receiver {
     pub(crate) gro: bool,
-    /// Datagrams come in frames, each on its own. Apart, for most connections have none.
-    frames: Option<Box<IncomingFrames>>,
+    envelope: Envelope,
     /// Lone datagrams since the last super-packet.
     singles: u32,
     /// Small ones of these since the last large one.
@@ -164,18 +166,14 @@ pub(crate) struct Receiver {
 unsafe impl Send for Receiver {}
 
 impl Receiver {
-    pub(crate) fn new(
-        socket: &Socket,
-        frames: Option<IncomingFrames>,
-        options: &Options,
-    ) -> Receiver {
-        let merges = frames.is_none();
-        if merges {
+    pub(crate) fn new(socket: &Socket, envelope: Envelope, options: &Options) -> Receiver {
+        let merges = envelope.merges();
+        if envelope.has_marks() {
             socket::show_ecn(socket);
         }
         Receiver {
             gro: merges && options.gro && socket::enable_gro(socket),
-            frames: frames.map(Box::new),
+            envelope,
             singles: 0,
             small_singles: 0,
             merges: false,
@@ -335,13 +333,14 @@ impl Receiver {
                 Ok(false)
             }
             Some(libc::EINTR) => Ok(true),
-            Some(libc::ECONNREFUSED) => {
+            // No such port; of a raw socket's peer, no such protocol (IPv4, IPv6).
+            Some(libc::ECONNREFUSED | libc::ENOPROTOOPT | libc::EPROTO) => {
                 turn.core.unreachable(turn.now);
                 Ok(true)
             }
             // Errors of datagrams sent earlier, reported here: as if they had been lost. Or the interface is down.
             Some(libc::EHOSTUNREACH | libc::ENETUNREACH | libc::ENETDOWN | libc::EMSGSIZE) => {
-                match self.frames.as_ref().and_then(|it| it.gone(socket)) {
+                match self.envelope.gone(socket) {
                     Some(gone) => Err(LaneError::Io(gone.into())),
                     None => Ok(true),
                 }

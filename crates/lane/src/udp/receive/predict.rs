@@ -1,7 +1,7 @@
 //! From the core's forecast to iovecs.
 
 use super::train_buffer::Expected;
-use super::{BATCH, CONTROL, MAX_MESSAGES, MAX_SEGMENTS, Receiver, SINGLES, SPILL};
+use super::{BATCH, CONTROL, Envelope, MAX_MESSAGES, MAX_SEGMENTS, Receiver, SINGLES, SPILL};
 use crate::Registry;
 use crate::udp::send::{empty_message, iovec};
 use std::ops::Range;
@@ -74,6 +74,7 @@ impl Receiver {
                 layout.runs.push(Run { span, ..run });
                 layout.pairs = 1;
                 layout.slot = message;
+                self.envelope.push_front(&mut self.buffers);
                 self.buffers
                     .iovs
                     .push(self.buffers.slots[message].iovec(false));
@@ -97,6 +98,7 @@ impl Receiver {
     fn leave_unpredicted(&mut self, messages: Range<usize>) {
         for message in messages {
             self.buffers.layouts[message].clear();
+            self.envelope.push_front(&mut self.buffers);
             self.buffers
                 .iovs
                 .push(iovec(spill(&mut self.buffers.spill, message), SPILL));
@@ -148,20 +150,20 @@ impl Receiver {
     }
 
     fn point_messages(&mut self, count: usize) {
-        let sealed = self.incoming.is_protected();
+        let (sealed, front) = (self.incoming.is_protected(), self.envelope.pieces());
         let mut next = 0;
         for index in 0..count {
             let pairs = self.buffers.layouts[index].pairs;
             let iovs = match count {
                 1 => self.buffers.iovs.len(),
-                _ => 2 * pairs + 1 + usize::from(sealed && pairs > 0),
+                _ => front + 2 * pairs + 1 + usize::from(sealed && pairs > 0),
             };
             let mut message = empty_message();
             message.msg_iov = &raw mut self.buffers.iovs[next];
             message.msg_iovlen = iovs;
             message.msg_control = self.buffers.controls[index].as_mut_ptr().cast();
             message.msg_controllen = CONTROL;
-            if let Some(frames) = &mut self.frames {
+            if let Envelope::Frame(frames) = &mut self.envelope {
                 frames.ask_name(index, &mut message);
             }
             self.buffers.messages.push(libc::mmsghdr {

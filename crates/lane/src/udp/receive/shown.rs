@@ -1,7 +1,7 @@
 //! Frames that lie in memory which the lane shares with the kernel: their headers are seen before any copy, so that nothing need be
 //! forecast, and the one copy, or the pass that opens them, is into their place.
 
-use super::Receiver;
+use super::{Envelope, Receiver};
 use crate::ethernet::{AROUND, Incoming, Queues};
 use crate::{LaneError, Turn};
 use zerolane_core::DropReason;
@@ -59,7 +59,7 @@ impl Receiver {
             turn.account.dropped_foreign += 1;
             return;
         };
-        if !self.frames.as_ref().is_some_and(|it| it.is_of_peer(head)) {
+        if !matches!(&self.envelope, Envelope::Frame(it) if it.is_of_peer(head)) {
             turn.account.dropped_foreign += 1;
             return;
         }

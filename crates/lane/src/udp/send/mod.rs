@@ -339,7 +339,9 @@ impl Sender {
             return Ok(SendOutcome::Full);
         }
         match error.raw_os_error() {
-            Some(libc::ECONNREFUSED) => turn.core.unreachable(turn.now),
+            Some(libc::ECONNREFUSED | libc::ENOPROTOOPT | libc::EPROTO) => {
+                turn.core.unreachable(turn.now);
+            }
             Some(libc::EMSGSIZE | libc::EINVAL) => {
                 let datagram = match &self.frames {
                     None => socket::path_datagram(socket, peer),

@@ -1,0 +1,37 @@
+//! Why IP protocol 118 does not carry something, in words.
+
+use std::fmt;
+use std::io;
+
+/// Why IP protocol 118 does not carry a connection. It is inside of the [`io::Error`] that says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NoIp118 {
+    /// This process may not use raw sockets.
+    NotPermitted,
+    /// Something on this host listens on that port of the protocol's header, at whatever address.
+    InUse,
+}
+
+impl fmt::Display for NoIp118 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            NoIp118::NotPermitted => {
+                "IP protocol 118 needs CAP_NET_RAW: run as root, or let the program have it with \
+                 `setcap cap_net_raw+ep PROGRAM`"
+            }
+            NoIp118::InUse => "something else listens on that port of IP protocol 118",
+        })
+    }
+}
+
+impl std::error::Error for NoIp118 {}
+
+impl From<NoIp118> for io::Error {
+    fn from(why: NoIp118) -> io::Error {
+        let kind = match why {
+            NoIp118::NotPermitted => io::ErrorKind::PermissionDenied,
+            NoIp118::InUse => io::ErrorKind::AddrInUse,
+        };
+        io::Error::new(kind, why)
+    }
+}

@@ -1,0 +1,223 @@
+//! The lane of IP protocol 118: packets of the Scheduled Transfer's own IP protocol, without UDP, on any network that
+//! routes them.
+//!
+//! ```text
+//!  +--------------------------+--------------------+---------+
+//!  | IPv4 or IPv6 header, 118 | header, 40 bytes   | payload |
+//!  +--------------------------+--------------------+---------+
+//!    the kernel's, by a raw     D_Port: which listener;  D_Key: which connection
+//!    socket
+//! ```
+//!
+//! Each connection has a raw socket of its own. It is connected, so that the kernel shows it what comes from its peer's
+//! address to its own, and a filter shows it only what has its key: all that arrives is the connection's and the
+//! forecast holds. All else is the UDP lane's without its offloads, for the kernel cuts and merges nothing of a
+//! protocol that it does not know. An address that changes is another host to the peer.
+
+mod error;
+mod filter;
+mod port;
+mod socket;
+
+pub use error::NoIp118;
+pub(crate) use port::{answer, attend, receive};
+
+use crate::initiate::initiate;
+use crate::udp::{self, PacketAddresses, Receiver, Seat, Sender, SharedPort};
+use crate::{Account, Driver, Lane, LaneError, LaneKind, Options, Turn, Waker, poll};
+use socket2::Socket;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Duration;
+use zerolane_core::{Config, Entropy, RegionId};
+use zerolane_handshake::{Exchange, PublicKey, Session};
+
+/// One raw socket, connected to one peer.
+#[derive(Debug)]
+pub struct IpLane {
+    socket: Socket,
+    local: SocketAddr,
+    peer: SocketAddr,
+    sender: Sender,
+    receiver: Receiver,
+    seat: Seat,
+    strict: bool,
+    /// Who the peer proved to be.
+    peer_key: Option<PublicKey>,
+}
+
+impl IpLane {
+    /// Of `socket`, which is connected from `local` to `peer` and shown what has the key of `seat`.
+    fn new(
+        socket: Socket,
+        local: SocketAddr,
+        peer: SocketAddr,
+        seat: Seat,
+        options: &Options,
+    ) -> IpLane {
+        udp::prepare(&socket, options.receive_buffer);
+        IpLane {
+            sender: Sender::new(&socket, None, options),
+            receiver: Receiver::new(&socket, socket::envelope(peer), options),
+            socket,
+            local,
+            peer,
+            seat,
+            strict: options.strict,
+            peer_key: None,
+        }
+    }
+
+    /// To a peer that asked the listener at `port`, from the address that it called. Our key is `key`.
+    ///
+    /// # Errors
+    /// There is no way to the peer; [`NoIp118`]; or the system has no more of what a socket needs.
+    pub(crate) fn accepted(
+        port: &Arc<SharedPort>,
+        addresses: PacketAddresses,
+        key: u32,
+        options: &Options,
+    ) -> io::Result<IpLane> {
+        let (service, peer) = (port.local().port(), addresses.peer);
+        let local = addresses.called(port.local()).unwrap_or(port.local());
+        let asked = Some((service, peer.port()));
+        let filter = filter::of_connection(peer, key, asked);
+        let socket = socket::connected(Some(local), peer, &filter)?;
+        let local = socket::local(&socket, service)?;
+        let seat = port.seat(key, peer);
+        Ok(IpLane::new(socket, local, peer, seat, options))
+    }
+
+    /// What the core is to know of the socket.
+    pub(crate) fn config(&self, options: &Options) -> Config {
+        let path_datagram = udp::path_datagram(&self.socket, self.peer);
+        let encapsulation = udp::encapsulation(&self.socket, self.peer);
+        Config {
+            service_port: self.local.port(),
+            ..udp::config(&self.socket, options, encapsulation, path_datagram)
+        }
+    }
+
+    /// This end's part in the key exchange.
+    fn begin(&mut self, exchange: Exchange) {
+        self.receiver.begin(exchange);
+    }
+
+    /// The peer finished its key exchange. False if the cryptography refuses the keys.
+    pub(crate) fn admit(&mut self, exchange: Exchange, session: Session) -> bool {
+        self.begin(exchange);
+        self.protect(session)
+    }
+
+    fn protect(&mut self, session: Session) -> bool {
+        self.peer_key = Some(session.peer);
+        udp::protect(&mut self.sender, &mut self.receiver, session)
+    }
+
+    /// Who the peer proved to be: `None` in plain mode, and before it did.
+    pub fn peer_key(&self) -> Option<PublicKey> {
+        self.peer_key
+    }
+
+    /// The key by which the peer addresses this end.
+    pub fn key(&self) -> u32 {
+        self.seat.key()
+    }
+
+    /// The socket, to be waited on together with others.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Our address when the connection was made, with the port of the protocol's header.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// The peer's address, with the port of the protocol's header.
+    pub fn peer_addr(&self) -> SocketAddr {
+        self.peer
+    }
+}
+
+impl Lane for IpLane {
+    fn receive(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
+        let received = self.receiver.receive(&self.socket, turn, self.strict);
+        if let Some(session) = self.receiver.take_session() {
+            self.protect(*session);
+        }
+        received
+    }
+
+    fn transmit(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
+        let exchange = self.receiver.exchange();
+        self.sender
+            .transmit(&self.socket, self.peer, None, exchange, turn)
+    }
+
+    fn wait(&mut self, waker: &Waker, timeout: Option<Duration>) -> io::Result<bool> {
+        let full = self.wants_write();
+        waker
+            .sleep(|wake| poll::wait(self.socket(), full, [wake, None], timeout))
+            .unwrap_or(Ok(false))
+    }
+
+    fn wants_write(&self) -> bool {
+        self.sender.is_full()
+    }
+
+    fn longest_sleep(&self) -> Option<Duration> {
+        None
+    }
+
+    fn holds(&self, region: RegionId) -> bool {
+        self.sender.holds(&self.socket, region)
+    }
+
+    fn describe(&self, account: &mut Account) {
+        account.lane = LaneKind::Ip118;
+        account.receive_buffer = udp::receive_buffer(&self.socket);
+        account.cipher = self.sender.cipher();
+    }
+}
+
+/// Opens a connection to `peer` with a lane that `wrap` makes of this one.
+///
+/// # Errors
+/// [`NoIp118`]; there is no route to `peer`; or the system gives no random numbers or no socket, or the cryptography
+/// refuses this end's key.
+pub(crate) fn connect_as<L: Lane>(
+    peer: SocketAddr,
+    options: &Options,
+    entropy: Entropy,
+    wrap: impl FnOnce(IpLane) -> L,
+) -> io::Result<Driver<L>> {
+    let peer = socket::canonical(peer);
+    let filter = filter::of_connection(peer, entropy.key, None);
+    let socket = socket::connected(None, peer, &filter)?;
+    let local = socket::local(&socket, entropy.port)?;
+    let port = Arc::new(SharedPort::unattended(local));
+    let seat = port.seat(entropy.key, peer);
+    let lane = IpLane::new(socket, local, peer, seat, options);
+    let config = Config {
+        service_port: peer.port(),
+        ..lane.config(options)
+    };
+    initiate(lane, config, options, entropy, IpLane::begin, wrap)
+}
+
+/// What IP protocol 118 to `peer` would be like, found out without a packet: the longest datagram, bytes.
+///
+/// # Errors
+/// [`NoIp118`]: why this process may not; or there is no route.
+pub fn look_ip118(peer: SocketAddr) -> io::Result<usize> {
+    let peer = socket::canonical(peer);
+    let socket = socket::connected(None, peer, &filter::of_nobody())?;
+    let datagram = udp::path_datagram(&socket, peer);
+    datagram.ok_or(io::ErrorKind::NetworkUnreachable.into())
+}
+
+#[cfg(test)]
+mod tests;
