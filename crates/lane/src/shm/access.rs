@@ -157,11 +157,11 @@ unsafe fn perform(
             }
             Some(0)
         }
-        // SAFETY: as promised.
-        RemoteAccess::FetchOp(atomic) => Some(shared::fetch_op(
-            unsafe { shared::word(bounds, at) },
-            *atomic,
-        )),
+        RemoteAccess::FetchOp(atomic) => {
+            // SAFETY: as promised.
+            let word = unsafe { shared::word(bounds, at) };
+            Some(shared::fetch_op(word, *atomic))
+        }
     }
 }
 
