@@ -119,6 +119,8 @@ pub(crate) struct Links {
     pub(crate) control: usize,
     /// Paths beyond the first that are not absent.
     more: usize,
+    /// Until then there is something to answer for, though nothing of this end's depends on the peer.
+    answers_until: Instant,
     /// A bit for each path: the last look for something to send by it found nothing, and nothing was entered since.
     quiet: u8,
 }
@@ -143,6 +145,7 @@ impl Links {
             selected: 0,
             control: 0,
             more: 0,
+            answers_until: Instant::ZERO,
             quiet: 0,
         }
     }
@@ -225,6 +228,22 @@ impl Links {
         {
             link.heard = now;
         }
+    }
+
+    /// An operation came by the selected path, while answers go by that of control. The peer may use this one because it hears
+    /// nothing on that: whether it carries is asked, as if something of this end's depended on it. True if it was not before.
+    pub(crate) fn on_operation(&mut self, now: Instant) -> bool {
+        if !self.is_several() || self.selected == self.control {
+            return false;
+        }
+        let was = self.is_answering(now);
+        self.answers_until = now + MAX_WAIT;
+        !was
+    }
+
+    /// Whether answers may be waited for that go another way than what they answer.
+    pub(crate) fn is_answering(&self, now: Instant) -> bool {
+        now < self.answers_until
     }
 
     /// Payload leaves or comes: silence is told soon.

@@ -1,8 +1,7 @@
 //! What a user may choose about a connection.
 
 use crate::udp::Ports;
-use crate::{EthernetDevice, NeighbourName, Scheduler, Security};
-use std::net::SocketAddr;
+use crate::{EthernetDevice, NeighbourName, PathAddresses, Scheduler, Security};
 use std::sync::Arc;
 use std::time::Duration;
 use zerolane_core::{Config, Control, limits};
@@ -25,16 +24,6 @@ pub enum LaneChoice {
     /// Packets of IP protocol 118, without UDP, or an error. Ports are those of the protocol's header, and a listener
     /// hears nobody else. Needs CAP_NET_RAW, for a listener as long as it accepts.
     Ip118,
-}
-
-/// Where a path beyond the first begins and ends.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct PathAddresses {
-    /// Our address: that of the interface to use, with port 0 for any. `None`: what the system chooses, and a port of
-    /// its own.
-    pub local: Option<SocketAddr>,
-    /// An address of the peer, with the port that it listens on. `None`: that of the first path.
-    pub peer: Option<SocketAddr>,
 }
 
 /// Settings of a connection. The defaults suit a LAN.

@@ -67,9 +67,12 @@ pub struct LabConfig {
     pub prefix: String,
     /// How many hosts, 2 to [`netns::MAX_HOSTS`].
     pub hosts: usize,
+    /// How many interfaces each host has, 1 to [`netns::MAX_INTERFACES`], each in a network of its own; at most
+    /// [`netns::MAX_HOSTS`] of all hosts.
+    pub interfaces: usize,
     /// MTU of the hosts' interfaces, bytes (68 to 65535).
     pub mtu: u32,
-    /// The link towards each host, until [`Lab::set_link`] changes it.
+    /// The link towards each interface, until [`Lab::set_link`] changes it.
     pub link: LinkConfig,
     /// Rate of each host's own interface in bits per second. What a host sends
     /// faster waits there, without limit or loss. `None`: all it sends enters
@@ -88,6 +91,7 @@ impl Default for LabConfig {
         Self {
             prefix: "lab".into(),
             hosts: 2,
+            interfaces: 1,
             mtu: 1500,
             link: LinkConfig::default(),
             interface_bits_per_s: None,
@@ -100,7 +104,7 @@ impl Default for LabConfig {
 /// What a lab did so far.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LabStats {
-    /// The link towards each host, indexed as the hosts are.
+    /// The link towards each interface, by [`Lab::port`]: as the hosts are, if each has one.
     pub towards: Vec<LinkStats>,
     /// Frames that the thread was too slow to take: dropped by the kernel, and
     /// no part of the model.
@@ -175,10 +179,11 @@ impl Lab {
     /// As [`Star::new`], and [`netns::Error::Io`] if a socket or the thread
     /// cannot be made. Nothing is left behind.
     pub fn start(config: LabConfig) -> netns::Result<Self> {
-        let star = Star::new(&config.prefix, config.hosts, config.mtu)?;
+        let (hosts, interfaces) = (config.hosts, config.interfaces);
+        let star = Star::with_interfaces(&config.prefix, hosts, interfaces, config.mtu)?;
         let ports = star.hub().enter_thread(|| -> io::Result<Vec<Port>> {
-            (0..config.hosts)
-                .map(|host| Port::open(&star.port(host), config.mtu))
+            (0..star.ports())
+                .map(|port| Port::open(&star.port(port), config.mtu))
                 .collect()
         })?;
         let network = ports.and_then(|ports| {
@@ -205,7 +210,14 @@ impl Lab {
         self.star.host(index)
     }
 
-    /// The link towards the host of this index.
+    /// The port of the network where that interface of that host is: it names the link towards it. The first ones are those of
+    /// the hosts' first interfaces.
+    #[must_use]
+    pub fn port(&self, host: usize, interface: usize) -> usize {
+        interface * self.star.hosts().len() + host
+    }
+
+    /// The link towards this port.
     ///
     /// # Panics
     /// If there are not that many.
@@ -214,7 +226,7 @@ impl Lab {
         *self.network.state().switch.link(towards).config()
     }
 
-    /// Changes the link towards the host of this index, as
+    /// Changes the link towards this port, as
     /// [`Link::set_config`](netsim::link::Link::set_config) does.
     ///
     /// # Panics
@@ -224,7 +236,7 @@ impl Lab {
         state.switch.link_mut(towards).set_config(config);
     }
 
-    /// Takes the link towards the host of this index down or up again, as
+    /// Takes the link towards this port down or up again, as
     /// [`Link::set_up`](netsim::link::Link::set_up) does. The hosts' interfaces
     /// do not notice.
     ///
@@ -271,7 +283,7 @@ impl State {
         Self {
             switch: Switch::new(config),
             delays: Delays::default(),
-            missed: vec![0; config.hosts],
+            missed: vec![0; config.hosts * config.interfaces],
             overflowed: 0,
             unsent: 0,
         }

@@ -10,6 +10,9 @@
 //!  [ PREFIX-a ]------- veth --------[ PREFIX-b ]
 //! ```
 //!
+//! A host may have several interfaces, each in a network of its own: the second pair is of 10.78.0.1/24 and
+//! 10.78.0.2/24, and so on ([`Interface`]).
+//!
 //! Nothing in the caller's own namespace changes, and nothing leaves the pair:
 //! there is no route out.
 //!
@@ -105,14 +108,26 @@ impl Topology {
     /// without iproute2, [`Error::BadPrefix`], or [`Error::CommandFailed`]
     /// with what `ip` said. Nothing is left behind.
     pub fn pair(prefix: &str, mtu: u32) -> Result<Self> {
+        Self::pairs(prefix, mtu, 1)
+    }
+
+    /// As [`Topology::pair`], joined by so many veth pairs (1 to [`MAX_INTERFACES`]). What a method does to a side, it does to
+    /// the first.
+    ///
+    /// # Errors
+    /// As of [`Topology::pair`], and [`Error::BadInterfaceCount`].
+    pub fn pairs(prefix: &str, mtu: u32, pairs: usize) -> Result<Self> {
         let name = Names::unique(prefix)?;
+        let host = |label, number| Host::create(&name, label, number, pairs);
         let topology = Self {
-            ends: [Host::create(&name, "a", 1)?, Host::create(&name, "b", 2)?],
+            ends: [host("a", 1)?, host("b", 2)?],
         };
-        topology.join(mtu)?;
-        for side in Side::BOTH {
-            topology.bring_up(side)?;
-            topology.assign_ipv6(side)?;
+        for pair in 0..pairs {
+            topology.join(pair, mtu)?;
+            for side in Side::BOTH {
+                topology.bring_up(side, pair)?;
+                topology.side(side).assign_ipv6(pair)?;
+            }
         }
         Ok(topology)
     }
@@ -161,7 +176,7 @@ impl Topology {
     pub fn set_mtu_at(&self, side: Side, mtu: u32) -> Result<()> {
         let end = self.side(side);
         end.ip(&["link", "set", "dev", end.device(), "mtu", &mtu.to_string()])?;
-        self.assign_ipv6(side)
+        end.assign_ipv6(0)
     }
 
     /// Takes one device down or up again. The other end loses its carrier
@@ -170,11 +185,7 @@ impl Topology {
     /// # Errors
     /// [`Error::CommandFailed`] with what `ip` said.
     pub fn set_link_up(&self, side: Side, up: bool) -> Result<()> {
-        let end = self.side(side);
-        let state = if up { "up" } else { "down" };
-        end.ip(&["link", "set", "dev", end.device(), state])?;
-        // The kernel forgets the IPv6 addresses of a device that goes down.
-        if up { self.assign_ipv6(side) } else { Ok(()) }
+        self.side(side).set_up(0, up)
     }
 
     /// Switches segmentation and coalescing at one device and returns the
@@ -183,43 +194,30 @@ impl Topology {
     /// # Errors
     /// [`Error::CommandMissing`] without ethtool.
     pub fn set_offloads(&self, side: Side, offloads: Offloads) -> Result<OffloadChange> {
-        offload::set(self.side(side), offloads)
+        offload::set(self.side(side), self.device(side), offloads)
     }
 
-    /// Makes the veth pair, each end at once in its namespace.
-    fn join(&self, mtu: u32) -> Result<()> {
+    /// Makes a veth pair, each end at once in its namespace.
+    fn join(&self, pair: usize, mtu: u32) -> Result<()> {
         let mtu = mtu.to_string();
         let [a, b] = [self.a(), self.b()];
         #[rustfmt::skip]
         let arguments = [
-            "link", "add", a.device(), "mtu", &mtu, "type", "veth",
-            "peer", "name", b.device(), "mtu", &mtu, "netns", b.name(),
+            "link", "add", a.interface(pair).device(), "mtu", &mtu, "type", "veth",
+            "peer", "name", b.interface(pair).device(), "mtu", &mtu, "netns", b.name(),
         ];
         a.ip(&arguments).map(drop)
     }
 
-    fn bring_up(&self, side: Side) -> Result<()> {
+    fn bring_up(&self, side: Side, pair: usize) -> Result<()> {
         let end = self.side(side);
-        let (device, ipv4) = (end.device(), end.ipv4());
+        let own = end.interface(pair);
+        let (device, ipv4) = (own.device(), own.ipv4());
         end.ip_batch(&format!(
             "link set dev lo up\n\
              addr add {ipv4}/24 dev {device}\n\
              link set dev {device} up\n"
         ))
-    }
-
-    /// Assigns the IPv6 address, or does nothing where the kernel or the MTU
-    /// allows none. Without duplicate address detection, so that it is usable
-    /// at once.
-    fn assign_ipv6(&self, side: Side) -> Result<()> {
-        let end = self.side(side);
-        let (device, Some(ipv6)) = (end.device(), end.ipv6()) else {
-            return Ok(());
-        };
-        if end.mtu()? < IPV6_MIN_MTU_BYTES {
-            return Ok(());
-        }
-        end.ip_batch(&format!("addr replace {ipv6}/64 dev {device} nodad\n"))
     }
 }
 
@@ -227,7 +225,9 @@ impl Drop for Topology {
     fn drop(&mut self) {
         // Cut the link now: the kernel takes namespaces apart later, and not
         // at all while a process is inside. Fails if it was never made.
-        let _ = self.a().ip(&["link", "del", "dev", self.a().device()]);
+        for own in self.a().interfaces() {
+            let _ = self.a().ip(&["link", "del", "dev", own.device()]);
+        }
     }
 }
 
@@ -239,20 +239,31 @@ struct Host {
 }
 
 impl Host {
-    /// The host of this label, number `number` of the network.
-    fn create(names: &Names, label: &str, number: u8) -> Result<Self> {
-        let ipv6 = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, number.into());
-        let ipv4 = Ipv4Addr::new(10, 77, 0, number);
-        Self::at(names, label, ipv4, kernel_has_ipv6().then_some(ipv6))
+    /// The host of this label, number `number` of its networks, of which there are so many.
+    fn create(names: &Names, label: &str, number: u8, interfaces: usize) -> Result<Self> {
+        let count = match u8::try_from(interfaces) {
+            Ok(count) if (1..=MAX_INTERFACES).contains(&interfaces) => count,
+            _ => return Err(Error::BadInterfaceCount(interfaces)),
+        };
+        let device = names.device(label);
+        let own = |network| Interface::of(&device, network, number);
+        Self::with(names, label, (0..count).map(own).collect())
     }
 
-    /// The host of this label with these addresses.
-    fn at(names: &Names, label: &str, ipv4: Ipv4Addr, ipv6: Option<Ipv6Addr>) -> Result<Self> {
-        let namespace = Namespace {
-            name: names.namespace(label),
+    /// The host of this label with one interface, of this address.
+    fn at(names: &Names, label: &str, ipv4: Ipv4Addr) -> Result<Self> {
+        let own = Interface {
             device: names.device(label),
             ipv4,
-            ipv6,
+            ipv6: None,
+        };
+        Self::with(names, label, vec![own])
+    }
+
+    fn with(names: &Names, label: &str, interfaces: Vec<Interface>) -> Result<Self> {
+        let namespace = Namespace {
+            name: names.namespace(label),
+            interfaces,
         };
         let guard = Guard::create(namespace.name.clone())?;
         Ok(Self {
@@ -288,24 +299,41 @@ fn kernel_has_ipv6() -> bool {
     Path::new("/proc/net/if_inet6").exists()
 }
 
-/// One host of a [`Topology`], a [`Routed`] or a [`Star`]. A clone can go to another thread; it does not
-/// keep the namespace alive.
+/// Most interfaces of a host.
+pub const MAX_INTERFACES: usize = 8;
+
+/// An interface of a host, in a network that it shares with those of the same index of other hosts.
 #[derive(Clone, Debug)]
-pub struct Namespace {
-    name: String,
+pub struct Interface {
     device: String,
     ipv4: Ipv4Addr,
     ipv6: Option<Ipv6Addr>,
 }
 
-impl Namespace {
-    /// Name for `ip netns`.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.name
+impl Interface {
+    /// That of a namespace with nothing of its own that others reach.
+    fn loopback() -> Self {
+        Self {
+            device: "lo".to_owned(),
+            ipv4: Ipv4Addr::LOCALHOST,
+            ipv6: None,
+        }
     }
 
-    /// Name of its end of the veth pair, at most 15 bytes.
+    /// That of the host with this number and this first device, in the network of this index.
+    fn of(device: &str, network: u8, number: u8) -> Self {
+        let ipv6 = Ipv6Addr::new(0xfd77, 0, 0, network.into(), 0, 0, 0, number.into());
+        Self {
+            device: match network {
+                0 => device.to_owned(),
+                _ => format!("{device}_{network}"),
+            },
+            ipv4: Ipv4Addr::new(10, 77 + network, 0, number),
+            ipv6: kernel_has_ipv6().then_some(ipv6),
+        }
+    }
+
+    /// Its name, at most 15 bytes, unless it was renamed.
     #[must_use]
     pub fn device(&self) -> &str {
         &self.device
@@ -317,11 +345,110 @@ impl Namespace {
         self.ipv4
     }
 
-    /// Its IPv6 address, `None` on a kernel without IPv6. It is not assigned
-    /// while the MTU is below 1280 bytes.
+    /// Its IPv6 address, `None` on a kernel without IPv6. It is not assigned while the MTU is below 1280 bytes.
     #[must_use]
     pub fn ipv6(&self) -> Option<Ipv6Addr> {
         self.ipv6
+    }
+}
+
+/// One host of a [`Topology`], a [`Routed`] or a [`Star`]. A clone can go to another thread; it does not
+/// keep the namespace alive.
+#[derive(Clone, Debug)]
+pub struct Namespace {
+    name: String,
+    /// One at least.
+    interfaces: Vec<Interface>,
+}
+
+impl Namespace {
+    /// Name for `ip netns`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its interfaces, as they were made.
+    #[must_use]
+    pub fn interfaces(&self) -> &[Interface] {
+        &self.interfaces
+    }
+
+    /// The interface of this index, from 0.
+    ///
+    /// # Panics
+    /// If there are not that many.
+    #[must_use]
+    pub fn interface(&self, index: usize) -> &Interface {
+        &self.interfaces[index]
+    }
+
+    /// Name of its first interface.
+    #[must_use]
+    pub fn device(&self) -> &str {
+        self.interface(0).device()
+    }
+
+    /// Its IPv4 address there.
+    #[must_use]
+    pub fn ipv4(&self) -> Ipv4Addr {
+        self.interface(0).ipv4()
+    }
+
+    /// Its IPv6 address there, as [`Interface::ipv6`].
+    #[must_use]
+    pub fn ipv6(&self) -> Option<Ipv6Addr> {
+        self.interface(0).ipv6()
+    }
+
+    /// Takes the interface of this index down, or up again.
+    ///
+    /// # Errors
+    /// [`Error::CommandFailed`] with what `ip` said.
+    pub fn set_up(&self, index: usize, up: bool) -> Result<()> {
+        let state = if up { "up" } else { "down" };
+        let device = self.interface(index).device();
+        self.ip(&["link", "set", "dev", device, state])?;
+        // The kernel forgets the IPv6 addresses of a device that goes down.
+        if up { self.assign_ipv6(index) } else { Ok(()) }
+    }
+
+    /// Removes the interface of this index, and the other end of its veth.
+    ///
+    /// # Errors
+    /// [`Error::CommandFailed`] with what `ip` said.
+    pub fn delete(&self, index: usize) -> Result<()> {
+        let device = self.interface(index).device();
+        self.ip(&["link", "del", "dev", device]).map(drop)
+    }
+
+    /// Gives the interface of this index another name, which only the kernel knows: it is down for a moment, as kernels before
+    /// 6.2 ask for.
+    ///
+    /// # Errors
+    /// [`Error::CommandFailed`] with what `ip` said.
+    pub fn rename(&self, index: usize, name: &str) -> Result<()> {
+        let device = self.interface(index).device();
+        self.ip_batch(&format!(
+            "link set dev {device} down\n\
+             link set dev {device} name {name}\n\
+             link set dev {name} up\n"
+        ))
+    }
+
+    /// Assigns the IPv6 address, or does nothing where the kernel or the MTU
+    /// allows none. Without duplicate address detection, so that it is usable
+    /// at once.
+    fn assign_ipv6(&self, index: usize) -> Result<()> {
+        let own = self.interface(index);
+        let Some(ipv6) = own.ipv6() else {
+            return Ok(());
+        };
+        if self.mtu_of(own)? < IPV6_MIN_MTU_BYTES {
+            return Ok(());
+        }
+        let device = own.device();
+        self.ip_batch(&format!("addr replace {ipv6}/64 dev {device} nodad\n"))
     }
 
     /// A command that will run `program` in the namespace. The child's pid is
@@ -381,14 +508,19 @@ impl Namespace {
         end_processes(&self.name)
     }
 
-    /// MTU of the device as it is now, in bytes.
+    /// MTU of the first interface as it is now, in bytes.
     ///
     /// # Errors
     /// [`Error::CommandFailed`] with what `ip` said.
     pub fn mtu(&self) -> Result<u32> {
-        let line = self.ip(&["-o", "link", "show", "dev", &self.device])?;
+        self.mtu_of(self.interface(0))
+    }
+
+    fn mtu_of(&self, own: &Interface) -> Result<u32> {
+        let device = own.device();
+        let line = self.ip(&["-o", "link", "show", "dev", device])?;
         mtu_in(&line).ok_or_else(|| Error::CommandFailed {
-            command: format!("ip -n {} -o link show dev {}", self.name, self.device),
+            command: format!("ip -n {} -o link show dev {device}", self.name),
             message: format!("no MTU in {line:?}"),
         })
     }

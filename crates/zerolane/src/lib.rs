@@ -72,10 +72,10 @@ pub mod activation {
 pub mod options {
     pub use zerolane_lane::udp::Ports;
     pub use zerolane_lane::{
-        Control, DeviceOptions, EthernetAddress, EthernetDevice, FastAnswer, LaneChoice,
+        BadPath, Control, DeviceOptions, EthernetAddress, EthernetDevice, FastAnswer, LaneChoice,
         NeighbourName, PathAddresses, Schedule, Scheduler, XdpCounters,
     };
-    pub use zerolane_wire::{Profile, Profiles};
+    pub use zerolane_wire::{MAX_PATHS, Profile, Profiles};
 }
 
 /// What [`Security`] is made of: identities, peers to trust, codes that are good for one connection.

@@ -18,6 +18,8 @@ const LATEST: Duration = Duration::from_secs(24 * 3600);
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Change {
     after: Duration,
+    /// Of which interfaces, from 1; `None`: of all.
+    interface: Option<usize>,
     to: State,
 }
 
@@ -35,21 +37,40 @@ struct Options {
     link: LinkArgs,
 }
 
+impl Change {
+    /// The number of the interface whose links it is of, if not of all.
+    pub(super) fn interface(&self) -> Option<usize> {
+        self.interface
+    }
+}
+
+/// The number of an interface.
+fn interface(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|&it| it > 0);
+    number.ok_or_else(|| format!("{text:?} is no interface: 1 is the first"))
+}
+
 impl FromStr for Change {
     type Err = String;
 
-    /// `5s down`, `8s up`, or `5s` and the options of a link, in place of those before.
+    /// `5s down`, `8s up`, or `5s` and the options of a link, in place of those before; behind the time, `interface 2` has it be
+    /// of the links of the second interfaces alone.
     fn from_str(text: &str) -> Result<Change, String> {
         let mut words = text.split_whitespace();
         let after = words.next().ok_or("empty: a time, then what changes")?;
         let after = units::duration_up_to(after, LATEST)?;
         let words: Vec<&str> = words.collect();
-        let to = match words[..] {
+        let (interface, words) = match words[..] {
+            ["interface"] => return Err("interface of which number? 1 is the first".into()),
+            ["interface", number, ref rest @ ..] => (Some(interface(number)?), rest),
+            ref all => (None, all),
+        };
+        let to = match *words {
             [] => return Err("a time, but nothing that changes: down, up, or options".into()),
             ["down"] => State::Up(false),
             ["up"] => State::Up(true),
             _ => {
-                let options = Options::try_parse_from(&words).map_err(|error| {
+                let options = Options::try_parse_from(words).map_err(|error| {
                     // Its first line says what is wrong; the rest is help for a whole command.
                     let text = error.to_string();
                     let line = text.lines().next().unwrap_or_default();
@@ -63,7 +84,11 @@ impl FromStr for Change {
                 )
             }
         };
-        Ok(Change { after, to })
+        Ok(Change {
+            after,
+            interface,
+            to,
+        })
     }
 }
 
@@ -76,7 +101,11 @@ pub(super) fn make(mut changes: Vec<Change>, lab: &Lab, ended: &Receiver<()>) {
         if ended.recv_timeout(left) != Err(RecvTimeoutError::Timeout) {
             return;
         }
-        for towards in 0..lab.hosts().len() {
+        let hosts = lab.hosts().len();
+        for towards in 0..lab.stats().towards.len() {
+            if change.interface.is_some_and(|it| it != towards / hosts + 1) {
+                continue;
+            }
             match change.to {
                 State::Link(config) => lab.set_link(towards, config),
                 State::Up(up) => lab.set_up(towards, up),
@@ -95,9 +124,15 @@ mod tests {
     fn Change__a_time_and_what_then() {
         let down = Change {
             after: Duration::from_secs(5),
+            interface: None,
             to: State::Up(false),
         };
-        assert_eq!("5s down".parse(), Ok(down));
+        assert_eq!("5s down".parse(), Ok(down.clone()));
+        let of_one = Change {
+            interface: Some(2),
+            ..down
+        };
+        assert_eq!("5s interface 2 down".parse(), Ok(of_one));
         let worse: Change = " 90s  --loss 1% --rtt 10ms".parse().unwrap();
         let config = LinkConfig {
             loss: Loss::Random(0.01),
@@ -117,6 +152,9 @@ mod tests {
             ("25h down", "a time such as"),
             ("90000s down", "at most 86400 s"),
             ("5s sideways", "unexpected argument 'sideways'"),
+            ("5s interface", "of which number"),
+            ("5s interface 0 down", "is no interface"),
+            ("5s interface 1", "nothing that changes"),
             ("5s --queue 3", "--queue needs --rate"),
             ("5s --loss 101%", "at most 100%"),
         ] {

@@ -20,7 +20,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 use netlab::lab::{Lab, LabConfig};
-use netlab::netns::{self, MAX_HOSTS};
+use netlab::netns::{self, MAX_HOSTS, MAX_INTERFACES};
 
 use crate::console;
 use crate::exit::Exit;
@@ -39,6 +39,8 @@ in their environment; N is 1 to ZEROLANE_LAB_HOSTS, and ZEROLANE_LAB_HOST is the
   ZEROLANE_LAB_ADDR6_N  IPv6 address, where the kernel has IPv6
   ZEROLANE_LAB_NETNSN   namespace: ip netns exec $ZEROLANE_LAB_NETNS2 COMMAND
   ZEROLANE_LAB_DEVICEN  interface
+  ZEROLANE_LAB_ADDR_N_I    IPv4 address of interface I, from 1
+  ZEROLANE_LAB_DEVICE_N_I  its name
 
 Example:
   zerolane lab --rtt 20ms --loss 0.1% --rate 1gbit -- sh -c 'ping -c 3 $ZEROLANE_LAB_ADDR2'
@@ -60,8 +62,11 @@ pub struct Args {
     /// Decides which packets are lost, doubled and held back
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    /// How many interfaces each host has, each in a network of its own, with links like those of the others
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    interfaces: usize,
     /// What the links become after a time: "5s --loss 1%" (in place of all options before),
-    /// "8s down", "9s up"; as often as wanted
+    /// "8s down", "9s up", "0s interface 2 --rtt 20ms" (those of the hosts' second interfaces); as often as wanted
     #[arg(long, value_name = "TIME WHAT")]
     change: Vec<Change>,
     /// A line for each host, run by sh; ends when host 1's line ends
@@ -100,6 +105,19 @@ fn config(args: &Args, programs: &Programs) -> Result<LabConfig> {
     if !(2..=MAX_HOSTS).contains(&hosts) {
         return Err(usage(format!("{hosts} hosts: a lab has 2 to {MAX_HOSTS}")));
     }
+    if !(1..=MAX_INTERFACES).contains(&args.interfaces) || hosts * args.interfaces > MAX_HOSTS {
+        return Err(usage(format!(
+            "{} interfaces of {hosts} hosts: a host has 1 to {MAX_INTERFACES}, all together have {MAX_HOSTS}",
+            args.interfaces
+        )));
+    }
+    let highest = args.change.iter().filter_map(Change::interface).max();
+    if let Some(number) = highest.filter(|&it| it > args.interfaces) {
+        return Err(usage(format!(
+            "--change is of interface {number}, and --interfaces says {}",
+            args.interfaces
+        )));
+    }
     if programs.hosts() > hosts {
         let lines = programs.hosts();
         return Err(usage(format!(
@@ -109,6 +127,7 @@ fn config(args: &Args, programs: &Programs) -> Result<LabConfig> {
     Ok(LabConfig {
         prefix: "lab".into(),
         hosts,
+        interfaces: args.interfaces,
         mtu: args.mtu,
         link: args.link.config()?,
         interface_bits_per_s: args.interface_rate,
@@ -151,7 +170,7 @@ fn run_in_lab(
     }
     let stats = lab.stop()?;
     if !args.quiet {
-        console::note(report::of(&stats));
+        console::note(report::of(&stats, args.interfaces));
     }
     exit
 }

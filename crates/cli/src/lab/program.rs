@@ -110,6 +110,11 @@ fn environment(lab: &Lab, own: usize) -> Vec<(String, String)> {
         variables.push((name("ADDR", number), host.ipv4().to_string()));
         variables.push((name("NETNS", number), host.name().to_owned()));
         variables.push((name("DEVICE", number), host.device().to_owned()));
+        for (own, index) in host.interfaces().iter().zip(1..) {
+            let name = |what: &str| format!("ZEROLANE_LAB_{what}_{number}_{index}");
+            variables.push((name("ADDR"), own.ipv4().to_string()));
+            variables.push((name("DEVICE"), own.device().to_owned()));
+        }
         if let Some(ipv6) = host.ipv6() {
             variables.push((name("ADDR6_", number), ipv6.to_string()));
         }

@@ -4,8 +4,8 @@ use comfy_table::{CellAlignment, Table, presets};
 use netlab::lab::{LabStats, Lateness};
 use netsim::link::LinkStats;
 
-/// One row for each host: the frames sent towards it, and their fate.
-pub(crate) fn of(stats: &LabStats) -> String {
+/// One row for each interface of each host: the frames sent towards it, and their fate.
+pub(crate) fn of(stats: &LabStats, interfaces: usize) -> String {
     let mut table = Table::new();
     table.load_style(presets::UTF8_HORIZONTAL_ONLY);
     table.set_header([
@@ -20,8 +20,14 @@ pub(crate) fn of(stats: &LabStats) -> String {
         "overtaken",
         "marked",
     ]);
-    for (link, number) in stats.towards.iter().zip(1..) {
-        table.add_row(row(number, *link));
+    let hosts = stats.towards.len() / interfaces.max(1);
+    for (port, link) in stats.towards.iter().enumerate() {
+        let (host, interface) = (port % hosts.max(1) + 1, port / hosts.max(1) + 1);
+        let name = match interfaces {
+            0 | 1 => format!("host {host}"),
+            _ => format!("host {host}, interface {interface}"),
+        };
+        table.add_row(row(name, *link));
     }
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
@@ -34,7 +40,7 @@ pub(crate) fn of(stats: &LabStats) -> String {
     text
 }
 
-fn row(number: u32, link: LinkStats) -> Vec<String> {
+fn row(name: String, link: LinkStats) -> Vec<String> {
     let counts = [
         link.sent,
         link.delivered,
@@ -46,7 +52,7 @@ fn row(number: u32, link: LinkStats) -> Vec<String> {
         link.reordered,
         link.marked,
     ];
-    std::iter::once(format!("host {number}"))
+    std::iter::once(name)
         .chain(counts.iter().map(u64::to_string))
         .collect()
 }
@@ -102,7 +108,7 @@ mod tests {
 
     #[test]
     fn of__has_a_row_for_each_host() {
-        let text = of(&stats(0));
+        let text = of(&stats(0), 1);
         assert!(text.contains("host 1") && text.contains("host 2"), "{text}");
         assert!(text.contains("1234"), "{text}");
         assert!(!text.contains("NOT EMULATED"), "{text}");
@@ -113,7 +119,7 @@ mod tests {
         let mut stats = stats(0);
         stats.towards[0].too_big = 21;
         stats.towards[0].down = 43;
-        let text = of(&stats);
+        let text = of(&stats, 1);
         let row = text.lines().find(|line| line.contains("host 1")).unwrap();
         let counts: Vec<&str> = row.split_whitespace().collect();
         let header = text.lines().find(|line| line.contains("towards")).unwrap();
@@ -124,6 +130,6 @@ mod tests {
 
     #[test]
     fn of__does_not_hide_what_the_machine_dropped() {
-        assert!(of(&stats(3)).contains("3 frames came faster"));
+        assert!(of(&stats(3), 1).contains("3 frames came faster"));
     }
 }

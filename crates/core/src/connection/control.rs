@@ -43,6 +43,10 @@ impl Connection {
             return Err(DropReason::WrongKey);
         }
         self.session.on_heard(&mut self.cx);
+        if !matches!(packet.operation, Operation::Nop(_)) && self.cx.links.on_operation(self.cx.now)
+        {
+            self.cx.watch_links();
+        }
         self.on_life(LifeEvent::Operation, CloseReason::Local);
         match packet.operation {
             Operation::RequestDisconnect(it) => self.on_request_disconnect(&it),

@@ -161,7 +161,7 @@ impl Connection {
 
     /// Looks at the paths that are to be looked at.
     pub(super) fn on_links_timeout(&mut self) {
-        let busy = self.is_busy();
+        let busy = self.is_busy() || self.cx.links.is_answering(self.cx.now);
         for path in 0..self.cx.links.most {
             let cx = &mut self.cx;
             // Of few answers the deviation says little.

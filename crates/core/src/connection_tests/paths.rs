@@ -1,11 +1,13 @@
 //! Several paths between two ends: their rates add up, one that dies loses nothing.
 
+use super::memory::atomic;
 use super::paths_sim::PathsSim;
 use crate::*;
 use netsim::Side;
 use netsim::link::{LinkConfig, Loss};
 use proptest::prelude::*;
 use std::time::Duration;
+use zerolane_wire::{FetchOpKind, Rights};
 
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
@@ -149,6 +151,47 @@ fn paths__one_of_which_loses() {
     assert!(lost > 50);
     assert!(mbps >= 0.75 * 200.0 * PAYLOAD, "{mbps} Mb/s");
     assert!(resent <= 2 * lost * 1432, "{resent} for {lost}");
+}
+
+/// The one that answers waits for nothing, and still notices that its answers do not come.
+#[test]
+fn operations__go_on_by_the_other_path_when_theirs_dies() {
+    const LEN: u64 = 4 << 20;
+    for dying in [0, 1] {
+        let mut links = [link(20, 500), link(20, 500)];
+        links[dying] = link(5, 500);
+        let mut sim = PathsSim::over(&links, 9);
+        sim.run_for(3 * S);
+        let (source, word) = (sim.b.filled(5, LEN), sim.b.region(vec![0; 8]));
+        let [place, counter] = [source, word].map(|span| {
+            let (handle, mx) = sim.b.c().export(span, Rights::ALL, None).expect("room");
+            let address = 0;
+            RemotePlace {
+                handle,
+                mx,
+                address,
+            }
+        });
+        let flags = WorkFlags::default();
+        let (now, target) = (sim.now(), sim.a.empty(LEN));
+        let get = sim.a.c().post_get(now, place, target, flags);
+        let get = get.expect("posted");
+        // Some of it is there, and some on its way.
+        sim.run_for(MS * 15);
+        sim.set_up(dying, false);
+        let add = atomic(FetchOpKind::Add, 1, 0);
+        for before in 0..3 {
+            let now = sim.now();
+            let fetch = sim.a.c().post_fetch_op(now, counter, add, flags);
+            let fetch = fetch.expect("posted");
+            sim.run_until(5 * S, |sim| sim.a.outcomes(fetch) > 0);
+            assert_eq!(sim.a.fetched(fetch), Some(before), "path {dying}");
+        }
+        sim.run_until(5 * S, |sim| sim.a.outcomes(get) > 0);
+        assert_eq!(sim.a.failed(get), None);
+        assert!(sim.a.holds(target, 5, LEN), "path {dying}");
+        assert_eq!(sim.b.c().path_life(dying), PathLife::Suspect);
+    }
 }
 
 #[test]

@@ -179,7 +179,7 @@ impl Links {
         (first, peer): (&Socket, SocketAddr),
         turn: &mut Turn<'_>,
     ) -> io::Result<()> {
-        let peer = addresses.peer.unwrap_or(peer);
+        let peer = addresses.to(peer);
         let any = || socket::any_address(peer, 0);
         let local = addresses.local.unwrap_or_else(any);
         let buffer = self.options.receive_buffer;

@@ -44,7 +44,7 @@ pub(super) struct Forwarder {
     core: Option<usize>,
 }
 
-/// A frame, the host it is from and when it was sent.
+/// A frame, the port it is from and when it was sent.
 struct Sent {
     at: Duration,
     from: usize,
@@ -140,7 +140,7 @@ impl Forwarder {
                 state.overflowed += 1;
                 continue;
             }
-            let to = frame::destination(&frame.bytes, state.switch.hosts());
+            let to = frame::destination(&frame.bytes, state.switch.ports());
             let size = frame::size_bytes(&frame.bytes);
             state.switch.send(at, from, to, size, frame);
         }
@@ -163,7 +163,7 @@ impl Forwarder {
         }
     }
 
-    /// The next frames due, marked if they are to be, by host.
+    /// The next frames due, marked if they are to be, by port.
     fn pop_due(&self, now: Duration, batch: &mut Vec<Departure<Frame>>) {
         let mut state = self.shared.state();
         while batch.len() < OUT_FRAMES {
@@ -175,21 +175,21 @@ impl Forwarder {
             }
             batch.push(departure);
         }
-        // Stable: what goes to one host keeps its order.
-        batch.sort_by_key(|departure| departure.host);
+        // Stable: what goes to one port keeps its order.
+        batch.sort_by_key(|departure| departure.port);
     }
 
-    /// Sends a batch that is in order of hosts; returns how many frames the
+    /// Sends a batch that is in order of ports; returns how many frames the
     /// kernel did not take.
     fn send(&self, batch: &[Departure<Frame>]) -> u64 {
         batch
-            .chunk_by(|one, next| one.host == next.host)
+            .chunk_by(|one, next| one.port == next.port)
             .map(|chunk| {
                 let frames: Vec<&Frame> = chunk
                     .iter()
                     .map(|departure| &departure.arrival.packet)
                     .collect();
-                self.ports[chunk[0].host].send(&frames)
+                self.ports[chunk[0].port].send(&frames)
             })
             .sum()
     }

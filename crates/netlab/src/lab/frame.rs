@@ -21,28 +21,28 @@ pub(super) struct Frame {
 /// Where a frame goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Destination {
-    /// The host of this index.
-    Host(usize),
-    /// Every host but its sender: broadcast, multicast, and addresses that are
+    /// The interface at this port.
+    Port(usize),
+    /// Every interface of the network but its sender's: broadcast, multicast, and addresses that are
     /// not the hosts' own, as with a switch that has not learnt them.
     Others,
 }
 
-/// The hardware address of host `number`, from 1: locally administered, and
+/// The hardware address of the interface at port `number`, from 1: of the host of that number, if each has one. It is locally administered, and
 /// only this network's.
 #[must_use]
 pub const fn hardware_address(number: u8) -> [u8; 6] {
     [0x02, 0x00, 0x00, b'z', b'l', number]
 }
 
-/// Where a frame goes in a network of `hosts` hosts.
-pub(super) fn destination(frame: &[u8], hosts: usize) -> Destination {
+/// Where a frame goes among `ports` interfaces.
+pub(super) fn destination(frame: &[u8], ports: usize) -> Destination {
     match frame.first_chunk::<6>() {
         Some(&[a, b, c, d, e, number])
             if [a, b, c, d, e, number] == hardware_address(number)
-                && (1..=hosts).contains(&usize::from(number)) =>
+                && (1..=ports).contains(&usize::from(number)) =>
         {
-            Destination::Host(usize::from(number) - 1)
+            Destination::Port(usize::from(number) - 1)
         }
         _ => Destination::Others,
     }
@@ -130,7 +130,7 @@ mod tests {
         for number in 1..=3 {
             let frame = frame_to(hardware_address(number));
             let host = usize::from(number) - 1;
-            assert_eq!(destination(&frame, 3), Destination::Host(host));
+            assert_eq!(destination(&frame, 3), Destination::Port(host));
         }
     }
 

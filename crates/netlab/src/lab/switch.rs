@@ -6,9 +6,11 @@ use netsim::link::{Arrival, Link, LinkConfig, LinkStats};
 use netsim::pair::seed_of_link;
 use std::time::Duration;
 
-/// The links of a star.
+/// The links of a star, by its ports: those of the first interfaces of all hosts, then those of the second ones, and so on.
+/// What is of one index is a network: nothing goes from one to another.
 #[derive(Debug)]
 pub(super) struct Switch<F> {
+    hosts: usize,
     /// The hosts' own interfaces; none if they are infinitely fast.
     interfaces: Vec<Link<Entering<F>>>,
     /// The links towards the hosts.
@@ -26,7 +28,7 @@ struct Entering<F> {
 /// A frame that is due.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Departure<F> {
-    pub(super) host: usize,
+    pub(super) port: usize,
     pub(super) arrival: Arrival<F>,
 }
 
@@ -39,17 +41,19 @@ impl<F: Clone> Switch<F> {
         };
         let limited = config.interface_bits_per_s.is_some();
         let seeds = (0..).map(|index| seed_of_link(config.seed, index));
-        let interfaces = if limited { config.hosts } else { 0 };
+        let ports = config.hosts * config.interfaces;
+        let interfaces = if limited { ports } else { 0 };
         Self {
+            hosts: config.hosts,
             interfaces: (0..interfaces).map(|_| Link::new(interface, 0)).collect(),
             links: seeds
-                .take(config.hosts)
+                .take(ports)
                 .map(|seed| Link::new(config.link, seed))
                 .collect(),
         }
     }
 
-    /// Host `from` sends a frame at time `at`.
+    /// What is at port `from` sends a frame at time `at`.
     pub(super) fn send(
         &mut self,
         at: Duration,
@@ -73,11 +77,11 @@ impl<F: Clone> Switch<F> {
     pub(super) fn pop_due(&mut self, now: Duration) -> Option<Departure<F>> {
         self.advance(now);
         let dues = self.links.iter().enumerate();
-        let (_, host) = dues
-            .filter_map(|(host, link)| Some((link.next_delivery()?, host)))
+        let (_, port) = dues
+            .filter_map(|(port, link)| Some((link.next_delivery()?, port)))
             .min()?;
-        let arrival = self.links[host].pop_arrival(now)?;
-        Some(Departure { host, arrival })
+        let arrival = self.links[port].pop_arrival(now)?;
+        Some(Departure { port, arrival })
     }
 
     /// When there is something to do next.
@@ -118,11 +122,15 @@ impl<F: Clone> Switch<F> {
             size_bytes,
             frame,
         } = entering;
+        let network = from / self.hosts;
         match to {
-            Destination::Host(host) => self.links[host].send(at, size_bytes, frame),
-            Destination::Others => {
-                for (host, link) in self.links.iter_mut().enumerate() {
-                    if host != from {
+            Destination::Port(port) if port / self.hosts == network => {
+                self.links[port].send(at, size_bytes, frame);
+            }
+            // An address of another network is none that this one knows.
+            Destination::Port(_) | Destination::Others => {
+                for (port, link) in self.links.iter_mut().enumerate() {
+                    if port != from && port / self.hosts == network {
                         link.send(at, size_bytes, frame.clone());
                     }
                 }
@@ -132,7 +140,7 @@ impl<F: Clone> Switch<F> {
 }
 
 impl<F> Switch<F> {
-    pub(super) fn hosts(&self) -> usize {
+    pub(super) fn ports(&self) -> usize {
         self.links.len()
     }
 
@@ -182,8 +190,8 @@ mod tests {
     fn drain(switch: &mut Switch<&'static str>) -> Vec<(u64, usize, &'static str)> {
         let mut left = Vec::new();
         while let Some(next) = switch.next_event() {
-            while let Some(Departure { host, arrival }) = switch.pop_due(next) {
-                left.push((arrival.due.as_millis() as u64, host, arrival.packet));
+            while let Some(Departure { port, arrival }) = switch.pop_due(next) {
+                left.push((arrival.due.as_millis() as u64, port, arrival.packet));
             }
         }
         left
@@ -192,9 +200,9 @@ mod tests {
     #[test]
     fn send__senders_share_the_port_of_their_receiver() {
         let mut switch = Switch::new(&config());
-        switch.send(ms(0), 1, Destination::Host(0), 1000, "one");
-        switch.send(ms(0), 2, Destination::Host(0), 1000, "two");
-        switch.send(ms(0), 0, Destination::Host(1), 1000, "back");
+        switch.send(ms(0), 1, Destination::Port(0), 1000, "one");
+        switch.send(ms(0), 2, Destination::Port(0), 1000, "two");
+        switch.send(ms(0), 0, Destination::Port(1), 1000, "back");
         assert_eq!(
             drain(&mut switch),
             [(11, 0, "one"), (11, 1, "back"), (12, 0, "two")]
@@ -205,7 +213,7 @@ mod tests {
     fn send__the_port_drops_what_its_queue_does_not_hold() {
         let mut switch = Switch::new(&config());
         for sender in [1, 2, 1, 2, 1] {
-            switch.send(ms(0), sender, Destination::Host(0), 1000, "");
+            switch.send(ms(0), sender, Destination::Port(0), 1000, "");
         }
         let stats = switch.stats();
         assert_eq!((stats[0].sent, stats[0].queue_dropped), (5, 2));
@@ -221,13 +229,30 @@ mod tests {
     }
 
     #[test]
+    fn send__nothing_goes_from_one_network_to_another() {
+        let mut switch = Switch::new(&LabConfig {
+            hosts: 2,
+            interfaces: 2,
+            ..config()
+        });
+        // Ports 0 and 1 are the first interfaces, 2 and 3 the second ones.
+        switch.send(ms(0), 2, Destination::Port(3), 1000, "own");
+        switch.send(ms(0), 2, Destination::Others, 1000, "all");
+        switch.send(ms(2), 2, Destination::Port(1), 1000, "foreign");
+        assert_eq!(
+            drain(&mut switch),
+            [(11, 3, "own"), (12, 3, "all"), (13, 3, "foreign")]
+        );
+    }
+
+    #[test]
     fn send__what_an_interface_holds_back_is_not_dropped() {
         let mut switch = Switch::new(&LabConfig {
             interface_bits_per_s: Some(8_000_000),
             ..config()
         });
         for _ in 0..5 {
-            switch.send(ms(0), 1, Destination::Host(0), 1000, "");
+            switch.send(ms(0), 1, Destination::Port(0), 1000, "");
         }
         let left = drain(&mut switch);
         let times: Vec<u64> = left.iter().map(|(at, _, _)| *at).collect();
@@ -241,8 +266,8 @@ mod tests {
             interface_bits_per_s: Some(8_000_000),
             ..config()
         });
-        switch.send(ms(3), 1, Destination::Host(0), 1000, "later");
-        switch.send(ms(0), 2, Destination::Host(0), 1000, "sooner");
+        switch.send(ms(3), 1, Destination::Port(0), 1000, "later");
+        switch.send(ms(0), 2, Destination::Port(0), 1000, "sooner");
         // Both had left their interfaces long before the switch looked.
         let first = switch.pop_due(ms(100)).expect("due");
         assert_eq!(first.arrival.packet, "sooner");
@@ -264,10 +289,10 @@ mod tests {
         let mut arrived = vec![Vec::new(); 3];
         for number in 0..64 {
             switch.send(ms(0), 0, Destination::Others, 1, number);
-            switch.send(ms(0), 1, Destination::Host(0), 1, number);
+            switch.send(ms(0), 1, Destination::Port(0), 1, number);
         }
         while let Some(left) = switch.pop_due(ms(0)) {
-            arrived[left.host].push(left.arrival.packet);
+            arrived[left.port].push(left.arrival.packet);
         }
         assert_ne!(arrived[0], arrived[1]);
         assert_ne!(arrived[1], arrived[2]);

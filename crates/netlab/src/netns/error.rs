@@ -35,6 +35,9 @@ pub enum Error {
     /// A star of too few or too many hosts.
     #[error("{0} hosts: a star has 2 to {max}", max = super::MAX_HOSTS)]
     BadHostCount(usize),
+    /// Hosts of no interface, or of too many.
+    #[error("{0} interfaces: a host has 1 to {max}", max = super::MAX_INTERFACES)]
+    BadInterfaceCount(usize),
     /// The system refused something else.
     #[error("cannot {action}: {source}")]
     Io {

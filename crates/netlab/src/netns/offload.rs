@@ -64,13 +64,20 @@ const GRO_VARIANTS: [Feature; 2] = [
     },
 ];
 
-/// Switches the offloads of the namespace's device.
-pub(super) fn set(namespace: &Namespace, offloads: Offloads) -> Result<OffloadChange> {
-    apply(namespace, &wanted(offloads))
+/// Switches the offloads of a device of the namespace.
+pub(super) fn set(
+    namespace: &Namespace,
+    device: &str,
+    offloads: Offloads,
+) -> Result<OffloadChange> {
+    apply(namespace, device, &wanted(offloads))
 }
 
-fn apply(namespace: &Namespace, wanted: &[(&'static Feature, bool)]) -> Result<OffloadChange> {
-    let device = namespace.device();
+fn apply(
+    namespace: &Namespace,
+    device: &str,
+    wanted: &[(&'static Feature, bool)],
+) -> Result<OffloadChange> {
     let mut arguments = vec!["-K", device];
     for (feature, on) in wanted {
         arguments.extend([feature.name, if *on { "on" } else { "off" }]);

@@ -38,14 +38,12 @@ impl Routed {
         let names = Names::unique(prefix)?;
         let router = Namespace {
             name: names.namespace("r"),
-            device: "lo".to_owned(),
-            ipv4: Ipv4Addr::LOCALHOST,
-            ipv6: None,
+            interfaces: vec![Interface::loopback()],
         };
         let router_guard = Guard::create(router.name.clone())?;
         let ends = [
-            Host::at(&names, "a", Ipv4Addr::new(10, 77, 0, 1), None)?,
-            Host::at(&names, "b", Ipv4Addr::new(10, 78, 0, 1), None)?,
+            Host::at(&names, "a", Ipv4Addr::new(10, 77, 0, 1))?,
+            Host::at(&names, "b", Ipv4Addr::new(10, 78, 0, 1))?,
         ];
         let routed = Self {
             ends,

@@ -7,6 +7,8 @@
 //!                         [ PREFIX-p3 ]-- veth --[ PREFIX-h3 ] ...
 //! ```
 //!
+//! With several interfaces, each host has one in 10.78.0.0/24 as well, and so on: `PREFIX-h1_1` at the port `PREFIX-p1_1`.
+//!
 //! The kernel passes nothing on between the ports: a program that reads frames
 //! from one and writes them to another, as [`Lab`](crate::lab::Lab) does, is the
 //! network. Hosts know each other's hardware addresses from the start, so that
@@ -15,11 +17,11 @@
 use super::error::{Error, Result};
 use super::name::Names;
 use super::offload::{self, Offloads};
-use super::{Guard, Host, IPV6_MIN_MTU_BYTES, Namespace};
+use super::{Guard, Host, IPV6_MIN_MTU_BYTES, Interface, Namespace};
 use crate::netns::tool::IP;
 use std::fmt::Write;
 
-/// Most hosts of a star: each costs a namespace, two devices and a socket, and
+/// Most hosts of a star, and most interfaces of all its hosts: each costs a namespace, two devices and a socket, and
 /// one thread serves them all.
 pub const MAX_HOSTS: usize = 64;
 
@@ -48,29 +50,44 @@ impl Star {
     /// As [`Topology::pair`](super::Topology::pair), and
     /// [`Error::BadHostCount`]. Nothing is left behind.
     pub fn new(prefix: &str, hosts: usize, mtu: u32) -> Result<Self> {
+        Self::with_interfaces(prefix, hosts, 1, mtu)
+    }
+
+    /// The same with so many interfaces of each host: 1 to [`MAX_INTERFACES`](super::MAX_INTERFACES), and [`MAX_HOSTS`] of
+    /// all hosts together.
+    ///
+    /// # Errors
+    /// As [`Star::new`], and [`Error::BadInterfaceCount`].
+    pub fn with_interfaces(
+        prefix: &str,
+        hosts: usize,
+        interfaces: usize,
+        mtu: u32,
+    ) -> Result<Self> {
         let count = match u8::try_from(hosts) {
             Ok(count) if (2..=MAX_HOSTS).contains(&hosts) => count,
             _ => return Err(Error::BadHostCount(hosts)),
         };
+        if hosts.saturating_mul(interfaces) > MAX_HOSTS {
+            return Err(Error::BadInterfaceCount(interfaces));
+        }
         let names = Names::unique(prefix)?;
         let hub_guard = Guard::create(names.namespace("hub"))?;
         let hub = Namespace {
             name: names.namespace("hub"),
-            device: "lo".to_owned(),
-            ipv4: std::net::Ipv4Addr::LOCALHOST,
-            ipv6: None,
+            interfaces: vec![Interface::loopback()],
         };
         silence(&hub)?;
         let hosts = (1..=count)
-            .map(|number| Host::create(&names, &format!("h{number}"), number))
+            .map(|number| Host::create(&names, &format!("h{number}"), number, interfaces))
             .collect::<Result<Vec<Host>>>()?;
         let star = Self {
             hosts,
             hub,
             _hub_guard: hub_guard,
         };
-        for number in 1..=count {
-            star.attach(&names, number, mtu)?;
+        for port in 0..star.ports() {
+            star.attach(port, mtu)?;
         }
         Ok(star)
     }
@@ -95,50 +112,65 @@ impl Star {
         &self.hub
     }
 
-    /// Name of the hub's device towards the host of this index.
+    /// Ports of the hub: of the first interfaces of all hosts, then of the second ones, and so on.
     #[must_use]
-    pub fn port(&self, index: usize) -> String {
-        let device = self.host(index).device();
+    pub fn ports(&self) -> usize {
+        self.hosts.len() * self.host(0).interfaces().len()
+    }
+
+    /// The host behind this port of the hub, and which of its interfaces.
+    fn behind(&self, port: usize) -> (&Namespace, &Interface) {
+        let host = self.host(port % self.hosts.len());
+        (host, host.interface(port / self.hosts.len()))
+    }
+
+    /// Name of the hub's device at this port.
+    ///
+    /// # Panics
+    /// If there are not that many.
+    #[must_use]
+    pub fn port(&self, port: usize) -> String {
+        let device = self.behind(port).1.device();
         let (prefix, label) = device.rsplit_once('-').unwrap_or((device, ""));
         format!("{prefix}-p{}", label.trim_start_matches('h'))
     }
 
-    fn attach(&self, names: &Names, number: u8, mtu: u32) -> Result<()> {
-        let host = self.host(usize::from(number) - 1);
-        let port = names.device(&format!("p{number}"));
-        let (mtu_text, address) = (mtu.to_string(), hardware_address(number));
+    fn attach(&self, port: usize, mtu: u32) -> Result<()> {
+        let (host, own) = self.behind(port);
+        let name = self.port(port);
+        let (mtu_text, address) = (mtu.to_string(), hardware_address(port));
         #[rustfmt::skip]
         host.ip(&[
-            "link", "add", host.device(), "mtu", &mtu_text, "address", &address, "type", "veth",
-            "peer", "name", &port, "mtu", &mtu_text, "netns", self.hub.name(),
+            "link", "add", own.device(), "mtu", &mtu_text, "address", &address, "type", "veth",
+            "peer", "name", &name, "mtu", &mtu_text, "netns", self.hub.name(),
         ])?;
-        offload::set(host, WHOLE)?;
+        offload::set(host, own.device(), WHOLE)?;
         self.hub
-            .ip(&["link", "set", "dev", &port, "arp", "off", "up"])?;
-        host.ip_batch(&self.host_commands(host, mtu)?)
+            .ip(&["link", "set", "dev", &name, "arp", "off", "up"])?;
+        host.ip_batch(&self.host_commands(port, mtu))
     }
 
-    /// What brings a host up and tells it of its neighbours.
-    fn host_commands(&self, host: &Namespace, mtu: u32) -> Result<String> {
-        let device = host.device();
+    /// What brings up the interface behind a port and tells it of its neighbours.
+    fn host_commands(&self, port: usize, mtu: u32) -> String {
+        let (_, own) = self.behind(port);
+        let device = own.device();
         let mut commands = format!(
             "link set dev lo up\n\
              addr add {}/24 dev {device}\n\
              link set dev {device} up\n",
-            host.ipv4()
+            own.ipv4()
         );
         let with_ipv6 = mtu >= IPV6_MIN_MTU_BYTES;
-        if let Some(ipv6) = host.ipv6().filter(|_| with_ipv6) {
+        if let Some(ipv6) = own.ipv6().filter(|_| with_ipv6) {
             line(
                 &mut commands,
                 format_args!("addr add {ipv6}/64 dev {device} nodad"),
             );
         }
-        for (other, number) in self.hosts().zip(1u8..) {
-            if other.name() == host.name() {
-                continue;
-            }
-            let address = hardware_address(number);
+        let network = port - port % self.hosts.len();
+        for other in (network..network + self.hosts.len()).filter(|&it| it != port) {
+            let address = hardware_address(other);
+            let (_, other) = self.behind(other);
             let ipv6 = other.ipv6().filter(|_| with_ipv6).map(|ip| ip.to_string());
             for ip in [Some(other.ipv4().to_string()), ipv6].into_iter().flatten() {
                 line(
@@ -147,22 +179,23 @@ impl Star {
                 );
             }
         }
-        Ok(commands)
+        commands
     }
 }
 
 impl Drop for Star {
     fn drop(&mut self) {
         // Cut the links now: see `Topology`. Fails for those never made.
-        for host in self.hosts() {
-            let _ = IP.run(&["-n", host.name(), "link", "del", "dev", host.device()]);
+        for (host, own) in (0..self.ports()).map(|port| self.behind(port)) {
+            let _ = IP.run(&["-n", host.name(), "link", "del", "dev", own.device()]);
         }
     }
 }
 
-/// The hardware address of a host: locally administered, and it tells the
-/// number, from 1.
-fn hardware_address(number: u8) -> String {
+/// The hardware address of the interface behind a port: locally administered, and it tells the port's number, from 1.
+fn hardware_address(port: usize) -> String {
+    // There are no more than MAX_HOSTS.
+    let number = u8::try_from(port + 1).unwrap_or(u8::MAX);
     let [a, b, c, d, e, f] = crate::lab::hardware_address(number);
     format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
 }

@@ -1,77 +1,11 @@
-//! One connection over several paths, through relays that emulate a link each: any user can run that.
-#![allow(non_snake_case)]
+//! Through relays that emulate a link each: any user can run that.
 
+use super::{bytes_sent, options, receive, send, usable};
 use netlab::udp::Relay;
 use netsim::link::LinkConfig;
-use std::time::{Duration, Instant};
-use zerolane::counters::PathLife;
+use std::time::Duration;
 use zerolane::options::PathAddresses;
 use zerolane::{Connection, Endpoint, Options, Security};
-
-/// Bounds how long a failure takes to show; never waited for otherwise.
-const PATIENCE: Duration = Duration::from_secs(60);
-const PIECE: usize = 1 << 20;
-
-fn options(security: Security, paths: u8) -> Options {
-    Options {
-        security,
-        paths,
-        connect_timeout: PATIENCE,
-        idle_timeout: PATIENCE,
-        ..Options::default()
-    }
-}
-
-fn content(piece: usize) -> Vec<u8> {
-    let seed = piece * 7919;
-    (0..PIECE).map(|i| ((i * 31 + seed) >> 3) as u8).collect()
-}
-
-/// Receives pieces in order and looks at every byte, until the peer closes: how many.
-fn receive(endpoint: &mut Endpoint) -> usize {
-    let mut connection = endpoint
-        .accept(Some(PATIENCE))
-        .expect("accept")
-        .expect("a client");
-    let mut buffer = vec![0; PIECE];
-    let mut pieces = 0;
-    while let Ok(len) = connection.recv_into(&mut buffer) {
-        assert_eq!(len, PIECE);
-        assert!(buffer == content(pieces), "piece {pieces}");
-        pieces += 1;
-    }
-    pieces
-}
-
-fn usable(connection: &Connection) -> usize {
-    let paths = connection.paths();
-    let usable = |it: &&(usize, _)| {
-        let (_, state): &(usize, zerolane::counters::PathState) = it;
-        state.life == PathLife::Usable
-    };
-    paths.iter().filter(usable).count()
-}
-
-/// Sends pieces until `done` says so: how many. `each` is told of every piece.
-fn send(
-    connection: &mut Connection,
-    mut done: impl FnMut(&mut Connection, usize) -> bool,
-) -> usize {
-    let start = Instant::now();
-    let mut pieces = 0;
-    while !done(connection, pieces) {
-        assert!(start.elapsed() < PATIENCE, "{:?}", connection.paths());
-        connection.send(&content(pieces)).expect("sent");
-        pieces += 1;
-    }
-    pieces
-}
-
-fn bytes_sent(connection: &Connection, path: usize) -> u64 {
-    let paths = connection.paths();
-    let found = paths.iter().find(|it| it.0 == path);
-    found.map_or(0, |it| it.1.bytes_sent)
-}
 
 /// What a connection over relays goes through: both paths carry, one dies, one is removed, one is added.
 fn over_relays(security: Security) {

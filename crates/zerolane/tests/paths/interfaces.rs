@@ -1,0 +1,129 @@
+//! Over two veth pairs, whose interfaces change in the middle of a transfer.
+
+use super::{
+    between, bytes_sent, options, path_between, receive, send, two_pairs, until_usable, usable,
+};
+use netlab::netns::Topology;
+use netsim::Side;
+use zerolane::{Connection, Options, Security};
+
+/// Streams over two paths; when both carry, `happen` changes what the path of this index goes by, and the stream goes on
+/// by the other, then by so many. Every byte is looked at, at the receiver.
+fn stream_while(
+    path: usize,
+    then: usize,
+    happen: impl Fn(&Topology) + Sync,
+    mend: impl Fn(&Topology) + Sync,
+) {
+    let Some(hosts) = two_pairs() else { return };
+    let options = options(Security::default(), 2);
+    let (sent, received) = between((hosts.a(), hosts.b()), &options, receive, |to, second| {
+        let mut a = Connection::connect(to, &options).expect("connected");
+        assert!(a.add_path(second));
+        let mut sent = 0;
+        until_usable(&mut a, 2, 8, &mut sent);
+        happen(&hosts);
+        if then < 2 {
+            until_usable(&mut a, 1, 8, &mut sent);
+            assert!(a.account().protocol.paths_lost > 0, "path {path}");
+        }
+        mend(&hosts);
+        until_usable(&mut a, then, 8, &mut sent);
+        a.close().expect("closed");
+        sent
+    });
+    assert_eq!(sent, received, "path {path}");
+}
+
+#[test]
+fn veth__two_pairs_carry_and_a_path_leaves_and_joins() {
+    for security in [Security::default(), Security::plain()] {
+        let Some(hosts) = two_pairs() else { return };
+        let options = options(security, 4);
+        let (sent, received) = between((hosts.a(), hosts.b()), &options, receive, |to, second| {
+            let mut a = Connection::connect(to, &options).expect("connected");
+            let carried = |a: &Connection| bytes_sent(a, 0).min(bytes_sent(a, 1)) > 4 << 20;
+            let (mut stage, mut mark) = (0, 0);
+            let sent = send(&mut a, |a, pieces| {
+                match stage {
+                    0 if pieces == 4 => {
+                        assert_eq!(usable(a), 1);
+                        assert!(a.add_path(second));
+                        stage = 1;
+                    }
+                    1 if usable(a) == 2 && carried(a) => {
+                        a.remove_path(1);
+                        (stage, mark) = (2, pieces);
+                    }
+                    2 if pieces > mark + 8 => {
+                        assert_eq!(usable(a), 1);
+                        assert!(a.add_path(second));
+                        // And a third one, between the interfaces of the first, from another port.
+                        let port = to.port();
+                        assert!(a.add_path(path_between(hosts.a(), hosts.b(), 0, port)));
+                        stage = 3;
+                    }
+                    3 if usable(a) == 3 => {
+                        (stage, mark) = (4, pieces);
+                    }
+                    4 if pieces > mark + 8 => return true,
+                    _ => {}
+                }
+                false
+            });
+            assert_eq!(a.account().paths_refused, 0);
+            a.close().expect("closed");
+            sent
+        });
+        assert_eq!(sent, received);
+    }
+}
+
+#[test]
+fn links__of_the_options_are_there_from_the_start() {
+    let Some(hosts) = two_pairs() else { return };
+    let options = options(Security::default(), 2);
+    let (sent, received) = between((hosts.a(), hosts.b()), &options, receive, |to, second| {
+        let options = Options {
+            paths: 1,
+            links: vec![second],
+            ..options.clone()
+        };
+        let mut a = Connection::connect(to, &options).expect("connected");
+        let mut sent = 0;
+        until_usable(&mut a, 2, 8, &mut sent);
+        a.close().expect("closed");
+        sent
+    });
+    assert_eq!(sent, received);
+}
+
+#[test]
+fn interface__down_amid_and_up_again() {
+    for path in [0, 1] {
+        for side in Side::BOTH {
+            stream_while(
+                path,
+                2,
+                |hosts| hosts.side(side).set_up(path, false).expect("set"),
+                |hosts| hosts.side(side).set_up(path, true).expect("set"),
+            );
+        }
+    }
+}
+
+#[test]
+fn interface__deleted_amid() {
+    for path in [0, 1] {
+        let delete = |hosts: &Topology| hosts.a().delete(path).expect("deleted");
+        stream_while(path, 1, delete, |_| {});
+    }
+}
+
+#[test]
+fn interface__renamed_amid() {
+    for path in [0, 1] {
+        let rename = |hosts: &Topology| hosts.b().rename(path, "other").expect("renamed");
+        stream_while(path, 2, rename, |_| {});
+    }
+}

@@ -1,0 +1,123 @@
+//! Gets, atomic operations and messages, which go by one path, when that one dies.
+
+use super::{PATIENCE, accept, between, options, two_pairs, usable};
+use std::time::Instant;
+use zerolane::{Connection, Endpoint, ExportedRegion, Region, RegionKey, Rights, Security, Work};
+
+const LEN: usize = 16 << 20;
+/// The word that is counted in lies behind the payload.
+const COUNTER: u64 = LEN as u64;
+
+fn byte(at: usize) -> u8 {
+    (at >> 11) as u8 ^ (at as u8).wrapping_mul(31)
+}
+
+fn message(round: usize) -> Vec<u8> {
+    (0..3000).map(|at| byte(at + round * 997)).collect()
+}
+
+/// Exports memory and takes messages, in order and each once, until the peer closes: how many.
+fn serve(endpoint: &mut Endpoint) -> (usize, u64) {
+    let mut connection = accept(endpoint);
+    let mut region = Region::anonymous(LEN + 8).expect("memory");
+    for (at, to) in region[..LEN].iter_mut().enumerate() {
+        *to = byte(at);
+    }
+    let region = ExportedRegion::new(region).expect("aligned");
+    connection
+        .export_named("m", &region, Rights::ALL)
+        .expect("exported");
+    let mut payload = vec![0; 3000];
+    let mut rounds = 0;
+    while let Ok(received) = connection.recv_message(Some(&mut payload)) {
+        assert_eq!(received.control[..], (rounds as u64).to_le_bytes());
+        assert!(payload == message(rounds), "message {rounds}");
+        rounds += 1;
+    }
+    let mut counted = [0; 8];
+    region.read(LEN, &mut counted);
+    (rounds, u64::from_le_bytes(counted))
+}
+
+/// One of each.
+fn round(a: &mut Connection, key: &RegionKey, rounds: &mut usize) {
+    let offset = *rounds * 77_777 % (LEN - (256 << 10));
+    let mut got = vec![0; 200_000 + *rounds % 1000];
+    a.get(key, offset as u64, &mut got).expect("got");
+    let right = got.iter().zip(offset..).all(|(&it, at)| it == byte(at));
+    assert!(right, "round {rounds}");
+    let before = a.fetch_add(key, COUNTER, 1).expect("counted");
+    assert_eq!(before, *rounds as u64);
+    let control = (*rounds as u64).to_le_bytes();
+    let payload = message(*rounds);
+    a.send_message(&control, Some(&payload)).expect("sent");
+    *rounds += 1;
+}
+
+fn until_usable(a: &mut Connection, key: &RegionKey, paths: usize, rounds: &mut usize) {
+    let start = Instant::now();
+    let mut left = 20;
+    while left > 0 {
+        assert!(start.elapsed() < PATIENCE, "{:?}", a.paths());
+        round(a, key, rounds);
+        if usable(a) == paths {
+            left -= 1;
+        }
+    }
+}
+
+#[test]
+fn operations__go_on_by_the_other_path_when_theirs_dies() {
+    let Some(hosts) = two_pairs() else { return };
+    let options = options(Security::default(), 2);
+    let (done, (messages, counted)) =
+        between((hosts.a(), hosts.b()), &options, serve, |to, second| {
+            let mut a = Connection::connect(to, &options).expect("connected");
+            assert!(a.add_path(second));
+            let key = a.open_region("m", Rights::ALL).expect("opened");
+            let mut rounds = 0;
+            until_usable(&mut a, &key, 2, &mut rounds);
+            for path in [0, 1, 0] {
+                hosts.a().set_up(path, false).expect("set");
+                until_usable(&mut a, &key, 1, &mut rounds);
+                hosts.a().set_up(path, true).expect("set");
+                until_usable(&mut a, &key, 2, &mut rounds);
+            }
+            assert!(a.account().protocol.paths_lost >= 3);
+            a.close().expect("closed");
+            rounds
+        });
+    // Nothing lost, nothing done twice.
+    assert_eq!((messages, counted), (done, done as u64));
+}
+
+#[test]
+fn get__goes_on_by_the_other_path_when_its_dies_amid() {
+    let Some(hosts) = two_pairs() else { return };
+    let options = options(Security::default(), 2);
+    between((hosts.a(), hosts.b()), &options, serve, |to, second| {
+        let mut a = Connection::connect(to, &options).expect("connected");
+        assert!(a.add_path(second));
+        let key = a.open_region("m", Rights::ALL).expect("opened");
+        let mut rounds = 0;
+        until_usable(&mut a, &key, 2, &mut rounds);
+        for path in [0, 1] {
+            let into = Region::anonymous(LEN).expect("memory");
+            let came = |a: &Connection| a.account().bytes_placed + a.account().bytes_moved();
+            let before = came(&a);
+            a.post_get(&key, 0, into, Work::from(1)).expect("posted");
+            // It is on its way, and not there.
+            while came(&a) == before {
+                assert!(a.poll().expect("alive").is_none(), "too soon");
+            }
+            hosts.b().set_up(path, false).expect("set");
+            let got = a.wait(Some(PATIENCE)).expect("alive").expect("in time");
+            got.result.expect("got");
+            let region = got.into_region();
+            assert!((0..LEN).all(|at| region[at] == byte(at)), "path {path}");
+            hosts.b().set_up(path, true).expect("set");
+            until_usable(&mut a, &key, 2, &mut rounds);
+        }
+        a.close().expect("closed");
+    });
+}

@@ -1,0 +1,117 @@
+//! Through emulated switches: their links die without any interface noticing it.
+
+use super::{between, content, is_permitted, options, receive, until_usable};
+use netlab::lab::{Lab, LabConfig};
+use netsim::link::LinkConfig;
+use std::time::{Duration, Instant};
+use zerolane::failure::{CloseReason, TransferError};
+use zerolane::{Connection, Error, Options, Security};
+
+/// Two hosts and a switch for each of their interfaces, of such links.
+fn lab(links: [LinkConfig; 2]) -> Option<Lab> {
+    let config = LabConfig {
+        prefix: "paths".into(),
+        interfaces: 2,
+        seed: 7,
+        ..LabConfig::default()
+    };
+    let lab = is_permitted().then(|| Lab::start(config).expect("permitted"))?;
+    for (interface, link) in links.into_iter().enumerate() {
+        for host in [0, 1] {
+            lab.set_link(lab.port(host, interface), link);
+        }
+    }
+    Some(lab)
+}
+
+fn link(delay_ms: u64, mbps: u64) -> LinkConfig {
+    LinkConfig {
+        delay: Duration::from_millis(delay_ms),
+        rate_bits_per_s: Some(mbps * 1_000_000),
+        queue_packets: 4000,
+        ..LinkConfig::default()
+    }
+}
+
+/// Both directions of the switch of that interface.
+fn set_switch(lab: &Lab, interface: usize, up: bool) {
+    for host in [0, 1] {
+        lab.set_up(lab.port(host, interface), up);
+    }
+}
+
+#[test]
+fn switch__of_one_path_dead_amid_and_back() {
+    for path in [0, 1] {
+        let Some(lab) = lab([link(1, 200), link(4, 200)]) else {
+            return;
+        };
+        let options = options(Security::default(), 2);
+        let hosts = (lab.host(0), lab.host(1));
+        let (sent, received) = between(hosts, &options, receive, |to, second| {
+            let mut a = Connection::connect(to, &options).expect("connected");
+            assert!(a.add_path(second));
+            let mut sent = 0;
+            until_usable(&mut a, 2, 8, &mut sent);
+            set_switch(&lab, path, false);
+            until_usable(&mut a, 1, 8, &mut sent);
+            assert!(a.account().protocol.paths_lost > 0);
+            set_switch(&lab, path, true);
+            until_usable(&mut a, 2, 8, &mut sent);
+            a.close().expect("closed");
+            sent
+        });
+        assert_eq!(sent, received, "path {path}");
+    }
+}
+
+/// Both paths go through one switch, which dies: both ends end after the idle timeout with the error that says so.
+#[test]
+fn switch__of_both_paths_dead_ends_with_an_error_that_says_so() {
+    const IDLE: Duration = Duration::from_secs(2);
+    let Some(lab) = lab([link(1, 200), link(1, 200)]) else {
+        return;
+    };
+    let options = Options {
+        idle_timeout: IDLE,
+        ..options(Security::default(), 2)
+    };
+    let hosts = (lab.host(0), lab.host(1));
+    let serve = |endpoint: &mut zerolane::Endpoint| {
+        let mut b = super::accept(endpoint);
+        let mut buffer = vec![0; super::PIECE];
+        loop {
+            if let Err(error) = b.recv_into(&mut buffer) {
+                return error;
+            }
+        }
+    };
+    let (sender, receiver) = between(hosts, &options, serve, |to, second| {
+        let mut a = Connection::connect(to, &options).expect("connected");
+        assert!(a.add_path(second));
+        let mut sent = 0;
+        until_usable(&mut a, 2, 8, &mut sent);
+        set_switch(&lab, 0, false);
+        set_switch(&lab, 1, false);
+        let dead = Instant::now();
+        let error = loop {
+            if let Err(error) = a.send(&content(sent)) {
+                break error;
+            }
+            sent += 1;
+        };
+        assert!(
+            dead.elapsed() + Duration::from_millis(200) > IDLE,
+            "{error}"
+        );
+        error
+    });
+    for error in [sender, receiver] {
+        let dead = matches!(
+            error,
+            Error::Closed(CloseReason::PeerDead)
+                | Error::Transfer(TransferError::Closed(CloseReason::PeerDead))
+        );
+        assert!(dead, "{error:?}");
+    }
+}
