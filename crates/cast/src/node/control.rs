@@ -134,7 +134,8 @@ impl Node {
             true => self.own_rank(),
             false => self.leader,
         };
-        for contact in self.leaders[..earlier].to_vec() {
+        for index in 0..earlier {
+            let contact = self.leaders[index].clone();
             self.connect(&contact);
         }
     }
@@ -216,10 +217,20 @@ impl Node {
         match message {
             Message::Welcome(header) => self.take_header(from, header),
             Message::Place(place) => self.take_place(place),
-            Message::Helpers(contacts) => Ok(self.take_helpers(&contacts)),
-            Message::Dismissed(fault) => Ok(self.end(Event::Dismissed(fault))),
-            _ if self.is_done() => Ok(self.end(Event::Finished)),
-            _ => Ok(()),
+            Message::Helpers(contacts) => {
+                self.take_helpers(&contacts);
+                Ok(())
+            }
+            Message::Dismissed(fault) => {
+                self.end(Event::Dismissed(fault));
+                Ok(())
+            }
+            _ => {
+                if self.is_done() {
+                    self.end(Event::Finished);
+                }
+                Ok(())
+            }
         }
     }
 
