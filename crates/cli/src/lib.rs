@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod cast;
 mod commands;
 mod config;
 pub mod console;
