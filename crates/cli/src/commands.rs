@@ -5,7 +5,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 use crate::exit::Exit;
-use crate::{config, disk, doctor, explain, files, keys, lab, lanes, mem, trace};
+use crate::{cast, config, disk, doctor, explain, files, keys, lab, lanes, mem, trace};
 
 /// Move data between machines: it lands once, in its final place.
 #[derive(Debug, Parser)]
@@ -36,6 +36,8 @@ pub enum Command {
     Send(files::send::Args),
     /// Receive what somebody sends, by the code
     Receive(files::receive::Args),
+    /// Send one content to many hosts: for now, say how long that would take
+    Cast(cast::Args),
     /// List files and directories of a host that serves them
     Ls(files::list::Args),
     /// Remove files and directories of a host that serves them
@@ -83,6 +85,7 @@ impl Command {
             Command::Sync(args) => files::sync::run(args),
             Command::Send(args) => files::send::run(args),
             Command::Receive(args) => files::receive::run(args),
+            Command::Cast(args) => cast::run(&args),
             Command::Ls(args) => files::list::run(args),
             Command::Rm(args) => files::change::remove(args),
             Command::Mkdir(args) => files::change::make(args),

@@ -7,6 +7,7 @@
 
 mod address;
 pub mod bypass;
+mod cast;
 mod commands;
 mod config;
 pub mod console;

@@ -1,0 +1,703 @@
+//! The membership: kept by the source, or by the node that follows it.
+//!
+//! It decides from whom each node receives, and nothing else: what a chunk is, its digest says. It hears of every node how
+//! many chunks of each stripe are verified there, and from that it finds the nodes that hold others back.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::{Excluded, Unbounded};
+use std::time::Duration;
+
+use crate::limits::{
+    ACCUSERS, HELPERS, MAX_ACCUSATIONS, MAX_MEMBERS, SETTLED_REVIEWS, SLOW_REVIEWS, SUCCESSORS,
+};
+use crate::manifest::Header;
+use crate::message::{Contact, Fault, Message, NodeId, Place};
+use crate::options::{Event, Options, Slow};
+use crate::topology::Topology;
+
+/// Leads a cast.
+#[derive(Debug)]
+pub(crate) struct Coordinator {
+    own: Contact,
+    header: Header,
+    options: Options,
+    topology: Topology,
+    members: BTreeMap<NodeId, Member>,
+    successors: Vec<Contact>,
+    epoch: u64,
+    begun: bool,
+    finished: bool,
+    /// Until then nodes are waited for.
+    gathers_until: Duration,
+    next_review: Duration,
+    /// When the head of a chain goes to its end.
+    turns_head_at: Option<Duration>,
+    /// The head that went there last.
+    turned: Option<NodeId>,
+    /// What the last reviews found, how many in a row, and how many chunks the node had at the first.
+    findings: BTreeMap<Finding, (u32, u32)>,
+    /// The last node that was named as a helper.
+    last_helper: NodeId,
+    messages: Vec<(NodeId, Message)>,
+    events: Vec<Event>,
+}
+
+#[derive(Debug)]
+struct Member {
+    contact: Contact,
+    rack: u32,
+    rate: u64,
+    life: Life,
+    apart: bool,
+    verified: Vec<u32>,
+    /// As it was at the last review.
+    reviewed: Vec<u32>,
+    /// Chunks by stripe between the last two reviews in which it lacked some.
+    pace: Vec<u32>,
+    held_by: Option<NodeId>,
+    /// Reviews since it got its place.
+    settled: u32,
+    /// How often it got nothing at all.
+    starved: u32,
+    /// Successors that were found slow behind it: with a second one it is itself.
+    lost: Vec<NodeId>,
+    accused_by: BTreeSet<NodeId>,
+    accusations: u32,
+    /// Reports and searches since the last review.
+    complaints: u32,
+    seeks: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    Active,
+    Done,
+    Failed(Fault),
+}
+
+/// What is wrong with a node's pace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Finding {
+    /// It holds others back.
+    Slow(NodeId),
+    /// It gets too little from this one of its predecessors.
+    Starved(NodeId, NodeId),
+}
+
+/// What a node says of itself when it joins.
+pub(crate) struct Joining {
+    pub(crate) contact: Contact,
+    pub(crate) rack: u32,
+    pub(crate) rate: u64,
+    /// Chunks of each stripe that it has.
+    pub(crate) verified: Vec<u32>,
+}
+
+impl Coordinator {
+    /// That of the source: it waits for the nodes that are expected.
+    pub(crate) fn new(
+        now: Duration,
+        own: Contact,
+        header: Header,
+        options: Options,
+    ) -> Coordinator {
+        Coordinator {
+            topology: Topology::new(header.arity as usize, own.id),
+            own,
+            header,
+            options,
+            members: BTreeMap::new(),
+            successors: Vec::new(),
+            epoch: 0,
+            begun: false,
+            finished: false,
+            gathers_until: now + options.gather,
+            next_review: now,
+            turns_head_at: None,
+            turned: None,
+            findings: BTreeMap::new(),
+            last_helper: NodeId(0),
+            messages: Vec::new(),
+            events: Vec::new(),
+        }
+    }
+
+    /// That of a node that follows another coordinator, whose last change was `epoch`: it takes nodes as they come.
+    pub(crate) fn following(
+        now: Duration,
+        own: Contact,
+        header: Header,
+        options: Options,
+        epoch: u64,
+    ) -> Coordinator {
+        let mut coordinator = Coordinator::new(now, own, header, options);
+        coordinator.begun = true;
+        coordinator.epoch = epoch;
+        coordinator.options.expected = 0;
+        // Those that look for it have waited for the one before, and for others in between.
+        coordinator.gathers_until = now + options.silence * 10;
+        coordinator
+    }
+
+    /// What is to be sent and told.
+    pub(crate) fn take_outputs(&mut self) -> (Vec<(NodeId, Message)>, Vec<Event>) {
+        (
+            std::mem::take(&mut self.messages),
+            std::mem::take(&mut self.events),
+        )
+    }
+
+    /// How many changes of the membership there were.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// The fewest nodes that have failed, are done, and take part still.
+    pub(crate) fn count(&self) -> (usize, usize, usize) {
+        let count =
+            |wanted: fn(&Life) -> bool| self.members.values().filter(|it| wanted(&it.life)).count();
+        let done = count(|it| *it == Life::Done);
+        let failed = count(|it| matches!(it, Life::Failed(_)));
+        (failed, done, self.members.len() - done - failed)
+    }
+
+    pub(crate) fn on_join(&mut self, now: Duration, joining: Joining) {
+        let id = joining.contact.id;
+        let known = self.members.get(&id);
+        if let Some(Life::Failed(fault)) = known.map(|it| it.life)
+            && fault != Fault::Gone
+        {
+            self.say(id, Message::Dismissed(fault));
+            return;
+        }
+        if known.is_none() && self.members.len() >= MAX_MEMBERS {
+            self.say(id, Message::Dismissed(Fault::Flood));
+            return;
+        }
+        let (accused_by, accusations) = self
+            .members
+            .remove(&id)
+            .map_or_else(Default::default, |it| (it.accused_by, it.accusations));
+        let rack = joining.rack;
+        let apart = !accused_by.is_empty();
+        let stripes = self.header.arity as usize;
+        let member = Member {
+            contact: joining.contact,
+            rack,
+            rate: joining.rate,
+            life: Life::Active,
+            apart,
+            reviewed: joining.verified.clone(),
+            verified: joining.verified,
+            pace: vec![0; stripes],
+            held_by: None,
+            settled: 0,
+            starved: 0,
+            lost: Vec::new(),
+            accused_by,
+            accusations,
+            complaints: 0,
+            seeks: 0,
+        };
+        self.members.insert(id, member);
+        self.finished = false;
+        self.events.push(Event::Joined(id));
+        self.say(id, Message::Welcome(self.header));
+        if self.begun {
+            let not = self.members[&id].accused_by.clone();
+            self.topology.attach(id, rack, apart, &not);
+            self.name_successors();
+            self.epoch += 1;
+            let helpers = self.helpers_for(id);
+            self.place(id, helpers);
+        } else if self.options.expected > 0 && self.members.len() >= self.options.expected as usize
+        {
+            self.begin(now);
+        }
+    }
+
+    /// Gives all their places.
+    fn begin(&mut self, now: Duration) {
+        self.begun = true;
+        self.epoch += 1;
+        let mut rates: Vec<u64> = self
+            .members
+            .values()
+            .map(|it| it.rate)
+            .filter(|it| *it > 0)
+            .collect();
+        rates.sort_unstable();
+        let median = rates.get(rates.len() / 2).copied().unwrap_or(0);
+        let mut order: Vec<NodeId> = Vec::new();
+        let mut slow = Vec::new();
+        for (id, member) in &mut self.members {
+            member.apart |=
+                member.rate > 0 && member.rate < median / 2 && self.options.slow != Slow::Wait;
+            match member.apart {
+                true => slow.push((*id, member.rack)),
+                false => order.push(*id),
+            }
+        }
+        order.sort_by_key(|it| {
+            (
+                self.members[it].rack,
+                std::cmp::Reverse(self.members[it].rate),
+                *it,
+            )
+        });
+        let nodes: Vec<_> = order
+            .iter()
+            .map(|it| (*it, self.members[it].rack))
+            .collect();
+        self.topology.build(&nodes);
+        for (id, rack) in slow {
+            self.topology.attach(id, rack, true, &BTreeSet::new());
+            self.events.push(Event::NodeSlow(id));
+        }
+        let measured = rates.len() == self.members.len();
+        let chain = self.header.arity == 1 && order.len() > 2;
+        if chain && !measured && self.options.slow != Slow::Wait {
+            self.turns_head_at = Some(now + self.options.beat * 8);
+        }
+        self.name_successors();
+        for id in self.members.keys().copied().collect::<Vec<_>>() {
+            self.place(id, Vec::new());
+        }
+    }
+
+    /// The nodes nearest to the root.
+    fn name_successors(&mut self) {
+        let stripes = 0..self.header.arity as usize;
+        let mut at: Vec<NodeId> = vec![self.own.id];
+        let mut named = Vec::new();
+        while named.len() < SUCCESSORS && !at.is_empty() {
+            let below: Vec<NodeId> = at
+                .iter()
+                .flat_map(|id| {
+                    stripes
+                        .clone()
+                        .flat_map(|it| self.topology.successors(*id, it))
+                })
+                .copied()
+                .collect();
+            at.clear();
+            for id in below {
+                let usable = self.members.get(&id).is_some_and(|it| !it.apart);
+                if usable && !named.contains(&id) {
+                    named.push(id);
+                    at.push(id);
+                }
+            }
+        }
+        named.truncate(SUCCESSORS);
+        self.successors = named
+            .iter()
+            .map(|it| self.members[it].contact.clone())
+            .collect();
+    }
+
+    /// Tells a node where it stands.
+    fn place(&mut self, id: NodeId, helpers: Vec<Contact>) {
+        if let Some(member) = self.members.get_mut(&id) {
+            member.settled = 0;
+        }
+        let predecessors = self.topology.predecessors(id).to_vec();
+        let predecessors = predecessors
+            .into_iter()
+            .map(|it| it.and_then(|it| self.contact(it)))
+            .collect();
+        let place = Place {
+            epoch: self.epoch,
+            predecessors,
+            helpers,
+            successors: self.successors.clone(),
+            apart: self.members.get(&id).is_some_and(|it| it.apart),
+        };
+        self.say(id, Message::Place(place));
+    }
+
+    fn contact(&self, id: NodeId) -> Option<Contact> {
+        match id == self.own.id {
+            true => Some(self.own.clone()),
+            false => self.members.get(&id).map(|it| it.contact.clone()),
+        }
+    }
+
+    pub(crate) fn on_progress(
+        &mut self,
+        from: NodeId,
+        verified: &[u32],
+        done: bool,
+        held_by: Option<NodeId>,
+    ) {
+        let Some(member) = self.members.get_mut(&from) else {
+            return;
+        };
+        if verified.len() != member.verified.len() {
+            self.fail(from, Fault::UnknownChunk);
+            return;
+        }
+        for (stripe, count) in verified.iter().enumerate() {
+            member.verified[stripe] = (*count).min(self.header.chunks_of(stripe));
+        }
+        member.held_by = held_by;
+        if done && member.life == Life::Active {
+            member.life = Life::Done;
+            self.events.push(Event::NodeDone(from));
+        }
+    }
+
+    pub(crate) fn on_report(&mut self, from: NodeId, peer: NodeId, fault: Fault) {
+        if self.complains(from) || !self.members.contains_key(&from) {
+            return;
+        }
+        if fault == Fault::Gone {
+            if self.topology.predecessors(from).contains(&Some(peer))
+                && self.topology.avoid(from, peer)
+            {
+                self.epoch += 1;
+                let helpers = self.helpers_for(from);
+                self.place(from, helpers);
+            }
+            return;
+        }
+        let accuser = self.members.get_mut(&from).expect("it is a member");
+        accuser.accusations += 1;
+        if accuser.accusations > MAX_ACCUSATIONS {
+            self.fail(from, Fault::Accuser);
+            return;
+        }
+        let Some(accused) = self.members.get_mut(&peer) else {
+            return;
+        };
+        if !accused.accused_by.insert(from) {
+            return;
+        }
+        self.events.push(Event::Liar {
+            peer,
+            by: from,
+            fault,
+        });
+        match accused.accused_by.len() >= ACCUSERS {
+            true => self.fail(peer, fault),
+            false => self.move_to(peer, true),
+        }
+    }
+
+    /// The node that leads saw it itself.
+    pub(crate) fn on_seen(&mut self, peer: NodeId, fault: Fault) {
+        if self
+            .members
+            .get(&peer)
+            .is_some_and(|it| !matches!(it.life, Life::Failed(_)))
+        {
+            self.fail(peer, fault);
+        }
+    }
+
+    pub(crate) fn on_seek(&mut self, from: NodeId) {
+        if self.complains(from) || !self.members.contains_key(&from) {
+            return;
+        }
+        let helpers = self.helpers_for(from);
+        self.say(from, Message::Helpers(helpers));
+    }
+
+    /// Counts a complaint; whether the node has made so many that it is cut out.
+    fn complains(&mut self, from: NodeId) -> bool {
+        let most = 4 * self.header.arity + 8;
+        let Some(member) = self.members.get_mut(&from) else {
+            return false;
+        };
+        member.complaints += 1;
+        let floods = member.complaints > most;
+        if floods {
+            self.fail(from, Fault::Flood);
+        }
+        floods
+    }
+
+    /// Nodes that have something, others each time; the root when there are none, and now and then.
+    pub(crate) fn helpers_for(&mut self, id: NodeId) -> Vec<Contact> {
+        let after = self.last_helper;
+        let rotated = self
+            .members
+            .range((Excluded(after), Unbounded))
+            .chain(self.members.range(..=after));
+        let usable = rotated.filter(|(it, member)| {
+            let trusted = !matches!(member.life, Life::Failed(_))
+                && member.accused_by.is_empty()
+                && !member.apart;
+            **it != id && trusted && member.verified.iter().any(|it| *it > 0)
+        });
+        let mut helpers: Vec<Contact> = usable
+            .take(HELPERS)
+            .map(|(_, it)| it.contact.clone())
+            .collect();
+        if let Some(last) = helpers.last() {
+            self.last_helper = last.id;
+        }
+        let member = self.members.get_mut(&id);
+        let often = member.is_some_and(|it| {
+            it.seeks += 1;
+            it.seeks > 2
+        });
+        if id != self.own.id && (helpers.is_empty() || often) {
+            helpers.push(self.own.clone());
+        }
+        helpers
+    }
+
+    /// The connection to a node has ended.
+    pub(crate) fn on_left(&mut self, id: NodeId) {
+        let Some(member) = self.members.get(&id) else {
+            return;
+        };
+        match member.life {
+            Life::Active => self.fail(id, Fault::Gone),
+            Life::Done | Life::Failed(_) => self.take_out(id),
+        }
+    }
+
+    /// Cuts a node out, and tells it so.
+    fn fail(&mut self, id: NodeId, fault: Fault) {
+        if let Some(member) = self.members.get_mut(&id) {
+            member.life = Life::Failed(fault);
+            self.events.push(Event::NodeFailed(id, fault));
+            self.say(id, Message::Dismissed(fault));
+            self.take_out(id);
+        }
+    }
+
+    /// Takes a node out of the trees and gives those behind it other predecessors.
+    fn take_out(&mut self, id: NodeId) {
+        let changed = self.topology.remove(id);
+        self.epoch += 1;
+        if self.successors.iter().any(|it| it.id == id) {
+            self.name_successors();
+        }
+        for changed in changed {
+            self.place(changed, Vec::new());
+        }
+    }
+
+    /// Gives a node another place: one without successors, or one with.
+    fn move_to(&mut self, id: NodeId, apart: bool) {
+        self.take_out(id);
+        if let Some(member) = self.members.get_mut(&id) {
+            member.apart = apart;
+            self.topology
+                .attach(id, member.rack, apart, &member.accused_by);
+            self.place(id, Vec::new());
+        }
+    }
+
+    /// The time has come for what is due; `done` says whether this node itself has all.
+    pub(crate) fn tick(&mut self, now: Duration, done: bool) {
+        if !self.begun && now >= self.gathers_until && !self.members.is_empty() {
+            self.begin(now);
+        }
+        if self.begun && now >= self.next_review {
+            self.next_review = now + self.options.beat * 2;
+            self.review(now);
+        }
+        let gathered = now >= self.gathers_until || self.options.expected > 0;
+        let over = !self.members.values().any(|it| it.life == Life::Active);
+        if self.begun && gathered && over && done && !self.finished {
+            self.finished = true;
+            self.events.push(Event::Finished);
+            for id in self.members.keys().copied().collect::<Vec<_>>() {
+                self.say(id, Message::Finished);
+            }
+        }
+    }
+
+    /// The head of a chain goes to its end. What holds back a whole chain may be its source or its head; at the end the
+    /// head holds nobody back, and lags if it was the one.
+    fn turn_head(&mut self) {
+        let Some(head) = self.topology.successors(self.own.id, 0).first().copied() else {
+            return;
+        };
+        self.turned = Some(head);
+        self.move_to(head, false);
+        self.name_successors();
+    }
+
+    /// Looks for nodes that hold others back.
+    fn review(&mut self, now: Duration) {
+        let totals: Vec<u32> = (0..self.header.arity as usize)
+            .map(|it| self.header.chunks_of(it))
+            .collect();
+        for member in self.members.values_mut() {
+            member.complaints = 0;
+            member.settled += 1;
+            for (stripe, total) in totals.iter().enumerate() {
+                if member.reviewed[stripe] < *total {
+                    member.pace[stripe] =
+                        member.verified[stripe].saturating_sub(member.reviewed[stripe]);
+                }
+                member.reviewed[stripe] = member.verified[stripe];
+            }
+        }
+        if self.options.slow == Slow::Wait {
+            return;
+        }
+        let found = self.find();
+        if found.is_empty() && self.turns_head_at.is_some_and(|it| now >= it) {
+            self.turns_head_at = None;
+            self.turn_head();
+        }
+        let before = std::mem::take(&mut self.findings);
+        for finding in found {
+            let (Finding::Slow(id) | Finding::Starved(id, _)) = finding;
+            let verified: u32 = self.members[&id].verified.iter().sum();
+            let (times, first) = before
+                .get(&finding)
+                .map_or((1, verified), |(times, first)| (times + 1, *first));
+            let silent = first == verified && self.header.arity == 1;
+            // A slow one may get its next chunk a while later.
+            let soon = silent && self.options.beat * 2 * times < self.options.stall;
+            match times < SLOW_REVIEWS || soon {
+                true => drop(self.findings.insert(finding, (times, first))),
+                false if silent => self.act_on_silence(now, id),
+                false => self.act_on(now, finding),
+            }
+        }
+    }
+
+    /// A node of a chain gets nothing at all. One that is slow would get something: it may be its predecessor, which goes to
+    /// the end, where that does no harm. If the node gets nothing of another either, it is the one.
+    fn act_on_silence(&mut self, now: Duration, id: NodeId) {
+        let Some(above) = self.topology.predecessors(id).first().copied().flatten() else {
+            return;
+        };
+        let member = self.members.get_mut(&id).expect("it was found");
+        member.starved += 1;
+        match member.starved > 1 || !self.members.contains_key(&above) {
+            true => self.act_on(now, Finding::Slow(id)),
+            false => self.move_to(above, false),
+        }
+    }
+
+    fn act_on(&mut self, now: Duration, finding: Finding) {
+        let id = match finding {
+            Finding::Slow(id) => id,
+            Finding::Starved(id, not) => {
+                self.topology.avoid(id, not);
+                self.epoch += 1;
+                self.place(id, Vec::new());
+                return;
+            }
+        };
+        if self.turned == Some(id) {
+            // It was slow: so may be the one that is the head now.
+            self.turns_head_at = Some(now + self.options.beat * 8);
+        }
+        let above = self.topology.predecessors(id).first().copied().flatten();
+        if let Some(above) = above.and_then(|it| self.members.get_mut(&it)) {
+            above.lost.push(id);
+        }
+        self.events.push(Event::NodeSlow(id));
+        match self.options.slow {
+            Slow::Drop => self.fail(id, Fault::Slow),
+            _ => self.move_to(id, true),
+        }
+        // Those that seemed slow behind it were not.
+        let lost = self
+            .members
+            .get_mut(&id)
+            .map(|it| std::mem::take(&mut it.lost));
+        for lost in lost.into_iter().flatten() {
+            if self
+                .members
+                .get(&lost)
+                .is_some_and(|it| it.apart && it.accused_by.is_empty())
+            {
+                self.move_to(lost, false);
+            }
+        }
+    }
+
+    /// Nodes that lag in most stripes, those for whom others hold their memory, and those behind whom most others lag.
+    fn find(&self) -> BTreeSet<Finding> {
+        let stripes = self.header.arity as usize;
+        let mut found = BTreeSet::new();
+        let mut behind: BTreeMap<NodeId, Vec<NodeId>> = BTreeMap::new();
+        for (id, member) in &self.members {
+            if member.apart || member.life != Life::Active || member.settled < SETTLED_REVIEWS {
+                continue;
+            }
+            let lagging: Vec<NodeId> = (0..stripes)
+                .filter_map(|it| self.lags(*id, member, it))
+                .collect();
+            let above = lagging.first().and_then(|it| self.members.get(it));
+            if lagging.is_empty() {
+                continue;
+            }
+            if let Some(holder) = member.held_by {
+                found.insert(Finding::Slow(holder));
+            } else if 2 * lagging.len() <= stripes {
+                lagging
+                    .iter()
+                    .for_each(|it| behind.entry(*it).or_default().push(*id));
+            } else if above.is_some_and(|it| it.lost.iter().any(|it| it != id)) {
+                found.insert(Finding::Slow(lagging[0]));
+            } else {
+                found.insert(Finding::Slow(*id));
+            }
+        }
+        for (id, lagging) in behind {
+            let successors: usize = (0..stripes)
+                .map(|it| self.topology.successors(id, it).len())
+                .sum();
+            match lagging.len() >= 2 && 2 * lagging.len() > successors {
+                true => drop(found.insert(Finding::Slow(id))),
+                false => found.extend(lagging.iter().map(|it| Finding::Starved(*it, id))),
+            }
+        }
+        let member = |it: &NodeId| self.members.get(it).is_some_and(|it| !it.apart);
+        found.retain(|it| !matches!(it, Finding::Slow(id) if !member(id)));
+        found
+    }
+
+    /// The predecessor that a node lags behind in a stripe: far, and at less than half the pace.
+    fn lags(&self, id: NodeId, member: &Member, stripe: usize) -> Option<NodeId> {
+        let above = self
+            .topology
+            .predecessors(id)
+            .get(stripe)
+            .copied()
+            .flatten()?;
+        let (ahead, pace) = match above == self.own.id {
+            // The root has all from the start: what counts is how far the others below it are.
+            true => self.heads()?,
+            false => {
+                let above = self.members.get(&above)?;
+                (above.verified[stripe], above.pace[stripe])
+            }
+        };
+        let most = self.options.window / self.header.arity + 2;
+        let lag = ahead.saturating_sub(member.verified[stripe]);
+        (lag > most && 2 * member.pace[stripe] < pace).then_some(above)
+    }
+
+    /// How far, and how fast, the foremost node is that receives from the root.
+    fn heads(&self) -> Option<(u32, u32)> {
+        let stripes = 0..self.header.arity as usize;
+        let heads = stripes.flat_map(|it| {
+            self.topology
+                .successors(self.own.id, it)
+                .iter()
+                .map(move |id| (it, id))
+        });
+        let found = heads.filter_map(|(it, id)| {
+            let member = self.members.get(id)?;
+            Some((member.verified[it], member.pace[it]))
+        });
+        found.max()
+    }
+
+    fn say(&mut self, to: NodeId, message: Message) {
+        self.messages.push((to, message));
+    }
+}

@@ -1,0 +1,385 @@
+//! What passes between a node and its coordinator, whichever of the two this node is.
+
+use super::{Link, Node};
+use crate::bitmap::Bitmap;
+use crate::coordinator::{Coordinator, Joining};
+use crate::limits::{HELPERS, MAX_PEERS};
+use crate::manifest::Header;
+use crate::message::{Contact, Fault, Message, NodeId, Place};
+use crate::options::{Action, Event};
+
+impl Node {
+    /// The node that leads, if it is another and connected.
+    fn leader(&self) -> Option<NodeId> {
+        let leader = self.leaders.get(self.leader)?.id;
+        (self.coordinator.is_none() && self.is_connected(leader)).then_some(leader)
+    }
+
+    pub(super) fn connect_to_leader(&mut self) {
+        if let Some(contact) = self.leaders.get(self.leader).cloned()
+            && self.connect(&contact)
+        {
+            self.join(contact.id);
+        }
+    }
+
+    /// A connection is there: it may be to the one that leads, or to one that should.
+    pub(super) fn meet_leader(&mut self, id: NodeId) {
+        let Some(index) = self.leaders.iter().position(|it| it.id == id) else {
+            return;
+        };
+        // An earlier one is back: what this node led meanwhile is over.
+        let earlier =
+            index < self.leader || (self.coordinator.is_some() && index < self.own_rank());
+        if earlier {
+            self.coordinator = None;
+            self.epoch = 0;
+        }
+        if self.coordinator.is_none() && (earlier || index == self.leader) {
+            self.leader = index;
+            self.join(id);
+        }
+    }
+
+    /// Where this node stands among those that may lead; behind all, if it may not.
+    fn own_rank(&self) -> usize {
+        let own = self.id();
+        self.leaders
+            .iter()
+            .position(|it| it.id == own)
+            .unwrap_or(self.leaders.len())
+    }
+
+    fn join(&mut self, leader: NodeId) {
+        let stored = self.stored.as_ref();
+        let (root, has) = match (self.header, stored) {
+            (Some(header), _) => (header.root, self.verified.clone()),
+            (None, Some(stored)) => (stored.root, stored.has.clone()),
+            (None, None) => Default::default(),
+        };
+        let address = self.profile.contact.address.clone();
+        let (rack, rate) = (self.profile.rack, self.profile.rate);
+        self.send(
+            leader,
+            Message::Join {
+                address,
+                rack,
+                rate,
+                root,
+                has,
+            },
+        );
+    }
+
+    /// The connection to a node is lost: if it led, the next one is asked to.
+    pub(super) fn lose_leader(&mut self, id: NodeId) {
+        let led = self.coordinator.is_none()
+            && self.leaders.get(self.leader).is_some_and(|it| it.id == id);
+        if led && !self.ended {
+            self.epoch = 0;
+            self.try_next_leader();
+        }
+    }
+
+    fn try_next_leader(&mut self) {
+        self.leader = (self.leader + 1) % self.leaders.len();
+        self.retry_at = self.now + self.options.silence * 2;
+        if self.leaders[self.leader].id == self.id() {
+            self.lead();
+        } else if self.leader > 0 {
+            self.connect_to_leader();
+        }
+    }
+
+    /// This node leads from now on, and receives from whoever has what it lacks.
+    fn lead(&mut self) {
+        let Some(header) = self.header else {
+            return;
+        };
+        let contact = self.profile.contact.clone();
+        self.coordinator = Some(Coordinator::following(
+            self.now,
+            contact,
+            header,
+            self.options,
+            self.epoch,
+        ));
+        self.leave_predecessors();
+        self.tell(Event::Leads);
+        for (from, message) in std::mem::take(&mut self.early) {
+            if self.is_connected(from) {
+                // Only what every member may say is kept.
+                let _ = self.take_member(from, message);
+            }
+        }
+    }
+
+    /// At each beat: connects to the one that leads, and now and then to one that should.
+    pub(super) fn look_for_leader(&mut self) {
+        if self.leaders.is_empty() || self.now < self.retry_at {
+            return;
+        }
+        self.retry_at = self.now + self.options.silence * 2;
+        // One that is connected and gives no place may not know yet that it leads.
+        let placed = self.coordinator.is_some() || (self.leader().is_some() && self.epoch > 0);
+        if !placed
+            && self
+                .peers
+                .get(&self.leaders[self.leader].id)
+                .is_none_or(|it| it.link != Link::Connecting)
+        {
+            self.connect_to_leader();
+        }
+        let earlier = match self.coordinator.is_some() {
+            true => self.own_rank(),
+            false => self.leader,
+        };
+        for index in 0..earlier {
+            let contact = self.leaders[index].clone();
+            self.connect(&contact);
+        }
+    }
+
+    /// What a member says to its coordinator.
+    pub(super) fn take_member(&mut self, from: NodeId, message: Message) -> Result<(), Fault> {
+        self.lead_if_asked(from, &message);
+        let (Some(coordinator), Some(header)) = (&mut self.coordinator, self.header) else {
+            return Ok(());
+        };
+        match message {
+            Message::Join {
+                address,
+                rack,
+                rate,
+                root,
+                has,
+            } => {
+                let known = root == header.root && has.len() == header.chunks();
+                let has = if known {
+                    has
+                } else {
+                    Bitmap::empty(header.chunks())
+                };
+                let contact = Contact { id: from, address };
+                let verified = count_by_stripe(&has, &header);
+                coordinator.on_join(
+                    self.now,
+                    Joining {
+                        contact,
+                        rack,
+                        rate,
+                        verified,
+                    },
+                );
+                self.use_as_helper(from, has);
+            }
+            Message::Progress {
+                verified,
+                done,
+                held_by,
+            } => {
+                coordinator.on_progress(from, &verified, done, held_by);
+            }
+            Message::Report { peer, fault } => coordinator.on_report(from, peer, fault),
+            _ => coordinator.on_seek(from),
+        }
+        Ok(())
+    }
+
+    /// A node that may lead does so when another asks it to and those before it are gone. Until it sees that they are, it
+    /// keeps in mind who asked.
+    fn lead_if_asked(&mut self, from: NodeId, message: &Message) {
+        let rank = self.own_rank();
+        let may = self.coordinator.is_none() && rank < self.leaders.len();
+        if !may || !matches!(message, Message::Join { .. }) {
+            return;
+        }
+        if self.leaders[..rank]
+            .iter()
+            .any(|it| self.is_connected(it.id))
+        {
+            self.early.retain(|it| it.0 != from);
+            self.early.truncate(MAX_PEERS);
+            self.early.push((from, message.clone()));
+            return;
+        }
+        self.leader = rank;
+        self.lead();
+    }
+
+    /// What a coordinator says to its members.
+    pub(super) fn take_order(&mut self, from: NodeId, message: Message) -> Result<(), Fault> {
+        if self.leader() != Some(from) {
+            // One that led until now may not know yet that it does not.
+            let led = self.leaders.iter().any(|it| it.id == from);
+            return if led { Ok(()) } else { Err(Fault::Order) };
+        }
+        match message {
+            Message::Welcome(header) => self.take_header(from, header),
+            Message::Place(place) => self.take_place(place),
+            Message::Helpers(contacts) => {
+                self.take_helpers(&contacts);
+                Ok(())
+            }
+            Message::Dismissed(fault) => {
+                self.end(Event::Dismissed(fault));
+                Ok(())
+            }
+            _ => {
+                if self.is_done() {
+                    self.end(Event::Finished);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn take_header(&mut self, from: NodeId, header: Header) -> Result<(), Fault> {
+        if self.header.is_some_and(|it| it != header) {
+            return Err(Fault::WrongHashes);
+        }
+        if self.header.is_none() {
+            self.header = Some(header);
+            let stored = self
+                .stored
+                .take()
+                .filter(|it| it.root == header.root && it.has.len() == header.chunks());
+            self.verified = stored.map_or_else(|| Bitmap::empty(header.chunks()), |it| it.has);
+            self.written = self.verified.clone();
+            self.begin_fetch(&header);
+        }
+        self.ask_hashes(from);
+        Ok(())
+    }
+
+    fn take_place(&mut self, place: Place) -> Result<(), Fault> {
+        let Some(header) = self.header else {
+            return Err(Fault::Order);
+        };
+        if place.predecessors.len() != header.arity as usize {
+            return Err(Fault::Order);
+        }
+        if place.epoch < self.epoch {
+            return Ok(());
+        }
+        self.epoch = place.epoch;
+        let was_apart = std::mem::replace(&mut self.apart, place.apart);
+        // The list of those who may lead is the source's to make: a follower keeps it.
+        if self.leader == 0 {
+            self.leaders.truncate(1);
+            self.leaders.extend(place.successors);
+        }
+        self.follow(&place.predecessors, was_apart);
+        self.take_helpers(&place.helpers);
+        Ok(())
+    }
+
+    fn take_helpers(&mut self, contacts: &[Contact]) {
+        for contact in contacts.iter().take(HELPERS + 1) {
+            if contact.id == self.id() {
+                continue;
+            }
+            let up = self.connect(contact);
+            if let Some(peer) = self.peers.get_mut(&contact.id) {
+                peer.helper = true;
+            }
+            if up {
+                self.hello(contact.id, true);
+            }
+        }
+    }
+
+    /// Uses what a new member has, where this node leads without having all.
+    fn use_as_helper(&mut self, id: NodeId, has: Bitmap) {
+        let useful = has.first_beyond(&self.verified, 0).is_some();
+        if let Some(peer) = self.peers.get_mut(&id).filter(|_| useful) {
+            (peer.has, peer.helper) = (has, true);
+        }
+    }
+
+    /// Asks for others that have what is lacking.
+    pub(super) fn seek(&mut self) {
+        let own = self.id();
+        if let Some(leader) = self.leader() {
+            self.send(leader, Message::Seek);
+        } else if let Some(coordinator) = &mut self.coordinator {
+            let helpers = coordinator.helpers_for(own);
+            self.take_helpers(&helpers);
+        }
+    }
+
+    /// Tells the coordinator of a peer.
+    pub(super) fn report(&mut self, peer: NodeId, fault: Fault) {
+        if let Some(leader) = self.leader() {
+            self.send(leader, Message::Report { peer, fault });
+        } else if let Some(coordinator) = &mut self.coordinator
+            && fault != Fault::Gone
+        {
+            coordinator.on_seen(peer, fault);
+        }
+    }
+
+    /// Tells the coordinator how far this node is.
+    pub(super) fn tell_progress(&mut self) {
+        let Some(header) = self.header else {
+            return;
+        };
+        if let Some(leader) = self.leader() {
+            let verified = self.fetch.counts(&header);
+            let (done, held_by) = (self.is_done(), self.held_by());
+            self.send(
+                leader,
+                Message::Progress {
+                    verified,
+                    done,
+                    held_by,
+                },
+            );
+        }
+    }
+
+    /// Does what the coordinator in this node wants done.
+    pub(super) fn drain_coordinator(&mut self) {
+        let Some(coordinator) = &mut self.coordinator else {
+            return;
+        };
+        let (messages, events) = coordinator.take_outputs();
+        self.epoch = coordinator.epoch();
+        for (to, message) in messages {
+            let dismissed = matches!(message, Message::Dismissed(_));
+            self.send(to, message);
+            if dismissed && self.is_connected(to) {
+                self.disconnect(to);
+            }
+        }
+        for event in events {
+            if event == Event::Finished && !self.leaders.is_empty() {
+                // The source may come back to nodes that this one does not know; it has done its own part.
+                self.ended = true;
+            }
+            self.tell(event);
+        }
+    }
+
+    fn end(&mut self, event: Event) {
+        self.ended = true;
+        self.tell(event);
+        let linked = self.peers.iter().filter(|(_, it)| it.link != Link::None);
+        for id in linked.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.actions.push_back(Action::Disconnect(id));
+        }
+        self.peers.clear();
+    }
+}
+
+/// How many chunks of each stripe are in a bitmap.
+pub(super) fn count_by_stripe(has: &Bitmap, header: &Header) -> Vec<u32> {
+    let mut counts = vec![0; header.arity as usize];
+    let mut next = 0;
+    let none = Bitmap::default();
+    while let Some(chunk) = has.first_beyond(&none, next) {
+        counts[header.stripe_of(chunk)] += 1;
+        next = chunk + 1;
+    }
+    counts
+}

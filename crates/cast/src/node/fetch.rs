@@ -1,0 +1,520 @@
+//! Which chunk is asked of which peer, and what comes of it.
+//!
+//! A node asks its predecessor in a stripe for the next chunks of that stripe, also for those that the predecessor does not
+//! have yet: it sends each as soon as it is verified there. Asked of helpers is what they said that they have. What is asked
+//! for has a place in the window, so that a node that cannot take more asks for nothing more: that is the back-pressure.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::control::count_by_stripe;
+use super::{Link, Node};
+use crate::bitmap::Bitmap;
+use crate::limits::{HASHES_PER_MESSAGE, MAX_UNASKED};
+use crate::manifest::{Hash, Header, Manifest};
+use crate::message::{Contact, Fault, Message, NodeId};
+use crate::options::{Action, Event};
+
+/// What a node waits for.
+#[derive(Debug, Default)]
+pub(super) struct Fetch {
+    /// By stripe.
+    pub(super) predecessors: Vec<Option<NodeId>>,
+    /// The same, and where they are.
+    contacts: Vec<Contact>,
+    stripes: Vec<Stripe>,
+    /// Chunks that are asked for, and of whom.
+    asked: BTreeMap<u32, NodeId>,
+    /// How many of each.
+    asked_of: BTreeMap<NodeId, u32>,
+    /// When a search for helpers began last, and when anything new came.
+    sought: Duration,
+    progressed: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Stripe {
+    /// All chunks of the stripe before this one are verified or asked for.
+    next: u32,
+    verified: u32,
+    /// When something of it was verified last.
+    progressed: Duration,
+}
+
+impl Fetch {
+    pub(super) fn counts(&self, header: &Header) -> Vec<u32> {
+        match self.stripes.is_empty() {
+            true => vec![0; header.arity as usize],
+            false => self.stripes.iter().map(|it| it.verified).collect(),
+        }
+    }
+
+    /// Chunks on the way.
+    pub(super) fn outstanding(&self) -> u32 {
+        self.asked.len() as u32
+    }
+
+    fn unask(&mut self, chunk: u32) -> Option<NodeId> {
+        let of = self.asked.remove(&chunk)?;
+        if let Some(count) = self.asked_of.get_mut(&of) {
+            *count -= 1;
+        }
+        Some(of)
+    }
+
+    fn lacks(&mut self, chunk: u32) {
+        let arity = self.stripes.len() as u32;
+        let stripe = &mut self.stripes[(chunk % arity) as usize];
+        stripe.next = stripe.next.min(chunk);
+    }
+}
+
+impl Node {
+    pub(super) fn begin_fetch(&mut self, header: &Header) {
+        let counts = count_by_stripe(&self.verified, header);
+        let stripes = (0..header.arity)
+            .zip(counts)
+            .map(|(next, verified)| Stripe {
+                next,
+                verified,
+                progressed: self.now,
+            });
+        self.fetch.stripes = stripes.collect();
+        self.fetch.predecessors = vec![None; header.arity as usize];
+        self.fetch.progressed = self.now;
+    }
+
+    /// Takes the predecessors that the coordinator gave.
+    pub(super) fn follow(&mut self, predecessors: &[Option<Contact>], was_apart: bool) {
+        for (stripe, contact) in predecessors.iter().enumerate() {
+            let id = contact.as_ref().map(|it| it.id);
+            let before = std::mem::replace(&mut self.fetch.predecessors[stripe], id);
+            if let Some(before) = before.filter(|it| Some(*it) != id) {
+                self.cancel_stripe(before, stripe);
+            }
+            if let Some(contact) = contact
+                && self.connect(contact)
+                && (before != id || self.apart != was_apart)
+            {
+                self.hello(contact.id, false);
+            }
+        }
+        self.fetch.contacts = predecessors.iter().flatten().cloned().collect();
+        self.ask_hashes_anywhere();
+    }
+
+    /// At each beat: the connection to a predecessor may have failed while it is there.
+    pub(super) fn reconnect(&mut self) {
+        for contact in self.fetch.contacts.clone() {
+            self.connect(&contact);
+        }
+    }
+
+    /// This node leads: nothing comes to it but from helpers.
+    pub(super) fn leave_predecessors(&mut self) {
+        for stripe in 0..self.fetch.predecessors.len() {
+            if let Some(before) = self.fetch.predecessors[stripe].take() {
+                self.cancel_stripe(before, stripe);
+            }
+        }
+        self.fetch.contacts.clear();
+    }
+
+    fn cancel_stripe(&mut self, of: NodeId, stripe: usize) {
+        let arity = self.fetch.stripes.len() as u32;
+        let all = self
+            .fetch
+            .asked
+            .iter()
+            .filter(|(chunk, by)| **by == of && **chunk % arity == stripe as u32);
+        let chunks: Vec<u32> = all.map(|(chunk, _)| *chunk).collect();
+        for chunk in &chunks {
+            self.fetch.unask(*chunk);
+            self.fetch.lacks(*chunk);
+        }
+        if !chunks.is_empty() {
+            self.send(of, Message::Cancel(chunks));
+        }
+    }
+
+    /// What a lost peer was asked for is lacking again.
+    pub(super) fn unasked(&mut self, of: NodeId) {
+        let all = self.fetch.asked.iter().filter(|(_, by)| **by == of);
+        for chunk in all.map(|(chunk, _)| *chunk).collect::<Vec<_>>() {
+            self.fetch.unask(chunk);
+            self.fetch.lacks(chunk);
+        }
+        self.fetch.asked_of.remove(&of);
+    }
+
+    /// Asks for as much as the window has room for.
+    pub(super) fn request_chunks(&mut self) {
+        if self.manifest.is_none() || self.verified.is_full() || self.ended {
+            return;
+        }
+        let arity = self.fetch.stripes.len() as u32;
+        let each = (self.options.window / 2 / arity).max(2);
+        let mut wanted: Vec<(NodeId, Vec<u32>)> = Vec::new();
+        'all: for stripe in 0..arity {
+            let Some(of) =
+                self.fetch.predecessors[stripe as usize].filter(|it| self.is_connected(*it))
+            else {
+                continue;
+            };
+            let mut chunks = Vec::new();
+            while self.asked_in_stripe(of, stripe, arity, each) < each {
+                let Some(chunk) = self.next_lacking(stripe, arity) else {
+                    break;
+                };
+                if !self.ask(of, chunk) {
+                    wanted.push((of, chunks));
+                    break 'all;
+                }
+                chunks.push(chunk);
+            }
+            wanted.push((of, chunks));
+        }
+        self.ask_helpers(each, &mut wanted);
+        for (of, chunks) in wanted {
+            if !chunks.is_empty() {
+                self.send(of, Message::Request(chunks));
+            }
+        }
+    }
+
+    fn asked_in_stripe(&self, of: NodeId, stripe: u32, arity: u32, enough: u32) -> u32 {
+        // Most predecessors are that of one stripe.
+        let all = self.fetch.asked_of.get(&of).copied().unwrap_or(0);
+        if all < enough {
+            return all.min(enough - 1);
+        }
+        self.fetch
+            .asked
+            .iter()
+            .filter(|(chunk, by)| **by == of && **chunk % arity == stripe)
+            .count() as u32
+    }
+
+    fn next_lacking(&mut self, stripe: u32, arity: u32) -> Option<u32> {
+        let mut next = self.fetch.stripes[stripe as usize].next;
+        while next < self.verified.len()
+            && (self.verified.contains(next) || self.fetch.asked.contains_key(&next))
+        {
+            next += arity;
+        }
+        self.fetch.stripes[stripe as usize].next = next;
+        (next < self.verified.len()).then_some(next)
+    }
+
+    fn ask_helpers(&mut self, each: u32, wanted: &mut Vec<(NodeId, Vec<u32>)>) {
+        let helpers = self
+            .peers
+            .iter()
+            .filter(|(_, it)| it.helper && it.link == Link::Up && !it.has.is_empty());
+        for of in helpers.map(|(id, _)| *id).collect::<Vec<_>>() {
+            let mut chunks = Vec::new();
+            // Helpers begin at different places, so that they do not all give the same.
+            let len = self.verified.len();
+            let start = (of.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32 % len;
+            let mut next = start;
+            let mut wrapped = false;
+            while self.fetch.asked_of.get(&of).copied().unwrap_or(0) < each.min(2) {
+                let found = self.peers[&of].has.first_beyond(&self.verified, next);
+                match found.filter(|it| !wrapped || *it < start) {
+                    Some(chunk) if self.fetch.asked.contains_key(&chunk) => next = chunk + 1,
+                    Some(chunk) if self.ask(of, chunk) => {
+                        chunks.push(chunk);
+                        next = chunk + 1;
+                    }
+                    None if !wrapped => (next, wrapped) = (0, true),
+                    _ => break,
+                }
+            }
+            wanted.push((of, chunks));
+        }
+    }
+
+    /// Takes a place in the window for a chunk; whether there is one.
+    fn ask(&mut self, of: NodeId, chunk: u32) -> bool {
+        if !self.make_room() {
+            return false;
+        }
+        self.fetch.asked.insert(chunk, of);
+        *self.fetch.asked_of.entry(of).or_default() += 1;
+        self.note_window();
+        true
+    }
+
+    /// A chunk has come, with the content that the [`manifest`](Self::manifest) wants or another. If true is returned, it is
+    /// kept in memory until [`Forget`](crate::Action::Forget); else it is dropped at once.
+    pub fn chunk(&mut self, now: Duration, from: NodeId, chunk: u32, right: bool) -> bool {
+        self.now = now;
+        let Some(peer) = self.peers.get_mut(&from).filter(|it| it.link == Link::Up) else {
+            return false;
+        };
+        peer.heard = now;
+        self.counters.chunks_received += 1;
+        if self.verified.contains(chunk) {
+            self.counters.chunks_doubled += 1;
+            return self.count_unasked(from);
+        }
+        if !right {
+            self.counters.chunks_wrong += 1;
+            self.blame(from, Fault::WrongChunk);
+            self.settle();
+            return false;
+        }
+        let Some(asked) = self.fetch.unask(chunk) else {
+            self.counters.chunks_unasked += 1;
+            return self.count_unasked(from);
+        };
+        if asked != from {
+            self.send(asked, Message::Cancel(vec![chunk]));
+        }
+        self.verified.insert(chunk);
+        let arity = self.fetch.stripes.len() as u32;
+        let stripe = &mut self.fetch.stripes[(chunk % arity) as usize];
+        stripe.verified += 1;
+        stripe.progressed = now;
+        self.fetch.progressed = now;
+        self.stuck_told = false;
+        self.keep(chunk);
+        self.actions.push_back(Action::Write(chunk));
+        self.settle();
+        true
+    }
+
+    /// What comes unasked is dropped; a peer that sends much of it is cut off.
+    fn count_unasked(&mut self, from: NodeId) -> bool {
+        let peer = self.peers.get_mut(&from).expect("it is connected");
+        peer.unasked += 1;
+        if peer.unasked > MAX_UNASKED {
+            self.blame(from, Fault::Flood);
+            self.settle();
+        }
+        false
+    }
+
+    pub(super) fn take_missing(&mut self, from: NodeId, chunks: &[u32]) -> Result<(), Fault> {
+        for chunk in chunks {
+            if self.fetch.asked.get(chunk) == Some(&from) {
+                self.fetch.unask(*chunk);
+                self.fetch.lacks(*chunk);
+            }
+        }
+        if let Some(peer) = self.peers.get_mut(&from) {
+            (peer.helper, peer.has) = (false, Bitmap::default());
+        }
+        // As good as no predecessor: others are found.
+        self.report(from, Fault::Gone);
+        Ok(())
+    }
+
+    /// At each beat: what stands still is looked for elsewhere.
+    pub(super) fn search(&mut self) {
+        if self.verified.is_full() || self.header.is_none() {
+            return;
+        }
+        let deadline = self.now.saturating_sub(self.options.stall);
+        if self.manifest.is_none() {
+            self.ask_another_for_hashes(deadline);
+            return;
+        }
+        if self.now.saturating_sub(self.fetch.progressed) > self.options.patience
+            && !self.stuck_told
+        {
+            self.stuck_told = true;
+            let lacking = self.verified.len() - self.verified.count();
+            self.tell(Event::Stuck { lacking });
+        }
+        let stalled =
+            (0..self.fetch.stripes.len() as u32).any(|it| self.stands_still(it, deadline));
+        if stalled && self.fetch.sought <= deadline {
+            self.fetch.sought = self.now;
+            self.free_for_helpers(deadline);
+            self.seek();
+        }
+    }
+
+    fn stands_still(&self, stripe: u32, deadline: Duration) -> bool {
+        let state = &self.fetch.stripes[stripe as usize];
+        let total = self.header.map_or(0, |it| it.chunks_of(stripe as usize));
+        state.verified < total && state.progressed < deadline
+    }
+
+    /// Of what a silent predecessor was asked for in a stripe, helpers may be asked, if they have it.
+    fn free_for_helpers(&mut self, deadline: Duration) {
+        let arity = self.fetch.stripes.len() as u32;
+        let stalled: Vec<u32> = (0..arity)
+            .filter(|it| self.stands_still(*it, deadline))
+            .collect();
+        let held: Vec<(u32, NodeId)> = self
+            .fetch
+            .asked
+            .iter()
+            .map(|(chunk, of)| (*chunk, *of))
+            .collect();
+        for (chunk, of) in held {
+            let elsewhere = self
+                .peers
+                .iter()
+                .any(|(id, it)| *id != of && it.helper && it.has.contains(chunk));
+            let helper = !self.fetch.predecessors.contains(&Some(of));
+            if stalled.contains(&(chunk % arity)) && (elsewhere || helper) {
+                self.fetch.unask(chunk);
+                self.fetch.lacks(chunk);
+                self.send(of, Message::Cancel(vec![chunk]));
+                if let Some(peer) = self.peers.get_mut(&of).filter(|_| helper) {
+                    // It had its time.
+                    (peer.helper, peer.has) = (false, Bitmap::default());
+                }
+            }
+        }
+    }
+
+    /// Says what this node has to one that it was not connected to.
+    pub(super) fn greet(&mut self, id: NodeId) {
+        let useful = self.peers.get(&id).is_some_and(|it| it.helper)
+            || self.fetch.predecessors.contains(&Some(id));
+        if useful && self.header.is_some() {
+            let helper = self.peers[&id].helper;
+            self.hello(id, helper);
+            self.ask_hashes_anywhere();
+        }
+    }
+
+    pub(super) fn hello(&mut self, to: NodeId, answer: bool) {
+        let Some(header) = self.header else {
+            return;
+        };
+        let (has, apart) = (self.verified.clone(), self.apart);
+        self.send(
+            to,
+            Message::Hello {
+                root: header.root,
+                has,
+                answer,
+                apart,
+            },
+        );
+    }
+
+    pub(super) fn take_hello(
+        &mut self,
+        from: NodeId,
+        root: Hash,
+        has: Bitmap,
+        answer: bool,
+        apart: bool,
+    ) -> Result<(), Fault> {
+        let Some(header) = self.header else {
+            return Ok(());
+        };
+        if root != header.root || has.len() != header.chunks() {
+            return Err(Fault::UnknownChunk);
+        }
+        let peer = self.peers.get_mut(&from).expect("it is connected");
+        (peer.has, peer.apart) = (has, apart);
+        if peer.helper {
+            let deadline = self.now.saturating_sub(self.options.stall);
+            self.free_for_helpers(deadline);
+        }
+        if answer {
+            self.hello(from, false);
+        }
+        Ok(())
+    }
+
+    /// Asks a peer for the digests, unless another is asked.
+    pub(super) fn ask_hashes(&mut self, of: NodeId) {
+        if self.manifest.is_none()
+            && self.hashes_from.is_none()
+            && self.header.is_some()
+            && self.is_connected(of)
+        {
+            self.hashes.clear();
+            self.hashes_from = Some(of);
+            self.send(of, Message::AskHashes { first: 0 });
+        }
+    }
+
+    /// Asks the predecessor for the digests, or who leads if there is none.
+    fn ask_hashes_anywhere(&mut self) {
+        let above = self.fetch.predecessors.iter().flatten().copied();
+        let leader = self.leaders.get(self.leader).map(|it| it.id);
+        let found = above.chain(leader).find(|it| self.is_connected(*it));
+        if let Some(of) = found {
+            self.ask_hashes(of);
+        }
+    }
+
+    /// One that does not answer is not waited for: who leads has them.
+    fn ask_another_for_hashes(&mut self, deadline: Duration) {
+        if self.fetch.progressed < deadline {
+            self.fetch.progressed = self.now;
+            self.hashes_from = None;
+            if let Some(leader) = self.leaders.get(self.leader).map(|it| it.id) {
+                self.ask_hashes(leader);
+            }
+        }
+        self.ask_hashes_anywhere();
+    }
+
+    pub(super) fn lose_hashes(&mut self, of: NodeId) {
+        if self.hashes_from == Some(of) {
+            self.hashes_from = None;
+            self.ask_hashes_anywhere();
+        }
+    }
+
+    pub(super) fn take_ask_hashes(&mut self, from: NodeId, first: u32) -> Result<(), Fault> {
+        if self.header.is_some_and(|it| first >= it.chunks()) {
+            return Err(Fault::UnknownChunk);
+        }
+        let Some(manifest) = &self.manifest else {
+            let peer = self.peers.get_mut(&from).expect("it is connected");
+            peer.wants_hashes = Some(first);
+            return Ok(());
+        };
+        let all = &manifest.hashes()[first as usize..];
+        let hashes = all[..all.len().min(HASHES_PER_MESSAGE)].to_vec();
+        self.send(from, Message::Hashes { first, hashes });
+        Ok(())
+    }
+
+    pub(super) fn take_hashes(
+        &mut self,
+        from: NodeId,
+        first: u32,
+        hashes: Vec<Hash>,
+    ) -> Result<(), Fault> {
+        let Some(header) = self.header.filter(|_| self.hashes_from == Some(from)) else {
+            return Ok(());
+        };
+        let most = header.chunks() as usize - self.hashes.len();
+        if first as usize != self.hashes.len() || hashes.is_empty() || hashes.len() > most {
+            return Err(Fault::WrongHashes);
+        }
+        self.hashes.extend(hashes);
+        if self.hashes.len() < header.chunks() as usize {
+            let first = self.hashes.len() as u32;
+            self.send(from, Message::AskHashes { first });
+            return Ok(());
+        }
+        self.hashes_from = None;
+        let hashes = std::mem::take(&mut self.hashes);
+        let manifest = Manifest::covered(header, hashes).map_err(|_| Fault::WrongHashes)?;
+        self.manifest = Some(manifest);
+        self.fetch.progressed = self.now;
+        let waiting = self
+            .peers
+            .iter_mut()
+            .filter_map(|(id, it)| it.wants_hashes.take().map(|first| (*id, first)));
+        for (id, first) in waiting.collect::<Vec<_>>() {
+            if first < header.chunks() {
+                self.take_ask_hashes(id, first)?;
+            }
+        }
+        Ok(())
+    }
+}

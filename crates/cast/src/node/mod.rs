@@ -1,0 +1,473 @@
+//! A node: it receives, verifies, writes and forwards; at the source, and where the source is lost, it leads too.
+//!
+//! Inputs are methods; what is to be done is asked for by [`Node::poll_action`], and the next time at which the node wants
+//! to be asked by [`Node::next_timeout`]. Time is what the driver says: a duration since any fixed start.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `mod` | the state, connections, the beat |
+//! | `control` | what passes between a node and its coordinator |
+//! | `fetch` | which chunk is asked of which peer, and what comes |
+//! | `serve` | which chunk is sent to which peer, and what memory is free for |
+
+mod control;
+mod fetch;
+mod serve;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use crate::bitmap::Bitmap;
+use crate::coordinator::Coordinator;
+use crate::limits::{MAX_PEERS, MESSAGES_PER_BEAT};
+use crate::manifest::{Hash, Header, Manifest};
+use crate::message::{Contact, Fault, Message, NodeId};
+use crate::options::{Action, Event, Options};
+use fetch::Fetch;
+use serve::Serve;
+
+/// What a node found of an earlier try in its store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// Of which content.
+    pub root: Hash,
+    /// The chunks that were verified and written.
+    pub has: Bitmap,
+}
+
+/// What a node says of itself to the coordinator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Profile {
+    /// Which it is, and where it listens.
+    pub contact: Contact,
+    /// The label of its place in the network.
+    pub rack: u32,
+    /// Measured bandwidth, bytes a second; 0 if unknown.
+    pub rate: u64,
+}
+
+/// What is counted at a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Chunks that came.
+    pub chunks_received: u64,
+    /// Those of them that were there already.
+    pub chunks_doubled: u64,
+    /// Those that nothing had asked for.
+    pub chunks_unasked: u64,
+    /// Those that did not have their digest.
+    pub chunks_wrong: u64,
+    /// Chunks that were sent.
+    pub chunks_sent: u64,
+    /// Those of them that had to be read from the store.
+    pub chunks_read: u64,
+    /// Messages that were refused.
+    pub messages_refused: u64,
+    /// The most chunks in memory at once, those on the way here included.
+    pub peak_window: u32,
+}
+
+/// A node of a cast.
+#[derive(Debug)]
+pub struct Node {
+    profile: Profile,
+    options: Options,
+    now: Duration,
+    header: Option<Header>,
+    manifest: Option<Manifest>,
+    /// Digests on their way, and from whom.
+    hashes: Vec<Hash>,
+    hashes_from: Option<NodeId>,
+    stored: Option<Stored>,
+    verified: Bitmap,
+    written: Bitmap,
+    peers: BTreeMap<NodeId, Peer>,
+    /// Peers that were caught lying.
+    banned: BTreeSet<NodeId>,
+    fetch: Fetch,
+    serve: Serve,
+    coordinator: Option<Coordinator>,
+    /// Who may lead, in order: the source first.
+    leaders: Vec<Contact>,
+    /// Which of them leads, or is tried.
+    leader: usize,
+    /// When an earlier one is tried again.
+    retry_at: Duration,
+    epoch: u64,
+    apart: bool,
+    next_beat: Duration,
+    told_done: bool,
+    ended: bool,
+    stuck_told: bool,
+    /// Members that came before this node knew that it leads.
+    early: Vec<(NodeId, Message)>,
+    counters: Counters,
+    actions: VecDeque<Action>,
+}
+
+/// Another node, as this one knows it.
+#[derive(Debug, Default)]
+struct Peer {
+    link: Link,
+    /// What it said that it has.
+    has: Bitmap,
+    /// It is asked for whatever it has.
+    helper: bool,
+    apart: bool,
+    /// When it was last heard of, and last told something.
+    heard: Duration,
+    said: Duration,
+    messages: u32,
+    unasked: u32,
+    /// The first digest that it waits for.
+    wants_hashes: Option<u32>,
+    /// What it asked for.
+    queue: VecDeque<u32>,
+    sending: BTreeSet<u32>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Link {
+    #[default]
+    None,
+    Connecting,
+    Up,
+}
+
+impl Node {
+    /// The source: it has all, and leads.
+    #[must_use]
+    pub fn source(now: Duration, profile: Profile, manifest: Manifest, options: Options) -> Node {
+        let header = manifest.header();
+        let mut node = Node::new(now, profile, options, None);
+        node.coordinator = Some(Coordinator::new(
+            now,
+            node.profile.contact.clone(),
+            header,
+            options,
+        ));
+        node.verified = Bitmap::full(header.chunks());
+        node.written = node.verified.clone();
+        node.header = Some(header);
+        node.manifest = Some(manifest);
+        node.told_done = true;
+        node
+    }
+
+    /// A node that takes part in what the first of `leaders` casts, the source; the others are those that an earlier try of
+    /// this node knew, if there was one.
+    #[must_use]
+    pub fn receiver(
+        now: Duration,
+        profile: Profile,
+        leaders: Vec<Contact>,
+        options: Options,
+        stored: Option<Stored>,
+    ) -> Node {
+        let mut node = Node::new(now, profile, options, stored);
+        node.leaders = leaders;
+        node.connect_to_leader();
+        node
+    }
+
+    fn new(now: Duration, profile: Profile, options: Options, stored: Option<Stored>) -> Node {
+        Node {
+            profile,
+            options,
+            now,
+            header: None,
+            manifest: None,
+            hashes: Vec::new(),
+            hashes_from: None,
+            stored,
+            verified: Bitmap::default(),
+            written: Bitmap::default(),
+            peers: BTreeMap::new(),
+            banned: BTreeSet::new(),
+            fetch: Fetch::default(),
+            serve: Serve::default(),
+            coordinator: None,
+            leaders: Vec::new(),
+            leader: 0,
+            retry_at: now,
+            epoch: 0,
+            apart: false,
+            next_beat: now + options.beat,
+            told_done: false,
+            ended: false,
+            stuck_told: false,
+            early: Vec::new(),
+            counters: Counters::default(),
+            actions: VecDeque::new(),
+        }
+    }
+
+    /// Which node this is.
+    #[must_use]
+    pub fn id(&self) -> NodeId {
+        self.profile.contact.id
+    }
+
+    /// What is cast, as soon as its digests are here: what chunks are checked by.
+    #[must_use]
+    pub fn manifest(&self) -> Option<&Manifest> {
+        self.manifest.as_ref()
+    }
+
+    /// The chunks that are verified and written.
+    #[must_use]
+    pub fn written(&self) -> &Bitmap {
+        &self.written
+    }
+
+    /// Whether all is verified and written.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.header.is_some() && self.written.is_full()
+    }
+
+    /// Who may lead, in order, the source first: what a node that is started again begins with.
+    #[must_use]
+    pub fn leaders(&self) -> &[Contact] {
+        &self.leaders
+    }
+
+    /// Whether this node leads the group.
+    #[must_use]
+    pub fn leads(&self) -> bool {
+        self.coordinator.is_some()
+    }
+
+    /// Members that have failed, are done, and take part still, if this node leads.
+    #[must_use]
+    pub fn members(&self) -> Option<(usize, usize, usize)> {
+        self.coordinator.as_ref().map(Coordinator::count)
+    }
+
+    /// Whether this node has a connection to a peer.
+    #[must_use]
+    pub fn is_connected(&self, id: NodeId) -> bool {
+        self.peers.get(&id).is_some_and(|it| it.link == Link::Up)
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// The next thing to do.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// When [`timeout`](Self::timeout) is to be called.
+    #[must_use]
+    pub fn next_timeout(&self) -> Duration {
+        self.next_beat
+    }
+
+    /// A connection to a peer is there, whichever end began. Where both began at once, the driver keeps one and says so once;
+    /// another connection to a connected peer is a new one.
+    pub fn connected(&mut self, now: Duration, id: NodeId) {
+        self.now = now;
+        let leads = self.leads() || self.leaders.iter().any(|it| it.id == id);
+        let known = self.peers.contains_key(&id);
+        if self.ended
+            || self.banned.contains(&id)
+            || (!known && !leads && self.peers.len() >= MAX_PEERS)
+        {
+            self.actions.push_back(Action::Disconnect(id));
+            return;
+        }
+        if self.is_connected(id) {
+            // The other end began anew before this one missed it: what was on its way is lost.
+            let before = self.peers.remove(&id).unwrap_or_default();
+            let helper = before.helper;
+            self.unserve(id, before);
+            self.unasked(id);
+            self.lose_hashes(id);
+            self.peers.entry(id).or_default().helper = helper;
+        }
+        let peer = self.peers.entry(id).or_default();
+        (peer.link, peer.heard, peer.said) = (Link::Up, now, now);
+        self.meet_leader(id);
+        self.greet(id);
+        self.settle();
+    }
+
+    /// A connection has ended, or could not be made.
+    pub fn disconnected(&mut self, now: Duration, id: NodeId) {
+        self.now = now;
+        self.lose(id);
+        self.settle();
+    }
+
+    /// A message has come. Bytes that are none are a [`fault`](Self::fault).
+    pub fn message(&mut self, now: Duration, from: NodeId, message: Message) {
+        self.now = now;
+        let Some(peer) = self.peers.get_mut(&from).filter(|it| it.link == Link::Up) else {
+            return;
+        };
+        peer.heard = now;
+        peer.messages += 1;
+        if peer.messages > MESSAGES_PER_BEAT {
+            self.blame(from, Fault::Flood);
+        } else if let Err(fault) = self.take(from, message) {
+            self.counters.messages_refused += 1;
+            self.blame(from, fault);
+        }
+        self.settle();
+    }
+
+    /// A peer did what no honest one does, as the driver saw: it sent what is no message.
+    pub fn fault(&mut self, now: Duration, from: NodeId, fault: Fault) {
+        self.now = now;
+        self.counters.messages_refused += 1;
+        self.blame(from, fault);
+        self.settle();
+    }
+
+    /// The time of [`next_timeout`](Self::next_timeout) has come.
+    pub fn timeout(&mut self, now: Duration) {
+        self.now = now;
+        if now < self.next_beat {
+            return;
+        }
+        self.next_beat = now + self.options.beat;
+        if self.ended {
+            return;
+        }
+        self.drop_silent_peers();
+        self.look_for_leader();
+        self.reconnect();
+        self.search();
+        if let Some(coordinator) = &mut self.coordinator {
+            coordinator.tick(now, self.header.is_some() && self.written.is_full());
+        }
+        self.tell_progress();
+        self.say_alive();
+        self.settle();
+    }
+
+    fn take(&mut self, from: NodeId, message: Message) -> Result<(), Fault> {
+        match message {
+            Message::Join { .. }
+            | Message::Progress { .. }
+            | Message::Report { .. }
+            | Message::Seek => self.take_member(from, message),
+            Message::Welcome(_) | Message::Place(_) | Message::Helpers(_) => {
+                self.take_order(from, message)
+            }
+            Message::Dismissed(_) | Message::Finished => self.take_order(from, message),
+            Message::Hello {
+                root,
+                has,
+                answer,
+                apart,
+            } => self.take_hello(from, root, has, answer, apart),
+            Message::AskHashes { first } => self.take_ask_hashes(from, first),
+            Message::Hashes { first, hashes } => self.take_hashes(from, first, hashes),
+            Message::Request(chunks) => self.take_request(from, &chunks),
+            Message::Cancel(chunks) => self.take_cancel(from, &chunks),
+            Message::Missing(chunks) => self.take_missing(from, &chunks),
+            Message::Alive => Ok(()),
+        }
+    }
+
+    /// After every input: what follows from it.
+    fn settle(&mut self) {
+        self.drain_coordinator();
+        self.send_chunks();
+        self.request_chunks();
+        self.notice_end();
+    }
+
+    fn send(&mut self, to: NodeId, message: Message) {
+        if let Some(peer) = self.peers.get_mut(&to).filter(|it| it.link == Link::Up) {
+            peer.said = self.now;
+            self.actions.push_back(Action::Send { to, message });
+        }
+    }
+
+    fn tell(&mut self, event: Event) {
+        self.actions.push_back(Action::Tell(event));
+    }
+
+    /// Connects to a node unless there is a connection; whether there is one.
+    fn connect(&mut self, contact: &Contact) -> bool {
+        if self.banned.contains(&contact.id) || contact.id == self.id() {
+            return false;
+        }
+        let peer = self.peers.entry(contact.id).or_default();
+        if peer.link == Link::None {
+            peer.link = Link::Connecting;
+            peer.heard = self.now;
+            self.actions.push_back(Action::Connect(contact.clone()));
+        }
+        peer.link == Link::Up
+    }
+
+    /// Closes a connection and forgets what was on its way.
+    fn disconnect(&mut self, id: NodeId) {
+        if self.peers.get(&id).is_some_and(|it| it.link != Link::None) {
+            self.actions.push_back(Action::Disconnect(id));
+        }
+        self.lose(id);
+    }
+
+    fn lose(&mut self, id: NodeId) {
+        let Some(peer) = self.peers.remove(&id) else {
+            return;
+        };
+        self.unserve(id, peer);
+        self.unasked(id);
+        self.lose_hashes(id);
+        if let Some(coordinator) = &mut self.coordinator {
+            coordinator.on_left(id);
+        }
+        self.lose_leader(id);
+        if self.fetch.predecessors.contains(&Some(id)) {
+            self.report(id, Fault::Gone);
+        }
+    }
+
+    /// Names a peer, cuts it off and has nothing to do with it any more.
+    fn blame(&mut self, peer: NodeId, fault: Fault) {
+        let by = self.id();
+        self.tell(Event::Liar { peer, by, fault });
+        self.banned.insert(peer);
+        self.report(peer, fault);
+        self.disconnect(peer);
+    }
+
+    fn drop_silent_peers(&mut self) {
+        let deadline = self.now.saturating_sub(self.options.silence);
+        let silent = self.peers.iter_mut().filter_map(|(id, peer)| {
+            peer.messages = 0;
+            (peer.link != Link::None && peer.heard < deadline).then_some(*id)
+        });
+        for id in silent.collect::<Vec<_>>() {
+            self.disconnect(id);
+        }
+    }
+
+    fn say_alive(&mut self) {
+        let due = self.now.saturating_sub(self.options.beat);
+        let quiet = self
+            .peers
+            .iter()
+            .filter(|(_, it)| it.link == Link::Up && it.said <= due);
+        for id in quiet.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.send(id, Message::Alive);
+        }
+    }
+
+    fn notice_end(&mut self) {
+        if self.is_done() && !self.told_done {
+            self.told_done = true;
+            self.tell(Event::Done);
+            self.tell_progress();
+        }
+    }
+}

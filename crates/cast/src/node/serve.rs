@@ -1,0 +1,288 @@
+//! Which chunk is sent to which peer, and which chunks are in memory.
+//!
+//! A chunk that was verified stays in memory until its place is needed. Its place is free once it is written, not on its way
+//! to anybody, and, without [`spill`](crate::Options::spill), not waited for by a successor.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use super::{Link, Node, Peer};
+use crate::limits::{MAX_REQUESTS, STORE_SENDS};
+use crate::message::{Fault, Message, NodeId};
+use crate::options::Action;
+
+/// What a node holds in memory, and for whom.
+#[derive(Debug, Default)]
+pub(super) struct Serve {
+    resident: BTreeMap<u32, Resident>,
+    /// The same, as they came.
+    order: VecDeque<u32>,
+    /// How many peers wait for a chunk.
+    waiting: BTreeMap<u32, u32>,
+    /// Peers that wait for something, in the order in which they are served.
+    turns: VecDeque<NodeId>,
+    /// Sends from the store on their way.
+    reading: BTreeSet<(NodeId, u32)>,
+}
+
+#[derive(Debug, Default)]
+struct Resident {
+    written: bool,
+    sends: u32,
+}
+
+/// Where a chunk can be sent from.
+enum Place {
+    Memory,
+    Store,
+    Nowhere,
+}
+
+impl Node {
+    pub(super) fn keep(&mut self, chunk: u32) {
+        self.serve.resident.insert(chunk, Resident::default());
+        self.serve.order.push_back(chunk);
+        self.note_window();
+    }
+
+    pub(super) fn note_window(&mut self) {
+        let used = self.used();
+        self.counters.peak_window = self
+            .counters
+            .peak_window
+            .max(used + self.serve.reading.len() as u32);
+    }
+
+    fn used(&self) -> u32 {
+        self.serve.resident.len() as u32 + self.fetch.outstanding()
+    }
+
+    /// Whether there is a place in the window, made if need be.
+    pub(super) fn make_room(&mut self) -> bool {
+        if self.used() < self.options.window {
+            return true;
+        }
+        let order = &self.serve.order;
+        let Some(index) = order.iter().position(|it| self.may_forget(*it)) else {
+            return false;
+        };
+        if let Some(chunk) = self.serve.order.remove(index) {
+            self.serve.resident.remove(&chunk);
+            self.actions.push_back(Action::Forget(chunk));
+        }
+        true
+    }
+
+    fn may_forget(&self, chunk: u32) -> bool {
+        let resident = &self.serve.resident[&chunk];
+        let wanted = !self.options.spill && self.serve.waiting.contains_key(&chunk);
+        resident.written && resident.sends == 0 && !wanted
+    }
+
+    /// The peer for whom this node holds what fills its window.
+    pub(super) fn held_by(&self) -> Option<NodeId> {
+        if self.options.spill || self.used() < self.options.window || self.serve.resident.is_empty()
+        {
+            return None;
+        }
+        let written = |chunk: &u32| self.serve.resident.get(chunk).is_some_and(|it| it.written);
+        let holding = |peer: &Peer| {
+            peer.queue
+                .iter()
+                .chain(&peer.sending)
+                .filter(|it| written(it))
+                .count()
+        };
+        let found = self.peers.iter().map(|(id, it)| (holding(it), *id)).max();
+        let held = |count: usize| 2 * count >= self.serve.resident.len();
+        found
+            .filter(|(count, _)| *count > 0 && held(*count))
+            .map(|(_, id)| id)
+    }
+
+    /// A chunk is in the store.
+    pub fn written_chunk(&mut self, now: Duration, chunk: u32) {
+        self.now = now;
+        if let Some(resident) = self.serve.resident.get_mut(&chunk) {
+            resident.written = true;
+            self.written.insert(chunk);
+        }
+        self.settle();
+    }
+
+    /// A chunk has reached a peer, or its connection.
+    pub fn sent(&mut self, now: Duration, to: NodeId, chunk: u32) {
+        self.now = now;
+        let Some(peer) = self.peers.get_mut(&to) else {
+            return;
+        };
+        peer.heard = now;
+        if peer.sending.remove(&chunk) {
+            self.counters.chunks_sent += 1;
+            self.end_send(to, chunk);
+        }
+        self.settle();
+    }
+
+    fn end_send(&mut self, to: NodeId, chunk: u32) {
+        if !self.serve.reading.remove(&(to, chunk))
+            && let Some(resident) = self.serve.resident.get_mut(&chunk)
+        {
+            resident.sends -= 1;
+        }
+    }
+
+    /// A lost peer waits for nothing any more.
+    pub(super) fn unserve(&mut self, id: NodeId, peer: Peer) {
+        for chunk in &peer.queue {
+            self.not_waited_for(*chunk);
+        }
+        for chunk in peer.sending {
+            self.end_send(id, chunk);
+        }
+    }
+
+    fn not_waited_for(&mut self, chunk: u32) {
+        if let Some(count) = self.serve.waiting.get_mut(&chunk) {
+            *count -= 1;
+            if *count == 0 {
+                self.serve.waiting.remove(&chunk);
+            }
+        }
+    }
+
+    pub(super) fn take_request(&mut self, from: NodeId, chunks: &[u32]) -> Result<(), Fault> {
+        let header = self.header.ok_or(Fault::UnknownChunk)?;
+        if chunks.iter().any(|it| *it >= header.chunks()) {
+            return Err(Fault::UnknownChunk);
+        }
+        let peer = self.peers.get_mut(&from).expect("it is connected");
+        if peer.queue.len() + chunks.len() > MAX_REQUESTS {
+            return Err(Fault::Flood);
+        }
+        let waited = !peer.queue.is_empty();
+        for chunk in chunks {
+            if !peer.queue.contains(chunk) && !peer.sending.contains(chunk) {
+                peer.queue.push_back(*chunk);
+                *self.serve.waiting.entry(*chunk).or_default() += 1;
+            }
+        }
+        if !waited && !peer.queue.is_empty() {
+            self.serve.turns.push_back(from);
+        }
+        Ok(())
+    }
+
+    pub(super) fn take_cancel(&mut self, from: NodeId, chunks: &[u32]) -> Result<(), Fault> {
+        let peer = self.peers.get_mut(&from).expect("it is connected");
+        let before: Vec<u32> = chunks
+            .iter()
+            .copied()
+            .filter(|it| peer.queue.contains(it))
+            .collect();
+        peer.queue.retain(|it| !chunks.contains(it));
+        for chunk in before {
+            self.not_waited_for(chunk);
+        }
+        Ok(())
+    }
+
+    /// Sends what can be sent: a round of the peers that wait; those that are apart only when no other could have more.
+    pub(super) fn send_chunks(&mut self) {
+        if !self.send_round(false) {
+            self.send_round(true);
+        }
+    }
+
+    /// Sends to each peer that waits as much as it may have at once; whether one could have more.
+    fn send_round(&mut self, apart: bool) -> bool {
+        let mut more = false;
+        for _ in 0..self.serve.turns.len() {
+            let Some(id) = self.serve.turns.pop_front() else {
+                break;
+            };
+            let Some(peer) = self
+                .peers
+                .get(&id)
+                .filter(|it| it.link == Link::Up && !it.queue.is_empty())
+            else {
+                continue;
+            };
+            if peer.apart == apart {
+                let most = self.sends_at_once(peer);
+                while self.peers[&id].sending.len() < most && self.send_next(id) {}
+                let queue = &self.peers[&id].queue;
+                more |= queue.iter().any(|it| self.verified.contains(*it));
+            }
+            self.serve.turns.push_back(id);
+        }
+        more
+    }
+
+    /// In a chain a second chunk is ready while the first is on its way; with many successors they are that for each other.
+    fn sends_at_once(&self, peer: &Peer) -> usize {
+        let chain = self.header.is_some_and(|it| it.arity == 1);
+        if chain && !peer.apart { 2 } else { 1 }
+    }
+
+    /// Sends a peer the first chunk of those that it waits for that is here; whether there was one.
+    fn send_next(&mut self, to: NodeId) -> bool {
+        let queue = &self.peers[&to].queue;
+        let Some(index) = queue.iter().position(|it| self.verified.contains(*it)) else {
+            return false;
+        };
+        let chunk = queue[index];
+        let place = self.place_of(chunk);
+        if matches!(place, Place::Store) && self.serve.reading.len() >= self.most_reads() {
+            return false;
+        }
+        let peer = self.peers.get_mut(&to).expect("it is connected");
+        peer.queue.remove(index);
+        self.not_waited_for(chunk);
+        match place {
+            Place::Nowhere => {
+                self.send(to, Message::Missing(vec![chunk]));
+                return true;
+            }
+            Place::Store => {
+                self.serve.reading.insert((to, chunk));
+                self.counters.chunks_read += 1;
+            }
+            Place::Memory => {
+                let resident = self
+                    .serve
+                    .resident
+                    .get_mut(&chunk)
+                    .expect("it is in memory");
+                resident.sends += 1;
+            }
+        }
+        let from_store = matches!(place, Place::Store);
+        let peer = self.peers.get_mut(&to).expect("it is connected");
+        peer.sending.insert(chunk);
+        peer.said = self.now;
+        self.note_window();
+        self.actions.push_back(Action::SendChunk {
+            to,
+            chunk,
+            from_store,
+        });
+        true
+    }
+
+    /// The source reads all that it sends: a chunk for each stripe, and some for helpers.
+    fn most_reads(&self) -> usize {
+        STORE_SENDS + self.header.map_or(0, |it| it.arity as usize)
+    }
+
+    fn place_of(&self, chunk: u32) -> Place {
+        match (
+            self.serve.resident.contains_key(&chunk),
+            self.options.readable,
+        ) {
+            (true, _) => Place::Memory,
+            (false, true) => Place::Store,
+            (false, false) => Place::Nowhere,
+        }
+    }
+}

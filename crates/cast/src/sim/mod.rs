@@ -1,0 +1,287 @@
+//! The engine over a model of a network, in virtual time: the nodes are those that the real thing drives.
+//!
+//! A network is ports with a rate, a latency, and, if there are racks, uplinks that the nodes of a rack share. A chunk takes
+//! its sender's port, the uplinks and its receiver's port for as long as its bytes need; messages take the latency alone.
+//! The content is small, and stands for a large one: each of its bytes for `scale` bytes on the wire. It is real, so that
+//! what a node has at the end is compared with what was cast.
+
+mod network;
+mod world;
+
+use std::time::Duration;
+
+use crate::options::{Event, Options, window_for};
+pub use crate::sim::world::run;
+
+/// What is simulated.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Nodes besides the source, whose number is 0.
+    pub nodes: u32,
+    /// What is cast.
+    pub content: Vec<u8>,
+    /// Bytes of a chunk of it.
+    pub chunk_bytes: u32,
+    /// Bytes on the wire, and of memory, for each byte of it.
+    pub scale: u64,
+    /// 1 is a chain.
+    pub arity: u32,
+    /// Bytes a second of each port, in each direction.
+    pub port: u64,
+    /// From one node to another.
+    pub latency: Duration,
+    /// Bytes a second of each node's disk; 0 for one that is never waited for.
+    pub disk: u64,
+    /// The same of the source, which reads.
+    pub source_disk: u64,
+    /// Racks, if the network has two levels.
+    pub racks: Option<Racks>,
+    /// How the nodes take part.
+    pub options: Options,
+    /// What random choices come from.
+    pub seed: u64,
+    /// What happens, and when.
+    pub disturbances: Vec<(Duration, Disturbance)>,
+    /// When it ends at the latest.
+    pub until: Duration,
+    /// Whether each message goes through its form on the wire.
+    pub wire: bool,
+}
+
+/// A network of two levels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Racks {
+    /// Nodes of a rack.
+    pub nodes: u32,
+    /// Bytes a second of a rack's uplink, in each direction.
+    pub uplink: u64,
+}
+
+/// A large group, and what is wrong with it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Group {
+    /// Nodes besides the source.
+    pub nodes: u32,
+    /// Bytes of the content.
+    pub bytes: u64,
+    /// Bytes a second of each port.
+    pub port: u64,
+    /// 1 is a chain.
+    pub arity: u32,
+    /// Racks, if the network has two levels.
+    pub racks: Option<Racks>,
+    /// Share of the nodes that die, each at a random moment.
+    pub dying: f64,
+    /// Share of the nodes that are slow from the start, and by what factor.
+    pub slow: f64,
+    /// The same.
+    pub slow_by: u32,
+    /// What random choices come from.
+    pub seed: u64,
+}
+
+/// Chunks of a large content in a simulation, as far as they are neither too small nor too large for memory.
+const CHUNKS: u64 = 1500;
+
+/// What goes wrong, or otherwise than planned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Disturbance {
+    /// A node dies without a word.
+    Kill(u32),
+    /// A node starts: one that was killed, with what it had written; or one that comes late, if it did not start before.
+    Start(u32),
+    /// A node's port has so many times less than its rate.
+    Slow(u32, u32),
+    /// A node damages each chunk that it sends.
+    Lie(u32),
+    /// A node takes what it is sent, and sends no chunk.
+    Mute(u32),
+    /// A node says that its predecessors sent wrong chunks.
+    Accuse(u32),
+    /// These nodes and the others do not reach each other.
+    Split(Vec<u32>),
+    /// All reach each other again.
+    Heal,
+}
+
+/// What became of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeOutcome {
+    /// When it started last.
+    pub started: Duration,
+    /// Whether it runs at the end.
+    pub alive: bool,
+    /// When it had all, and its content was that of the source.
+    pub done: Option<Duration>,
+    /// It was done with another content than the source's.
+    pub wrong: bool,
+    /// Bytes of chunks that it sent and received, on the wire.
+    pub sent: u64,
+    /// The same.
+    pub received: u64,
+    /// The most chunks in memory.
+    pub peak_window: u32,
+}
+
+/// How a simulation ended.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// By number; the source first.
+    pub nodes: Vec<NodeOutcome>,
+    /// What nodes told, the coordinator's words included.
+    pub events: Vec<(Duration, u32, Event)>,
+    /// When nothing was left to do.
+    pub ended: Duration,
+    /// Events of the model.
+    pub steps: u64,
+}
+
+impl Setup {
+    /// A chain of `nodes` nodes on ports of `port` bytes a second, for a content of `chunks` chunks of `bytes` bytes.
+    #[must_use]
+    pub fn new(nodes: u32, chunks: u32, bytes: u64, port: u64) -> Setup {
+        const BYTES: u32 = 8;
+        let content = (0..u64::from(chunks))
+            .flat_map(|it| it.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+        Setup {
+            nodes,
+            content: content.collect(),
+            chunk_bytes: BYTES,
+            scale: (bytes / u64::from(BYTES)).max(1),
+            arity: 1,
+            port,
+            latency: Duration::from_micros(50),
+            disk: 0,
+            source_disk: 0,
+            racks: None,
+            options: Options {
+                expected: nodes,
+                ..Options::default()
+            },
+            seed: 1,
+            disturbances: Vec::new(),
+            until: Duration::from_secs(3600),
+            wire: true,
+        }
+    }
+
+    /// A large group, of which some die and some are slow: the chunks are coarse and the beats long, so that it is done in
+    /// moments.
+    #[must_use]
+    pub fn group(group: &Group) -> Setup {
+        let chunk = (group.bytes / CHUNKS).clamp(1 << 20, 64 << 20);
+        let chunks = u32::try_from(group.bytes.div_ceil(chunk))
+            .unwrap_or(u32::MAX)
+            .max(1);
+        let mut setup = Setup::new(group.nodes, chunks, chunk, group.port).with_arity(group.arity);
+        let ideal = setup.ideal();
+        setup.seed = group.seed;
+        setup.racks = group.racks;
+        setup.wire = false;
+        if group.nodes > 1000 {
+            setup.options.beat = Duration::from_millis(750);
+            setup.options.silence = Duration::from_secs(3);
+            setup.options.stall = Duration::from_secs(4);
+        }
+        setup.until = ideal * 20 + Duration::from_secs(600);
+        let mut random = Random::new(group.seed);
+        let mut nodes: Vec<u32> = (1..=group.nodes).collect();
+        let mut pick = |share: f64| {
+            let count = (f64::from(group.nodes) * share).round() as usize;
+            let picked = (0..count.min(nodes.len()))
+                .map(|_| nodes.swap_remove(random.below(nodes.len() as u64) as usize));
+            picked.collect::<Vec<_>>()
+        };
+        let (dying, slow) = (pick(group.dying), pick(group.slow));
+        let deaths = dying
+            .into_iter()
+            .map(|it| (random.before(ideal), Disturbance::Kill(it)));
+        let slow = slow
+            .into_iter()
+            .map(|it| (Duration::ZERO, Disturbance::Slow(it, group.slow_by)));
+        setup.disturbances = deaths.chain(slow).collect();
+        setup
+    }
+
+    /// The nodes that neither die nor are slow.
+    #[must_use]
+    pub fn sound(&self) -> Vec<u32> {
+        let mut sound: std::collections::BTreeSet<u32> = (1..=self.nodes).collect();
+        for (_, what) in &self.disturbances {
+            if let Disturbance::Kill(node) | Disturbance::Slow(node, _) = what {
+                sound.remove(node);
+            }
+        }
+        sound.into_iter().collect()
+    }
+
+    /// The same by trees of `arity` stripes, with the memory that they need.
+    #[must_use]
+    pub fn with_arity(mut self, arity: u32) -> Setup {
+        self.arity = arity;
+        self.options.window = window_for(arity);
+        self
+    }
+
+    /// Bytes that the content stands for.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.content.len() as u64 * self.scale
+    }
+
+    /// The time in which a port passes the content once: no cast is faster.
+    #[must_use]
+    pub fn ideal(&self) -> Duration {
+        Duration::from_secs_f64(self.bytes() as f64 / self.port as f64)
+    }
+}
+
+impl Outcome {
+    /// When the last of these nodes was done; none, if one is not.
+    #[must_use]
+    pub fn done(&self, nodes: impl IntoIterator<Item = u32>) -> Option<Duration> {
+        let mut last = Duration::ZERO;
+        for node in nodes {
+            last = last.max(self.nodes[node as usize].done?);
+        }
+        Some(last)
+    }
+
+    /// Whether an event was told by anybody.
+    #[must_use]
+    pub fn told(&self, wanted: impl Fn(&Event) -> bool) -> bool {
+        self.events.iter().any(|(_, _, event)| wanted(event))
+    }
+}
+
+/// A sequence of numbers that a seed yields: SplitMix64, the same with every release.
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// That of `seed`.
+    #[must_use]
+    pub fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    /// The next number.
+    pub fn number(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `limit`, which is not 0.
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.number() % limit
+    }
+
+    /// A time before `limit`.
+    pub fn before(&mut self, limit: Duration) -> Duration {
+        let nanos = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+        Duration::from_nanos(self.below(nanos.max(1)))
+    }
+}

@@ -1,0 +1,588 @@
+//! What happens when.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::network::{Nanos, Network};
+use super::{Disturbance, NodeOutcome, Outcome, Random, Setup};
+use crate::manifest::Manifest;
+use crate::message::{Contact, Fault, Message, NodeId};
+use crate::node::{Node, Profile, Stored};
+use crate::options::{Action, Event};
+
+/// After this a connection to one that does not answer has failed.
+const CONNECT_TIMEOUT: Nanos = 1_000_000_000;
+
+/// Runs what is set up, until all that live have all, or the time is over.
+#[must_use]
+pub fn run(setup: &Setup) -> Outcome {
+    let mut world = World::new(setup);
+    world.run();
+    world.outcome()
+}
+
+type Payload = Rc<[u8]>;
+
+enum What {
+    Beat(u32),
+    Link {
+        ends: [u32; 2],
+    },
+    Unreached {
+        node: u32,
+        peer: u32,
+    },
+    Closed {
+        node: u32,
+        peer: u32,
+    },
+    Message {
+        from: u32,
+        to: u32,
+        message: Box<Message>,
+    },
+    PortFree(u32),
+    Read {
+        node: u32,
+        to: u32,
+        chunk: u32,
+    },
+    Arrived {
+        from: u32,
+        to: u32,
+        chunk: u32,
+        payload: Payload,
+    },
+    Written {
+        node: u32,
+        chunk: u32,
+    },
+    Disturbed(usize),
+}
+
+struct Entry {
+    at: Nanos,
+    order: u64,
+    /// How often the nodes that it is about had started when it was made.
+    lives: [u32; 2],
+    what: What,
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Entry) -> bool {
+        (self.at, self.order) == (other.at, other.order)
+    }
+}
+impl Eq for Entry {}
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Entry) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Entry {
+    fn cmp(&self, other: &Entry) -> std::cmp::Ordering {
+        (self.at, self.order).cmp(&(other.at, other.order))
+    }
+}
+
+/// A machine: the node on it, its memory, its store, its port.
+struct Machine {
+    node: Option<Node>,
+    life: u32,
+    memory: BTreeMap<u32, Payload>,
+    store: Vec<u8>,
+    stored: Option<Stored>,
+    leaders: Vec<Contact>,
+    /// What waits for its port.
+    queue: VecDeque<(u32, u32, Payload)>,
+    port_busy: bool,
+    side: bool,
+    lies: bool,
+    mute: bool,
+    gone: bool,
+    outcome: NodeOutcome,
+}
+
+struct World<'a> {
+    setup: &'a Setup,
+    manifest: Manifest,
+    network: Network,
+    machines: Vec<Machine>,
+    entries: BinaryHeap<Reverse<Entry>>,
+    order: u64,
+    now: Nanos,
+    events: Vec<(Duration, u32, Event)>,
+    random: Random,
+    /// Disturbances that are still to come, and machines that are not done.
+    to_come: usize,
+    steps: u64,
+}
+
+impl<'a> World<'a> {
+    fn new(setup: &'a Setup) -> World<'a> {
+        let manifest = Manifest::of(&setup.content, setup.chunk_bytes, setup.arity)
+            .expect("a content that can be cast");
+        let machine = |source: bool| Machine {
+            node: None,
+            life: 0,
+            memory: BTreeMap::new(),
+            store: match source {
+                true => setup.content.clone(),
+                false => vec![0; setup.content.len()],
+            },
+            stored: None,
+            leaders: vec![contact(0)],
+            queue: VecDeque::new(),
+            port_busy: false,
+            side: false,
+            lies: false,
+            mute: false,
+            gone: false,
+            outcome: NodeOutcome::default(),
+        };
+        let mut world = World {
+            setup,
+            manifest,
+            network: Network::new(setup),
+            machines: (0..=setup.nodes).map(|it| machine(it == 0)).collect(),
+            entries: BinaryHeap::new(),
+            order: 0,
+            now: 0,
+            events: Vec::new(),
+            random: Random::new(setup.seed),
+            to_come: setup.disturbances.len(),
+            steps: 0,
+        };
+        for (index, (at, _)) in setup.disturbances.iter().enumerate() {
+            world.at(at.as_nanos() as Nanos, What::Disturbed(index));
+        }
+        for node in 0..=setup.nodes {
+            if !world.comes_late(node) {
+                world.start(node);
+            }
+        }
+        world
+    }
+
+    /// Whether the first that happens to a node is that it starts.
+    fn comes_late(&self, node: u32) -> bool {
+        let first = self
+            .setup
+            .disturbances
+            .iter()
+            .filter_map(|(at, what)| match what {
+                Disturbance::Kill(it) if *it == node => Some((at, false)),
+                Disturbance::Start(it) if *it == node => Some((at, true)),
+                _ => None,
+            });
+        first.min().is_some_and(|(_, starts)| starts)
+    }
+
+    fn run(&mut self) {
+        let until = self.setup.until.as_nanos() as Nanos;
+        while let Some(Reverse(entry)) = self.entries.pop() {
+            if entry.at > until {
+                break;
+            }
+            self.now = entry.at;
+            self.steps += 1;
+            if self.lives_of(&entry.what) == entry.lives {
+                self.happen(entry.what);
+            }
+            if self.steps.is_multiple_of(256) && self.is_over() {
+                break;
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        let waits = |it: &Machine| it.node.is_some() && !it.gone && it.outcome.done.is_none();
+        self.to_come == 0 && !self.machines[1..].iter().any(waits)
+    }
+
+    fn time(&self) -> Duration {
+        Duration::from_nanos(self.now)
+    }
+
+    /// How often the nodes have started that an entry is about.
+    fn lives_of(&self, what: &What) -> [u32; 2] {
+        let life = |it: u32| self.machines[it as usize].life;
+        match what {
+            What::Beat(node) | What::PortFree(node) => [life(*node), 0],
+            What::Unreached { node, .. }
+            | What::Closed { node, .. }
+            | What::Written { node, .. } => [life(*node), 0],
+            What::Link { ends: [a, b] } => [life(*a), life(*b)],
+            What::Read { node, to, .. } => [life(*node), life(*to)],
+            What::Message { from, to, .. } | What::Arrived { from, to, .. } => {
+                [life(*from), life(*to)]
+            }
+            What::Disturbed(_) => [0, 0],
+        }
+    }
+
+    fn at(&mut self, at: Nanos, what: What) {
+        self.order += 1;
+        let entry = Entry {
+            at,
+            order: self.order,
+            lives: self.lives_of(&what),
+            what,
+        };
+        self.entries.push(Reverse(entry));
+    }
+
+    fn start(&mut self, node: u32) {
+        let now = self.time();
+        let profile = Profile {
+            contact: contact(node),
+            rack: self.network.rack_of(node),
+            rate: 0,
+        };
+        let options = self.setup.options;
+        let machine = &mut self.machines[node as usize];
+        machine.life += 1;
+        machine.outcome.started = now;
+        machine.outcome.alive = true;
+        machine.gone = false;
+        machine.node = Some(match node {
+            0 => Node::source(now, profile, self.manifest.clone(), options),
+            _ => Node::receiver(
+                now,
+                profile,
+                machine.leaders.clone(),
+                options,
+                machine.stored.clone(),
+            ),
+        });
+        // Beats of different nodes do not fall together.
+        let first = self.now + self.random.before(options.beat).as_nanos() as Nanos;
+        self.at(first, What::Beat(node));
+        self.act(node);
+    }
+
+    fn kill(&mut self, node: u32) {
+        let machine = &mut self.machines[node as usize];
+        let Some(killed) = machine.node.take() else {
+            return;
+        };
+        machine.life += 1;
+        machine.outcome.alive = false;
+        machine.outcome.done = None;
+        machine.memory.clear();
+        machine.queue.clear();
+        machine.port_busy = false;
+        machine.leaders = killed.leaders().to_vec();
+        if let Some(manifest) = killed.manifest() {
+            let (root, has) = (manifest.header().root, killed.written().clone());
+            machine.stored = Some(Stored { root, has });
+        }
+    }
+
+    /// Whether what one sends reaches the other.
+    fn reach(&self, a: u32, b: u32) -> bool {
+        let (a, b) = (&self.machines[a as usize], &self.machines[b as usize]);
+        a.node.is_some() && b.node.is_some() && a.side == b.side
+    }
+
+    fn with(&mut self, node: u32, input: impl FnOnce(&mut Node, Duration)) {
+        let now = self.time();
+        if let Some(there) = &mut self.machines[node as usize].node {
+            input(there, now);
+            self.act(node);
+        }
+    }
+
+    fn happen(&mut self, what: What) {
+        match what {
+            What::Beat(node) => {
+                self.with(node, |it, now| it.timeout(now));
+                if let Some(there) = &self.machines[node as usize].node {
+                    let next = (there.next_timeout().as_nanos() as Nanos).max(self.now + 1);
+                    self.at(next, What::Beat(node));
+                }
+            }
+            What::Link { ends: [a, b] } => {
+                let has = |a: u32, b: u32| {
+                    self.machines[a as usize]
+                        .node
+                        .as_ref()
+                        .is_some_and(|it| it.is_connected(id(b)))
+                };
+                if !has(a, b) || !has(b, a) {
+                    self.with(b, |it, now| it.connected(now, id(a)));
+                    self.with(a, |it, now| it.connected(now, id(b)));
+                }
+            }
+            What::Unreached { node, peer } | What::Closed { node, peer } => {
+                self.with(node, |it, now| it.disconnected(now, id(peer)));
+            }
+            What::Message { from, to, message } => {
+                self.with(to, |it, now| it.message(now, id(from), *message))
+            }
+            What::PortFree(node) => {
+                self.machines[node as usize].port_busy = false;
+                self.use_port(node);
+            }
+            What::Read { node, to, chunk } => {
+                let payload = self.payload(node, chunk, true);
+                self.queue(node, to, chunk, payload);
+            }
+            What::Arrived {
+                from,
+                to,
+                chunk,
+                payload,
+            } => self.arrive(from, to, chunk, payload),
+            What::Written { node, chunk } => {
+                self.with(node, |it, now| it.written_chunk(now, chunk))
+            }
+            What::Disturbed(index) => self.disturb(index),
+        }
+    }
+
+    fn arrive(&mut self, from: u32, to: u32, chunk: u32, payload: Payload) {
+        let bytes = payload.len() as u64 * self.setup.scale;
+        if !self.reach(from, to) {
+            return;
+        }
+        let machine = &mut self.machines[to as usize];
+        machine.outcome.received += bytes;
+        let now = Duration::from_nanos(self.now);
+        let Some(node) = &mut machine.node else {
+            return;
+        };
+        let right = node
+            .manifest()
+            .is_some_and(|it| it.check(chunk, &payload).is_ok());
+        if node.chunk(now, id(from), chunk, right) {
+            machine.memory.insert(chunk, payload);
+        }
+        self.act(to);
+        self.with(from, |it, now| it.sent(now, id(to), chunk));
+    }
+
+    /// Does what a node asks for.
+    fn act(&mut self, node: u32) {
+        while let Some(action) = self.machines[node as usize]
+            .node
+            .as_mut()
+            .and_then(Node::poll_action)
+        {
+            self.do_one(node, action);
+        }
+    }
+
+    fn do_one(&mut self, node: u32, action: Action) {
+        let (now, latency) = (self.now, self.network.latency());
+        match action {
+            Action::Connect(to) => {
+                let peer = to.id.0 as u32;
+                match self.reach(node, peer) {
+                    true => self.at(now + 2 * latency, What::Link { ends: [node, peer] }),
+                    false => self.at(now + CONNECT_TIMEOUT, What::Unreached { node, peer }),
+                }
+            }
+            Action::Disconnect(peer) => {
+                let peer = peer.0 as u32;
+                self.machines[node as usize].queue.retain(|it| it.0 != peer);
+                if self.reach(node, peer) {
+                    self.at(
+                        now + latency,
+                        What::Closed {
+                            node: peer,
+                            peer: node,
+                        },
+                    );
+                }
+            }
+            Action::Send { to, message } => {
+                let to = to.0 as u32;
+                if self.reach(node, to) {
+                    let message = match self.setup.wire {
+                        true => {
+                            Message::parse(&message.encode()).expect("what nodes say is a message")
+                        }
+                        false => message,
+                    };
+                    self.at(
+                        now + latency,
+                        What::Message {
+                            from: node,
+                            to,
+                            message: Box::new(message),
+                        },
+                    );
+                }
+            }
+            Action::SendChunk {
+                to,
+                chunk,
+                from_store,
+            } => self.send_chunk(node, to.0 as u32, chunk, from_store),
+            Action::Write(chunk) => self.write(node, chunk),
+            Action::Forget(chunk) => drop(self.machines[node as usize].memory.remove(&chunk)),
+            Action::Tell(event) => self.tell(node, event),
+        }
+    }
+
+    fn tell(&mut self, node: u32, event: Event) {
+        let machine = &mut self.machines[node as usize];
+        match event {
+            Event::Done => match machine.store == self.setup.content {
+                true => machine.outcome.done = Some(Duration::from_nanos(self.now)),
+                false => machine.outcome.wrong = true,
+            },
+            Event::Dismissed(_) => machine.gone = true,
+            _ => {}
+        }
+        self.events.push((self.time(), node, event));
+    }
+
+    fn range(&self, chunk: u32) -> std::ops::Range<usize> {
+        let begin = chunk as usize * self.setup.chunk_bytes as usize;
+        begin..begin + self.manifest.header().bytes_of(chunk)
+    }
+
+    fn payload(&self, node: u32, chunk: u32, from_store: bool) -> Payload {
+        let machine = &self.machines[node as usize];
+        let payload = match from_store {
+            true => Payload::from(&machine.store[self.range(chunk)]),
+            false => machine.memory[&chunk].clone(),
+        };
+        match machine.lies {
+            true => payload.iter().map(|it| !it).collect(),
+            false => payload,
+        }
+    }
+
+    fn send_chunk(&mut self, node: u32, to: u32, chunk: u32, from_store: bool) {
+        if self.machines[node as usize].mute {
+            return;
+        }
+        if from_store {
+            let bytes = self.range(chunk).len() as u64 * self.setup.scale;
+            let at = self.network.disk(self.now, node, bytes);
+            if at > self.now {
+                self.at(at, What::Read { node, to, chunk });
+                return;
+            }
+        }
+        let payload = self.payload(node, chunk, from_store);
+        self.queue(node, to, chunk, payload);
+    }
+
+    fn queue(&mut self, node: u32, to: u32, chunk: u32, payload: Payload) {
+        self.machines[node as usize]
+            .queue
+            .push_back((to, chunk, payload));
+        self.use_port(node);
+    }
+
+    fn use_port(&mut self, node: u32) {
+        while !self.machines[node as usize].port_busy {
+            let Some((to, chunk, payload)) = self.machines[node as usize].queue.pop_front() else {
+                return;
+            };
+            if !self.reach(node, to) {
+                continue;
+            }
+            let bytes = payload.len() as u64 * self.setup.scale;
+            let machine = &mut self.machines[node as usize];
+            machine.port_busy = true;
+            machine.outcome.sent += bytes;
+            let (free, arrives) = self.network.send(self.now, node, to, bytes);
+            self.at(free, What::PortFree(node));
+            self.at(
+                arrives,
+                What::Arrived {
+                    from: node,
+                    to,
+                    chunk,
+                    payload,
+                },
+            );
+        }
+    }
+
+    fn write(&mut self, node: u32, chunk: u32) {
+        let range = self.range(chunk);
+        let bytes = range.len() as u64 * self.setup.scale;
+        let at = self.network.disk(self.now, node, bytes);
+        let machine = &mut self.machines[node as usize];
+        let payload = &machine.memory[&chunk];
+        machine.store[range].copy_from_slice(payload);
+        self.at(at, What::Written { node, chunk });
+    }
+
+    fn disturb(&mut self, index: usize) {
+        self.to_come -= 1;
+        match self.setup.disturbances[index].1.clone() {
+            Disturbance::Kill(node) => self.kill(node),
+            Disturbance::Start(node) => {
+                if self.machines[node as usize].node.is_none() {
+                    self.start(node);
+                }
+            }
+            Disturbance::Slow(node, factor) => self.network.slow_down(node, factor),
+            Disturbance::Lie(node) => self.machines[node as usize].lies = true,
+            Disturbance::Mute(node) => self.machines[node as usize].mute = true,
+            Disturbance::Accuse(node) => {
+                for peer in 1..=self.setup.nodes {
+                    let fault = Fault::WrongChunk;
+                    let message = Box::new(Message::Report {
+                        peer: id(peer),
+                        fault,
+                    });
+                    self.at(
+                        self.now,
+                        What::Message {
+                            from: node,
+                            to: 0,
+                            message,
+                        },
+                    );
+                }
+            }
+            Disturbance::Split(nodes) => {
+                for node in nodes {
+                    self.machines[node as usize].side = true;
+                }
+            }
+            Disturbance::Heal => {
+                for machine in &mut self.machines {
+                    machine.side = false;
+                }
+            }
+        }
+    }
+
+    fn outcome(self) -> Outcome {
+        let ended = self.time();
+        let nodes = self.machines.into_iter().map(|mut it| {
+            if let Some(node) = &it.node {
+                it.outcome.peak_window = it.outcome.peak_window.max(node.counters().peak_window);
+            }
+            it.outcome
+        });
+        Outcome {
+            nodes: nodes.collect(),
+            events: self.events,
+            ended,
+            steps: self.steps,
+        }
+    }
+}
+
+fn id(node: u32) -> NodeId {
+    NodeId(u64::from(node))
+}
+
+fn contact(node: u32) -> Contact {
+    Contact {
+        id: id(node),
+        address: Vec::new(),
+    }
+}

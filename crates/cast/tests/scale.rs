@@ -1,0 +1,103 @@
+//! Many nodes, many faults: the engine in virtual time.
+#![allow(non_snake_case)]
+
+use zerolane_cast::plan::{Cast, Shape, estimate};
+use zerolane_cast::sim::{Group, Racks, Setup, run};
+
+/// 10 Gb/s.
+const PORT: u64 = 1_250_000_000;
+
+fn group(nodes: u32, gigabytes: u64) -> Group {
+    Group {
+        nodes,
+        bytes: gigabytes * 1_000_000_000,
+        port: PORT,
+        arity: 4,
+        racks: None,
+        dying: 0.01,
+        slow: 0.05,
+        slow_by: 10,
+        seed: 1,
+    }
+}
+
+/// The sound nodes have all; in what part of the ideal time. No node holds more than its window.
+fn check(setup: &Setup) -> f64 {
+    let outcome = run(setup);
+    for node in setup.sound() {
+        let there = &outcome.nodes[node as usize];
+        assert!(
+            there.done.is_some() && !there.wrong,
+            "node {node}: {there:?}"
+        );
+    }
+    let most = setup.options.window + setup.arity + 4;
+    for node in &outcome.nodes {
+        assert!(node.peak_window <= most, "{node:?}, at most {most}");
+    }
+    let last = outcome.done(setup.sound()).expect("they are done");
+    last.as_secs_f64() / setup.ideal().as_secs_f64()
+}
+
+#[test]
+fn group__a_hundred_with_dead_and_slow_ones_and_memory_is_bounded() {
+    let setup = Setup::group(&group(100, 10));
+    let ratio = check(&setup);
+    println!("{ratio:.3} of the ideal time");
+    assert!(ratio <= 2.0, "{ratio:.3} of the ideal time");
+}
+
+#[test]
+fn group__racks_whose_uplinks_are_a_quarter_of_their_ports() {
+    let racks = Some(Racks {
+        nodes: 20,
+        uplink: 5 * PORT,
+    });
+    let setup = Setup::group(&Group {
+        racks,
+        dying: 0.0,
+        slow: 0.0,
+        ..group(80, 10)
+    });
+    let ratio = check(&setup);
+    assert!(ratio <= 1.3, "{ratio:.3} of the ideal time");
+}
+
+#[test]
+fn plan__is_what_the_simulation_says() {
+    for (nodes, arity) in [(8, 1), (64, 1), (64, 2), (100, 4)] {
+        let setup = Setup::group(&Group {
+            arity,
+            dying: 0.0,
+            slow: 0.0,
+            ..group(nodes, 10)
+        });
+        let simulated = check(&setup) * setup.ideal().as_secs_f64();
+        let cast = Cast {
+            nodes,
+            bytes: setup.bytes(),
+            chunk_bytes: (u64::from(setup.chunk_bytes) * setup.scale) as u32,
+            link: PORT as f64,
+            disk: 0.0,
+            memory: 0.0,
+            crossings: 1.0,
+            latency: setup.latency.as_secs_f64(),
+            uplink: 0.0,
+            rack: 0,
+            dying: 0.0,
+            slow: 0.0,
+            detection: 1.2,
+        };
+        let shape = if arity == 1 {
+            Shape::Chain
+        } else {
+            Shape::Tree(arity)
+        };
+        let planned = estimate(&cast, shape).seconds;
+        let ratio = simulated / planned;
+        assert!(
+            (0.9..=1.15).contains(&ratio),
+            "{nodes} {arity}: planned {planned:.2} s, simulated {simulated:.2} s"
+        );
+    }
+}
