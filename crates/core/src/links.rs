@@ -68,6 +68,8 @@ pub(crate) struct Link {
     pub(crate) mtu: Option<Path>,
     /// What has not been answered, newest first.
     question: Option<Question>,
+    /// What the first answer has to repeat, whichever of the questions it answers.
+    nonce: Option<u32>,
     /// When the first of the questions that were not answered left.
     since: Instant,
     /// When it is to be looked at again.
@@ -88,6 +90,7 @@ impl Link {
             answers: Recovery::adaptive(),
             mtu,
             question: None,
+            nonce: None,
             since: now,
             due: now,
             tries: 0,
@@ -293,10 +296,9 @@ impl Links {
         let mtu = Path::new(encapsulation, datagram);
         let mut link = Link::new(now, PathLife::Joining, Some(mtu));
         if let Some(sync) = nonce {
-            link.question = Some(Question { sync, at: now });
-            link.owed.push(question(path, sync, 0));
-            link.due = now + MAX_WAIT * JOIN_TRIES;
-            link.tries = JOIN_TRIES;
+            link.nonce = nonce;
+            link.ask(now, path, sync, 0);
+            link.due = now + FIRST_WAIT;
         }
         self.more += usize::from(self.life(path) == PathLife::Absent);
         self.list[path] = link;
@@ -336,17 +338,22 @@ impl Links {
         }
     }
 
-    /// The answer `nop` came by the selected path. Its round trip, if it answers that path's question; and what follows.
+    /// The answer `nop` came by the selected path. If it answers that path's question: its round trip, unless that question was
+    /// asked several times, for which of them it answers is not known then; and what follows.
     pub(crate) fn on_answer(
         &mut self,
         now: Instant,
         nop: &Nop,
-    ) -> Option<(Duration, Option<Verdict>)> {
+    ) -> Option<(Option<Duration>, Option<Verdict>)> {
         let path = self.selected;
         let link = self.get_mut(path)?;
         let question = link.question.take_if(|it| it.sync == nop.sync)?;
+        let once = link.nonce != Some(question.sync) || link.tries == 1;
+        let took = once.then(|| now - question.at);
         (link.tries, link.due) = (0, now);
-        link.answers.sample(now, now - question.at);
+        if let Some(took) = took {
+            link.answers.sample(now, took);
+        }
         let mut verdict = None;
         if let Some(mtu) = link.mtu.as_mut().filter(|_| nop.probe != 0) {
             mtu.probe_passed(nop.probe as usize);
@@ -360,7 +367,7 @@ impl Links {
             PathLife::Usable => link.rounds += 1,
             PathLife::Absent | PathLife::Sizing => {}
         }
-        Some((now - question.at, verdict))
+        Some((took, verdict))
     }
 
     /// The interface of the selected path, which is not the first, carries datagrams of so many bytes.
@@ -439,7 +446,7 @@ impl Links {
             PathLife::Joining if link.tries >= JOIN_TRIES => Some(Verdict::Gone(path)),
             PathLife::Joining => {
                 link.due = now + backed_off(link.tries);
-                link.ask(now, path, sync, 0);
+                link.ask(now, path, link.nonce.unwrap_or(sync), 0);
                 None
             }
             PathLife::Sizing => {

@@ -147,7 +147,9 @@ impl Connection {
             && let Some((took, verdict)) = cx.links.on_answer(cx.now, it)
         {
             let (now, selected) = (cx.now, cx.links.selected);
-            cx.recovery_of_mut(selected).asked(now, took);
+            if let Some(took) = took {
+                cx.recovery_of_mut(selected).asked(now, took);
+            }
             if let Some(verdict) = verdict {
                 self.on_verdict(verdict);
             }

@@ -2,6 +2,7 @@
 
 use super::memory::atomic;
 use super::paths_sim::PathsSim;
+use super::seeds::each;
 use crate::*;
 use netsim::Side;
 use netsim::link::{LinkConfig, Loss};
@@ -151,6 +152,25 @@ fn paths__one_of_which_loses() {
     assert!(lost > 50);
     assert!(mbps >= 0.75 * 200.0 * PAYLOAD, "{mbps} Mb/s");
     assert!(resent <= 2 * lost * 1432, "{resent} for {lost}");
+}
+
+/// Whatever of the questions and answers is lost, and the Responder's own is asked again, too.
+#[test]
+fn path__joins_at_both_ends_though_much_is_lost() {
+    let lossy = LinkConfig {
+        loss: Loss::Random(0.4),
+        ..link(20, 100)
+    };
+    each(30, |seed| {
+        let mut sim = PathsSim::unjoined(&[link(20, 100), lossy], seed);
+        let now = sim.now();
+        assert_eq!(sim.a.c().add_path(now, 1472), Some(1), "seed {seed}");
+        sim.run_for(8 * S);
+        for side in Side::BOTH {
+            let life = sim.host(side).c().path_life(1);
+            assert_eq!(life, PathLife::Usable, "{side:?}, seed {seed}");
+        }
+    });
 }
 
 /// The one that answers waits for nothing, and still notices that its answers do not come.

@@ -9,7 +9,7 @@
 
 use super::error::{Error, Result};
 use super::name::Names;
-use super::{Guard, Host, Namespace};
+use super::{Guard, Host, Interface, Namespace};
 use netsim::Side;
 use std::net::Ipv4Addr;
 

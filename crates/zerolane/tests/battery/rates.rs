@@ -77,7 +77,7 @@ fn rates__of_ip118_beside_udp() {
                 };
                 transfer(&mut pair, 1, &[WHOLE]);
                 rates[index].push(rate(&mut pair, WHOLE, TRANSFERS / 4));
-                times[index].push(one_way(&mut pair));
+                times[index].push(one_way(&mut pair, Region::anonymous));
             }
         }
         let [udp, bare, ip118] = rates.map(spread);
