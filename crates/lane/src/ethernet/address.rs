@@ -270,6 +270,11 @@ pub(super) fn link(name: &str) -> io::Result<(u32, Option<Hardware>)> {
     Err(none.into())
 }
 
+/// Whether `host` is one of raw Ethernet, by how it is written.
+pub fn is_ethernet(host: &str) -> bool {
+    host.starts_with(SCHEME)
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(non_snake_case)]

@@ -28,8 +28,8 @@ mod port;
 mod socket;
 mod xdp;
 
-pub use address::EthernetAddress;
 pub(crate) use address::Station;
+pub use address::{EthernetAddress, is_ethernet};
 pub(crate) use afxdp::{Incoming, Queues};
 pub use device::EthernetDevice;
 pub use device_options::DeviceOptions;
@@ -37,7 +37,7 @@ pub(crate) use discovery::Answering;
 pub use discovery::{Neighbour, NeighbourName, neighbours};
 pub use error::{NoBypass, NoEthernet};
 pub(crate) use frames::{IncomingFrames, OutgoingFrames};
-pub use named::{is_ethernet, resolve, resolve_host};
+pub use named::{resolve, resolve_host};
 pub(crate) use port::{Attended, attend};
 pub(crate) use socket::{Strange, is_gone, receive, send};
 pub use xdp::{NoXdp, XdpCounters};

@@ -1,6 +1,6 @@
 //! Addresses as users write them, of whichever lane.
 
-use super::address::{EthernetAddress, SCHEME, Station, Who, link};
+use super::address::{EthernetAddress, Station, Who, is_ethernet, link};
 use super::{NoEthernet, discovery};
 use crate::LaneChoice;
 use std::io;
@@ -53,11 +53,6 @@ pub fn resolve_host(host: &str, port: u16, lane: LaneChoice) -> io::Result<Vec<S
         true => resolve(&format!("{host}:{port}"), lane),
         false => Ok((host, port).to_socket_addrs()?.collect()),
     }
-}
-
-/// Whether `host` is one of raw Ethernet, by how it is written.
-pub fn is_ethernet(host: &str) -> bool {
-    host.starts_with(SCHEME)
 }
 
 #[cfg(test)]
