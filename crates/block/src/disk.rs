@@ -2,7 +2,7 @@
 
 use crate::cdb::Extent;
 use crate::identity::Identity;
-use crate::limits::{MAX_BLOCK_BYTES, MIN_BLOCK_BYTES};
+use crate::limits::{MAX_LOGICAL_BLOCK_BYTES, MIN_LOGICAL_BLOCK_BYTES};
 use crate::store::Store;
 
 /// Block size and count of a disk.
@@ -21,7 +21,7 @@ pub struct Geometry {
 pub enum GeometryError {
     /// Blocks of such a length are not possible.
     #[error(
-        "blocks of {0} bytes: a power of two from {MIN_BLOCK_BYTES} to {MAX_BLOCK_BYTES} is needed"
+        "blocks of {0} bytes: a power of two from {MIN_LOGICAL_BLOCK_BYTES} to {MAX_LOGICAL_BLOCK_BYTES} is needed"
     )]
     BlockBytes(u32),
     /// There is not one block.
@@ -40,7 +40,8 @@ impl Geometry {
     /// # Errors
     /// The length of a block is not possible, or there is none.
     pub fn of(bytes: u64, block_bytes: u32) -> Result<Geometry, GeometryError> {
-        let is_possible = (MIN_BLOCK_BYTES..=MAX_BLOCK_BYTES).contains(&block_bytes);
+        let is_possible =
+            (MIN_LOGICAL_BLOCK_BYTES..=MAX_LOGICAL_BLOCK_BYTES).contains(&block_bytes);
         if !is_possible || !block_bytes.is_power_of_two() {
             return Err(GeometryError::BlockBytes(block_bytes));
         }
@@ -48,7 +49,7 @@ impl Geometry {
         if blocks == 0 {
             return Err(GeometryError::Empty { bytes, block_bytes });
         }
-        let physical_exponent = (MAX_BLOCK_BYTES / block_bytes).trailing_zeros() as u8;
+        let physical_exponent = (MAX_LOGICAL_BLOCK_BYTES / block_bytes).trailing_zeros() as u8;
         Ok(Geometry {
             block_bytes,
             blocks,

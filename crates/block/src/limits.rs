@@ -44,7 +44,7 @@ pub const MAX_STATUS_RANGES: usize = 256;
 pub const PIECE_BYTES: usize = 256 << 10;
 
 /// Shortest logical block, bytes.
-pub const MIN_BLOCK_BYTES: u32 = 512;
+pub const MIN_LOGICAL_BLOCK_BYTES: u32 = 512;
 
 /// Longest logical block, bytes: the page of most machines.
-pub const MAX_BLOCK_BYTES: u32 = 4096;
+pub const MAX_LOGICAL_BLOCK_BYTES: u32 = 4096;

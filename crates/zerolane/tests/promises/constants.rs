@@ -28,7 +28,9 @@ impl Sources {
         for entry in fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_string_lossy();
-            if path.is_dir() && name != "tests" && name != "target" && !name.ends_with("_tests") {
+            // Of a package; a module may have this name.
+            let builds = name == "target" && directory.join("Cargo.toml").exists();
+            if path.is_dir() && name != "tests" && !builds && !name.ends_with("_tests") {
                 self.read_below(&path);
             } else if name.ends_with(".rs") && !name.ends_with("tests.rs") {
                 let text = fs::read_to_string(&path).unwrap();

@@ -157,6 +157,8 @@ const DOCUMENTS: &[Document] = &[
             "made frames 7 ms late",
             "CPython 3.11 on",
             "3.10 is at its end of life; Debian 12 has 3.11",
+            "IP protocol 118 is the UDP lane",
+            "EINVAL on Linux 6.18, huge pages or not), and leaves 256 bytes",
         ],
     },
     Document {

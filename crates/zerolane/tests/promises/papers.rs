@@ -11,7 +11,7 @@ const PAPERS: &str = include_str!("../../../../docs/papers.md");
 const ROWS: [(&str, usize); 5] = [("P0", 8), ("P1", 14), ("P2", 8), ("P3", 1), ("P4", 6)];
 
 /// Directories that hold what is made, not written.
-const MADE: [&str; 5] = ["target", ".git", "corpus", "artifacts", "__pycache__"];
+const MADE: [&str; 4] = [".git", "corpus", "artifacts", "__pycache__"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -22,7 +22,9 @@ fn files_below(directory: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).unwrap() {
         let entry = entry.unwrap();
         let name = entry.file_name();
-        if MADE.iter().any(|it| name == *it) {
+        // That of a package; a module may have this name.
+        let builds = name == "target" && directory.join("Cargo.toml").exists();
+        if builds || MADE.iter().any(|it| name == *it) {
             continue;
         }
         match entry.file_type().unwrap() {
