@@ -300,6 +300,7 @@ mod tests {
         }
         all::<ScheduleName>(&["auto", "fair", "fast", "shortest"]);
         all::<Format>(&["text", "json"]);
-        all::<LaneName>(&["udp", "auto", "shm", "ethernet"]);
+        all::<LaneName>(&["udp", "auto", "shm", "ethernet", "ip118"]);
+        all::<Bypass>(&["auto", "always", "never"]);
     }
 }
