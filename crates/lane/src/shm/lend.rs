@@ -123,12 +123,20 @@ struct Offer {
     rights: Rights,
 }
 
+/// Memory that is lent.
+#[derive(Debug)]
+struct OnLoan {
+    handle: u32,
+    memory: Exporting,
+    loan: Arc<dyn Loan>,
+}
+
 /// What is lent on one connection.
 #[derive(Debug)]
 pub(super) struct Lending {
     offers: VecDeque<Offer>,
     /// By the place of its lease.
-    granted: [Option<(u32, Exporting, Arc<dyn Loan>)>; LEASES],
+    granted: [Option<OnLoan>; LEASES],
     /// The numbers of the leases granted last.
     numbers: [u64; LEASES],
     /// The access that a revocation waited for in vain.
@@ -167,7 +175,7 @@ impl Lending {
         let of_it = self
             .granted
             .iter_mut()
-            .filter(|it| it.as_ref().is_some_and(|(of, ..)| *of == handle));
+            .filter(|it| it.as_ref().is_some_and(|it| it.handle == handle));
         of_it.for_each(end);
     }
 
@@ -226,14 +234,18 @@ impl Lending {
             inode: passed.inode,
             writable: passed.writable,
         };
-        self.granted[place] = Some((handle, offer.memory.clone(), loan));
+        self.granted[place] = Some(OnLoan {
+            handle,
+            memory: offer.memory.clone(),
+            loan,
+        });
         link.push(Kind::Region, &[&lent.emit()])
     }
 }
 
 /// Ends the lease in a place, for another to be granted there.
-fn end(place: &mut Option<(u32, Exporting, Arc<dyn Loan>)>) {
-    if let Some((_, memory, loan)) = place.take() {
+fn end(place: &mut Option<OnLoan>) {
+    if let Some(OnLoan { memory, loan, .. }) = place.take() {
         memory.0.return_loan(&loan);
         loan.end();
     }
