@@ -77,7 +77,7 @@ def test_lane__ethernet_has_interfaces() -> None:
 def test_device__says_why_not() -> None:
     with pytest.raises(OSError, match="no interface no-such-one"):
         zerolane.EthernetDevice("no-such-one")
-    with pytest.raises(OSError, match="lo is no Ethernet|CAP_NET_RAW"):
+    with pytest.raises(OSError, match=r"lo is no Ethernet|CAP_NET_RAW"):
         zerolane.EthernetDevice("lo", fall_back=True)
     with pytest.raises(OverflowError):
         zerolane.EthernetDevice("lo", busy_poll=65536)
@@ -116,7 +116,8 @@ def send(device):
     connection.close()
 def receive(device):
     options = zerolane.Options(lane="ethernet", device=device)
-    with ThreadPoolExecutor(1) as executor, zerolane.Endpoint("ether:zl1:7411", options) as endpoint:
+    at = "ether:zl1:7411"
+    with ThreadPoolExecutor(1) as executor, zerolane.Endpoint(at, options) as endpoint:
         sending = executor.submit(send, near)
         connection = endpoint.accept(timeout=10)
         buffer = bytearray(len(content))
