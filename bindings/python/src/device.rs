@@ -20,8 +20,11 @@ pub(crate) struct EthernetDevice(pub(crate) Arc<options::EthernetDevice>);
 #[pymethods]
 impl EthernetDevice {
     #[new]
+    // What is shown says 0, as an expression of Rust is not.
     #[pyo3(signature = (interface, *, queue=Some(0), max_connections=None, exclusive=false, zero_copy=false, fall_back=false,
-                        busy_poll=None))]
+                        busy_poll=None),
+           text_signature = "(interface, *, queue=0, max_connections=None, exclusive=False, zero_copy=False, \
+                             fall_back=False, busy_poll=None)")]
     #[expect(clippy::too_many_arguments, reason = "keywords, in Python")]
     fn new(
         py: Python<'_>,
