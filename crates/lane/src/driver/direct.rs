@@ -46,6 +46,10 @@ impl<L: Lane> Driver<L> {
 
     /// Does `request` at once. `None`: nothing was done, and it is to be posted.
     pub(super) fn access(&mut self, request: &WorkRequest, local: Local<'_>) -> Option<Direct> {
+        // First, for it is all that other lanes do of this.
+        if !self.lane.reaches_memory() {
+            return None;
+        }
         let (at, mut access) = match (*request, local) {
             (
                 WorkRequest::Put {
@@ -66,7 +70,7 @@ impl<L: Lane> Driver<L> {
             _ => return None,
         };
         // Who posts and does not look at what completes is refused some time.
-        if !self.lane.reaches_memory() || self.completions.len() >= limits::MAX_POSTED {
+        if self.completions.len() >= limits::MAX_POSTED {
             return None;
         }
         if self.clock.now() - self.turned > TURN_INTERVAL {
