@@ -898,6 +898,26 @@ zl_status zl_exported_new(const struct zl_region *region,
                           struct zl_exported **exported);
 
 /**
+ * Makes `len` zero bytes, page-aligned, ready to be exported on connections: memory of its own, of which a peer on this
+ * host that is connected through shared memory (ZL_LANE_SHARED_MEMORY) has a mapping. With rights to read, it gets, and with
+ * rights to write as well, puts and does atomic operations, there itself: no call of this program is needed for it. For other peers it
+ * is exported memory as any. All of it is taken from the system at once. zl_exported_data says where it is, until
+ * it is revoked. Free it with zl_exported_free.
+ *
+ * Threads: any.
+ */
+zl_status zl_exported_memfd(size_t len,
+                            struct zl_exported **exported);
+
+/**
+ * Where the exported bytes are; null if `exported` is null, and once it was revoked: the memory of zl_exported_memfd
+ * is gone then.
+ *
+ * Threads: any.
+ */
+void *zl_exported_data(const struct zl_exported *exported);
+
+/**
  * Exports memory to the peer of `connection`, with `rights`, an or of ZL_RIGHT_...; `key` names it
  * there.
  *
@@ -2353,9 +2373,14 @@ typedef struct zl_account {
      */
     uint64_t bypass;
     /**
+     * Puts, gets and atomic operations of this end done in the peer's memory as mapped here, without the peer's CPU
+     * (zl_exported_memfd).
+     */
+    uint64_t direct_operations;
+    /**
      * 0.
      */
-    uint64_t reserved[4];
+    uint64_t reserved[3];
 } zl_account;
 
 /**

@@ -236,8 +236,11 @@ pub struct zl_account {
     pub lane: u64,
     /// 1: frames of raw Ethernet come and leave by AF_XDP (zl_device_open); else 0.
     pub bypass: u64,
+    /// Puts, gets and atomic operations of this end done in the peer's memory as mapped here, without the peer's CPU
+    /// (zl_exported_memfd).
+    pub direct_operations: u64,
     /// 0.
-    pub reserved: [u64; 4],
+    pub reserved: [u64; 3],
 }
 
 impl From<Account> for zl_account {
@@ -257,7 +260,8 @@ impl From<Account> for zl_account {
             bytes_given: account.bytes_given,
             lane: zl_lane::from(account.lane) as u64,
             bypass: account.bypass.into(),
-            reserved: [0; 4],
+            direct_operations: account.direct_operations,
+            reserved: [0; 3],
         }
     }
 }

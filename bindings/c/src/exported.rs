@@ -5,13 +5,20 @@ use crate::pointer::{Output, free, give, handle, text};
 use crate::region::zl_region;
 use crate::status::{Failure, guard, zl_status};
 use crate::work::{work, zl_work};
-use std::ffi::c_char;
+use std::ffi::{c_char, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, PoisonError};
-use zerolane::{ExportedRegion, RegionKey, Rights};
+use zerolane::{ExportedRegion, Region, RegionKey, Rights};
 
 /// Memory that peers may read and write, while this program uses it too. Words of 8 bytes that both
 /// change are to be changed by atomics, as of C11's stdatomic.h.
-pub struct zl_exported(Mutex<Option<ExportedRegion>>);
+pub struct zl_exported {
+    /// None when revoked.
+    region: Mutex<Option<ExportedRegion>>,
+    /// Null when revoked.
+    start: AtomicPtr<c_void>,
+}
 
 /// Bytes of a zl_key.
 pub const ZL_KEY_LENGTH: usize = 24;
@@ -56,8 +63,19 @@ pub(crate) fn rights(bits: u32) -> Result<Rights, Failure> {
 }
 
 impl zl_exported {
+    /// Of a region that begins at a multiple of 8.
+    fn of(mut region: Region) -> Result<zl_exported, Failure> {
+        let start = region.as_mut_ptr().cast();
+        let exported = ExportedRegion::new(region)
+            .map_err(|_| Failure::argument("exported memory must begin at a multiple of 8"))?;
+        Ok(zl_exported {
+            region: Mutex::new(Some(exported)),
+            start: AtomicPtr::new(start),
+        })
+    }
+
     pub(crate) fn region(&self) -> Result<ExportedRegion, Failure> {
-        let region = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let region = self.region.lock().unwrap_or_else(PoisonError::into_inner);
         region
             .clone()
             .ok_or_else(|| Failure::new(zl_status::ZL_ERROR_REVOKED, "the memory was revoked"))
@@ -83,11 +101,40 @@ pub unsafe extern "C" fn zl_exported_new(
                 Output::new(exported, "exported")?,
             )
         };
-        let exported = ExportedRegion::new(region.part(offset, len)?)
-            .map_err(|_| Failure::argument("exported memory must begin at a multiple of 8"))?;
-        output.set(give(zl_exported(Mutex::new(Some(exported)))));
+        output.set(give(zl_exported::of(region.part(offset, len)?)?));
         Ok(zl_status::ZL_OK)
     })
+}
+
+/// Makes `len` zero bytes, page-aligned, ready to be exported on connections: memory of its own, of which a peer on this
+/// host that is connected through shared memory (ZL_LANE_SHARED_MEMORY) has a mapping. With rights to read, it gets, and with
+/// rights to write as well, puts and does atomic operations, there itself: no call of this program is needed for it. For other peers it
+/// is exported memory as any. All of it is taken from the system at once. zl_exported_data says where it is, until
+/// it is revoked. Free it with zl_exported_free.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_exported_memfd(
+    len: usize,
+    exported: *mut *mut zl_exported,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promise about outputs.
+        let output = unsafe { Output::new(exported, "exported") }?;
+        output.set(give(zl_exported::of(Region::memfd(len)?)?));
+        Ok(zl_status::ZL_OK)
+    })
+}
+
+/// Where the exported bytes are; null if `exported` is null, and once it was revoked: the memory of zl_exported_memfd
+/// is gone then.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_exported_data(exported: *const zl_exported) -> *mut c_void {
+    // SAFETY: C's promise about handles.
+    let exported = unsafe { handle(exported, "exported") };
+    exported.map_or(ptr::null_mut(), |it| it.start.load(Ordering::Acquire))
 }
 
 /// Takes the memory back from all peers, at once: after this returns, no operation of a peer reads or
@@ -99,7 +146,11 @@ pub unsafe extern "C" fn zl_exported_revoke(exported: *const zl_exported) -> zl_
     guard(|| {
         // SAFETY: C's promise about handles.
         let exported = unsafe { handle(exported, "exported") }?;
-        let mut region = exported.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut region = exported
+            .region
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        exported.start.store(ptr::null_mut(), Ordering::Release);
         // The region given back was made for the export, and is freed.
         drop(region.take().map(ExportedRegion::revoke));
         Ok(zl_status::ZL_OK)

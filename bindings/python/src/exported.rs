@@ -88,11 +88,15 @@ impl Key {
 /// do). It stays exported, in the sense of the buffer protocol too, until it is revoked. Words of 8
 /// bytes that peers change with `fetch_add` and the like are to be read and changed here by the methods
 /// of this class, which are atomic.
+///
+/// `ExportedRegion.memfd(length)` has memory of its own instead, which is reached by `read` and `write`: a peer on this host that
+/// is connected through shared memory puts and gets there without this program.
 #[pyclass(frozen, module = "zerolane")]
 pub(crate) struct ExportedRegion {
     /// None when revoked.
     region: Mutex<Option<zerolane::ExportedRegion>>,
-    pinned: Arc<Pinned>,
+    /// The buffer, if the memory is one's.
+    pinned: Option<Arc<Pinned>>,
 }
 
 impl ExportedRegion {
@@ -103,6 +107,35 @@ impl ExportedRegion {
     /// The region, to be exported on a connection.
     pub(crate) fn region(&self, py: Python<'_>) -> PyResult<zerolane::ExportedRegion> {
         self.enter().clone().ok_or_else(|| revoked(py))
+    }
+
+    fn of(region: zerolane::Region, pinned: Option<Arc<Pinned>>) -> PyResult<ExportedRegion> {
+        let region = zerolane::ExportedRegion::new(region).map_err(|_| {
+            PyValueError::new_err("the buffer does not begin at a multiple of 8 in memory")
+        })?;
+        Ok(ExportedRegion {
+            region: Mutex::new(Some(region)),
+            pinned,
+        })
+    }
+
+    /// What `body` does with it, if the `len` bytes at `offset` lie in it. It is not revoked meanwhile.
+    fn with_bytes<T>(
+        &self,
+        py: Python<'_>,
+        offset: usize,
+        len: usize,
+        body: impl FnOnce(&zerolane::ExportedRegion) -> T,
+    ) -> PyResult<T> {
+        let region = self.enter();
+        let region = region.as_ref().ok_or_else(|| revoked(py))?;
+        if offset.checked_add(len).is_none_or(|end| end > region.len()) {
+            return Err(PyIndexError::new_err(format!(
+                "{len} bytes at {offset} of {}",
+                region.len()
+            )));
+        }
+        Ok(body(region))
     }
 
     fn with_word<T>(
@@ -132,13 +165,40 @@ impl ExportedRegion {
     #[new]
     fn new(buffer: &Bound<'_, PyAny>) -> PyResult<ExportedRegion> {
         let (region, pinned) = pin_for_release(buffer, Use::Write)?;
-        let region = zerolane::ExportedRegion::new(region).map_err(|_| {
-            PyValueError::new_err("the buffer does not begin at a multiple of 8 in memory")
-        })?;
-        Ok(ExportedRegion {
-            region: Mutex::new(Some(region)),
-            pinned,
-        })
+        ExportedRegion::of(region, Some(pinned))
+    }
+
+    /// `length` zero bytes of its own, of which a peer on this host that is connected through shared memory has a mapping: it
+    /// puts, gets and does atomic operations there without this program. All of it is taken from the system at once.
+    #[staticmethod]
+    fn memfd(length: usize) -> PyResult<ExportedRegion> {
+        ExportedRegion::of(zerolane::Region::memfd(length)?, None)
+    }
+
+    /// Length, bytes.
+    #[getter]
+    fn length(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(self.region(py)?.len())
+    }
+
+    /// The `length` bytes at `offset`, copied. What a peer writes meanwhile is in it or not, by words.
+    fn read<'py>(
+        &self,
+        py: Python<'py>,
+        offset: usize,
+        length: usize,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        self.with_bytes(py, offset, length, |region| {
+            PyBytes::new_with(py, length, |into| {
+                region.read(offset, into);
+                Ok(())
+            })
+        })?
+    }
+
+    /// Copies `data` there, from `offset` on.
+    fn write(&self, py: Python<'_>, offset: usize, data: &[u8]) -> PyResult<()> {
+        self.with_bytes(py, offset, data.len(), |region| region.write(offset, data))
     }
 
     /// Whether it was revoked.
@@ -171,9 +231,11 @@ impl ExportedRegion {
                 drop(region.revoke());
             }
         });
-        // SAFETY: no word is accessed any more, since the region is gone, and revoke has returned:
-        // from then on no connection touches the memory.
-        unsafe { self.pinned.release() };
+        if let Some(pinned) = &self.pinned {
+            // SAFETY: no word is accessed any more, since the region is gone, and revoke has returned:
+            // from then on no connection touches the memory.
+            unsafe { pinned.release() };
+        }
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {

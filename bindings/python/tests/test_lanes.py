@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 import zerolane
-from conftest import make_pair
+from conftest import make_pair, serving
 
 
 @pytest.mark.parametrize("lane", ["best", "shared_memory"])
@@ -153,3 +153,40 @@ def test_lane__ip118_where_this_process_may_and_words_where_not() -> None:
     for end in (ours, peers):
         assert end.account().lane == "ip118"
         end.abort()
+
+
+def test_memfd__a_peer_on_this_host_works_on_it_without_this_program() -> None:
+    ours, peers = make_pair(zerolane.Options(lane="shared_memory"))
+    region = zerolane.ExportedRegion.memfd(1 << 20)
+    region.store(8, 5)
+    key = peers.export(region, zerolane.Rights.ALL)
+    with serving(peers):
+        # Until the peer's memory is mapped, which takes a turn of both ends.
+        for _ in range(10_000):
+            ours.get(key, 0, bytearray(8))
+            if ours.account().direct_operations:
+                break
+    assert ours.account().direct_operations == 1
+    # The peer makes no call from here on.
+    content = bytes(range(256)) * 400
+    ours.put(key, 4096, content)
+    assert ours.fetch_add(key, 8, 7) == 5
+    back = bytearray(len(content))
+    ours.get(key, 4096, back)
+    assert back == content
+    assert ours.account().direct_operations == 4
+    assert region.read(4096, len(content)) == content
+    assert (region.load(8), region.length) == (12, 1 << 20)
+    region.write(1, b"owner")
+    ours.get(key, 0, back)
+    assert back[1:6] == b"owner"
+    for offset, length in [(1 << 20, 1), (2**64 - 1, 2)]:
+        with pytest.raises(IndexError):
+            region.read(offset, length)
+    with pytest.raises(IndexError):
+        region.write((1 << 20) - 1, b"xx")
+    region.revoke()
+    with pytest.raises(zerolane.Revoked):
+        region.read(0, 1)
+    ours.abort()
+    peers.abort()

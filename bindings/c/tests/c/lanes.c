@@ -69,6 +69,73 @@ static void carries(uint64_t ours, uint64_t theirs, uint64_t expected, const uns
     free(received);
 }
 
+/* Asks for the region until the peer's memory is mapped, which takes a turn of both ends, and works on it. */
+static void *work_directly(void *argument)
+{
+    struct client *client = argument;
+    zl_connection *connection;
+    zl_account account;
+    zl_key key;
+    unsigned char back[4096];
+    uint64_t before;
+
+    EXPECT(zl_connect(client->address, client->options, &connection) == ZL_OK);
+    EXPECT(zl_open_region(connection, "table", ZL_RIGHT_READ | ZL_RIGHT_WRITE | ZL_RIGHT_ATOMIC, &key) == ZL_OK);
+    for (int turn = 0; turn < 10000; turn++) {
+        EXPECT(zl_get(connection, &key, 0, back, sizeof back) == ZL_OK);
+        EXPECT(zl_account_read(connection, &account) == ZL_OK);
+        if (account.direct_operations > 0)
+            break;
+    }
+    EXPECT(account.direct_operations == 1);
+    EXPECT(zl_put(connection, &key, 4096, client->content, 100000) == ZL_OK);
+    EXPECT(zl_fetch_op(connection, &key, 8, ZL_FETCH_ADD, 7, 0, &before) == ZL_OK && before == 5);
+    EXPECT(zl_account_read(connection, &account) == ZL_OK);
+    EXPECT(account.direct_operations == 3);
+    EXPECT(zl_close(connection) == ZL_OK);
+    return NULL;
+}
+
+/* Memory that both ends map. */
+static void mapped(const unsigned char *content)
+{
+    struct client client = {.options = on(ZL_LANE_SHARED_MEMORY), .content = content};
+    zl_options *options = on(ZL_LANE_SHARED_MEMORY);
+    zl_endpoint *endpoint;
+    zl_connection *connection;
+    zl_exported *exported;
+    zl_completion completion;
+    zl_key key;
+    pthread_t thread;
+    unsigned char *data;
+
+    EXPECT(zl_exported_memfd(LENGTH, NULL) == ZL_ERROR_ARGUMENT);
+    EXPECT(zl_exported_data(NULL) == NULL);
+    EXPECT(zl_exported_memfd(LENGTH, &exported) == ZL_OK);
+    data = zl_exported_data(exported);
+    EXPECT(data != NULL);
+    ((uint64_t *)data)[1] = 5;
+    EXPECT(zl_endpoint_bind("127.0.0.1:0", options, &endpoint) == ZL_OK);
+    EXPECT(zl_endpoint_local_addr(endpoint, client.address, sizeof client.address) == ZL_OK);
+    EXPECT(pthread_create(&thread, NULL, work_directly, &client) == 0);
+    EXPECT(zl_endpoint_accept(endpoint, 10000, &connection) == ZL_OK);
+    EXPECT(zl_export_named(connection, "table", exported, ZL_RIGHT_READ | ZL_RIGHT_WRITE | ZL_RIGHT_ATOMIC, &key)
+           == ZL_OK);
+    /* Until the peer has left. */
+    while (zl_wait(connection, 10000, &completion) == ZL_OK)
+        ;
+    EXPECT(pthread_join(thread, NULL) == 0);
+    EXPECT(((uint64_t *)data)[1] == 12);
+    EXPECT(memcmp(data + 4096, content, 100000) == 0);
+    EXPECT(zl_exported_revoke(exported) == ZL_OK);
+    EXPECT(zl_exported_data(exported) == NULL);
+    zl_exported_free(exported);
+    zl_connection_free(connection);
+    zl_endpoint_free(endpoint);
+    zl_options_free(options);
+    zl_options_free(client.options);
+}
+
 int main(void)
 {
     unsigned char *content = malloc(LENGTH);
@@ -84,6 +151,7 @@ int main(void)
     carries(ZL_LANE_BEST, ZL_LANE_UDP, ZL_LANE_UDP, content);
     carries(ZL_LANE_BEST, ZL_LANE_BEST, ZL_LANE_SHARED_MEMORY, content);
     carries(ZL_LANE_SHARED_MEMORY, ZL_LANE_SHARED_MEMORY, ZL_LANE_SHARED_MEMORY, content);
+    mapped(content);
 
     /* Nobody offers it there. */
     EXPECT(zl_connect("127.0.0.1:1", options, &connection) < 0);

@@ -108,6 +108,8 @@ pub(crate) const SECTIONS: &[Section] = &[
             "ZL_RIGHT_ATOMIC",
             "zl_exported",
             "zl_exported_new",
+            "zl_exported_memfd",
+            "zl_exported_data",
             "zl_export",
             "zl_export_named",
             "zl_revoke",

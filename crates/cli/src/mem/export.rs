@@ -172,7 +172,9 @@ fn region(what: &str, rights: Rights) -> Result<Region> {
                 len > 0,
                 anyhow::Error::new(Exit::Usage).context("nothing to export: 0 bytes")
             );
-            Ok(Region::anonymous(len)?)
+            // Peers on this host map the former. Where it cannot be had (`ulimit -f`, or more than there is now), the
+            // latter is taken page by page.
+            Ok(Region::memfd(len).or_else(|_| Region::anonymous(len))?)
         }
         (false, Err(_)) => Err(Exit::Usage)
             .with_context(|| format!("{what:?} is neither a file nor a size such as 64MiB")),
