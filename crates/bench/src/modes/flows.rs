@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use bytesize::ByteSize;
 use serde::Serialize;
 use zerolane_cli::console;
 use zerolane_cli::exit::Exit;
 use zerolane_cli::interrupt::Interrupt;
 
-use super::arguments::{EndsArgs, LaneArgs, seconds, size};
+use super::arguments::{EndsArgs, LaneArgs, ManyPaths, seconds, size};
 use crate::harness::machine::Machine;
 use crate::job::name::Name;
 use crate::job::settings::Protection;
@@ -20,6 +20,7 @@ use crate::report::{self, Report};
 /// Arguments of `zerolane bench flows`.
 #[derive(Debug, clap::Args)]
 #[command(mut_arg("mtu", |mtu| mtu.conflicts_with("to")))]
+#[command(mut_arg("links", |links| links.requires("to")))]
 pub(crate) struct Args {
     /// How long it flows
     #[arg(long, short, default_value = "10", value_name = "SECONDS", value_parser = seconds)]
@@ -46,6 +47,8 @@ pub(crate) struct Args {
     ends: EndsArgs,
     #[command(flatten)]
     lane: LaneArgs,
+    #[command(flatten)]
+    paths: ManyPaths,
 }
 
 /// Those that can flow for a time.
@@ -95,6 +98,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         ..Job::of(Work::Flows(flows))
     };
     job.check().context(Exit::Usage)?;
+    if args.paths.is_several() && args.parallel > 1 {
+        let words = "several paths are of one flow: leave out --parallel, or --paths and --path";
+        return Err(anyhow!(words).context(Exit::Usage));
+    }
     report::present(args.ends.place.json, |interrupt| {
         measure(args, flows, &job, interrupt)
     })
@@ -115,7 +122,11 @@ fn flows(args: &Args) -> Result<Flows> {
 }
 
 fn measure(args: &Args, flows: Flows, job: &Job, interrupt: &Interrupt) -> Result<FlowsReport> {
-    let mut ends = args.lane.start(&args.ends, None, interrupt)?;
+    let (mut ends, links) = args.paths.start(args.lane, &args.ends, None, interrupt)?;
+    let job = &Job {
+        links,
+        ..job.clone()
+    };
     let [mut sender, mut receiver] = ends.greet()?;
     if flows.reverse {
         std::mem::swap(&mut sender, &mut receiver);
