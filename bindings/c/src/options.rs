@@ -1,13 +1,14 @@
 //! Settings of endpoints and connections.
 
-use crate::pointer::{Output, free, give, handle};
+use crate::pointer::{Output, free, give, handle, text};
 use crate::status::{Failure, guard, zl_status};
 use std::collections::HashSet;
+use std::ffi::c_char;
 use std::sync::Mutex;
 use std::time::Duration;
 use zerolane::Options;
 use zerolane::counters::LaneKind;
-use zerolane::options::LaneChoice;
+use zerolane::options::{LaneChoice, MAX_PATHS, PathAddresses};
 use zerolane::security::{Mode, PublicKey};
 
 /// Settings of connections. The defaults suit a local network, encrypt, and trust any peer.
@@ -53,6 +54,9 @@ pub enum zl_option {
     ZL_OPTION_AUTHENTICATED = 12,
     /// What carries the connection, a value of enum zl_lane. Default ZL_LANE_UDP.
     ZL_OPTION_LANE = 13,
+    /// Paths that a connection over UDP may have at a time, 1 to 8; the lesser of both ends' counts. Default 1, and no fewer than
+    /// zl_options_add_path asks for.
+    ZL_OPTION_PATHS = 14,
 }
 
 use zl_option::*;
@@ -166,6 +170,7 @@ fn set(options: &mut Options, option: u32, value: u64) -> Result<(), Failure> {
     const PLAIN: u32 = ZL_OPTION_PLAIN as u32;
     const AUTHENTICATED: u32 = ZL_OPTION_AUTHENTICATED as u32;
     const LANE: u32 = ZL_OPTION_LANE as u32;
+    const PATHS: u32 = ZL_OPTION_PATHS as u32;
     match option {
         STRICT => options.strict = switch(value)?,
         GSO => options.gso = switch(value)?,
@@ -180,6 +185,7 @@ fn set(options: &mut Options, option: u32, value: u64) -> Result<(), Failure> {
         PLAIN => options.security.mode = mode(Mode::Plain, value)?,
         AUTHENTICATED => options.security.mode = mode(Mode::Authenticated, value)?,
         LANE => options.lane = lane(value)?,
+        PATHS => options.paths = paths(value)?,
         _ => return Err(Failure::argument(format!("there is no option {option}"))),
     }
     Ok(())
@@ -206,6 +212,44 @@ fn lane(value: u64) -> Result<LaneChoice, Failure> {
         IP118 => Ok(LaneChoice::Ip118),
         _ => Err(Failure::argument(format!("there is no lane {value}"))),
     }
+}
+
+fn paths(value: u64) -> Result<u8, Failure> {
+    match u8::try_from(value) {
+        Ok(paths @ 1..=MAX_PATHS) => Ok(paths),
+        _ => Err(Failure::argument(format!(
+            "{value} paths: a connection has 1 to {MAX_PATHS}"
+        ))),
+    }
+}
+
+/// Adds a path to the connections that are opened with `options`, beside the first: `path` is "LOCAL=PEER", from this address
+/// of this host to that one of the peer, such as "192.0.2.1=192.0.2.2". What is left out, a port as well, is as for the first
+/// path: "=" is one from another port. The peer has to take as many (ZL_OPTION_PATHS), and to listen at that address. A
+/// path that cannot be opened leaves the connection with the others. Each call adds one, up to 7.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_options_add_path(
+    options: *mut zl_options,
+    path: *const c_char,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promises about handles and texts.
+        let (options, path) = unsafe { (handle(options, "options")?, text(path, "path")?) };
+        let path = path.parse::<PathAddresses>();
+        let path = path.map_err(|why| Failure::argument(why.to_string()))?;
+        change(options, |settings| {
+            let links = &mut settings.options.links;
+            if links.len() + 1 >= usize::from(MAX_PATHS) {
+                return Err(Failure::argument(format!(
+                    "a connection has {MAX_PATHS} paths at most, the first included"
+                )));
+            }
+            links.push(path);
+            Ok(())
+        })
+    })
 }
 
 fn switch(value: u64) -> Result<bool, Failure> {

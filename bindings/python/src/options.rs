@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use zerolane::Security;
 use zerolane::keys::identity;
-use zerolane::options::LaneChoice;
+use zerolane::options::{LaneChoice, MAX_PATHS, PathAddresses};
 use zerolane::security::PublicKey;
 
 /// Settings of connections; the defaults suit a local network. Times are in seconds, sizes in bytes.
@@ -23,6 +23,10 @@ use zerolane::security::PublicKey;
 /// "shared_memory" (or an error), or "ethernet" (raw Ethernet between hosts of one segment, or an error; addresses are
 /// "ether:IFACE/MAC:PORT", "ether:IFACE:PORT" to listen on; `device`, an EthernetDevice, has it go past the kernel's
 /// network stack), or "ip118" (IP protocol 118 without UDP, or an error). Nothing is encrypted in shared memory: the kernel keeps others out.
+///
+/// `paths` is how many paths a connection over UDP may have, 1 to 8, the lesser of both ends' counts. `links` has the paths that
+/// a connection opened from here gets beside the first, each "LOCAL=PEER": from this address of this host to that one of the
+/// peer. What is left out, a port as well, is as for the first path.
 #[pyclass(frozen, module = "zerolane")]
 #[derive(Debug)]
 pub(crate) struct Options(zerolane::Options);
@@ -52,6 +56,31 @@ fn lane_named(name: &str) -> PyResult<LaneChoice> {
             "there is no lane {name:?}: udp, best, shared_memory, ethernet or ip118"
         ))),
     }
+}
+
+/// So many paths.
+fn count_of_paths(paths: u8) -> PyResult<u8> {
+    match (1..=MAX_PATHS).contains(&paths) {
+        true => Ok(paths),
+        false => Err(PyValueError::new_err(format!(
+            "{paths} paths: a connection has 1 to {MAX_PATHS}"
+        ))),
+    }
+}
+
+/// The paths beside the first.
+fn paths_named(links: &[String]) -> PyResult<Vec<PathAddresses>> {
+    if links.len() >= usize::from(MAX_PATHS) {
+        return Err(PyValueError::new_err(format!(
+            "{} links: a connection has {MAX_PATHS} paths at most, the first included",
+            links.len()
+        )));
+    }
+    let parse = |link: &String| {
+        let path = link.parse::<PathAddresses>();
+        path.map_err(|why| PyValueError::new_err(format!("the link {link:?}: {why}")))
+    };
+    links.iter().map(parse).collect()
 }
 
 /// How connections are protected.
@@ -95,7 +124,8 @@ impl Options {
     #[new]
     #[pyo3(signature = (*, strict=None, gso=None, gro=None, checksum=None, receive_buffer=None,
                         max_in_flight=None, spin=None, connect_timeout=None, idle_timeout=None,
-                        plain=None, authenticated=None, identity=None, trust=None, lane=None, device=None))]
+                        plain=None, authenticated=None, identity=None, trust=None, lane=None, device=None,
+                        paths=None, links=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords, in Python")]
     fn new(
         strict: Option<bool>,
@@ -113,6 +143,8 @@ impl Options {
         trust: Option<Vec<String>>,
         lane: Option<&str>,
         device: Option<&Bound<'_, EthernetDevice>>,
+        paths: Option<u8>,
+        links: Option<Vec<String>>,
     ) -> PyResult<Options> {
         let default = zerolane::Options::default();
         let time = |value: Option<f64>, name, default| {
@@ -136,6 +168,8 @@ impl Options {
             )?,
             lane: lane.map_or(Ok(default.lane), lane_named)?,
             device: device.map(|it| it.get().0.clone()),
+            paths: paths.map_or(Ok(default.paths), count_of_paths)?,
+            links: paths_named(&links.unwrap_or_default())?,
             ..default
         }))
     }

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -153,3 +153,36 @@ def test_lane__ip118_where_this_process_may_and_words_where_not() -> None:
     for end in (ours, peers):
         assert end.account().lane == "ip118"
         end.abort()
+
+
+def test_paths__from_another_port_carry_what_the_first_does(executor: ThreadPoolExecutor) -> None:
+    with zerolane.Endpoint("127.0.0.1:0", zerolane.Options(paths=2)) as endpoint:
+        options = zerolane.Options(links=["127.0.0.1="])
+        connecting = executor.submit(zerolane.connect, endpoint.local_addr, options)
+        peers = endpoint.accept(timeout=10)
+        ours = connecting.result()
+        content = bytes(range(256)) * 4096
+        for _ in range(8):
+            sending = executor.submit(ours.send, content)
+            buffer = bytearray(len(content))
+            assert peers.recv_into(buffer) == len(content)
+            sending.result()
+            assert buffer == content
+        ours.abort()
+        peers.abort()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"paths": 0}, "1 to 8"),
+        ({"paths": 9}, "1 to 8"),
+        ({"links": ["192.0.2.1"]}, "LOCAL=PEER"),
+        ({"links": ["eth0=192.0.2.2"]}, "ip address"),
+        ({"links": ["192.0.2.1=2001:db8::1"]}, "both of one kind"),
+        ({"links": ["="] * 8}, "8 paths at most"),
+    ],
+)
+def test_paths__what_cannot_be_says_what_to_do(wrong: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        zerolane.Options(**wrong)

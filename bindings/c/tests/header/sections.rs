@@ -245,6 +245,7 @@ pub(crate) const SECTIONS: &[Section] = &[
             "zl_device_get_mode",
             "zl_device_refused",
             "zl_device_free",
+            "zl_options_add_path",
             "ZL_PUBLIC_KEY_LENGTH",
             "zl_options_identity",
             "zl_options_trust",

@@ -106,6 +106,8 @@ class Options:
         trust: Sequence[str] | None = None,
         lane: _LaneChoice | None = None,
         device: EthernetDevice | None = None,
+        paths: int | None = None,
+        links: Sequence[str] | None = None,
     ) -> Self: ...
     @property
     def key(self) -> str | None: ...
