@@ -115,3 +115,62 @@ fn switch__of_both_paths_dead_ends_with_an_error_that_says_so() {
         assert!(dead, "{error:?}");
     }
 }
+
+/// The longer path is overtaken by hundreds of packets all the time, which is no loss.
+#[test]
+fn links__that_overtake_each_other_cause_no_repair() {
+    let long = std::env::var("LONG").map_or(40, |it| it.parse().expect("ms"));
+    let secure = std::env::var("PLAIN").is_err();
+    let security = if secure { Security::default() } else { Security::plain() };
+    let Some(lab) = lab([link(2, 100), link(long, 100)]) else {
+        return;
+    };
+    let options = options(security, 2);
+    let hosts = (lab.host(0), lab.host(1));
+    let serve = |endpoint: &mut zerolane::Endpoint| {
+        let mut b = super::accept(endpoint);
+        let mut buffer = vec![0; 16 * super::PIECE];
+        let (mut sums, mut paths) = (Vec::new(), b.paths());
+        while let Ok(len) = b.recv_into(&mut buffer) {
+            sums.push((
+                len,
+                buffer
+                    .chunks(super::PIECE)
+                    .enumerate()
+                    .all(|(n, it)| it == content(n)),
+            ));
+            paths = b.paths();
+        }
+        (sums, paths)
+    };
+    let all: Vec<u8> = (0..16).flat_map(content).collect();
+    let ((account, sent), (received, theirs)) = between(hosts, &options, serve, |to, second| {
+        let mut a = Connection::connect(to, &options).expect("connected");
+        assert!(a.add_path(second));
+        let mut sent = 3;
+        while super::usable(&a) < 2 {
+            assert!(sent < 40, "{:?}", a.paths());
+            a.send(&all).expect("sent");
+            sent += 1;
+        }
+        for _ in 0..3 {
+            a.send(&all).expect("sent");
+        }
+        let account = a.account();
+        println!("{:?}", a.paths());
+        a.close().expect("closed");
+        (account, sent)
+    });
+    assert_eq!(received, vec![(all.len(), true); sent]);
+    let stats = lab.stats();
+    let dropped = stats.total().queue_dropped + stats.missed + stats.overflowed + stats.unsent;
+    let (resent, suspected) = (account.protocol.bytes_resent, account.protocol.paths_lost);
+    println!("{resent} bytes again, {dropped} packets lost, {suspected} paths suspected");
+    println!("{theirs:?}");
+    // A busy machine may look like a path that died; what overtaking would cost is most of the payload.
+    let most = dropped * 1500 + suspected * (4 << 20) + (sent * all.len()) as u64 / 8;
+    assert!(
+        resent <= most,
+        "{resent} bytes again, {dropped} packets lost"
+    );
+}
