@@ -1,14 +1,13 @@
 //! Settings of endpoints and connections.
 
-use crate::pointer::{Output, free, give, handle, text};
+use crate::pointer::{Output, free, give, handle};
 use crate::status::{Failure, guard, zl_status};
 use std::collections::HashSet;
-use std::ffi::c_char;
 use std::sync::Mutex;
 use std::time::Duration;
 use zerolane::Options;
 use zerolane::counters::LaneKind;
-use zerolane::options::{LaneChoice, MAX_PATHS, PathAddresses};
+use zerolane::options::{LaneChoice, MAX_PATHS};
 use zerolane::security::{Mode, PublicKey};
 
 /// Settings of connections. The defaults suit a local network, encrypt, and trust any peer.
@@ -221,35 +220,6 @@ fn paths(value: u64) -> Result<u8, Failure> {
             "{value} paths: a connection has 1 to {MAX_PATHS}"
         ))),
     }
-}
-
-/// Adds a path to the connections that are opened with `options`, beside the first: `path` is "LOCAL=PEER", from this address
-/// of this host to that one of the peer, such as "192.0.2.1=192.0.2.2". What is left out, a port as well, is as for the first
-/// path: "=" is one from another port. The peer has to take as many (ZL_OPTION_PATHS), and to listen at that address. A
-/// path that cannot be opened leaves the connection with the others. Each call adds one, up to 7.
-///
-/// Threads: any.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn zl_options_add_path(
-    options: *mut zl_options,
-    path: *const c_char,
-) -> zl_status {
-    guard(|| {
-        // SAFETY: C's promises about handles and texts.
-        let (options, path) = unsafe { (handle(options, "options")?, text(path, "path")?) };
-        let path = path.parse::<PathAddresses>();
-        let path = path.map_err(|why| Failure::argument(why.to_string()))?;
-        change(options, |settings| {
-            let links = &mut settings.options.links;
-            if links.len() + 1 >= usize::from(MAX_PATHS) {
-                return Err(Failure::argument(format!(
-                    "a connection has {MAX_PATHS} paths at most, the first included"
-                )));
-            }
-            links.push(path);
-            Ok(())
-        })
-    })
 }
 
 fn switch(value: u64) -> Result<bool, Failure> {

@@ -1,6 +1,7 @@
 //! Settings of endpoints and connections.
 
 use crate::device::EthernetDevice;
+use crate::path;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use std::collections::HashSet;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use zerolane::Security;
 use zerolane::keys::identity;
-use zerolane::options::{LaneChoice, MAX_PATHS, PathAddresses};
+use zerolane::options::LaneChoice;
 use zerolane::security::PublicKey;
 
 /// Settings of connections; the defaults suit a local network. Times are in seconds, sizes in bytes.
@@ -56,31 +57,6 @@ fn lane_named(name: &str) -> PyResult<LaneChoice> {
             "there is no lane {name:?}: udp, best, shared_memory, ethernet or ip118"
         ))),
     }
-}
-
-/// So many paths.
-fn count_of_paths(paths: u8) -> PyResult<u8> {
-    match (1..=MAX_PATHS).contains(&paths) {
-        true => Ok(paths),
-        false => Err(PyValueError::new_err(format!(
-            "{paths} paths: a connection has 1 to {MAX_PATHS}"
-        ))),
-    }
-}
-
-/// The paths beside the first.
-fn paths_named(links: &[String]) -> PyResult<Vec<PathAddresses>> {
-    if links.len() >= usize::from(MAX_PATHS) {
-        return Err(PyValueError::new_err(format!(
-            "{} links: a connection has {MAX_PATHS} paths at most, the first included",
-            links.len()
-        )));
-    }
-    let parse = |link: &String| {
-        let path = link.parse::<PathAddresses>();
-        path.map_err(|why| PyValueError::new_err(format!("the link {link:?}: {why}")))
-    };
-    links.iter().map(parse).collect()
 }
 
 /// How connections are protected.
@@ -168,8 +144,8 @@ impl Options {
             )?,
             lane: lane.map_or(Ok(default.lane), lane_named)?,
             device: device.map(|it| it.get().0.clone()),
-            paths: paths.map_or(Ok(default.paths), count_of_paths)?,
-            links: paths_named(&links.unwrap_or_default())?,
+            paths: paths.map_or(Ok(default.paths), path::count)?,
+            links: path::links(&links.unwrap_or_default())?,
             ..default
         }))
     }

@@ -245,7 +245,6 @@ pub(crate) const SECTIONS: &[Section] = &[
             "zl_device_get_mode",
             "zl_device_refused",
             "zl_device_free",
-            "zl_options_add_path",
             "ZL_PUBLIC_KEY_LENGTH",
             "zl_options_identity",
             "zl_options_trust",
@@ -260,6 +259,20 @@ pub(crate) const SECTIONS: &[Section] = &[
         title: "Counters",
         about: "What a connection did: bytes placed and copied, datagrams, system calls.",
         items: &["zl_account", "zl_account_read", "zl_handle_account"],
+    },
+    Section {
+        page: "zl_paths_read",
+        title: "Paths",
+        about: "A connection over UDP may have several paths, from several interfaces: payload goes by all, and one that \
+                dies loses nothing. docs/lanes.md, \"Several paths\".",
+        items: &[
+            "zl_options_add_path",
+            "zl_add_path",
+            "zl_remove_path",
+            "zl_path_life",
+            "zl_path",
+            "zl_paths_read",
+        ],
     },
     Section {
         page: "zl_receive",

@@ -48,7 +48,6 @@ pub(crate) struct Job {
     /// Over raw Ethernet: whether by AF_XDP.
     pub(crate) bypass: Bypass,
     /// Their paths beside the first.
-    #[serde(default)]
     pub(crate) links: Vec<PathEnds>,
     /// Over raw Ethernet, the hardware address of the responder, once it listens.
     pub(crate) hardware: Option<[u8; 6]>,

@@ -84,6 +84,8 @@ struct FlowsReport {
     /// The whole time, flow by flow and together.
     flows: Vec<Span>,
     sum: Span,
+    /// Payload that came by each path of Zerolane's connection, where there are several.
+    path_bytes: Vec<u64>,
     /// Payload sent again; TCP's as the sender's kernel counts for all its connections.
     resent_bytes: u64,
 }
@@ -154,6 +156,10 @@ fn measure(args: &Args, flows: Flows, job: &Job, interrupt: &Interrupt) -> Resul
         intervals: Interval::all(&flows, &runs)?,
         flows: whole.flows,
         sum: whole.sum,
+        path_bytes: runs
+            .iter()
+            .flat_map(|run| run.rx.path_bytes.iter().copied())
+            .collect(),
         resent_bytes: runs.iter().map(|run| run.tx.resent_bytes).sum(),
     })
 }
@@ -171,14 +177,22 @@ impl Report for FlowsReport {
             true => ", in reverse",
             false => "",
         };
+        let size = |bytes: &u64| ByteSize(*bytes).display().si().to_string();
+        let paths = match self.path_bytes.as_slice() {
+            [] => String::new(),
+            by => {
+                let by: Vec<String> = by.iter().map(size).collect();
+                format!("; by each path: {}", by.join(", "))
+            }
+        };
         format!(
             "- - - - - - - - - - - - - - - - - - - - - - - - - - -\n{}\n{}{sealed}{direction}; {}, MTU {}; sent \
-             again: {}; counted at the receiver; payload verified.",
+             again: {}{paths}; counted at the receiver; payload verified.",
             whole.text(),
             self.contender.title(),
             self.path,
             report::mtu(self.mtu),
-            ByteSize(self.resent_bytes).display().si(),
+            size(&self.resent_bytes),
         )
     }
 }
