@@ -148,7 +148,8 @@ fn outcome(
     (arrivals, mark, region): (Arrivals, Instant, Region),
 ) -> Outcome {
     verify(&region);
-    let by_path = receiver.paths().iter().map(|it| it.1.bytes_received);
+    let paths = receiver.paths().into_iter();
+    let by_path = paths.map(|it| it.1.bytes_received);
     Outcome {
         arrivals,
         mark,
