@@ -68,10 +68,10 @@ impl zl_path {
     }
 }
 
-/// Adds a path to the connections that are opened with `options`, beside the first: `path` is "LOCAL=PEER", from this address
-/// of this host to that one of the peer, such as "192.0.2.1=192.0.2.2". What is left out, a port as well, is as for the first
-/// path: "=" is one from another port. The peer has to take as many (ZL_OPTION_PATHS), and to listen at that address. A
-/// path that cannot be opened leaves the connection with the others. Each call adds one, up to 7.
+/// Adds a path to the connections that are opened with `options`, beside the first: `path` is "LOCAL=PEER", from this
+/// address of this host to that one of the peer, such as "192.0.2.1=192.0.2.2". What is left out, a port as well, is as
+/// for the first path: "=" is one from another port. The peer has to take as many (ZL_OPTION_PATHS), and to listen at
+/// that address. A path that cannot be opened leaves the connection with the others. Each call adds one, up to 7.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -95,8 +95,9 @@ pub unsafe extern "C" fn zl_options_add_path(
     })
 }
 
-/// Adds a path to an open connection, as zl_options_add_path has it. ZL_ERROR_ARGUMENT if it can have none: what carries it is
-/// not UDP, or neither ZL_OPTION_PATHS nor zl_options_add_path asked for several. zl_paths_read tells what becomes of it.
+/// Adds a path to an open connection, as zl_options_add_path has it. ZL_ERROR_ARGUMENT if it can have none: what carries
+/// it is not UDP, or neither ZL_OPTION_PATHS nor zl_options_add_path asked for several. zl_paths_read tells what becomes
+/// of it.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]

@@ -10,8 +10,8 @@ use zerolane::options::{MAX_PATHS, PathAddresses};
 pub(crate) struct Path {
     /// Its number; that of the first is 0.
     index: usize,
-    /// Where it stands: "joining" (the peer is asked whether it is there), "sizing" (how large its datagrams may be is found
-    /// out), "usable" (it carries payload) or "suspect" (it does not answer).
+    /// Where it stands: "joining" (the peer is asked whether it is there), "sizing" (how large its datagrams may be is
+    /// found out), "usable" (it carries payload) or "suspect" (it does not answer).
     life: &'static str,
     /// Smoothed round-trip time, seconds; None if none was measured.
     rtt: Option<f64>,

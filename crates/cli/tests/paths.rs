@@ -12,7 +12,10 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_zerolane");
 const LEN: usize = 96 << 20;
 
 /// Ends the process even if the test fails.
-struct Running(Child, #[expect(dead_code, reason = "read from until it ends")] BufReader<ChildStdout>);
+struct Running(
+    Child,
+    #[expect(dead_code, reason = "read from until it ends")] BufReader<ChildStdout>,
+);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -45,7 +48,10 @@ fn sent(host: &Namespace) -> Vec<u64> {
         let text = String::from_utf8(read.stdout).unwrap();
         text.trim().parse().unwrap()
     };
-    host.interfaces().iter().map(|it| read(it.device())).collect()
+    host.interfaces()
+        .iter()
+        .map(|it| read(it.device()))
+        .collect()
 }
 
 #[test]

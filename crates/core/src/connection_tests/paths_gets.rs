@@ -20,11 +20,7 @@ struct Getting {
 
 fn get(sim: &mut PathsSim, seed: u64, length: u64) -> Getting {
     let (now, source) = (sim.now(), sim.b.filled(seed, length));
-    let (handle, mx) = sim
-        .b
-        .c()
-        .export(source, Rights::READ, None)
-        .expect("room");
+    let (handle, mx) = sim.b.c().export(source, Rights::READ, None).expect("room");
     let place = RemotePlace {
         handle,
         mx,
@@ -76,7 +72,11 @@ fn gets__over_5_and_20_ms_reach_nine_tenths_of_their_sum() {
     sim.run_for(S / 2);
     let mbps = rate_over(&mut sim, S / 2);
     finish(&mut sim, it);
-    println!("{mbps:.0} Mb/s, {} bytes again, {} packets lost", resent(&mut sim), lost(&sim));
+    println!(
+        "{mbps:.0} Mb/s, {} bytes again, {} packets lost",
+        resent(&mut sim),
+        lost(&sim)
+    );
     assert!(mbps >= 0.9 * 1000.0 * PAYLOAD, "{mbps} Mb/s");
     let now = sim.now();
     let by = [0, 1].map(|path| sim.a.c().state_of(now, path).expect("there").bytes_received);

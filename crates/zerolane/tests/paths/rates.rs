@@ -1,5 +1,4 @@
-//! Rates over emulated links, by the clock: printed, and judged by what is lost alone. `--ignored --nocapture`, in a release
-//! build.
+//! Rates over emulated links, by the clock: printed, and judged by what is lost alone. `--ignored --nocapture`.
 
 use super::switches::{lab, set_switch};
 use super::{PATIENCE, accept, between, options};
@@ -50,8 +49,8 @@ fn verify(memory: &[u8]) {
 struct Arrivals(Vec<(Instant, u64)>);
 
 impl Arrivals {
-    /// Waits for the one completion that is to come, and notes meanwhile what came. `at_mark` is called once it was [`WARM`]
-    /// since the first bytes: that time is returned as well.
+    /// Waits for the one completion that is to come, and notes meanwhile what came. `at_mark` is called once it was
+    /// [`WARM`] since the first bytes: that time is returned as well.
     fn of(b: &mut Connection, at_mark: impl FnOnce()) -> (Arrivals, Instant, Region) {
         let (mut list, mut marked) = (vec![], None);
         let mut at_mark = Some(at_mark);
@@ -174,22 +173,17 @@ fn sent(
         assert!(b.recv_into(&mut [0]).is_err(), "it closes");
         outcome
     };
-    let (resent, outcome) = between(
-        (lab.host(0), lab.host(1)),
-        options,
-        serve,
-        |to, second| {
-            let mut a = connect(to, second);
-            let mut source = Region::anonymous(LEN).expect("memory");
-            fill(&mut source);
-            a.post_send(source).expect("posted");
-            let done = a.wait(Some(PATIENCE)).expect("alive").expect("in time");
-            done.result.expect("sent");
-            let resent = a.account().protocol.bytes_resent;
-            a.close().expect("closed");
-            resent
-        },
-    );
+    let (resent, outcome) = between((lab.host(0), lab.host(1)), options, serve, |to, second| {
+        let mut a = connect(to, second);
+        let mut source = Region::anonymous(LEN).expect("memory");
+        fill(&mut source);
+        a.post_send(source).expect("posted");
+        let done = a.wait(Some(PATIENCE)).expect("alive").expect("in time");
+        done.result.expect("sent");
+        let resent = a.account().protocol.bytes_resent;
+        a.close().expect("closed");
+        resent
+    });
     Outcome { resent, ..outcome }
 }
 
@@ -208,25 +202,21 @@ fn got(
         assert!(b.recv_into(&mut [0]).is_err(), "it closes");
         b.account().protocol.bytes_resent
     };
-    let (outcome, resent) = between(
-        (lab.host(0), lab.host(1)),
-        options,
-        serve,
-        |to, second| {
-            let mut a = connect(to, second);
-            let key = a.open_region("m", Rights::ALL).expect("opened");
-            let into = Region::anonymous(LEN).expect("memory");
-            a.post_get(&key, 0, into, Work::from(1)).expect("posted");
-            let came = Arrivals::of(&mut a, kill);
-            let outcome = outcome(&a, came);
-            a.close().expect("closed");
-            outcome
-        },
-    );
+    let (outcome, resent) = between((lab.host(0), lab.host(1)), options, serve, |to, second| {
+        let mut a = connect(to, second);
+        let key = a.open_region("m", Rights::ALL).expect("opened");
+        let into = Region::anonymous(LEN).expect("memory");
+        a.post_get(&key, 0, into, Work::from(1)).expect("posted");
+        let came = Arrivals::of(&mut a, kill);
+        let outcome = outcome(&a, came);
+        a.close().expect("closed");
+        outcome
+    });
     Outcome { resent, ..outcome }
 }
 
-/// Both links together beside the sum, and each alone; and what the other carries once one is dead, beside what it carries alone.
+/// Both links together beside the sum, and each alone; and what the other carries once one is dead, beside what it carries
+/// alone.
 #[test]
 #[ignore = "by the clock"]
 fn rates__of_two_links_and_when_one_dies() {

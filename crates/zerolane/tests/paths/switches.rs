@@ -162,7 +162,10 @@ fn overtaking(long: u64, security: Security) {
     );
     // A busy machine may look like a path that died; what overtaking would cost is most of the payload.
     let most = dropped * 1500 + suspected * (4 << 20) + (sent * all.len()) as u64 / 8;
-    assert!(resent <= most, "{resent} bytes again, {dropped} packets lost");
+    assert!(
+        resent <= most,
+        "{resent} bytes again, {dropped} packets lost"
+    );
 }
 
 #[test]

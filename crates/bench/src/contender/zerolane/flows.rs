@@ -111,7 +111,9 @@ fn by_path_since(connection: &Connection, before: &[u64]) -> Vec<u64> {
     }
     let before = before.iter().chain(iter::repeat(&0));
     let since = now.iter().zip(before);
-    since.map(|(it, before)| it.saturating_sub(*before)).collect()
+    since
+        .map(|(it, before)| it.saturating_sub(*before))
+        .collect()
 }
 
 /// Payload that was there already, or whose Block was: the account counts STUs.
