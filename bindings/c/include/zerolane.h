@@ -2063,6 +2063,11 @@ enum zl_option
      * What carries the connection, a value of enum zl_lane. Default ZL_LANE_UDP.
      */
     ZL_OPTION_LANE = 13,
+    /**
+     * Paths that a connection over UDP may have at a time, 1 to 8; the lesser of both ends' counts. Default 1, and no fewer than
+     * zl_options_add_path asks for.
+     */
+    ZL_OPTION_PATHS = 14,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -2396,6 +2401,122 @@ zl_status zl_account_read(const struct zl_connection *connection, struct zl_acco
  * Threads: any.
  */
 zl_status zl_handle_account(const struct zl_handle *connection, struct zl_account *account);
+
+/* ================================================================================================
+ * Paths
+ * A connection over UDP may have several paths, from several interfaces: payload goes by all, and
+ * one that dies loses nothing. docs/lanes.md, "Several paths".
+ */
+
+/**
+ * Adds a path to the connections that are opened with `options`, beside the first: `path` is "LOCAL=PEER", from this
+ * address of this host to that one of the peer, such as "192.0.2.1=192.0.2.2". What is left out, a port as well, is as
+ * for the first path: "=" is one from another port. The peer has to take as many (ZL_OPTION_PATHS), and to listen at
+ * that address. A path that cannot be opened leaves the connection with the others. Each call adds one, up to 7.
+ *
+ * Threads: any.
+ */
+zl_status zl_options_add_path(struct zl_options *options,
+                              const char *path);
+
+/**
+ * Adds a path to an open connection, as zl_options_add_path has it. ZL_ERROR_ARGUMENT if it can have none: what carries
+ * it is not UDP, or neither ZL_OPTION_PATHS nor zl_options_add_path asked for several. zl_paths_read tells what becomes
+ * of it.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_add_path(const struct zl_connection *connection,
+                      const char *path);
+
+/**
+ * Uses path `index`, which is not 0, no more: what it had in flight goes by others. One that there is not is none.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_remove_path(const struct zl_connection *connection,
+                         uint32_t index);
+
+/**
+ * Where a path stands.
+ */
+enum zl_path_life
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    /**
+     * The peer is asked whether it is there.
+     */
+    ZL_PATH_JOINING = 1,
+    /**
+     * It is, and it is found out how large its datagrams may be.
+     */
+    ZL_PATH_SIZING = 2,
+    /**
+     * It carries payload.
+     */
+    ZL_PATH_USABLE = 3,
+    /**
+     * It does not answer.
+     */
+    ZL_PATH_SUSPECT = 4,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum zl_path_life zl_path_life;
+#else
+typedef uint32_t zl_path_life;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/**
+ * A path of a connection, and what it did. Fields may be added at the end, in place of `reserved`.
+ */
+typedef struct zl_path {
+    /**
+     * Its number; that of the first is 0.
+     */
+    uint32_t index;
+    /**
+     * Where it stands, a value of enum zl_path_life.
+     */
+    uint32_t life;
+    /**
+     * Smoothed round-trip time, microseconds; 0: none was measured.
+     */
+    uint64_t rtt_us;
+    /**
+     * Payload bytes that left by it, repeats included.
+     */
+    uint64_t bytes_sent;
+    /**
+     * Payload bytes that it lost, as far as the receiver said so.
+     */
+    uint64_t bytes_lost;
+    /**
+     * Payload bytes that came by it for the first time. Counted where both ends take several paths.
+     */
+    uint64_t bytes_received;
+    /**
+     * Bytes a second at which payload leaves; 0: as fast as it can.
+     */
+    uint64_t pace;
+    /**
+     * 0.
+     */
+    uint64_t reserved[4];
+} zl_path;
+
+/**
+ * Tells the paths of a connection, up to `capacity` of them (there are at most 8), and in `count` how many were told.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_paths_read(const struct zl_connection *connection,
+                        struct zl_path *paths,
+                        size_t capacity,
+                        size_t *count);
 
 /* ================================================================================================
  * Names of before

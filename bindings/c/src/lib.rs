@@ -28,6 +28,7 @@ pub mod handle;
 pub mod message;
 pub mod options;
 pub mod partial;
+pub mod path;
 pub mod pending;
 mod pointer;
 pub mod queue;

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 use zerolane::Options;
 use zerolane::counters::LaneKind;
-use zerolane::options::LaneChoice;
+use zerolane::options::{LaneChoice, MAX_PATHS};
 use zerolane::security::{Mode, PublicKey};
 
 /// Settings of connections. The defaults suit a local network, encrypt, and trust any peer.
@@ -53,6 +53,9 @@ pub enum zl_option {
     ZL_OPTION_AUTHENTICATED = 12,
     /// What carries the connection, a value of enum zl_lane. Default ZL_LANE_UDP.
     ZL_OPTION_LANE = 13,
+    /// Paths that a connection over UDP may have at a time, 1 to 8; the lesser of both ends' counts. Default 1, and no fewer than
+    /// zl_options_add_path asks for.
+    ZL_OPTION_PATHS = 14,
 }
 
 use zl_option::*;
@@ -166,6 +169,7 @@ fn set(options: &mut Options, option: u32, value: u64) -> Result<(), Failure> {
     const PLAIN: u32 = ZL_OPTION_PLAIN as u32;
     const AUTHENTICATED: u32 = ZL_OPTION_AUTHENTICATED as u32;
     const LANE: u32 = ZL_OPTION_LANE as u32;
+    const PATHS: u32 = ZL_OPTION_PATHS as u32;
     match option {
         STRICT => options.strict = switch(value)?,
         GSO => options.gso = switch(value)?,
@@ -180,6 +184,7 @@ fn set(options: &mut Options, option: u32, value: u64) -> Result<(), Failure> {
         PLAIN => options.security.mode = mode(Mode::Plain, value)?,
         AUTHENTICATED => options.security.mode = mode(Mode::Authenticated, value)?,
         LANE => options.lane = lane(value)?,
+        PATHS => options.paths = paths(value)?,
         _ => return Err(Failure::argument(format!("there is no option {option}"))),
     }
     Ok(())
@@ -205,6 +210,15 @@ fn lane(value: u64) -> Result<LaneChoice, Failure> {
         ETHERNET => Ok(LaneChoice::Ethernet),
         IP118 => Ok(LaneChoice::Ip118),
         _ => Err(Failure::argument(format!("there is no lane {value}"))),
+    }
+}
+
+fn paths(value: u64) -> Result<u8, Failure> {
+    match u8::try_from(value) {
+        Ok(paths @ 1..=MAX_PATHS) => Ok(paths),
+        _ => Err(Failure::argument(format!(
+            "{value} paths: a connection has 1 to {MAX_PATHS}"
+        ))),
     }
 }
 

@@ -19,6 +19,7 @@ mod exported;
 mod fetch;
 mod messages;
 mod options;
+mod path;
 mod patience;
 mod pending;
 mod pinned;
@@ -51,6 +52,8 @@ mod _zerolane {
     use crate::fetch::FetchOp;
     #[pymodule_export]
     use crate::options::Options;
+    #[pymodule_export]
+    use crate::path::Path;
     #[pymodule_export]
     use crate::pending::{Notices, Pending};
     #[pymodule_export]

@@ -1,6 +1,7 @@
 //! Settings of endpoints and connections.
 
 use crate::device::EthernetDevice;
+use crate::path;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use std::collections::HashSet;
@@ -23,6 +24,10 @@ use zerolane::security::PublicKey;
 /// "shared_memory" (or an error), or "ethernet" (raw Ethernet between hosts of one segment, or an error; addresses are
 /// "ether:IFACE/MAC:PORT", "ether:IFACE:PORT" to listen on; `device`, an EthernetDevice, has it go past the kernel's
 /// network stack), or "ip118" (IP protocol 118 without UDP, or an error). Nothing is encrypted in shared memory: the kernel keeps others out.
+///
+/// `paths` is how many paths a connection over UDP may have, 1 to 8, the lesser of both ends' counts. `links` has the paths that
+/// a connection opened from here gets beside the first, each "LOCAL=PEER": from this address of this host to that one of the
+/// peer. What is left out, a port as well, is as for the first path.
 #[pyclass(frozen, module = "zerolane")]
 #[derive(Debug)]
 pub(crate) struct Options(zerolane::Options);
@@ -95,7 +100,8 @@ impl Options {
     #[new]
     #[pyo3(signature = (*, strict=None, gso=None, gro=None, checksum=None, receive_buffer=None,
                         max_in_flight=None, spin=None, connect_timeout=None, idle_timeout=None,
-                        plain=None, authenticated=None, identity=None, trust=None, lane=None, device=None))]
+                        plain=None, authenticated=None, identity=None, trust=None, lane=None, device=None,
+                        paths=None, links=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords, in Python")]
     fn new(
         strict: Option<bool>,
@@ -113,6 +119,8 @@ impl Options {
         trust: Option<Vec<String>>,
         lane: Option<&str>,
         device: Option<&Bound<'_, EthernetDevice>>,
+        paths: Option<u8>,
+        links: Option<Vec<String>>,
     ) -> PyResult<Options> {
         let default = zerolane::Options::default();
         let time = |value: Option<f64>, name, default| {
@@ -136,6 +144,8 @@ impl Options {
             )?,
             lane: lane.map_or(Ok(default.lane), lane_named)?,
             device: device.map(|it| it.get().0.clone()),
+            paths: paths.map_or(Ok(default.paths), path::count)?,
+            links: path::links(&links.unwrap_or_default())?,
             ..default
         }))
     }

@@ -7,9 +7,10 @@ use crate::driven::Driven;
 use crate::errors;
 use crate::exported::{self, ExportedRegion, Key};
 use crate::fetch::FetchOp;
+use crate::path::{self, Path};
 use crate::pinned::{Use, pin, pin_source};
 use crate::shared::Loop;
-use pyo3::exceptions::PyDeprecationWarning;
+use pyo3::exceptions::{PyDeprecationWarning, PyValueError};
 use pyo3::prelude::*;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -237,6 +238,30 @@ impl Requests {
     /// What the connection did so far.
     fn account(&self, py: Python<'_>) -> PyResult<Account> {
         self.with(py, |connection| Ok(connection.account().into()))
+    }
+
+    /// The paths that there are.
+    fn paths(&self, py: Python<'_>) -> PyResult<Vec<Path>> {
+        let paths = self.with(py, |connection| Ok(connection.paths()))?;
+        Ok(paths.into_iter().filter_map(Path::of).collect())
+    }
+
+    /// Adds a path, "LOCAL=PEER", as `Options(links=...)` has it. False if the connection can have none: what carries it
+    /// is not UDP, or neither `paths` nor `links` asked for several. `paths()` tells what becomes of it.
+    fn add_path(&self, py: Python<'_>, link: &str) -> PyResult<bool> {
+        let link = path::addresses(link)?;
+        self.with(py, |connection| Ok(connection.add_path(link)))
+    }
+
+    /// Uses path `index`, which is not 0, no more: what it had in flight goes by others.
+    fn remove_path(&self, py: Python<'_>, index: usize) -> PyResult<()> {
+        if index == 0 {
+            return Err(PyValueError::new_err("the first path is not removed"));
+        }
+        self.with(py, |connection| {
+            connection.remove_path(index);
+            Ok(())
+        })
     }
 
     /// Exports memory to the peer of this connection: give the key to it. (A `name` is deprecated: `export_named`.)

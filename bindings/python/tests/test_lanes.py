@@ -2,8 +2,9 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -190,3 +191,63 @@ def test_memfd__a_peer_on_this_host_works_on_it_without_this_program() -> None:
         region.read(0, 1)
     ours.abort()
     peers.abort()
+
+
+def test_paths__from_another_port_carry_what_the_first_does(executor: ThreadPoolExecutor) -> None:
+    with zerolane.Endpoint("127.0.0.1:0", zerolane.Options(paths=2)) as endpoint:
+        options = zerolane.Options(links=["127.0.0.1="])
+        connecting = executor.submit(zerolane.connect, endpoint.local_addr, options)
+        peers = endpoint.accept(timeout=10)
+        ours = connecting.result()
+        content = bytes(range(256)) * 4096
+
+        def carry(until: Callable[[list[zerolane.Path]], bool]) -> None:
+            for _ in range(1000):
+                sending = executor.submit(ours.send, content)
+                buffer = bytearray(len(content))
+                assert peers.recv_into(buffer) == len(content)
+                sending.result()
+                assert buffer == content
+                if until(ours.paths()):
+                    return
+            raise AssertionError(ours.paths())
+
+        def both(paths: list[zerolane.Path]) -> bool:
+            return len(paths) == 2 and all(it.bytes_sent > 1 << 20 for it in paths)
+
+        carry(both)
+        first, second = ours.paths()
+        assert (first.index, first.life, second.index, second.life) == (0, "usable", 1, "usable")
+        assert first.rtt and second.rtt
+        assert min(it.bytes_received for it in peers.paths()) > 1 << 20
+        ours.remove_path(1)
+        carry(lambda paths: [it.index for it in paths] == [0])
+        assert ours.add_path("=")
+        carry(both)
+        with pytest.raises(ValueError, match="the first path"):
+            ours.remove_path(0)
+        with pytest.raises(ValueError, match="LOCAL=PEER"):
+            ours.add_path("192.0.2.1")
+        ours.abort()
+        peers.abort()
+    ours, peers = make_pair(None)
+    assert not ours.add_path("=")
+    assert [it.index for it in ours.paths()] == [0]
+    ours.abort()
+    peers.abort()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"paths": 0}, "1 to 8"),
+        ({"paths": 9}, "1 to 8"),
+        ({"links": ["192.0.2.1"]}, "LOCAL=PEER"),
+        ({"links": ["eth0=192.0.2.2"]}, "ip address"),
+        ({"links": ["192.0.2.1=2001:db8::1"]}, "both of one kind"),
+        ({"links": ["="] * 8}, "8 paths at most"),
+    ],
+)
+def test_paths__what_cannot_be_says_what_to_do(wrong: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        zerolane.Options(**wrong)

@@ -24,6 +24,7 @@ pub mod lane;
 mod lanes;
 mod login;
 mod mem;
+pub mod paths;
 mod ports;
 pub mod program;
 mod rate;

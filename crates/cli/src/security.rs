@@ -17,6 +17,7 @@ use crate::console;
 use crate::exit::Exit;
 use crate::lane::LaneName;
 use crate::login::LoginArgs;
+use crate::paths::{PathArgs, PathsArgs};
 
 /// Files in the directory of the user's keys.
 const IDENTITY: &str = "identity";
@@ -49,6 +50,8 @@ pub(crate) struct ClientArgs {
     /// Whether raw Ethernet goes past the kernel's network stack, by AF_XDP: see `zerolane lanes` [default: auto]
     #[arg(long, value_enum, value_name = "WHEN")]
     pub(crate) bypass: Option<Bypass>,
+    #[command(flatten)]
+    pub(crate) paths: PathArgs,
 }
 
 /// Options of the commands that reach what `serve` offers, which can ask for a code.
@@ -97,6 +100,8 @@ pub(crate) struct ServerArgs {
     /// The name by which hosts of the segment find this one over raw Ethernet; '' for none [default: the host's name]
     #[arg(long, value_name = "NAME", value_parser = parse_ether_name)]
     ether_name: Option<String>,
+    #[command(flatten)]
+    pub(crate) paths: PathsArgs,
 }
 
 fn parse_ether_name(text: &str) -> Result<String, String> {
@@ -204,6 +209,7 @@ impl FileClientArgs {
             (client.profile == ProfileName::Classic, "--profile classic"),
             (client.lane.is_some(), "--lane"),
             (client.bypass.is_some(), "--bypass"),
+            (!client.paths.is_empty(), "--path"),
         ];
         match given.iter().find(|(given, _)| *given) {
             Some((_, option)) => Err(anyhow!(

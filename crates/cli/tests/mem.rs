@@ -441,3 +441,68 @@ fn put_and_get__between_two_namespaces() {
     );
     drop(exporter);
 }
+
+#[test]
+fn put_and_get__over_two_veth_pairs() {
+    if !netns::is_permitted() {
+        eprintln!("skipped: network namespaces need root");
+        return;
+    }
+    let hosts = Topology::pairs("mempaths", 1500, 2).unwrap();
+    let mut export = hosts.b().command(PROGRAM);
+    let fixed = ["mem", "export", "64MiB", "--name", "m"];
+    export
+        .args(fixed)
+        .args(["--listen", "0.0.0.0:9182", "--paths", "2"]);
+    let home = tempfile::tempdir().unwrap();
+    export.env("ZEROLANE_HOME", home.path());
+    let exporter = Exporter::start(export, home);
+    let content = noise(48 << 20, 4);
+    let directory = tempfile::tempdir().unwrap();
+    let file = file(directory.path(), "in", &content);
+    let [host, local, peer] = [
+        hosts.b().ipv4(),
+        hosts.a().interface(1).ipv4(),
+        hosts.b().interface(1).ipv4(),
+    ]
+    .map(|it| it.to_string());
+    let sent = || {
+        let counter = format!(
+            "/sys/class/net/{}/statistics/tx_bytes",
+            hosts.a().interface(1).device()
+        );
+        let read = hosts.a().command("cat").arg(&counter).output().unwrap();
+        text(&read.stdout).trim().parse::<u64>().unwrap()
+    };
+    let run = |path: &str, words: &[&str]| {
+        let mut command = hosts.a().command(PROGRAM);
+        command.env("ZEROLANE_HOME", exporter.home.path());
+        command.args(words).args(["--path", path]).output().unwrap()
+    };
+    let path = format!("{local}={peer}");
+    let before = sent();
+    let put = run(&path, &["mem", "put", &host, "m@8", &file]);
+    assert!(put.status.success(), "{}", text(&put.stderr));
+    assert!(
+        sent() - before > 1 << 20,
+        "{} bytes by the second path",
+        sent() - before
+    );
+    let range = format!("m@8+{}", content.len());
+    let got = run(&path, &["mem", "get", &host, &range]);
+    assert!(got.stdout == content, "{}", text(&got.stderr));
+    // What cannot be a path says what to do.
+    for (path, says) in [
+        ("10.77.0.1", "LOCAL=PEER"),
+        ("eth0=10.78.0.2", "`ip address`"),
+        ("192.0.2.77=", "is 192.0.2.77 an address of this host?"),
+    ] {
+        let refused = run(path, &["mem", "get", &host, "m@0+8"]);
+        assert_eq!(refused.status.code(), Some(2), "{path}");
+        assert!(
+            text(&refused.stderr).contains(says),
+            "{}",
+            text(&refused.stderr)
+        );
+    }
+}

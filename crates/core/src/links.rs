@@ -199,6 +199,11 @@ impl Links {
         !self.is_several() || self.get(path).is_some_and(Link::carries)
     }
 
+    /// Whether what is no payload leaves by the selected path.
+    pub(crate) fn carries_control(&self) -> bool {
+        !self.is_several() || self.selected == self.control
+    }
+
     /// The paths that carry.
     pub(crate) fn carrying(&self) -> impl Iterator<Item = usize> + '_ {
         let all = 0..self.list.len().max(1);
@@ -236,15 +241,20 @@ impl Links {
     /// An operation came by the selected path, while answers go by that of control. The peer may use this one because it hears
     /// nothing on that: whether it carries is asked, as if something of this end's depended on it. True if it was not before.
     pub(crate) fn on_operation(&mut self, now: Instant) -> bool {
-        if !self.is_several() || self.selected == self.control {
+        if self.carries_control() {
             return false;
         }
         let was = self.is_answering(now);
-        self.answers_until = now + MAX_WAIT;
+        self.on_answering(now);
         !was
     }
 
-    /// Whether answers may be waited for that go another way than what they answer.
+    /// What the peer asked for leaves: whether it comes there is this end's matter, too.
+    pub(crate) fn on_answering(&mut self, now: Instant) {
+        self.answers_until = now + MAX_WAIT;
+    }
+
+    /// Whether the peer may wait for answers of this end.
     pub(crate) fn is_answering(&self, now: Instant) -> bool {
         now < self.answers_until
     }

@@ -113,6 +113,19 @@ static void options(void)
     REFUSED(zl_options_set(options, ZL_OPTION_SLOTS, 1u << 20));
     REFUSED(zl_options_set(options, ZL_OPTION_IDLE_TIMEOUT_MS, 0));
     EXPECT(strstr(zl_last_error(), "0 ms") != NULL);
+    EXPECT(zl_options_set(options, ZL_OPTION_PATHS, 8) == ZL_OK);
+    REFUSED(zl_options_set(options, ZL_OPTION_PATHS, 0));
+    REFUSED(zl_options_set(options, ZL_OPTION_PATHS, 9));
+    EXPECT(strstr(zl_last_error(), "1 to 8") != NULL);
+    REFUSED(zl_options_add_path(options, NULL));
+    REFUSED(zl_options_add_path(options, "192.0.2.1"));
+    EXPECT(strstr(zl_last_error(), "LOCAL=PEER") != NULL);
+    REFUSED(zl_options_add_path(options, "eth0=192.0.2.2"));
+    EXPECT(strstr(zl_last_error(), "ip address") != NULL);
+    for (int path = 1; path < 8; path++)
+        EXPECT(zl_options_add_path(options, "192.0.2.1=192.0.2.2:9181") == ZL_OK);
+    REFUSED(zl_options_add_path(options, "="));
+    EXPECT(strstr(zl_last_error(), "8 paths at most") != NULL);
     zl_options_free(options);
 }
 

@@ -136,6 +136,93 @@ static void mapped(const unsigned char *content)
     zl_options_free(client.options);
 }
 
+struct sender {
+    zl_connection *connection;
+    const unsigned char *content;
+};
+
+static void *send_again(void *argument)
+{
+    struct sender *sender = argument;
+
+    EXPECT(zl_send(sender->connection, sender->content, LENGTH) == ZL_OK);
+    return NULL;
+}
+
+static void *connect_only(void *argument)
+{
+    struct client *client = argument;
+    static zl_connection *connection;
+
+    EXPECT(zl_connect(client->address, client->options, &connection) == ZL_OK);
+    return connection;
+}
+
+/* Moves content until `count` paths each sent a MiB. */
+static void until_carried(zl_connection *ours, zl_connection *peers, const unsigned char *content, size_t count)
+{
+    unsigned char *received = calloc(1, LENGTH);
+    struct sender sender = {.connection = ours, .content = content};
+    zl_path paths[8];
+    size_t found = 0, carried = 0;
+
+    EXPECT(received != NULL);
+    for (int round = 0; round < 1000 && (found != count || carried != count); round++) {
+        pthread_t thread;
+        size_t length;
+
+        EXPECT(pthread_create(&thread, NULL, send_again, &sender) == 0);
+        EXPECT(zl_recv_into(peers, received, LENGTH, &length) == ZL_OK && length == LENGTH);
+        EXPECT(memcmp(received, content, LENGTH) == 0);
+        EXPECT(pthread_join(thread, NULL) == 0);
+        EXPECT(zl_paths_read(ours, paths, 8, &found) == ZL_OK);
+        carried = 0;
+        for (size_t at = 0; at < found; at++)
+            carried += paths[at].life == ZL_PATH_USABLE && paths[at].bytes_sent > 1 << 20;
+    }
+    EXPECT(found == count && carried == count);
+    free(received);
+}
+
+/* Payload goes by two paths; one is removed, and added again. */
+static void several(const unsigned char *content)
+{
+    struct client client = {.options = on(ZL_LANE_UDP)};
+    zl_options *options = on(ZL_LANE_UDP);
+    zl_endpoint *endpoint;
+    zl_connection *ours, *peers;
+    zl_path paths[8];
+    pthread_t thread;
+    size_t count;
+    void *connected;
+
+    EXPECT(zl_options_set(options, ZL_OPTION_PATHS, 2) == ZL_OK);
+    EXPECT(zl_options_add_path(client.options, "127.0.0.1=") == ZL_OK);
+    EXPECT(zl_endpoint_bind("127.0.0.1:0", options, &endpoint) == ZL_OK);
+    EXPECT(zl_endpoint_local_addr(endpoint, client.address, sizeof client.address) == ZL_OK);
+    EXPECT(pthread_create(&thread, NULL, connect_only, &client) == 0);
+    EXPECT(zl_endpoint_accept(endpoint, 10000, &peers) == ZL_OK);
+    EXPECT(pthread_join(thread, &connected) == 0);
+    ours = connected;
+    until_carried(ours, peers, content, 2);
+    EXPECT(zl_paths_read(peers, paths, 8, &count) == ZL_OK && count == 2);
+    EXPECT(paths[0].index == 0 && paths[1].index == 1 && paths[1].bytes_received > 1 << 20);
+    EXPECT(paths[0].rtt_us > 0);
+    EXPECT(zl_paths_read(peers, paths, 1, &count) == ZL_OK && count == 1);
+    EXPECT(zl_paths_read(peers, paths, 0, &count) == ZL_ERROR_ARGUMENT);
+    EXPECT(zl_remove_path(ours, 0) == ZL_ERROR_ARGUMENT);
+    EXPECT(zl_remove_path(ours, 1) == ZL_OK);
+    until_carried(ours, peers, content, 1);
+    EXPECT(zl_add_path(ours, "192.0.2.1") == ZL_ERROR_ARGUMENT);
+    EXPECT(zl_add_path(ours, "=") == ZL_OK);
+    until_carried(ours, peers, content, 2);
+    zl_connection_free(ours);
+    zl_connection_free(peers);
+    zl_endpoint_free(endpoint);
+    zl_options_free(options);
+    zl_options_free(client.options);
+}
+
 int main(void)
 {
     unsigned char *content = malloc(LENGTH);
@@ -152,6 +239,7 @@ int main(void)
     carries(ZL_LANE_BEST, ZL_LANE_BEST, ZL_LANE_SHARED_MEMORY, content);
     carries(ZL_LANE_SHARED_MEMORY, ZL_LANE_SHARED_MEMORY, ZL_LANE_SHARED_MEMORY, content);
     mapped(content);
+    several(content);
 
     /* Nobody offers it there. */
     EXPECT(zl_connect("127.0.0.1:1", options, &connection) < 0);

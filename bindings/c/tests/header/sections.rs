@@ -263,6 +263,20 @@ pub(crate) const SECTIONS: &[Section] = &[
         items: &["zl_account", "zl_account_read", "zl_handle_account"],
     },
     Section {
+        page: "zl_paths_read",
+        title: "Paths",
+        about: "A connection over UDP may have several paths, from several interfaces: payload goes by all, and one that \
+                dies loses nothing. docs/lanes.md, \"Several paths\".",
+        items: &[
+            "zl_options_add_path",
+            "zl_add_path",
+            "zl_remove_path",
+            "zl_path_life",
+            "zl_path",
+            "zl_paths_read",
+        ],
+    },
+    Section {
         page: "zl_receive",
         title: "Names of before",
         about: "They go with the next release.",

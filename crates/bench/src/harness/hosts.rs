@@ -18,7 +18,12 @@ pub(crate) const MTU: u32 = 1500;
 /// Two namespaces, or loopback where those are not allowed and nothing was asked for that loopback
 /// cannot give.
 pub(crate) fn link(mtu: Option<u32>, offloads: Option<Offloads>) -> Result<Link> {
-    match Link::namespaces(mtu.unwrap_or(MTU), offloads.unwrap_or_default()) {
+    pairs(mtu, offloads, 1)
+}
+
+/// The same, joined by so many veth pairs.
+pub(crate) fn pairs(mtu: Option<u32>, offloads: Option<Offloads>, pairs: usize) -> Result<Link> {
+    match Link::namespaces(mtu.unwrap_or(MTU), offloads.unwrap_or_default(), pairs) {
         Ok(link) => Ok(link),
         Err(error) if mtu.is_some() || offloads.is_some() => {
             Err(error.context("--mtu and --offloads need two network namespaces"))

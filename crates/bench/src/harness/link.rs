@@ -7,8 +7,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
-use netlab::netns::{Namespace, Offloads as DeviceOffloads, Topology};
+use netlab::netns::{Interface, Namespace, Offloads as DeviceOffloads, Topology};
 use netsim::Side;
+use zerolane::options::PathAddresses;
 
 /// Which segmentation and merging work the interfaces take over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -87,9 +88,9 @@ impl Host {
 pub(crate) struct Link(Option<Topology>);
 
 impl Link {
-    /// Two namespaces joined by a veth of this MTU, with offloads as asked.
-    pub(crate) fn namespaces(mtu: u32, offloads: Offloads) -> Result<Link> {
-        let topology = Topology::pair("bench", mtu)?;
+    /// Two namespaces joined by so many veth pairs of this MTU, with offloads as asked of the first.
+    pub(crate) fn namespaces(mtu: u32, offloads: Offloads, pairs: usize) -> Result<Link> {
+        let topology = Topology::pairs("bench", mtu, pairs)?;
         offloads.apply(&topology)?;
         Ok(Link(Some(topology)))
     }
@@ -99,9 +100,28 @@ impl Link {
         Link(None)
     }
 
+    /// Paths from the sender to the receiver, beside that of the first pair: by the other pairs.
+    pub(crate) fn paths(&self) -> Vec<PathAddresses> {
+        let Some(topology) = &self.0 else {
+            return Vec::new();
+        };
+        let ends = [topology.a(), topology.b()].map(|it| &it.interfaces()[1..]);
+        let address = |it: &Interface| Some((it.ipv4(), 0).into());
+        let pairs = ends[0].iter().zip(ends[1]);
+        pairs
+            .map(|(here, there)| PathAddresses {
+                local: address(here),
+                peer: address(there),
+            })
+            .collect()
+    }
+
     /// In words.
     pub(crate) fn describe(&self) -> &'static str {
         match &self.0 {
+            Some(it) if it.a().interfaces().len() > 1 => {
+                "two network namespaces joined by several veth pairs"
+            }
             Some(_) => "two network namespaces joined by veth",
             None => "two processes on loopback",
         }

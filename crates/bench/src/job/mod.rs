@@ -3,7 +3,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `name` | the contenders' names |
-//! | `settings` | protection and the tuning of TCP |
+//! | `settings` | protection, paths and the tuning of TCP |
 //! | `source_sink` | jobs from a source to a sink |
 //! | `operations`, `test` | jobs of single operations, in perftest's words |
 //!
@@ -23,12 +23,13 @@ use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use serde::{Deserialize, Serialize};
+use zerolane::options::MAX_PATHS;
 use zerolane_cli::bypass::Bypass;
 use zerolane_cli::lane::LaneName;
 
 use self::name::Name;
 use self::operations::Operations;
-use self::settings::{Protection, TcpTuning};
+use self::settings::{PathEnds, Protection, TcpTuning};
 use self::source_sink::SourceSink;
 use crate::content::pattern::{Check, Pattern, WORD};
 use crate::content::stage::Stamps;
@@ -46,6 +47,8 @@ pub(crate) struct Job {
     pub(crate) lane: LaneName,
     /// Over raw Ethernet: whether by AF_XDP.
     pub(crate) bypass: Bypass,
+    /// Their paths beside the first.
+    pub(crate) links: Vec<PathEnds>,
     /// Over raw Ethernet, the hardware address of the responder, once it listens.
     pub(crate) hardware: Option<[u8; 6]>,
     pub(crate) tcp: TcpTuning,
@@ -132,6 +135,7 @@ impl Job {
             security: Protection::Plain,
             lane: LaneName::Udp,
             bypass: Bypass::Never,
+            links: Vec::new(),
             hardware: None,
             tcp,
             token: 0,
@@ -150,6 +154,11 @@ impl Job {
     /// Refuses what no honest orchestrator asks for.
     pub(crate) fn check(&self) -> Result<()> {
         self.tcp.check()?;
+        ensure!(
+            self.links.len() < usize::from(MAX_PATHS),
+            "{} paths beside the first: a connection has {MAX_PATHS} at most",
+            self.links.len()
+        );
         match &self.work {
             Work::Laps(laps) => laps.check(),
             Work::Flows(flows) => flows.check(),

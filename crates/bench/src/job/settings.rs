@@ -1,8 +1,11 @@
 //! How a contender is to do its job.
 
+use std::net::SocketAddr;
+
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
 use zerolane::Security;
+use zerolane::options::PathAddresses;
 use zerolane::security::Cipher;
 
 use crate::content::pattern::WORD;
@@ -47,6 +50,28 @@ impl Protection {
             Protection::Authenticated => Security::authenticated(),
             Protection::Plain => Security::plain(),
         }
+    }
+}
+
+/// Where a path beside the first begins and ends, as [`PathAddresses`] has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PathEnds {
+    local: Option<SocketAddr>,
+    peer: Option<SocketAddr>,
+}
+
+impl From<PathAddresses> for PathEnds {
+    fn from(path: PathAddresses) -> PathEnds {
+        let PathAddresses { local, peer } = path;
+        PathEnds { local, peer }
+    }
+}
+
+impl From<PathEnds> for PathAddresses {
+    fn from(path: PathEnds) -> PathAddresses {
+        let PathEnds { local, peer } = path;
+        PathAddresses { local, peer }
     }
 }
 

@@ -39,6 +39,8 @@ pub(crate) struct Measured {
     pub(crate) lost_bytes: u64,
     /// Bytes in place in each part of a flow's time; their sum is `bytes`.
     pub(crate) samples: Vec<u64>,
+    /// Payload bytes that came by each path, where there are several.
+    pub(crate) path_bytes: Vec<u64>,
     /// Payload bytes that came though they were there already, as far as the receiver counts them.
     pub(crate) repeated_bytes: u64,
     /// Payload bytes sent again.

@@ -5,11 +5,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, ensure};
 use bytesize::ByteSize;
 use netlab::lab::LabConfig;
+use zerolane::options::{MAX_PATHS, PathAddresses};
 use zerolane_cli::bypass::Bypass;
 use zerolane_cli::exit::Exit;
 use zerolane_cli::interrupt::Interrupt;
 use zerolane_cli::lab::units;
 use zerolane_cli::lane::LaneName;
+use zerolane_cli::paths::PathArgs;
 
 use crate::cpu;
 use crate::harness::hosts::{self, MTU};
@@ -17,7 +19,7 @@ use crate::harness::link::{Link, Offloads};
 use crate::harness::network::Network;
 use crate::harness::runs::Ends;
 use crate::job::name::Name;
-use crate::job::settings::Protection;
+use crate::job::settings::{PathEnds, Protection};
 use crate::job::{Flows, fresh};
 use crate::limits::{FLOW_MAX, REPS_MAX};
 
@@ -94,10 +96,21 @@ impl PlaceArgs {
         offloads: Option<Offloads>,
         interrupt: &Interrupt,
     ) -> Result<Ends> {
+        self.start_over(1, mtu, offloads, interrupt)
+    }
+
+    /// The same, with so many pairs of interfaces.
+    fn start_over(
+        &self,
+        pairs: usize,
+        mtu: Option<u32>,
+        offloads: Option<Offloads>,
+        interrupt: &Interrupt,
+    ) -> Result<Ends> {
         let cores = self.ends_cores();
         match &self.to {
             Some(to) => Ends::to(to, cores[0], interrupt),
-            None => Ends::here(hosts::link(mtu, offloads)?, cores, None, interrupt),
+            None => Ends::here(hosts::pairs(mtu, offloads, pairs)?, cores, None, interrupt),
         }
     }
 
@@ -177,6 +190,56 @@ impl LaneArgs {
             }
             lane => (format!("{path}, Zerolane with --lane {}", lane.name()), mtu),
         }
+    }
+}
+
+/// The paths of Zerolane's connection.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ManyPaths {
+    /// Paths of Zerolane's connection over UDP, 1 to 8: between the two namespaces by a veth pair each, else from a port each
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "links", value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_PATHS)))]
+    paths: u8,
+    #[command(flatten)]
+    named: PathArgs,
+}
+
+impl ManyPaths {
+    /// Whether there are others than the first.
+    pub(crate) fn is_several(&self) -> bool {
+        self.paths > 1 || !self.named.is_empty()
+    }
+
+    /// Starts the ends where this lane and these paths can be between them; the paths beside the first.
+    pub(crate) fn start(
+        &self,
+        lane: LaneArgs,
+        args: &EndsArgs,
+        offloads: Option<Offloads>,
+        interrupt: &Interrupt,
+    ) -> Result<(Ends, Vec<PathEnds>)> {
+        let named = self.named.links(lane.lane)?;
+        if self.paths < 2 {
+            let ends = lane.start(args, offloads, interrupt)?;
+            return Ok((ends, named.into_iter().map(PathEnds::from).collect()));
+        }
+        if lane.lane != LaneName::Udp {
+            let words = format!(
+                "--paths is for UDP, and --lane {} is not: leave one of them out",
+                lane.lane.name()
+            );
+            return Err(anyhow!(words).context(Exit::Usage));
+        }
+        let pairs = usize::from(self.paths);
+        let ends = args
+            .place
+            .start_over(pairs, args.mtu, offloads, interrupt)?;
+        let of_pairs = ends.link().map(Link::paths).unwrap_or_default();
+        let from_ports = vec![PathAddresses::default(); pairs - 1];
+        let paths = match of_pairs.is_empty() {
+            true => from_ports,
+            false => of_pairs,
+        };
+        Ok((ends, paths.into_iter().map(PathEnds::from).collect()))
     }
 }
 

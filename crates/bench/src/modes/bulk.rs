@@ -7,7 +7,7 @@ use zerolane_cli::console;
 use zerolane_cli::exit::Exit;
 use zerolane_cli::interrupt::Interrupt;
 
-use super::arguments::{EndsArgs, LaneArgs, Rounds, size};
+use super::arguments::{EndsArgs, LaneArgs, ManyPaths, Rounds, size};
 use crate::harness::link::{Link, Offloads};
 use crate::harness::machine::Machine;
 use crate::harness::runs::{Run, order};
@@ -20,6 +20,7 @@ use crate::report::{self, Report};
 /// Arguments of `zerolane bench bulk`.
 #[derive(Debug, clap::Args)]
 #[command(mut_arg("mtu", |mtu| mtu.conflicts_with("to")))]
+#[command(mut_arg("links", |links| links.requires("to")))]
 pub(crate) struct Args {
     /// The memory at each end, sent over and over
     #[arg(long, default_value = "64MiB", value_name = "SIZE")]
@@ -43,6 +44,8 @@ pub(crate) struct Args {
     ends: EndsArgs,
     #[command(flatten)]
     lane: LaneArgs,
+    #[command(flatten)]
+    paths: ManyPaths,
     #[command(flatten)]
     tcp: TcpArgs,
 }
@@ -176,7 +179,13 @@ fn contenders(args: &Args) -> Vec<Name> {
 }
 
 fn measure(args: &Args, laps: Laps, job: &Job, interrupt: &Interrupt) -> Result<BulkReport> {
-    let mut ends = args.lane.start(&args.ends, args.offloads, interrupt)?;
+    let (mut ends, links) = args
+        .paths
+        .start(args.lane, &args.ends, args.offloads, interrupt)?;
+    let job = &Job {
+        links,
+        ..job.clone()
+    };
     let [sender, receiver] = ends.greet()?;
     let (contenders, mut runs) = (contenders(args), Vec::new());
     for index in 0..args.rounds.reps {

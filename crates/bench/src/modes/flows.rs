@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use bytesize::ByteSize;
 use serde::Serialize;
 use zerolane_cli::console;
 use zerolane_cli::exit::Exit;
 use zerolane_cli::interrupt::Interrupt;
 
-use super::arguments::{EndsArgs, LaneArgs, seconds, size};
+use super::arguments::{EndsArgs, LaneArgs, ManyPaths, seconds, size};
 use crate::harness::machine::Machine;
 use crate::job::name::Name;
 use crate::job::settings::Protection;
@@ -20,6 +20,7 @@ use crate::report::{self, Report};
 /// Arguments of `zerolane bench flows`.
 #[derive(Debug, clap::Args)]
 #[command(mut_arg("mtu", |mtu| mtu.conflicts_with("to")))]
+#[command(mut_arg("links", |links| links.requires("to")))]
 pub(crate) struct Args {
     /// How long it flows
     #[arg(long, short, default_value = "10", value_name = "SECONDS", value_parser = seconds)]
@@ -46,6 +47,8 @@ pub(crate) struct Args {
     ends: EndsArgs,
     #[command(flatten)]
     lane: LaneArgs,
+    #[command(flatten)]
+    paths: ManyPaths,
 }
 
 /// Those that can flow for a time.
@@ -81,6 +84,8 @@ struct FlowsReport {
     /// The whole time, flow by flow and together.
     flows: Vec<Span>,
     sum: Span,
+    /// Payload that came by each path of Zerolane's connection, where there are several.
+    path_bytes: Vec<u64>,
     /// Payload sent again; TCP's as the sender's kernel counts for all its connections.
     resent_bytes: u64,
 }
@@ -95,6 +100,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         ..Job::of(Work::Flows(flows))
     };
     job.check().context(Exit::Usage)?;
+    if args.paths.is_several() && args.parallel > 1 {
+        let words = "several paths are of one flow: leave out --parallel, or --paths and --path";
+        return Err(anyhow!(words).context(Exit::Usage));
+    }
     report::present(args.ends.place.json, |interrupt| {
         measure(args, flows, &job, interrupt)
     })
@@ -115,7 +124,11 @@ fn flows(args: &Args) -> Result<Flows> {
 }
 
 fn measure(args: &Args, flows: Flows, job: &Job, interrupt: &Interrupt) -> Result<FlowsReport> {
-    let mut ends = args.lane.start(&args.ends, None, interrupt)?;
+    let (mut ends, links) = args.paths.start(args.lane, &args.ends, None, interrupt)?;
+    let job = &Job {
+        links,
+        ..job.clone()
+    };
     let [mut sender, mut receiver] = ends.greet()?;
     if flows.reverse {
         std::mem::swap(&mut sender, &mut receiver);
@@ -143,6 +156,10 @@ fn measure(args: &Args, flows: Flows, job: &Job, interrupt: &Interrupt) -> Resul
         intervals: Interval::all(&flows, &runs)?,
         flows: whole.flows,
         sum: whole.sum,
+        path_bytes: runs
+            .iter()
+            .flat_map(|run| run.rx.path_bytes.iter().copied())
+            .collect(),
         resent_bytes: runs.iter().map(|run| run.tx.resent_bytes).sum(),
     })
 }
@@ -160,14 +177,22 @@ impl Report for FlowsReport {
             true => ", in reverse",
             false => "",
         };
+        let size = |bytes: &u64| ByteSize(*bytes).display().si().to_string();
+        let paths = match self.path_bytes.as_slice() {
+            [] => String::new(),
+            by => {
+                let by: Vec<String> = by.iter().map(size).collect();
+                format!("; by each path: {}", by.join(", "))
+            }
+        };
         format!(
             "- - - - - - - - - - - - - - - - - - - - - - - - - - -\n{}\n{}{sealed}{direction}; {}, MTU {}; sent \
-             again: {}; counted at the receiver; payload verified.",
+             again: {}{paths}; counted at the receiver; payload verified.",
             whole.text(),
             self.contender.title(),
             self.path,
             report::mtu(self.mtu),
-            ByteSize(self.resent_bytes).display().si(),
+            size(&self.resent_bytes),
         )
     }
 }

@@ -85,6 +85,30 @@ fn flows__between_two_hosts_either_way() {
     }
 }
 
+/// In namespaces of the command's own, where that is permitted, by a veth pair each; else from a port each.
+#[test]
+fn flows__of_several_paths_are_carried_by_all() {
+    let report = report(|| zerolane("bench flows --paths 3"), 1);
+    let by: Vec<u64> = report["path_bytes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(number)
+        .collect();
+    assert!(by.len() == 3 && by.iter().all(|&it| it > 0), "{report}");
+    for (words, says) in [
+        ("--paths 9", "1..=8"),
+        ("--paths 2 -P 2", "several paths are of one flow"),
+        ("--paths 2 --lane ethernet", "--paths is for UDP"),
+        ("--path 127.0.0.1=", "--to"),
+    ] {
+        let refused = output(&format!("bench flows {words}"));
+        assert_eq!(refused.status.code(), Some(2), "{words}");
+        let said = text(&refused.stderr);
+        assert!(said.contains(says), "{words}: {said}");
+    }
+}
+
 #[test]
 fn flows__lines_while_it_flows_and_a_summary() {
     let (_server, address) = server();
@@ -131,7 +155,7 @@ fn flows__a_server_that_tells_more_than_there_is_is_refused() {
             let (mut stream, _) = listener.accept().unwrap();
             let mut asked = BufReader::new(stream.try_clone().unwrap());
             let machine = r#"{"cpu":"","cores":1,"kernel":"","tcp_baseline":"cubic"}"#;
-            let hello = format!(r#"{{"did":"hello","version":13,"machine":{machine}}}"#);
+            let hello = format!(r#"{{"did":"hello","version":14,"machine":{machine}}}"#);
             let listening = r#"{"did":"listening","port":1}"#;
             for answer in [hello.as_str(), listening] {
                 asked.read_line(&mut String::new()).unwrap();

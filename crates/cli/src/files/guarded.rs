@@ -65,12 +65,14 @@ impl Guarded {
         let bypass = config.chosen(&sections, "bypass");
         let bypass = Bypass::of(lane, args.client.bypass, bypass);
         let device = bypass.device_to(lane, (&host.name, host.port()))?;
+        let links = args.client.paths.links(lane)?;
         let (caution, security) = Caution::new(host.to_string(), args.client, args.code)?;
         let transport = Options {
             security,
             profiles,
             lane: lane.into(),
             device,
+            links,
             ..Options::default()
         };
         let client = Client::new(host).with_transport(transport);

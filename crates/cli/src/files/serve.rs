@@ -38,7 +38,7 @@ pub struct Args {
     listen: Option<String>,
     /// Serve the one client at the other end of standard input and output, which ssh connects to it, and end with it.
     /// `cp USER@HOST:` starts this. Without DIR it reaches what the login may
-    #[arg(long, conflicts_with_all = ["code", "user", "metrics", "log", "identity", "allowed", "anyone", "authenticated", "plain", "profile", "lane", "bypass", "ether_name"])]
+    #[arg(long, conflicts_with_all = ["code", "user", "metrics", "log", "identity", "allowed", "anyone", "authenticated", "plain", "profile", "lane", "bypass", "ether_name", "paths"])]
     stdio: bool,
     /// Refuse to write; --read-only=false takes back what a configuration file says
     #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
@@ -133,6 +133,7 @@ pub(crate) fn run(mut args: Args) -> Result<Exit> {
     let code = args.code.then(one_time_code).transpose()?;
     let profiles = args.security.profile.into();
     let neighbour = args.security.neighbour();
+    let paths = args.security.paths.paths;
     let lane = LaneName::to(
         listen.name(),
         args.security.lane,
@@ -168,6 +169,7 @@ pub(crate) fn run(mut args: Args) -> Result<Exit> {
             lane: lane.into(),
             device,
             neighbour,
+            paths,
             max_rate,
             ..Options::default()
         },

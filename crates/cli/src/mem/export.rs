@@ -107,6 +107,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     let bypass = Bypass::of(lane, args.security.bypass, None);
     let device = bypass.device_at(lane, args.listen.place())?;
     let lane = lane.into();
+    let paths = args.security.paths.paths;
     let Doors {
         mut security,
         access: allowed,
@@ -122,6 +123,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
         lane,
         device,
         neighbour,
+        paths,
         ..Options::default()
     };
     let mut endpoint = Endpoint::bind(&args.listen.resolve(lane)?[..], transport)

@@ -36,6 +36,7 @@ impl Host {
         let lane = LaneName::to(name, security.lane, None)?;
         let bypass = Bypass::of(lane, security.bypass, None);
         let device = bypass.device_to(lane, (name, *port))?;
+        let links = security.paths.links(lane)?;
         let lane = lane.into();
         let (caution, security) = Caution::new(self.to_string(), security.clone(), None)?;
         let options = Options {
@@ -43,6 +44,7 @@ impl Host {
             profiles,
             lane,
             device,
+            links,
             ..Options::default()
         };
         let connected = resolve_host(name, *port, lane)

@@ -43,7 +43,7 @@ impl Connection {
         if several && let Some(nop) = self.cx.links.take_owed() {
             return Some(self.path_nop(nop));
         }
-        let control = !several || self.cx.links.selected == self.cx.links.control;
+        let control = self.cx.links.carries_control();
         if control && self.cx.has_control() {
             return self.next_control();
         }
@@ -64,9 +64,7 @@ impl Connection {
             return None;
         }
         if !control {
-            let answering = one_sided.is_answering();
-            let burst = sending.next_burst(cx, limit, answering)?;
-            return Some(Transmit::Data(burst));
+            return self.next_payload(limit);
         }
         if one_sided.has_unsent() {
             if let Some(burst) = one_sided.next_bare_message(cx, sending, limit) {
@@ -82,10 +80,21 @@ impl Connection {
         if one_sided.next_confirmation(cx) {
             return self.next_control();
         }
+        self.next_payload(limit)
+    }
+
+    /// Payload that may leave by any path that carries: answers to Gets first.
+    fn next_payload(&mut self, limit: BurstLimit) -> Option<Transmit> {
+        let Connection {
+            cx,
+            sending,
+            one_sided,
+            ..
+        } = self;
         if let Some(burst) = one_sided.next_answer(cx, sending, limit) {
             return Some(Transmit::Data(burst));
         }
-        if !sending.has_data() {
+        if !sending.has_data() || !sending.may_carry(cx, |most| one_sided.unsent_answers(most)) {
             return None;
         }
         let burst = sending.next_burst(cx, limit, one_sided.is_answering())?;

@@ -29,6 +29,7 @@ mod migration;
 mod model;
 mod overlap;
 mod paths;
+mod paths_gets;
 mod paths_hostile;
 mod paths_sim;
 mod posts;

@@ -10,14 +10,14 @@ use proptest::prelude::*;
 use std::time::Duration;
 use zerolane_wire::{FetchOpKind, Rights};
 
-const MS: Duration = Duration::from_millis(1);
-const S: Duration = Duration::from_secs(1);
+pub(super) const MS: Duration = Duration::from_millis(1);
+pub(super) const S: Duration = Duration::from_secs(1);
 
 /// Payload of a packet of 1500 bytes.
-const PAYLOAD: f64 = 1432.0 / 1500.0;
+pub(super) const PAYLOAD: f64 = 1432.0 / 1500.0;
 
 /// A queue of one bandwidth-delay product, 64 packets at least.
-fn link(rtt_ms: u32, mbps: u64) -> LinkConfig {
+pub(super) fn link(rtt_ms: u32, mbps: u64) -> LinkConfig {
     let packets = u64::from(rtt_ms) * mbps * 1000 / 8 / 1500;
     LinkConfig {
         delay: MS * rtt_ms / 2,

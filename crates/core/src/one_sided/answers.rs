@@ -37,7 +37,10 @@ impl OneSided {
             };
             match self.responses.push(part) {
                 Enqueued::New if part.numbered && part.repeated => {
-                    sending.on_lost(cx, cx.links.control, part.span.len);
+                    let key = ResponseKey::new(part.d_id, part.mx, part.address);
+                    let end = key.start.saturating_add(part.span.len as u32);
+                    let path = sending.carrier(key.id, key.b_num, (key.start, end));
+                    sending.on_lost(cx, path, part.span.len);
                 }
                 Enqueued::New | Enqueued::Before => {}
                 Enqueued::Full => return Err(DropReason::Limit),
@@ -88,8 +91,11 @@ impl OneSided {
     ) -> Option<DataBurst> {
         let numbered = self.responses.is_next_numbered()?;
         let shape = match numbered {
-            true => sending.controlled_shape(cx, limit)?,
-            false => shape(cx, limit),
+            true if sending.may_carry(cx, |most| self.unsent_answers(most)) => {
+                sending.controlled_shape(cx, limit)?
+            }
+            false if cx.links.carries_control() => shape(cx, limit),
+            _ => return None,
         };
         let reply = self.responses.next_burst(&shape)?;
         let (mut burst, len) = (reply.burst, reply.burst.span.len);
@@ -102,6 +108,11 @@ impl OneSided {
             burst.first.sync = sending.number_answer(cx, (id, b_num, start), len, more);
         }
         Some(burst)
+    }
+
+    /// Bytes of answers that wait to leave, as far as they are no more than `most`.
+    pub(crate) fn unsent_answers(&self, most: u64) -> u64 {
+        self.responses.unsent(most)
     }
 
     pub(super) fn answer_value(&mut self, number: u32, id: TransferId, value: u64) {
@@ -129,19 +140,21 @@ impl OneSided {
     }
 }
 
-/// The parts of an answer that did not leave within the last round trip: an Initiator that asks for what
+/// The parts of an answer that did not leave within the last round trip of their path: an Initiator that asks for what
 /// did has not seen it yet.
 fn unanswered(cx: &Context, sending: &Sending, reply: &GetResponse) -> Vec<(u32, u32)> {
     let len = u32::try_from(reply.span.len).unwrap_or(u32::MAX);
     let ResponseKey { id, b_num, start } = ResponseKey::new(reply.d_id, reply.mx, reply.address);
-    let rtt = cx.recovery.rtt().filter(|_| reply.numbered);
-    let (Some(rtt), Some(end)) = (rtt, start.checked_add(len)) else {
+    let Some(end) = start.checked_add(len).filter(|_| reply.numbered) else {
         return vec![(0, len)];
     };
-    let since = cx.now.before(rtt);
-    let logs = cx.links.carrying().map(|path| sending.sent_log(path));
-    let mut left: Vec<_> = logs
-        .flat_map(|it| it.left_after(id, b_num, since))
+    let known = |path| Some((path, cx.recovery_of(path).rtt()?));
+    let paths = cx.links.carrying().filter_map(known);
+    let mut left: Vec<_> = paths
+        .flat_map(|(path, rtt)| {
+            let log = sending.sent_log(path);
+            log.left_after(id, b_num, cx.now.before(rtt))
+        })
         .collect();
     left.sort_unstable();
     let parts = without(start, end, &left).into_iter();

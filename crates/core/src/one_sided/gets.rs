@@ -156,6 +156,18 @@ impl GetResponses {
         self.queue.front().map(|it| it.numbered)
     }
 
+    /// Bytes that wait to be sent, as far as they are no more than `most`.
+    pub(crate) fn unsent(&self, most: u64) -> u64 {
+        let mut left = 0;
+        for it in &self.queue {
+            left += it.span.len;
+            if left >= most {
+                break;
+            }
+        }
+        left
+    }
+
     /// Queues an answer.
     pub(crate) fn push(&mut self, reply: GetResponse) -> Enqueued {
         // Asked again while it waits to be sent: it is sent once.

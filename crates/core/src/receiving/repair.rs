@@ -332,9 +332,11 @@ impl Receiving {
         let (id, b_num, reached) = (block.transfer, block.b_num, block.reached);
         cx.recovery.untime(Timed::Grant(id));
         if self.is_got(sequence) {
+            self.tell_paths(cx, id, None);
             return self.get_ranges(cx, sequence, ranges);
         }
-        self.tell_paths(cx, id);
+        // That of the latest is told with what is missing.
+        self.tell_paths(cx, id, Some(self.seen.latest));
         if reached == 0 {
             self.inbox.grants.repeated(sequence);
             self.send_grant(cx, sequence);
@@ -403,9 +405,9 @@ impl Receiving {
         self.seen.latest().burst
     }
 
-    /// Tells what was seen of the paths of which the sender does not know by what it is told anyway: what it may not
-    /// repair for their sake.
-    fn tell_paths(&mut self, cx: &mut Context, id: TransferId) {
+    /// Tells what was seen of the paths, of which the sender does not know it yet: what it may not repair for their sake. Of
+    /// `known` it is told anyway.
+    fn tell_paths(&mut self, cx: &mut Context, id: TransferId, known: Option<usize>) {
         if !cx.links.is_several() {
             return;
         }
@@ -414,7 +416,7 @@ impl Receiving {
             let it = &mut self.seen.paths[path];
             let news = it.told != it.burst;
             it.told = it.burst;
-            if path != latest && news {
+            if Some(path) != known && news {
                 self.seen.latest = path;
                 self.tell_progress(cx, id);
             }

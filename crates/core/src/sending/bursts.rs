@@ -14,16 +14,14 @@ use core::time::Duration;
 use zerolane_wire::{Operation, Profile, RequestState};
 
 impl Sending {
-    /// The next burst of payload. `answering`: answers to Gets wait as well.
+    /// The next burst of payload, of which there is some and which may go by the selected path. `answering`: answers to Gets
+    /// wait as well.
     pub(crate) fn next_burst(
         &mut self,
         cx: &mut Context,
         limit: BurstLimit,
         answering: bool,
     ) -> Option<DataBurst> {
-        if !self.outbox.has_data() || !self.may_carry(cx) {
-            return None;
-        }
         let shape = self.controlled_shape(cx, limit)?;
         let next = self.outbox.next_burst(cx.now, cx.links.selected, &shape);
         self.leave(cx, next, answering)
@@ -106,6 +104,7 @@ impl Sending {
         len: u64,
         answering: bool,
     ) -> u32 {
+        cx.links.on_answering(cx.now);
         let sent_log = &mut self.outbox.sent_logs[cx.links.selected];
         let number = sent_log.next_number();
         sent_log.on_sent(cx.now, id, b_num, start, len as u32);

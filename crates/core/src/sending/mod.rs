@@ -169,6 +169,11 @@ impl Sending {
         logs.get(path).unwrap_or(&logs[0])
     }
 
+    /// The path that carried these bytes last, of a Block or of an answer.
+    pub(crate) fn carrier(&self, id: TransferId, b_num: u32, range: (u32, u32)) -> usize {
+        self.outbox.carrier(id, b_num, range)
+    }
+
     /// Bytes in flight on all paths.
     pub(crate) fn bytes_in_flight(&self) -> u64 {
         self.outbox

@@ -71,8 +71,10 @@ impl Sending {
     }
 
     /// Whether payload is to leave by the selected path now: it carries, and no shorter one would have all that is left
-    /// there sooner.
-    pub(super) fn may_carry(&self, cx: &Context) -> bool {
+    /// there sooner. `answers`: bytes of answers to Gets that wait as well, as far as they are no more than it is told.
+    pub(crate) fn may_carry(&self, cx: &Context, answers: impl Fn(u64) -> u64) -> bool {
+        /// More than this is not added up: the rest makes no difference.
+        const MOST: u64 = 1 << 20;
         let path = cx.links.selected;
         if !cx.links.is_several() {
             return true;
@@ -87,10 +89,8 @@ impl Sending {
             let pace = self.paths.get(other)?.congestion.pace()?;
             let others = cx.recovery_of(other).rtt()?;
             let spare = rtt.checked_sub(others)? / 2;
-            // At most so much can be told apart: the rest is not added up.
-            let most = transmission_time(1 << 20, pace);
-            let left = self.outbox.unsent(1 << 20);
-            Some(left < 1 << 20 && transmission_time(left, pace).min(most) < spare)
+            let left = self.outbox.unsent(MOST) + answers(MOST);
+            Some(left < MOST && transmission_time(left, pace) < spare)
         };
         let mut others = cx.links.carrying().filter(|&other| other != path);
         !others.any(|other| sooner(other).unwrap_or(false))

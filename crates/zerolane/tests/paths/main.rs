@@ -5,6 +5,7 @@
 //!  interfaces.rs  over veth pairs, which go down, go away, get other names
 //!  switches.rs    through emulated switches, which die
 //!  operations.rs  gets, atomic operations and messages when their path dies
+//!  rates.rs       over emulated links, by the clock
 //! ```
 //!
 //! Nothing depends on the clock but how long a failure takes to show.
@@ -12,6 +13,7 @@
 
 mod interfaces;
 mod operations;
+mod rates;
 mod relays;
 mod switches;
 

@@ -5,10 +5,10 @@ use netlab::lab::{Lab, LabConfig};
 use netsim::link::LinkConfig;
 use std::time::{Duration, Instant};
 use zerolane::failure::{CloseReason, TransferError};
-use zerolane::{Connection, Error, Options, Security};
+use zerolane::{Connection, Endpoint, Error, Options, Security};
 
 /// Two hosts and a switch for each of their interfaces, of such links.
-fn lab(links: [LinkConfig; 2]) -> Option<Lab> {
+pub(super) fn lab(links: [LinkConfig; 2]) -> Option<Lab> {
     let config = LabConfig {
         prefix: "paths".into(),
         interfaces: 2,
@@ -34,7 +34,7 @@ fn link(delay_ms: u64, mbps: u64) -> LinkConfig {
 }
 
 /// Both directions of the switch of that interface.
-fn set_switch(lab: &Lab, interface: usize, up: bool) {
+pub(super) fn set_switch(lab: &Lab, interface: usize, up: bool) {
     for host in [0, 1] {
         lab.set_up(lab.port(host, interface), up);
     }
@@ -77,7 +77,7 @@ fn switch__of_both_paths_dead_ends_with_an_error_that_says_so() {
         ..options(Security::default(), 2)
     };
     let hosts = (lab.host(0), lab.host(1));
-    let serve = |endpoint: &mut zerolane::Endpoint| {
+    let serve = |endpoint: &mut Endpoint| {
         let mut b = super::accept(endpoint);
         let mut buffer = vec![0; super::PIECE];
         loop {
@@ -113,5 +113,71 @@ fn switch__of_both_paths_dead_ends_with_an_error_that_says_so() {
                 | Error::Transfer(TransferError::Closed(CloseReason::PeerDead))
         );
         assert!(dead, "{error:?}");
+    }
+}
+
+/// What goes over links of those round trips, ms, that overtake each other all the time, which is no loss.
+fn overtaking(long: u64, security: Security) {
+    let Some(lab) = lab([link(2, 100), link(long, 100)]) else {
+        return;
+    };
+    let options = options(security, 2);
+    let hosts = (lab.host(0), lab.host(1));
+    let all: Vec<u8> = (0..16).flat_map(content).collect();
+    let serve = |endpoint: &mut Endpoint| {
+        let mut b = super::accept(endpoint);
+        let mut buffer = vec![0; all.len()];
+        let mut right = 0;
+        while let Ok(len) = b.recv_into(&mut buffer) {
+            assert!(len == all.len() && buffer == all, "Transfer {right}");
+            right += 1;
+        }
+        right
+    };
+    let ((account, sent), received) = between(hosts, &options, serve, |to, second| {
+        let mut a = Connection::connect(to, &options).expect("connected");
+        assert!(a.add_path(second));
+        let mut sent = 0;
+        while super::usable(&a) < 2 {
+            assert!(sent < 40, "{:?}", a.paths());
+            a.send(&all).expect("sent");
+            sent += 1;
+        }
+        for _ in 0..3 {
+            a.send(&all).expect("sent");
+            sent += 1;
+        }
+        assert!(super::bytes_sent(&a, 1) > 8 << 20, "{:?}", a.paths());
+        let account = a.account();
+        a.close().expect("closed");
+        (account, sent)
+    });
+    assert_eq!(received, sent);
+    let stats = lab.stats();
+    let dropped = stats.total().queue_dropped + stats.missed + stats.overflowed + stats.unsent;
+    let (resent, suspected) = (account.protocol.bytes_resent, account.protocol.paths_lost);
+    println!(
+        "{long} ms: {resent} bytes again of {} MiB, {dropped} packets lost, {suspected} paths suspected",
+        16 * sent
+    );
+    // A busy machine may look like a path that died; what overtaking would cost is most of the payload.
+    let most = dropped * 1500 + suspected * (4 << 20) + (sent * all.len()) as u64 / 8;
+    assert!(
+        resent <= most,
+        "{resent} bytes again, {dropped} packets lost"
+    );
+}
+
+#[test]
+fn links__that_overtake_each_other_cause_no_repair() {
+    for long in [10, 40] {
+        overtaking(long, Security::default());
+    }
+}
+
+#[test]
+fn links__that_overtake_each_other_cause_no_repair__plain() {
+    for long in [10, 40] {
+        overtaking(long, Security::plain());
     }
 }

@@ -1,9 +1,11 @@
 //! Connections.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use nix::ifaddrs::getifaddrs;
+use zerolane::counters::PathLife;
 use zerolane::options::{EthernetAddress, LaneChoice};
 use zerolane::{Connection, Options};
 
@@ -29,7 +31,28 @@ pub(super) fn connect(to: SocketAddr, token: u64, options: &Options) -> Result<C
     let mut connection = Connection::connect(to, options)
         .with_context(|| format!("cannot connect to the receiver at {to}"))?;
     connection.send(&token.to_le_bytes())?;
+    await_paths(&mut connection, options.links.len() + 1)?;
     Ok(connection)
+}
+
+/// Waits until so many paths carry: what is measured is to go by all of them.
+fn await_paths(connection: &mut Connection, wanted: usize) -> Result<()> {
+    const LOOK: Duration = Duration::from_millis(1);
+    let usable = |connection: &Connection| {
+        let paths = connection.paths();
+        let usable = paths.iter().filter(|it| it.1.life == PathLife::Usable);
+        usable.count()
+    };
+    let deadline = Instant::now() + CONNECT;
+    while usable(connection) < wanted {
+        ensure!(
+            Instant::now() < deadline,
+            "{} of {wanted} paths carry: is there a way from each --path's address to its peer's?",
+            usable(connection)
+        );
+        connection.wait(Some(LOOK))?;
+    }
+    Ok(())
 }
 
 /// Where to listen over raw Ethernet: at any port of the interface that has the address `own`.

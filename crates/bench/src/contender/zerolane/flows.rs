@@ -1,5 +1,6 @@
 //! Several connections at the same time, for a time.
 
+use std::iter;
 use std::time::Instant;
 
 use anyhow::Result;
@@ -75,6 +76,7 @@ fn receive_for(
     flow.ready.wait();
     connection.send(&[GO])?;
     let before = connection.account();
+    let by_path = by_path(&connection);
     let received =
         |it: &Connection| it.account().protocol.bytes_received - before.protocol.bytes_received;
     let mut progress = Progress::start(flows.time(), flows.sample_time(), flow.tell);
@@ -84,13 +86,34 @@ fn receive_for(
     })?;
     let after = connection.account();
     let arrived = progress.measured(received(&connection));
+    let path_bytes = by_path_since(&connection, &by_path);
     // The sender learns by this that the time is over; it may be busy sending.
     let _ = connection.close();
     Ok(Measured {
         cipher: after.cipher.map(|it| it.name().to_owned()),
         repeated_bytes: repeated(&after) - repeated(&before),
+        path_bytes,
         ..arrived
     })
+}
+
+/// Payload that came by each path.
+fn by_path(connection: &Connection) -> Vec<u64> {
+    let paths = connection.paths().into_iter();
+    paths.map(|(_, it)| it.bytes_received).collect()
+}
+
+/// The same since `before`; empty where there is one.
+fn by_path_since(connection: &Connection, before: &[u64]) -> Vec<u64> {
+    let now = by_path(connection);
+    if now.len() < 2 {
+        return Vec::new();
+    }
+    let before = before.iter().chain(iter::repeat(&0));
+    let since = now.iter().zip(before);
+    since
+        .map(|(it, before)| it.saturating_sub(*before))
+        .collect()
 }
 
 /// Payload that was there already, or whose Block was: the account counts STUs.

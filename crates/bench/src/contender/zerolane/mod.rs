@@ -16,7 +16,7 @@ mod operations;
 pub(crate) mod turns;
 
 use std::fs::File;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
@@ -63,6 +63,8 @@ impl Contender for Zerolane {
     fn listen(&self, bind: IpAddr, job: &Job) -> Result<Box<dyn Listener>> {
         let on = match job.lane {
             LaneName::Ethernet => ethernet_of(bind)?,
+            // Of several paths each is called at an address of its own.
+            _ if !job.links.is_empty() => any_of(bind),
             _ => SocketAddr::new(bind, 0),
         };
         let options = with_device(self.options(job), on, job)?;
@@ -77,7 +79,10 @@ impl Contender for Zerolane {
             (LaneName::Ethernet, None) => bail!("the receiver has no hardware address"),
             _ => to,
         };
-        let options = with_device(self.options(job), to, job)?;
+        let options = Options {
+            links: job.links.iter().map(|&it| it.into()).collect(),
+            ..with_device(self.options(job), to, job)?
+        };
         let connect = || connect(to, job.token, &options);
         match &job.work {
             Work::Laps(laps) => {
@@ -111,6 +116,14 @@ impl Contender for Zerolane {
     }
 }
 
+/// Any address of the family of `own`, at any port.
+fn any_of(own: IpAddr) -> SocketAddr {
+    match own {
+        IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        IpAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    }
+}
+
 fn pieces_of(
     job: &Job,
     direction: Direction,
@@ -133,6 +146,7 @@ impl Zerolane {
             idle_timeout: job.stall(),
             connect_timeout: job.connect(),
             lane: job.lane.into(),
+            paths: job.links.len() as u8 + 1,
             ..options(self.protection.unwrap_or(job.security))
         };
         if let Some(profile) = self.profile {

@@ -114,7 +114,7 @@ impl Outbox {
     }
 
     /// The path that carried these bytes last.
-    fn carrier(&self, id: TransferId, b_num: u32, range: (u32, u32)) -> usize {
+    pub(crate) fn carrier(&self, id: TransferId, b_num: u32, range: (u32, u32)) -> usize {
         if self.sent_logs.len() == 1 {
             return 0;
         }

@@ -1,0 +1,101 @@
+//! `--path` and `--paths`: several paths of one connection.
+
+use std::net::UdpSocket;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use zerolane::options::{MAX_PATHS, PathAddresses};
+
+use crate::exit::Exit;
+use crate::lane::LaneName;
+
+/// The paths beside the first, of a command that connects.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct PathArgs {
+    /// One more path, from this address of this host to that one of the server, which has to be told --paths; as often as
+    /// wanted, up to 7 times. What is left out, a port as well, is as for the first path: '=' is one from another port
+    #[arg(long = "path", value_name = "LOCAL=PEER")]
+    links: Vec<PathAddresses>,
+}
+
+impl PathArgs {
+    /// None but the first.
+    pub fn is_empty(&self) -> bool {
+        self.links.is_empty()
+    }
+
+    /// The paths beside the first, for a connection over `lane`.
+    ///
+    /// # Errors
+    /// There are too many, `lane` has one path, or a path begins at an address that is none of this host's.
+    pub fn links(&self, lane: LaneName) -> Result<Vec<PathAddresses>> {
+        self.check(lane).context(Exit::Usage)?;
+        Ok(self.links.clone())
+    }
+
+    fn check(&self, lane: LaneName) -> Result<()> {
+        let most = usize::from(MAX_PATHS);
+        ensure!(
+            self.links.len() < most,
+            "{} times --path: a connection has {most} paths at most, the first included",
+            self.links.len()
+        );
+        ensure!(
+            self.is_empty() || lane == LaneName::Udp,
+            "--path is for UDP, and --lane {} is not: leave one of them out",
+            lane.name()
+        );
+        for local in self.links.iter().filter_map(|it| it.local) {
+            let socket = UdpSocket::bind(local);
+            let words = || {
+                let ip = local.ip();
+                format!(
+                    "--path from {local}: is {ip} an address of this host? `ip address` shows which there are"
+                )
+            };
+            socket.map_err(|error| anyhow!(error)).with_context(words)?;
+        }
+        Ok(())
+    }
+}
+
+/// How many paths a client may have, for a command that listens.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct PathsArgs {
+    /// Paths that a client may have at a time, over UDP: 1 to 8. For paths to other addresses of this host, --listen any of them
+    /// (0.0.0.0 or [::])
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_PATHS)))]
+    pub(crate) paths: u8,
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn args(links: &[&str]) -> PathArgs {
+        let links = links.iter().map(|it| it.parse().unwrap()).collect();
+        PathArgs { links }
+    }
+
+    #[test]
+    fn links__as_many_as_there_may_be_from_addresses_of_this_host() {
+        let links = args(&["127.0.0.1=127.0.0.2:9181", "="]);
+        assert_eq!(links.links(LaneName::Udp).unwrap().len(), 2);
+        assert_eq!(args(&["="; 7]).links(LaneName::Udp).unwrap().len(), 7);
+        assert!(args(&[]).links(LaneName::Shm).unwrap().is_empty());
+    }
+
+    #[test]
+    fn links__what_cannot_be_says_what_to_do() {
+        for (links, lane, says) in [
+            (&["="; 8][..], LaneName::Udp, "8 paths at most"),
+            (&["="], LaneName::Shm, "--lane shm is not"),
+            (&["="], LaneName::Ethernet, "leave one of them out"),
+            (&["192.0.2.77="], LaneName::Udp, "`ip address`"),
+        ] {
+            let error = args(links).links(lane).unwrap_err();
+            assert_eq!(Exit::of(&error), Exit::Usage);
+            assert!(format!("{error:#}").contains(says), "{error:#}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! `--path` and `--paths`: files copied over two veth pairs between two hosts made of namespaces.
+
+#![allow(non_snake_case)]
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use netlab::netns::{self, Namespace, Topology};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_zerolane");
+const LEN: usize = 96 << 20;
+
+/// Ends the process even if the test fails.
+struct Running(
+    Child,
+    #[expect(dead_code, reason = "read from until it ends")] BufReader<ChildStdout>,
+);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn on(host: &Namespace, base: &tempfile::TempDir, words: &[&str]) -> Command {
+    let mut command = host.command(PROGRAM);
+    command
+        .env("ZEROLANE_HOME", base.path().join("home"))
+        .env("ZEROLANE_CONFIG", "/dev/null")
+        .stdin(Stdio::null())
+        .args(words);
+    command
+}
+
+fn succeed(mut command: Command) {
+    let done = command.output().unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{command:?}: {said}");
+}
+
+/// Bytes that each interface of `host` sent.
+fn sent(host: &Namespace) -> Vec<u64> {
+    let read = |device: &str| {
+        let counter = format!("/sys/class/net/{device}/statistics/tx_bytes");
+        let read = host.command("cat").arg(counter).output().unwrap();
+        let text = String::from_utf8(read.stdout).unwrap();
+        text.trim().parse().unwrap()
+    };
+    host.interfaces()
+        .iter()
+        .map(|it| read(it.device()))
+        .collect()
+}
+
+#[test]
+fn copies__go_by_both_of_two_veth_pairs() {
+    if !netns::is_permitted() {
+        eprintln!("skipped: network namespaces need root");
+        return;
+    }
+    let hosts = Topology::pairs("paths", 1500, 2).unwrap();
+    let base = tempfile::tempdir().unwrap();
+    let place = |name: &str| base.path().join(name).to_str().unwrap().to_owned();
+    fs::create_dir(place("share")).unwrap();
+    let mut content = vec![0; LEN];
+    blake3::Hasher::new().finalize_xof().fill(&mut content);
+    fs::write(place("a"), &content).unwrap();
+
+    let share = place("share");
+    let words = ["serve", &share, "--listen", "0.0.0.0:0", "--paths", "2"];
+    let mut server = on(hosts.b(), &base, &words)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(server.stdout.take().unwrap());
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    let _server = Running(server, out);
+    let port = line.split("0.0.0.0:").nth(1);
+    let port = port.and_then(|it| it.split(|it: char| !it.is_ascii_digit()).next());
+    let port = port.unwrap_or_else(|| panic!("{line:?}"));
+
+    let there = format!("{}:{port}:b", hosts.b().ipv4());
+    let second = [hosts.a(), hosts.b()].map(|it| it.interface(1).ipv4());
+    let path = format!("{}={}", second[0], second[1]);
+    // There and back: each of the hosts sends once.
+    for (host, from, to) in [
+        (hosts.a(), place("a"), there.clone()),
+        (hosts.b(), there, place("c")),
+    ] {
+        let before = sent(host);
+        succeed(on(hosts.a(), &base, &["cp", "--path", &path, &from, &to]));
+        let after = sent(host);
+        let by: Vec<u64> = after.iter().zip(before).map(|(it, was)| it - was).collect();
+        println!("{by:?} bytes by each");
+        assert!(by.iter().all(|&it| it > 1 << 20), "{by:?} bytes by each");
+    }
+    assert!(fs::read(place("share/b")).unwrap() == content, "there");
+    assert!(fs::read(place("c")).unwrap() == content, "back");
+}
