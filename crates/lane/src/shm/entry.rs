@@ -24,8 +24,10 @@ impl Entry {
     }
 
     fn decide(&self, what: u32) -> bool {
-        let all = Ordering::AcqRel;
-        self.0.compare_exchange(0, what, all, all).is_ok()
+        let decided = self
+            .0
+            .compare_exchange(0, what, Ordering::AcqRel, Ordering::Acquire);
+        decided.is_ok()
     }
 }
 
