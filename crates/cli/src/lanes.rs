@@ -283,10 +283,16 @@ impl fmt::Display for Found {
         writeln!(f, "{}", self.address)?;
         if let Some(why) = &self.shm.why_not {
             writeln!(f, "  shm: no: {why}")?;
-            writeln!(f, "  udp: taken by --lane auto, which is the default, and udp")?;
+            writeln!(
+                f,
+                "  udp: taken by --lane auto, which is the default, and udp"
+            )?;
             return self.say_ip118(f);
         }
-        writeln!(f, "  shm: taken by --lane auto, which is the default, and shm")?;
+        writeln!(
+            f,
+            "  shm: taken by --lane auto, which is the default, and shm"
+        )?;
         let ways = [("from", self.shm.reads), ("to", self.shm.is_read)];
         for (way, read) in ways {
             let words = match read {

@@ -68,7 +68,9 @@ fn goes_by_udp(mut a: End, listener: &mut Listener, early: &[u8]) {
     let place = Region::anonymous(early.len()).expect("memory");
     b.post_target(WorkRequest::Receive, Report::default(), place)
         .expect("posted");
-    drive(&mut a, &mut b, |a, b| a.has_completion() && b.has_completion());
+    drive(&mut a, &mut b, |a, b| {
+        a.has_completion() && b.has_completion()
+    });
     assert!(received(&mut b)[..] == early[..], "content");
     let sent = a.next_completion().expect("sent");
     assert_eq!(sent.result, Ok(early.len() as u64));

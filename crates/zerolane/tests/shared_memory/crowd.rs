@@ -243,3 +243,56 @@ fn crowd__of_idlers_keeps_nobody_out_for_long() {
         drop(idle);
     }
 }
+
+/// Bytes of memory shared between processes that this one has touched.
+fn shared_bytes() -> usize {
+    let all = std::fs::read_to_string("/proc/self/smaps_rollup").expect("Linux 4.14");
+    let line = all.lines().find_map(|it| it.strip_prefix("Pss_Shmem:"));
+    let kibibytes = line.and_then(|it| it.split_whitespace().next());
+    kibibytes.expect("a figure").parse::<usize>().expect("one") * 1024
+}
+
+/// Alone in its process, for what others share counts too.
+#[test]
+#[ignore = "a measurement: --ignored --exact --nocapture"]
+fn idle__pairs_take_what_they_used() {
+    const PAIRS: usize = 50;
+    open_many();
+    let options = Options {
+        max_connections_of_origin: PAIRS,
+        ..options(LaneChoice::SharedMemory)
+    };
+    let mut endpoint = zerolane::Endpoint::bind("127.0.0.1:0", options.clone()).expect("a port");
+    let to = endpoint.local_addr();
+    let before = shared_bytes();
+    let say = |when: &str| {
+        let each = (shared_bytes() - before) / PAIRS;
+        println!("{when}: {} KiB for each pair", each >> 10);
+    };
+    let mut pairs = Vec::new();
+    for _ in 0..PAIRS {
+        let options = options.clone();
+        let connecting = std::thread::spawn(move || Connection::connect(to, &options));
+        let accepted = endpoint.accept(Some(PATIENCE)).expect("accepting");
+        let connected = connecting.join().expect("no panic").expect("connected");
+        pairs.push((connected, accepted.expect("in time")));
+    }
+    say("connected");
+    for (len, when) in [(8, "a word to and fro"), (1 << 20, "1 MiB to and fro")] {
+        for (a, b) in &mut pairs {
+            let said = content(3, len);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let mut place = vec![0; len];
+                    b.recv_into(&mut place).expect("received");
+                    b.send(&place).expect("sent");
+                });
+                a.send(&said).expect("sent");
+                let mut place = vec![0; len];
+                a.recv_into(&mut place).expect("received");
+                assert!(place == said, "content");
+            });
+        }
+        say(when);
+    }
+}
