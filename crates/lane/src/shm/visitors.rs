@@ -15,8 +15,6 @@ use std::time::{Duration, Instant};
 const MAX_VISITORS: usize = 128;
 /// How long one may say nothing.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The same where there are as many as may be.
-const CROWDED_PATIENCE: Duration = Duration::from_secs(1);
 /// Datagrams after which more of them are no reason to wait longer. To become a connection takes three.
 const MAX_HEARD: u32 = 8;
 
@@ -167,11 +165,7 @@ impl Visitors {
 
     fn forget_slow(&mut self) -> Arrived {
         let before = self.waiting.len();
-        let patience = match self.has_place() {
-            true => PATIENCE,
-            false => CROWDED_PATIENCE,
-        };
-        self.waiting.retain(|it| it.since().elapsed() < patience);
+        self.waiting.retain(|it| it.since().elapsed() < PATIENCE);
         let slow = before - self.waiting.len();
         self.refused += slow as u64;
         match slow {

@@ -155,7 +155,10 @@ fn crowd__of_hundreds_that_take_the_best_is_served() {
     for account in &comers {
         let why = account.no_shared_memory;
         let by_udp = account.lane == LaneKind::Udp;
-        let late = why == Some(NoSharedMemory::NotLetIn);
+        let late = matches!(
+            why,
+            Some(NoSharedMemory::NotLetIn | NoSharedMemory::TurnedAway)
+        );
         assert!(late || why.is_none() && !by_udp, "{why:?}");
     }
     let by_udp = |accounts: &[Account]| {
@@ -231,7 +234,9 @@ fn crowd__of_idlers_keeps_nobody_out_for_long() {
             connection.send(&said(number, 0)).expect("sent");
             let account = connection.account();
             match account.no_shared_memory {
-                Some(NoSharedMemory::NotLetIn | NoSharedMemory::Crowded) => {
+                Some(
+                    NoSharedMemory::NotLetIn | NoSharedMemory::Crowded | NoSharedMemory::TurnedAway,
+                ) => {
                     assert_eq!(account.lane, LaneKind::Udp);
                 }
                 why => assert_eq!((why, account.lane), (None, LaneKind::SharedMemory)),
