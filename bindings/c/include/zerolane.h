@@ -2060,7 +2060,7 @@ enum zl_option
      */
     ZL_OPTION_AUTHENTICATED = 12,
     /**
-     * What carries the connection, a value of enum zl_lane. Default ZL_LANE_UDP.
+     * What carries the connection, a value of enum zl_lane. Default ZL_LANE_BEST.
      */
     ZL_OPTION_LANE = 13,
     /**

@@ -51,7 +51,7 @@ pub enum zl_option {
     /// told the same. A host on the path can read everything. Default 0. Of this and ZL_OPTION_PLAIN, the one
     /// set last counts.
     ZL_OPTION_AUTHENTICATED = 12,
-    /// What carries the connection, a value of enum zl_lane. Default ZL_LANE_UDP.
+    /// What carries the connection, a value of enum zl_lane. Default ZL_LANE_BEST.
     ZL_OPTION_LANE = 13,
     /// Paths that a connection over UDP may have at a time, 1 to 8; the lesser of both ends' counts. Default 1, and no fewer than
     /// zl_options_add_path asks for.

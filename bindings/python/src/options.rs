@@ -20,7 +20,7 @@ use zerolane::security::PublicKey;
 /// makes a key. `trust` has the keys ("zl:...") of the peers to speak to; without it, any peer. `plain`
 /// turns protection off, if the peer does so too: then a host on the path can read and change everything.
 ///
-/// `lane` is "udp", "best" (shared memory to processes of this host and user that say so too, else UDP),
+/// `lane` is "best" (the default: shared memory to processes of this host and user, else UDP), "udp",
 /// "shared_memory" (or an error), or "ethernet" (raw Ethernet between hosts of one segment, or an error; addresses are
 /// "ether:IFACE/MAC:PORT", "ether:IFACE:PORT" to listen on; `device`, an EthernetDevice, has it go past the kernel's
 /// network stack), or "ip118" (IP protocol 118 without UDP, or an error). Nothing is encrypted in shared memory: the kernel keeps others out.

@@ -12,9 +12,9 @@ import zerolane
 from conftest import make_pair, serving
 
 
-@pytest.mark.parametrize("lane", ["best", "shared_memory"])
-def test_lane__shared_memory_where_both_ask_for_it(
-    lane: Literal["best", "shared_memory"], executor: ThreadPoolExecutor
+@pytest.mark.parametrize("lane", [None, "best", "shared_memory"])
+def test_lane__shared_memory_unless_something_else_is_asked_for(
+    lane: Literal["best", "shared_memory"] | None, executor: ThreadPoolExecutor
 ) -> None:
     ours, peers = make_pair(zerolane.Options(lane=lane))
     for end in (ours, peers):
@@ -31,18 +31,18 @@ def test_lane__shared_memory_where_both_ask_for_it(
     peers.abort()
 
 
-def test_lane__udp_unless_more_is_asked_for() -> None:
-    for options in (None, zerolane.Options(lane="udp")):
-        ours, peers = make_pair(options)
-        account = ours.account()
-        assert (account.lane, account.no_shared_memory) == ("udp", None)
-        ours.abort()
-        peers.abort()
+def test_lane__udp_where_it_is_asked_for() -> None:
+    ours, peers = make_pair(zerolane.Options(lane="udp"))
+    account = ours.account()
+    assert (account.lane, account.no_shared_memory) == ("udp", None)
+    ours.abort()
+    peers.abort()
 
 
 def test_lane__best_is_udp_where_the_listener_does_not_offer_more_and_says_why() -> None:
     best = zerolane.Options(lane="best")
-    with ThreadPoolExecutor(1) as executor, zerolane.Endpoint("127.0.0.1:0") as endpoint:
+    udp = zerolane.Options(lane="udp")
+    with ThreadPoolExecutor(1) as executor, zerolane.Endpoint("127.0.0.1:0", udp) as endpoint:
         connecting = executor.submit(zerolane.connect, endpoint.local_addr, best)
         peers = endpoint.accept(timeout=10)
         ours = connecting.result()

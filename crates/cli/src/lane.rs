@@ -12,9 +12,9 @@ use crate::exit::Exit;
 #[serde(rename_all = "snake_case")]
 pub enum LaneName {
     /// UDP, also on one host
-    #[default]
     Udp,
-    /// Shared memory where both ends are this user's processes on one host, and were told so; else UDP
+    /// Shared memory where both ends are this user's processes on one host; else UDP
+    #[default]
     Auto,
     /// Shared memory and nothing else
     Shm,

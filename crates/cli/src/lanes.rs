@@ -53,7 +53,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     let (name, port) = args.host.as_ref().context(Exit::Usage)?;
     let lane = match is_ethernet(name) {
         true => LaneChoice::Ethernet,
-        false => LaneChoice::default(),
+        false => LaneChoice::Best,
     };
     let addresses = resolve_host(name, *port, lane)
         .with_context(|| format!("cannot find the address of {name:?}"))
@@ -283,10 +283,16 @@ impl fmt::Display for Found {
         writeln!(f, "{}", self.address)?;
         if let Some(why) = &self.shm.why_not {
             writeln!(f, "  shm: no: {why}")?;
-            writeln!(f, "  udp: taken by --lane udp and auto")?;
+            writeln!(
+                f,
+                "  udp: taken by --lane auto, which is the default, and udp"
+            )?;
             return self.say_ip118(f);
         }
-        writeln!(f, "  shm: taken by --lane auto and shm")?;
+        writeln!(
+            f,
+            "  shm: taken by --lane auto, which is the default, and shm"
+        )?;
         let ways = [("from", self.shm.reads), ("to", self.shm.is_read)];
         for (way, read) in ways {
             let words = match read {
@@ -296,7 +302,7 @@ impl fmt::Display for Found {
             };
             writeln!(f, "       payload {way} there: {words}")?;
         }
-        writeln!(f, "  udp: taken by --lane udp, which is the default")?;
+        writeln!(f, "  udp: taken by --lane udp")?;
         self.say_ip118(f)
     }
 }

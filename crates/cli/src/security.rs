@@ -43,8 +43,8 @@ pub(crate) struct ClientArgs {
     /// How the protocol behaves. The server must be told the same
     #[arg(long, value_enum, default_value_t = ProfileName::Extended)]
     pub(crate) profile: ProfileName,
-    /// What carries the connection; the server must be told to offer it, too [default: udp, or ethernet where the address is
-    /// ether:IFACE/MAC]
+    /// What carries the connection; but for udp and auto, the server must be told so, too [default: auto, or ethernet where the
+    /// address is ether:IFACE/MAC]
     #[arg(long, value_enum, value_name = "LANE")]
     pub(crate) lane: Option<LaneName>,
     /// Whether raw Ethernet goes past the kernel's network stack, by AF_XDP: see `zerolane lanes` [default: auto]
@@ -90,7 +90,7 @@ pub(crate) struct ServerArgs {
     /// How the protocol behaves. Clients must be told the same
     #[arg(long, value_enum, default_value_t = ProfileName::Extended)]
     pub(crate) profile: ProfileName,
-    /// What carries connections; auto offers shared memory besides UDP, shm and ethernet offer nothing else [default: udp, or
+    /// What carries connections; auto offers shared memory besides UDP, the others offer nothing else [default: auto, or
     /// ethernet where the address is ether:IFACE]
     #[arg(long, value_enum, value_name = "LANE")]
     pub(crate) lane: Option<LaneName>,

@@ -194,7 +194,7 @@ fn lane__shared_memory_where_both_ends_ask_for_it() {
     exporter.succeeds("put", &[&["m", "-"][..], &shm].concat(), &content);
     let part = [&["m@0+300000", "-"][..], &shm].concat();
     assert!(exporter.succeeds("get", &part, b"") == content);
-    let exporter = Exporter::of("1MiB", &[]);
+    let exporter = Exporter::of("1MiB", &["--lane", "udp"]);
     let asked = [&["m", "-"][..], &shm].concat();
     let why = "nothing of this user listens for it at the address";
     exporter.fails("put", &asked, &content, 3, why);

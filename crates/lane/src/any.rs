@@ -1,6 +1,7 @@
 //! One of the lanes that there are: what carries a connection is chosen when it is made.
 
 use crate::ethernet::{self, EthernetLane};
+use crate::fallback::Fallback;
 use crate::ip::{self, IpLane};
 use crate::shm::{self, NoSharedMemory, ShmLane};
 use crate::udp::{self, UdpLane};
@@ -12,7 +13,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
-use zerolane_core::{Config, RegionId, RemotePlace};
+use zerolane_core::{Config, Life, RegionId, RemotePlace};
 use zerolane_handshake::{Exchange, PublicKey, Session};
 use zerolane_wire::{Reason, Rights};
 
@@ -25,8 +26,9 @@ use zerolane_wire::{Reason, Rights};
 pub enum AnyLane {
     /// UDP; and why not shared memory, where that was asked for.
     Udp(UdpLane, Option<NoSharedMemory>),
-    /// Memory shared with a process of this host and user.
-    SharedMemory(ShmLane),
+    /// Memory shared with a process of this host and user; and the other way, as long as an Initiator that does not insist
+    /// on this one is not answered.
+    SharedMemory(ShmLane, Option<Box<Fallback>>),
     /// Frames of raw Ethernet.
     Ethernet(EthernetLane),
     /// Packets of IP protocol 118.
@@ -52,7 +54,12 @@ pub fn connect(peer: SocketAddr, options: &Options) -> io::Result<Driver<AnyLane
     };
     let entropy = udp::entropy()?;
     match met {
-        Some(Ok(met)) => shm::connect(met, options, entropy, AnyLane::SharedMemory),
+        Some(Ok(met)) => {
+            let best = options.lane == LaneChoice::Best;
+            let fallback = best.then(|| Box::new(Fallback::new(options)));
+            let wrap = |it| AnyLane::SharedMemory(it, fallback);
+            shm::connect(met, options, entropy, wrap)
+        }
         Some(Err(why)) => udp::connect_as(peer, options, entropy, |it| AnyLane::Udp(it, Some(why))),
         None => udp::connect_as(peer, options, entropy, |it| AnyLane::Udp(it, None)),
     }
@@ -63,7 +70,7 @@ macro_rules! of_each {
     ($lane:expr, $it:ident => $do:expr) => {
         match $lane {
             AnyLane::Udp($it, _) => $do,
-            AnyLane::SharedMemory($it) => $do,
+            AnyLane::SharedMemory($it, _) => $do,
             AnyLane::Ethernet($it) => $do,
             AnyLane::Ip118($it) => $do,
         }
@@ -90,7 +97,7 @@ impl AnyLane {
     pub fn peer_process(&self) -> Option<BorrowedFd<'_>> {
         match self {
             AnyLane::Udp(..) | AnyLane::Ethernet(_) | AnyLane::Ip118(_) => None,
-            AnyLane::SharedMemory(it) => it.peer_process(),
+            AnyLane::SharedMemory(it, _) => it.peer_process(),
         }
     }
 
@@ -98,7 +105,7 @@ impl AnyLane {
     pub fn local_addr(&self) -> Option<SocketAddr> {
         match self {
             AnyLane::Udp(it, _) => it.local_addr(),
-            AnyLane::SharedMemory(it) => Some(it.local_addr()),
+            AnyLane::SharedMemory(it, _) => Some(it.local_addr()),
             AnyLane::Ethernet(it) => Some(it.local_addr()),
             AnyLane::Ip118(it) => Some(it.local_addr()),
         }
@@ -121,7 +128,7 @@ impl AnyLane {
     pub fn is_awake(&self) -> bool {
         match self {
             AnyLane::Udp(..) | AnyLane::Ethernet(_) | AnyLane::Ip118(_) => false,
-            AnyLane::SharedMemory(it) => !it.is_armed(),
+            AnyLane::SharedMemory(it, _) => !it.is_armed(),
         }
     }
 
@@ -129,8 +136,41 @@ impl AnyLane {
     pub fn has_arrived(&self) -> bool {
         match self {
             AnyLane::Udp(..) | AnyLane::Ethernet(_) | AnyLane::Ip118(_) => false,
-            AnyLane::SharedMemory(it) => it.has_arrived(),
+            AnyLane::SharedMemory(it, _) => it.has_arrived(),
         }
+    }
+
+    /// Whether the next turn may find that another lane is to carry the connection, with other descriptors: it is opened from
+    /// here, not answered, and may go by UDP.
+    pub fn is_undecided(&self) -> bool {
+        matches!(self, AnyLane::SharedMemory(_, Some(_)))
+    }
+
+    /// What came of a look for what has arrived: where this Initiator is not let in, or turned away, it goes by UDP from here
+    /// on.
+    fn decide(
+        &mut self,
+        received: Result<bool, LaneError>,
+        turn: &mut Turn<'_>,
+    ) -> Result<bool, LaneError> {
+        let AnyLane::SharedMemory(lane, undecided) = self else {
+            return received;
+        };
+        let Some(fallback) = undecided else {
+            return received;
+        };
+        let why = match &received {
+            _ if turn.core.life() != Life::Connecting => {
+                *undecided = None;
+                return received;
+            }
+            Err(LaneError::Gone) => NoSharedMemory::TurnedAway,
+            Ok(_) if fallback.is_late(turn.now) && lane.leave() => NoSharedMemory::NotLetIn,
+            _ => return received,
+        };
+        let lane = fallback.go(lane.peer_addr(), turn);
+        *self = AnyLane::Udp(lane.map_err(LaneError::Io)?, Some(why));
+        Ok(true)
     }
 
     /// Adds a path as soon as the connection is open. False if what carries it has none, or [`Options`] did not ask
@@ -138,14 +178,14 @@ impl AnyLane {
     pub fn add_path(&mut self, addresses: PathAddresses) -> bool {
         match self {
             AnyLane::Udp(it, _) => it.add_path(addresses),
-            AnyLane::SharedMemory(_) | AnyLane::Ethernet(_) | AnyLane::Ip118(_) => false,
+            AnyLane::SharedMemory(..) | AnyLane::Ethernet(_) | AnyLane::Ip118(_) => false,
         }
     }
 
     pub(crate) fn config(&self, options: &Options) -> Config {
         match self {
             AnyLane::Udp(it, _) => it.config(options),
-            AnyLane::SharedMemory(_) => shm::config(options),
+            AnyLane::SharedMemory(..) => shm::config(options),
             AnyLane::Ethernet(it) => it.config(options),
             AnyLane::Ip118(it) => it.config(options),
         }
@@ -158,7 +198,7 @@ impl AnyLane {
                 it.begin(exchange);
                 it.protect(session)
             }
-            AnyLane::SharedMemory(it) => {
+            AnyLane::SharedMemory(it, _) => {
                 it.admit(exchange, &session);
                 true
             }
@@ -170,7 +210,8 @@ impl AnyLane {
 
 impl Lane for AnyLane {
     fn receive(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
-        of_each!(self, it => it.receive(turn))
+        let received = of_each!(self, it => it.receive(turn));
+        self.decide(received, turn)
     }
 
     fn transmit(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {

@@ -18,16 +18,31 @@ pub(crate) fn initiate<L, W: Lane>(
     begin: impl FnOnce(&mut L, Exchange),
     wrap: impl FnOnce(L) -> W,
 ) -> io::Result<Driver<W>> {
-    let Some(credentials) = options.security.credentials()? else {
+    let Some(exchange) = exchange(&config, options, entropy)? else {
         return Ok(Driver::new(wrap(lane), options, |now| {
             Connection::connect(now, config, entropy)
         }));
     };
-    let ephemeral = security::random()?;
-    let exchange = Exchange::initiate(credentials, ephemeral, config.service_port, entropy)
-        .ok_or_else(|| io::Error::other("the cryptography refuses this end's key"))?;
     begin(&mut lane, exchange);
     Ok(Driver::new(wrap(lane), options, |now| {
         Connection::connect_protected(now, config, entropy)
     }))
+}
+
+/// This end's part in the key exchange; `None` in plain mode.
+///
+/// # Errors
+/// As of [`initiate`].
+pub(crate) fn exchange(
+    config: &Config,
+    options: &Options,
+    entropy: Entropy,
+) -> io::Result<Option<Exchange>> {
+    let Some(credentials) = options.security.credentials()? else {
+        return Ok(None);
+    };
+    let ephemeral = security::random()?;
+    Exchange::initiate(credentials, ephemeral, config.service_port, entropy)
+        .ok_or_else(|| io::Error::other("the cryptography refuses this end's key"))
+        .map(Some)
 }

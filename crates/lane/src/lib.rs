@@ -28,6 +28,7 @@ mod doorbell;
 mod driver;
 mod ethernet;
 mod exported;
+mod fallback;
 mod fault;
 mod filter;
 mod grace;

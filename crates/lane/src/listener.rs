@@ -5,7 +5,7 @@ use crate::claim::Claim;
 use crate::clock::Clock;
 use crate::ethernet::{self, Answering, Attended, EthernetLane, NoEthernet, Station, Strange};
 use crate::ip::{self, IpLane};
-use crate::shm::{Arrived, Ends, ShmLane, Visitor, Visitors};
+use crate::shm::{Arrived, Ends, NoSharedMemory, ShmLane, Visitor, Visitors};
 use crate::udp::{self, PacketAddresses, PeerMigration, SharedPort, UdpLane};
 use crate::{AnyLane, Driver, LaneChoice, Options, poll, security};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
@@ -108,12 +108,17 @@ enum Door {
 struct Host {
     visitors: Visitors,
     watched: Epoll,
-    /// Ends a [pause](Host::pause).
+    /// Has the listener look again after [`PAUSE`].
     timer: TimerFd,
+    timed: bool,
+    /// There were no descriptors.
     paused: bool,
+    /// The rendezvous is watched.
+    watches: bool,
 }
 
-/// How long a listener without descriptors lets processes of this host wait before it looks at them again.
+/// How long a listener without descriptors, or with as many visitors as it may have, lets processes of this host wait before
+/// it looks at them again. A visitor that becomes a connection, or leaves, ends the wait for a place at once.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// An event for what is to be watched; none for what is not at present.
@@ -138,29 +143,52 @@ impl Host {
             visitors,
             watched,
             timer,
+            timed: false,
             paused: false,
+            watches: true,
         })
     }
 
     fn next(&mut self) -> io::Result<Arrived> {
-        if self.paused && self.timer.wait().is_ok() {
-            self.watched
-                .modify(self.visitors.rendezvous(), &mut event(true))?;
-            self.paused = false;
+        if self.timed && self.timer.wait().is_ok() {
+            (self.timed, self.paused) = (false, false);
         }
+        let has_place = self.visitors.has_place();
+        if !has_place {
+            // One that says nothing is told by nothing else.
+            self.look_again()?;
+        }
+        let accepts = has_place && !self.paused;
+        self.watch_rendezvous(accepts)?;
         let watched = &self.watched;
         let watch = |socket: BorrowedFd<'_>| Ok(watched.add(socket, event(true))?);
-        self.visitors.next(!self.paused, watch)
+        self.visitors.next(accepts, watch)
     }
 
-    /// Those who wait at the rendezvous keep it readable, and cannot be let in for now: they wait.
-    fn pause(&mut self) -> io::Result<()> {
-        let over = Expiration::OneShot(PAUSE.into());
-        self.timer.set(over, TimerSetTimeFlags::empty())?;
-        self.watched
-            .modify(self.visitors.rendezvous(), &mut event(false))?;
-        self.paused = true;
+    /// Those who wait at the rendezvous keep it readable, so it is watched only where they are let in.
+    fn watch_rendezvous(&mut self, watch: bool) -> io::Result<()> {
+        if watch != self.watches {
+            let rendezvous = self.visitors.rendezvous();
+            self.watched.modify(rendezvous, &mut event(watch))?;
+            self.watches = watch;
+        }
         Ok(())
+    }
+
+    fn look_again(&mut self) -> io::Result<()> {
+        if !self.timed {
+            let after = Expiration::OneShot(PAUSE.into());
+            self.timer.set(after, TimerSetTimeFlags::empty())?;
+            self.timed = true;
+        }
+        Ok(())
+    }
+
+    /// None can be let in for now.
+    fn pause(&mut self) -> io::Result<()> {
+        self.paused = true;
+        self.look_again()?;
+        self.watch_rendezvous(false)
     }
 }
 
@@ -181,6 +209,10 @@ pub struct Listener {
     remembered: VecDeque<(Instant, SocketAddr, u32)>,
     counters: ListenerCounters,
     untrusted: Untrusted,
+    /// Why it listens by UDP alone, where shared memory would be best.
+    no_shared_memory: Option<NoSharedMemory>,
+    /// Processes of this host are looked at first, the next time.
+    visitors_first: bool,
 }
 
 impl Listener {
@@ -244,11 +276,17 @@ impl Listener {
             None => None,
         };
         let (port, socket, door) = attend(&options)?;
-        let host = match options.lane {
-            LaneChoice::Udp | LaneChoice::Ethernet | LaneChoice::Ip118 => None,
-            // Without it, processes of this host come by UDP.
-            LaneChoice::Best => Host::listen(port.local(), &socket).ok(),
-            LaneChoice::SharedMemory => Some(Host::listen(port.local(), &socket)?),
+        let enciphers = options.security.cipher.is_some();
+        let (host, no_shared_memory) = match options.lane {
+            LaneChoice::Udp | LaneChoice::Ethernet | LaneChoice::Ip118 => (None, None),
+            LaneChoice::Best if enciphers => (None, Some(NoSharedMemory::Cipher)),
+            LaneChoice::SharedMemory if enciphers => return Err(NoSharedMemory::Cipher.into()),
+            LaneChoice::SharedMemory => (Some(Host::listen(port.local(), &socket)?), None),
+            LaneChoice::Best => match Host::listen(port.local(), &socket) {
+                Ok(host) => (Some(host), None),
+                // Processes of this host come by UDP.
+                Err(_) => (None, Some(NoSharedMemory::without_rendezvous())),
+            },
         };
         Ok(Listener {
             socket,
@@ -262,23 +300,33 @@ impl Listener {
             remembered: VecDeque::new(),
             counters: ListenerCounters::default(),
             untrusted: Untrusted::default(),
+            no_shared_memory,
+            visitors_first: true,
         })
     }
 
     /// Makes the address one of the user `uid`, for a process that is about to become that user: every
     /// connection binds a socket of its own to it, and the kernel lets only one user's sockets share
-    /// an address.
+    /// an address. It listens by UDP alone from here on: a rendezvous stays its maker's.
     ///
     /// # Errors
-    /// Only root may give to others; and it listens for more than UDP: a rendezvous stays its maker's, and packet sockets
-    /// need the rights that are about to go.
-    pub fn give_to(&self, uid: u32) -> io::Result<()> {
-        if self.options.lane != LaneChoice::Udp {
-            let why =
-                "only a listener for UDP alone can become another user's: set the lane to UDP";
+    /// Only root may give to others; and the options insist on something else than UDP, which is another user's, or needs
+    /// the rights that are about to go.
+    pub fn give_to(&mut self, uid: u32) -> io::Result<()> {
+        if !matches!(self.options.lane, LaneChoice::Udp | LaneChoice::Best) {
+            let why = "only a listener by UDP can become another user's";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        std::os::unix::fs::fchown(&*self.socket, Some(uid), None)
+        std::os::unix::fs::fchown(&*self.socket, Some(uid), None)?;
+        if self.host.take().is_some() {
+            self.no_shared_memory = Some(NoSharedMemory::OtherUser);
+        }
+        Ok(())
+    }
+
+    /// Why it listens by UDP alone although [`Options::lane`] is [`LaneChoice::Best`].
+    pub fn no_shared_memory(&self) -> Option<NoSharedMemory> {
+        self.no_shared_memory
     }
 
     /// The key by which clients know this end: `None` in plain mode.
@@ -345,10 +393,22 @@ impl Listener {
     /// # Errors
     /// The socket failed.
     pub fn try_accept(&mut self) -> io::Result<Accept> {
-        match self.next_visitor()? {
-            Accept::Nothing => {}
-            found => return Ok(found),
+        // By turns, so that neither keeps the other from being looked at.
+        let visitors_first = self.visitors_first;
+        self.visitors_first = !visitors_first;
+        let found = match visitors_first {
+            true => self.next_visitor()?,
+            false => self.next_stranger()?,
+        };
+        match (found, visitors_first) {
+            (Accept::Nothing, true) => self.next_stranger(),
+            (Accept::Nothing, false) => self.next_visitor(),
+            (found, _) => Ok(found),
         }
+    }
+
+    /// Looks at the next datagram of a stranger.
+    fn next_stranger(&mut self) -> io::Result<Accept> {
         let Some((datagram, mut caller)) = self.next_datagram()? else {
             return Ok(Accept::Nothing);
         };
@@ -654,7 +714,8 @@ impl Listener {
                 let local = (peer.ip(), self.port.local().port()).into();
                 let seat = self.port.seat(key, peer);
                 let ends = Ends { local, peer };
-                AnyLane::SharedMemory(ShmLane::accepted(*visitor, ends, seat, &self.options))
+                let lane = ShmLane::accepted(*visitor, ends, seat, &self.options);
+                AnyLane::SharedMemory(lane, None)
             })),
         }
     }
@@ -768,7 +829,7 @@ fn with_random<T>(act: impl FnOnce(&mut dyn FnMut() -> [u8; 32]) -> T) -> io::Re
 
 /// The lane of a connection that was refused, to be told so by it.
 fn give_back(lane: AnyLane, caller: &mut Caller) {
-    if let AnyLane::SharedMemory(lane) = lane {
+    if let AnyLane::SharedMemory(lane, _) = lane {
         *caller = Caller::Visitor(Some(Box::new(lane.into_visitor())));
     }
 }
@@ -834,11 +895,17 @@ mod tests {
                 ..Options::default()
             };
             let any = SocketAddr::from(([127, 0, 0, 1], 0));
-            let listener = Listener::bind(any, options).expect("bound");
-            listener.give_to(nix::unistd::geteuid().as_raw())
+            let mut listener = Listener::bind(any, options).expect("bound");
+            assert_eq!(listener.no_shared_memory(), None);
+            listener.give_to(nix::unistd::geteuid().as_raw())?;
+            Ok((listener.host.is_some(), listener.no_shared_memory()))
         };
-        given(LaneChoice::Udp).expect("to itself");
-        let refused = given(LaneChoice::Best).expect_err("two lanes");
+        let by_udp: io::Result<_> = given(LaneChoice::Udp);
+        assert_eq!(by_udp.expect("to itself"), (false, None));
+        let left = Some(NoSharedMemory::OtherUser);
+        let gave_up = given(LaneChoice::Best).expect("UDP is left");
+        assert_eq!(gave_up, (false, left), "the rendezvous stays its maker's");
+        let refused = given(LaneChoice::SharedMemory).expect_err("nothing is left");
         assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
     }
 

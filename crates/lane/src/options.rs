@@ -11,10 +11,11 @@ use zerolane_wire::{MAX_PATHS, Profiles};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LaneChoice {
     /// UDP, also to processes of this host.
-    #[default]
     Udp,
     /// Shared memory to processes of this host and user that listen with this choice or the next; else UDP, silently:
-    /// the [`Account`](crate::Account) says why.
+    /// the [`Account`](crate::Account) says why. UDP, too, where the options name a cipher, for nothing is enciphered in
+    /// shared memory, or ask for several paths ([`Options::paths`], [`Options::links`]), for there is one.
+    #[default]
     Best,
     /// Shared memory or an error. A listener hears nobody else.
     SharedMemory,
@@ -38,7 +39,7 @@ pub struct Options {
     /// The peer is asked to send nothing else before it is granted, and plain connections take no trains: a burst
     /// that turns out to be none would be copied.
     pub strict: bool,
-    /// What carries the connection: UDP, unless more is asked for at both ends.
+    /// What carries the connection: the best that both ends have, unless they say something else.
     pub lane: LaneChoice,
     /// What a listener of raw Ethernet calls itself when it is asked by name, or by all.
     pub neighbour: NeighbourName,

@@ -4,7 +4,7 @@ use crate::{Connection, Error, Result};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
-use zerolane_lane::{AnyLane, Listener, ListenerCounters, Untrusted};
+use zerolane_lane::{AnyLane, Listener, ListenerCounters, NoSharedMemory, Untrusted};
 use zerolane_lane::{Driver, GateCounters, Options, PublicKey};
 
 /// A listening UDP port. Each connection it accepts has a socket of its own and can be given to
@@ -78,12 +78,18 @@ impl Endpoint {
 
     /// Makes the address one of the user with this number, so that this process can become that user
     /// and go on accepting connections, each of which binds a socket of its own to the address. Ports
-    /// below 1024 need `CAP_NET_BIND_SERVICE` for that besides.
+    /// below 1024 need `CAP_NET_BIND_SERVICE` for that besides. From here on it listens by UDP alone.
     ///
     /// # Errors
-    /// Only root may give to others; the lane is another than UDP.
-    pub fn give_to(&self, uid: u32) -> Result<()> {
+    /// Only root may give to others; the options insist on another lane than UDP.
+    pub fn give_to(&mut self, uid: u32) -> Result<()> {
         Ok(self.listener.give_to(uid)?)
+    }
+
+    /// Why processes of this host come by UDP too although [`Options::lane`] is
+    /// [`LaneChoice::Best`](crate::options::LaneChoice::Best); `None` where they need not.
+    pub fn no_shared_memory(&self) -> Option<NoSharedMemory> {
+        self.listener.no_shared_memory()
     }
 
     /// The key by which clients know this end; `None` in plain mode.

@@ -7,6 +7,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
+use zerolane::options::LaneChoice;
 use zerolane::worker::Worker;
 use zerolane::{Connection, ExportedRegion, Options, Region, Rights, Work};
 
@@ -31,6 +32,8 @@ fn patient() -> Options {
     Options {
         connect_timeout: Duration::from_secs(60),
         idle_timeout: Duration::from_secs(60),
+        // What is looked at is what a socket and keys take, not the memory that both ends share.
+        lane: LaneChoice::Udp,
         ..Options::default()
     }
 }

@@ -9,6 +9,9 @@
 
 enum { LENGTH = 1 << 20 };
 
+/* No lane is said. */
+#define UNSAID UINT64_MAX
+
 struct client {
     char address[ZL_ADDRESS_LENGTH];
     zl_options *options;
@@ -36,7 +39,8 @@ static zl_options *on(uint64_t lane)
     zl_options *options;
 
     EXPECT(zl_options_new(&options) == ZL_OK);
-    EXPECT(zl_options_set(options, ZL_OPTION_LANE, lane) == ZL_OK);
+    if (lane != UNSAID)
+        EXPECT(zl_options_set(options, ZL_OPTION_LANE, lane) == ZL_OK);
     return options;
 }
 
@@ -238,6 +242,8 @@ int main(void)
     carries(ZL_LANE_BEST, ZL_LANE_UDP, ZL_LANE_UDP, content);
     carries(ZL_LANE_BEST, ZL_LANE_BEST, ZL_LANE_SHARED_MEMORY, content);
     carries(ZL_LANE_SHARED_MEMORY, ZL_LANE_SHARED_MEMORY, ZL_LANE_SHARED_MEMORY, content);
+    carries(UNSAID, UNSAID, ZL_LANE_SHARED_MEMORY, content);
+    carries(UNSAID, ZL_LANE_UDP, ZL_LANE_UDP, content);
     mapped(content);
     several(content);
 

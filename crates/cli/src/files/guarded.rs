@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use zerolane::Options;
+use zerolane::options::LaneChoice;
 use zerolane_files::limits::PATIENCE_SECONDS;
 use zerolane_files::{Client, Error, Host};
 
@@ -90,6 +91,8 @@ impl Guarded {
         let caution = Caution::of_known(host.to_string(), remote.key());
         let transport = Options {
             security,
+            // To another host.
+            lane: LaneChoice::Udp,
             ..Options::default()
         };
         let end = remote.clone();

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use indicatif::HumanBytes;
 use zerolane::Options;
+use zerolane::options::LaneChoice;
 use zerolane_files::limits::PATIENCE_SECONDS;
 use zerolane_files::{CopyOptions, Error, Host, Meeting, MeetingCode, Offer, Whereabouts, escape};
 
@@ -65,6 +66,8 @@ pub(crate) fn run(args: Args) -> Result<()> {
     let stop = stop_on_signals()?;
     let transport = Options {
         max_rate: args.copying.limit.max_rate,
+        // From another host.
+        lane: LaneChoice::Udp,
         ..Options::default()
     };
     let whereabouts = match args.from {

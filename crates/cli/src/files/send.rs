@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use indicatif::HumanBytes;
 use zerolane::Options;
 use zerolane::counters::{Account, GateCounters, ListenerCounters};
+use zerolane::options::LaneChoice;
 use zerolane_files::limits::PATIENCE_SECONDS;
 use zerolane_files::{
     Error, Failure, Invitation, Observer, Peer, ServerObserver, Stop, Totals, Verb,
@@ -60,6 +61,8 @@ pub(crate) fn run(args: Args) -> Result<()> {
     let stop = stop_on_signals()?;
     let transport = Options {
         max_rate: args.limit.max_rate,
+        // To another host.
+        lane: LaneChoice::Udp,
         ..Options::default()
     };
     // Where the kernel cannot, it does what every program of this user may.

@@ -139,12 +139,16 @@ pub(crate) fn run(mut args: Args) -> Result<Exit> {
         args.security.lane,
         config.chosen(&OWN, "lane"),
     )?;
-    if user.is_some() && lane != LaneName::Udp {
-        // A rendezvous would be root's, and another user may open no packet or raw sockets.
-        let words =
-            "--user is for UDP alone, and the address or the configuration names another lane";
-        return Err(anyhow!(words).context(Exit::Usage));
-    }
+    // A rendezvous would be root's, and another user may open no packet or raw sockets.
+    let lane = match (&user, lane) {
+        (None, lane) => lane,
+        (Some(_), LaneName::Auto | LaneName::Udp) => LaneName::Udp,
+        (Some(_), _) => {
+            let words =
+                "--user is for UDP alone, and the address or the configuration names another lane";
+            return Err(anyhow!(words).context(Exit::Usage));
+        }
+    };
     let bypass = config.chosen(&OWN, "bypass");
     let device = Bypass::of(lane, args.security.bypass, bypass).device_at(lane, listen.place())?;
     let Doors {

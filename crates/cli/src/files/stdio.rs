@@ -12,7 +12,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use zerolane::counters::Account;
 use zerolane::failure::{CloseReason, TransferError};
 use zerolane::keys::{Access, HostTrust};
-use zerolane::options::Scheduler;
+use zerolane::options::{LaneChoice, Scheduler};
 use zerolane::security::Identity;
 use zerolane::{Options, Security};
 use zerolane_files::limits::RENDEZVOUS_LINE_BYTES;
@@ -78,6 +78,8 @@ pub(super) fn run(terms: Terms<'_>) -> Result<Exit> {
                 trust: Arc::new(HostTrust::only(call.key)),
                 ..Security::default()
             },
+            // From another host.
+            lane: LaneChoice::Udp,
             ..Options::default()
         },
     };

@@ -31,8 +31,9 @@ fn both_ways(lab: &Lab, options: &[&str], seed: u64) {
 }
 
 #[test]
-fn lane__shared_memory_where_both_say_so() {
-    let lab = Lab::new(&["--lane", "auto"]);
+fn lane__shared_memory_unless_something_else_is_said() {
+    let lab = Lab::new(&[]);
+    both_ways(&lab, &[], 7);
     for (seed, lane) in ["shm", "auto", "udp"].iter().enumerate() {
         both_ways(&lab, &["--lane", lane], seed as u64);
     }
@@ -45,7 +46,7 @@ fn lane__shared_memory_where_both_say_so() {
     assert!(found["shm"]["reads"].is_boolean() && found["shm"]["is_read"].is_boolean());
     let words = in_words(&lab.address);
     assert!(
-        words.contains("shm: taken by --lane auto and shm"),
+        words.contains("shm: taken by --lane auto, which is the default, and shm"),
         "{words}"
     );
     assert_eq!(words.matches("payload ").count(), 2, "{words}");
@@ -56,13 +57,13 @@ fn lane__nothing_but_shared_memory() {
     let lab = Lab::new(&["--lane", "shm"]);
     both_ways(&lab, &["--lane", "shm"], 1);
     let mut by_udp = zerolane();
-    by_udp.args(["ls", &lab.there("")]);
+    by_udp.args(["ls", "--lane", "udp", &lab.there("")]);
     fail(by_udp, 3, "no answer within");
 }
 
 #[test]
-fn lane__a_server_that_was_not_told_is_reached_by_udp() {
-    let lab = Lab::new(&[]);
+fn lane__a_server_that_was_told_not_to_is_reached_by_udp() {
+    let lab = Lab::new(&["--lane", "udp"]);
     both_ways(&lab, &["--lane", "auto"], 2);
     let only = lab.put(&["--lane", "shm"], "a", "d");
     fail(
@@ -123,7 +124,7 @@ fn lane__ip118_where_this_process_may_and_words_where_not() {
 
 #[test]
 fn lane__of_a_configuration() {
-    let lab = Lab::new(&[]);
+    let lab = Lab::new(&["--lane", "udp"]);
     let with = |config: &str, arguments: &[&str]| {
         let file = lab.base.path().join("config.toml");
         fs::write(&file, config).unwrap();
@@ -140,7 +141,7 @@ fn lane__of_a_configuration() {
     fail(with("[client]\nlane = 'rdma'\n", &ls), 2, "udp, auto, shm");
     let share = lab.share("");
     let serve = ["serve", share.to_str().unwrap(), "--user", "root"];
-    let refused = with("[serve]\nlane = 'auto'\n", &serve);
+    let refused = with("[serve]\nlane = 'shm'\n", &serve);
     if nix::unistd::geteuid().is_root() {
         fail(refused, 2, "--user is for UDP alone");
     }

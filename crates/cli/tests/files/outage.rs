@@ -94,10 +94,8 @@ fn cp__goes_on_when_the_server_was_killed_in_a_large_file() {
         let out = copy.out.clone();
         let (code, summary) = copy.end();
         let said = fs::read_to_string(out).unwrap();
-        assert!(
-            said.contains("does not know the connection any more"),
-            "{said}"
-        );
+        // Without the time that a silent one has: in shared memory the end of its process is seen.
+        assert!(said.contains("the peer does not answer any more"), "{said}");
         assert_eq!(code, Some(0), "{summary}");
         assert_eq!(summary["files"], 1, "{summary}");
         assert_eq!(summary["bytes"], LARGE as u64, "{summary}");

@@ -3,7 +3,7 @@
 //! An entry sets the time, lets one part act, and settles what that part owes ([`Debt`]). `control.rs` takes
 //! control operations, `data.rs` takes payload headers, `transmit.rs` gives what leaves in priority order,
 //! `timeouts.rs` lets timers strike, `post.rs` takes what users ask for, `close.rs` does what follows from
-//! the connection's life, `listen.rs` and `protect.rs` make connections.
+//! the connection's life, `listen.rs` and `protect.rs` make connections, `restart.rs` makes one anew.
 
 mod close;
 mod control;
@@ -12,6 +12,7 @@ mod listen;
 mod paths;
 mod post;
 mod protect;
+mod restart;
 mod timeouts;
 mod transmit;
 

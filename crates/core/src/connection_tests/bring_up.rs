@@ -296,6 +296,73 @@ fn connect__without_an_answer_gives_up_in_time() {
     assert!((10..=30).contains(&tries), "{tries} requests");
 }
 
+/// As where an Initiator finds that it is not heard by the first lane.
+#[test]
+fn restart__by_another_lane_keeps_what_was_posted() {
+    let slow = Config {
+        window: 8 << 10,
+        max_window: 8 << 10,
+        path_datagram: 9000,
+        ..Config::default()
+    };
+    let mut sim = Sim::new(LinkConfig::default(), 1, slow, Config::default());
+    sim.net.link_mut(Side::A).set_up(false);
+    let [sent, short] = [300_000, 50].map(|len| {
+        let span = sim.a.filled(len, len);
+        let id = sim
+            .a
+            .c()
+            .post_send(Instant::ZERO, span, Delivery::Interrupt);
+        id.expect("posted")
+    });
+    let back = sim.a.empty(200_000);
+    let received = sim.a.c().post_receive(Instant::ZERO, back).expect("posted");
+    sim.run_for(Duration::from_secs(1));
+    assert_eq!(sim.a.events, []);
+    let now = sim.now();
+    let restarted = sim.a.c().restart(now, Config::default(), entropy());
+    assert!(restarted);
+    sim.net.link_mut(Side::A).set_up(true);
+    sim.connect();
+    let places = [300_000, 50].map(|len| sim.b.empty(len));
+    for place in places {
+        let now = sim.now();
+        sim.b.c().post_receive(now, place).expect("posted");
+    }
+    let answer = sim.b.filled(7, 200_000);
+    let now = sim.now();
+    let answered = sim.b.c().post_send(now, answer, Delivery::Interrupt);
+    answered.expect("posted");
+    sim.run_for(Duration::from_secs(1));
+    assert!(sim.a.sent(sent) && sim.a.sent(short));
+    assert_eq!(sim.a.received(received), Some(200_000));
+    assert!(sim.a.holds(back, 7, 200_000));
+    for (place, len) in places.into_iter().zip([300_000, 50]) {
+        assert!(sim.b.holds(place, len, len));
+    }
+    let now = sim.now();
+    let again = sim.a.c().restart(now, Config::default(), entropy());
+    assert!(!again, "it is connected");
+}
+
+#[test]
+fn restart__without_an_answer_gives_up_when_the_first_beginning_would_have() {
+    let mut sim = Sim::new(
+        LinkConfig::default(),
+        1,
+        Config::default(),
+        Config::default(),
+    );
+    sim.net.link_mut(Side::A).set_up(false);
+    sim.run_for(Duration::from_secs(4));
+    let now = sim.now();
+    assert!(sim.a.c().restart(now, Config::default(), entropy()));
+    sim.run_for(Duration::from_millis(900));
+    assert_eq!(sim.a.closed(), None);
+    sim.run_for(Duration::from_millis(200));
+    assert_eq!(sim.a.closed(), Some(CloseReason::ConnectTimeout));
+}
+
 #[test]
 fn connect__under_loss_both_ends_open_though_neither_sends() {
     each(300, |seed| {

@@ -78,6 +78,11 @@ impl Receiving {
         }
     }
 
+    /// What may be granted follows from another lane from here on: nothing was granted yet.
+    pub(crate) fn set_window(&mut self, cx: &Context) {
+        self.receive_window = ReceiveWindow::new(cx.config.window, cx.config.max_window);
+    }
+
     /// The profile is known: the placement table follows from its buffer size.
     pub(crate) fn open(&mut self, cx: &Context) {
         self.inbox.grants = placement::PlacementTable::new(cx.buffer_log2());

@@ -194,7 +194,7 @@ impl Server {
     ///
     /// # Errors
     /// Only root may give to others.
-    pub fn give_to(&self, uid: u32) -> Result<(), Error> {
+    pub fn give_to(&mut self, uid: u32) -> Result<(), Error> {
         Ok(self.endpoint.give_to(uid)?)
     }
 

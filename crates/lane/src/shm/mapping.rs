@@ -1,5 +1,6 @@
 //! The memory that two processes share: made and sealed by the Initiator, checked by the Responder before it is mapped.
 
+use super::entry::Entry;
 use super::lease::{Accesses, LEASES, Lease};
 use super::ring::{End, Way};
 use crate::mapping::Mapping;
@@ -27,6 +28,7 @@ struct Words {
     accesses: [Accesses; 2],
     /// What each lets the other one access.
     leases: [[Lease; LEASES]; 2],
+    entry: Entry,
 }
 
 const _: () = assert!(size_of::<Words>() <= WORDS);
@@ -95,6 +97,11 @@ impl Shared {
 
     pub(super) fn peers_end(&self) -> &End {
         &self.words().ends[1 - self.own]
+    }
+
+    /// Whether the Initiator is let in.
+    pub(super) fn entry(&self) -> &Entry {
+        &self.words().entry
     }
 
     /// What this end says of its accesses.

@@ -18,6 +18,7 @@
 //! Nothing is encrypted: who may read this memory may read the processes as well. Identities are proven as on every lane.
 
 mod access;
+mod entry;
 mod lease;
 mod lend;
 mod link;
@@ -182,6 +183,11 @@ impl ShmLane {
         self.link.has_more() || self.outgoing.is_full() && self.link.has_made_room()
     }
 
+    /// Gives the listener up. False if it has let this Initiator in: then it is to be waited for.
+    pub(crate) fn leave(&self) -> bool {
+        self.link.shared().entry().leave()
+    }
+
     /// Whether the socket tells of what arrives: it was asked for [`Lane::longest_sleep`], and not turned since.
     pub fn is_armed(&self) -> bool {
         self.link.is_armed()
@@ -277,6 +283,9 @@ pub(crate) fn meet(peer: SocketAddr, options: &Options) -> Result<Met, NoSharedM
     if options.security.cipher.is_some() {
         return Err(NoSharedMemory::Cipher);
     }
+    if options.most_paths() > 1 {
+        return Err(NoSharedMemory::Paths);
+    }
     let (socket, credentials) = rendezvous::meet(peer)?;
     let share = || {
         let (shared, memory) = Shared::create()?;
@@ -344,5 +353,7 @@ pub(crate) fn config(options: &Options) -> Config {
 mod ring_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod undecided_tests;
 
 const _: () = assert!(limits::MAX_EAGER as usize <= MAX_MEMORY_STU);

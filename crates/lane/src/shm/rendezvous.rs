@@ -17,11 +17,12 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// What the Initiator says with the memory that it passes: a name, and the version of what lies in the memory.
-const HELLO: [u8; 8] = *b"zl-shm\x00\x02";
+const HELLO: [u8; 8] = *b"zl-shm\x00\x03";
 /// Descriptors of which more are not looked at: one is right.
 const MAX_PASSED: usize = 4;
-/// Strangers that may wait to be accepted.
-const BACKLOG: i32 = 128;
+/// Initiators that may wait to be accepted, where the system permits as many (`net.core.somaxconn`). Each has passed a
+/// descriptor that nobody has taken, of which the kernel lets a user have as many as open files.
+pub(super) const BACKLOG: i32 = 512;
 
 /// Why there is no shared memory with a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,10 +33,19 @@ pub enum NoSharedMemory {
     NotHere,
     /// Nothing listens for it there: another user's program, one that was told not to, or none.
     NoListener,
+    /// The options ask for several paths, and in shared memory there is one.
+    Paths,
     /// The directory by which processes meet is not there, or not this user's alone.
     Directory,
     /// What listens is another user's.
     OtherUser,
+    /// As many processes wait at the listener as may.
+    Crowded,
+    /// The listener did not look at this process within 1 s, or half of [`Options::connect_timeout`](crate::Options::connect_timeout)
+    /// if that is less: others have its places, or it looks at nobody.
+    NotLetIn,
+    /// The listener turned this process away.
+    TurnedAway,
     /// The system has no memory or descriptor left for it, or lacks what it needs.
     System,
 }
@@ -50,9 +60,23 @@ impl fmt::Display for NoSharedMemory {
                 "the directory by which processes meet (zerolane in XDG_RUNTIME_DIR or /run/user/UID, else \
                  /tmp/zerolane-UID) is not there, or not this user's alone"
             }
+            NoSharedMemory::Paths => "the options ask for several paths, and in shared memory there is one",
+            NoSharedMemory::Crowded => "as many processes wait at the listener as may",
+            NoSharedMemory::NotLetIn => "the listener did not look at this process in time",
+            NoSharedMemory::TurnedAway => "the listener turned this process away",
             NoSharedMemory::OtherUser => "what listens at the address is another user's",
             NoSharedMemory::System => "the system has no memory or descriptor left for it",
         })
+    }
+}
+
+impl NoSharedMemory {
+    /// Why a listener could not make its rendezvous.
+    pub(crate) fn without_rendezvous() -> NoSharedMemory {
+        match directory() {
+            Err(_) => NoSharedMemory::Directory,
+            Ok(_) => NoSharedMemory::System,
+        }
     }
 }
 
@@ -130,7 +154,8 @@ impl Rendezvous {
         let socket = unix_socket()?;
         if let Err(error) = socket.bind(&at) {
             // That of a process which ended without taking it away refuses.
-            let lives = unix_socket()?.connect(&at).is_ok();
+            let met = unix_socket()?.connect(&at);
+            let lives = met.map_or_else(|it| it.kind() == io::ErrorKind::WouldBlock, |()| true);
             if error.kind() != io::ErrorKind::AddrInUse || lives {
                 return Err(error);
             }
@@ -160,6 +185,10 @@ impl Rendezvous {
 
 #[cfg(test)]
 impl Rendezvous {
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// As where the process ends without a word.
     pub(super) fn abandon(mut self) {
         self.inode = 0;
@@ -213,9 +242,16 @@ pub(super) fn meet_in(
         let name = name((ip, address.port()).into()).map_err(system)?;
         let at = SockAddr::unix(directory.join(name)).map_err(|_| NoSharedMemory::Directory)?;
         let socket = unix_socket().map_err(system)?;
-        if socket.connect(&at).is_ok() {
-            let peer = same_user(&socket).map_err(system)?;
-            return Ok((socket, peer.ok_or(NoSharedMemory::OtherUser)?));
+        match socket.connect(&at) {
+            Ok(()) => {
+                let peer = same_user(&socket).map_err(system)?;
+                return Ok((socket, peer.ok_or(NoSharedMemory::OtherUser)?));
+            }
+            // It does not wait for room.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Err(NoSharedMemory::Crowded);
+            }
+            Err(_) => {}
         }
     }
     Err(NoSharedMemory::NoListener)

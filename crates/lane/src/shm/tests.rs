@@ -12,10 +12,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use zerolane_core::{CloseReason, Delivery, Life, WorkFlags, WorkRequest};
 
-type End = Driver<AnyLane>;
+pub(super) type End = Driver<AnyLane>;
 
 /// Turns without progress after which a test has failed.
-const PATIENCE: usize = 1 << 22;
+pub(super) const PATIENCE: usize = 1 << 22;
 
 fn options() -> Options {
     Options {
@@ -38,7 +38,7 @@ fn join(options: &Options) -> (End, End) {
     (a, b)
 }
 
-fn drive(a: &mut End, b: &mut End, mut done: impl FnMut(&mut End, &mut End) -> bool) {
+pub(super) fn drive(a: &mut End, b: &mut End, mut done: impl FnMut(&mut End, &mut End) -> bool) {
     let mut idle = 0;
     while !done(a, b) {
         let turns = [a.turn().expect("a"), b.turn().expect("b")];
@@ -50,23 +50,23 @@ fn drive(a: &mut End, b: &mut End, mut done: impl FnMut(&mut End, &mut End) -> b
 
 fn lane(end: &mut End) -> &mut ShmLane {
     match end.lane_mut() {
-        AnyLane::SharedMemory(lane) => lane,
+        AnyLane::SharedMemory(lane, _) => lane,
         AnyLane::Udp(..) | AnyLane::Ethernet(_) | AnyLane::Ip118(_) => panic!("no shared memory"),
     }
 }
 
-fn content(len: usize) -> Vec<u8> {
+pub(super) fn content(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at / 251 + at * 7) as u8).collect()
 }
 
-fn region(bytes: &[u8]) -> Region {
+pub(super) fn region(bytes: &[u8]) -> Region {
     let mut region = Region::anonymous(bytes.len()).expect("memory");
     region.copy_from_slice(bytes);
     region
 }
 
 /// Posts a Transfer from a to b.
-fn post(a: &mut End, b: &mut End, bytes: &[u8]) -> zerolane_core::TransferId {
+pub(super) fn post(a: &mut End, b: &mut End, bytes: &[u8]) -> zerolane_core::TransferId {
     let place = Region::anonymous(bytes.len()).expect("memory");
     b.post_target(WorkRequest::Receive, Report::default(), place)
         .expect("posted");
@@ -76,7 +76,7 @@ fn post(a: &mut End, b: &mut End, bytes: &[u8]) -> zerolane_core::TransferId {
         .expect("posted")
 }
 
-fn received(b: &mut End) -> Region {
+pub(super) fn received(b: &mut End) -> Region {
     let completion = b.next_completion().expect("received");
     completion.result.expect("whole");
     completion

@@ -11,20 +11,31 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// Processes that are waited for at a time: all of them are this user's. The oldest makes room.
+/// Processes that are looked at a time: all of them are this user's. Others wait to be accepted.
 const MAX_VISITORS: usize = 128;
-/// How long one may take to become a connection.
+/// How long one may say nothing.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Datagrams after which more of them are no reason to wait longer. To become a connection takes three.
+const MAX_HEARD: u32 = 8;
 
 /// A process that shares memory, and is no connection yet.
 #[derive(Debug)]
 pub(crate) struct Visitor {
     link: Link,
+    /// When it came, or was heard last.
+    since: Instant,
+    /// Datagrams heard of it.
+    heard: u32,
 }
 
 impl Visitor {
+    /// One that is not let in after all.
     pub(super) fn of(link: Link) -> Visitor {
-        Visitor { link }
+        Visitor {
+            link,
+            since: Instant::now(),
+            heard: MAX_HEARD,
+        }
     }
 
     pub(super) fn into_link(self) -> Link {
@@ -45,16 +56,19 @@ impl Visitor {
 
 /// Where a visitor stands.
 #[derive(Debug)]
-enum Stage {
-    /// The memory is to come.
-    Met(Socket, PeerProcess),
+enum Waiting {
+    /// The memory is to come, since then.
+    Met(Socket, PeerProcess, Instant),
     Shares(Visitor),
 }
 
-#[derive(Debug)]
-struct Waiting {
-    since: Instant,
-    stage: Stage,
+impl Waiting {
+    fn since(&self) -> Instant {
+        match self {
+            Waiting::Met(.., since) => *since,
+            Waiting::Shares(visitor) => visitor.since,
+        }
+    }
 }
 
 /// What [`Visitors::next`] found.
@@ -99,8 +113,13 @@ impl Visitors {
         self.rendezvous.as_fd()
     }
 
-    /// Looks at the next thing that came; `accepts`: also at the rendezvous. `watch` is told the sockets of those that came,
-    /// which are closed with them.
+    /// Whether there is a place for one more.
+    pub(crate) fn has_place(&self) -> bool {
+        self.waiting.len() < MAX_VISITORS
+    }
+
+    /// Looks at the next thing that came; `accepts`: also at the rendezvous, for there is a place. `watch` is told the sockets
+    /// of those that came, which are closed with them.
     ///
     /// # Errors
     /// The rendezvous failed, or no more descriptors.
@@ -112,22 +131,15 @@ impl Visitors {
         if !self.process.is_current() {
             return Ok(Arrived::Nothing);
         }
-        self.forget_slow();
         if accepts && let Some(socket) = self.rendezvous.accept()? {
             let Ok(Some(credentials)) = rendezvous::same_user(&socket) else {
                 self.refused += 1;
                 return Ok(Arrived::Other);
             };
-            if self.waiting.len() >= MAX_VISITORS {
-                self.waiting.remove(0);
-                self.refused += 1;
-            }
             watch(socket.as_fd())?;
             let process = PeerProcess::of(&credentials);
-            self.waiting.push(Waiting {
-                since: Instant::now(),
-                stage: Stage::Met(socket, process),
-            });
+            let since = Instant::now();
+            self.waiting.push(Waiting::Met(socket, process, since));
             return Ok(Arrived::Other);
         }
         for _ in 0..self.waiting.len() {
@@ -138,27 +150,33 @@ impl Visitors {
                 found => return Ok(found),
             }
         }
-        Ok(Arrived::Nothing)
+        // All of them were looked at, and have nothing to say.
+        Ok(self.forget_slow())
     }
 
     /// A visitor who is no connection yet.
-    pub(crate) fn keep(&mut self, visitor: Visitor) {
-        self.waiting.push(Waiting {
-            since: Instant::now(),
-            stage: Stage::Shares(visitor),
-        });
+    pub(crate) fn keep(&mut self, mut visitor: Visitor) {
+        if visitor.heard < MAX_HEARD {
+            visitor.heard += 1;
+            visitor.since = Instant::now();
+        }
+        self.waiting.push(Waiting::Shares(visitor));
     }
 
-    fn forget_slow(&mut self) {
+    fn forget_slow(&mut self) -> Arrived {
         let before = self.waiting.len();
-        self.waiting.retain(|it| it.since.elapsed() < PATIENCE);
-        self.refused += (before - self.waiting.len()) as u64;
+        self.waiting.retain(|it| it.since().elapsed() < PATIENCE);
+        let slow = before - self.waiting.len();
+        self.refused += slow as u64;
+        match slow {
+            0 => Arrived::Nothing,
+            _ => Arrived::Other,
+        }
     }
 
     fn look(&mut self, index: usize) -> io::Result<Arrived> {
-        let waiting = &mut self.waiting[index];
-        let visitor = match &mut waiting.stage {
-            Stage::Met(socket, _) => match rendezvous::take(socket) {
+        let visitor = match &mut self.waiting[index] {
+            Waiting::Met(socket, ..) => match rendezvous::take(socket) {
                 Ok(None) => return Ok(Arrived::Nothing),
                 Ok(Some(shared)) => return self.share(index, shared),
                 Err(error) if error.raw_os_error() == Some(libc::EMFILE) => {
@@ -168,16 +186,16 @@ impl Visitors {
                 }
                 Err(_) => return Ok(self.turn_away(index)),
             },
-            Stage::Shares(visitor) => visitor,
+            Waiting::Shares(visitor) => visitor,
         };
         visitor.link.disarm(false);
         let mut datagram = Vec::new();
         match visitor.link.next(&mut datagram) {
             Ok(Some((Kind::Datagram, _))) => {
                 visitor.link.release();
-                match self.waiting.swap_remove(index).stage {
-                    Stage::Shares(visitor) => Ok(Arrived::Datagram(datagram, Box::new(visitor))),
-                    Stage::Met(..) => Ok(Arrived::Nothing),
+                match self.waiting.swap_remove(index) {
+                    Waiting::Shares(visitor) => Ok(Arrived::Datagram(datagram, Box::new(visitor))),
+                    Waiting::Met(..) => Ok(Arrived::Nothing),
                 }
             }
             Ok(None) if !visitor.link.is_closed() => {
@@ -193,13 +211,16 @@ impl Visitors {
     }
 
     fn share(&mut self, index: usize, shared: Shared) -> io::Result<Arrived> {
-        let Waiting { since, stage } = self.waiting.swap_remove(index);
-        if let Stage::Met(socket, process) = stage {
+        if !shared.entry().let_in() {
+            return Ok(self.turn_away(index));
+        }
+        if let Waiting::Met(socket, process, since) = self.waiting.swap_remove(index) {
             let mut link = Link::new(socket, shared, process, super::mark()?, false);
             // One that only looks is told as well.
             link.try_reading();
-            let stage = Stage::Shares(Visitor { link });
-            self.waiting.push(Waiting { since, stage });
+            let heard = 0;
+            self.waiting
+                .push(Waiting::Shares(Visitor { link, since, heard }));
         }
         Ok(Arrived::Other)
     }

@@ -230,15 +230,23 @@ pub(crate) fn connect_as<L: Lane>(
     entropy: Entropy,
     wrap: impl FnOnce(UdpLane) -> L,
 ) -> io::Result<Driver<L>> {
+    let lane = to(peer, options, entropy)?;
+    let config = lane.config(options);
+    initiate(lane, config, options, entropy, UdpLane::begin, wrap)
+}
+
+/// A lane to `peer`, to which our key is that of `entropy`.
+///
+/// # Errors
+/// As of [`connect`].
+pub(crate) fn to(peer: SocketAddr, options: &Options, entropy: Entropy) -> io::Result<UdpLane> {
     let socket = socket::bind(
         socket::any_address(peer, 0),
         socket::Share::WithJoining,
         options.receive_buffer,
     )?;
     let migration = PeerMigration::of_socket(&socket, entropy.key, peer)?;
-    let lane = UdpLane::new(socket, peer, migration, options)?;
-    let config = lane.config(options);
-    initiate(lane, config, options, entropy, UdpLane::begin, wrap)
+    UdpLane::new(socket, peer, migration, options)
 }
 
 /// Has both halves seal and open with the keys of `session` from here on. False if the cryptography refuses them: nothing is

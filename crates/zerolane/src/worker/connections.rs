@@ -23,12 +23,27 @@ impl Worker {
             return;
         };
         link.queued = false;
-        let driver = &mut link.connection.driver;
-        let turned = match std::mem::take(&mut link.readable) {
-            true => driver.turn().map(drop),
-            false => driver.turn_unread(),
+        let readable = std::mem::take(&mut link.readable);
+        let turned = match link.connection.driver.lane().is_undecided() {
+            true => self.turn_undecided(key),
+            false => match readable {
+                true => link.connection.driver.turn().map(drop),
+                false => link.connection.driver.turn_unread(),
+            },
         };
         self.settle(key, turned.err());
+    }
+
+    /// A turn after which something else may carry the connection.
+    fn turn_undecided(&mut self, key: Key) -> Result<(), DriverError> {
+        let Some(Slot::Connection(link)) = self.slots.get_mut(key) else {
+            return Ok(());
+        };
+        self.poller.remove_lane(&link.connection);
+        let turned = link.connection.driver.turn();
+        let watched = self.poller.add_lane(&link.connection, key);
+        turned?;
+        watched.map_err(DriverError::Io)
     }
 
     /// Tells what a turn brought, and sees to the next one.

@@ -23,7 +23,7 @@ pub fn plain() -> Options {
 /// A path from one end to the other.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Path {
-    /// 127.0.0.1, MTU 65536.
+    /// 127.0.0.1 by UDP, MTU 65536.
     LoopbackV4,
     /// ::1, MTU 65536.
     LoopbackV6,
@@ -113,8 +113,14 @@ impl Path {
     /// Two connected ends, each with its own options.
     pub fn connect_with(self, a: &Options, b: &Options) -> Option<Pair> {
         match self {
-            Path::LoopbackV4 => Some(on_loopback(Ipv4Addr::LOCALHOST.into(), a, b)),
-            Path::LoopbackV6 => Some(on_loopback(Ipv6Addr::LOCALHOST.into(), a, b)),
+            Path::LoopbackV4 => {
+                let ip = Ipv4Addr::LOCALHOST.into();
+                Some(on_loopback(ip, &by_udp(a), &by_udp(b)))
+            }
+            Path::LoopbackV6 => {
+                let ip = Ipv6Addr::LOCALHOST.into();
+                Some(on_loopback(ip, &by_udp(a), &by_udp(b)))
+            }
             Path::Shared => {
                 let (a, b) = (shared(a), shared(b));
                 let pair = on_loopback(Ipv4Addr::LOCALHOST.into(), &a, &b);
@@ -188,6 +194,14 @@ impl Path {
             Path::Lossy(loss) => Some(through_relay(loss, 1500, a, b)),
             Path::LossyNarrow(loss) => Some(through_relay(loss, 1280, a, b)),
         }
+    }
+}
+
+/// Also where both ends are on one host.
+fn by_udp(options: &Options) -> Options {
+    Options {
+        lane: LaneChoice::Udp,
+        ..options.clone()
     }
 }
 

@@ -2,6 +2,7 @@
 #![allow(non_snake_case)]
 
 mod child;
+mod crowd;
 mod faults;
 mod hostile;
 mod mapped;
