@@ -161,6 +161,21 @@ impl Coordinator {
         (failed, done, self.members.len() - done - failed)
     }
 
+    /// Chunks of all stripes that are verified at each member.
+    pub(crate) fn progress(&self) -> impl Iterator<Item = (NodeId, u32)> + '_ {
+        self.members
+            .iter()
+            .map(|(id, it)| (*id, it.verified.iter().sum()))
+    }
+
+    /// Waits for so many nodes, and for no more.
+    pub(crate) fn expect(&mut self, now: Duration, nodes: u32) {
+        self.options.expected = nodes;
+        if !self.begun && nodes > 0 && self.members.len() >= nodes as usize {
+            self.begin(now);
+        }
+    }
+
     pub(crate) fn on_join(&mut self, now: Duration, joining: Joining) {
         let id = joining.contact.id;
         let known = self.members.get(&id);
