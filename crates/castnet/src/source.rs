@@ -206,6 +206,7 @@ impl Cast {
             drive,
             calls,
             finished: None,
+            settled: None,
             started: None,
             predicted: None,
             chunks: header.chunks(),
@@ -229,6 +230,8 @@ struct Leading {
     calls: Calls,
     /// When all nodes were done or had failed, and since then no other came.
     finished: Option<Instant>,
+    /// When the last host had it in its place, or had failed.
+    settled: Option<Instant>,
     /// When the nodes were there.
     started: Option<Instant>,
     predicted: Option<Duration>,
@@ -364,9 +367,12 @@ impl Leading {
         self.predicted = Some(Duration::from_secs_f64(estimate.seconds));
     }
 
-    fn is_over(&self) -> bool {
+    fn is_over(&mut self) -> bool {
         if self.calls.all_settled() {
-            return true;
+            // The nodes hear that it is over.
+            let since = *self.settled.get_or_insert_with(Instant::now);
+            let told = self.finished.is_some() || self.calls.joins() == 0;
+            return told || since.elapsed() > self.cast.silence;
         }
         match self.finished {
             Some(at) if self.calls.has_unfinished() => at.elapsed() > FAREWELL,

@@ -29,14 +29,16 @@ enum Stage {
     Due(Instant),
     /// It was called, and has not said whether it takes part.
     Called(ConnectionId),
-    /// It takes part, and is heard about its end.
-    Grouped(ConnectionId),
+    /// It was told how to take part.
+    Told,
     Over,
 }
 
 struct Called {
     host: Host,
     stage: Stage,
+    /// Where it is heard about its end: also while it is called again, for it may be there still.
+    heard: Option<ConnectionId>,
     /// Its node at present.
     node: Option<NodeId>,
     /// Its node takes part.
@@ -82,6 +84,7 @@ impl Calls {
             Called {
                 host,
                 stage,
+                heard: None,
                 node: None,
                 joined: false,
                 done: false,
@@ -132,10 +135,9 @@ impl Calls {
         }
     }
 
-    fn of(&mut self, connection: ConnectionId) -> Option<usize> {
-        let on = |it: &Called| {
-            it.stage == Stage::Called(connection) || it.stage == Stage::Grouped(connection)
-        };
+    fn of(&self, connection: ConnectionId) -> Option<usize> {
+        let on =
+            |it: &Called| it.stage == Stage::Called(connection) || it.heard == Some(connection);
         self.hosts.iter().position(on)
     }
 
@@ -158,7 +160,7 @@ impl Calls {
             }
             Event::Closed { connection, reason } => {
                 if let Some(index) = self.of(connection) {
-                    self.lose(index, &reason);
+                    self.lose(index, connection, &reason);
                 }
             }
             _ => {}
@@ -186,8 +188,13 @@ impl Calls {
                 }
                 self.invited.add(PublicKey(key));
                 let called = &mut self.hosts[index];
-                (called.node, called.joined, called.stage) =
-                    (Some(node), false, Stage::Grouped(connection));
+                if called.node != Some(node) {
+                    (called.node, called.joined) = (Some(node), false);
+                }
+                called.stage = Stage::Told;
+                if let Some(before) = called.heard.replace(connection) {
+                    worker.close(before);
+                }
                 let Group { secret, key, port } = self.group;
                 say(
                     worker,
@@ -212,7 +219,10 @@ impl Calls {
 
     fn end(&mut self, worker: &mut Worker, index: usize, result: Result<(), String>) {
         let called = &mut self.hosts[index];
-        if let Stage::Called(connection) | Stage::Grouped(connection) = called.stage {
+        if let Stage::Called(connection) = called.stage {
+            worker.close(connection);
+        }
+        if let Some(connection) = called.heard {
             worker.close(connection);
         }
         self.settle(index, result);
@@ -225,7 +235,20 @@ impl Calls {
         self.changed = true;
     }
 
-    fn lose(&mut self, index: usize, reason: &Error) {
+    fn lose(&mut self, index: usize, connection: ConnectionId, reason: &Error) {
+        let called = &mut self.hosts[index];
+        if called.stage == Stage::Over {
+            return;
+        }
+        let again = Stage::Due(Instant::now() + CALL_AGAIN);
+        if called.heard == Some(connection) {
+            called.heard = None;
+            called.trouble = Some("the connection to it was lost".into());
+            if called.stage == Stage::Told {
+                called.stage = again;
+            }
+            return;
+        }
         let refused = match reason {
             Error::Closed(
                 CloseReason::Rejected { reason, .. } | CloseReason::ExchangeRefused(reason),
@@ -233,7 +256,8 @@ impl Calls {
             Error::Closed(CloseReason::Untrusted(_)) => true,
             _ => false,
         };
-        if refused {
+        // One that took part may have used up its code.
+        if refused && called.node.is_none() {
             let words = match reason {
                 Error::Closed(CloseReason::Untrusted(_)) => reason.to_string(),
                 _ => "it does not let this key in, or does not know this code".into(),
@@ -241,12 +265,10 @@ impl Calls {
             self.settle(index, Err(words));
             return;
         }
-        let called = &mut self.hosts[index];
-        called.trouble = Some(match called.stage {
-            Stage::Grouped(_) => "the connection to it was lost".into(),
-            _ => reason.to_string(),
-        });
-        called.stage = Stage::Due(Instant::now() + CALL_AGAIN);
+        if called.node.is_none() {
+            called.trouble = Some(reason.to_string());
+        }
+        called.stage = again;
     }
 
     fn with_node(&mut self, id: NodeId) -> Option<&mut Called> {
@@ -256,6 +278,10 @@ impl Calls {
     pub(super) fn joined(&mut self, id: NodeId) {
         if let Some(called) = self.with_node(id) {
             called.joined = true;
+            if called.heard.is_some() && matches!(called.stage, Stage::Due(_)) {
+                // It was there all the time.
+                called.stage = Stage::Told;
+            }
         }
     }
 
@@ -269,6 +295,9 @@ impl Calls {
         if let Some(called) = self.with_node(id) {
             called.joined = false;
             called.trouble = Some("silent, or gone".into());
+            if called.stage == Stage::Told {
+                called.stage = Stage::Due(Instant::now());
+            }
         }
     }
 
@@ -322,19 +351,21 @@ impl Calls {
         self.hosts.iter().any(|it| it.done && it.result.is_none())
     }
 
-    /// Whether a host has answered and does not take part yet.
+    /// Whether a host was told how to take part and does not yet.
     pub(super) fn is_talking(&self) -> bool {
         self.hosts
             .iter()
-            .any(|it| matches!(it.stage, Stage::Grouped(_)))
+            .any(|it| it.stage == Stage::Told && !it.joined)
     }
 
     /// Tells all that the source gives up.
     pub(super) fn abort(&self, worker: &mut Worker, why: &str) {
         for called in &self.hosts {
-            if let Stage::Called(connection) | Stage::Grouped(connection) = called.stage {
-                say(worker, connection, &Call::Aborted(why.to_owned()));
-            }
+            let connection = match (called.heard, called.stage) {
+                (Some(connection), _) | (None, Stage::Called(connection)) => connection,
+                _ => continue,
+            };
+            say(worker, connection, &Call::Aborted(why.to_owned()));
         }
     }
 

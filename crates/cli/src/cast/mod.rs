@@ -6,6 +6,7 @@ mod plan;
 mod receive;
 mod shown;
 mod source;
+mod ssh;
 
 use anyhow::Result;
 use clap::Subcommand;

@@ -9,7 +9,7 @@ use zerolane_cast::Slow;
 use zerolane_castnet::{Cast, Content, Host};
 
 use super::shown::{self, Summary, Talk};
-use super::{hosts, with_exit_code};
+use super::{hosts, ssh, with_exit_code};
 use crate::console;
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
@@ -43,6 +43,32 @@ pub(super) struct Args {
     /// What is done about hosts that hold others back
     #[arg(long, value_enum, default_value_t = SlowName::Demote)]
     slow: SlowName,
+    /// Start the hosts by ssh, each as [USER@]HOST[:PORT of ssh]; zerolane has to be there, and no key is kept anywhere
+    #[arg(long, help_heading = "Over ssh", conflicts_with_all = ["code", "identity"])]
+    ssh: bool,
+    /// Where hosts that ssh starts put it [default: under its name into the directory of the login]
+    #[arg(long, value_name = "PATH", help_heading = "Over ssh", requires = "ssh")]
+    to: Option<String>,
+    /// Hosts that ssh starts replace what is there
+    #[arg(long, help_heading = "Over ssh", requires = "ssh")]
+    force: bool,
+    /// The remote shell, and its options [default: $ZEROLANE_RSH, or ssh]
+    #[arg(
+        short = 'e',
+        long,
+        value_name = "COMMAND",
+        help_heading = "Over ssh",
+        requires = "ssh"
+    )]
+    rsh: Option<String>,
+    /// How the shell there starts zerolane: a path, or a command [default: zerolane]
+    #[arg(
+        long,
+        value_name = "COMMAND",
+        help_heading = "Over ssh",
+        requires = "ssh"
+    )]
+    remote_program: Option<String>,
     /// One JSON object at the end instead of text
     #[arg(long)]
     json: bool,
@@ -107,19 +133,36 @@ pub(super) fn run(args: Args) -> Result<()> {
     let names = hosts::named(&args.names, args.hosts.as_deref())?;
     let mut cautions = Vec::new();
     let mut called = Vec::new();
-    for name in names {
-        let args_of_host = ClientArgs::of_identity(args.identity.clone());
-        let (caution, security) = Caution::new(name.clone(), args_of_host, args.code.clone())?;
-        cautions.push(caution);
-        let address = hosts::resolve(&name);
-        if let (Err(why), Unknown::Stop) = (&address, args.unknown) {
-            return Err(anyhow!("{name}: {why}").context(Exit::Unreachable));
+    // They end with this.
+    let mut started = Vec::new();
+    if args.ssh {
+        let login = ssh::Login {
+            shell: args.rsh.as_deref(),
+            program: args.remote_program.as_deref(),
+            to: args.to.as_deref(),
+            force: args.force,
+        };
+        for (host, remote) in ssh::start_all(&names, &login)? {
+            called.push(host);
+            started.extend(remote);
         }
-        called.push(Host {
-            name,
-            address,
-            security,
-        });
+    } else {
+        for name in names {
+            let args_of_host = ClientArgs::of_identity(args.identity.clone());
+            let (caution, security) = Caution::new(name.clone(), args_of_host, args.code.clone())?;
+            cautions.push(caution);
+            let address = hosts::resolve(&name);
+            called.push(Host {
+                name,
+                address,
+                security,
+            });
+        }
+    }
+    for host in &called {
+        if let (Err(why), Unknown::Stop) = (&host.address, args.unknown) {
+            return Err(anyhow!("{}: {why}", host.name).context(Exit::Unreachable));
+        }
     }
     let content = match is_stream {
         true => Content::stream(args.name, std::io::stdin().lock()),
@@ -142,6 +185,7 @@ pub(super) fn run(args: Args) -> Result<()> {
         talk.tell(|| shown::progress(progress));
     });
     cautions.iter().for_each(Caution::introduce);
+    drop(started);
     let outcome = outcome.map_err(with_exit_code)?;
     let summary = Summary::from(&outcome);
     match args.json {
