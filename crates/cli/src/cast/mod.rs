@@ -27,7 +27,7 @@ pub struct Args {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
-    cast: Option<source::Args>,
+    cast: Option<source::CastArgs>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -18,7 +18,7 @@ use crate::security::{Caution, ClientArgs};
 
 /// Arguments of a cast.
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct CastArgs {
     /// What to cast: a file, a directory, a block device, or - for standard input
     #[arg(value_name = "SRC")]
     source: PathBuf,
@@ -122,7 +122,7 @@ impl From<SlowName> for Slow {
 }
 
 /// Casts; the exit code says whether all hosts, some or none have it.
-pub(super) fn run(args: Args) -> Result<()> {
+pub(super) fn run(args: CastArgs) -> Result<()> {
     let interrupt = Interrupt::install()?;
     let is_stream = args.source == Path::new("-");
     let both = is_stream && args.hosts.as_deref() == Some(Path::new("-"));
