@@ -147,7 +147,10 @@ mod tests {
                 shell: Some("ssh"),
                 remote: None,
             };
-            assert!(of(&host(None, odd, None), &program, &[]).is_err(), "{odd:?}");
+            assert!(
+                of(&host(None, odd, None), &program, &[]).is_err(),
+                "{odd:?}"
+            );
             assert!(
                 of(&host(Some(odd), "far", None), &program, &[]).is_err(),
                 "{odd:?}"

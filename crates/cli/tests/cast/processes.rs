@@ -61,15 +61,15 @@ fn cast__only_to_hosts_that_let_this_key_in() {
         .env("ZEROLANE_HOME", place.path("other-keys"))
         .output()
         .unwrap();
-    let key = said(&own)
+    let words = said(&own);
+    let key = words
         .split_whitespace()
-        .last()
-        .unwrap_or_default()
-        .to_owned();
+        .find(|it| it.starts_with("zl:"))
+        .unwrap_or_default();
     let other = |it: usize, options: &[&str]| {
         Waiting::start(place.command(), "127.0.0.1:0", options, &place.target(it))
     };
-    let hosts = [other(0, &["--allow-key", &key]), other(1, &[])];
+    let hosts = [other(0, &["--allow-key", key]), other(1, &[])];
     let mut command = place.command();
     command.env("ZEROLANE_HOME", place.path("other-keys"));
     let (code, summary) = Casting::start(command, &[], &source, &addresses(&hosts)).end();
