@@ -1,7 +1,7 @@
 //! What is cast: a file, a device, a directory with all that is in it, or a stream.
 //!
-//! The digests of all chunks are known before the first is sent. A stream and a tree have no place in which a chunk could be
-//! read again, so they go to a file without a name first, in the directory for temporary files.
+//! The digests of all chunks are known before the first is sent. A stream and a tree have no place in which a chunk
+//! could be read again, so they go to a file without a name first, in the directory for temporary files.
 
 use std::fs::{File, Metadata};
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};

@@ -1,8 +1,8 @@
 //! A node over connections.
 //!
-//! Messages of the engine are Transfers. A chunk is a message with its number as control and its bytes as payload: a slot of
-//! the pool is posted for each that was asked for, so that payload lands where it stays, is checked there, written from
-//! there, and sent on from there. What was not asked for finds no receive, and stays with its sender.
+//! Messages of the engine are Transfers. A chunk is a message with its number as control and its bytes as payload: a
+//! slot of the pool is posted for each that was asked for, so that payload lands where it stays, is checked there,
+//! written from there, and sent on from there. What was not asked for finds no receive, and stays with its sender.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;

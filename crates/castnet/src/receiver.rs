@@ -133,8 +133,8 @@ impl Receiver {
         self.key
     }
 
-    /// Waits for a source, and takes part in one cast. `stop` is asked whether the user wants to stop, `watch` told how far
-    /// it is.
+    /// Waits for a source, and takes part in one cast. `stop` is asked whether the user wants to stop, `watch` told how
+    /// far it is.
     ///
     /// # Errors
     /// The content did not come, or could not be put in its place. What came stays for another try.

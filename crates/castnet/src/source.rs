@@ -136,8 +136,8 @@ const LOOK: Duration = Duration::from_millis(100);
 const SEEN: u32 = 16;
 
 impl Cast {
-    /// Casts `content`, until each host has it or has failed. `stop` is asked whether the user wants to stop, `watch` told
-    /// how far it is.
+    /// Casts `content`, until each host has it or has failed. `stop` is asked whether the user wants to stop, `watch`
+    /// told how far it is.
     ///
     /// # Errors
     /// Nothing could be cast, the source changed, or the user stopped it. That hosts fail is none.

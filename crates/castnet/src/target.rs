@@ -1,9 +1,9 @@
 //! Where content goes.
 //!
-//! A file is received into a partial one beside it, and renamed at its end: what was there stays whole until then. Beside that
-//! lies the list of the digests, by which another try finds out what of the partial file is good: it believes no bitmap, so
-//! nothing depends on what reached the disk in which order. A tree, standard output and a command read the content in order
-//! from such a file ([`Feed`]).
+//! A file is received into a partial one beside it, and renamed at its end: what was there stays whole until then.
+//! Beside that lies the list of the digests, by which another try finds out what of the partial file is good: it
+//! believes no bitmap, so nothing depends on what reached the disk in which order. A tree, standard output and a
+//! command read the content in order from such a file ([`Feed`]).
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};

@@ -1,5 +1,5 @@
-//! The calls of a source at its hosts: each host is offered the content, told how to take part, and heard about its end. One
-//! that does not answer, or is lost, is called again as long as the cast lasts: it may come late, or again.
+//! The calls of a source at its hosts: each host is offered the content, told how to take part, and heard about its
+//! end. One that does not answer, or is lost, is called again as long as the cast lasts: it may come late, or again.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -27,8 +27,8 @@ pub(super) struct DoorArgs {
     /// Let anyone cast
     #[arg(long, conflicts_with = "code")]
     anyone: bool,
-    /// Let in one source that has this one-time code, instead of keys; without CODE one is made, and shown. Hosts of one
-    /// cast have the same code
+    /// Let in one source that has this one-time code, instead of keys; without CODE one is made, and shown. Hosts of
+    /// one cast have the same code
     #[arg(long, value_name = "CODE", num_args = 0..=1)]
     code: Option<Option<Code>>,
 }

@@ -19,9 +19,9 @@ use crate::exit::Exit;
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
     after_long_help = "\
-Each host waits with `zerolane cast receive`. A host passes on what it receives, so that many take little longer than one; one \
-that dies, lies or is slow is taken out of the way, one that comes late or again gets what it lacks. A file or directory whose \
-name is that of a subcommand is ./plan or ./receive."
+Each host waits with `zerolane cast receive`. A host passes on what it receives, so that many take little longer than \
+one; one that dies, lies or is slow is taken out of the way, one that comes late or again gets what it lacks. A file or \
+directory whose name is that of a subcommand is ./plan or ./receive."
 )]
 pub struct Args {
     #[command(subcommand)]

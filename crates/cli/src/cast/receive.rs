@@ -22,8 +22,8 @@ use zerolane::options::LaneChoice;
 /// Arguments of `zerolane cast receive`.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
-It ends when all is in its place. What came before it was ended otherwise stays beside the target, in a hidden partial file, and \
-is taken up by the next try: start it again, and a cast that still lasts brings what is lacking.")]
+It ends when all is in its place. What came before it was ended otherwise stays beside the target, in a hidden partial \
+file, and is taken up by the next try: start it again, and a cast that still lasts brings what is lacking.")]
 pub(super) struct Args {
     /// Where to put it: a path that does not exist, a directory for its name there, or - for standard output
     #[arg(

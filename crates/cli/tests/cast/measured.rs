@@ -13,7 +13,8 @@ fn bytes() -> usize {
     given.and_then(|it| it.parse().ok()).unwrap_or(100_000_000)
 }
 
-/// What the source said at the end, and bytes on the wire that each received and sent, over the content; the source first.
+/// What the source said at the end, and bytes on the wire that each received and sent, over the content; the source
+/// first.
 fn cast(
     hosts: usize,
     disturb: impl FnOnce(&Network, &mut Vec<Waiting>),
@@ -44,8 +45,8 @@ fn seconds(summary: &Value, but: Option<usize>) -> f64 {
         .fold(0.0, f64::max)
 }
 
-/// Asked: 8 hosts in at most 1.10 of the time of one, each port carrying the content once; one killed costs the others 2 s
-/// or 5 %; one ten times slower costs them a tenth.
+/// Asked: 8 hosts in at most 1.10 of the time of one, each port carrying the content once; one killed costs the others
+/// 2 s or 5 %; one ten times slower costs them a tenth.
 #[test]
 #[ignore = "a busy machine makes it fail"]
 fn measure__eight_hosts_against_one() {
