@@ -1,6 +1,6 @@
 //! Casts between hosts, made of namespaces on an emulated switch.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use netlab::lab::{Lab, LabConfig};
@@ -48,7 +48,7 @@ impl Network {
     }
 
     /// The host of this index waits.
-    pub(crate) fn wait(&self, index: usize, target: &PathBuf) -> Waiting {
+    pub(crate) fn wait(&self, index: usize, target: &Path) -> Waiting {
         let listen = format!("{}:9183", self.lab.host(index + 1).ipv4());
         Waiting::start(self.command(index + 1), &listen, &[], target)
     }
@@ -59,7 +59,7 @@ impl Network {
             .collect()
     }
 
-    pub(crate) fn cast(&self, source: &PathBuf, hosts: usize, options: &[&str]) -> Casting {
+    pub(crate) fn cast(&self, source: &Path, hosts: usize, options: &[&str]) -> Casting {
         let names: Vec<String> = (0..hosts)
             .map(|it| self.lab.host(it + 1).ipv4().to_string())
             .collect();
