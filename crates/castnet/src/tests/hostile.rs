@@ -53,8 +53,11 @@ fn call(connection: &mut Connection) -> Call {
     parse(&buffer[..len]).unwrap()
 }
 
+/// What a member does that got in.
+type Act = fn(&mut Connection);
+
 /// A host that takes the invitation and does something else then.
-fn intruder(act: fn(&mut Connection)) -> (std::net::SocketAddr, std::thread::JoinHandle<()>) {
+fn intruder(act: Act) -> (std::net::SocketAddr, std::thread::JoinHandle<()>) {
     let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default()).unwrap();
     let address = endpoint.local_addr();
     let thread = std::thread::spawn(move || {
@@ -83,7 +86,7 @@ fn intruder(act: fn(&mut Connection)) -> (std::net::SocketAddr, std::thread::Joi
 
 #[test]
 fn intruder__is_cut_off_and_named_whatever_it_sends() {
-    let acts: [(fn(&mut Connection), &str); 3] = [
+    let acts: [(Act, &str); 3] = [
         (|it| drop(it.send(b"garbage")), "sent what is no message"),
         (
             |it| drop(it.send(&vec![7; 300 << 10])),
