@@ -3,7 +3,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `node` | a node as a state machine: receives, verifies, writes, forwards; the source and who follows it lead |
-//! | `coordinator` | the membership, and who receives from whom |
+//! | `coordinator` | the membership, and who receives from whom; which nodes hold others back |
 //! | `topology` | chain and trees |
 //! | `message` | what nodes say to each other, and its form on the wire |
 //! | `manifest`, `bitmap` | what is cast, and what is had of it |

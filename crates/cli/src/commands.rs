@@ -36,7 +36,7 @@ pub enum Command {
     Send(files::send::Args),
     /// Receive what somebody sends, by the code
     Receive(files::receive::Args),
-    /// Send one content to many hosts: for now, say how long that would take
+    /// Send one content to many hosts in little more than the time of one, and receive it
     Cast(cast::Args),
     /// List files and directories of a host that serves them
     Ls(files::list::Args),
@@ -85,7 +85,7 @@ impl Command {
             Command::Sync(args) => files::sync::run(args),
             Command::Send(args) => files::send::run(args),
             Command::Receive(args) => files::receive::run(args),
-            Command::Cast(args) => cast::run(&args),
+            Command::Cast(args) => cast::run(args),
             Command::Ls(args) => files::list::run(args),
             Command::Rm(args) => files::change::remove(args),
             Command::Mkdir(args) => files::change::make(args),

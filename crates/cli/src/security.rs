@@ -169,7 +169,7 @@ pub(crate) fn known_hosts_file() -> Option<PathBuf> {
 }
 
 /// This end's identity. Without a place to keep it, one for this process only.
-fn own(given: Option<PathBuf>) -> Result<Option<Arc<Identity>>> {
+pub(crate) fn own(given: Option<PathBuf>) -> Result<Option<Arc<Identity>>> {
     match identity_file(given) {
         Ok(path) => {
             let identity = identity::load_or_create(&path);
@@ -179,6 +179,21 @@ fn own(given: Option<PathBuf>) -> Result<Option<Arc<Identity>>> {
         Err(why) => {
             console::note(format_args!("A key for this time only: {why:#}."));
             Ok(None)
+        }
+    }
+}
+
+impl ClientArgs {
+    /// What is said when nothing else is, with this end's key in that file.
+    pub(crate) fn of_identity(identity: Option<PathBuf>) -> ClientArgs {
+        ClientArgs {
+            identity,
+            server_key: None,
+            authenticated: false,
+            plain: false,
+            profile: ProfileName::Extended,
+            lane: None,
+            bypass: None,
         }
     }
 }
@@ -448,7 +463,7 @@ impl ServerArgs {
     }
 }
 
-fn listed(given: Option<PathBuf>, own: Option<PublicKey>) -> Result<(Access, String)> {
+pub(crate) fn listed(given: Option<PathBuf>, own: Option<PublicKey>) -> Result<(Access, String)> {
     let path = allowed_keys_file(given);
     let path = path.context("no list of keys: name one with --allowed, or say --anyone")?;
     let list = AllowFile::load(&path, own).with_context(|| path.display().to_string())?;

@@ -39,7 +39,25 @@ struct Stripe {
     verified: u32,
     /// When something of it was verified last.
     progressed: Duration,
+    /// The time from one chunk to the next, of late.
+    pace: Duration,
 }
+
+impl Stripe {
+    /// A chunk is verified.
+    fn advance(&mut self, now: Duration) {
+        let gap = now.saturating_sub(self.progressed);
+        self.pace = match self.verified {
+            0 => gap,
+            _ => (self.pace * 7 + gap) / 8,
+        };
+        self.verified += 1;
+        self.progressed = now;
+    }
+}
+
+/// Times of the pace after which a stripe stands still: on a slow link a chunk takes long, and is on its way.
+const STALLED_PACES: u32 = 4;
 
 impl Fetch {
     pub(super) fn counts(&self, header: &Header) -> Vec<u32> {
@@ -78,6 +96,7 @@ impl Node {
                 next,
                 verified,
                 progressed: self.now,
+                pace: Duration::ZERO,
             });
         self.fetch.stripes = stripes.collect();
         self.fetch.predecessors = vec![None; header.arity as usize];
@@ -273,9 +292,7 @@ impl Node {
         }
         self.verified.insert(chunk);
         let arity = self.fetch.stripes.len() as u32;
-        let stripe = &mut self.fetch.stripes[(chunk % arity) as usize];
-        stripe.verified += 1;
-        stripe.progressed = now;
+        self.fetch.stripes[(chunk % arity) as usize].advance(now);
         self.fetch.progressed = now;
         self.stuck_told = false;
         self.keep(chunk);
@@ -327,27 +344,26 @@ impl Node {
             let lacking = self.verified.len() - self.verified.count();
             self.tell(Event::Stuck { lacking });
         }
-        let stalled =
-            (0..self.fetch.stripes.len() as u32).any(|it| self.stands_still(it, deadline));
+        let stalled = (0..self.fetch.stripes.len() as u32).any(|it| self.stands_still(it));
         if stalled && self.fetch.sought <= deadline {
             self.fetch.sought = self.now;
-            self.free_for_helpers(deadline);
+            self.free_for_helpers();
             self.seek();
         }
     }
 
-    fn stands_still(&self, stripe: u32, deadline: Duration) -> bool {
+    fn stands_still(&self, stripe: u32) -> bool {
         let state = &self.fetch.stripes[stripe as usize];
         let total = self.header.map_or(0, |it| it.chunks_of(stripe as usize));
-        state.verified < total && state.progressed < deadline
+        let paces = (state.pace * STALLED_PACES).min(self.options.patience / 2);
+        let still = self.now.saturating_sub(state.progressed);
+        state.verified < total && still > self.options.stall.max(paces)
     }
 
     /// Of what a silent predecessor was asked for in a stripe, helpers may be asked, if they have it.
-    fn free_for_helpers(&mut self, deadline: Duration) {
+    fn free_for_helpers(&mut self) {
         let arity = self.fetch.stripes.len() as u32;
-        let stalled: Vec<u32> = (0..arity)
-            .filter(|it| self.stands_still(*it, deadline))
-            .collect();
+        let stalled: Vec<u32> = (0..arity).filter(|it| self.stands_still(*it)).collect();
         let held: Vec<(u32, NodeId)> = self
             .fetch
             .asked
@@ -416,8 +432,7 @@ impl Node {
         let peer = self.peers.get_mut(&from).expect("it is connected");
         (peer.has, peer.apart) = (has, apart);
         if peer.helper {
-            let deadline = self.now.saturating_sub(self.options.stall);
-            self.free_for_helpers(deadline);
+            self.free_for_helpers();
         }
         if answer {
             self.hello(from, false);

@@ -244,6 +244,20 @@ impl Node {
         self.coordinator.as_ref().map(Coordinator::count)
     }
 
+    /// Members and how many chunks of all stripes are verified at each, if this node leads.
+    pub fn progress(&self) -> impl Iterator<Item = (NodeId, u32)> + '_ {
+        self.coordinator.iter().flat_map(Coordinator::progress)
+    }
+
+    /// So many nodes are waited for before a cast begins, if this node leads: one that does not take part is not.
+    pub fn expect(&mut self, now: Duration, nodes: u32) {
+        self.now = now;
+        if let Some(coordinator) = &mut self.coordinator {
+            coordinator.expect(now, nodes);
+        }
+        self.settle();
+    }
+
     /// Whether this node has a connection to a peer.
     #[must_use]
     pub fn is_connected(&self, id: NodeId) -> bool {

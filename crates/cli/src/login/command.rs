@@ -26,11 +26,11 @@ impl Program<'_> {
     }
 }
 
-/// `ssh [OPTION...] [-l USER] [-p PORT] HOST zerolane serve --stdio`.
+/// `ssh [OPTION...] [-l USER] [-p PORT] HOST zerolane WORD...`. The shell there reads the words.
 ///
 /// # Errors
 /// A user or host that is none.
-pub(super) fn of(host: &Host, program: &Program<'_>) -> Result<Command> {
+pub(super) fn of(host: &Host, program: &Program<'_>, words: &[&str]) -> Result<Command> {
     ensure!(
         !is_ethernet(&host.name),
         "no login leads to {}, an address of raw Ethernet",
@@ -52,7 +52,7 @@ pub(super) fn of(host: &Host, program: &Program<'_>) -> Result<Command> {
     }
     command.arg(&host.name);
     // The first is the user's own words for the shell there, as with rsync's --rsync-path.
-    command.args([program.remote(), "serve", "--stdio"]);
+    command.arg(program.remote()).args(words);
     Ok(command)
 }
 
@@ -100,7 +100,7 @@ mod tests {
 
     fn words(host: &Host, shell: &str, remote: Option<&str>) -> Vec<String> {
         let shell = Some(shell);
-        let command = of(host, &Program { shell, remote }).unwrap();
+        let command = of(host, &Program { shell, remote }, &["serve", "--stdio"]).unwrap();
         let all = std::iter::once(command.get_program()).chain(command.get_args());
         all.map(|it| it.to_str().unwrap().to_owned()).collect()
     }
@@ -147,9 +147,12 @@ mod tests {
                 shell: Some("ssh"),
                 remote: None,
             };
-            assert!(of(&host(None, odd, None), &program).is_err(), "{odd:?}");
             assert!(
-                of(&host(Some(odd), "far", None), &program).is_err(),
+                of(&host(None, odd, None), &program, &[]).is_err(),
+                "{odd:?}"
+            );
+            assert!(
+                of(&host(Some(odd), "far", None), &program, &[]).is_err(),
                 "{odd:?}"
             );
         }

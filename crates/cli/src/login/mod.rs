@@ -45,6 +45,21 @@ pub(crate) struct LoginArgs {
 /// The variable that names the remote shell.
 const SHELL_VARIABLE: &str = "ZEROLANE_RSH";
 
+/// A command that runs `words` of zerolane at `host` by a remote shell, as the options or the environment name them.
+///
+/// # Errors
+/// A user or host that is none, or the shell is none.
+pub(crate) fn command_at(
+    host: &Host,
+    shell: Option<&str>,
+    remote: Option<&str>,
+    words: &[&str],
+) -> Result<std::process::Command> {
+    let named = of_environment();
+    let shell = shell.or(named.as_deref());
+    command::of(host, &Program { shell, remote }, words).map_err(|why| why.context(Exit::Usage))
+}
+
 /// The remote shell that the environment names.
 pub(crate) fn of_environment() -> Option<String> {
     let named = std::env::var(SHELL_VARIABLE).ok();
@@ -96,7 +111,8 @@ impl RemoteEnd {
             shell: args.rsh.as_deref(),
             remote: args.remote_program.as_deref(),
         };
-        let mut command = command::of(host, &program).map_err(|why| why.context(Exit::Usage))?;
+        let mut command = command::of(host, &program, &["serve", "--stdio"])
+            .map_err(|why| why.context(Exit::Usage))?;
         let secret = zerolane::security::random().context("no random numbers for a key")?;
         let identity = Identity::from_secret(secret);
         let call = Call {

@@ -1,6 +1,4 @@
 //! `zerolane cast plan`.
-#![allow(non_snake_case)]
-
 use std::process::{Command, Output};
 
 use serde_json::Value;

@@ -1,0 +1,219 @@
+//! What is cast: a file, a device, a directory with all that is in it, or a stream.
+//!
+//! The digests of all chunks are known before the first is sent. A stream and a tree have no place in which a chunk
+//! could be read again, so they go to a file without a name first, in the directory for temporary files.
+
+use std::fs::{File, Metadata};
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+
+use zerolane_cast::{Hash, Manifest};
+
+use crate::error::Error;
+use crate::invitation::Form;
+use crate::limits::{CHUNKS, LEAST_CHUNK, MOST_CHUNK};
+
+/// What is cast.
+#[derive(Debug)]
+pub struct Content {
+    name: String,
+    form: Form,
+    file: Arc<File>,
+    bytes: u64,
+    /// A file of the user's, and what it was when it was opened.
+    stamp: Option<(PathBuf, Stamp)>,
+}
+
+/// What tells that a file was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    len: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(it: &Metadata) -> Stamp {
+        Stamp {
+            device: it.dev(),
+            inode: it.ino(),
+            len: it.len(),
+            modified: (it.mtime(), it.mtime_nsec()),
+            changed: (it.ctime(), it.ctime_nsec()),
+        }
+    }
+}
+
+impl Content {
+    /// The file, device or directory at `path`.
+    ///
+    /// # Errors
+    /// It cannot be read, or is none of these.
+    pub fn open(path: &Path) -> Result<Content, Error> {
+        let shown = path.display().to_string();
+        let name = name_of(path);
+        let metadata = std::fs::metadata(path).map_err(Error::io(&shown))?;
+        if metadata.is_dir() {
+            return Content::tree(path, name);
+        }
+        let mut file = File::open(path).map_err(Error::io(&shown))?;
+        let metadata = file.metadata().map_err(Error::io(&shown))?;
+        let kind = metadata.file_type();
+        if kind.is_block_device() {
+            let bytes = file.seek(SeekFrom::End(0)).map_err(Error::io(&shown))?;
+            let file = Arc::new(file);
+            return Ok(Content {
+                name,
+                form: Form::Bytes,
+                file,
+                bytes,
+                stamp: None,
+            });
+        }
+        if !kind.is_file() {
+            return Content::stream(name, file);
+        }
+        let stamp = Some((path.to_owned(), Stamp::of(&metadata)));
+        Ok(Content {
+            name,
+            form: Form::Bytes,
+            file: Arc::new(file),
+            bytes: metadata.len(),
+            stamp,
+        })
+    }
+
+    /// What a stream gives, to its end, under `name`.
+    ///
+    /// # Errors
+    /// It cannot be read, or there is no room for it.
+    pub fn stream(name: String, mut stream: impl Read) -> Result<Content, Error> {
+        let what = "keeping the stream until it is cast";
+        let mut spool = tempfile::tempfile().map_err(Error::io(what))?;
+        let bytes = io::copy(&mut stream, &mut spool).map_err(Error::io(what))?;
+        Ok(Content {
+            name,
+            form: Form::Bytes,
+            file: Arc::new(spool),
+            bytes,
+            stamp: None,
+        })
+    }
+
+    fn tree(path: &Path, name: String) -> Result<Content, Error> {
+        let what = || format!("packing {}", path.display());
+        let spool = tempfile::tempfile().map_err(Error::io(what()))?;
+        let pack = |spool: &File| -> io::Result<u64> {
+            let mut builder = tar::Builder::new(BufWriter::with_capacity(1 << 20, spool));
+            builder.follow_symlinks(false);
+            builder.append_dir_all(".", path)?;
+            let mut writer = builder.into_inner()?;
+            writer.flush()?;
+            let mut spool = writer
+                .into_inner()
+                .map_err(io::IntoInnerError::into_error)?;
+            spool.seek(SeekFrom::End(0))
+        };
+        let bytes = pack(&spool).map_err(Error::io(what()))?;
+        Ok(Content {
+            name,
+            form: Form::Tree,
+            file: Arc::new(spool),
+            bytes,
+            stamp: None,
+        })
+    }
+
+    /// The last part of its path.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it is beside bytes.
+    #[must_use]
+    pub fn form(&self) -> Form {
+        self.form
+    }
+
+    /// How many bytes there are: of a tree, those of its archive.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(crate) fn file(&self) -> &Arc<File> {
+        &self.file
+    }
+
+    /// Whether the file is another, or has another length or time of change, than when it was opened.
+    pub(crate) fn has_changed(&self) -> bool {
+        self.stamp.as_ref().is_some_and(|(path, stamp)| {
+            let opened = self.file.metadata().map(|it| Stamp::of(&it));
+            let named = std::fs::metadata(path).map(|it| Stamp::of(&it));
+            ![opened, named]
+                .iter()
+                .all(|it| it.as_ref().is_ok_and(|it| it == stamp))
+        })
+    }
+
+    /// Bytes of a chunk: many chunks for a pipe that fills quickly, few for lists of them that stay short.
+    pub(crate) fn chunk_bytes(&self) -> u32 {
+        let least = self
+            .bytes
+            .div_ceil(u64::from(zerolane_cast::limits::MAX_CHUNKS));
+        let chunk = (self.bytes / CHUNKS)
+            .clamp(LEAST_CHUNK, MOST_CHUNK)
+            .max(least);
+        u32::try_from(chunk.next_multiple_of(4096)).unwrap_or(u32::MAX)
+    }
+
+    /// The digests of its chunks, by as many threads as there are processors.
+    pub(crate) fn manifest(&self, chunk_bytes: u32, arity: u32) -> Result<Manifest, Error> {
+        if self.bytes == 0 {
+            return Err(Error::Empty);
+        }
+        let chunks = self.bytes.div_ceil(u64::from(chunk_bytes)) as usize;
+        let threads = thread::available_parallelism()
+            .map_or(1, usize::from)
+            .min(chunks);
+        let each = chunks.div_ceil(threads);
+        let mut hashes = vec![Hash::default(); chunks];
+        let digest = |first: usize, hashes: &mut [Hash]| -> io::Result<()> {
+            let mut buffer = vec![0; chunk_bytes as usize];
+            for (index, hash) in (first as u64..).zip(hashes) {
+                let offset = index * u64::from(chunk_bytes);
+                let len = (self.bytes - offset).min(u64::from(chunk_bytes)) as usize;
+                self.file.read_exact_at(&mut buffer[..len], offset)?;
+                *hash = *blake3::hash(&buffer[..len]).as_bytes();
+            }
+            Ok(())
+        };
+        thread::scope(|scope| {
+            let parts = hashes.chunks_mut(each).enumerate();
+            let running: Vec<_> = parts
+                .map(|(part, hashes)| scope.spawn(move || digest(part * each, hashes)))
+                .collect();
+            running
+                .into_iter()
+                .try_for_each(|it| it.join().expect("no panic"))
+        })
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => Error::Changed,
+            _ => Error::io("reading the source")(error),
+        })?;
+        Ok(Manifest::new(self.bytes, chunk_bytes, arity, hashes)?)
+    }
+}
+
+fn name_of(path: &Path) -> String {
+    let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    whole
+        .file_name()
+        .map_or_else(|| "content".into(), |it| it.to_string_lossy().into_owned())
+}

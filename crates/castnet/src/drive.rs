@@ -1,0 +1,562 @@
+//! A node over connections.
+//!
+//! Messages of the engine are Transfers. A chunk is a message with its number as control and its bytes as payload: a
+//! slot of the pool is posted for each that was asked for, so that payload lands where it stays, is checked there,
+//! written from there, and sent on from there. What was not asked for finds no receive, and stays with its sender.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use zerolane::failure::TransferError;
+use zerolane::memory::Memory;
+use zerolane::request::WorkKind;
+use zerolane::security::{Identity, PreShared, PublicKey, Trust};
+use zerolane::worker::{ConnectionId, EndpointId, Event as Happened, Worker};
+use zerolane::{Completion, Options as Transport, Region, Security, Work};
+use zerolane_cast::limits::MESSAGE_BYTES;
+use zerolane_cast::{Action, Contact, Event, Fault, Manifest, Message, Node, NodeId};
+
+use crate::error::Error;
+use crate::invitation::key_of;
+use crate::jobs::{Done, Jobs};
+use crate::limits::{MAX_SENDS, MESSAGE_RECEIVES};
+use crate::links::{Link, Links, Sending};
+use crate::pool::{Chunk, Pool};
+
+/// What proves that one takes part in a cast.
+#[derive(Clone)]
+pub(crate) struct Membership {
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) secret: [u8; 32],
+    /// What else a connection to a peer is made with.
+    pub(crate) transport: Transport,
+}
+
+/// Trusts the holder of the key that a node's number comes from.
+#[derive(Debug)]
+struct Only(NodeId);
+
+impl Trust for Only {
+    fn trusts(&self, peer: &PublicKey) -> bool {
+        NodeId::of_key(&peer.0) == self.0
+    }
+}
+
+impl Membership {
+    /// With a key of its own, for this cast alone.
+    pub(crate) fn new(secret: [u8; 32], transport: Transport) -> Result<Membership, Error> {
+        let key = random()?;
+        Ok(Membership {
+            identity: Arc::new(Identity::from_secret(key)),
+            secret,
+            transport,
+        })
+    }
+
+    pub(crate) fn id(&self) -> NodeId {
+        NodeId::of_key(&self.identity.public().0)
+    }
+
+    /// Options of connections to peers that `trust` trusts.
+    pub(crate) fn options(&self, trust: Arc<dyn Trust>) -> Transport {
+        Transport {
+            security: Security {
+                identity: Some(Arc::clone(&self.identity)),
+                pre_shared: Some(PreShared::from(self.secret)),
+                trust,
+                ..Security::default()
+            },
+            ..self.transport.clone()
+        }
+    }
+}
+
+/// Bytes that cannot be guessed.
+pub(crate) fn random() -> Result<[u8; 32], Error> {
+    zerolane::security::random().map_err(Error::io("no random numbers"))
+}
+
+/// An address as a contact has it.
+pub(crate) fn address_bytes(address: SocketAddr) -> Vec<u8> {
+    address.to_string().into_bytes()
+}
+
+fn address_of(contact: &Contact) -> Option<SocketAddr> {
+    std::str::from_utf8(&contact.address).ok()?.parse().ok()
+}
+
+/// A node, its connections, its memory and its store.
+pub(crate) struct Drive {
+    pub(crate) worker: Worker,
+    pub(crate) node: Node,
+    /// What the node told, to be taken.
+    pub(crate) events: VecDeque<Event>,
+    /// What happened to connections that are none of a peer, to be taken.
+    pub(crate) others: VecDeque<Happened>,
+    endpoint: EndpointId,
+    membership: Membership,
+    begun: Instant,
+    links: Links,
+    memory: BTreeMap<u32, Chunk>,
+    pool: Pool,
+    manifest: Option<Arc<Manifest>>,
+    jobs: Jobs,
+    /// Bytes of chunks that peers have taken, and that came.
+    pub(crate) sent: u64,
+    pub(crate) received: u64,
+    /// Damages what it sends, for tests of those that receive it.
+    #[cfg(test)]
+    pub(crate) lies: bool,
+}
+
+impl Drive {
+    /// Drives `node`, which listens for peers at `endpoint` of `worker`, over `store`.
+    pub(crate) fn new(
+        worker: Worker,
+        endpoint: EndpointId,
+        node: Node,
+        membership: Membership,
+        store: &Arc<File>,
+        begun: Instant,
+    ) -> Result<Drive, Error> {
+        let jobs = Jobs::start(store, &worker.waker())?;
+        let mut drive = Drive {
+            worker,
+            node,
+            events: VecDeque::new(),
+            others: VecDeque::new(),
+            endpoint,
+            membership,
+            begun,
+            links: Links::default(),
+            memory: BTreeMap::new(),
+            pool: Pool::new(0),
+            manifest: None,
+            jobs,
+            sent: 0,
+            received: 0,
+            #[cfg(test)]
+            lies: false,
+        };
+        drive.act()?;
+        Ok(drive)
+    }
+
+    /// The time as the node counts it.
+    pub(crate) fn now(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    /// Whether it began so long ago.
+    pub(crate) fn begun_for(&self, time: Duration) -> bool {
+        self.now() >= time
+    }
+
+    /// How many peers there are.
+    pub(crate) fn peers(&self) -> usize {
+        self.links.len()
+    }
+
+    /// What is cast, once it is known.
+    pub(crate) fn manifest(&self) -> Option<&Arc<Manifest>> {
+        self.manifest.as_ref()
+    }
+
+    /// Waits for something to happen, `most` at most, and does what follows from it.
+    pub(crate) fn turn(&mut self, most: Duration) -> Result<(), Error> {
+        let beat = self.node.next_timeout().saturating_sub(self.now());
+        self.worker.wait(Some(beat.min(most)))?;
+        while let Some(event) = self.worker.next_event() {
+            self.take(event)?;
+            self.act()?;
+        }
+        while let Some(done) = self.jobs.next_done() {
+            self.take_done(done)?;
+            self.act()?;
+        }
+        let now = self.now();
+        if now >= self.node.next_timeout() {
+            self.node.timeout(now);
+            self.act()?;
+        }
+        Ok(())
+    }
+
+    /// Lets what was posted be sent, and the connections end, `most` at most.
+    pub(crate) fn settle(&mut self, most: Duration) -> Result<(), Error> {
+        for connection in self.worker.connection_ids().collect::<Vec<_>>() {
+            self.worker.close(connection);
+        }
+        let until = Instant::now() + most;
+        while self.worker.connections() > 0 && Instant::now() < until {
+            self.worker.wait(Some(Duration::from_millis(20)))?;
+            while self.worker.next_event().is_some() {}
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, event: Happened) -> Result<(), Error> {
+        match event {
+            Happened::Accepted {
+                endpoint,
+                connection,
+            } if endpoint == self.endpoint => self.accept(connection),
+            Happened::EndpointFailed { endpoint, error } if endpoint == self.endpoint => {
+                Err(error.into())
+            }
+            Happened::Connected { connection } if self.links.get(connection).is_some() => {
+                self.connected(connection)
+            }
+            Happened::Completed {
+                connection,
+                completion,
+            } if self.links.get(connection).is_some() => self.completed(connection, completion),
+            Happened::Closed { connection, .. } if self.links.get(connection).is_some() => {
+                if let Some(link) = self.links.remove(connection) {
+                    let id = link.id;
+                    self.free(link);
+                    self.node.disconnected(self.now(), id);
+                }
+                Ok(())
+            }
+            other => {
+                self.others.push_back(other);
+                Ok(())
+            }
+        }
+    }
+
+    /// A peer connected. Where both ends began, the connection of the one with the lower number stays.
+    fn accept(&mut self, connection: ConnectionId) -> Result<(), Error> {
+        let key = key_of(&mut self.worker, connection);
+        let own = self.node.id();
+        let Some(id) = key.map(|it| NodeId::of_key(&it.0)).filter(|it| *it != own) else {
+            self.worker.close(connection);
+            return Ok(());
+        };
+        if let Some((before, link)) = self.links.link_to(id) {
+            if link.dialed && own < id {
+                self.worker.close(connection);
+                return Ok(());
+            }
+            self.drop_link(before);
+        }
+        self.links.add(connection, id, false);
+        self.connected(connection)
+    }
+
+    fn connected(&mut self, connection: ConnectionId) -> Result<(), Error> {
+        let Some(link) = self.links.get(connection) else {
+            return Ok(());
+        };
+        link.up = true;
+        let id = link.id;
+        for _ in 0..MESSAGE_RECEIVES {
+            self.listen(
+                connection,
+                Region::anonymous(MESSAGE_BYTES).map_err(zerolane::Error::from)?,
+            );
+        }
+        self.node.connected(self.now(), id);
+        Ok(())
+    }
+
+    fn listen(&mut self, connection: ConnectionId, region: Region) {
+        if let Some(connection) = self.worker.connection(connection) {
+            // One that is over tells so by itself.
+            let _ = connection.post_recv(region);
+        }
+    }
+
+    fn drop_link(&mut self, connection: ConnectionId) {
+        if let Some(link) = self.links.remove(connection) {
+            self.free(link);
+        }
+        self.worker.close(connection);
+    }
+
+    fn free(&mut self, link: Link) {
+        for (_, sending) in link.sending {
+            if sending.from_store {
+                self.pool.retire(sending.content);
+            }
+        }
+    }
+
+    fn completed(&mut self, connection: ConnectionId, completion: Completion) -> Result<(), Error> {
+        let now = self.now();
+        let Some(link) = self.links.get(connection) else {
+            return Ok(());
+        };
+        let id = link.id;
+        match completion.kind {
+            WorkKind::Receive => match completion.result {
+                Ok(len) => {
+                    let region = completion.into_region();
+                    self.take_message(connection, id, &region[..len]);
+                    self.listen(connection, region);
+                }
+                Err(TransferError::MessageTooLarge { .. }) => {
+                    self.node.fault(now, id, Fault::Garbage)
+                }
+                Err(_) => {}
+            },
+            WorkKind::Send => link.unsent = link.unsent.saturating_sub(1),
+            WorkKind::MessageReceived => {
+                link.slots.retain(|it| *it != completion.id);
+                match completion.result {
+                    Ok(len) => self.take_chunk(connection, id, completion, len)?,
+                    Err(_) => self.pool.give(completion.into_region()),
+                }
+            }
+            WorkKind::Message => {
+                let chunk = completion.context as u32;
+                let arrived = completion.result.is_ok();
+                drop(completion);
+                if let Some(sending) = link.sending.remove(&chunk) {
+                    self.sent += if arrived {
+                        sending.content.bytes().len() as u64
+                    } else {
+                        0
+                    };
+                    if sending.from_store {
+                        self.pool.retire(sending.content);
+                    }
+                    self.node.sent(now, id, chunk);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn take_message(&mut self, connection: ConnectionId, id: NodeId, bytes: &[u8]) {
+        let now = self.now();
+        match Message::parse(bytes) {
+            Ok(message) => {
+                if let (Message::Missing(chunks), Some(link)) =
+                    (&message, self.links.get(connection))
+                {
+                    link.wanted.retain(|it| !chunks.contains(it));
+                }
+                self.node.message(now, id, message);
+            }
+            Err(_) => self.node.fault(now, id, Fault::Garbage),
+        }
+    }
+
+    fn take_chunk(
+        &mut self,
+        connection: ConnectionId,
+        id: NodeId,
+        completion: Completion,
+        len: usize,
+    ) -> Result<(), Error> {
+        let control: Option<[u8; 4]> = completion.control[..].try_into().ok();
+        let slot = completion.into_region();
+        let (Some(control), Some(manifest)) = (control, self.manifest.clone()) else {
+            self.pool.give(slot);
+            self.node.fault(self.now(), id, Fault::Garbage);
+            return Ok(());
+        };
+        let chunk = u32::from_le_bytes(control);
+        self.received += len as u64;
+        if let Some(link) = self.links.get(connection) {
+            link.wanted.remove(&chunk);
+        }
+        self.jobs.check(id, chunk, Chunk::new(slot, len), manifest);
+        self.post_slots(connection)
+    }
+
+    /// Has a receive posted for each chunk that was asked for.
+    fn post_slots(&mut self, connection: ConnectionId) -> Result<(), Error> {
+        let (Some(link), Some(there)) = (
+            self.links.get(connection),
+            self.worker.connection(connection),
+        ) else {
+            return Ok(());
+        };
+        while link.slots.len() < link.wanted.len() {
+            match there.post_message_recv(Some(self.pool.take()?)) {
+                Ok(id) => link.slots.push(id),
+                Err(refused) => {
+                    refused.memory.into_iter().for_each(|it| self.pool.give(it));
+                    return Ok(());
+                }
+            }
+        }
+        if link.wanted.is_empty() {
+            for id in &link.slots {
+                there.cancel(*id);
+            }
+        }
+        Ok(())
+    }
+
+    fn take_done(&mut self, done: Done) -> Result<(), Error> {
+        let now = self.now();
+        match done {
+            Done::Checked {
+                from,
+                chunk,
+                content,
+                right,
+            } => match self.node.chunk(now, from, chunk, right) {
+                true => drop(self.memory.insert(chunk, content)),
+                false => self.pool.retire(content),
+            },
+            Done::Written { chunk, result } => {
+                result.map_err(Error::io("writing"))?;
+                self.node.written_chunk(now, chunk);
+            }
+            Done::Read {
+                to,
+                chunk,
+                content,
+                result,
+            } => match result {
+                Ok(true) => self.send_chunk(to, chunk, content, true),
+                Ok(false) if self.node.leads() => return Err(Error::Changed),
+                Ok(false) => return Err(Error::Disk),
+                Err(error) => return Err(Error::io("reading")(error)),
+            },
+        }
+        Ok(())
+    }
+
+    fn send_chunk(&mut self, to: NodeId, chunk: u32, content: Chunk, from_store: bool) {
+        let bytes = self.shown(&content);
+        if let Some((connection, link)) = self.links.link_to(to)
+            && let Some(there) = self.worker.connection(connection)
+        {
+            let work = Work::default().with_context(u64::from(chunk));
+            if there
+                .post_message(&chunk.to_le_bytes(), Some(bytes), work)
+                .is_ok()
+            {
+                link.sending.insert(
+                    chunk,
+                    Sending {
+                        content,
+                        from_store,
+                    },
+                );
+                return;
+            }
+        }
+        if from_store {
+            self.pool.retire(content);
+        }
+        self.node.sent(self.now(), to, chunk);
+    }
+
+    #[cfg(not(test))]
+    fn shown(&self, content: &Chunk) -> Memory {
+        content.bytes().into()
+    }
+
+    #[cfg(test)]
+    fn shown(&self, content: &Chunk) -> Memory {
+        match self.lies {
+            true => Region::from_vec(content.bytes().iter().map(|it| !it).collect()).into(),
+            false => content.bytes().into(),
+        }
+    }
+
+    /// Does what the node asks for.
+    fn act(&mut self) -> Result<(), Error> {
+        if let (None, Some(manifest)) = (&self.manifest, self.node.manifest()) {
+            self.pool = Pool::new(manifest.header().chunk_bytes as usize);
+            self.manifest = Some(Arc::new(manifest.clone()));
+        }
+        while let Some(action) = self.node.poll_action() {
+            self.do_one(action)?;
+        }
+        Ok(())
+    }
+
+    fn do_one(&mut self, action: Action) -> Result<(), Error> {
+        match action {
+            Action::Connect(contact) => self.dial(&contact),
+            Action::Disconnect(id) => {
+                if let Some(connection) = self.links.to(id) {
+                    self.drop_link(connection);
+                }
+            }
+            Action::Send { to, message } => self.send(to, &message)?,
+            Action::SendChunk {
+                to,
+                chunk,
+                from_store: false,
+            } => match self.memory.get(&chunk).cloned() {
+                Some(content) => self.send_chunk(to, chunk, content, false),
+                None => self.node.sent(self.now(), to, chunk),
+            },
+            Action::SendChunk {
+                to,
+                chunk,
+                from_store: true,
+            } => {
+                if let Some(manifest) = self.manifest.clone() {
+                    self.jobs.read(to, chunk, self.pool.take()?, manifest);
+                }
+            }
+            Action::Write(chunk) => {
+                if let (Some(content), Some(manifest)) = (self.memory.get(&chunk), &self.manifest) {
+                    let offset = u64::from(chunk) * u64::from(manifest.header().chunk_bytes);
+                    self.jobs.write(chunk, offset, content.clone());
+                }
+            }
+            Action::Forget(chunk) => {
+                if let Some(content) = self.memory.remove(&chunk) {
+                    self.pool.retire(content);
+                }
+            }
+            Action::Tell(event) => self.events.push_back(event),
+        }
+        Ok(())
+    }
+
+    fn dial(&mut self, contact: &Contact) {
+        let id = contact.id;
+        if let Some((_, link)) = self.links.link_to(id) {
+            if link.up {
+                self.node.connected(self.now(), id);
+            }
+            return;
+        }
+        let options = self.membership.options(Arc::new(Only(id)));
+        let dialed = address_of(contact).map(|address| self.worker.connect(address, &options));
+        match dialed {
+            Some(Ok(connection)) => self.links.add(connection, id, true),
+            _ => self.node.disconnected(self.now(), id),
+        }
+    }
+
+    fn send(&mut self, to: NodeId, message: &Message) -> Result<(), Error> {
+        let Some((connection, link)) = self.links.link_to(to) else {
+            return Ok(());
+        };
+        match message {
+            Message::Request(chunks) => link.wanted.extend(chunks),
+            Message::Cancel(chunks) => link.wanted.retain(|it| !chunks.contains(it)),
+            _ => {}
+        }
+        link.unsent += 1;
+        let floods = link.unsent > MAX_SENDS;
+        // What was asked for finds its place.
+        self.post_slots(connection)?;
+        if let Some(there) = self.worker.connection(connection) {
+            // A connection that is over tells so by itself.
+            let _ = there.post_send(Region::from_vec(message.encode()));
+        }
+        if floods {
+            // It takes nothing.
+            self.node.fault(self.now(), to, Fault::Flood);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,73 @@
+//! Why a cast failed at this end.
+
+use std::io;
+use std::path::PathBuf;
+
+use zerolane_cast::Fault;
+
+/// Why a cast failed at this end.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The network refused.
+    #[error(transparent)]
+    Network(#[from] zerolane::Error),
+    /// Something of the system refused; the words say what.
+    #[error("{what}: {error}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// Why not.
+        error: io::Error,
+    },
+    /// There is nothing to cast.
+    #[error("there is nothing to cast: the content is empty")]
+    Empty,
+    /// The content cannot be cast.
+    #[error(transparent)]
+    Content(#[from] zerolane_cast::Mismatch),
+    /// The source's content is not any more what it was when the cast began.
+    #[error("the source changed while it was cast")]
+    Changed,
+    /// What was written reads otherwise.
+    #[error("the disk gave back other bytes than were written")]
+    Disk,
+    /// The target is there.
+    #[error("{}: is there already (--force replaces it)", .0.display())]
+    Exists(PathBuf),
+    /// The target cannot take this content.
+    #[error("{0}")]
+    Target(String),
+    /// The target is being received into by another process.
+    #[error("{}: another cast is being received there", .0.display())]
+    Busy(PathBuf),
+    /// The source put this node out.
+    #[error("the source put this node out: it {0}")]
+    Dismissed(Fault),
+    /// The source ended the cast.
+    #[error("the source ended the cast: {0}")]
+    Aborted(String),
+    /// Chunks are lacking, and no node that can be reached has them.
+    #[error(
+        "{lacking} chunks are lacking, and nothing came for {seconds} s: no node in reach has them"
+    )]
+    Stuck {
+        /// How many; 0 if it is not known how many there are.
+        lacking: u32,
+        /// For how long.
+        seconds: u64,
+    },
+    /// The command that was to read the content failed.
+    #[error("{0}")]
+    Command(String),
+    /// The user asked to stop.
+    #[error("stopped")]
+    Stopped,
+}
+
+impl Error {
+    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
+        let what = what.into();
+        |error| Error::Io { what, error }
+    }
+}

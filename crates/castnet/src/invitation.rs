@@ -1,0 +1,133 @@
+//! What a source and a host say to each other before the host is a node, and about its end.
+//!
+//! ```text
+//! source                                   host
+//!   Offer: name, form, bytes     ------>
+//!                                <------   Joins: the key it has in this cast; or Refuses, with words
+//!   Group: secret, key, port     ------>     from here on it is a node
+//!                                <------   Ended: all is in its place, or why not
+//!   Aborted, with words          ------>     (only if the source gives up)
+//! ```
+//! Each is one Transfer: magic and version, whose place never changes, then postcard, at most [`WORD_BYTES`].
+
+use serde::{Deserialize, Serialize};
+use zerolane::security::PublicKey;
+use zerolane::worker::{ConnectionId, Worker};
+use zerolane::{Region, Result};
+
+use crate::limits::WORD_BYTES;
+
+const MAGIC: [u8; 4] = *b"ZLi\x01";
+
+/// What the content is, beside bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Form {
+    /// A file, a device or a stream: bytes.
+    Bytes,
+    /// A directory with all that is in it, as a tar archive.
+    Tree,
+}
+
+/// From the source.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Call {
+    /// What is to be cast.
+    Offer {
+        /// The last part of its path.
+        name: String,
+        form: Form,
+        bytes: u64,
+    },
+    /// What a node of the cast needs.
+    Group {
+        /// Proves to other nodes that one takes part.
+        secret: [u8; 32],
+        /// The key that the source has in this cast.
+        key: [u8; 32],
+        /// Where the source listens for nodes, at the address of this connection.
+        port: u16,
+    },
+    /// The source gives up.
+    Aborted(String),
+}
+
+/// From a host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Word {
+    /// It takes part, with this key.
+    Joins([u8; 32]),
+    /// It does not, and why.
+    Refuses(String),
+    /// All is in its place, or why not.
+    Ended(std::result::Result<(), String>),
+}
+
+/// Posts a receive of a word.
+pub(crate) fn listen(worker: &mut Worker, connection: ConnectionId) -> Result<()> {
+    if let Some(connection) = worker.connection(connection) {
+        connection.post_recv(Region::anonymous(WORD_BYTES)?)?;
+    }
+    Ok(())
+}
+
+/// Says a word; none hears it if the connection is over.
+pub(crate) fn say(worker: &mut Worker, connection: ConnectionId, word: &impl Serialize) {
+    let bytes =
+        postcard::to_extend(word, MAGIC.to_vec()).expect("a word in memory has a form on the wire");
+    if let Some(connection) = worker.connection(connection) {
+        // A connection that is over tells so by itself.
+        let _ = connection.post_send(Region::from_vec(bytes));
+    }
+}
+
+/// The word that bytes are; `None` if they are none.
+pub(crate) fn parse<T: for<'a> Deserialize<'a>>(bytes: &[u8]) -> Option<T> {
+    let body = bytes.strip_prefix(&MAGIC)?;
+    let (word, rest) = postcard::take_from_bytes(body).ok()?;
+    rest.is_empty().then_some(word)
+}
+
+/// Words of an error that fit a word.
+pub(crate) fn in_words(error: &impl std::fmt::Display) -> String {
+    const MOST: usize = 1000;
+    error.to_string().chars().take(MOST).collect()
+}
+
+/// Words of a peer, as a terminal may show them.
+pub(crate) fn shown(words: &str) -> String {
+    const MOST: usize = 1000;
+    words
+        .chars()
+        .take(MOST)
+        .map(|it| if it.is_control() { '?' } else { it })
+        .collect()
+}
+
+/// The key that a peer has proven.
+pub(crate) fn key_of(worker: &mut Worker, connection: ConnectionId) -> Option<PublicKey> {
+    worker.connection(connection)?.peer_key()
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parse__what_was_said_and_nothing_else() {
+        let call = Call::Group {
+            secret: [3; 32],
+            key: [4; 32],
+            port: 9,
+        };
+        let bytes = postcard::to_extend(&call, MAGIC.to_vec()).unwrap();
+        assert_eq!(parse::<Call>(&bytes), Some(call));
+        for cut in 0..bytes.len() {
+            assert_eq!(parse::<Call>(&bytes[..cut]), None);
+        }
+        let longer = [&bytes[..], &[0]].concat();
+        assert_eq!(parse::<Call>(&longer), None);
+        assert_eq!(parse::<Word>(b"ZLi\x02\x00"), None);
+        assert_eq!(shown("a\u{1b}[2Jb\n"), "a?[2Jb?");
+    }
+}

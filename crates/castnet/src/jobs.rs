@@ -1,0 +1,176 @@
+//! The threads beside the connections: one checks what came, one writes it, one reads what is sent from the store. So a
+//! slow disk holds up no peer, and each has at most a window of chunks before it.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+use zerolane::{Region, Waker};
+use zerolane_cast::{Manifest, NodeId};
+
+use crate::error::Error;
+use crate::pool::Chunk;
+
+/// What is over.
+#[derive(Debug)]
+pub(crate) enum Done {
+    /// A chunk that came was compared with its digest.
+    Checked {
+        from: NodeId,
+        chunk: u32,
+        content: Chunk,
+        right: bool,
+    },
+    /// A chunk is in the store.
+    Written { chunk: u32, result: io::Result<()> },
+    /// A chunk of the store is in memory; `Ok(false)` if it has other bytes than it should.
+    Read {
+        to: NodeId,
+        chunk: u32,
+        content: Chunk,
+        result: io::Result<bool>,
+    },
+}
+
+enum Job {
+    Check {
+        from: NodeId,
+        chunk: u32,
+        content: Chunk,
+        manifest: Arc<Manifest>,
+    },
+    Write {
+        chunk: u32,
+        offset: u64,
+        content: Chunk,
+    },
+    Read {
+        to: NodeId,
+        chunk: u32,
+        slot: Region,
+        manifest: Arc<Manifest>,
+    },
+}
+
+/// The threads. They end when this is dropped, after what they are at.
+#[derive(Debug)]
+pub(crate) struct Jobs {
+    checker: Sender<Job>,
+    writer: Sender<Job>,
+    reader: Sender<Job>,
+    done: Receiver<Done>,
+}
+
+impl Jobs {
+    /// Starts them; `waker` is used for each end.
+    pub(crate) fn start(store: &Arc<File>, waker: &Waker) -> Result<Jobs, Error> {
+        let (done_from, done) = channel();
+        let begin = |name: &str| {
+            let (jobs, to_do) = channel::<Job>();
+            let (store, waker, done) = (Arc::clone(store), waker.clone(), done_from.clone());
+            let work = move || {
+                for job in to_do {
+                    if done.send(perform(&store, job)).is_err() {
+                        return;
+                    }
+                    waker.wake();
+                }
+            };
+            let thread = thread::Builder::new()
+                .name(format!("cast-{name}"))
+                .spawn(work);
+            thread.map(|_| jobs).map_err(Error::io("starting a thread"))
+        };
+        Ok(Jobs {
+            checker: begin("check")?,
+            writer: begin("write")?,
+            reader: begin("read")?,
+            done,
+        })
+    }
+
+    pub(crate) fn check(&self, from: NodeId, chunk: u32, content: Chunk, manifest: Arc<Manifest>) {
+        // A thread that is gone has panicked, and its cast with it.
+        let _ = self.checker.send(Job::Check {
+            from,
+            chunk,
+            content,
+            manifest,
+        });
+    }
+
+    pub(crate) fn write(&self, chunk: u32, offset: u64, content: Chunk) {
+        let _ = self.writer.send(Job::Write {
+            chunk,
+            offset,
+            content,
+        });
+    }
+
+    pub(crate) fn read(&self, to: NodeId, chunk: u32, slot: Region, manifest: Arc<Manifest>) {
+        let _ = self.reader.send(Job::Read {
+            to,
+            chunk,
+            slot,
+            manifest,
+        });
+    }
+
+    pub(crate) fn next_done(&self) -> Option<Done> {
+        self.done.try_recv().ok()
+    }
+}
+
+fn perform(store: &File, job: Job) -> Done {
+    match job {
+        Job::Check {
+            from,
+            chunk,
+            content,
+            manifest,
+        } => {
+            let right = manifest.check(chunk, &content.bytes()).is_ok();
+            Done::Checked {
+                from,
+                chunk,
+                content,
+                right,
+            }
+        }
+        Job::Write {
+            chunk,
+            offset,
+            content,
+        } => {
+            let result = store.write_all_at(&content.bytes(), offset);
+            Done::Written { chunk, result }
+        }
+        Job::Read {
+            to,
+            chunk,
+            mut slot,
+            manifest,
+        } => {
+            let header = manifest.header();
+            let len = header.bytes_of(chunk);
+            let offset = u64::from(chunk) * u64::from(header.chunk_bytes);
+            let read = store.read_exact_at(&mut slot[..len], offset);
+            let content = Chunk::new(slot, len);
+            let result = match read {
+                Ok(()) => Ok(manifest.check(chunk, &content.bytes()).is_ok()),
+                // Shorter than it was.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+                Err(error) => Err(error),
+            };
+            Done::Read {
+                to,
+                chunk,
+                content,
+                result,
+            }
+        }
+    }
+}

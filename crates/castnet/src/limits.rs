@@ -1,0 +1,48 @@
+//! Every limit of a cast over connections, with its reason.
+
+use std::time::Duration;
+
+/// The port on which hosts wait for a cast.
+pub const DEFAULT_PORT: u16 = 9183;
+
+/// Longest word between a source and a host outside of the cast, bytes: a name and an error in words.
+pub const WORD_BYTES: usize = 16 << 10;
+
+/// Receives posted for messages of a peer. Each may be as long as the longest message, so there are few.
+pub const MESSAGE_RECEIVES: usize = 2;
+
+/// Sends of a link that its peer has not taken. An honest one takes each at once.
+pub const MAX_SENDS: usize = 2048;
+
+/// Fewest bytes of a chunk: shorter ones cost more to ask for than to send.
+pub const LEAST_CHUNK: u64 = 256 << 10;
+
+/// Most bytes of a chunk: a window of them has to fit a small machine's memory.
+pub const MOST_CHUNK: u64 = 16 << 20;
+
+/// Chunks of a content, as far as they are neither too small nor too large: the pipe fills in a small part of the time.
+pub const CHUNKS: u64 = 1500;
+
+/// Chunks in a node's memory, those on the way to it included.
+pub const WINDOW: u32 = 16;
+
+/// Calls at hosts that do not answer are repeated after this.
+pub const CALL_AGAIN: Duration = Duration::from_millis(500);
+
+/// How long a host may take to answer a call.
+pub const CALL_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Hosts that are called at a time and have not answered.
+pub const CALLS: usize = 256;
+
+/// Callers that a host listens to at a time before it knows its source.
+pub const CALLERS: usize = 16;
+
+/// How long a caller may take to say what it wants.
+pub const CALLER_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a source waits for the last words of hosts that have all.
+pub const FAREWELL: Duration = Duration::from_secs(10);
+
+/// Bytes that a stream's reader asks of the partial file at a time.
+pub const FEED_BYTES: usize = 256 << 10;

@@ -1,0 +1,82 @@
+//! Which connection leads to which peer, and what is posted on it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use zerolane::TransferId;
+use zerolane::worker::ConnectionId;
+use zerolane_cast::NodeId;
+
+use crate::pool::Chunk;
+
+/// A connection to a peer.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) id: NodeId,
+    /// This end began it.
+    pub(crate) dialed: bool,
+    pub(crate) up: bool,
+    /// Chunks that were asked for and have not come.
+    pub(crate) wanted: BTreeSet<u32>,
+    /// Receives posted for them.
+    pub(crate) slots: Vec<TransferId>,
+    /// Messages that the peer has not taken.
+    pub(crate) unsent: usize,
+    /// Chunks on the way to it.
+    pub(crate) sending: BTreeMap<u32, Sending>,
+}
+
+/// A chunk on its way.
+#[derive(Debug)]
+pub(crate) struct Sending {
+    pub(crate) content: Chunk,
+    /// It is in memory for this alone.
+    pub(crate) from_store: bool,
+}
+
+/// All of them: one for each peer.
+#[derive(Debug, Default)]
+pub(crate) struct Links {
+    links: HashMap<ConnectionId, Link>,
+    by_peer: BTreeMap<NodeId, ConnectionId>,
+}
+
+impl Links {
+    pub(crate) fn add(&mut self, connection: ConnectionId, id: NodeId, dialed: bool) {
+        let link = Link {
+            id,
+            dialed,
+            up: !dialed,
+            wanted: BTreeSet::new(),
+            slots: Vec::new(),
+            unsent: 0,
+            sending: BTreeMap::new(),
+        };
+        self.links.insert(connection, link);
+        self.by_peer.insert(id, connection);
+    }
+
+    pub(crate) fn get(&mut self, connection: ConnectionId) -> Option<&mut Link> {
+        self.links.get_mut(&connection)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.links.len()
+    }
+
+    pub(crate) fn to(&self, id: NodeId) -> Option<ConnectionId> {
+        self.by_peer.get(&id).copied()
+    }
+
+    pub(crate) fn link_to(&mut self, id: NodeId) -> Option<(ConnectionId, &mut Link)> {
+        let connection = self.to(id)?;
+        Some((connection, self.links.get_mut(&connection)?))
+    }
+
+    pub(crate) fn remove(&mut self, connection: ConnectionId) -> Option<Link> {
+        let link = self.links.remove(&connection)?;
+        if self.by_peer.get(&link.id) == Some(&connection) {
+            self.by_peer.remove(&link.id);
+        }
+        Some(link)
+    }
+}

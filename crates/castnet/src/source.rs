@@ -1,0 +1,406 @@
+//! The source of a cast: it calls the hosts, leads them, and says what became of each.
+
+mod calls;
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use zerolane::security::{PublicKey, Trust};
+use zerolane::worker::Worker;
+use zerolane::{Options as Transport, Security};
+use zerolane_cast::plan::{self, Shape};
+use zerolane_cast::{Contact, Event, Fault, Node, NodeId, Options, Profile, Slow};
+
+use crate::content::Content;
+use crate::drive::{Drive, Membership, address_bytes, random};
+use crate::error::Error;
+use crate::invitation::in_words;
+use crate::limits::{FAREWELL, WINDOW};
+use calls::Calls;
+
+/// A host to be called.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// As the user named it.
+    pub name: String,
+    /// Where it waits, or why that is not known.
+    pub address: Result<SocketAddr, String>,
+    /// How the connection to it is protected.
+    pub security: Security,
+}
+
+/// A cast that is to be done.
+#[derive(Clone, Debug)]
+pub struct Cast {
+    /// The hosts.
+    pub hosts: Vec<Host>,
+    /// Stripes of the content, and children of a node in its own: 1 is a chain.
+    pub arity: u32,
+    /// How long hosts are waited for before it begins with those that are there.
+    pub gather: Duration,
+    /// How long after all others are done a host that was lost is called again.
+    pub linger: Duration,
+    /// What is done about slow nodes.
+    pub slow: Slow,
+    /// The silence after which a node is taken for dead.
+    pub silence: Duration,
+    /// Most bytes a second to each peer.
+    pub max_rate: Option<u64>,
+}
+
+impl Default for Cast {
+    fn default() -> Cast {
+        Cast {
+            hosts: Vec::new(),
+            arity: 1,
+            gather: Duration::from_secs(10),
+            linger: Duration::from_secs(3),
+            slow: Slow::default(),
+            silence: Duration::from_secs(1),
+            max_rate: None,
+        }
+    }
+}
+
+/// What became of a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostOutcome {
+    /// As the user named it.
+    pub name: String,
+    /// All is in its place there, or why not.
+    pub result: Result<(), String>,
+    /// After so long.
+    pub after: Duration,
+}
+
+/// How a cast ended.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// In the order of the hosts.
+    pub hosts: Vec<HostOutcome>,
+    /// From the beginning of the cast, when the nodes were there, until the last that got all had it in its place.
+    pub took: Duration,
+    /// What the model says of it, from the rate that the first part was seen to have. `None`: it was over before.
+    pub predicted: Option<Duration>,
+    /// Bytes of the content.
+    pub bytes: u64,
+    /// Bytes of chunks that the source sent.
+    pub sent: u64,
+    /// The source changed while it was cast.
+    pub changed: bool,
+}
+
+/// How far a cast is.
+#[derive(Clone, Debug)]
+pub struct Progress<'a> {
+    /// Chunks of the content.
+    pub chunks: u32,
+    /// Hosts that take part or did, by name, and the chunks that they have.
+    pub hosts: Vec<(&'a str, u32)>,
+    /// Hosts that have all in its place.
+    pub done: usize,
+    /// Hosts that have failed for good.
+    pub failed: usize,
+    /// What was noticed since the last time.
+    pub notes: Vec<String>,
+}
+
+/// The keys of nodes that were invited.
+#[derive(Debug, Default)]
+pub(crate) struct Invited(Mutex<HashSet<PublicKey>>);
+
+impl Invited {
+    fn add(&self, key: PublicKey) {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(key);
+    }
+}
+
+impl Trust for Invited {
+    fn trusts(&self, peer: &PublicKey) -> bool {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains(peer)
+    }
+}
+
+/// How often the user is told of the progress, and a stop is looked for.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Part of the content after which the model predicts.
+const SEEN: u32 = 16;
+
+impl Cast {
+    /// Casts `content`, until each host has it or has failed. `stop` is asked whether the user wants to stop, `watch`
+    /// told how far it is.
+    ///
+    /// # Errors
+    /// Nothing could be cast, the source changed, or the user stopped it. That hosts fail is none.
+    pub fn run(
+        mut self,
+        content: &Content,
+        stop: &dyn Fn() -> bool,
+        watch: &mut dyn FnMut(&Progress<'_>),
+    ) -> Result<Outcome, Error> {
+        let manifest = content.manifest(content.chunk_bytes(), self.arity)?;
+        let header = manifest.header();
+        let invited = Arc::new(Invited::default());
+        let transport = Transport {
+            max_rate: self.max_rate,
+            ..Transport::default()
+        };
+        let membership = Membership::new(random()?, transport)?;
+        let mut worker = Worker::new()?;
+        let trust = Arc::clone(&invited) as Arc<dyn Trust>;
+        let on = match self
+            .hosts
+            .iter()
+            .any(|it| it.address.as_ref().is_ok_and(SocketAddr::is_ipv6))
+        {
+            true => "[::]:0",
+            false => "0.0.0.0:0",
+        };
+        let endpoint = worker.listen(on.parse().expect("an address"), membership.options(trust))?;
+        let address = worker.endpoint(endpoint).expect("it listens").local_addr();
+        let begun = Instant::now();
+        let contact = Contact {
+            id: membership.id(),
+            address: address_bytes(address),
+        };
+        let options = Options {
+            window: WINDOW.max(zerolane_cast::window_for(self.arity)),
+            expected: u32::try_from(self.hosts.len()).unwrap_or(u32::MAX),
+            gather: self.gather,
+            slow: self.slow,
+            silence: self.silence,
+            beat: self.silence / 8,
+            ..Options::default()
+        };
+        let profile = Profile {
+            contact,
+            rack: 0,
+            rate: 0,
+        };
+        let node = Node::source(Duration::ZERO, profile, manifest, options);
+        let key = membership.identity.public();
+        let secret = membership.secret;
+        let drive = Drive::new(worker, endpoint, node, membership, content.file(), begun)?;
+        let hosts = std::mem::take(&mut self.hosts);
+        let calls = Calls::new(
+            hosts,
+            content,
+            invited,
+            calls::Group {
+                secret,
+                key,
+                port: address.port(),
+            },
+        );
+        let mut leading = Leading {
+            cast: self,
+            drive,
+            calls,
+            finished: None,
+            settled: None,
+            started: None,
+            predicted: None,
+            chunks: header.chunks(),
+        };
+        let done = leading.run(content, stop, watch);
+        if let Err(error) = &done {
+            leading
+                .calls
+                .abort(&mut leading.drive.worker, &in_words(error));
+        }
+        leading.drive.settle(FAREWELL / 10)?;
+        done?;
+        Ok(leading.outcome(content))
+    }
+}
+
+/// A cast in progress.
+struct Leading {
+    cast: Cast,
+    drive: Drive,
+    calls: Calls,
+    /// When all nodes were done or had failed, and since then no other came.
+    finished: Option<Instant>,
+    /// When the last host had it in its place, or had failed.
+    settled: Option<Instant>,
+    /// When the nodes were there.
+    started: Option<Instant>,
+    predicted: Option<Duration>,
+    chunks: u32,
+}
+
+impl Leading {
+    fn run(
+        &mut self,
+        content: &Content,
+        stop: &dyn Fn() -> bool,
+        watch: &mut dyn FnMut(&Progress<'_>),
+    ) -> Result<(), Error> {
+        let mut looked = Instant::now();
+        let mut notes = Vec::new();
+        while !self.is_over() {
+            self.calls.begin(&mut self.drive.worker);
+            self.drive.turn(LOOK)?;
+            while let Some(event) = self.drive.others.pop_front() {
+                self.calls.take(&mut self.drive.worker, event);
+            }
+            let expected = self.calls.expected();
+            if self.started.is_none() && self.calls.take_change() {
+                self.drive.node.expect(self.drive.now(), expected);
+            }
+            while let Some(event) = self.drive.events.pop_front() {
+                self.note(event, &mut notes);
+            }
+            if looked.elapsed() < LOOK {
+                continue;
+            }
+            looked = Instant::now();
+            if stop() {
+                return Err(Error::Stopped);
+            }
+            if content.has_changed() {
+                return Err(Error::Changed);
+            }
+            self.predict();
+            let hosts = self.drive.node.progress();
+            let hosts = hosts.filter_map(|(id, chunks)| Some((self.calls.name(id)?, chunks)));
+            let (done, failed) = self.calls.count();
+            let progress = Progress {
+                chunks: self.chunks,
+                hosts: hosts.collect(),
+                done,
+                failed,
+                notes: std::mem::take(&mut notes),
+            };
+            watch(&progress);
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, event: Event, notes: &mut Vec<String>) {
+        let name = |calls: &Calls, id: NodeId| {
+            calls.name(id).map_or_else(|| id.to_string(), str::to_owned)
+        };
+        match event {
+            Event::Joined(id) => {
+                self.finished = None;
+                self.calls.joined(id);
+                let waits = self.calls.joins() < self.calls.expected();
+                if !waits || self.drive.begun_for(self.cast.gather) {
+                    self.started.get_or_insert_with(Instant::now);
+                }
+            }
+            Event::NodeDone(id) => self.calls.done(id),
+            Event::NodeFailed(id, Fault::Gone) => {
+                notes.push(format!("{}: silent, or gone", name(&self.calls, id)));
+                self.calls.lost(id);
+            }
+            Event::NodeFailed(id, fault) => {
+                notes.push(format!("{}: put out: it {fault}", name(&self.calls, id)));
+                self.calls.failed(id, format!("put out: it {fault}"));
+            }
+            Event::NodeSlow(id) => notes.push(format!("{}: slow", name(&self.calls, id))),
+            Event::Liar { peer, by, fault } if by == self.drive.node.id() => {
+                notes.push(format!("{}: it {fault}", name(&self.calls, peer)));
+                self.calls.failed(peer, format!("put out: it {fault}"));
+            }
+            Event::Liar { peer, by, fault } => {
+                let (peer, by) = (name(&self.calls, peer), name(&self.calls, by));
+                notes.push(format!("{peer}: it {fault}, says {by}"));
+                self.calls.accused(&peer, &format!("it {fault}, says {by}"));
+            }
+            Event::Finished => self.finished = Some(Instant::now()),
+            _ => {}
+        }
+    }
+
+    /// Once a part of it is there, its rate is that of the whole.
+    fn predict(&mut self) {
+        if self.started.is_none()
+            && self.drive.begun_for(self.cast.gather)
+            && self.calls.joins() > 0
+        {
+            self.started = Some(Instant::now());
+        }
+        let (Some(started), None) = (self.started, self.predicted) else {
+            return;
+        };
+        let foremost = self.drive.node.progress().map(|it| it.1).max().unwrap_or(0);
+        if foremost * SEEN < self.chunks || foremost == 0 || foremost == self.chunks {
+            return;
+        }
+        let Some(header) = self.drive.manifest().map(|it| it.header()) else {
+            return;
+        };
+        let seconds = started.elapsed().as_secs_f64().max(1e-3);
+        let link = f64::from(foremost) * f64::from(header.chunk_bytes) / seconds;
+        let cast = plan::Cast {
+            nodes: self.calls.joins(),
+            bytes: header.bytes,
+            chunk_bytes: header.chunk_bytes,
+            link,
+            disk: 0.0,
+            memory: 0.0,
+            crossings: 1.0,
+            latency: 0.0,
+            uplink: 0.0,
+            rack: 0,
+            dying: 0.0,
+            slow: 0.0,
+            detection: 0.0,
+        };
+        let shape = if header.arity == 1 {
+            Shape::Chain
+        } else {
+            Shape::Tree(header.arity)
+        };
+        let estimate = plan::estimate(&cast, shape);
+        self.predicted = Some(Duration::from_secs_f64(estimate.seconds));
+    }
+
+    fn is_over(&mut self) -> bool {
+        if self.calls.all_settled() {
+            // The nodes hear that it is over.
+            let since = *self.settled.get_or_insert_with(Instant::now);
+            let told = self.finished.is_some() || self.calls.joins() == 0;
+            return told || since.elapsed() > self.cast.silence;
+        }
+        match self.finished {
+            Some(at) if self.calls.has_unfinished() => at.elapsed() > FAREWELL,
+            Some(at) => at.elapsed() > self.cast.linger,
+            // None came.
+            None => {
+                self.calls.joins() == 0
+                    && self.drive.begun_for(self.cast.gather)
+                    && !self.calls.is_talking()
+            }
+        }
+    }
+
+    fn outcome(self, content: &Content) -> Outcome {
+        let started = self.started.unwrap_or_else(Instant::now);
+        let hosts = self.calls.outcomes(started);
+        let took = hosts
+            .iter()
+            .filter(|it| it.result.is_ok())
+            .map(|it| it.after)
+            .max();
+        Outcome {
+            took: took.unwrap_or_default(),
+            predicted: self.predicted,
+            bytes: content.bytes(),
+            sent: self.drive.sent,
+            changed: content.has_changed(),
+            hosts,
+        }
+    }
+}

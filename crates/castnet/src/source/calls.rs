@@ -1,0 +1,394 @@
+//! The calls of a source at its hosts: each host is offered the content, told how to take part, and heard about its
+//! end. One that does not answer, or is lost, is called again as long as the cast lasts: it may come late, or again.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use zerolane::failure::{CloseReason, Reason};
+use zerolane::request::WorkKind;
+use zerolane::security::PublicKey;
+use zerolane::worker::{ConnectionId, Event, Worker};
+use zerolane::{Error, Options};
+use zerolane_cast::NodeId;
+
+use super::{Host, HostOutcome, Invited};
+use crate::content::Content;
+use crate::invitation::{Call, Word, listen, parse, say, shown};
+use crate::limits::{CALL_AGAIN, CALL_TIMEOUT, CALLS};
+
+/// What a host that takes part is told.
+pub(super) struct Group {
+    pub(super) secret: [u8; 32],
+    pub(super) key: PublicKey,
+    pub(super) port: u16,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// It is called at this time.
+    Due(Instant),
+    /// It was called, and has not said whether it takes part.
+    Called(ConnectionId),
+    /// It was told how to take part.
+    Told,
+    Over,
+}
+
+struct Called {
+    host: Host,
+    stage: Stage,
+    /// Where it is heard about its end: also while it is called again, for it may be there still.
+    heard: Option<ConnectionId>,
+    /// Its node at present.
+    node: Option<NodeId>,
+    /// Its node takes part.
+    joined: bool,
+    /// Its node has all.
+    done: bool,
+    /// How it ended for good, and when.
+    result: Option<(Result<(), String>, Instant)>,
+    /// What went wrong last.
+    trouble: Option<String>,
+    /// It was said to lie.
+    accused: Option<String>,
+}
+
+pub(super) struct Calls {
+    hosts: Vec<Called>,
+    offer: Call,
+    group: Group,
+    invited: Arc<Invited>,
+    /// How many are expected has changed.
+    changed: bool,
+}
+
+impl Calls {
+    pub(super) fn new(
+        hosts: Vec<Host>,
+        content: &Content,
+        invited: Arc<Invited>,
+        group: Group,
+    ) -> Calls {
+        let now = Instant::now();
+        let hosts = hosts.into_iter().map(|host| {
+            let result = host
+                .address
+                .as_ref()
+                .err()
+                .map(|why| (Err(why.clone()), now));
+            let stage = if result.is_some() {
+                Stage::Over
+            } else {
+                Stage::Due(now)
+            };
+            Called {
+                host,
+                stage,
+                heard: None,
+                node: None,
+                joined: false,
+                done: false,
+                result,
+                trouble: None,
+                accused: None,
+            }
+        });
+        let (name, form, bytes) = (content.name().to_owned(), content.form(), content.bytes());
+        let offer = Call::Offer { name, form, bytes };
+        Calls {
+            hosts: hosts.collect(),
+            offer,
+            group,
+            invited,
+            changed: true,
+        }
+    }
+
+    /// Calls those that are due.
+    pub(super) fn begin(&mut self, worker: &mut Worker) {
+        let now = Instant::now();
+        let talking = self
+            .hosts
+            .iter()
+            .filter(|it| matches!(it.stage, Stage::Called(_)))
+            .count();
+        let due = self
+            .hosts
+            .iter_mut()
+            .filter(|it| matches!(it.stage, Stage::Due(at) if at <= now));
+        for called in due.take(CALLS.saturating_sub(talking)) {
+            let Ok(address) = called.host.address else {
+                continue;
+            };
+            let options = Options {
+                security: called.host.security.clone(),
+                connect_timeout: CALL_TIMEOUT,
+                ..Options::default()
+            };
+            match worker.connect(address, &options) {
+                Ok(connection) => called.stage = Stage::Called(connection),
+                Err(error) => {
+                    called.trouble = Some(error.to_string());
+                    called.stage = Stage::Due(now + CALL_AGAIN);
+                }
+            }
+        }
+    }
+
+    fn of(&self, connection: ConnectionId) -> Option<usize> {
+        let on =
+            |it: &Called| it.stage == Stage::Called(connection) || it.heard == Some(connection);
+        self.hosts.iter().position(on)
+    }
+
+    /// What happened to a connection; of others it takes no note.
+    pub(super) fn take(&mut self, worker: &mut Worker, event: Event) {
+        match event {
+            Event::Connected { connection } if self.of(connection).is_some() => {
+                say(worker, connection, &self.offer);
+                // A connection that is over tells so by itself.
+                let _ = listen(worker, connection);
+            }
+            Event::Completed {
+                connection,
+                completion,
+            } if completion.kind == WorkKind::Receive => {
+                if let (Some(index), Ok(len)) = (self.of(connection), completion.result) {
+                    let word = parse::<Word>(&completion.into_region()[..len]);
+                    self.hear(worker, index, connection, word);
+                }
+            }
+            Event::Closed { connection, reason } => {
+                if let Some(index) = self.of(connection) {
+                    self.lose(index, connection, &reason);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn hear(
+        &mut self,
+        worker: &mut Worker,
+        index: usize,
+        connection: ConnectionId,
+        word: Option<Word>,
+    ) {
+        match word {
+            Some(Word::Joins(key)) if self.hosts[index].stage == Stage::Called(connection) => {
+                let node = NodeId::of_key(&key);
+                if self
+                    .hosts
+                    .iter()
+                    .enumerate()
+                    .any(|(at, it)| at != index && it.node == Some(node))
+                {
+                    self.end(worker, index, Err("it uses another host's key".into()));
+                    return;
+                }
+                self.invited.add(PublicKey(key));
+                let called = &mut self.hosts[index];
+                if called.node != Some(node) {
+                    (called.node, called.joined) = (Some(node), false);
+                }
+                called.stage = Stage::Told;
+                if let Some(before) = called.heard.replace(connection) {
+                    worker.close(before);
+                }
+                let Group { secret, key, port } = self.group;
+                say(
+                    worker,
+                    connection,
+                    &Call::Group {
+                        secret,
+                        key: key.0,
+                        port,
+                    },
+                );
+                let _ = listen(worker, connection);
+            }
+            Some(Word::Refuses(why)) => self.end(worker, index, Err(shown(&why))),
+            Some(Word::Ended(result)) => self.end(worker, index, result.map_err(|it| shown(&it))),
+            _ => self.end(
+                worker,
+                index,
+                Err("it answered what is no word of a cast".into()),
+            ),
+        }
+    }
+
+    fn end(&mut self, worker: &mut Worker, index: usize, result: Result<(), String>) {
+        let called = &mut self.hosts[index];
+        if let Stage::Called(connection) = called.stage {
+            worker.close(connection);
+        }
+        if let Some(connection) = called.heard {
+            worker.close(connection);
+        }
+        self.settle(index, result);
+    }
+
+    fn settle(&mut self, index: usize, result: Result<(), String>) {
+        let called = &mut self.hosts[index];
+        called.stage = Stage::Over;
+        called.result.get_or_insert((result, Instant::now()));
+        self.changed = true;
+    }
+
+    fn lose(&mut self, index: usize, connection: ConnectionId, reason: &Error) {
+        let called = &mut self.hosts[index];
+        if called.stage == Stage::Over {
+            return;
+        }
+        let again = Stage::Due(Instant::now() + CALL_AGAIN);
+        if called.heard == Some(connection) {
+            called.heard = None;
+            called.trouble = Some("the connection to it was lost".into());
+            if called.stage == Stage::Told {
+                called.stage = again;
+            }
+            return;
+        }
+        let refused = match reason {
+            Error::Closed(
+                CloseReason::Rejected { reason, .. } | CloseReason::ExchangeRefused(reason),
+            ) => *reason == Reason::Denied,
+            Error::Closed(CloseReason::Untrusted(_)) => true,
+            _ => false,
+        };
+        // One that took part may have used up its code.
+        if refused && called.node.is_none() {
+            let words = match reason {
+                Error::Closed(CloseReason::Untrusted(_)) => reason.to_string(),
+                _ => "it does not let this key in, or does not know this code".into(),
+            };
+            self.settle(index, Err(words));
+            return;
+        }
+        if called.node.is_none() {
+            called.trouble = Some(reason.to_string());
+        }
+        called.stage = again;
+    }
+
+    fn with_node(&mut self, id: NodeId) -> Option<&mut Called> {
+        self.hosts.iter_mut().find(|it| it.node == Some(id))
+    }
+
+    pub(super) fn joined(&mut self, id: NodeId) {
+        if let Some(called) = self.with_node(id) {
+            called.joined = true;
+            if called.heard.is_some() && matches!(called.stage, Stage::Due(_)) {
+                // It was there all the time.
+                called.stage = Stage::Told;
+            }
+        }
+    }
+
+    pub(super) fn done(&mut self, id: NodeId) {
+        if let Some(called) = self.with_node(id) {
+            called.done = true;
+        }
+    }
+
+    pub(super) fn lost(&mut self, id: NodeId) {
+        if let Some(called) = self.with_node(id) {
+            called.joined = false;
+            called.trouble = Some("silent, or gone".into());
+            if called.stage == Stage::Told {
+                called.stage = Stage::Due(Instant::now());
+            }
+        }
+    }
+
+    pub(super) fn failed(&mut self, id: NodeId, why: String) {
+        if let Some(index) = self.hosts.iter().position(|it| it.node == Some(id)) {
+            self.settle(index, Err(why));
+        }
+    }
+
+    pub(super) fn accused(&mut self, name: &str, why: &str) {
+        if let Some(called) = self.hosts.iter_mut().find(|it| it.host.name == name) {
+            called.accused.get_or_insert(why.to_owned());
+        }
+    }
+
+    pub(super) fn name(&self, id: NodeId) -> Option<&str> {
+        let called = self.hosts.iter().find(|it| it.node == Some(id));
+        called.map(|it| &*it.host.name)
+    }
+
+    /// Hosts that may take part, and those that do or did.
+    pub(super) fn expected(&self) -> u32 {
+        self.hosts
+            .iter()
+            .filter(|it| it.result.is_none() || it.joined)
+            .count() as u32
+    }
+
+    pub(super) fn take_change(&mut self) -> bool {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// Hosts that have taken part.
+    pub(super) fn joins(&self) -> u32 {
+        self.hosts.iter().filter(|it| it.joined || it.done).count() as u32
+    }
+
+    /// Hosts that have all in its place, and that have failed for good.
+    pub(super) fn count(&self) -> (usize, usize) {
+        let ended = self.hosts.iter().filter_map(|it| it.result.as_ref());
+        let done = ended.clone().filter(|it| it.0.is_ok()).count();
+        (done, ended.count() - done)
+    }
+
+    pub(super) fn all_settled(&self) -> bool {
+        self.hosts.iter().all(|it| it.result.is_some())
+    }
+
+    /// Whether a host has all, and has not said that it is in its place.
+    pub(super) fn has_unfinished(&self) -> bool {
+        self.hosts.iter().any(|it| it.done && it.result.is_none())
+    }
+
+    /// Whether a host was told how to take part and does not yet.
+    pub(super) fn is_talking(&self) -> bool {
+        self.hosts
+            .iter()
+            .any(|it| it.stage == Stage::Told && !it.joined)
+    }
+
+    /// Tells all that the source gives up.
+    pub(super) fn abort(&self, worker: &mut Worker, why: &str) {
+        for called in &self.hosts {
+            let connection = match (called.heard, called.stage) {
+                (Some(connection), _) | (None, Stage::Called(connection)) => connection,
+                _ => continue,
+            };
+            say(worker, connection, &Call::Aborted(why.to_owned()));
+        }
+    }
+
+    /// What became of each.
+    pub(super) fn outcomes(self, started: Instant) -> Vec<HostOutcome> {
+        let outcome = |it: Called| {
+            let (result, at) = it.result.unwrap_or_else(|| {
+                let why = it
+                    .trouble
+                    .unwrap_or_else(|| "it did not become a part of the cast".into());
+                (Err(why), Instant::now())
+            });
+            // What it was caught at says more than that it is gone.
+            let result = result.map_err(|why| match it.accused {
+                Some(accused) if !why.contains(&accused) => format!("{why} ({accused})"),
+                _ => why,
+            });
+            HostOutcome {
+                name: it.host.name,
+                result,
+                after: at.saturating_duration_since(started),
+            }
+        };
+        self.hosts.into_iter().map(outcome).collect()
+    }
+}

@@ -1,0 +1,197 @@
+//! What goes wrong without anybody's ill will.
+
+use std::fs;
+use std::net::UdpSocket;
+use std::time::Duration;
+
+use super::group::{Group, content, host, receiver, run};
+use crate::{Cast, Content, Destination, Error};
+
+/// Bytes a second, so that a cast lasts.
+const SLOWLY: u64 = 4_000_000;
+
+#[test]
+fn target__that_exists_is_refused_and_the_others_get_it() {
+    let group = Group::new();
+    let bytes = content(1, 1_000_000);
+    let source = group.file("source", &bytes);
+    let directory = group.path("directory");
+    fs::create_dir(&directory).unwrap();
+    fs::write(directory.join("source"), b"precious").unwrap();
+    let there = |force| Destination::Path {
+        path: directory.clone(),
+        force,
+    };
+    let hosts = group.start_at(vec![there(false), group.to(1), group.to(2)]);
+    let outcome = run(&group, hosts.calls(), &source, |_| {}).unwrap();
+    let why = outcome.hosts[0].result.clone().unwrap_err();
+    assert!(why.contains("is there already"), "{why}");
+    assert!(
+        outcome.hosts[1..].iter().all(|it| it.result.is_ok()),
+        "{outcome:?}"
+    );
+    let mut ended = hosts.join();
+    assert!(matches!(ended.remove(0), Err(Error::Exists(_))));
+    assert_eq!(fs::read(directory.join("source")).unwrap(), b"precious");
+    assert!(
+        fs::read(group.target(1)).unwrap() == bytes && fs::read(group.target(2)).unwrap() == bytes
+    );
+    // With force it is replaced.
+    let hosts = group.start_at(vec![there(true)]);
+    run(&group, hosts.calls(), &source, |_| {}).unwrap();
+    assert!(hosts.join().remove(0).is_ok());
+    assert!(fs::read(directory.join("source")).unwrap() == bytes);
+}
+
+#[test]
+fn hosts__that_are_not_there_or_unknown_are_named() {
+    let group = Group::new();
+    let bytes = content(2, 500_000);
+    let source = group.file("source", &bytes);
+    let hosts = group.start(1);
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut cast = Cast {
+        gather: Duration::from_secs(1),
+        linger: Duration::from_millis(200),
+        ..hosts.calls()
+    };
+    cast.hosts.push(host(silent.local_addr().unwrap()));
+    cast.hosts.push(crate::Host {
+        address: Err("its name is not known".into()),
+        ..cast.hosts[0].clone()
+    });
+    let outcome = run(&group, cast, &source, |_| {}).unwrap();
+    assert_eq!(outcome.hosts[0].result, Ok(()));
+    assert!(outcome.hosts[1].result.is_err(), "{outcome:?}");
+    assert_eq!(outcome.hosts[2].result, Err("its name is not known".into()));
+    assert!(hosts.join().remove(0).is_ok());
+}
+
+#[test]
+fn late__a_host_that_comes_in_the_middle_gets_all() {
+    let group = Group::new();
+    let bytes = content(3, 12_000_000);
+    let source = group.file("source", &bytes);
+    let hosts = group.start(2);
+    let late = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = late.local_addr().unwrap();
+    let mut late = Some(late);
+    let mut cast = Cast {
+        gather: Duration::from_millis(500),
+        max_rate: Some(SLOWLY),
+        ..hosts.calls()
+    };
+    cast.hosts.push(host(address));
+    let mut running = None;
+    let to = group.to(2);
+    let outcome = run(&group, cast, &source, |progress| {
+        if progress.hosts.iter().any(|it| it.1 > progress.chunks / 4) && late.take().is_some() {
+            let receiver = receiver(address, to.clone());
+            running = Some(std::thread::spawn(move || {
+                receiver.run(&|| false, &mut |_| {})
+            }));
+        }
+    })
+    .unwrap();
+    assert!(
+        outcome.hosts.iter().all(|it| it.result.is_ok()),
+        "{outcome:?}"
+    );
+    running.expect("it came").join().unwrap().unwrap();
+    hosts.join().into_iter().for_each(|it| drop(it.unwrap()));
+    for index in 0..3 {
+        assert!(
+            fs::read(group.target(index)).unwrap() == bytes,
+            "host {index}"
+        );
+    }
+}
+
+#[test]
+fn resume__another_try_takes_up_what_is_good_of_the_partial_file() {
+    let group = Group::new();
+    let bytes = content(4, 12_000_000);
+    let source = group.file("source", &bytes);
+    let at = receiver("127.0.0.1:0".parse().unwrap(), group.to(0));
+    let address = at.local_addr();
+    let first = std::thread::spawn(move || {
+        let enough = std::cell::Cell::new(false);
+        at.run(&|| enough.get(), &mut |it| {
+            enough.set(it.of > 0 && it.chunks > it.of / 3)
+        })
+    });
+    let cast = || Cast {
+        hosts: vec![host(address)],
+        max_rate: Some(SLOWLY),
+        ..Cast::default()
+    };
+    let outcome = run(&group, cast(), &source, |_| {}).unwrap();
+    assert_eq!(outcome.hosts[0].result, Err("stopped".into()));
+    assert!(matches!(first.join().unwrap(), Err(Error::Stopped)));
+    assert!(
+        !group.target(0).exists(),
+        "nothing half-written has the name"
+    );
+    // A part of what was there is damaged meanwhile.
+    let partial = group.path(".target-0.zerolane-part");
+    let mut damaged = fs::read(&partial).unwrap();
+    damaged[1000] ^= 1;
+    fs::write(&partial, damaged).unwrap();
+    let at = receiver(address, group.to(0));
+    let again = std::thread::spawn(move || at.run(&|| false, &mut |_| {}));
+    run(&group, cast(), &source, |_| {}).unwrap();
+    let received = again.join().unwrap().unwrap();
+    assert!(fs::read(group.target(0)).unwrap() == bytes);
+    let chunk = u64::from(source.chunk_bytes());
+    assert!(
+        received.resumed > bytes.len() as u64 / 4 - chunk,
+        "{received:?}"
+    );
+    assert!(
+        received.received >= chunk && received.received < bytes.len() as u64 * 3 / 4,
+        "{received:?}"
+    );
+    assert!(!group.has_hidden_files());
+}
+
+#[test]
+fn source__that_changes_is_said_and_no_host_takes_it() {
+    let group = Group::new();
+    let bytes = content(5, 12_000_000);
+    let source = group.file("source", &bytes);
+    let hosts = group.start(2);
+    let cast = Cast {
+        max_rate: Some(SLOWLY),
+        ..hosts.calls()
+    };
+    let mut changed = false;
+    let error = run(&group, cast, &source, |progress| {
+        if !changed && progress.hosts.iter().any(|it| it.1 > 2) {
+            changed = true;
+            fs::write(group.path("source"), content(6, 12_000_000)).unwrap();
+        }
+    })
+    .unwrap_err();
+    assert!(matches!(error, Error::Changed), "{error}");
+    for ended in hosts.join() {
+        let error = ended.unwrap_err();
+        assert!(
+            matches!(&error, Error::Aborted(why) if why.contains("changed")),
+            "{error}"
+        );
+    }
+    assert!(!group.target(0).exists() && !group.target(1).exists());
+}
+
+#[test]
+fn content__that_is_empty_or_not_there_is_said() {
+    let group = Group::new();
+    let hosts = group.start(1);
+    let empty = Content::stream("empty".into(), &b""[..]).unwrap();
+    assert!(matches!(
+        run(&group, hosts.calls(), &empty, |_| {}),
+        Err(Error::Empty)
+    ));
+    assert!(Content::open(&group.path("nothing")).is_err());
+    assert!(matches!(hosts.stop().remove(0), Err(Error::Stopped)));
+}

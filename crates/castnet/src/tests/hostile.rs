@@ -1,0 +1,169 @@
+//! Members that do what no honest one does.
+
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use zerolane::security::Anyone;
+use zerolane::{Connection, Endpoint, Options};
+
+use super::group::{Group, content, host, run};
+use crate::drive::Membership;
+use crate::invitation::{Call, Word, parse};
+
+#[test]
+fn liar__is_named_and_the_others_have_what_was_cast() {
+    let group = Group::new();
+    let bytes = content(1, 8_000_000);
+    let source = group.file("source", &bytes);
+    // Whatever their order, one that lies has one behind it.
+    let places = (0..4).map(|it| group.to(it)).collect();
+    let hosts = group.start_as(places, |index, drive| drive.lies = index > 0);
+    let mut notes = Vec::new();
+    let cast = crate::Cast {
+        max_rate: Some(8_000_000),
+        ..hosts.calls()
+    };
+    let outcome = run(&group, cast, &source, |it| {
+        notes.extend(it.notes.iter().cloned())
+    })
+    .unwrap();
+    assert_eq!(outcome.hosts[0].result, Ok(()), "{outcome:?}");
+    assert!(fs::read(group.target(0)).unwrap() == bytes);
+    assert!(
+        notes.iter().any(|it| it.contains("sent a wrong chunk")),
+        "{notes:?}"
+    );
+    // What a liar has is right, if it has all.
+    for (index, ended) in hosts.join().into_iter().enumerate() {
+        assert!(
+            ended.is_err() || fs::read(group.target(index)).unwrap() == bytes,
+            "host {index}"
+        );
+    }
+}
+
+fn word(word: &impl serde::Serialize) -> Vec<u8> {
+    postcard::to_extend(word, b"ZLi\x01".to_vec()).unwrap()
+}
+
+fn call(connection: &mut Connection) -> Call {
+    let mut buffer = vec![0; crate::limits::WORD_BYTES];
+    let len = connection.recv_into(&mut buffer).unwrap();
+    parse(&buffer[..len]).unwrap()
+}
+
+/// What a member does that got in.
+type Act = fn(&mut Connection);
+
+/// A host that takes the invitation and does something else then.
+fn intruder(act: Act) -> (std::net::SocketAddr, std::thread::JoinHandle<()>) {
+    let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default()).unwrap();
+    let address = endpoint.local_addr();
+    let thread = std::thread::spawn(move || {
+        let mut source = endpoint.accept(None).unwrap().expect("no timeout");
+        assert!(matches!(call(&mut source), Call::Offer { .. }));
+        let membership = Membership::new([0; 32], Options::default()).unwrap();
+        source
+            .send(&word(&Word::Joins(membership.identity.public().0)))
+            .unwrap();
+        let Call::Group { secret, port, .. } = call(&mut source) else {
+            panic!("no group");
+        };
+        let options = Membership {
+            secret,
+            ..membership
+        }
+        .options(Arc::new(Anyone));
+        let mut member = Connection::connect(("127.0.0.1", port), &options).unwrap();
+        act(&mut member);
+        // Until the source has enough of it.
+        source.set_timeout(Some(Duration::from_secs(60)));
+        let _ = source.recv_into(&mut [0; 8]);
+    });
+    (address, thread)
+}
+
+#[test]
+fn intruder__is_cut_off_and_named_whatever_it_sends() {
+    let acts: [(Act, &str); 3] = [
+        (|it| drop(it.send(b"garbage")), "sent what is no message"),
+        (
+            |it| drop(it.send(&vec![7; 300 << 10])),
+            "sent what is no message",
+        ),
+        (
+            |it| {
+                let order = zerolane_cast::Message::Request(vec![1_000_000]).encode();
+                drop(it.send(&order));
+            },
+            "spoke of chunks that do not exist",
+        ),
+    ];
+    for (act, fault) in acts {
+        let group = Group::new();
+        let bytes = content(2, 2_000_000);
+        let source = group.file("source", &bytes);
+        let hosts = group.start(2);
+        let (address, thread) = intruder(act);
+        let mut cast = hosts.calls();
+        cast.gather = Duration::from_secs(1);
+        cast.hosts.push(host(address));
+        let outcome = run(&group, cast, &source, |_| {}).unwrap();
+        let why = outcome.hosts[2].result.clone().unwrap_err();
+        assert!(why.contains(fault), "{why}");
+        assert!(
+            outcome.hosts[..2].iter().all(|it| it.result.is_ok()),
+            "{outcome:?}"
+        );
+        hosts.join().into_iter().for_each(|it| drop(it.unwrap()));
+        assert!(
+            fs::read(group.target(0)).unwrap() == bytes
+                && fs::read(group.target(1)).unwrap() == bytes
+        );
+        thread.join().unwrap();
+    }
+}
+
+#[test]
+fn stranger__that_does_not_know_the_group_is_no_peer() {
+    let group = Group::new();
+    let source = group.file("source", &content(3, 500_000));
+    let (address, thread) = {
+        let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default()).unwrap();
+        let address = endpoint.local_addr();
+        let thread = std::thread::spawn(move || {
+            let mut source = endpoint.accept(None).unwrap().expect("no timeout");
+            assert!(matches!(call(&mut source), Call::Offer { .. }));
+            let membership = Membership::new([0; 32], Options::default()).unwrap();
+            source
+                .send(&word(&Word::Joins(membership.identity.public().0)))
+                .unwrap();
+            let Call::Group { secret, port, .. } = call(&mut source) else {
+                panic!("no group");
+            };
+            let connect = |membership: Membership| {
+                let options = membership.options(Arc::new(Anyone));
+                let options = Options {
+                    connect_timeout: Duration::from_secs(2),
+                    ..options
+                };
+                Connection::connect(("127.0.0.1", port), &options).is_ok()
+            };
+            assert!(!connect(membership), "without the secret");
+            let other = Membership::new(secret, Options::default()).unwrap();
+            assert!(!connect(other), "with a key that was not invited");
+            source
+                .send(&word(&Word::Ended(Err("tried".into()))))
+                .unwrap();
+        });
+        (address, thread)
+    };
+    let cast = crate::Cast {
+        hosts: vec![host(address)],
+        ..crate::Cast::default()
+    };
+    let outcome = run(&group, cast, &source, |_| {}).unwrap();
+    assert_eq!(outcome.hosts[0].result, Err("tried".into()));
+    thread.join().unwrap();
+}

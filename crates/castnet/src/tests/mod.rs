@@ -1,0 +1,115 @@
+//! Casts over loopback, in threads of this process.
+#![allow(non_snake_case)]
+
+mod faults;
+mod group;
+mod hostile;
+
+use std::fs;
+
+use group::{Group, content, run};
+
+use crate::{Cast, Content, Destination};
+
+#[test]
+fn cast__a_file_to_four_and_none_gets_it_from_the_source_alone() {
+    let group = Group::new();
+    let bytes = content(1, 20_000_000);
+    let source = group.file("source", &bytes);
+    let hosts = group.start(4);
+    let outcome = run(&group, hosts.calls(), &source, |_| {}).unwrap();
+    for (index, received) in hosts.join().into_iter().enumerate() {
+        let received = received.unwrap_or_else(|error| panic!("host {index}: {error}"));
+        assert_eq!((received.bytes, received.resumed), (bytes.len() as u64, 0));
+        assert!(
+            fs::read(group.target(index)).unwrap() == bytes,
+            "host {index}"
+        );
+    }
+    assert!(
+        outcome.hosts.iter().all(|it| it.result.is_ok()),
+        "{outcome:?}"
+    );
+    // A star would be four times.
+    assert!(
+        outcome.sent < 2 * outcome.bytes + outcome.bytes / 2,
+        "{outcome:?}"
+    );
+    assert!(
+        !group.has_hidden_files(),
+        "nothing is left of what was unfinished"
+    );
+}
+
+#[test]
+fn cast__by_trees() {
+    let group = Group::new();
+    let bytes = content(2, 10_000_000);
+    let source = group.file("source", &bytes);
+    let hosts = group.start(5);
+    let cast = Cast {
+        arity: 2,
+        ..hosts.calls()
+    };
+    let outcome = run(&group, cast, &source, |_| {}).unwrap();
+    assert!(
+        outcome.hosts.iter().all(|it| it.result.is_ok()),
+        "{outcome:?}"
+    );
+    hosts.join().into_iter().for_each(|it| drop(it.unwrap()));
+    for index in 0..5 {
+        assert!(
+            fs::read(group.target(index)).unwrap() == bytes,
+            "host {index}"
+        );
+    }
+}
+
+#[test]
+fn cast__a_tree_with_links_and_empty_directories() {
+    let group = Group::new();
+    let tree = group.path("tree");
+    fs::create_dir_all(tree.join("a/b")).unwrap();
+    fs::create_dir(tree.join("empty")).unwrap();
+    fs::write(tree.join("a/b/file"), content(3, 700_000)).unwrap();
+    fs::write(tree.join("none"), []).unwrap();
+    std::os::unix::fs::symlink("a/b/file", tree.join("link")).unwrap();
+    let source = Content::open(&tree).unwrap();
+    let hosts = group.start(2);
+    let outcome = run(&group, hosts.calls(), &source, |_| {}).unwrap();
+    assert!(
+        outcome.hosts.iter().all(|it| it.result.is_ok()),
+        "{outcome:?}"
+    );
+    hosts.join().into_iter().for_each(|it| drop(it.unwrap()));
+    for index in 0..2 {
+        let there = group.target(index);
+        assert!(fs::read(there.join("a/b/file")).unwrap() == content(3, 700_000));
+        assert_eq!(fs::read(there.join("none")).unwrap(), []);
+        assert!(there.join("empty").is_dir());
+        assert_eq!(
+            fs::read_link(there.join("link")).unwrap().to_str(),
+            Some("a/b/file")
+        );
+    }
+    assert!(!group.has_hidden_files());
+}
+
+#[test]
+fn cast__a_stream_to_a_command_as_it_comes() {
+    let group = Group::new();
+    let bytes = content(4, 3_000_000);
+    let source = Content::stream("stream".into(), &bytes[..]).unwrap();
+    let at = group.target(0);
+    let command = Destination::Command(format!("cat > '{}'", at.display()));
+    let failing = Destination::Command("exit 3".into());
+    let hosts = group.start_at(vec![command, failing]);
+    let outcome = run(&group, hosts.calls(), &source, |_| {}).unwrap();
+    assert_eq!(outcome.hosts[0].result, Ok(()));
+    let why = outcome.hosts[1].result.clone().unwrap_err();
+    assert!(why.contains("the command ended with"), "{why}");
+    let mut ended = hosts.join();
+    assert!(ended.remove(1).is_err());
+    assert!(ended.remove(0).is_ok());
+    assert!(fs::read(at).unwrap() == bytes);
+}

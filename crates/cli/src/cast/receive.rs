@@ -1,0 +1,139 @@
+//! `zerolane cast receive`.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+use indicatif::HumanBytes;
+use serde::Serialize;
+use zerolane_castnet::limits::DEFAULT_PORT;
+use zerolane_castnet::{Destination, Receiver};
+
+use super::doors::DoorArgs;
+use super::shown::Talk;
+use super::with_exit_code;
+use crate::address::Listen;
+use crate::console;
+use crate::exit::Exit;
+use crate::interrupt::Interrupt;
+use crate::rate;
+use zerolane::options::LaneChoice;
+
+/// Arguments of `zerolane cast receive`.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+It ends when all is in its place. What came before it was ended otherwise stays beside the target, in a hidden partial \
+file, and is taken up by the next try: start it again, and a cast that still lasts brings what is lacking.")]
+pub(super) struct Args {
+    /// Where to put it: a path that does not exist, a directory for its name there, or - for standard output
+    #[arg(
+        long,
+        value_name = "PATH",
+        default_value = ".",
+        conflicts_with = "exec"
+    )]
+    to: PathBuf,
+    /// Give it to the standard input of this command of the shell, as it comes
+    #[arg(long, value_name = "CMD")]
+    exec: Option<String>,
+    /// Replace what is there, at the end and at once; a block device is only written with this
+    #[arg(long)]
+    force: bool,
+    /// Address to listen on, or a name of this host, with or without a port (port 0: any free one)
+    #[arg(long, value_name = "ADDR", default_value = "0.0.0.0")]
+    listen: String,
+    /// Give up when nothing new came for so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..))]
+    timeout: u64,
+    /// One JSON object at the end instead of text
+    #[arg(long)]
+    json: bool,
+    /// No progress
+    #[arg(short, long)]
+    quiet: bool,
+    /// Pass on at most so much content a second to each host that is sent to: 10MiB/s, 100mbit
+    #[arg(long = "limit", value_name = "RATE", value_parser = rate::parse)]
+    max_rate: Option<u64>,
+    #[command(flatten)]
+    doors: DoorArgs,
+}
+
+#[derive(Debug, Serialize)]
+struct Summary<'a> {
+    path: Option<&'a Path>,
+    bytes: u64,
+    seconds: f64,
+    resumed_bytes: u64,
+    received_bytes: u64,
+    sent_bytes: u64,
+}
+
+/// Waits, and takes part in one cast.
+pub(super) fn run(args: Args) -> Result<()> {
+    let interrupt = Interrupt::install()?;
+    let out = args.exec.is_none() && args.to == Path::new("-");
+    let destination = match (args.exec, out) {
+        (Some(command), _) => Destination::Command(command),
+        (None, true) => Destination::Stdout,
+        (None, false) => Destination::Path {
+            path: args.to,
+            force: args.force,
+        },
+    };
+    let (security, words) = args.doors.doors()?;
+    let listen = Listen::parse(&args.listen, DEFAULT_PORT);
+    let listen =
+        listen.map_err(|why| anyhow!("--listen {}: {why}", args.listen).context(Exit::Usage))?;
+    let receiver = Receiver::bind(&listen.resolve(LaneChoice::Udp)?[..], security, destination);
+    let receiver = receiver.map_err(with_exit_code)?;
+    let receiver = receiver
+        .with_patience(Duration::from_secs(args.timeout))
+        .with_max_rate(args.max_rate);
+    // Standard output may be the content's.
+    let say = |line: String| match out {
+        true => {
+            console::note(line);
+            Ok(())
+        }
+        false => console::say(line),
+    };
+    say(format!("Waiting for a cast on {}.", receiver.local_addr()))?;
+    if let Some(key) = receiver.public_key() {
+        say(format!("Its key: {key}"))?;
+    }
+    say(words)?;
+    let mut talk = Talk::new(args.quiet);
+    let received = receiver.run(&|| interrupt.requested(), &mut |progress| {
+        progress.notes.iter().for_each(console::note);
+        if progress.of > 0 {
+            talk.tell(|| {
+                format!(
+                    "{} % received",
+                    u64::from(progress.chunks) * 100 / u64::from(progress.of)
+                )
+            });
+        }
+    });
+    let received = received.map_err(with_exit_code)?;
+    let summary = Summary {
+        path: received.path.as_deref(),
+        bytes: received.bytes,
+        seconds: received.took.as_secs_f64(),
+        resumed_bytes: received.resumed,
+        received_bytes: received.received,
+        sent_bytes: received.sent,
+    };
+    if args.json {
+        return say(serde_json::to_string(&summary)?);
+    }
+    let place = summary
+        .path
+        .map_or(String::new(), |it| format!(" as {}", it.display()));
+    say(format!(
+        "Received {}{place} in {:.1} s; {} were there, {} were passed on.",
+        HumanBytes(summary.bytes),
+        summary.seconds,
+        HumanBytes(summary.resumed_bytes),
+        HumanBytes(summary.sent_bytes)
+    ))
+}

@@ -1,0 +1,207 @@
+//! `zerolane cast SRC HOST...`.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Result, anyhow, ensure};
+use zerolane::security::Code;
+use zerolane_cast::Slow;
+use zerolane_castnet::{Cast, Content, Host};
+
+use super::shown::{self, Summary, Talk};
+use super::{hosts, ssh, with_exit_code};
+use crate::console;
+use crate::exit::Exit;
+use crate::interrupt::Interrupt;
+use crate::rate;
+use crate::security::{Caution, ClientArgs};
+
+/// Arguments of a cast.
+#[derive(Debug, clap::Args)]
+pub(super) struct CastArgs {
+    /// What to cast: a file, a directory, a block device, or - for standard input
+    #[arg(value_name = "SRC")]
+    source: PathBuf,
+    /// The hosts, each with or without a port; without any, those of the Slurm job (SLURM_JOB_NODELIST)
+    #[arg(value_name = "HOST")]
+    names: Vec<String>,
+    /// A file of more hosts, or - for standard input; a `#` begins a comment
+    #[arg(long, value_name = "FILE")]
+    hosts: Option<PathBuf>,
+    /// What the content of standard input is called where it goes into a directory
+    #[arg(long, value_name = "NAME", default_value = "content")]
+    name: String,
+    /// Pass it on by trees of so many stripes instead of a chain
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    tree: u32,
+    /// Begin with the hosts that are there after so many seconds; others may come late
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    wait: u64,
+    /// What is done about hosts whose name is not known
+    #[arg(long, value_enum, default_value_t = Unknown::GoOn)]
+    unknown: Unknown,
+    /// What is done about hosts that hold others back
+    #[arg(long, value_enum, default_value_t = SlowName::Demote)]
+    slow: SlowName,
+    /// Start the hosts by ssh, each as [USER@]HOST[:PORT of ssh]; zerolane has to be there, and no key is kept anywhere
+    #[arg(long, help_heading = "Over ssh", conflicts_with_all = ["code", "identity"])]
+    ssh: bool,
+    /// Where hosts that ssh starts put it [default: under its name into the directory of the login]
+    #[arg(long, value_name = "PATH", help_heading = "Over ssh", requires = "ssh")]
+    to: Option<String>,
+    /// Hosts that ssh starts replace what is there
+    #[arg(long, help_heading = "Over ssh", requires = "ssh")]
+    force: bool,
+    /// The remote shell, and its options [default: $ZEROLANE_RSH, or ssh]
+    #[arg(
+        short = 'e',
+        long,
+        value_name = "COMMAND",
+        help_heading = "Over ssh",
+        requires = "ssh"
+    )]
+    rsh: Option<String>,
+    /// How the shell there starts zerolane: a path, or a command [default: zerolane]
+    #[arg(
+        long,
+        value_name = "COMMAND",
+        help_heading = "Over ssh",
+        requires = "ssh"
+    )]
+    remote_program: Option<String>,
+    /// One JSON object at the end instead of text
+    #[arg(long)]
+    json: bool,
+    /// No progress
+    #[arg(short, long)]
+    quiet: bool,
+    /// File with this end's key [default: identity beside the user's other keys, made if missing]
+    #[arg(
+        long,
+        value_name = "FILE",
+        help_heading = "Security",
+        conflicts_with = "code"
+    )]
+    identity: Option<PathBuf>,
+    /// The one-time code that all hosts wait with, in place of keys
+    #[arg(long, value_name = "CODE", help_heading = "Security")]
+    code: Option<Code>,
+    /// Send at most so much content a second to each host that is sent to: 10MiB/s, 100mbit
+    #[arg(long = "limit", value_name = "RATE", value_parser = rate::parse)]
+    max_rate: Option<u64>,
+}
+
+/// Names of what is done about unknown hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Unknown {
+    /// They have failed, and the others get it
+    GoOn,
+    /// Nothing is cast
+    Stop,
+}
+
+/// Names of what is done about slow hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum SlowName {
+    /// Those behind them wait
+    Wait,
+    /// They are served apart, when others are not waiting
+    Demote,
+    /// They are left out
+    Drop,
+}
+
+impl From<SlowName> for Slow {
+    fn from(name: SlowName) -> Slow {
+        match name {
+            SlowName::Wait => Slow::Wait,
+            SlowName::Demote => Slow::Demote,
+            SlowName::Drop => Slow::Drop,
+        }
+    }
+}
+
+/// Casts; the exit code says whether all hosts, some or none have it.
+pub(super) fn run(args: CastArgs) -> Result<()> {
+    let interrupt = Interrupt::install()?;
+    let is_stream = args.source == Path::new("-");
+    let both = is_stream && args.hosts.as_deref() == Some(Path::new("-"));
+    ensure!(
+        !both,
+        anyhow!("standard input is either the content or the list of hosts").context(Exit::Usage)
+    );
+    let names = hosts::named(&args.names, args.hosts.as_deref())?;
+    let mut cautions = Vec::new();
+    let mut called = Vec::new();
+    // They end with this.
+    let mut started = Vec::new();
+    if args.ssh {
+        let login = ssh::Login {
+            shell: args.rsh.as_deref(),
+            program: args.remote_program.as_deref(),
+            to: args.to.as_deref(),
+            force: args.force,
+        };
+        for (host, remote) in ssh::start_all(&names, &login)? {
+            called.push(host);
+            started.extend(remote);
+        }
+    } else {
+        for name in names {
+            let args_of_host = ClientArgs::of_identity(args.identity.clone());
+            let (caution, security) = Caution::new(name.clone(), args_of_host, args.code.clone())?;
+            cautions.push(caution);
+            let address = hosts::resolve(&name);
+            called.push(Host {
+                name,
+                address,
+                security,
+            });
+        }
+    }
+    for host in &called {
+        if let (Err(why), Unknown::Stop) = (&host.address, args.unknown) {
+            return Err(anyhow!("{}: {why}", host.name).context(Exit::Unreachable));
+        }
+    }
+    let content = match is_stream {
+        true => Content::stream(args.name, std::io::stdin().lock()),
+        false => Content::open(&args.source),
+    };
+    let content = content.map_err(with_exit_code)?;
+    let cast = Cast {
+        hosts: called,
+        arity: args.tree,
+        gather: Duration::from_secs(args.wait),
+        slow: args.slow.into(),
+        max_rate: args.max_rate,
+        ..Cast::default()
+    };
+    let mut talk = Talk::new(args.quiet);
+    let outcome = cast.run(&content, &|| interrupt.requested(), &mut |progress| {
+        if !args.quiet {
+            progress.notes.iter().for_each(console::note);
+        }
+        talk.tell(|| shown::progress(progress));
+    });
+    cautions.iter().for_each(Caution::introduce);
+    drop(started);
+    let outcome = outcome.map_err(with_exit_code)?;
+    let summary = Summary::from(&outcome);
+    match args.json {
+        true => console::say(serde_json::to_string(&summary)?)?,
+        false => console::say(&summary)?,
+    }
+    let failed = outcome.hosts.iter().filter(|it| it.result.is_err()).count();
+    match failed {
+        0 if outcome.changed => {
+            Err(anyhow!("the source changed while it was cast").context(Exit::Failure))
+        }
+        0 => Ok(()),
+        _ if failed == outcome.hosts.len() => Err(anyhow!("no host has it").context(Exit::Failure)),
+        _ => Err(
+            anyhow!("{failed} of {} hosts do not have it", outcome.hosts.len())
+                .context(Exit::Partial),
+        ),
+    }
+}

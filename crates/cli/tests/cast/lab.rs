@@ -1,0 +1,184 @@
+//! Casts between hosts, made of namespaces on an emulated switch.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use netlab::lab::{Lab, LabConfig};
+use netlab::netns;
+use netsim::link::LinkConfig;
+
+use crate::running::{Casting, Place, Waiting, content};
+
+/// Hosts on ports of one rate; the source is the first.
+pub(crate) struct Network {
+    lab: Lab,
+    pub(crate) place: Place,
+}
+
+pub(crate) fn link(mbps: u64) -> LinkConfig {
+    LinkConfig {
+        rate_bits_per_s: Some(mbps * 1_000_000),
+        ..LinkConfig::default()
+    }
+}
+
+impl Network {
+    /// `None` without root.
+    pub(crate) fn new(hosts: usize, mbps: u64) -> Option<Network> {
+        if !netns::is_permitted() {
+            println!("skipped: network namespaces need root");
+            return None;
+        }
+        let config = LabConfig {
+            prefix: "cst".into(),
+            hosts: hosts + 1,
+            link: link(mbps),
+            interface_bits_per_s: Some(mbps * 1_000_000),
+            ..LabConfig::default()
+        };
+        Some(Network {
+            lab: Lab::start(config).unwrap(),
+            place: Place::new(),
+        })
+    }
+
+    fn command(&self, host: usize) -> Command {
+        let command = self.lab.host(host).command(env!("CARGO_BIN_EXE_zerolane"));
+        self.place.prepare(command)
+    }
+
+    /// The host of this index waits.
+    pub(crate) fn wait(&self, index: usize, target: &Path) -> Waiting {
+        let listen = format!("{}:9183", self.lab.host(index + 1).ipv4());
+        Waiting::start(self.command(index + 1), &listen, &[], target)
+    }
+
+    pub(crate) fn wait_all(&self, hosts: usize) -> Vec<Waiting> {
+        (0..hosts)
+            .map(|it| self.wait(it, &self.place.target(it)))
+            .collect()
+    }
+
+    pub(crate) fn cast(&self, source: &Path, hosts: usize, options: &[&str]) -> Casting {
+        let names: Vec<String> = (0..hosts)
+            .map(|it| self.lab.host(it + 1).ipv4().to_string())
+            .collect();
+        Casting::start(self.command(0), options, source, &names)
+    }
+
+    pub(crate) fn slow_down(&self, index: usize, mbps: u64) {
+        self.lab.set_link(index + 1, link(mbps));
+    }
+
+    pub(crate) fn set_up(&self, index: usize, up: bool) {
+        self.lab.set_up(index + 1, up);
+    }
+
+    /// Bytes that each host's interface has received and sent, the source first.
+    pub(crate) fn carried(&self) -> Vec<[u64; 2]> {
+        let bytes = |host: &netns::Namespace, which: &str| {
+            let path = format!("/sys/class/net/{}/statistics/{which}_bytes", host.device());
+            let output = host.command("cat").arg(path).output().unwrap();
+            String::from_utf8_lossy(&output.stdout)
+                .trim()
+                .parse()
+                .unwrap_or(0)
+        };
+        self.lab
+            .hosts()
+            .map(|it| [bytes(it, "rx"), bytes(it, "tx")])
+            .collect()
+    }
+}
+
+#[test]
+fn chain__of_four_hosts_one_dies_one_is_slow_and_one_comes_late() {
+    let Some(network) = Network::new(4, 100) else {
+        return;
+    };
+    let bytes = content(1, 24_000_000);
+    let source = network.place.file("source", &bytes);
+    let mut hosts = network.wait_all(3);
+    network.slow_down(2, 20);
+    let casting = network.cast(&source, 4, &["--wait", "1"]);
+    network
+        .place
+        .wait_until("a quarter has come", || network.place.partly(1) > 6_000_000);
+    hosts.remove(1).kill();
+    hosts.push(network.wait(3, &network.place.target(3)));
+    let (code, summary) = casting.end();
+    assert_eq!(code, Some(5), "{summary}");
+    assert_eq!(
+        summary["failed"].as_array().map(Vec::len),
+        Some(1),
+        "{summary}"
+    );
+    hosts.into_iter().for_each(|it| drop(it.summary()));
+    assert!([0, 2, 3].iter().all(|it| network.place.has(*it, &bytes)));
+}
+
+#[test]
+fn network__that_is_split_and_heals() {
+    let Some(network) = Network::new(3, 100) else {
+        return;
+    };
+    let bytes = content(2, 24_000_000);
+    let source = network.place.file("source", &bytes);
+    let hosts = network.wait_all(3);
+    let casting = network.cast(&source, 3, &[]);
+    network
+        .place
+        .wait_until("a quarter has come", || network.place.partly(0) > 6_000_000);
+    network.set_up(0, false);
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    network.set_up(0, true);
+    let (_, summary) = casting.end();
+    let ended: Vec<_> = hosts.into_iter().map(Waiting::end).collect();
+    // The others do not wait for one that is away for longer than they need; what it has is right, if it has all.
+    assert!(
+        ended[1].0 == Some(0) && ended[2].0 == Some(0),
+        "{summary} {ended:?}"
+    );
+    assert!(network.place.has(1, &bytes) && network.place.has(2, &bytes));
+    assert!(
+        ended[0].0 != Some(0) || network.place.has(0, &bytes),
+        "{summary}"
+    );
+}
+
+/// A small file system in memory.
+struct Small(PathBuf);
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn disk__that_is_full_is_named_and_the_others_get_it() {
+    let Some(network) = Network::new(3, 100) else {
+        return;
+    };
+    let bytes = content(3, 12_000_000);
+    let source = network.place.file("source", &bytes);
+    let small = Small(network.place.path("small"));
+    std::fs::create_dir(&small.0).unwrap();
+    let mut mount = Command::new("mount");
+    mount
+        .args(["-t", "tmpfs", "-o", "size=4m", "tmpfs"])
+        .arg(&small.0);
+    assert!(mount.status().unwrap().success());
+    let hosts = vec![
+        network.wait(0, &network.place.target(0)),
+        network.wait(1, &small.0),
+        network.wait(2, &network.place.target(2)),
+    ];
+    let (code, summary) = network.cast(&source, 3, &[]).end();
+    assert_eq!(code, Some(5), "{summary}");
+    let why = summary["failed"][0]["reason"].as_str().unwrap_or_default();
+    assert!(why.contains("No space left on device"), "{summary}");
+    let ended: Vec<_> = hosts.into_iter().map(|it| it.end().0).collect();
+    assert_eq!(ended, [Some(0), Some(1), Some(0)]);
+    assert!(network.place.has(0, &bytes) && network.place.has(2, &bytes));
+}

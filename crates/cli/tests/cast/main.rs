@@ -1,0 +1,8 @@
+//! `zerolane cast`: what it plans, and casts between processes and hosts.
+#![allow(non_snake_case)]
+
+mod lab;
+mod measured;
+mod plan;
+mod processes;
+mod running;

@@ -1,0 +1,278 @@
+//! Casts between processes over loopback: what ordinary users can do.
+
+use std::fs;
+use std::io::Write;
+use std::process::Stdio;
+
+use crate::running::{Casting, Place, Waiting, addresses, content, said};
+
+fn hosts(place: &Place, count: usize, options: &[&str]) -> Vec<Waiting> {
+    let start = |it| Waiting::start(place.command(), "127.0.0.1:0", options, &place.target(it));
+    (0..count).map(start).collect()
+}
+
+#[test]
+fn cast__standard_input_to_hosts_of_a_file_by_a_code() {
+    let place = Place::new();
+    let bytes = content(1, 3_000_000);
+    let hosts = hosts(&place, 3, &["--code", "1234-5678"]);
+    let list = place.file(
+        "list",
+        format!("# all\n{}\n", addresses(&hosts).join("\n")).as_bytes(),
+    );
+    let mut command = place.command();
+    command
+        .args(["-", "--json", "--code", "1234-5678", "--hosts"])
+        .arg(list);
+    let command = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(&bytes).unwrap();
+    let (code, summary) = Casting(child).end();
+    assert_eq!(code, Some(0), "{summary}");
+    assert_eq!(
+        (&summary["nodes"], &summary["bytes"]),
+        (&3.into(), &3_000_000.into()),
+        "{summary}"
+    );
+    assert_eq!(
+        summary["failed"].as_array().map(Vec::len),
+        Some(0),
+        "{summary}"
+    );
+    assert!(
+        summary["seconds"].as_f64().is_some_and(|it| it > 0.0),
+        "{summary}"
+    );
+    hosts.into_iter().for_each(|it| drop(it.summary()));
+    assert!((0..3).all(|it| place.has(it, &bytes)));
+}
+
+#[test]
+fn cast__only_to_hosts_that_let_this_key_in() {
+    let place = Place::new();
+    let bytes = content(2, 100_000);
+    let source = place.file("source", &bytes);
+    let mut own = std::process::Command::new(env!("CARGO_BIN_EXE_zerolane"));
+    let own = own
+        .arg("keygen")
+        .env("ZEROLANE_HOME", place.path("other-keys"))
+        .output()
+        .unwrap();
+    let words = said(&own);
+    let key = words
+        .split_whitespace()
+        .find(|it| it.starts_with("zl:"))
+        .unwrap_or_default();
+    let other = |it: usize, options: &[&str]| {
+        Waiting::start(place.command(), "127.0.0.1:0", options, &place.target(it))
+    };
+    let hosts = [other(0, &["--allow-key", key]), other(1, &[])];
+    let mut command = place.command();
+    command.env("ZEROLANE_HOME", place.path("other-keys"));
+    let (code, summary) = Casting::start(command, &[], &source, &addresses(&hosts)).end();
+    assert_eq!(code, Some(5), "{summary}");
+    assert_eq!(
+        summary["failed"][0]["host"],
+        hosts[1].address.as_str(),
+        "{summary}"
+    );
+    let why = summary["failed"][0]["reason"].as_str().unwrap_or_default();
+    assert!(why.contains("does not let this key in"), "{summary}");
+    let [first, _second] = hosts;
+    first.summary();
+    assert!(place.has(0, &bytes) && !place.target(1).exists());
+}
+
+#[test]
+fn kill__a_host_for_good_and_the_others_are_right() {
+    let place = Place::new();
+    let bytes = content(3, 16_000_000);
+    let source = place.file("source", &bytes);
+    let mut hosts = hosts(&place, 4, &[]);
+    let casting = Casting::start(
+        place.command(),
+        &["--limit", "4MB/s"],
+        &source,
+        &addresses(&hosts),
+    );
+    place.wait_until("a quarter has come", || place.partly(1) > 4_000_000);
+    let address = hosts[1].address.clone();
+    hosts.remove(1).kill();
+    let (code, summary) = casting.end();
+    assert_eq!(code, Some(5), "{summary}");
+    assert_eq!(
+        summary["failed"].as_array().map(Vec::len),
+        Some(1),
+        "{summary}"
+    );
+    assert_eq!(summary["failed"][0]["host"], address.as_str(), "{summary}");
+    hosts.into_iter().for_each(|it| drop(it.summary()));
+    assert!([0, 2, 3].iter().all(|it| place.has(*it, &bytes)));
+    assert!(
+        !place.target(1).exists(),
+        "nothing half-written has the name"
+    );
+}
+
+#[test]
+fn kill__a_host_that_is_started_again_and_takes_up_what_it_had() {
+    let place = Place::new();
+    let bytes = content(4, 24_000_000);
+    let source = place.file("source", &bytes);
+    let mut hosts = hosts(&place, 3, &[]);
+    let casting = Casting::start(
+        place.command(),
+        &["--limit", "4MB/s"],
+        &source,
+        &addresses(&hosts),
+    );
+    place.wait_until("a quarter has come", || place.partly(2) > 6_000_000);
+    let address = hosts[2].address.clone();
+    hosts.remove(2).kill();
+    hosts.push(Waiting::start(
+        place.command(),
+        &address,
+        &[],
+        &place.target(2),
+    ));
+    let (code, summary) = casting.end();
+    assert_eq!(code, Some(0), "{summary}");
+    let again = hosts.remove(2).summary();
+    assert!(
+        again["resumed_bytes"]
+            .as_u64()
+            .is_some_and(|it| it > 4_000_000),
+        "{again}"
+    );
+    hosts.into_iter().for_each(|it| drop(it.summary()));
+    assert!((0..3).all(|it| place.has(it, &bytes)));
+}
+
+#[test]
+fn kill__the_source_once_a_host_has_all() {
+    let place = Place::new();
+    let bytes = content(5, 12_000_000);
+    let source = place.file("source", &bytes);
+    // What they pass on is slower than what the source sends.
+    let hosts = hosts(&place, 3, &["--limit", "3MB/s"]);
+    let casting = Casting::start(place.command(), &[], &source, &addresses(&hosts));
+    place.wait_until("one has all", || (0..3).any(|it| place.target(it).exists()));
+    drop(casting);
+    hosts.into_iter().for_each(|it| drop(it.summary()));
+    assert!((0..3).all(|it| place.has(it, &bytes)));
+}
+
+#[test]
+fn cast__a_directory_into_directories_and_not_over_one() {
+    let place = Place::new();
+    let tree = place.path("tree");
+    fs::create_dir_all(tree.join("a")).unwrap();
+    fs::write(tree.join("a/file"), content(6, 100_000)).unwrap();
+    for index in 0..2 {
+        fs::create_dir(place.target(index)).unwrap();
+    }
+    fs::create_dir(place.target(1).join("tree")).unwrap();
+    let hosts = hosts(&place, 2, &[]);
+    let (code, summary) = Casting::start(place.command(), &[], &tree, &addresses(&hosts)).end();
+    assert_eq!(code, Some(5), "{summary}");
+    let why = summary["failed"][0]["reason"].as_str().unwrap_or_default();
+    assert!(why.contains("is there already"), "{summary}");
+    let mut hosts = hosts.into_iter();
+    hosts.next().unwrap().summary();
+    assert_eq!(hosts.next().unwrap().end().0, Some(1));
+    assert!(fs::read(place.target(0).join("tree/a/file")).unwrap() == content(6, 100_000));
+    assert_eq!(
+        fs::read_dir(place.target(1).join("tree")).unwrap().count(),
+        0
+    );
+}
+
+/// What stands in for ssh: it runs here what is to be run there.
+fn shell(place: &Place) -> String {
+    use std::os::unix::fs::PermissionsExt;
+    let script = place.file(
+        "shell",
+        b"#!/bin/sh\n[ \"$1\" = away ] && exit 255\nshift\nexec sh -c \"$*\"\n",
+    );
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    script.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn ssh__starts_the_hosts_and_names_one_that_it_does_not_reach() {
+    let place = Place::new();
+    let bytes = content(8, 1_000_000);
+    let source = place.file("source", &bytes);
+    let target = place.path("it's here");
+    let mut command = place.command();
+    command.args([
+        "--ssh",
+        "--remote-program",
+        env!("CARGO_BIN_EXE_zerolane"),
+        "-e",
+        &shell(&place),
+        "--to",
+    ]);
+    command.arg(&target);
+    let names = ["127.0.0.1".to_owned(), "away".to_owned()];
+    let (code, summary) = Casting::start(command, &[], &source, &names).end();
+    assert_eq!(code, Some(5), "{summary}");
+    assert_eq!(summary["failed"][0]["host"], "away", "{summary}");
+    assert!(fs::read(target).unwrap() == bytes);
+}
+
+#[test]
+fn receive__to_standard_output() {
+    let place = Place::new();
+    let bytes = content(7, 1_000_000);
+    let source = place.file("source", &bytes);
+    let mut command = place.command();
+    command.args(["receive", "--to", "-", "--listen", "127.0.0.1:0"]);
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stderr.take().unwrap()));
+    let line = lines.next().unwrap().unwrap();
+    let address = line
+        .strip_prefix("Waiting for a cast on ")
+        .unwrap()
+        .trim_end_matches('.')
+        .to_owned();
+    let casting = Casting::start(place.command(), &[], &source, &[address]);
+    let (rest, out) = (
+        std::thread::spawn(move || lines.count()),
+        child.wait_with_output().unwrap(),
+    );
+    assert!(
+        out.status.success() && out.stdout == bytes,
+        "{} bytes",
+        out.stdout.len()
+    );
+    assert_eq!(casting.end().0, Some(0));
+    rest.join().unwrap();
+}
+
+#[test]
+fn arguments__that_cannot_be_are_usage_errors() {
+    let place = Place::new();
+    for wrong in [
+        &["file"][..],
+        &["-", "--hosts", "-"],
+        &["file", "host", "--tree", "0"],
+        &[],
+    ] {
+        let output = place.command().args(wrong).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{wrong:?} {}", said(&output));
+    }
+    let output = place
+        .command()
+        .args(["nothing", "127.0.0.1:9"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+}
