@@ -1,0 +1,184 @@
+//! Random requests against a model, over links that lose and delay, over connections that break.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use netlab::udp::Relay;
+use netsim::link::{LinkConfig, Loss};
+use zerolane_block::store::{MemoryStore, Store};
+use zerolane_disk::initiator::{Error, Options, Queue, Request};
+
+use super::support::model::Model;
+use super::support::{self, Served, Shown, memory, seeds};
+
+const DISK: u64 = 8 << 20;
+
+#[test]
+fn queue__random_requests_do_what_the_model_does() {
+    seeds::each(3, |mut rng| {
+        let served = Served::new(vec![memory(DISK)]);
+        // Short commands, so that requests are several.
+        let options = Options {
+            depth: rng.u16(1..=40),
+            transfer_bytes: 64 << 10,
+            ..Options::default()
+        };
+        let queue = support::open(served.address, 0, options);
+        let mut model = Model::new(DISK, 24);
+        for _ in 0..600 {
+            model.step(&queue, &mut rng, 300 << 10).unwrap();
+        }
+        model.check(&queue);
+        assert_eq!(queue.repairs().reconnects, 0);
+        drop(queue);
+        assert!(served.end().is_empty(), "no initiator was cut off");
+    });
+}
+
+#[test]
+fn queue__does_so_over_a_link_that_loses_and_delays() {
+    seeds::each(1, |mut rng| {
+        let served = Served::new(vec![memory(DISK)]);
+        let link = LinkConfig {
+            delay: Duration::from_millis(3),
+            loss: Loss::Random(0.01),
+            ..LinkConfig::default()
+        };
+        let relay = Relay::start(served.address, link, link, rng.u64(..)).unwrap();
+        let queue = support::open(relay.addr(), 0, Options::default());
+        let mut model = Model::new(DISK, 24);
+        for _ in 0..200 {
+            model.step(&queue, &mut rng, 128 << 10).unwrap();
+        }
+        model.check(&queue);
+    });
+}
+
+#[test]
+fn queue__goes_on_over_links_that_break() {
+    seeds::each(1, |mut rng| {
+        let served = Served::new(vec![memory(DISK)]);
+        let link = LinkConfig::default();
+        let relay = Relay::start(served.address, link, link, rng.u64(..)).unwrap();
+        let queue = support::open(relay.addr(), 0, Options::default());
+        let mut model = Model::new(DISK, 24);
+        for _ in 0..3 {
+            for _ in 0..60 {
+                model.step(&queue, &mut rng, 128 << 10).unwrap();
+            }
+            relay.set_up(false);
+            // In progress while there is no link, for longer than a dead peer is waited for.
+            let pending = queue.start(Request::Flush);
+            std::thread::sleep(Duration::from_secs(4));
+            relay.set_up(true);
+            pending.wait().result.unwrap();
+        }
+        model.check(&queue);
+        assert!(queue.repairs().reconnects > 0, "the link was down");
+    });
+}
+
+#[test]
+fn queue__goes_on_when_its_target_is_started_anew() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new(DISK));
+    let unit = || Shown {
+        store: Arc::clone(&store),
+        read_only: false,
+    };
+    let mut served = Served::new(vec![unit()]);
+    let address = Arc::new(std::sync::Mutex::new(served.address));
+    let (to, options) = (Arc::clone(&address), support::of(&support::identity()));
+    let dial = Box::new(move || {
+        let to = *to.lock().unwrap();
+        zerolane::Connection::connect(to, &options)
+    });
+    let queue = Queue::open(dial, support::lun(0), Options::default()).unwrap();
+    seeds::each(1, |mut rng| {
+        let mut model = Model::new(DISK, 24);
+        support::write(&queue, 0, &vec![0; DISK as usize]).unwrap();
+        for round in 1..=3 {
+            for _ in 0..50 {
+                model.step(&queue, &mut rng, 128 << 10).unwrap();
+            }
+            // Nothing is in doubt when it ends.
+            model.settle().unwrap();
+            support::flush(&queue).unwrap();
+            served = Served::new(vec![unit()]);
+            *address.lock().unwrap() = served.address;
+            support::read(&queue, 0, 4096).unwrap();
+            assert_eq!(queue.repairs().reconnects, round);
+        }
+        model.check(&queue);
+    });
+}
+
+#[test]
+fn queue__patience_ends_and_all_fails() {
+    let served = Served::new(vec![memory(DISK)]);
+    let options = Options {
+        patience: Duration::from_secs(1),
+        ..Options::default()
+    };
+    let queue = support::open(served.address, 0, options);
+    support::write(&queue, 0, &[1; 512]).unwrap();
+    drop(served);
+    let failed = support::write(&queue, 0, &[2; 512]).unwrap_err();
+    assert!(matches!(failed, Error::Unreachable { .. }), "{failed}");
+    let failed = support::flush(&queue).unwrap_err();
+    assert!(matches!(failed, Error::Unreachable { .. }), "{failed}");
+}
+
+#[test]
+fn queue__what_does_not_fit_is_refused() {
+    let served = Served::new(vec![memory(DISK)]);
+    let queue = support::open(served.address, 0, Options::default());
+    for (at, bytes) in [
+        (DISK, 512),
+        (DISK - 512, 1024),
+        (1, 512),
+        (0, 100),
+        (u64::MAX, 512),
+    ] {
+        let failed = support::read(&queue, at, bytes).unwrap_err();
+        assert!(matches!(failed, Error::Range { .. }), "{failed}");
+    }
+    support::read(&queue, DISK - 512, 512).unwrap();
+    let memory = support::region(&[7; 520]);
+    let mut memory = memory;
+    let tail = memory.split_off(4).split_off(4);
+    drop(memory);
+    let mut odd = support::region(&[7; 516]).split_off(4);
+    assert_eq!(odd.len(), 512);
+    odd.fill(1);
+    drop(tail);
+    let request = Request::Write {
+        at: 0,
+        memory: odd,
+        durable: false,
+    };
+    let done = queue.call(request);
+    assert!(matches!(done.result, Err(Error::Misaligned)));
+    assert_eq!(done.memory[..], [1; 512], "it comes back");
+}
+
+#[test]
+fn queue__another_disk_in_its_place_is_not_written() {
+    let mut served = Served::new(vec![memory(DISK)]);
+    let address = Arc::new(std::sync::Mutex::new(served.address));
+    let (to, options) = (Arc::clone(&address), support::of(&support::identity()));
+    let dial = Box::new(move || {
+        let to = *to.lock().unwrap();
+        zerolane::Connection::connect(to, &options)
+    });
+    let queue = Queue::open(dial, support::lun(0), Options::default()).unwrap();
+    let other = memory(DISK / 2);
+    let store = Arc::clone(&other.store);
+    served = Served::new(vec![other]);
+    *address.lock().unwrap() = served.address;
+    let failed = support::write(&queue, 0, &[2; 512]).unwrap_err();
+    assert!(matches!(failed, Error::OtherDisk { .. }), "{failed}");
+    let mut found = [1; 512];
+    store.read(0, &mut found).unwrap();
+    assert_eq!(found, [0; 512]);
+    drop(served);
+}
