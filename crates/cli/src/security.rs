@@ -178,6 +178,32 @@ fn own(given: Option<PathBuf>) -> Result<Option<Arc<Identity>>> {
     }
 }
 
+impl ClientArgs {
+    /// The same as parameters of the nbdkit plugin.
+    ///
+    /// # Errors
+    /// The plugin has no parameter for what was said.
+    pub(crate) fn for_plugin(&self) -> Result<Vec<String>> {
+        let given = [
+            (self.profile == ProfileName::Classic, "--profile classic"),
+            (self.lane.is_some(), "--lane"),
+            (self.bypass.is_some(), "--bypass"),
+        ];
+        if let Some((_, option)) = given.iter().find(|(given, _)| *given) {
+            return Err(anyhow!("the door has no {option}").context(Exit::Usage));
+        }
+        let mut words = Vec::new();
+        if let Some(path) = &self.identity {
+            let path = path.canonicalize().unwrap_or_else(|_| path.clone());
+            words.push(format!("identity={}", path.display()));
+        }
+        words.extend(self.server_key.map(|key| format!("server-key={key}")));
+        words.extend(self.authenticated.then(|| "authenticated=true".into()));
+        words.extend(self.plain.then(|| "plain=true".into()));
+        Ok(words)
+    }
+}
+
 impl FileClientArgs {
     /// Whether a one-time code is to let it in.
     pub(crate) fn has_code(&self) -> bool {

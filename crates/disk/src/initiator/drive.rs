@@ -77,6 +77,10 @@ impl Shared {
         }
     }
 
+    pub(super) fn failure(&self) -> Option<Error> {
+        self.inbox().end.clone()
+    }
+
     pub(super) fn close(&self) {
         let mut inbox = self.inbox();
         inbox.end.get_or_insert(Error::Closed);

@@ -170,6 +170,11 @@ impl Queue {
         self.start(request).wait()
     }
 
+    /// Why all requests fail from now on, if they do.
+    pub fn failure(&self) -> Option<Error> {
+        self.shared.failure()
+    }
+
     /// What had to be repaired so far.
     pub fn repairs(&self) -> Repairs {
         Repairs {
