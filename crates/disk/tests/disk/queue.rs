@@ -1,12 +1,14 @@
 //! Random requests against a model, over links that lose and delay, over connections that break.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use netlab::udp::Relay;
 use netsim::link::{LinkConfig, Loss};
 use zerolane_block::store::{MemoryStore, Store};
 use zerolane_disk::initiator::{Error, Options, Queue, Request};
+use zerolane_disk::target::News;
 
 use super::support::model::Model;
 use super::support::{self, Served, Shown, memory, seeds};
@@ -86,7 +88,7 @@ fn queue__goes_on_when_its_target_is_started_anew() {
         read_only: false,
     };
     let mut served = Served::new(vec![unit()]);
-    let address = Arc::new(std::sync::Mutex::new(served.address));
+    let address = Arc::new(Mutex::new(served.address));
     let (to, options) = (Arc::clone(&address), support::of(&support::identity()));
     let dial = Box::new(move || {
         let to = *to.lock().unwrap();
@@ -164,7 +166,7 @@ fn queue__what_does_not_fit_is_refused() {
 #[test]
 fn queue__another_disk_in_its_place_is_not_written() {
     let mut served = Served::new(vec![memory(DISK)]);
-    let address = Arc::new(std::sync::Mutex::new(served.address));
+    let address = Arc::new(Mutex::new(served.address));
     let (to, options) = (Arc::clone(&address), support::of(&support::identity()));
     let dial = Box::new(move || {
         let to = *to.lock().unwrap();
@@ -181,4 +183,111 @@ fn queue__another_disk_in_its_place_is_not_written() {
     store.read(0, &mut found).unwrap();
     assert_eq!(found, [0; 512]);
     drop(served);
+}
+
+/// A store whose first write waits until it is let go.
+#[derive(Debug)]
+struct Gated {
+    inner: MemoryStore,
+    /// Whether a write waits, and whether it may go.
+    gate: Mutex<(bool, bool)>,
+    news: Condvar,
+}
+
+impl Gated {
+    /// Waits until the first write waits.
+    fn has_one(&self) {
+        let gate = self.gate.lock().unwrap();
+        drop(self.news.wait_while(gate, |(waits, _)| !*waits).unwrap());
+    }
+
+    fn open(&self) {
+        self.gate.lock().unwrap().1 = true;
+        self.news.notify_all();
+    }
+}
+
+impl Store for Gated {
+    fn bytes(&self) -> u64 {
+        self.inner.bytes()
+    }
+
+    fn read(&self, at: u64, into: &mut [u8]) -> std::io::Result<()> {
+        self.inner.read(at, into)
+    }
+
+    fn write(&self, at: u64, from: &[u8]) -> std::io::Result<()> {
+        let mut gate = self.gate.lock().unwrap();
+        if !std::mem::replace(&mut gate.0, true) {
+            self.news.notify_all();
+            drop(self.news.wait_while(gate, |(_, open)| !*open).unwrap());
+        } else {
+            drop(gate);
+        }
+        self.inner.write(at, from)
+    }
+
+    fn flush(&self) -> std::io::Result<()> {
+        self.inner.flush()
+    }
+
+    fn unmap(&self, at: u64, bytes: u64) -> std::io::Result<()> {
+        self.inner.unmap(at, bytes)
+    }
+
+    fn run(&self, at: u64) -> std::io::Result<zerolane_block::store::Run> {
+        self.inner.run(at)
+    }
+}
+
+#[test]
+fn queue__what_an_older_connection_began_is_over_before_the_newer_one_begins() {
+    let store = Arc::new(Gated {
+        inner: MemoryStore::new(DISK),
+        gate: Mutex::default(),
+        news: Condvar::new(),
+    });
+    let shown = Shown {
+        store: Arc::clone(&store) as Arc<dyn Store>,
+        read_only: false,
+    };
+    let served = Served::new(vec![shown]);
+    let link = LinkConfig::default();
+    let relay = Relay::start(served.address, link, link, 1).unwrap();
+    let queue = support::open(relay.addr(), 0, Options::default());
+    let (over, is_over) = (Arc::new(AtomicBool::new(false)), Arc::default());
+    let told: Arc<AtomicBool> = Arc::clone(&over);
+    let finished: Arc<(Mutex<bool>, Condvar)> = is_over;
+    let finishing = Arc::clone(&finished);
+    let request = Request::Write {
+        at: 0,
+        memory: support::region(&[1; 4096]),
+        durable: false,
+    };
+    queue.submit(request, move |done| {
+        done.result.unwrap();
+        told.store(true, Ordering::SeqCst);
+        *finishing.0.lock().unwrap() = true;
+        finishing.1.notify_all();
+    });
+    store.has_one();
+    relay.set_up(false);
+    std::thread::sleep(Duration::from_secs(4));
+    relay.set_up(true);
+    // The older connection is gone; its write waits at the store, and so does the newer connection's login.
+    let left = || {
+        let news = served.news.lock().unwrap();
+        news.iter().any(|it| matches!(it, News::Left(..)))
+    };
+    while !left() {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(!over.load(Ordering::SeqCst), "the repeat overtook");
+    store.open();
+    let done = finished.0.lock().unwrap();
+    drop(finished.1.wait_while(done, |it| !*it).unwrap());
+    support::write(&queue, 0, &[2; 4096]).unwrap();
+    assert_eq!(support::read(&queue, 0, 4096).unwrap(), [2; 4096]);
+    assert_eq!(queue.repairs().reconnects, 1);
 }
