@@ -4,7 +4,8 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::NonNull;
 
 use crate::config;
-use crate::disk::{self, Failure};
+use crate::disk;
+use crate::failure::Failure;
 
 /// All requests at once, from any thread.
 const PARALLEL: c_int = 3;

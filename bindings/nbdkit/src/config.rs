@@ -13,7 +13,7 @@ use zerolane::{Connection, Options, Security};
 use zerolane_block::Lun;
 use zerolane_disk::initiator::Dial;
 
-use crate::disk::Failure;
+use crate::failure::Failure;
 
 /// What nbdkit prints for `--help`.
 pub(crate) const HELP: &CStr = c"\

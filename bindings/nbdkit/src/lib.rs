@@ -8,7 +8,9 @@
 //! | `abi` | what nbdkit and the plugin know of each other: the table of functions |
 //! | `config` | the parameters, and connecting as they say |
 //! | `disk` | requests |
+//! | `failure` | why one failed |
 
 mod abi;
 mod config;
 mod disk;
+mod failure;

@@ -3,7 +3,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`target`] | [`Server`](target::Server): connections, the memory and the threads that commands are done with |
-//! | [`initiator`] | [`Queue`](initiator::Queue): many requests outstanding, into the caller's memory, over connections that break |
+//! | [`initiator`] | [`Queue`](initiator::Queue): many requests into the caller's memory, over connections that break |
 //! | [`message`] | what the messages carry beside the units of SST |
 //!
 //! A command is a message; payload goes between the target's memory and the memory that the command names: a put for

@@ -5,7 +5,7 @@
 //! | login of an initiator | [`Login`], then the key of its status region, 24 |
 //! | login of a target | [`Login`] |
 //! | command without data | [`CommandUnit`] |
-//! | command with data | [`CommandUnit`], then the key of the region with its data, 24, and where in it the data begins, 8 |
+//! | command with data | [`CommandUnit`], then the key of the region with its data, 24, where in it they begin, 8 |
 //! | task management | [`ManagementUnit`] |
 
 use zerolane::{RegionKey, Rights};

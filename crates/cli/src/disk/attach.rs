@@ -82,7 +82,8 @@ pub(super) fn run(args: &Args) -> Result<()> {
     }
     let mut command = Command::new(nbdkit);
     // Clients may ask for single bytes; the disk has blocks.
-    command.args(["--foreground", "--filter=blocksize", "--unix"]);
+    command.args(["--foreground", "--exit-with-parent"]);
+    command.args(["--filter=blocksize", "--unix"]);
     command.arg(&socket).stdin(Stdio::null());
     if args.read_only {
         command.arg("--readonly");

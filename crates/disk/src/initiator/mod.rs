@@ -7,10 +7,10 @@
 //!
 //! | a request that | is |
 //! |---|---|
-//! | is in progress when the connection breaks | repeated, at most [`MAX_REPEATS`] times, while there is [`Options::patience`] |
+//! | is in progress when the connection breaks | repeated, at most 64 times, while there is [`Options::patience`] |
 //! | was done, and what it wrote was flushed | safe |
-//! | was done and not flushed, and the target was started anew on a machine that was not | safe: the kernel has it |
-//! | was done and not flushed, and the target's machine was started anew | maybe lost: every flush fails from then on ([`Error::Lost`]) |
+//! | was done and not flushed, the target was started anew, and its machine was not | safe: the kernel has it |
+//! | was done and not flushed, and its machine was started anew | maybe lost: each flush fails ([`Error::Lost`]) |
 //!
 //! A flush that succeeds says that all requests that were over before it was asked for are on the medium.
 //!
@@ -40,8 +40,6 @@ use std::time::Duration;
 use zerolane::security::random;
 use zerolane_block::Lun;
 
-#[allow(unused_imports)] // Named in the text above.
-use crate::limits::MAX_REPEATS;
 use drive::{Driver, Shared};
 use link::Link;
 

@@ -164,6 +164,36 @@ fn hostile__transfers() {
     });
 }
 
+/// Bytes that are nearly messages: parsing says yes or no, and what it takes lies in its region.
+#[test]
+fn hostile__random_messages_are_taken_or_refused() {
+    support::seeds::each(1, |mut rng| {
+        let mut taken = 0;
+        for _ in 0..200_000 {
+            let length = [0, 31, 32, 55, 56, 87, 88, 128][rng.usize(0..8)];
+            let mut bytes = vec![0; length];
+            for byte in &mut bytes {
+                // Mostly what a field may be.
+                *byte = if rng.u32(0..8) == 0 { rng.u8(..) } else { 0 };
+            }
+            if let Some(first) = bytes.first_mut() {
+                *first = [1, 1, 2, b'Z'][rng.usize(0..4)];
+            }
+            match message::parse(&bytes) {
+                Ok(message::Message::Command(unit, Some(place))) => {
+                    let most = unit.data_in.max(unit.data_out);
+                    let end = place.offset.checked_add(most).unwrap();
+                    assert!(most == 0 || end <= place.region.len());
+                    taken += 1;
+                }
+                Ok(_) => taken += 1,
+                Err(_) => {}
+            }
+        }
+        assert!(taken > 1000, "{taken} are messages");
+    });
+}
+
 /// What is wrong with a command, and not with the messages, is told.
 #[test]
 fn hostile__commands_beyond_the_end_are_answered_and_write_nothing() {
