@@ -27,8 +27,8 @@ const THREADS_MAX: usize = 256;
 /// Arguments of `zerolane disk serve`.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
-The first image is LUN 0, the next one LUN 1, and so on. In the list of keys a disk is a region called disk0, disk1, and so on: \
-'KEY read regions=disk0' sees LUN 0 alone and may not write it, 'KEY read-write' sees and writes all of them.")]
+The first image is LUN 0, the next one LUN 1, and so on. In the list of keys a disk is a region called disk0, disk1, and \
+so on: 'KEY read regions=disk0' sees LUN 0 alone and may not write it, 'KEY read-write' sees and writes all of them.")]
 pub(super) struct Args {
     /// Regular files or block devices
     #[arg(required = true, value_name = "IMAGE|DEVICE")]
@@ -36,14 +36,16 @@ pub(super) struct Args {
     /// No initiator may write
     #[arg(long)]
     read_only: bool,
-    /// Address to listen on, or a name of this host, with or without a port (port 0: any free one), or ether:IFACE for raw
-    /// Ethernet
-    #[arg(long, value_name = "ADDR", value_parser = parse_address, default_value_t = Listen::loopback(DEFAULT_PORT))]
+    /// Address to listen on, or a name of this host, with or without a port (port 0: any free one), or ether:IFACE
+    /// for raw Ethernet
+    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
+    #[arg(default_value_t = Listen::loopback(DEFAULT_PORT))]
     listen: Listen,
     /// Length of a logical block, bytes: 512, 1024, 2048 or 4096
     #[arg(long, default_value_t = 512, value_name = "BYTES")]
     block_size: u32,
-    /// Name from which the identity of the first image follows, instead of machine and path; said again, of the next one
+    /// Name from which the identity of the first image follows, instead of machine and path; said again, of the next
+    /// one
     #[arg(long, value_name = "NAME")]
     serial: Vec<String>,
     /// Threads that read and write the images

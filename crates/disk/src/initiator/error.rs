@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use zerolane_block::sense::Sense;
+use zerolane_block::sense::{Code, Sense};
 
 /// Why a request, or a queue, failed.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -71,7 +71,10 @@ pub struct Wrong(pub Sense);
 impl std::fmt::Display for Wrong {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Sense { key, code, .. } = self.0;
-        write!(f, "{key:?}, {code:?}")?;
+        match Code::ALL.iter().find(|(it, _)| *it == code) {
+            Some((_, name)) => write!(f, "{name} ({key:?}, {code:?})")?,
+            None => write!(f, "{key:?}, {code:?}")?,
+        }
         match self.0.information {
             Some(at) => write!(f, ", at {at}"),
             None => Ok(()),
