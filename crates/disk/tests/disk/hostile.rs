@@ -49,7 +49,7 @@ fn with_stranger(offence: Offence, act: impl FnOnce(&mut Raw)) {
     support::write(&honest, 0, &vec![1; DISK as usize]).unwrap();
     let mut raw = Raw::stranger(served.address, &support::of(&support::identity()));
     act(&mut raw);
-    raw.is_cut_off();
+    raw.wait_until_cut_off();
     assert_eq!(
         support::read(&honest, 0, DISK).unwrap(),
         vec![1; DISK as usize]

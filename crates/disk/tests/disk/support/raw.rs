@@ -91,7 +91,7 @@ impl Raw {
     }
 
     /// Waits until the target has ended the connection.
-    pub fn is_cut_off(mut self) {
+    pub fn wait_until_cut_off(mut self) {
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
             match self.connection.wait(Some(PATIENCE)) {
