@@ -53,6 +53,14 @@ fn document__names_tests_that_are_there() {
         include_str!("model.rs"),
         include_str!("crash.rs"),
         include_str!("document.rs"),
+        include_str!("../../disk/tests/disk/queue.rs"),
+        include_str!("../../disk/tests/disk/killed.rs"),
+        include_str!("../../disk/tests/disk/rights.rs"),
+        include_str!("../../disk/tests/disk/reservations.rs"),
+        include_str!("../../disk/tests/disk/hostile.rs"),
+        include_str!("../../disk/tests/disk/full.rs"),
+        include_str!("../../cli/tests/disk_served.rs"),
+        include_str!("../../../bindings/nbdkit/tests/nbdkit.rs"),
     ]
     .concat();
     for name in DOCUMENT.split('`').filter(|it| it.contains("__")) {

@@ -18,16 +18,24 @@ fn login() -> impl Strategy<Value = Login> {
         any::<u16>(),
         1..=MAX_SLOTS,
         any::<u32>(),
-        any::<u64>(),
+        any::<(u64, u64)>(),
     )
         .prop_map(
-            |((initiator, target), alignment, units, slots, transfer_bytes, status_region)| Login {
+            |(
+                (initiator, target),
+                alignment,
+                units,
+                slots,
+                transfer_bytes,
+                (status_region, session),
+            )| Login {
                 roles: Roles { initiator, target },
                 alignment,
                 units,
                 slots,
                 transfer_bytes,
                 status_region,
+                session,
             },
         )
 }

@@ -48,7 +48,7 @@ pub enum Command {
     Mv(files::change::MoveArgs),
     /// Export memory to other hosts; read, write and count in theirs
     Mem(mem::Args),
-    /// Say what an image would be as a disk of other hosts
+    /// Serve images as disks of other hosts; open, list and measure theirs
     Disk(disk::Args),
     /// Make a key to be known by
     Keygen(keys::Args),

@@ -17,6 +17,7 @@ pub mod exit;
 mod explain;
 mod files;
 pub mod generate;
+mod host;
 pub mod interrupt;
 mod keys;
 pub mod lab;

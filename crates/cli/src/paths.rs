@@ -40,7 +40,7 @@ impl PathArgs {
             self.links.len()
         );
         ensure!(
-            self.is_empty() || lane == LaneName::Udp,
+            self.is_empty() || matches!(lane, LaneName::Udp | LaneName::Auto),
             "--path is for UDP, and --lane {} is not: leave one of them out",
             lane.name()
         );
@@ -81,7 +81,7 @@ mod tests {
     fn links__as_many_as_there_may_be_from_addresses_of_this_host() {
         let links = args(&["127.0.0.1=127.0.0.2:9181", "="]);
         assert_eq!(links.links(LaneName::Udp).unwrap().len(), 2);
-        assert_eq!(args(&["="; 7]).links(LaneName::Udp).unwrap().len(), 7);
+        assert_eq!(args(&["="; 7]).links(LaneName::Auto).unwrap().len(), 7);
         assert!(args(&[]).links(LaneName::Shm).unwrap().is_empty());
     }
 

@@ -194,7 +194,33 @@ impl ClientArgs {
             profile: ProfileName::Extended,
             lane: None,
             bypass: None,
+            paths: PathArgs::default(),
         }
+    }
+
+    /// The same as parameters of the nbdkit plugin.
+    ///
+    /// # Errors
+    /// The plugin has no parameter for what was said.
+    pub(crate) fn for_plugin(&self) -> Result<Vec<String>> {
+        let given = [
+            (self.profile == ProfileName::Classic, "--profile classic"),
+            (self.lane.is_some(), "--lane"),
+            (self.bypass.is_some(), "--bypass"),
+            (!self.paths.is_empty(), "--path"),
+        ];
+        if let Some((_, option)) = given.iter().find(|(given, _)| *given) {
+            return Err(anyhow!("the door has no {option}").context(Exit::Usage));
+        }
+        let mut words = Vec::new();
+        if let Some(path) = &self.identity {
+            let path = path.canonicalize().unwrap_or_else(|_| path.clone());
+            words.push(format!("identity={}", path.display()));
+        }
+        words.extend(self.server_key.map(|key| format!("server-key={key}")));
+        words.extend(self.authenticated.then(|| "authenticated=true".into()));
+        words.extend(self.plain.then(|| "plain=true".into()));
+        Ok(words)
     }
 }
 

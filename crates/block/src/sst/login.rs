@@ -39,6 +39,9 @@ pub struct Login {
     pub transfer_bytes: u32,
     /// The initiator's status region, of [`STATUS_BYTES`](super::STATUS_BYTES) a slot; zero of an end that is none.
     pub status_region: u64,
+    /// Of an initiator: names it over its connections, so that what an older one of them began is over before a newer
+    /// one begins. Of a target: another one when what was written and not flushed may be lost.
+    pub session: u64,
 }
 
 impl Login {
@@ -53,6 +56,7 @@ impl Login {
         bytes[10..12].copy_from_slice(&self.slots.to_be_bytes());
         bytes[12..16].copy_from_slice(&self.transfer_bytes.to_be_bytes());
         bytes[16..24].copy_from_slice(&self.status_region.to_be_bytes());
+        bytes[24..].copy_from_slice(&self.session.to_be_bytes());
         bytes
     }
 
@@ -80,7 +84,6 @@ impl Login {
             return Err(Malformed::field("slots", slots));
         }
         reserved(&bytes[7..8])?;
-        reserved(&bytes[24..])?;
         Ok(Login {
             roles: Roles {
                 initiator: roles & 1 == 1,
@@ -91,6 +94,7 @@ impl Login {
             slots,
             transfer_bytes: number(&bytes[12..16]) as u32,
             status_region: number(&bytes[16..24]),
+            session: number(&bytes[24..]),
         })
     }
 }

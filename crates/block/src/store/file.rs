@@ -173,6 +173,11 @@ impl Store for FileStore {
         })
     }
 
+    /// The kernel has it.
+    fn outlives_process(&self) -> bool {
+        true
+    }
+
     fn expect(&self, at: u64, bytes: u64) {
         // A hint: what fails is not missed.
         let _ = fadvise(

@@ -65,6 +65,11 @@ pub trait Store: Debug + Send + Sync {
     /// The medium's.
     fn run(&self, at: u64) -> io::Result<Run>;
 
+    /// What was written is there when this process is gone, flushed or not, as long as the machine runs.
+    fn outlives_process(&self) -> bool {
+        false
+    }
+
     /// These bytes will be read soon.
     fn expect(&self, _at: u64, _bytes: u64) {}
 }

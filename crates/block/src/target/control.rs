@@ -106,6 +106,13 @@ impl Target {
         Ok(id)
     }
 
+    /// There is a command of `nexus` with that tag: neither is it over, nor was it aborted.
+    pub fn has_command(&self, nexus: NexusId, tag: u64) -> bool {
+        let id = self.nexuses.get(&nexus).and_then(|it| it.tags.get(&tag));
+        let task = id.and_then(|id| self.tasks.get(id));
+        task.is_some_and(|task| !task.aborted)
+    }
+
     /// An initiator has gone: its commands are aborted, its registrations stay. The transport still tells what
     /// becomes of work that it has. Steps for this nexus that were not taken are dropped.
     pub fn detach(&mut self, nexus: NexusId) {

@@ -1,4 +1,4 @@
-//! `zerolane disk info`: what an image would be as a disk.
+//! `zerolane disk info`: what an image would be as a disk, or what a disk of a host is.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,10 @@ use anyhow::{Context, Result};
 use indicatif::HumanBytes;
 
 use super::image::Image;
+use super::list::{as_json, line};
+use super::remote::{Place, open};
 use crate::console;
+use crate::security::ClientArgs;
 
 /// Bytes of a line of hexadecimal digits.
 const LINE: usize = 32;
@@ -17,7 +20,8 @@ const LINE: usize = 32;
 The image is opened for reading and nothing is changed. Its identity follows from this machine's identifier and the \
 path without symbolic links, or from --serial alone: give it one if the image may move, so that initiators know it again.")]
 pub(super) struct Args {
-    /// A regular file or a block device
+    /// A regular file or a block device, or a disk of a host: HOST[:PORT]/LUN. What is both is the file
+    #[arg(value_name = "IMAGE|HOST/LUN")]
     image: PathBuf,
     /// Length of a logical block, bytes: 512, 1024, 2048 or 4096
     #[arg(long, default_value_t = 512, value_name = "BYTES")]
@@ -31,10 +35,16 @@ pub(super) struct Args {
     /// One JSON object instead of text
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    security: ClientArgs,
 }
 
 /// Says what the image is.
 pub(super) fn run(args: &Args) -> Result<()> {
+    let place = args.image.to_str().and_then(|it| it.parse().ok());
+    if let Some(place) = place.filter(|_| !args.image.exists()) {
+        return of_host(&place, args);
+    }
     let serial = args.serial.as_deref();
     let image = Image::of(&args.image, args.block_size, serial, args.ranges);
     let image = image.with_context(|| args.image.display().to_string())?;
@@ -42,6 +52,14 @@ pub(super) fn run(args: &Args) -> Result<()> {
         console::say(serde_json::to_string_pretty(&image)?)
     } else {
         console::say(shown(&image))
+    }
+}
+
+fn of_host(place: &Place, args: &Args) -> Result<()> {
+    let queue = open(place, &args.security, Default::default())?;
+    match args.json {
+        true => console::say(as_json(queue.unit())),
+        false => console::say(line(queue.unit())),
     }
 }
 

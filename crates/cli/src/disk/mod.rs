@@ -1,7 +1,21 @@
 //! `zerolane disk`: images as disks of other hosts.
+//!
+//! | module | command |
+//! |---|---|
+//! | `serve` | `disk serve`: images and devices for others |
+//! | `list` | `disk ls`: the disks of a host |
+//! | `info`, `image` | `disk info`: what an image would be, or a disk is |
+//! | `bench` | `disk bench`: how fast a disk is |
+//! | `attach` | `disk attach`: the door for other programs, by nbdkit |
+//! | `remote` | the meaning of HOST/LUN; the queue to it |
 
+mod attach;
+mod bench;
 mod image;
 mod info;
+mod list;
+mod remote;
+mod serve;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -15,13 +29,25 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Say what an image would be as a disk: size, holes, identity, and what initiators are told
+    /// Serve images and block devices as disks of other hosts
+    Serve(serve::Args),
+    /// List the disks of a host, as far as this key may see them
+    Ls(list::Args),
+    /// Say what an image would be as a disk, or what a disk of a host is
     Info(info::Args),
+    /// Measure a disk of a host
+    Bench(bench::Args),
+    /// Open a disk of a host to other programs, as an NBD server on a UNIX socket
+    Attach(attach::Args),
 }
 
 /// Runs `zerolane disk`.
 pub(crate) fn run(args: Args) -> Result<()> {
     match args.command {
+        Command::Serve(args) => serve::run(args),
+        Command::Ls(args) => list::run(&args),
         Command::Info(args) => info::run(&args),
+        Command::Bench(args) => bench::run(&args),
+        Command::Attach(args) => attach::run(&args),
     }
 }

@@ -4,16 +4,17 @@ use anyhow::{Result, ensure};
 use zerolane::Rights;
 
 use super::place::Place;
-use super::remote::{Host, Remote};
+use super::remote::{Remote, parse_host};
 use crate::console;
 use crate::exit::Exit;
+use crate::host::Host;
 use crate::security::ClientArgs;
 
 /// Arguments of `zerolane mem fetch-add`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Where `mem export` runs: HOST or HOST:PORT
-    #[arg(value_parser = Host::parse)]
+    #[arg(value_parser = parse_host)]
     host: Host,
     /// Name of the region, and the offset of an unsigned 64-bit number, a multiple of 8
     #[arg(value_name = "NAME[@OFFSET]")]

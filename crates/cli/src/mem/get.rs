@@ -9,15 +9,16 @@ use anyhow::{Context, Result};
 use zerolane::{Region, Rights, TransferId, Work};
 
 use super::place::Place;
-use super::remote::{AHEAD, Host, PIECE, Remote};
+use super::remote::{AHEAD, PIECE, Remote, parse_host};
 use crate::console;
+use crate::host::Host;
 use crate::security::ClientArgs;
 
 /// Arguments of `zerolane mem get`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Where `mem export` runs: HOST or HOST:PORT
-    #[arg(value_parser = Host::parse)]
+    #[arg(value_parser = parse_host)]
     host: Host,
     /// Name of the region, the byte to begin at, and how many [default: all that follow]
     #[arg(value_name = "NAME[@OFFSET[+LEN]]")]

@@ -8,15 +8,16 @@ use anyhow::{Context, Result, ensure};
 use zerolane::{Region, Rights, Work};
 
 use super::place::Place;
-use super::remote::{AHEAD, Host, PIECE, Remote};
+use super::remote::{AHEAD, PIECE, Remote, parse_host};
 use crate::console;
+use crate::host::Host;
 use crate::security::ClientArgs;
 
 /// Arguments of `zerolane mem put`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Where `mem export` runs: HOST or HOST:PORT
-    #[arg(value_parser = Host::parse)]
+    #[arg(value_parser = parse_host)]
     host: Host,
     /// Name of the region, and the byte to begin at: NAME or NAME@OFFSET
     #[arg(value_name = "NAME[@OFFSET]")]

@@ -1,69 +1,19 @@
 //! A region of another host, opened by name.
 
-use std::fmt;
-
 use anyhow::{Context, Result, anyhow, ensure};
 use zerolane::failure::{Reason, TransferError};
-use zerolane::lanes::resolve_host;
-use zerolane::{Completion, Connection, Error, Options, RegionKey, Rights};
+use zerolane::{Completion, Connection, Error, RegionKey, Rights};
 
 use super::place::Place;
-use crate::address::{parse_host, shown};
-use crate::bypass::Bypass;
-use crate::exit::Exit;
-use crate::lane::LaneName;
-use crate::security::{Caution, ClientArgs};
+use crate::host::Host;
+use crate::security::ClientArgs;
 
 /// UDP port where the command line names none.
 pub(super) const DEFAULT_PORT: u16 = 9182;
 
-/// A host, and the port at which it exports memory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Host {
-    name: String,
-    port: u16,
-}
-
-impl Host {
-    /// From `HOST[:PORT]`.
-    pub(crate) fn parse(text: &str) -> Result<Host, String> {
-        parse_host(text, DEFAULT_PORT).map(|(name, port)| Host { name, port })
-    }
-
-    fn connect(&self, security: &ClientArgs) -> Result<Connection> {
-        let Host { name, port } = self;
-        let profiles = security.profile.into();
-        let lane = LaneName::to(name, security.lane, None)?;
-        let bypass = Bypass::of(lane, security.bypass, None);
-        let device = bypass.device_to(lane, (name, *port))?;
-        let links = security.paths.links(lane)?;
-        let lane = lane.into();
-        let (caution, security) = Caution::new(self.to_string(), security.clone(), None)?;
-        let options = Options {
-            security,
-            profiles,
-            lane,
-            device,
-            links,
-            ..Options::default()
-        };
-        let connected = resolve_host(name, *port, lane)
-            .map_err(Error::from)
-            .and_then(|to| Connection::connect(&to[..], &options));
-        caution.introduce();
-        connected.map_err(|error| {
-            let advise = caution.advise(Some(&error));
-            let words = format!("cannot reach {name} at port {port}");
-            let exit = Exit::of_connecting(&error);
-            advise(anyhow!(error).context(words).context(exit))
-        })
-    }
-}
-
-impl fmt::Display for Host {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&shown(&self.name, self.port))
-    }
+/// From `HOST[:PORT]`.
+pub(super) fn parse_host(text: &str) -> Result<Host, String> {
+    Host::parse(text, DEFAULT_PORT)
 }
 
 /// An opened region.
@@ -85,18 +35,24 @@ impl Remote {
         rights: Rights,
         security: &ClientArgs,
     ) -> Result<Remote> {
-        let mut connection = host.connect(security)?;
+        let dialer = host.dialer(security)?;
+        let connected = dialer.connect();
+        dialer.introduce();
+        let mut connection = connected.map_err(|error| {
+            let text = anyhow!(error.to_string());
+            dialer.explain(&error, text)
+        })?;
         let key = connection
             .open_region(&place.name, rights)
             .map_err(|error| {
                 let name = &place.name;
                 match reason(&error) {
                     Some(Reason::Unknown) => {
-                        anyhow!("{} exports nothing called {name:?}", host.name)
+                        anyhow!("{} exports nothing called {name:?}", host.name())
                     }
                     Some(Reason::Denied) => anyhow!(
                         "{} does not allow that with {name:?}: export it with other --rights",
-                        host.name
+                        host.name()
                     ),
                     _ => anyhow!(error).context(format!("opening {name:?}")),
                 }

@@ -49,7 +49,7 @@ impl Network {
 
     /// The host of this index waits.
     pub(crate) fn wait(&self, index: usize, target: &Path) -> Waiting {
-        let listen = format!("{}:9183", self.lab.host(index + 1).ipv4());
+        let listen = format!("{}:9184", self.lab.host(index + 1).ipv4());
         Waiting::start(self.command(index + 1), &listen, &[], target)
     }
 

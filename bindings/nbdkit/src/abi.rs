@@ -1,0 +1,293 @@
+//! nbdkit's interface for plugins, version 2 (`nbdkit-plugin.h`), as far as it is used.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ptr::NonNull;
+
+use crate::config;
+use crate::disk;
+use crate::failure::Failure;
+
+/// All requests at once, from any thread.
+const PARALLEL: c_int = 3;
+const API_VERSION: c_int = 2;
+
+const FLAG_MAY_TRIM: u32 = 1;
+const FLAG_FUA: u32 = 2;
+/// The plugin sees to FUA itself.
+const FUA_NATIVE: c_int = 2;
+
+type Handle = *mut c_void;
+type Ask = Option<unsafe extern "C" fn(Handle) -> c_int>;
+type Change = Option<unsafe extern "C" fn(Handle, u32, u64, u32) -> c_int>;
+/// A function that is not there.
+type Absent = Option<unsafe extern "C" fn()>;
+
+/// `struct nbdkit_plugin`.
+#[repr(C)]
+struct Plugin {
+    struct_size: u64,
+    api_version: c_int,
+    thread_model: c_int,
+    name: *const c_char,
+    longname: *const c_char,
+    version: *const c_char,
+    description: *const c_char,
+    load: Absent,
+    unload: Option<unsafe extern "C" fn()>,
+    config: Option<unsafe extern "C" fn(*const c_char, *const c_char) -> c_int>,
+    config_complete: Option<unsafe extern "C" fn() -> c_int>,
+    config_help: *const c_char,
+    open: Option<unsafe extern "C" fn(c_int) -> Handle>,
+    close: Option<unsafe extern "C" fn(Handle)>,
+    get_size: Option<unsafe extern "C" fn(Handle) -> i64>,
+    can_write: Ask,
+    can_flush: Ask,
+    is_rotational: Ask,
+    can_trim: Ask,
+    version_1: [Absent; 5],
+    errno_is_preserved: c_int,
+    dump_plugin: Absent,
+    can_zero: Ask,
+    can_fua: Ask,
+    pread: Option<unsafe extern "C" fn(Handle, *mut c_void, u32, u64, u32) -> c_int>,
+    pwrite: Option<unsafe extern "C" fn(Handle, *const c_void, u32, u64, u32) -> c_int>,
+    flush: Option<unsafe extern "C" fn(Handle, u32) -> c_int>,
+    trim: Change,
+    zero: Change,
+    magic_config_key: *const c_char,
+    can_multi_conn: Ask,
+    can_extents: Ask,
+    extents: Absent,
+    can_cache: Ask,
+    cache: Absent,
+    thread_model_function: Absent,
+    can_fast_zero: Ask,
+    preconnect: Absent,
+    get_ready: Absent,
+    after_fork: Absent,
+    list_exports: Absent,
+    default_export: Absent,
+    export_description: Absent,
+    cleanup: Option<unsafe extern "C" fn()>,
+    block_size: Option<unsafe extern "C" fn(Handle, *mut u32, *mut u32, *mut u32) -> c_int>,
+}
+
+// SAFETY: it is never written, and its pointers are to constants.
+unsafe impl Sync for Plugin {}
+
+static PLUGIN: Plugin = Plugin {
+    struct_size: size_of::<Plugin>() as u64,
+    api_version: API_VERSION,
+    thread_model: PARALLEL,
+    name: c"zerolane".as_ptr(),
+    longname: c"Zerolane disk".as_ptr(),
+    version: VERSION.as_ptr(),
+    description: c"a disk that `zerolane disk serve` serves".as_ptr(),
+    load: None,
+    unload: None,
+    config: Some(config),
+    config_complete: Some(config_complete),
+    config_help: config::HELP.as_ptr(),
+    open: Some(open),
+    close: Some(close),
+    get_size: Some(get_size),
+    can_write: Some(can_write),
+    can_flush: Some(yes),
+    is_rotational: Some(no),
+    can_trim: Some(yes),
+    version_1: [None; 5],
+    errno_is_preserved: 0,
+    dump_plugin: None,
+    can_zero: Some(yes),
+    can_fua: Some(can_fua),
+    pread: Some(pread),
+    pwrite: Some(pwrite),
+    flush: Some(flush),
+    trim: Some(trim),
+    zero: Some(zero),
+    magic_config_key: c"host".as_ptr(),
+    can_multi_conn: Some(yes),
+    can_extents: None,
+    extents: None,
+    can_cache: None,
+    cache: None,
+    thread_model_function: None,
+    can_fast_zero: None,
+    preconnect: None,
+    get_ready: None,
+    after_fork: None,
+    list_exports: None,
+    default_export: None,
+    export_description: None,
+    cleanup: Some(cleanup),
+    block_size: Some(block_size),
+};
+
+const VERSION: &CStr =
+    match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
+        Ok(version) => version,
+        Err(_) => c"",
+    };
+
+unsafe extern "C" {
+    fn nbdkit_error(format: *const c_char, ...);
+    fn nbdkit_set_error(error: c_int);
+}
+
+/// What nbdkit asks for first.
+///
+/// # Safety
+/// nbdkit calls it, and reads the table.
+#[unsafe(no_mangle)]
+#[allow(unreachable_pub)] // It is reached by its name.
+pub unsafe extern "C" fn plugin_init() -> *const c_void {
+    (&raw const PLUGIN).cast()
+}
+
+/// -1, and nbdkit is told why.
+fn failed(why: &Failure) -> c_int {
+    let text = CString::new(why.words.replace('\0', " ")).unwrap_or_default();
+    // SAFETY: a format of one string, and a string; nbdkit keeps neither.
+    unsafe {
+        nbdkit_error(c"%s".as_ptr(), text.as_ptr());
+        nbdkit_set_error(why.errno);
+    }
+    -1
+}
+
+fn outcome(outcome: Result<(), Failure>) -> c_int {
+    match outcome {
+        Ok(()) => 0,
+        Err(why) => failed(&why),
+    }
+}
+
+/// # Safety
+/// `text` is a string of nbdkit's, that lives as long as the call.
+unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, Failure> {
+    // SAFETY: as promised.
+    let text = unsafe { CStr::from_ptr(text) };
+    text.to_str()
+        .map_err(|_| Failure::usage("a parameter that is no text"))
+}
+
+unsafe extern "C" fn config(key: *const c_char, value: *const c_char) -> c_int {
+    // SAFETY: nbdkit's strings.
+    let pair = unsafe { text(key).and_then(|key| Ok((key, text(value)?))) };
+    outcome(pair.and_then(|(key, value)| config::set(key, value)))
+}
+
+unsafe extern "C" fn config_complete() -> c_int {
+    outcome(config::check())
+}
+
+unsafe extern "C" fn open(_read_only: c_int) -> Handle {
+    match disk::open() {
+        Ok(handle) => Box::into_raw(Box::new(handle)).cast(),
+        Err(why) => {
+            failed(&why);
+            std::ptr::null_mut()
+        }
+    }
+}
+
+unsafe extern "C" fn close(handle: Handle) {
+    // SAFETY: made by `open`, and closed once, when nothing of it is in progress.
+    drop(unsafe { Box::from_raw(handle.cast::<disk::Handle>()) });
+}
+
+unsafe extern "C" fn cleanup() {
+    disk::forget();
+}
+
+/// # Safety
+/// `handle` was made by `open` and is not closed.
+unsafe fn of<'a>(handle: Handle) -> &'a disk::Handle {
+    // SAFETY: as promised; shared by all threads, and never written.
+    unsafe { &*handle.cast::<disk::Handle>() }
+}
+
+unsafe extern "C" fn get_size(handle: Handle) -> i64 {
+    // SAFETY: nbdkit's handle.
+    let bytes = unsafe { of(handle) }.unit().bytes();
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+unsafe extern "C" fn can_write(handle: Handle) -> c_int {
+    // SAFETY: nbdkit's handle.
+    c_int::from(!unsafe { of(handle) }.unit().read_only)
+}
+
+unsafe extern "C" fn yes(_handle: Handle) -> c_int {
+    1
+}
+
+unsafe extern "C" fn no(_handle: Handle) -> c_int {
+    0
+}
+
+unsafe extern "C" fn can_fua(_handle: Handle) -> c_int {
+    FUA_NATIVE
+}
+
+unsafe extern "C" fn block_size(
+    handle: Handle,
+    minimum: *mut u32,
+    preferred: *mut u32,
+    maximum: *mut u32,
+) -> c_int {
+    // SAFETY: nbdkit's handle, and three numbers of nbdkit's.
+    unsafe {
+        *minimum = of(handle).unit().block_bytes;
+        *preferred = 4096;
+        *maximum = 32 << 20;
+    }
+    0
+}
+
+unsafe extern "C" fn pread(
+    handle: Handle,
+    buffer: *mut c_void,
+    count: u32,
+    offset: u64,
+    _flags: u32,
+) -> c_int {
+    let Some(start) = NonNull::new(buffer.cast::<u8>()) else {
+        return outcome(Err(Failure::usage("no buffer")));
+    };
+    // SAFETY: nbdkit's handle; its buffer of so many bytes is this call's alone, and initialised.
+    outcome(unsafe { of(handle).read(start, count as usize, offset) })
+}
+
+unsafe extern "C" fn pwrite(
+    handle: Handle,
+    buffer: *const c_void,
+    count: u32,
+    offset: u64,
+    flags: u32,
+) -> c_int {
+    let Some(start) = NonNull::new(buffer.cast_mut().cast::<u8>()) else {
+        return outcome(Err(Failure::usage("no buffer")));
+    };
+    let durable = flags & FLAG_FUA != 0;
+    // SAFETY: nbdkit's handle; its buffer of so many bytes is not written during this call.
+    outcome(unsafe { of(handle).write(start, count as usize, offset, durable) })
+}
+
+unsafe extern "C" fn flush(handle: Handle, _flags: u32) -> c_int {
+    // SAFETY: nbdkit's handle.
+    outcome(unsafe { of(handle) }.flush())
+}
+
+unsafe extern "C" fn trim(handle: Handle, count: u32, offset: u64, flags: u32) -> c_int {
+    // SAFETY: nbdkit's handle.
+    let handle = unsafe { of(handle) };
+    outcome(handle.zero(offset, count.into(), true, flags & FLAG_FUA != 0))
+}
+
+unsafe extern "C" fn zero(handle: Handle, count: u32, offset: u64, flags: u32) -> c_int {
+    let unmap = flags & FLAG_MAY_TRIM != 0;
+    // SAFETY: nbdkit's handle.
+    let handle = unsafe { of(handle) };
+    outcome(handle.zero(offset, count.into(), unmap, flags & FLAG_FUA != 0))
+}

@@ -1,0 +1,137 @@
+//! Requests of NBD clients, done by one queue.
+
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use zerolane::Region;
+use zerolane_disk::initiator::{Done, Error, Queue, Request, Unit};
+
+use crate::config;
+use crate::failure::Failure;
+
+/// Alignment that memory needs to be lent.
+const ALIGNMENT: usize = 8;
+
+/// The queue of all connections.
+static QUEUE: Mutex<Option<Arc<Queue>>> = Mutex::new(None);
+
+/// An NBD connection.
+pub(crate) struct Handle {
+    queue: Arc<Queue>,
+}
+
+/// Opens the disk for an NBD connection: by the queue that there is, if it has not failed.
+pub(crate) fn open() -> Result<Handle, Failure> {
+    let mut place = QUEUE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(queue) = place.as_ref().filter(|it| it.failure().is_none()) {
+        let queue = Arc::clone(queue);
+        return Ok(Handle { queue });
+    }
+    let (lun, options) = config::wanted();
+    let queue = Arc::new(Queue::open(config::dial()?, lun, options)?);
+    *place = Some(Arc::clone(&queue));
+    Ok(Handle { queue })
+}
+
+/// Closes the queue, when no connection is left.
+pub(crate) fn forget() {
+    let queue = QUEUE.lock().unwrap_or_else(PoisonError::into_inner).take();
+    drop(queue);
+}
+
+impl Handle {
+    pub(crate) fn unit(&self) -> &Unit {
+        self.queue.unit()
+    }
+
+    /// Fills the `bytes` bytes at `start`.
+    ///
+    /// # Safety
+    /// They are initialised, and nothing else reads or writes them during the call.
+    pub(crate) unsafe fn read(
+        &self,
+        start: NonNull<u8>,
+        bytes: usize,
+        at: u64,
+    ) -> Result<(), Failure> {
+        // SAFETY: as promised. The region is gone when this returns: it comes back when the request is over.
+        let lent = unsafe { lend(start, bytes) };
+        if let Some(memory) = lent {
+            let Done { result, memory } = self.queue.call(Request::Read { at, memory });
+            drop(memory);
+            return Ok(result?);
+        }
+        let memory = own(bytes)?;
+        let Done { result, memory } = self.queue.call(Request::Read { at, memory });
+        result?;
+        // SAFETY: as promised, and the other is memory of its own of the same length.
+        unsafe { start.copy_from_nonoverlapping(NonNull::from(&memory[..]).cast(), bytes) };
+        Ok(())
+    }
+
+    /// Writes the `bytes` bytes at `start`.
+    ///
+    /// # Safety
+    /// They are initialised, and nothing writes them during the call.
+    pub(crate) unsafe fn write(
+        &self,
+        start: NonNull<u8>,
+        bytes: usize,
+        at: u64,
+        durable: bool,
+    ) -> Result<(), Failure> {
+        // SAFETY: as promised; it is exported to be read alone, and gone when this returns.
+        let lent = unsafe { lend(start, bytes) };
+        let memory = match lent {
+            Some(memory) => memory,
+            None => {
+                let mut memory = own(bytes)?;
+                // SAFETY: as promised, and the other is memory of its own of the same length.
+                unsafe {
+                    start.copy_to_nonoverlapping(NonNull::from(&mut memory[..]).cast(), bytes)
+                };
+                memory
+            }
+        };
+        let request = Request::Write {
+            at,
+            memory,
+            durable,
+        };
+        let Done { result, memory } = self.queue.call(request);
+        drop(memory);
+        Ok(result?)
+    }
+
+    pub(crate) fn flush(&self) -> Result<(), Failure> {
+        Ok(self.queue.call(Request::Flush).result?)
+    }
+
+    pub(crate) fn zero(
+        &self,
+        at: u64,
+        bytes: u64,
+        unmap: bool,
+        durable: bool,
+    ) -> Result<(), Failure> {
+        self.queue.call(Request::Zero { at, bytes, unmap }).result?;
+        match durable {
+            true => self.flush(),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The bytes as a region, if they are aligned.
+///
+/// # Safety
+/// They live, and are used by nothing else as the request demands, until the region is dropped.
+unsafe fn lend(start: NonNull<u8>, bytes: usize) -> Option<Region> {
+    let is_aligned = start.as_ptr().addr().is_multiple_of(ALIGNMENT);
+    // SAFETY: as promised; nothing has to be kept for them.
+    is_aligned.then(|| unsafe { Region::foreign(start, bytes, false, Box::new(())) })
+}
+
+fn own(bytes: usize) -> Result<Region, Failure> {
+    Region::anonymous(bytes).map_err(|error| Failure::from(Error::System(error.to_string())))
+}

@@ -1,0 +1,92 @@
+//! A host that serves memory or disks, and how it is connected to, once or again and again.
+
+use std::fmt;
+
+use anyhow::Result;
+use zerolane::lanes::resolve_host;
+use zerolane::options::LaneChoice;
+use zerolane::{Connection, Options};
+
+use crate::address::{parse_host, shown};
+use crate::bypass::Bypass;
+use crate::exit::Exit;
+use crate::lane::LaneName;
+use crate::security::{Caution, ClientArgs};
+
+/// A host, and the port at which it serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Host {
+    name: String,
+    port: u16,
+}
+
+/// All that is needed to connect to a host.
+pub(crate) struct Dialer {
+    host: Host,
+    lane: LaneChoice,
+    options: Options,
+    caution: Caution,
+}
+
+impl Host {
+    /// From `HOST[:PORT]`.
+    pub(crate) fn parse(text: &str, default_port: u16) -> Result<Host, String> {
+        parse_host(text, default_port).map(|(name, port)| Host { name, port })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Ready to connect as `security` says.
+    pub(crate) fn dialer(&self, security: &ClientArgs) -> Result<Dialer> {
+        let Host { name, port } = self;
+        let profiles = security.profile.into();
+        let lane = LaneName::to(name, security.lane, None)?;
+        let bypass = Bypass::of(lane, security.bypass, None);
+        let device = bypass.device_to(lane, (name, *port))?;
+        let links = security.paths.links(lane)?;
+        let lane = lane.into();
+        let (caution, security) = Caution::new(self.to_string(), security.clone(), None)?;
+        Ok(Dialer {
+            host: self.clone(),
+            lane,
+            options: Options {
+                security,
+                profiles,
+                lane,
+                device,
+                links,
+                ..Options::default()
+            },
+            caution,
+        })
+    }
+}
+
+impl Dialer {
+    /// Connects, to where the name leads now.
+    pub(crate) fn connect(&self) -> zerolane::Result<Connection> {
+        let to = resolve_host(&self.host.name, self.host.port, self.lane)?;
+        Connection::connect(&to[..], &self.options)
+    }
+
+    /// Says which server was met, after the first attempt.
+    pub(crate) fn introduce(&self) {
+        self.caution.introduce();
+    }
+
+    /// `error`, which `why` caused, with what the user can do about it, and an exit code.
+    pub(crate) fn explain(&self, why: &zerolane::Error, error: anyhow::Error) -> anyhow::Error {
+        let Host { name, port } = &self.host;
+        let words = format!("cannot reach {name} at port {port}");
+        let advise = self.caution.advise(Some(why));
+        advise(error.context(words).context(Exit::of_connecting(why)))
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&shown(&self.name, self.port))
+    }
+}

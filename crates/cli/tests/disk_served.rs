@@ -1,0 +1,191 @@
+//! Disks of another host as a user has them: served, listed, measured, attached.
+
+#![allow(non_snake_case)]
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+use serde_json::Value;
+
+const SIZE: u64 = 4 << 20;
+
+fn zerolane(home: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_zerolane"));
+    command.env("ZEROLANE_HOME", home).args(words);
+    command
+}
+
+fn output(home: &Path, words: &[&str]) -> Output {
+    zerolane(home, words).output().unwrap()
+}
+
+fn said(home: &Path, words: &[&str]) -> String {
+    let output = output(home, words);
+    assert!(output.status.success(), "{words:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A command that runs until it is dropped, and what it says.
+struct Running(Child, BufReader<ChildStdout>);
+
+impl Running {
+    fn new(mut command: Command) -> Running {
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let said = BufReader::new(child.stdout.take().unwrap());
+        Running(child, said)
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.1.read_line(&mut line).unwrap();
+        line.trim().to_owned()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // As by Ctrl-C, so that what it started ends, too.
+        let id = nix::unistd::Pid::from_raw(self.0.id() as i32);
+        let _ = nix::sys::signal::kill(id, nix::sys::signal::Signal::SIGTERM);
+        let _ = self.0.wait();
+    }
+}
+
+/// Two images, served; what they are served at.
+struct Lab {
+    home: tempfile::TempDir,
+    images: [PathBuf; 2],
+    host: String,
+    _server: Running,
+}
+
+impl Lab {
+    fn new(options: &[&str]) -> Lab {
+        let home = tempfile::tempdir().unwrap();
+        let images = ["a", "b"].map(|name| home.path().join(name));
+        for image in &images {
+            File::create(image).unwrap().set_len(SIZE).unwrap();
+        }
+        let mut serve = zerolane(home.path(), &["disk", "serve", "--listen", "127.0.0.1:0"]);
+        serve.args(options).args(&images);
+        let mut server = Running::new(serve);
+        let line = server.line();
+        let host = line.rsplit(' ').next().unwrap().trim_end_matches('.');
+        Lab {
+            host: host.to_owned(),
+            home,
+            images,
+            _server: server,
+        }
+    }
+
+    fn place(&self, lun: u16) -> String {
+        format!("{}/{lun}", self.host)
+    }
+}
+
+#[test]
+fn disk_ls__lists_what_is_served() {
+    let lab = Lab::new(&["--block-size", "4096", "--serial", "first"]);
+    let list = said(lab.home.path(), &["disk", "ls", "--json", &lab.host]);
+    let units = list.lines().map(|it| serde_json::from_str(it).unwrap());
+    let units: Vec<Value> = units.collect();
+    assert_eq!(units.len(), 2, "{list}");
+    for (number, unit) in units.iter().enumerate() {
+        assert_eq!(unit["lun"], number);
+        assert_eq!(unit["bytes"], SIZE);
+        assert_eq!(unit["block_bytes"], 4096);
+        assert_eq!(unit["read_only"], false);
+    }
+    let info = said(lab.home.path(), &["disk", "info", "--json", &lab.place(1)]);
+    let info: Value = serde_json::from_str(&info).unwrap();
+    assert_eq!(info, units[1]);
+    let image = ["disk", "info", "--json", "--serial", "first"];
+    let image = said(
+        lab.home.path(),
+        &[&image[..], &[lab.images[0].to_str().unwrap()]].concat(),
+    );
+    let image: Value = serde_json::from_str(&image).unwrap();
+    assert_eq!(image["serial"], units[0]["serial"], "a name is an identity");
+}
+
+#[test]
+fn disk_bench__reads_and_writes_no_more_than_it_is_told() {
+    let lab = Lab::new(&[]);
+    let place = lab.place(0);
+    let common = [
+        "--json",
+        "--seconds",
+        "1",
+        "--queue",
+        "4",
+        "--block",
+        "64KiB",
+    ];
+    let bench = |words: &[&str]| {
+        let words = [&["disk", "bench", &place], &common[..], words].concat();
+        output(lab.home.path(), &words)
+    };
+    let read = bench(&["--pattern", "random-read"]);
+    let seen: Value = serde_json::from_slice(&read.stdout).unwrap();
+    assert!(seen["requests"].as_u64().unwrap() > 0, "{seen}");
+    let refused = bench(&["--pattern", "write"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(fs::read(&lab.images[0]).unwrap().iter().all(|&it| it == 0));
+    let written = bench(&["--pattern", "write", "--overwrite"]);
+    assert!(written.status.success(), "{written:?}");
+    assert!(fs::read(&lab.images[0]).unwrap().iter().any(|&it| it != 0));
+    assert!(fs::read(&lab.images[1]).unwrap().iter().all(|&it| it == 0));
+}
+
+#[test]
+fn disk_info__of_a_disk_that_there_is_not_fails_with_words() {
+    let lab = Lab::new(&["--read-only"]);
+    let failed = output(lab.home.path(), &["disk", "info", &lab.place(7)]);
+    assert_eq!(failed.status.code(), Some(1));
+    let words = String::from_utf8(failed.stderr).unwrap();
+    assert!(words.contains("LOGICAL UNIT NOT SUPPORTED"), "{words}");
+    let stranger = tempfile::tempdir().unwrap();
+    let refused = output(stranger.path(), &["disk", "ls", &lab.host]);
+    assert_eq!(refused.status.code(), Some(6), "{refused:?}");
+}
+
+#[test]
+fn disk_attach__is_the_door_for_nbd_clients() {
+    let beside = Path::new(env!("CARGO_BIN_EXE_zerolane")).with_file_name("libzerolane_nbdkit.so");
+    if !beside.exists() {
+        eprintln!("skipped: the plugin is not built: cargo build -p zerolane-nbdkit");
+        return;
+    }
+    for program in ["nbdkit", "nbdcopy"] {
+        if Command::new(program).arg("--version").output().is_err() {
+            eprintln!("skipped: {program} is not installed");
+            return;
+        }
+    }
+    let lab = Lab::new(&[]);
+    let socket = lab.home.path().join("door");
+    let words = ["disk", "attach", "--socket", socket.to_str().unwrap()];
+    let mut attach = zerolane(lab.home.path(), &words);
+    attach.arg(lab.place(1));
+    let mut door = Running::new(attach);
+    let uri = door.line();
+    assert!(uri.starts_with("nbd+unix:///?socket="), "{uri:?}");
+    let source = lab.home.path().join("source");
+    let file = File::create(&source).unwrap();
+    file.set_len(SIZE).unwrap();
+    file.write_all_at(&[7; 100_000], 12_345).unwrap();
+    let copied = Command::new("nbdcopy").arg(&source).arg(&uri).output();
+    let copied = copied.unwrap();
+    assert!(copied.status.success(), "{copied:?}");
+    assert!(fs::read(&lab.images[1]).unwrap() == fs::read(&source).unwrap());
+    drop(door);
+    assert!(!socket.exists(), "the door is closed");
+}

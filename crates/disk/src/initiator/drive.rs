@@ -1,0 +1,505 @@
+//! The thread of a queue.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use zerolane::{Completion, ExportedRegion, Region, RegionKey, Waker};
+use zerolane_block::sense::Key;
+use zerolane_block::sst::Outcome;
+use zerolane_block::{Lun, Status};
+
+use super::Options;
+use super::error::{Error, Wrong};
+use super::link::{Dial, Ended, Link, result};
+use super::request::{Direction, Done, Effect, Part, Request};
+use super::unit::Unit;
+use crate::limits::{MAX_REPEATS, PAUSE};
+use crate::message::Place;
+
+/// Called when a request is over.
+pub(super) type Over = Box<dyn FnOnce(Done) + Send>;
+
+/// How long the thread waits before it looks for commands without a status.
+const LOOK: Duration = Duration::from_millis(500);
+/// Completions taken at a time.
+const BATCH: usize = 64;
+
+struct Inbox {
+    requests: VecDeque<(Request, Over)>,
+    /// Why there will be no more; the queue was closed, or has failed.
+    end: Option<Error>,
+    waker: Waker,
+}
+
+/// What a queue shares with its thread.
+pub(super) struct Shared {
+    inbox: Mutex<Inbox>,
+    /// The end has come, while the thread waits to connect again.
+    ended: Condvar,
+    pub(super) reconnects: AtomicU64,
+    pub(super) repeats: AtomicU64,
+}
+
+impl Shared {
+    pub(super) fn new(link: &Link) -> Shared {
+        Shared {
+            inbox: Mutex::new(Inbox {
+                requests: VecDeque::new(),
+                end: None,
+                waker: link.connection.waker(),
+            }),
+            ended: Condvar::new(),
+            reconnects: AtomicU64::new(0),
+            repeats: AtomicU64::new(0),
+        }
+    }
+
+    fn inbox(&self) -> MutexGuard<'_, Inbox> {
+        // No code under the lock leaves it inconsistent.
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn submit(&self, request: Request, over: Over) {
+        let mut inbox = self.inbox();
+        match inbox.end.clone() {
+            None => {
+                inbox.requests.push_back((request, over));
+                let waker = inbox.waker.clone();
+                drop(inbox);
+                waker.wake();
+            }
+            Some(error) => {
+                drop(inbox);
+                refuse(request, over, error);
+            }
+        }
+    }
+
+    pub(super) fn failure(&self) -> Option<Error> {
+        self.inbox().end.clone()
+    }
+
+    pub(super) fn close(&self) {
+        let mut inbox = self.inbox();
+        inbox.end.get_or_insert(Error::Closed);
+        inbox.waker.wake();
+        self.ended.notify_all();
+    }
+}
+
+fn refuse(request: Request, over: Over, error: Error) {
+    let (memory, _) = request.into_memory();
+    over(Done {
+        result: Err(error),
+        memory,
+    });
+}
+
+/// A request in progress.
+struct Live {
+    over: Over,
+    memory: Option<ExportedRegion>,
+    is_in: bool,
+    /// By which the target knows the memory on this connection.
+    key: Option<RegionKey>,
+    /// Commands that are not over.
+    left: usize,
+    is_flush: bool,
+    error: Option<Error>,
+}
+
+/// How a connection's time ended.
+enum Exit {
+    /// The queue is closed.
+    Closed,
+    /// The connection broke.
+    Broken(Error),
+}
+
+pub(super) struct Driver {
+    shared: Arc<Shared>,
+    dial: Dial,
+    session: u64,
+    options: Options,
+    unit: Unit,
+    live: HashMap<u64, Live>,
+    /// Commands to be sent.
+    waiting: VecDeque<Part>,
+    /// Commands that were sent, by slot.
+    sent: Vec<Option<(Part, Instant)>>,
+    next_request: u64,
+    next_order: u64,
+    lineage: u64,
+    /// Writes that were done, and how many of them were flushed.
+    written: u64,
+    flushed: u64,
+    /// Some of them may be lost.
+    is_lost: bool,
+}
+
+impl Driver {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        (dial, session): (Dial, u64),
+        options: Options,
+        unit: Unit,
+    ) -> Driver {
+        Driver {
+            shared,
+            dial,
+            session,
+            options,
+            unit,
+            live: HashMap::new(),
+            waiting: VecDeque::new(),
+            sent: Vec::new(),
+            next_request: 0,
+            next_order: 0,
+            lineage: 0,
+            written: 0,
+            flushed: 0,
+            is_lost: false,
+        }
+    }
+
+    pub(super) fn run(mut self, link: Link) {
+        self.lineage = link.target.session;
+        let mut link = link;
+        let error = loop {
+            let exit = self.serve(&mut link);
+            self.recall();
+            drop(link);
+            match exit {
+                Exit::Closed => break Error::Closed,
+                Exit::Broken(why) => match self.reconnect(why) {
+                    Ok(new) => link = new,
+                    Err(error) => break error,
+                },
+            }
+        };
+        self.end(error);
+    }
+
+    /// Serves requests over `link` until it breaks.
+    fn serve(&mut self, link: &mut Link) -> Exit {
+        self.sent.clear();
+        self.sent.resize_with(usize::from(u8::MAX) + 1, || None);
+        let mut batch = Vec::new();
+        loop {
+            let most = link.target.transfer_bytes.min(self.options.transfer_bytes);
+            if !self.take_requests(most.into()) {
+                return Exit::Closed;
+            }
+            let served = self
+                .send(link)
+                .and_then(|()| wait(link, &mut batch))
+                .and_then(|()| self.take_ended(link, &mut batch))
+                .and_then(|()| self.look());
+            if let Err(error) = served {
+                return Exit::Broken(error);
+            }
+        }
+    }
+
+    /// Takes what was asked for. False if the queue is closed.
+    fn take_requests(&mut self, most: u64) -> bool {
+        let requests = {
+            let mut inbox = self.shared.inbox();
+            if inbox.end.is_some() {
+                return false;
+            }
+            std::mem::take(&mut inbox.requests)
+        };
+        for (request, over) in requests {
+            self.take(request, over, most);
+        }
+        true
+    }
+
+    fn take(&mut self, request: Request, over: Over, most: u64) {
+        let parts = match request.parts(&self.unit, most) {
+            Ok(parts) => parts,
+            Err(error) => return refuse(request, over, error),
+        };
+        let is_flush = matches!(request, Request::Flush);
+        let (memory, is_in) = request.into_memory();
+        if parts.is_empty() {
+            let result = Ok(());
+            return over(Done { result, memory });
+        }
+        let memory = match memory.is_empty() {
+            true => None,
+            false => match ExportedRegion::new(memory) {
+                Ok(memory) => Some(memory),
+                Err(memory) => {
+                    let result = Err(Error::Misaligned);
+                    return over(Done { result, memory });
+                }
+            },
+        };
+        self.next_request += 1;
+        let live = Live {
+            over,
+            memory,
+            is_in,
+            key: None,
+            left: parts.len(),
+            is_flush,
+            error: None,
+        };
+        self.live.insert(self.next_request, live);
+        for part in parts {
+            self.next_order += 1;
+            self.waiting.push_back(Part {
+                request: self.next_request,
+                order: self.next_order,
+                ..part
+            });
+        }
+    }
+
+    /// Sends what there is room for.
+    fn send(&mut self, link: &mut Link) -> Result<(), Error> {
+        while link.has_room() {
+            let Some(mut part) = self.waiting.pop_front() else {
+                break;
+            };
+            let place = self.place(link, &part)?;
+            let lengths = match part.direction {
+                Direction::None => (0, 0),
+                Direction::In => (part.bytes, 0),
+                Direction::Out => (0, part.bytes),
+            };
+            let lun = Lun::new(self.unit.lun).ok_or(Error::Closed)?;
+            match link.send(lun, &part.cdb, lengths, place.as_ref()) {
+                Ok(Some(slot)) => {
+                    // What is written from here on a flush may miss.
+                    part.mark.get_or_insert(self.written);
+                    if let Some(place) = self.sent.get_mut(usize::from(slot)) {
+                        *place = Some((part, Instant::now()));
+                    }
+                }
+                Ok(None) => {
+                    self.waiting.push_front(part);
+                    break;
+                }
+                Err(error) => {
+                    self.waiting.push_front(part);
+                    return Err(error.into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the data of a command is; its memory is exported if it was not.
+    fn place(&mut self, link: &mut Link, part: &Part) -> Result<Option<Place>, Error> {
+        let live = self.live.get_mut(&part.request);
+        let Some(live) = live.filter(|_| part.direction != Direction::None) else {
+            return Ok(None);
+        };
+        if let (None, Some(memory)) = (live.key, &live.memory) {
+            live.key = Some(link.export(memory, live.is_in)?);
+        }
+        Ok(live.key.map(|region| Place {
+            region,
+            offset: part.offset,
+        }))
+    }
+
+    fn take_ended(&mut self, link: &mut Link, batch: &mut Vec<Completion>) -> Result<(), Error> {
+        for completion in batch.drain(..) {
+            if let Some(ended) = link.ended(&completion)? {
+                self.on_ended(link, ended)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn on_ended(&mut self, link: &mut Link, ended: Ended) -> Result<(), Error> {
+        let Ended { slot, outcome } = ended;
+        let sent = self.sent.get_mut(usize::from(slot));
+        let Some((part, _)) = sent.and_then(Option::take) else {
+            return Err(Error::Protocol(format!("a status in slot {slot}")));
+        };
+        if is_passing(&outcome) && part.repeats < MAX_REPEATS {
+            self.shared.repeats.fetch_add(1, Ordering::Relaxed);
+            self.waiting.push_front(Part {
+                repeats: part.repeats + 1,
+                ..part
+            });
+            return Ok(());
+        }
+        let outcome = match result(&outcome) {
+            Ok(moved) if part.direction == Direction::In && moved != part.bytes => {
+                let short = format!("{moved} bytes of {}", part.bytes);
+                Err(Error::Protocol(short))
+            }
+            other => other.map(drop),
+        };
+        self.on_over(Some(link), &part, outcome);
+        Ok(())
+    }
+
+    /// A command is over.
+    fn on_over(&mut self, link: Option<&mut Link>, part: &Part, outcome: Result<(), Error>) {
+        match (&outcome, part.effect) {
+            (Ok(()), Effect::Flushes) => {
+                self.flushed = self.flushed.max(part.mark.unwrap_or(0));
+            }
+            // Of what failed a part may be written.
+            (_, Effect::Dirties) => self.written += 1,
+            _ => {}
+        }
+        let Some(live) = self.live.get_mut(&part.request) else {
+            return;
+        };
+        live.left -= 1;
+        if let Err(error) = outcome {
+            live.error.get_or_insert(error);
+        }
+        if live.left == 0
+            && let Some(live) = self.live.remove(&part.request)
+        {
+            self.finish(link, live);
+        }
+    }
+
+    /// A request is over.
+    fn finish(&mut self, link: Option<&mut Link>, live: Live) {
+        if let (Some(link), Some(key)) = (link, live.key) {
+            link.connection.revoke(&key);
+        }
+        let memory = live.memory.map(ExportedRegion::revoke);
+        let memory = memory.and_then(Result::ok).unwrap_or_else(Region::empty);
+        let result = match live.error {
+            None if live.is_flush && self.is_lost => Err(Error::Lost),
+            None => Ok(()),
+            Some(error) => Err(error),
+        };
+        (live.over)(Done { result, memory });
+    }
+
+    /// Commands without a status for too long mean that the connection is broken.
+    fn look(&mut self) -> Result<(), Error> {
+        let patience = self.options.command_patience;
+        let mut sent = self.sent.iter().flatten();
+        if sent.any(|(_, since)| since.elapsed() > patience) {
+            return Err(Error::Protocol(format!("no status within {patience:?}")));
+        }
+        Ok(())
+    }
+
+    /// What was sent is to be sent again, in order.
+    fn recall(&mut self) {
+        let mut sent: Vec<Part> = self.sent.drain(..).flatten().map(|(it, _)| it).collect();
+        self.shared
+            .repeats
+            .fetch_add(sent.len() as u64, Ordering::Relaxed);
+        sent.iter_mut().for_each(|it| it.repeats += 1);
+        sent.extend(self.waiting.drain(..));
+        sent.sort_by_key(|it| it.order);
+        self.waiting = sent.into();
+        self.live.values_mut().for_each(|it| it.key = None);
+    }
+
+    /// Connects again. Requests that were repeated too often fail.
+    fn reconnect(&mut self, why: Error) -> Result<Link, Error> {
+        let waiting = std::mem::take(&mut self.waiting);
+        for part in waiting {
+            match part.repeats > MAX_REPEATS {
+                true => self.on_over(None, &part, Err(Error::Repeated(MAX_REPEATS))),
+                false => self.waiting.push_back(part),
+            }
+        }
+        let since = Instant::now();
+        let mut last = why;
+        loop {
+            if let Some(error) = self.shared.inbox().end.clone() {
+                return Err(error);
+            }
+            if since.elapsed() > self.options.patience {
+                return Err(Error::Unreachable {
+                    patience: self.options.patience,
+                    last: last.to_string(),
+                });
+            }
+            match self.connect() {
+                Ok(link) => return Ok(link),
+                Err(error @ Error::OtherDisk { .. }) => return Err(error),
+                Err(error) => last = error,
+            }
+            let inbox = self.shared.inbox();
+            if inbox.end.is_none() {
+                drop(self.shared.ended.wait_timeout(inbox, PAUSE));
+            }
+        }
+    }
+
+    fn connect(&mut self) -> Result<Link, Error> {
+        let patience = self.options.patience;
+        let depth = self.options.depth.clamp(1, 256);
+        let lun = Lun::new(self.unit.lun).ok_or(Error::Closed)?;
+        let mut link = Link::open((self.dial)()?, self.session, depth, patience)?;
+        let unit = Unit::ask(&mut link, lun, patience)?;
+        let is_same = unit.serial == self.unit.serial
+            && (unit.blocks, unit.block_bytes) == (self.unit.blocks, self.unit.block_bytes);
+        if !is_same {
+            let words = |it: &Unit| format!("{} of {} bytes", it.serial, it.bytes());
+            return Err(Error::OtherDisk {
+                known: words(&self.unit),
+                found: words(&unit),
+            });
+        }
+        if link.target.session != self.lineage {
+            self.lineage = link.target.session;
+            self.is_lost |= self.written > self.flushed;
+        }
+        self.shared.reconnects.fetch_add(1, Ordering::Relaxed);
+        self.shared.inbox().waker = link.connection.waker();
+        Ok(link)
+    }
+
+    /// All that is not over fails so.
+    fn end(mut self, error: Error) {
+        let requests = {
+            let mut inbox = self.shared.inbox();
+            inbox.end.get_or_insert_with(|| error.clone());
+            std::mem::take(&mut inbox.requests)
+        };
+        for (_, mut live) in std::mem::take(&mut self.live) {
+            live.error = Some(error.clone());
+            self.finish(None, live);
+        }
+        for (request, over) in requests {
+            refuse(request, over, error.clone());
+        }
+    }
+}
+
+/// Waits for completions.
+fn wait(link: &mut Link, batch: &mut Vec<Completion>) -> Result<(), Error> {
+    if let Some(first) = link.connection.wait(Some(LOOK))? {
+        batch.push(first);
+        link.connection.poll_batch(batch, BATCH)?;
+    }
+    Ok(())
+}
+
+/// The command was not done, for a reason that passes.
+fn is_passing(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Response {
+            status: Status::TaskSetFull,
+            ..
+        } => true,
+        outcome => match result(outcome) {
+            Err(Error::Sense(Wrong(sense))) => {
+                matches!(sense.key, Key::UnitAttention | Key::AbortedCommand)
+            }
+            _ => false,
+        },
+    }
+}

@@ -1,0 +1,89 @@
+//! Why a request failed.
+
+use std::time::Duration;
+
+use zerolane_block::sense::{Code, Sense};
+
+/// Why a request, or a queue, failed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    /// There was no connection for as long as the queue is patient.
+    #[error("no connection for {patience:?}: {last}")]
+    Unreachable {
+        /// How long it tried.
+        patience: Duration,
+        /// Why the last attempt failed.
+        last: String,
+    },
+    /// The connection could not be made, at the first attempt.
+    #[error(transparent)]
+    Connecting(std::sync::Arc<zerolane::Error>),
+    /// The target answered what no target does.
+    #[error("the target does not speak this protocol: {0}")]
+    Protocol(String),
+    /// The command failed.
+    #[error("{0}")]
+    Sense(Wrong),
+    /// Another initiator has reserved the unit.
+    #[error("the unit is reserved by another initiator")]
+    Reserved,
+    /// It was repeated too often.
+    #[error("repeated {0} times without an answer")]
+    Repeated(u32),
+    /// Bytes that the disk has not, or that are no whole blocks.
+    #[error("{bytes} bytes at {at}: not whole blocks of a disk of {capacity} bytes")]
+    Range {
+        /// Where.
+        at: u64,
+        /// How many.
+        bytes: u64,
+        /// What there is.
+        capacity: u64,
+    },
+    /// Memory at an address that is no multiple of 8.
+    #[error("memory that is not aligned to 8 bytes")]
+    Misaligned,
+    /// The target was started anew, on a machine that was, too: what was written and not flushed may be lost.
+    #[error(
+        "the target's machine was started anew: what was written and not flushed before may be lost"
+    )]
+    Lost,
+    /// After a reconnect there is another disk.
+    #[error("another disk than before: {found}, and it was {known}")]
+    OtherDisk {
+        /// What it was.
+        known: String,
+        /// What is there.
+        found: String,
+    },
+    /// The system refused.
+    #[error("{0}")]
+    System(String),
+    /// The queue was closed before.
+    #[error("the queue is closed")]
+    Closed,
+}
+
+/// Sense data, in words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wrong(pub Sense);
+
+impl std::fmt::Display for Wrong {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Sense { key, code, .. } = self.0;
+        match Code::ALL.iter().find(|(it, _)| *it == code) {
+            Some((_, name)) => write!(f, "{name} ({key:?}, {code:?})")?,
+            None => write!(f, "{key:?}, {code:?}")?,
+        }
+        match self.0.information {
+            Some(at) => write!(f, ", at {at}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl From<zerolane::Error> for Error {
+    fn from(error: zerolane::Error) -> Error {
+        Error::Connecting(std::sync::Arc::new(error))
+    }
+}

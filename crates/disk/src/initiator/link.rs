@@ -1,0 +1,260 @@
+//! A connection to a target: its login, its slots, and commands one at a time.
+
+use std::time::{Duration, Instant};
+
+use zerolane::failure::NotPosted;
+use zerolane::request::WorkKind;
+use zerolane::{Completion, Connection, ExportedRegion, Region, RegionKey, Rights, Work};
+use zerolane_block::cdb::{Cdb, Command};
+use zerolane_block::sense::Key;
+use zerolane_block::sst::{CommandUnit, Login, Outcome, Roles, STATUS_BYTES, StatusUnit};
+use zerolane_block::{Lun, Status};
+
+use super::error::{Error, Wrong};
+use crate::limits::MAX_ATTENTIONS;
+use crate::message::{self, Place};
+
+/// How a connection is made, again and again.
+pub type Dial = Box<dyn FnMut() -> zerolane::Result<Connection> + Send>;
+
+/// A login that was accepted.
+pub(super) struct Link {
+    pub(super) connection: Connection,
+    status: ExportedRegion,
+    /// Of each slot, the tag of the command that has it.
+    slots: Vec<Option<u64>>,
+    free: Vec<u16>,
+    /// What the target said.
+    pub(super) target: Login,
+    /// The last tag.
+    tag: u64,
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ended {
+    pub(super) slot: u16,
+    pub(super) outcome: Outcome,
+}
+
+impl Link {
+    /// Logs in over `connection` under the name `session`, for at most `slots` commands at a time.
+    pub(super) fn open(
+        mut connection: Connection,
+        session: u64,
+        slots: u16,
+        patience: Duration,
+    ) -> Result<Link, Error> {
+        let bytes = usize::from(slots) * STATUS_BYTES;
+        let status = Region::anonymous(bytes).map_err(|error| Error::System(error.to_string()))?;
+        let status = ExportedRegion::new(status).map_err(|_| Error::Misaligned)?;
+        let key = connection.export(&status, Rights::WRITE)?;
+        let login = Login {
+            roles: Roles {
+                initiator: true,
+                target: false,
+            },
+            alignment: 0,
+            units: 0,
+            slots,
+            transfer_bytes: u32::MAX,
+            status_region: 0,
+            session,
+        };
+        connection
+            .post_message_recv(None)
+            .map_err(zerolane::Error::from)?;
+        let unsignalled = Work::default().unsignalled();
+        connection
+            .post_message(&message::login(&login, &key), None, unsignalled)
+            .map_err(zerolane::Error::from)?;
+        let deadline = Instant::now() + patience;
+        let target = loop {
+            let completion = next(&mut connection, deadline)?;
+            if completion.kind == WorkKind::MessageReceived && completion.result.is_ok() {
+                let login = Login::parse(&completion.control);
+                break login.map_err(|error| Error::Protocol(error.to_string()))?;
+            }
+        };
+        if !target.roles.target || target.transfer_bytes < 4096 {
+            return Err(Error::Protocol("a login of no target".into()));
+        }
+        let slots = slots.min(target.slots);
+        Ok(Link {
+            connection,
+            status,
+            slots: vec![None; slots.into()],
+            free: (0..slots).rev().collect(),
+            target,
+            tag: 0,
+        })
+    }
+
+    /// A command can be sent.
+    pub(super) fn has_room(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    /// Sends a command; returns its slot. `None`: too much is under way in the connection.
+    ///
+    /// # Errors
+    /// The connection's.
+    pub(super) fn send(
+        &mut self,
+        lun: Lun,
+        cdb: &Cdb,
+        (data_in, data_out): (u64, u64),
+        place: Option<&Place>,
+    ) -> Result<Option<u16>, zerolane::Error> {
+        let Some(&slot) = self.free.last() else {
+            return Ok(None);
+        };
+        let mut unit = CommandUnit::new(slot, self.tag + 1, lun.encode(), cdb);
+        (unit.data_in, unit.data_out) = (data_in, data_out);
+        let bytes = message::command(&unit, place);
+        let work = Work::default().unsignalled();
+        match self.connection.post_message(&bytes, None, work) {
+            Ok(_) => {}
+            Err(NotPosted {
+                reason: zerolane::failure::PostError::Full,
+                ..
+            }) => return Ok(None),
+            Err(refused) => return Err(refused.into()),
+        }
+        self.tag += 1;
+        self.free.pop();
+        self.slots[usize::from(slot)] = Some(self.tag);
+        Ok(Some(slot))
+    }
+
+    /// What a completion tells of a command, if it does.
+    ///
+    /// # Errors
+    /// The target did what none does, or a message was lost.
+    pub(super) fn ended(&mut self, completion: &Completion) -> Result<Option<Ended>, Error> {
+        if let Err(error) = completion.result {
+            return Err(zerolane::Error::from(error).into());
+        }
+        if completion.kind != WorkKind::Immediate {
+            return Ok(None);
+        }
+        let unknown = || Error::Protocol(format!("a status in slot {}", completion.value));
+        let slot = u16::try_from(completion.value).map_err(|_| unknown())?;
+        let place = self.slots.get_mut(usize::from(slot)).ok_or_else(unknown)?;
+        let tag = place.take().ok_or_else(unknown)?;
+        let mut bytes = [0; STATUS_BYTES];
+        self.status
+            .read(usize::from(slot) * STATUS_BYTES, &mut bytes);
+        let unit = StatusUnit::parse(&bytes).map_err(|error| Error::Protocol(error.to_string()))?;
+        if unit.tag != tag {
+            return Err(unknown());
+        }
+        self.free.push(slot);
+        let outcome = unit.outcome;
+        Ok(Some(Ended { slot, outcome }))
+    }
+
+    /// Has one command done, and nothing else; returns what it read. For a queue that is not in use yet.
+    ///
+    /// # Errors
+    /// The connection's, or the command failed.
+    pub(super) fn call(
+        &mut self,
+        lun: Lun,
+        command: &Command,
+        room: usize,
+        patience: Duration,
+    ) -> Result<Vec<u8>, Error> {
+        let deadline = Instant::now() + patience;
+        for _ in 0..MAX_ATTENTIONS {
+            match self.call_once(lun, command, room, deadline)? {
+                Ok(data) => return Ok(data),
+                // Of what was before this connection.
+                Err(Error::Sense(Wrong(sense))) if sense.key == Key::UnitAttention => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::Protocol("attentions without end".into()))
+    }
+
+    fn call_once(
+        &mut self,
+        lun: Lun,
+        command: &Command,
+        room: usize,
+        deadline: Instant,
+    ) -> Result<Result<Vec<u8>, Error>, Error> {
+        let cdb = command.cdb().ok_or(Error::Closed)?;
+        let system = |error: std::io::Error| Error::System(error.to_string());
+        let mut data = None;
+        if room > 0 {
+            let region = Region::anonymous(room).map_err(system)?;
+            let region = ExportedRegion::new(region).map_err(|_| Error::Misaligned)?;
+            let key = self.connection.export(&region, Rights::WRITE)?;
+            data = Some((region, key));
+        }
+        let place = data
+            .as_ref()
+            .map(|&(_, region)| Place { region, offset: 0 });
+        self.send(lun, &cdb, (room as u64, 0), place.as_ref())?;
+        let outcome = loop {
+            let completion = next(&mut self.connection, deadline)?;
+            if let Some(ended) = self.ended(&completion)? {
+                break ended.outcome;
+            }
+        };
+        let mut bytes = Vec::new();
+        if let Some((region, key)) = data {
+            self.connection.revoke(&key);
+            bytes.resize(room, 0);
+            region.read(0, &mut bytes);
+        }
+        Ok(match result(&outcome) {
+            Ok(moved) => {
+                bytes.truncate(usize::try_from(moved).unwrap_or(room));
+                Ok(bytes)
+            }
+            Err(error) => Err(error),
+        })
+    }
+
+    /// Lets the target use `region` for data.
+    pub(super) fn export(
+        &mut self,
+        region: &ExportedRegion,
+        is_in: bool,
+    ) -> Result<RegionKey, zerolane::Error> {
+        self.connection.export(region, message::rights(is_in))
+    }
+}
+
+/// Bytes that came, or why it failed.
+pub(super) fn result(outcome: &Outcome) -> Result<u64, Error> {
+    match *outcome {
+        Outcome::Response {
+            status: Status::Good,
+            data_in,
+            ..
+        } => Ok(data_in),
+        Outcome::Response {
+            status: Status::ReservationConflict,
+            ..
+        } => Err(Error::Reserved),
+        Outcome::Response {
+            sense: Some(sense), ..
+        } => Err(Error::Sense(Wrong(sense))),
+        _ => Err(Error::Protocol("an answer to no question".into())),
+    }
+}
+
+fn next(connection: &mut Connection, deadline: Instant) -> Result<Completion, Error> {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if let Some(completion) = connection.wait(Some(left))? {
+            return Ok(completion);
+        }
+        if left.is_zero() {
+            return Err(Error::Protocol("no answer in time".into()));
+        }
+    }
+}

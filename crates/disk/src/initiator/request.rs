@@ -1,0 +1,214 @@
+//! Requests, and the commands they are made of.
+
+use zerolane::Region;
+use zerolane_block::cdb::{Cdb, Command, Extent, Form};
+
+use super::error::Error;
+use super::unit::Unit;
+
+/// Blocks that become zeros by one command, bytes: so that it does not hold the disk for long.
+const ZERO_BYTES: u64 = 64 << 20;
+
+/// What a queue does. Addresses and lengths are bytes, and whole blocks.
+#[derive(Debug)]
+pub enum Request {
+    /// Fills `memory` with what is at `at`.
+    Read {
+        /// Where.
+        at: u64,
+        /// As many bytes as are read. Its address is a multiple of 8.
+        memory: Region,
+    },
+    /// Writes `memory` at `at`.
+    Write {
+        /// Where.
+        at: u64,
+        /// As many bytes as are written. Its address is a multiple of 8.
+        memory: Region,
+        /// It is on the medium when the request is over.
+        durable: bool,
+    },
+    /// What was over before is on the medium when this is over.
+    Flush,
+    /// These bytes become zeros.
+    Zero {
+        /// Where.
+        at: u64,
+        /// How many.
+        bytes: u64,
+        /// Their space is given back.
+        unmap: bool,
+    },
+}
+
+/// A request that is over.
+#[derive(Debug)]
+pub struct Done {
+    /// How.
+    pub result: Result<(), Error>,
+    /// The memory that came with it; empty if there was none.
+    pub memory: Region,
+}
+
+/// Where data of a command goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    None,
+    In,
+    Out,
+}
+
+/// What is known when it is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    None,
+    /// Something may be lost until a flush.
+    Dirties,
+    /// What was done before is on the medium.
+    Flushes,
+}
+
+/// A command of a request.
+#[derive(Debug)]
+pub(super) struct Part {
+    /// Its request.
+    pub(super) request: u64,
+    pub(super) cdb: Cdb,
+    pub(super) direction: Direction,
+    /// Where in the request's memory its data begins.
+    pub(super) offset: u64,
+    pub(super) bytes: u64,
+    pub(super) effect: Effect,
+    /// When it came: repeats keep the order.
+    pub(super) order: u64,
+    pub(super) repeats: u32,
+    /// What a flush makes safe, once it was sent.
+    pub(super) mark: Option<u64>,
+}
+
+impl Request {
+    /// The commands, of at most `most` bytes of payload each, as CDB, data and effect.
+    ///
+    /// # Errors
+    /// Bytes that are not on the disk, or no whole blocks.
+    pub(super) fn parts(&self, unit: &Unit, most: u64) -> Result<Vec<Part>, Error> {
+        match *self {
+            Request::Read { at, ref memory } => {
+                let command = |extent| Command::Read {
+                    form: Form::Sixteen,
+                    extent,
+                    dpo: false,
+                    fua: false,
+                };
+                let kind = (Direction::In, Effect::None);
+                cut(unit, (at, memory.len() as u64), most, kind, command)
+            }
+            Request::Write {
+                at,
+                ref memory,
+                durable,
+            } => {
+                let command = |extent| Command::Write {
+                    form: Form::Sixteen,
+                    extent,
+                    dpo: false,
+                    fua: durable,
+                };
+                let effect = if durable {
+                    Effect::None
+                } else {
+                    Effect::Dirties
+                };
+                let kind = (Direction::Out, effect);
+                cut(unit, (at, memory.len() as u64), most, kind, command)
+            }
+            Request::Zero { at, bytes, unmap } => {
+                let command = |extent| Command::WriteSame {
+                    form: Form::Sixteen,
+                    extent,
+                    unmap,
+                    no_data: true,
+                };
+                let kind = (Direction::None, Effect::Dirties);
+                cut(unit, (at, bytes), ZERO_BYTES, kind, command)
+            }
+            Request::Flush => {
+                let command = Command::SynchronizeCache {
+                    form: Form::Sixteen,
+                    extent: Extent::default(),
+                    immediate: false,
+                };
+                let part = part(&command, (Direction::None, Effect::Flushes), (0, 0));
+                Ok(part.into_iter().collect())
+            }
+        }
+    }
+
+    /// The memory that came with it, and whether it is to be filled.
+    pub(super) fn into_memory(self) -> (Region, bool) {
+        match self {
+            Request::Read { memory, .. } => (memory, true),
+            Request::Write { memory, .. } => (memory, false),
+            Request::Flush | Request::Zero { .. } => (Region::empty(), false),
+        }
+    }
+}
+
+fn cut(
+    unit: &Unit,
+    (at, bytes): (u64, u64),
+    most: u64,
+    kind: (Direction, Effect),
+    command: impl Fn(Extent) -> Command,
+) -> Result<Vec<Part>, Error> {
+    let block = u64::from(unit.block_bytes);
+    let capacity = unit.bytes();
+    let end = at.checked_add(bytes).filter(|&end| end <= capacity);
+    if end.is_none() || !at.is_multiple_of(block) || !bytes.is_multiple_of(block) {
+        return Err(Error::Range {
+            at,
+            bytes,
+            capacity,
+        });
+    }
+    let most = (most / block).max(1) * block;
+    let mut parts = Vec::new();
+    let mut offset = 0;
+    while offset < bytes {
+        let piece = (bytes - offset).min(most);
+        let extent = Extent {
+            lba: (at + offset) / block,
+            blocks: piece / block,
+        };
+        let part = part(&command(extent), kind, (offset, piece));
+        parts.push(part.ok_or(Error::Range {
+            at,
+            bytes,
+            capacity,
+        })?);
+        offset += piece;
+    }
+    Ok(parts)
+}
+
+fn part(
+    command: &Command,
+    (direction, effect): (Direction, Effect),
+    (offset, bytes): (u64, u64),
+) -> Option<Part> {
+    Some(Part {
+        request: 0,
+        cdb: command.cdb()?,
+        direction,
+        offset,
+        bytes: if direction == Direction::None {
+            0
+        } else {
+            bytes
+        },
+        effect,
+        order: 0,
+        repeats: 0,
+        mark: None,
+    })
+}

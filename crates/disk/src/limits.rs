@@ -1,0 +1,36 @@
+//! Every limit: name, unit, reason.
+
+use std::time::Duration;
+
+/// Commands of an initiator at a time that a target takes: what a task set of the engine holds.
+pub const TARGET_SLOTS: u16 = 256;
+
+/// Payload of one command that a target takes, bytes. More is no command of an initiator that read the login.
+pub const TARGET_TRANSFER_BYTES: u32 = 4 << 20;
+
+/// Memory of a target for the payload of one initiator, bytes. Commands that need more wait for those before them.
+pub const INITIATOR_BYTES: usize = 64 << 20;
+
+/// Memory that a target keeps for commands to come, bytes, of all initiators.
+pub const SPARE_BYTES: usize = 64 << 20;
+
+/// Receives of messages that a target has posted for each initiator. More commands wait at their sender.
+pub const TARGET_RECEIVES: usize = 64;
+
+/// An initiator that does not log in for so long is cut off.
+pub const LOGIN_PATIENCE: Duration = Duration::from_secs(10);
+
+/// An initiator whose data does not move for so long is cut off: commands of others may wait for it.
+pub const DATA_PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often a target looks for those.
+pub const LOOK: Duration = Duration::from_millis(200);
+
+/// Times that an initiator repeats a command, over broken connections and for conditions that pass, before it fails.
+pub const MAX_REPEATS: u32 = 64;
+
+/// Attentions of a unit that are taken when it is opened: there are fewer kinds.
+pub const MAX_ATTENTIONS: usize = 16;
+
+/// Pause between two attempts to connect.
+pub const PAUSE: Duration = Duration::from_millis(100);

@@ -1,0 +1,132 @@
+//! What the messages carry: a unit of SST, and where the initiator's memory is.
+//!
+//! | message | bytes |
+//! |---|---|
+//! | login of an initiator | [`Login`], then the key of its status region, 24 |
+//! | login of a target | [`Login`] |
+//! | command without data | [`CommandUnit`] |
+//! | command with data | [`CommandUnit`], then the key of the region with its data, 24, where in it they begin, 8 |
+//! | task management | [`ManagementUnit`] |
+
+use zerolane::{RegionKey, Rights};
+use zerolane_block::sst::{
+    COMMAND_BYTES, CommandUnit, LOGIN_BYTES, Login, Malformed, ManagementUnit,
+};
+
+/// Length of the name of a region.
+const KEY: usize = RegionKey::BYTES;
+/// Length of the login of an initiator.
+const INITIATOR_LOGIN: usize = LOGIN_BYTES + KEY;
+/// Length of a command with data.
+const WITH_DATA: usize = COMMAND_BYTES + KEY + 8;
+
+/// Where the data of a command is: a part of a region that the initiator exports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The region.
+    pub region: RegionKey,
+    /// Where in it the data begins, bytes.
+    pub offset: u64,
+}
+
+/// What an initiator sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// The first of all, and where statuses are put.
+    Login(Login, RegionKey),
+    /// A command, and where its data is.
+    Command(CommandUnit, Option<Place>),
+    /// A task management function.
+    Management(ManagementUnit),
+}
+
+/// Why bytes are no message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadMessage {
+    /// The unit is none.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    /// What names a region does not.
+    #[error("the key of a region that is none")]
+    Key,
+    /// The region that is named is too small for what is announced, or not granted for it.
+    #[error("a region too small, or without the rights, for its data")]
+    Region,
+}
+
+/// The bytes of an initiator's login.
+pub fn login(login: &Login, status: &RegionKey) -> Vec<u8> {
+    [&login.encode()[..], &status.to_bytes()].concat()
+}
+
+/// The bytes of a command.
+pub fn command(unit: &CommandUnit, place: Option<&Place>) -> Vec<u8> {
+    let mut bytes = unit.encode().to_vec();
+    if let Some(place) = place {
+        bytes.extend(place.region.to_bytes());
+        bytes.extend(place.offset.to_be_bytes());
+    }
+    bytes
+}
+
+/// What `bytes` of an initiator say. Data that is announced lies within its region, which is granted for it.
+///
+/// # Errors
+/// They are no message.
+pub fn parse(bytes: &[u8]) -> Result<Message, BadMessage> {
+    match (bytes.first(), bytes.len()) {
+        (Some(b'Z'), INITIATOR_LOGIN) => {
+            let (unit, rest) = bytes.split_at(LOGIN_BYTES);
+            Ok(Message::Login(Login::parse(unit)?, key(rest)?))
+        }
+        (Some(1), WITH_DATA) => {
+            let (unit, rest) = bytes.split_at(COMMAND_BYTES);
+            let unit = CommandUnit::parse(unit)?;
+            let place = place(rest)?;
+            check(&unit, &place)?;
+            Ok(Message::Command(unit, Some(place)))
+        }
+        (Some(1), _) => {
+            let unit = CommandUnit::parse(bytes)?;
+            match (unit.data_in, unit.data_out) {
+                (0, 0) => Ok(Message::Command(unit, None)),
+                _ => Err(BadMessage::Region),
+            }
+        }
+        // Also what is of no kind.
+        _ => Ok(Message::Management(ManagementUnit::parse(bytes)?)),
+    }
+}
+
+fn key(bytes: &[u8]) -> Result<RegionKey, BadMessage> {
+    let bytes = bytes.first_chunk().ok_or(BadMessage::Key)?;
+    RegionKey::from_bytes(*bytes).ok_or(BadMessage::Key)
+}
+
+fn place(bytes: &[u8]) -> Result<Place, BadMessage> {
+    let (region, offset) = bytes.split_at(KEY);
+    let offset = offset.first_chunk().ok_or(BadMessage::Key)?;
+    Ok(Place {
+        region: key(region)?,
+        offset: u64::from_be_bytes(*offset),
+    })
+}
+
+/// Data of the unit lies in its place, and may be moved as the unit says.
+fn check(unit: &CommandUnit, place: &Place) -> Result<(), BadMessage> {
+    let granted = place.region.rights();
+    let moves = [(unit.data_in, granted.write), (unit.data_out, granted.read)];
+    let fits = |bytes: u64| {
+        let end = place.offset.checked_add(bytes);
+        end.is_some_and(|end| end <= place.region.len())
+    };
+    let is_right = moves
+        .iter()
+        .all(|&(bytes, may)| bytes == 0 || may && fits(bytes));
+    is_right.then_some(()).ok_or(BadMessage::Region)
+}
+
+/// The rights of a region for data of a command.
+pub(crate) fn rights(is_in: bool) -> Rights {
+    if is_in { Rights::WRITE } else { Rights::READ }
+}

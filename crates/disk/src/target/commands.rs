@@ -1,0 +1,256 @@
+//! What initiators send.
+
+use zerolane::request::WorkKind;
+use zerolane::worker::ConnectionId;
+use zerolane::{Completion, RegionKey, Work};
+use zerolane_block::sense::{Code, Key, Sense};
+use zerolane_block::sst::{
+    CommandUnit, Login, ManagementUnit, Outcome, Roles, STATUS_BYTES, StatusUnit,
+};
+use zerolane_block::{Residual, Status};
+
+use super::offence::Offence;
+use super::peer::{Flight, Held, Member, Name, Stage};
+use super::{News, Server};
+use crate::limits::{TARGET_SLOTS, TARGET_TRANSFER_BYTES};
+use crate::message::{self, Message, Place};
+
+impl Server {
+    pub(super) fn on_completion(&mut self, id: ConnectionId, completion: Completion) {
+        let outcome = match (completion.kind, completion.result) {
+            (WorkKind::MessageReceived, Ok(_)) => self.on_message(id, &completion.control),
+            (WorkKind::MessageReceived, Err(_)) => Ok(()),
+            (_, result) => self.on_moved(id, completion, result.is_ok()),
+        };
+        if let Err(offence) = outcome {
+            self.cut(id, offence);
+        }
+    }
+
+    fn on_message(&mut self, id: ConnectionId, bytes: &[u8]) -> Result<(), Offence> {
+        if let Some(connection) = self.worker.connection(id) {
+            // One that is closed by now tells so.
+            let _ = connection.post_message_recv(None);
+        }
+        if !self.peers.contains_key(&id) {
+            return Ok(());
+        }
+        match message::parse(bytes).map_err(|_| Offence::Message)? {
+            Message::Login(login, status) => self.on_login(id, login, status),
+            Message::Command(unit, place) => self.on_command(id, &unit, place),
+            Message::Management(unit) => self.on_management(id, &unit),
+        }
+    }
+
+    /// What moved, or did not.
+    fn on_moved(
+        &mut self,
+        id: ConnectionId,
+        completion: Completion,
+        is_there: bool,
+    ) -> Result<(), Offence> {
+        let Some(peer) = self.peers.get_mut(&id) else {
+            return Ok(());
+        };
+        let flight = peer.flights.remove(&completion.context);
+        if !is_there {
+            if let Some((flight @ Flight::Get { .. }, since)) = flight {
+                // Told to the engine when the initiator is cut off, which is next.
+                peer.flights.insert(completion.context, (flight, since));
+            }
+            return Err(Offence::Memory);
+        }
+        let memory = completion.into_region();
+        match flight.map(|(it, _)| it) {
+            Some(Flight::Put) => {
+                peer.memory -= memory.len();
+                self.buffers.give(memory);
+                self.use_memory(id)
+            }
+            Some(Flight::Get { task, tag, work }) => {
+                self.set_to_work(id, task, tag, work, memory);
+                Ok(())
+            }
+            Some(Flight::Fetch { task }) => {
+                peer.memory -= memory.len();
+                self.engine.fetched(task, &memory);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn on_login(
+        &mut self,
+        id: ConnectionId,
+        login: Login,
+        status: RegionKey,
+    ) -> Result<(), Offence> {
+        let Some(peer) = self.peers.get_mut(&id) else {
+            return Ok(());
+        };
+        if !matches!(peer.stage, Stage::New) || !login.roles.initiator {
+            return Err(Offence::Login);
+        }
+        let needed = u64::from(login.slots) * STATUS_BYTES as u64;
+        if status.len() < needed || !status.rights().write {
+            return Err(Offence::StatusRegion);
+        }
+        peer.session = login.session;
+        peer.stage = Stage::Waiting(login, status);
+        // The initiator knows of a broken connection before this end does. Its session is known to it alone.
+        let is_older = |(&other, it): (&ConnectionId, &super::Peer)| {
+            let was_in = !matches!(it.stage, Stage::New);
+            (other != id && was_in && it.session == login.session).then_some(other)
+        };
+        let older: Vec<_> = self.peers.iter().filter_map(is_older).collect();
+        for older in older {
+            self.leave(older, "its initiator has connected again");
+        }
+        self.admit();
+        Ok(())
+    }
+
+    /// Lets in the initiators that wait for nothing any more.
+    pub(super) fn admit(&mut self) {
+        let waits = |it: &super::Peer| {
+            let mut ghosts = self.ghosts.values();
+            ghosts.any(|ghost| ghost.session == it.session)
+        };
+        let ready = self.peers.iter().filter_map(|(&id, it)| match it.stage {
+            Stage::Waiting(login, status) if !waits(it) => Some((id, login, status)),
+            _ => None,
+        });
+        let ready: Vec<_> = ready.collect();
+        for (id, login, status) in ready {
+            if self.let_in(id, &login, status).is_none() {
+                self.leave(id, "the target is full");
+            }
+        }
+    }
+
+    fn let_in(&mut self, id: ConnectionId, login: &Login, status: RegionKey) -> Option<()> {
+        let peer = self.peers.get_mut(&id)?;
+        let access = peer.access.clone();
+        let units = access.units.as_ref().map_or(0, Vec::len) as u16;
+        let nexus = self.engine.attach(peer.initiator.clone(), access).ok()?;
+        self.nexuses.insert(nexus, id);
+        peer.stage = Stage::In(Member {
+            nexus,
+            status,
+            slots: vec![None; login.slots.min(TARGET_SLOTS).into()],
+            held: Default::default(),
+        });
+        self.news.push(News::Came(peer.address));
+        let own = Login {
+            roles: Roles {
+                initiator: false,
+                target: true,
+            },
+            alignment: 0,
+            units,
+            slots: TARGET_SLOTS,
+            transfer_bytes: TARGET_TRANSFER_BYTES,
+            status_region: 0,
+            session: self.lineage,
+        };
+        let connection = self.worker.connection(id)?;
+        let work = Work::default().unsignalled();
+        connection.post_message(&own.encode(), None, work).ok()?;
+        Some(())
+    }
+
+    fn on_command(
+        &mut self,
+        id: ConnectionId,
+        unit: &CommandUnit,
+        place: Option<Place>,
+    ) -> Result<(), Offence> {
+        if unit.data_in.max(unit.data_out) > u64::from(TARGET_TRANSFER_BYTES) {
+            return Err(Offence::Length);
+        }
+        let held = Held {
+            slot: unit.slot,
+            place,
+            task: None,
+            read: None,
+        };
+        let name = Name::Command(unit.tag);
+        let (engine, peer) = (&mut self.engine, self.peers.get_mut(&id));
+        let member = peer.and_then(|it| it.member()).ok_or(Offence::Login)?;
+        let nexus = member.nexus;
+        let is_live = |name: Name| match name {
+            Name::Command(tag) => engine.has_command(nexus, tag),
+            Name::Function(_) => true,
+        };
+        if member.held.contains_key(&name) && is_live(name) {
+            return self.overlapped(id, unit);
+        }
+        if !member.take_slot(name, held, is_live) {
+            return Err(Offence::Slot);
+        }
+        // There is such a nexus as long as there is the member.
+        let _ = engine.submit(nexus, &unit.request());
+        self.take_steps();
+        Ok(())
+    }
+
+    /// A tag that is in use: its first command goes on, and has the name.
+    fn overlapped(&mut self, id: ConnectionId, unit: &CommandUnit) -> Result<(), Offence> {
+        let member = self.peers.get_mut(&id).and_then(|it| it.member());
+        let member = member.ok_or(Offence::Login)?;
+        if member.slots.get(usize::from(unit.slot)) != Some(&None) {
+            return Err(Offence::Slot);
+        }
+        let outcome = Outcome::Response {
+            status: Status::CheckCondition,
+            sense: Some(Sense::new(Key::AbortedCommand, Code::OVERLAPPED_COMMANDS)),
+            residual: Residual::None,
+            data_in: 0,
+        };
+        self.put_status(id, unit.slot, unit.tag, outcome)
+    }
+
+    fn on_management(&mut self, id: ConnectionId, unit: &ManagementUnit) -> Result<(), Offence> {
+        let held = Held {
+            slot: unit.slot,
+            place: None,
+            task: None,
+            read: None,
+        };
+        let name = Name::Function(unit.tag);
+        let (engine, peer) = (&mut self.engine, self.peers.get_mut(&id));
+        let member = peer.and_then(|it| it.member()).ok_or(Offence::Login)?;
+        let nexus = member.nexus;
+        let is_live = |name: Name| match name {
+            Name::Command(tag) => engine.has_command(nexus, tag),
+            Name::Function(_) => true,
+        };
+        if member.held.contains_key(&name) || !member.take_slot(name, held, is_live) {
+            return Err(Offence::Slot);
+        }
+        let _ = engine.manage(nexus, unit.tag, unit.lun, unit.function);
+        self.take_steps();
+        Ok(())
+    }
+
+    /// Tells how a command ended: behind its data, for the immediate is shown when that is placed.
+    pub(super) fn put_status(
+        &mut self,
+        id: ConnectionId,
+        slot: u16,
+        tag: u64,
+        outcome: Outcome,
+    ) -> Result<(), Offence> {
+        let member = self.peers.get_mut(&id).and_then(|it| it.member());
+        let status = member.ok_or(Offence::Login)?.status;
+        let Some(connection) = self.worker.connection(id) else {
+            return Ok(());
+        };
+        let bytes = StatusUnit { tag, outcome }.encode();
+        let at = u64::from(slot) * STATUS_BYTES as u64;
+        let work = Work::default().unsignalled().with_immediate(slot.into());
+        let posted = connection.post_put_inline(&status, at, &bytes, work);
+        posted.map(drop).map_err(|_| Offence::Full)
+    }
+}

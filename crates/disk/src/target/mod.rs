@@ -1,0 +1,317 @@
+//! The target: disks for the initiators that connect.
+//!
+//! One thread has the engine and all connections; a pool of threads does what takes time. So the engine needs no
+//! lock, and one initiator's slow disk holds up no other.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `peer` | what is known of one initiator: its slots, its memory, what moves |
+//! | `commands` | messages in, logins |
+//! | `steps` | what the engine says is done |
+//! | `pool`, `buffers` | the threads, and the memory |
+//! | `offence` | what an initiator is cut off for |
+
+mod buffers;
+mod commands;
+mod offence;
+mod peer;
+mod pool;
+mod steps;
+
+pub use offence::{Offence, Offences};
+
+use std::collections::HashMap;
+use std::fs;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use zerolane::keys::Access as Allowed;
+use zerolane::security::{PublicKey, random};
+use zerolane::worker::{ConnectionId, EndpointId, Event, Worker};
+use zerolane::{Options, Rights};
+use zerolane_block::sense::{Code, Key, Sense};
+use zerolane_block::store::Store;
+use zerolane_block::{Access, Disk, Initiator, Lun, NexusId, Refused, Target};
+
+use crate::limits::{DATA_PATIENCE, LOGIN_PATIENCE, LOOK, TARGET_RECEIVES};
+use buffers::Buffers;
+use peer::{Flight, Ghost, Peer, Stage};
+use pool::Pool;
+
+/// What happened to initiators.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// One has logged in.
+    Came(SocketAddr),
+    /// One is gone, and why.
+    Left(SocketAddr, String),
+    /// One was cut off.
+    CutOff(SocketAddr, Offence),
+    /// The list of keys was read again: how many it has, or why it cannot be used.
+    List(Result<usize, String>),
+}
+
+/// Why a target cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// The network.
+    #[error(transparent)]
+    Zerolane(#[from] zerolane::Error),
+    /// The system.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+}
+
+/// How a target is.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Which keys may use which units: a unit is a region by its name ([`zerolane::keys::Rights::memory`]), to read,
+    /// and to write if the key may.
+    pub allowed: Allowed,
+    /// Threads that work on disks.
+    pub threads: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            allowed: Allowed::default(),
+            threads: 4,
+        }
+    }
+}
+
+/// Disks, and the initiators that are connected.
+pub struct Server {
+    worker: Worker,
+    engine: Target,
+    units: Vec<(Lun, String)>,
+    allowed: Allowed,
+    peers: HashMap<ConnectionId, Peer>,
+    nexuses: HashMap<NexusId, ConnectionId>,
+    ghosts: HashMap<ConnectionId, Ghost>,
+    pool: Pool,
+    buffers: Buffers,
+    lineage: u64,
+    news: Vec<News>,
+    offences: Offences,
+    looked: Instant,
+}
+
+impl Server {
+    /// A target without units, that listens nowhere.
+    ///
+    /// # Errors
+    /// The system has no thread or descriptor left.
+    pub fn new(settings: Settings) -> Result<Server, ServerError> {
+        let worker = Worker::new()?;
+        let pool = Pool::new(settings.threads, worker.waker())?;
+        Ok(Server {
+            worker,
+            engine: Target::new(),
+            units: Vec::new(),
+            allowed: settings.allowed,
+            peers: HashMap::new(),
+            nexuses: HashMap::new(),
+            ghosts: HashMap::new(),
+            pool,
+            buffers: Buffers::default(),
+            lineage: of_boot().map_or_else(of_process, Ok)?,
+            news: Vec::new(),
+            offences: Offences::new(),
+            looked: Instant::now(),
+        })
+    }
+
+    /// Adds a unit, which keys are granted by `name`.
+    ///
+    /// # Errors
+    /// The number is taken, or there are too many.
+    pub fn add_unit(
+        &mut self,
+        lun: Lun,
+        name: &str,
+        disk: Disk,
+        store: Arc<dyn Store>,
+    ) -> Result<(), Refused> {
+        if !store.outlives_process() {
+            // What was written is gone with this process, so no other has this number.
+            self.lineage = of_process().unwrap_or(0);
+        }
+        self.engine.add_unit(lun, disk, store)?;
+        self.units.push((lun, name.to_owned()));
+        Ok(())
+    }
+
+    /// Listens on `on`, port 0: any free one. What key a client must have is the options' matter.
+    ///
+    /// # Errors
+    /// The address cannot be listened on.
+    pub fn listen(&mut self, on: SocketAddr, options: Options) -> Result<EndpointId, ServerError> {
+        Ok(self.worker.listen(on, options)?)
+    }
+
+    /// The address that is listened on there, and the key by which initiators know this target.
+    pub fn endpoint(&self, of: EndpointId) -> Option<(SocketAddr, Option<PublicKey>)> {
+        let endpoint = self.worker.endpoint(of)?;
+        Some((endpoint.local_addr(), endpoint.public_key()))
+    }
+
+    /// What initiators were cut off for so far.
+    pub fn offences(&self) -> &Offences {
+        &self.offences
+    }
+
+    /// Serves until `stop` says so, which is asked a few times a second; `tell` is told of initiators.
+    ///
+    /// # Errors
+    /// The network failed.
+    pub fn serve(
+        &mut self,
+        stop: impl Fn() -> bool,
+        mut tell: impl FnMut(News),
+    ) -> Result<(), ServerError> {
+        while !stop() {
+            self.turn(LOOK)?;
+            self.news.drain(..).for_each(&mut tell);
+        }
+        Ok(())
+    }
+
+    fn turn(&mut self, timeout: Duration) -> Result<(), ServerError> {
+        self.worker.wait(Some(timeout))?;
+        while let Some(event) = self.worker.next_event() {
+            self.on_event(event)?;
+        }
+        self.take_done();
+        if self.looked.elapsed() >= LOOK {
+            self.looked = Instant::now();
+            self.look();
+        }
+        self.take_steps();
+        Ok(())
+    }
+
+    fn on_event(&mut self, event: Event) -> Result<(), ServerError> {
+        match event {
+            Event::Accepted { connection, .. } => self.come(connection),
+            Event::Completed {
+                connection,
+                completion,
+            } => self.on_completion(connection, completion),
+            Event::Closed { connection, reason } => self.leave(connection, &reason.to_string()),
+            Event::Announced { connection, .. } => self.cut(connection, Offence::Transfer),
+            Event::EndpointFailed { error, .. } => return Err(error.into()),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn come(&mut self, id: ConnectionId) {
+        let Some(connection) = self.worker.connection(id) else {
+            return;
+        };
+        let (address, key) = (connection.peer_addr(), connection.peer_key());
+        for _ in 0..TARGET_RECEIVES {
+            // One that is closed by now tells so.
+            if connection.post_message_recv(None).is_err() {
+                break;
+            }
+        }
+        let name = key.map_or_else(|| address.ip().to_string(), |key| key.to_string());
+        let initiator = Initiator::named(name.as_bytes());
+        match (initiator, self.access(key)) {
+            (Some(initiator), Some(access)) => {
+                self.peers.insert(id, Peer::new(address, initiator, access));
+            }
+            // Its key was taken off the list.
+            _ => drop(self.worker.release(id)),
+        }
+    }
+
+    /// What the owner of `key` may do; `None`: nothing.
+    fn access(&self, key: Option<PublicKey>) -> Option<Access> {
+        let rights = self.allowed.rights(key)?;
+        let seen = |name: &str| rights.memory(name, Rights::READ).read;
+        let units = self.units.iter().filter(|(_, name)| seen(name));
+        Some(Access {
+            units: Some(units.map(|&(lun, _)| lun).collect()),
+            read_only: !rights.write,
+        })
+    }
+
+    /// Initiators that are silent for too long, and the list of keys.
+    fn look(&mut self) {
+        if let Some(news) = self.allowed.news() {
+            self.news.push(News::List(news));
+        }
+        let is_silent = |peer: &Peer| match peer.stage {
+            Stage::New => peer.since.elapsed() > LOGIN_PATIENCE,
+            _ => {
+                let mut flights = peer.flights.values();
+                flights.any(|(_, since)| since.elapsed() > DATA_PATIENCE)
+            }
+        };
+        let silent = self.peers.iter().filter(|(_, peer)| is_silent(peer));
+        let silent: Vec<_> = silent.map(|(&id, _)| id).collect();
+        for id in silent {
+            self.cut(id, Offence::Silence);
+        }
+    }
+
+    /// Ends a connection whose initiator did what none does.
+    fn cut(&mut self, id: ConnectionId, offence: Offence) {
+        if let Some(peer) = self.peers.get(&id) {
+            *self.offences.entry(offence).or_default() += 1;
+            self.news.push(News::CutOff(peer.address, offence));
+        }
+        self.leave(id, &offence.to_string());
+    }
+
+    /// An initiator is gone: what it had in progress is aborted, and nothing more is begun of it.
+    fn leave(&mut self, id: ConnectionId, why: &str) {
+        // Dropped, it tells its peer.
+        drop(self.worker.release(id));
+        let Some(peer) = self.peers.remove(&id) else {
+            return;
+        };
+        peer.cancelled.store(true, Ordering::Release);
+        self.news.push(News::Left(peer.address, why.to_owned()));
+        if let Stage::In(member) = &peer.stage {
+            self.nexuses.remove(&member.nexus);
+            self.engine.detach(member.nexus);
+        }
+        let moving = peer.flights.into_values().filter_map(|(it, _)| match it {
+            Flight::Get { task, .. } => Some(task),
+            Flight::Put | Flight::Fetch { .. } => None,
+        });
+        let waiting = peer.waiting.into_iter().map(|(task, ..)| task);
+        for task in moving.chain(waiting) {
+            let aborted = Sense::new(Key::AbortedCommand, Code::NONE);
+            self.engine.done(task, Err(aborted));
+        }
+        if peer.at_work > 0 {
+            let ghost = Ghost {
+                session: peer.session,
+                at_work: peer.at_work,
+            };
+            self.ghosts.insert(id, ghost);
+        }
+        self.admit();
+    }
+}
+
+/// A number that is the same until the machine starts anew: until then the kernel has what was written.
+fn of_boot() -> Option<u64> {
+    let boot = fs::read("/proc/sys/kernel/random/boot_id").ok()?;
+    let digest = blake3::derive_key("zerolane 2026-11 lineage of disks", &boot);
+    digest.first_chunk().map(|&it| u64::from_le_bytes(it))
+}
+
+/// A number of its own for this process.
+fn of_process() -> std::io::Result<u64> {
+    let random = random()?;
+    Ok(random.first_chunk().map_or(0, |&it| u64::from_le_bytes(it)))
+}

@@ -1,0 +1,170 @@
+//! What a target knows of one initiator's connection.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use zerolane::{Region, RegionKey};
+use zerolane_block::sst::Login;
+use zerolane_block::{Access, Initiator, NexusId, TaskId, Work};
+
+use crate::message::Place;
+
+/// What a slot is in use for: commands and functions have tags of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Name {
+    Command(u64),
+    Function(u64),
+}
+
+/// A command or function whose status was not put.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) slot: u16,
+    /// Where its data is.
+    pub(super) place: Option<Place>,
+    /// Whose work is done for it. Tags come again, tasks do not.
+    pub(super) task: Option<TaskId>,
+    /// What it read.
+    pub(super) read: Option<Region>,
+}
+
+/// What moves over the connection, and has memory until it is there.
+#[derive(Debug)]
+pub(super) enum Flight {
+    /// Data to the initiator.
+    Put,
+    /// Data of a command that writes.
+    Get { task: TaskId, tag: u64, work: Work },
+    /// Parameters.
+    Fetch { task: TaskId },
+}
+
+/// How far an initiator has come.
+#[derive(Debug)]
+pub(super) enum Stage {
+    /// Its login has not come.
+    New,
+    /// What an older connection of it began is not over.
+    Waiting(Login, RegionKey),
+    /// It is one of the engine's.
+    In(Member),
+}
+
+/// An initiator that the engine knows.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) nexus: NexusId,
+    /// Its status region.
+    pub(super) status: RegionKey,
+    /// What each slot is in use for.
+    pub(super) slots: Vec<Option<Name>>,
+    pub(super) held: HashMap<Name, Held>,
+}
+
+/// The connection of an initiator.
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) address: SocketAddr,
+    pub(super) initiator: Initiator,
+    pub(super) access: Access,
+    /// Since when it is connected.
+    pub(super) since: Instant,
+    /// Its name over its connections: see [`Login::session`].
+    pub(super) session: u64,
+    pub(super) stage: Stage,
+    pub(super) flights: HashMap<u64, (Flight, Instant)>,
+    /// The context of the next request.
+    pub(super) next: u64,
+    /// Work that waits for memory.
+    pub(super) waiting: VecDeque<(TaskId, u64, Work)>,
+    /// Memory that its commands have, bytes.
+    pub(super) memory: usize,
+    /// Jobs that threads have.
+    pub(super) at_work: usize,
+    /// It is gone: jobs are not to be begun.
+    pub(super) cancelled: Arc<AtomicBool>,
+}
+
+/// Work of an initiator that is gone.
+#[derive(Debug)]
+pub(super) struct Ghost {
+    pub(super) session: u64,
+    pub(super) at_work: usize,
+}
+
+impl Peer {
+    pub(super) fn new(address: SocketAddr, initiator: Initiator, access: Access) -> Peer {
+        Peer {
+            address,
+            initiator,
+            access,
+            since: Instant::now(),
+            session: 0,
+            stage: Stage::New,
+            flights: HashMap::new(),
+            next: 0,
+            waiting: VecDeque::new(),
+            memory: 0,
+            at_work: 0,
+            cancelled: Arc::default(),
+        }
+    }
+
+    pub(super) fn member(&mut self) -> Option<&mut Member> {
+        match &mut self.stage {
+            Stage::In(member) => Some(member),
+            _ => None,
+        }
+    }
+
+    /// Names a request that moves something, from now on.
+    pub(super) fn depart(&mut self, flight: Flight) -> u64 {
+        // Zero is what has no name.
+        self.next += 1;
+        self.flights.insert(self.next, (flight, Instant::now()));
+        self.next
+    }
+}
+
+impl Member {
+    /// Takes a slot for `name`. False if there is no such slot, or `is_live` says that it is in use.
+    pub(super) fn take_slot(
+        &mut self,
+        name: Name,
+        held: Held,
+        is_live: impl Fn(Name) -> bool,
+    ) -> bool {
+        let Some(slot) = self.slots.get_mut(usize::from(held.slot)) else {
+            return false;
+        };
+        if let Some(old) = *slot {
+            if is_live(old) {
+                return false;
+            }
+            // It was aborted: nothing is told of it.
+            self.held.remove(&old);
+        }
+        *slot = Some(name);
+        if let Some(old) = self.held.insert(name, held) {
+            // Aborted, and its tag used again.
+            let slot = self.slots.get_mut(usize::from(old.slot));
+            if let Some(slot) = slot.filter(|it| **it == Some(name)) {
+                let is_same = self.held.get(&name).is_some_and(|it| it.slot == old.slot);
+                *slot = is_same.then_some(name);
+            }
+        }
+        true
+    }
+
+    /// Frees the slot of `name`, whose status is about to be put.
+    pub(super) fn release(&mut self, name: Name) -> Option<Held> {
+        let held = self.held.remove(&name)?;
+        if let Some(slot) = self.slots.get_mut(usize::from(held.slot)) {
+            *slot = None;
+        }
+        Some(held)
+    }
+}

@@ -1,0 +1,164 @@
+//! The threads that work on disks.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use zerolane::worker::ConnectionId;
+use zerolane::{Region, Waker};
+use zerolane_block::sense::{Code, Key, Sense};
+use zerolane_block::{Payload, TaskId, Work};
+
+/// Work of a command.
+pub(super) struct Job {
+    /// Whose it is.
+    pub(super) owner: ConnectionId,
+    pub(super) task: TaskId,
+    pub(super) tag: u64,
+    pub(super) work: Work,
+    /// The payload: filled by what reads, taken by what writes.
+    pub(super) memory: Region,
+    /// Nothing of it is to be begun any more.
+    pub(super) cancelled: Arc<AtomicBool>,
+}
+
+/// Work that is over.
+pub(super) struct Done {
+    pub(super) owner: ConnectionId,
+    pub(super) task: TaskId,
+    pub(super) tag: u64,
+    /// The payload is for the initiator.
+    pub(super) is_in: bool,
+    pub(super) memory: Region,
+    pub(super) outcome: Result<Vec<u8>, Sense>,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    done: Vec<Done>,
+    stopping: bool,
+}
+
+struct Shared {
+    queue: Mutex<Queue>,
+    /// There is a job, or the end.
+    news: Condvar,
+    /// Wakes the thread that takes what is done.
+    waker: Waker,
+}
+
+impl Shared {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        // No code under the lock leaves the queue inconsistent.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A fixed number of threads. Jobs begin in the order in which they come.
+pub(super) struct Pool {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Pool {
+    /// So many threads; `waker` is used when something is done.
+    pub(super) fn new(threads: usize, waker: Waker) -> io::Result<Pool> {
+        let shared = Arc::new(Shared {
+            queue: Mutex::default(),
+            news: Condvar::new(),
+            waker,
+        });
+        let mut pool = Pool {
+            shared,
+            threads: Vec::new(),
+        };
+        for number in 0..threads.max(1) {
+            let shared = Arc::clone(&pool.shared);
+            let builder = thread::Builder::new().name(format!("disk {number}"));
+            pool.threads.push(builder.spawn(move || run(&shared))?);
+        }
+        Ok(pool)
+    }
+
+    pub(super) fn push(&self, job: Job) {
+        self.shared.queue().jobs.push_back(job);
+        self.shared.news.notify_one();
+    }
+
+    /// What is done since this was asked.
+    pub(super) fn take_done(&self) -> Vec<Done> {
+        std::mem::take(&mut self.shared.queue().done)
+    }
+}
+
+/// What was begun is done; the rest is not begun.
+impl Drop for Pool {
+    fn drop(&mut self) {
+        {
+            let mut queue = self.shared.queue();
+            queue.stopping = true;
+            queue.jobs.clear();
+        }
+        self.shared.news.notify_all();
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(shared: &Shared) {
+    loop {
+        let job = {
+            let mut queue = shared.queue();
+            loop {
+                if queue.stopping {
+                    return;
+                }
+                match queue.jobs.pop_front() {
+                    Some(job) => break job,
+                    None => {
+                        let waiting = shared.news.wait(queue);
+                        queue = waiting.unwrap_or_else(PoisonError::into_inner);
+                    }
+                }
+            }
+        };
+        let done = perform(job);
+        shared.queue().done.push(done);
+        shared.waker.wake();
+    }
+}
+
+fn perform(job: Job) -> Done {
+    let Job {
+        owner,
+        task,
+        tag,
+        work,
+        mut memory,
+        cancelled,
+    } = job;
+    let outcome = if cancelled.load(Ordering::Acquire) {
+        // Its initiator is gone, and hears nothing.
+        Err(Sense::new(Key::AbortedCommand, Code::NONE))
+    } else {
+        let moved = match work.payload() {
+            Payload::None => Ok(()),
+            Payload::In(_) => work.read(0, &mut memory),
+            Payload::Out(_) => work.write(0, &memory),
+        };
+        moved.and_then(|()| work.finish())
+    };
+    Done {
+        owner,
+        task,
+        tag,
+        is_in: matches!(work.payload(), Payload::In(_)),
+        memory,
+        outcome,
+    }
+}

@@ -1,0 +1,11 @@
+//! Target and initiator over real sockets: content, restarts, kills, rights, reservations, hostile initiators.
+
+#![allow(non_snake_case)]
+
+mod full;
+mod hostile;
+mod killed;
+mod queue;
+mod reservations;
+mod rights;
+mod support;

@@ -1,0 +1,294 @@
+//! Random requests against a model, over links that lose and delay, over connections that break.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use netlab::udp::Relay;
+use netsim::link::{LinkConfig, Loss};
+use zerolane_block::store::{MemoryStore, Store};
+use zerolane_disk::initiator::{Error, Options, Queue, Request};
+use zerolane_disk::target::News;
+
+use super::support::model::Model;
+use super::support::{self, Served, Shown, memory, seeds};
+
+const DISK: u64 = 8 << 20;
+
+#[test]
+fn queue__random_requests_do_what_the_model_does() {
+    seeds::each(3, |mut rng| {
+        let served = Served::new(vec![memory(DISK)]);
+        // Short commands, so that requests are several.
+        let options = Options {
+            depth: rng.u16(1..=40),
+            transfer_bytes: 64 << 10,
+            ..Options::default()
+        };
+        let queue = support::open(served.address, 0, options);
+        let mut model = Model::new(DISK, 24);
+        for _ in 0..600 {
+            model.step(&queue, &mut rng, 300 << 10).unwrap();
+        }
+        model.check(&queue);
+        assert_eq!(queue.repairs().reconnects, 0);
+        drop(queue);
+        assert!(served.end().is_empty(), "no initiator was cut off");
+    });
+}
+
+#[test]
+fn queue__does_so_over_a_link_that_loses_and_delays() {
+    seeds::each(1, |mut rng| {
+        let served = Served::new(vec![memory(DISK)]);
+        let link = LinkConfig {
+            delay: Duration::from_millis(3),
+            loss: Loss::Random(0.01),
+            ..LinkConfig::default()
+        };
+        let relay = Relay::start(served.address, link, link, rng.u64(..)).unwrap();
+        let queue = support::open(relay.addr(), 0, Options::default());
+        let mut model = Model::new(DISK, 24);
+        for _ in 0..200 {
+            model.step(&queue, &mut rng, 128 << 10).unwrap();
+        }
+        model.check(&queue);
+    });
+}
+
+#[test]
+fn queue__goes_on_over_links_that_break() {
+    seeds::each(1, |mut rng| {
+        let served = Served::new(vec![memory(DISK)]);
+        let link = LinkConfig::default();
+        let relay = Relay::start(served.address, link, link, rng.u64(..)).unwrap();
+        let queue = support::open(relay.addr(), 0, Options::default());
+        let mut model = Model::new(DISK, 24);
+        for _ in 0..3 {
+            for _ in 0..60 {
+                model.step(&queue, &mut rng, 128 << 10).unwrap();
+            }
+            relay.set_up(false);
+            // In progress while there is no link, for longer than a dead peer is waited for.
+            let pending = queue.start(Request::Flush);
+            std::thread::sleep(Duration::from_secs(4));
+            relay.set_up(true);
+            pending.wait().result.unwrap();
+        }
+        model.check(&queue);
+        assert!(queue.repairs().reconnects > 0, "the link was down");
+    });
+}
+
+#[test]
+fn queue__goes_on_when_its_target_is_started_anew() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new(DISK));
+    let unit = || Shown {
+        store: Arc::clone(&store),
+        read_only: false,
+    };
+    let mut served = Served::new(vec![unit()]);
+    let address = Arc::new(Mutex::new(served.address));
+    let (to, options) = (Arc::clone(&address), support::of(&support::identity()));
+    let dial = Box::new(move || {
+        let to = *to.lock().unwrap();
+        zerolane::Connection::connect(to, &options)
+    });
+    let queue = Queue::open(dial, support::lun(0), Options::default()).unwrap();
+    seeds::each(1, |mut rng| {
+        let mut model = Model::new(DISK, 24);
+        support::write(&queue, 0, &vec![0; DISK as usize]).unwrap();
+        for round in 1..=3 {
+            for _ in 0..50 {
+                model.step(&queue, &mut rng, 128 << 10).unwrap();
+            }
+            // Nothing is in doubt when it ends.
+            model.settle().unwrap();
+            support::flush(&queue).unwrap();
+            served = Served::new(vec![unit()]);
+            *address.lock().unwrap() = served.address;
+            support::read(&queue, 0, 4096).unwrap();
+            assert_eq!(queue.repairs().reconnects, round);
+        }
+        model.check(&queue);
+    });
+}
+
+#[test]
+fn queue__patience_ends_and_all_fails() {
+    let served = Served::new(vec![memory(DISK)]);
+    let options = Options {
+        patience: Duration::from_secs(1),
+        ..Options::default()
+    };
+    let queue = support::open(served.address, 0, options);
+    support::write(&queue, 0, &[1; 512]).unwrap();
+    drop(served);
+    let failed = support::write(&queue, 0, &[2; 512]).unwrap_err();
+    assert!(matches!(failed, Error::Unreachable { .. }), "{failed}");
+    let failed = support::flush(&queue).unwrap_err();
+    assert!(matches!(failed, Error::Unreachable { .. }), "{failed}");
+}
+
+#[test]
+fn queue__what_does_not_fit_is_refused() {
+    let served = Served::new(vec![memory(DISK)]);
+    let queue = support::open(served.address, 0, Options::default());
+    for (at, bytes) in [
+        (DISK, 512),
+        (DISK - 512, 1024),
+        (1, 512),
+        (0, 100),
+        (u64::MAX, 512),
+    ] {
+        let failed = support::read(&queue, at, bytes).unwrap_err();
+        assert!(matches!(failed, Error::Range { .. }), "{failed}");
+    }
+    support::read(&queue, DISK - 512, 512).unwrap();
+    let memory = support::region(&[7; 520]);
+    let mut memory = memory;
+    let tail = memory.split_off(4).split_off(4);
+    drop(memory);
+    let mut odd = support::region(&[7; 516]).split_off(4);
+    assert_eq!(odd.len(), 512);
+    odd.fill(1);
+    drop(tail);
+    let request = Request::Write {
+        at: 0,
+        memory: odd,
+        durable: false,
+    };
+    let done = queue.call(request);
+    assert!(matches!(done.result, Err(Error::Misaligned)));
+    assert_eq!(done.memory[..], [1; 512], "it comes back");
+}
+
+#[test]
+fn queue__another_disk_in_its_place_is_not_written() {
+    let mut served = Served::new(vec![memory(DISK)]);
+    let address = Arc::new(Mutex::new(served.address));
+    let (to, options) = (Arc::clone(&address), support::of(&support::identity()));
+    let dial = Box::new(move || {
+        let to = *to.lock().unwrap();
+        zerolane::Connection::connect(to, &options)
+    });
+    let queue = Queue::open(dial, support::lun(0), Options::default()).unwrap();
+    let other = memory(DISK / 2);
+    let store = Arc::clone(&other.store);
+    served = Served::new(vec![other]);
+    *address.lock().unwrap() = served.address;
+    let failed = support::write(&queue, 0, &[2; 512]).unwrap_err();
+    assert!(matches!(failed, Error::OtherDisk { .. }), "{failed}");
+    let mut found = [1; 512];
+    store.read(0, &mut found).unwrap();
+    assert_eq!(found, [0; 512]);
+    drop(served);
+}
+
+/// A store whose first write waits until it is let go.
+#[derive(Debug)]
+struct Gated {
+    inner: MemoryStore,
+    /// Whether a write waits, and whether it may go.
+    gate: Mutex<(bool, bool)>,
+    news: Condvar,
+}
+
+impl Gated {
+    /// Waits until the first write waits.
+    fn has_one(&self) {
+        let gate = self.gate.lock().unwrap();
+        drop(self.news.wait_while(gate, |(waits, _)| !*waits).unwrap());
+    }
+
+    fn open(&self) {
+        self.gate.lock().unwrap().1 = true;
+        self.news.notify_all();
+    }
+}
+
+impl Store for Gated {
+    fn bytes(&self) -> u64 {
+        self.inner.bytes()
+    }
+
+    fn read(&self, at: u64, into: &mut [u8]) -> std::io::Result<()> {
+        self.inner.read(at, into)
+    }
+
+    fn write(&self, at: u64, from: &[u8]) -> std::io::Result<()> {
+        let mut gate = self.gate.lock().unwrap();
+        if !std::mem::replace(&mut gate.0, true) {
+            self.news.notify_all();
+            drop(self.news.wait_while(gate, |(_, open)| !*open).unwrap());
+        } else {
+            drop(gate);
+        }
+        self.inner.write(at, from)
+    }
+
+    fn flush(&self) -> std::io::Result<()> {
+        self.inner.flush()
+    }
+
+    fn unmap(&self, at: u64, bytes: u64) -> std::io::Result<()> {
+        self.inner.unmap(at, bytes)
+    }
+
+    fn run(&self, at: u64) -> std::io::Result<zerolane_block::store::Run> {
+        self.inner.run(at)
+    }
+}
+
+#[test]
+fn queue__what_an_older_connection_began_is_over_before_the_newer_one_begins() {
+    let store = Arc::new(Gated {
+        inner: MemoryStore::new(DISK),
+        gate: Mutex::default(),
+        news: Condvar::new(),
+    });
+    let shown = Shown {
+        store: Arc::clone(&store) as Arc<dyn Store>,
+        read_only: false,
+    };
+    let served = Served::new(vec![shown]);
+    let options = Options {
+        command_patience: Duration::from_secs(2),
+        ..Options::default()
+    };
+    let queue = support::open(served.address, 0, options);
+    let (over, is_over) = (Arc::new(AtomicBool::new(false)), Arc::default());
+    let told: Arc<AtomicBool> = Arc::clone(&over);
+    let finished: Arc<(Mutex<bool>, Condvar)> = is_over;
+    let finishing = Arc::clone(&finished);
+    let request = Request::Write {
+        at: 0,
+        memory: support::region(&[1; 4096]),
+        durable: false,
+    };
+    queue.submit(request, move |done| {
+        done.result.unwrap();
+        told.store(true, Ordering::SeqCst);
+        *finishing.0.lock().unwrap() = true;
+        finishing.1.notify_all();
+    });
+    store.has_one();
+    // The older connection is gone; its write waits at the store, and so does the newer connection's login.
+    let left = || {
+        let news = served.news.lock().unwrap();
+        news.iter().any(|it| matches!(it, News::Left(..)))
+    };
+    while !left() {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    std::thread::sleep(Duration::from_secs(1));
+    let overtook = over.load(Ordering::SeqCst);
+    // First, for the target waits for its threads.
+    store.open();
+    assert!(!overtook, "the repeat overtook");
+    let done = finished.0.lock().unwrap();
+    drop(finished.1.wait_while(done, |it| !*it).unwrap());
+    support::write(&queue, 0, &[2; 4096]).unwrap();
+    assert_eq!(support::read(&queue, 0, 4096).unwrap(), [2; 4096]);
+    assert!(queue.repairs().reconnects > 0);
+}

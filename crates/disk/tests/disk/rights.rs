@@ -1,0 +1,107 @@
+//! What keys may do, read-only units, units that there are not.
+
+use std::fs;
+use std::sync::Arc;
+
+use zerolane::keys::{Access, AllowFile};
+use zerolane::security::{Identity, Trust};
+use zerolane::{Options, Security};
+use zerolane_block::sense::{Code, Key};
+use zerolane_disk::initiator::{self, Error, Queue, Wrong};
+use zerolane_disk::target::Settings;
+
+use super::support::{self, Served, memory};
+
+const DISK: u64 = 1 << 20;
+
+fn code(error: &Error) -> Option<(Key, Code)> {
+    match error {
+        Error::Sense(Wrong(sense)) => Some((sense.key, sense.code)),
+        _ => None,
+    }
+}
+
+#[test]
+fn rights__a_read_only_unit_is_not_written() {
+    let mut unit = memory(DISK);
+    unit.read_only = true;
+    let store = Arc::clone(&unit.store);
+    let served = Served::new(vec![unit]);
+    let queue = support::open(served.address, 0, initiator::Options::default());
+    assert!(queue.unit().read_only);
+    let failed = support::write(&queue, 0, &[1; 512]).unwrap_err();
+    assert_eq!(
+        code(&failed),
+        Some((Key::DataProtect, Code::WRITE_PROTECTED))
+    );
+    let mut found = [1; 512];
+    store.read(0, &mut found).unwrap();
+    assert_eq!(found, [0; 512]);
+    assert_eq!(support::read(&queue, 0, 512).unwrap(), [0; 512]);
+}
+
+#[test]
+fn rights__a_unit_that_there_is_not_cannot_be_opened() {
+    let served = Served::new(vec![memory(DISK)]);
+    let dial = support::dial(served.address, support::of(&support::identity()));
+    let options = initiator::Options::default();
+    let failed = Queue::open(dial, support::lun(5), options).err().unwrap();
+    let absent = (Key::IllegalRequest, Code::UNIT_NOT_SUPPORTED);
+    assert_eq!(code(&failed), Some(absent));
+}
+
+#[test]
+fn rights__a_key_sees_its_units_and_writes_if_it_may() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("allowed_keys");
+    let (reader, writer, stranger) = (
+        support::identity(),
+        support::identity(),
+        support::identity(),
+    );
+    let list = format!(
+        "{} read regions=disk1\n{} read-write\n{} read-write below=files\n",
+        reader.public(),
+        writer.public(),
+        stranger.public()
+    );
+    fs::write(&path, list).unwrap();
+    let list = Arc::new(AllowFile::load(&path, None).unwrap());
+    let settings = Settings {
+        allowed: Access::Listed(Arc::clone(&list)),
+        ..Settings::default()
+    };
+    let options = Options {
+        security: Security {
+            trust: Arc::clone(&list) as Arc<dyn Trust>,
+            ..Security::default()
+        },
+        ..Options::default()
+    };
+    let served = Served::with(vec![memory(DISK), memory(DISK / 2)], settings, options);
+    let units = |of: &Arc<Identity>| {
+        let dial = support::dial(served.address, support::of(of));
+        let units = Queue::units(dial, std::time::Duration::from_secs(20)).unwrap();
+        let shown = units.iter().map(|it| (it.lun, it.bytes(), it.read_only));
+        shown.collect::<Vec<_>>()
+    };
+    assert_eq!(units(&reader), [(1, DISK / 2, true)]);
+    assert_eq!(units(&writer), [(0, DISK, false), (1, DISK / 2, false)]);
+    assert_eq!(units(&stranger), []);
+    let open = |of: &Arc<Identity>, lun| {
+        let dial = support::dial(served.address, support::of(of));
+        Queue::open(dial, support::lun(lun), initiator::Options::default())
+    };
+    let (reads, writes) = (open(&reader, 1).unwrap(), open(&writer, 1).unwrap());
+    support::write(&writes, 512, &[9; 512]).unwrap();
+    assert_eq!(support::read(&reads, 512, 512).unwrap(), [9; 512]);
+    let failed = support::write(&reads, 512, &[1; 512]).unwrap_err();
+    assert_eq!(
+        code(&failed),
+        Some((Key::DataProtect, Code::WRITE_PROTECTED))
+    );
+    let failed = open(&reader, 0).err().unwrap();
+    let absent = (Key::IllegalRequest, Code::UNIT_NOT_SUPPORTED);
+    assert_eq!(code(&failed), Some(absent));
+    assert_eq!(support::read(&writes, 512, 512).unwrap(), [9; 512]);
+}

@@ -1,0 +1,164 @@
+//! A target in a thread, queues to it, and a model of a disk.
+
+#![allow(dead_code, unreachable_pub)] // Each test program uses a part.
+
+pub mod child;
+pub mod model;
+pub mod raw;
+pub mod seeds;
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use zerolane::security::Identity;
+use zerolane::{Connection, Options, Region, Security};
+use zerolane_block::store::{MemoryStore, Store};
+use zerolane_block::{Disk, Identity as DiskIdentity, Lun};
+use zerolane_disk::initiator::{self, Dial, Done, Queue, Request};
+use zerolane_disk::target::{News, Offences, Server, Settings};
+
+pub const BLOCK: u64 = 512;
+
+pub fn lun(number: u16) -> Lun {
+    Lun::new(number).unwrap()
+}
+
+/// A unit of a test's target.
+pub struct Shown {
+    pub store: Arc<dyn Store>,
+    pub read_only: bool,
+}
+
+pub fn memory(bytes: u64) -> Shown {
+    Shown {
+        store: Arc::new(MemoryStore::new(bytes)),
+        read_only: false,
+    }
+}
+
+/// Adds `units` as LUN 0 and so on, called `disk0` and so on.
+pub fn add(server: &mut Server, units: Vec<Shown>) {
+    for (number, unit) in units.into_iter().enumerate() {
+        let name = format!("disk{number}");
+        let disk = Disk::of(&*unit.store, BLOCK as u32, DiskIdentity::named(&name)).unwrap();
+        let disk = Disk {
+            read_only: unit.read_only || disk.read_only,
+            ..disk
+        };
+        let lun = lun(number as u16);
+        server.add_unit(lun, &name, disk, unit.store).unwrap();
+    }
+}
+
+/// A target that serves until it is dropped.
+pub struct Served {
+    pub address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    pub news: Arc<Mutex<Vec<News>>>,
+    thread: Option<JoinHandle<Offences>>,
+}
+
+impl Served {
+    pub fn new(units: Vec<Shown>) -> Served {
+        Served::with(units, Settings::default(), Options::default())
+    }
+
+    pub fn with(units: Vec<Shown>, settings: Settings, options: Options) -> Served {
+        let mut server = Server::new(settings).unwrap();
+        add(&mut server, units);
+        let loopback = "127.0.0.1:0".parse().unwrap();
+        let endpoint = server.listen(loopback, options).unwrap();
+        let (address, _) = server.endpoint(endpoint).unwrap();
+        let (stop, news) = (Arc::new(AtomicBool::new(false)), Arc::default());
+        let (stopping, told) = (Arc::clone(&stop), Arc::clone(&news));
+        let thread = std::thread::spawn(move || {
+            let tell = |it| {
+                let told: &Mutex<Vec<News>> = &told;
+                told.lock().unwrap().push(it);
+            };
+            let stop = || stopping.load(Ordering::Relaxed);
+            server.serve(stop, tell).unwrap();
+            server.offences().clone()
+        });
+        Served {
+            address,
+            stop,
+            news,
+            thread: Some(thread),
+        }
+    }
+
+    /// Ends it; says what initiators were cut off for.
+    pub fn end(mut self) -> Offences {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// An identity that others have not.
+pub fn identity() -> Arc<Identity> {
+    Arc::new(Identity::from_secret(zerolane::security::random().unwrap()))
+}
+
+/// Options of an initiator with that identity.
+pub fn of(identity: &Arc<Identity>) -> Options {
+    Options {
+        security: Security {
+            identity: Some(Arc::clone(identity)),
+            ..Security::default()
+        },
+        // What is killed is missed soon.
+        idle_timeout: Duration::from_secs(2),
+        connect_timeout: Duration::from_secs(2),
+        ..Options::default()
+    }
+}
+
+pub fn dial(address: SocketAddr, options: Options) -> Dial {
+    Box::new(move || Connection::connect(address, &options))
+}
+
+pub fn open(address: SocketAddr, number: u16, options: initiator::Options) -> Queue {
+    let dial = dial(address, of(&identity()));
+    Queue::open(dial, lun(number), options).unwrap()
+}
+
+pub fn region(bytes: &[u8]) -> Region {
+    let mut region = Region::anonymous(bytes.len()).unwrap();
+    region.copy_from_slice(bytes);
+    region
+}
+
+pub fn read(queue: &Queue, at: u64, bytes: u64) -> Result<Vec<u8>, initiator::Error> {
+    let memory = Region::anonymous(bytes as usize).unwrap();
+    let Done { result, memory } = queue.call(Request::Read { at, memory });
+    result.map(|()| memory.to_vec())
+}
+
+pub fn write(queue: &Queue, at: u64, bytes: &[u8]) -> Result<(), initiator::Error> {
+    let memory = region(bytes);
+    let durable = false;
+    let done = queue.call(Request::Write {
+        at,
+        memory,
+        durable,
+    });
+    assert_eq!(&done.memory[..], bytes, "the memory comes back as it was");
+    done.result
+}
+
+pub fn flush(queue: &Queue) -> Result<(), initiator::Error> {
+    queue.call(Request::Flush).result
+}
