@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The port on which hosts wait for a cast.
-pub const DEFAULT_PORT: u16 = 9184;
+pub const CAST_PORT: u16 = 9184;
 
 /// Longest word between a source and a host outside of the cast, bytes: a name and an error in words.
 pub const WORD_BYTES: usize = 16 << 10;

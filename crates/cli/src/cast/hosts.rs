@@ -5,7 +5,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use zerolane_castnet::limits::DEFAULT_PORT;
+use zerolane_castnet::limits::CAST_PORT;
 
 use crate::address;
 use crate::exit::Exit;
@@ -116,7 +116,7 @@ fn expand_one(entry: &str, before: String, names: &mut Vec<String>) -> Result<()
 
 /// The address of a host.
 pub(super) fn resolve(name: &str) -> Result<SocketAddr, String> {
-    let (host, port) = address::parse_host(name, DEFAULT_PORT)?;
+    let (host, port) = address::parse_host(name, CAST_PORT)?;
     let found = (host.as_str(), port).to_socket_addrs();
     let mut found = found.map_err(|error| format!("its name is not known: {error}"))?;
     found.next().ok_or_else(|| "its name has no address".into())

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 use indicatif::HumanBytes;
 use serde::Serialize;
-use zerolane_castnet::limits::DEFAULT_PORT;
+use zerolane_castnet::limits::CAST_PORT;
 use zerolane_castnet::{Destination, Receiver};
 
 use super::doors::DoorArgs;
@@ -81,7 +81,7 @@ pub(super) fn run(args: Args) -> Result<()> {
         },
     };
     let (security, words) = args.doors.doors()?;
-    let listen = Listen::parse(&args.listen, DEFAULT_PORT);
+    let listen = Listen::parse(&args.listen, CAST_PORT);
     let listen =
         listen.map_err(|why| anyhow!("--listen {}: {why}", args.listen).context(Exit::Usage))?;
     let receiver = Receiver::bind(&listen.resolve(LaneChoice::Udp)?[..], security, destination);
