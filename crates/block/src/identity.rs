@@ -52,6 +52,17 @@ impl Identity {
         Identity::of(&[b"name", name.as_bytes()])
     }
 
+    /// The identity with that serial number: a door serves a disk of another host as what it is there. None if these are
+    /// not 32 hexadecimal digits.
+    pub fn of_serial(serial: &str) -> Option<Identity> {
+        let digits = serial.as_bytes();
+        let is_serial = digits.len() == 2 * BYTES && digits.iter().all(u8::is_ascii_hexdigit);
+        let number = u128::from_str_radix(serial, 16)
+            .ok()
+            .filter(|_| is_serial)?;
+        Some(Identity(number.to_be_bytes()))
+    }
+
     /// NAA 3h, locally assigned (SPC-4, 7.8.6.6.4): no registered company made this disk. 60 bits of the identity.
     pub fn naa(&self) -> [u8; 8] {
         let mut naa = [0; 8];

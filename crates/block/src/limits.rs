@@ -13,8 +13,8 @@ pub const MAX_UNITS: usize = 256;
 /// RESOURCES.
 pub const MAX_REGISTRATIONS: usize = 1024;
 
-/// Length of an initiator's name, bytes: what a name of iSCSI may have.
-pub const MAX_NAME_BYTES: usize = 223;
+/// Length of an initiator's name, bytes: what a port of iSCSI has, 223 of its name and 17 of its number.
+pub const MAX_NAME_BYTES: usize = 240;
 
 /// Payload of one READ, WRITE or VERIFY, bytes. VPD page B0h says it in blocks.
 pub const MAX_TRANSFER_BYTES: u64 = 32 << 20;
@@ -28,8 +28,9 @@ pub const MAX_COMPARE_BYTES: u64 = 64 << 10;
 /// What one WRITE SAME fills, bytes: so that one command does not hold the disk for seconds.
 pub const MAX_WRITE_SAME_BYTES: u64 = 256 << 20;
 
-/// What one UNMAP names, bytes.
-pub const MAX_UNMAP_BYTES: u64 = 16 << 30;
+/// What one UNMAP names, bytes: a million of the shortest blocks, so that one command does not hold a file system for
+/// long.
+pub const MAX_UNMAP_BYTES: u64 = 512 << 20;
 
 /// Ranges of one UNMAP.
 pub const MAX_UNMAP_RANGES: usize = 256;

@@ -55,11 +55,16 @@ fn document__names_tests_that_are_there() {
         include_str!("document.rs"),
         include_str!("../../disk/tests/disk/queue.rs"),
         include_str!("../../disk/tests/disk/killed.rs"),
+        include_str!("../../disk/tests/disk/remote.rs"),
         include_str!("../../disk/tests/disk/rights.rs"),
         include_str!("../../disk/tests/disk/reservations.rs"),
         include_str!("../../disk/tests/disk/hostile.rs"),
         include_str!("../../disk/tests/disk/full.rs"),
         include_str!("../../cli/tests/disk_served.rs"),
+        include_str!("../../cli/tests/disk_iscsi.rs"),
+        include_str!("../../iscsi/tests/conformance.rs"),
+        include_str!("../../iscsi/tests/pdus.rs"),
+        include_str!("../../iscsi/tests/session.rs"),
         include_str!("../../../bindings/nbdkit/tests/nbdkit.rs"),
     ]
     .concat();

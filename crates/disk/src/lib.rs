@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`target`] | [`Server`](target::Server): connections, the memory and the threads that commands are done with |
 //! | [`initiator`] | [`Queue`](initiator::Queue): many requests into the caller's memory, over connections that break |
+//! | [`remote`] | a unit of another host as a store, for doors of this host |
 //! | [`message`] | what the messages carry beside the units of SST |
 //!
 //! A command is a message; payload goes between the target's memory and the memory that the command names: a put for
@@ -14,4 +15,5 @@
 pub mod initiator;
 pub mod limits;
 pub mod message;
+pub mod remote;
 pub mod target;

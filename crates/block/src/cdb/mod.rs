@@ -46,6 +46,18 @@ pub enum Form {
     Sixteen,
 }
 
+impl Form {
+    /// Where the number of blocks is in a CDB: the byte at which it begins.
+    pub(crate) fn count_byte(self) -> u16 {
+        match self {
+            Form::Six => 4,
+            Form::Ten => 7,
+            Form::Twelve => 6,
+            Form::Sixteen => 10,
+        }
+    }
+}
+
 /// Logical blocks, one behind the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extent {

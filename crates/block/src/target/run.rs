@@ -133,6 +133,7 @@ impl Target {
             initiator: nexus.initiator.clone(),
             read_only: nexus.access.read_only,
             data_in: task.data_in,
+            data_out: task.data_out,
         };
         Some((task, caller))
     }
@@ -152,6 +153,11 @@ impl Target {
         };
         if needed > task.data_out {
             let sense = Sense::illegal(Code::INVALID_FIELD_IN_IU);
+            return self.end(id, End::Check(sense));
+        }
+        if !matches!(next, Next::End(_))
+            && let Some(sense) = exactly(task, needed)
+        {
             return self.end(id, End::Check(sense));
         }
         let (nexus, tag, task_id) = (task.nexus, task.tag, id);
@@ -331,6 +337,21 @@ impl Target {
             response,
         });
     }
+}
+
+/// Data that is more than the one block, or the two runs of blocks, that the command names was meant for something else
+/// than what the CDB says: nothing is written.
+fn exactly(task: &Task, needed: u64) -> Option<Sense> {
+    let byte = match &task.command {
+        Ok(Command::CompareAndWrite { .. }) => 13,
+        Ok(Command::WriteSame {
+            form,
+            no_data: false,
+            ..
+        }) => form.count_byte(),
+        _ => return None,
+    };
+    (needed != task.data_out && task.state == State::Waiting).then(|| Sense::cdb_byte(byte))
 }
 
 /// Commands that are done whatever attention waits.

@@ -6,16 +6,6 @@ use crate::limits;
 use crate::sense::{Code, Key, Sense};
 use crate::work::Operation;
 
-/// Where the number of blocks is in a CDB: the byte at which it begins.
-fn count_byte(form: Form) -> u16 {
-    match form {
-        Form::Six => 4,
-        Form::Ten => 7,
-        Form::Twelve => 6,
-        Form::Sixteen => 10,
-    }
-}
-
 impl Unit {
     pub(super) fn medium(&self, command: &Command, caller: &Caller) -> Result<Next, Sense> {
         let durable = !self.disk.write_cache;
@@ -37,6 +27,10 @@ impl Unit {
             } => {
                 self.check_writable(caller)?;
                 self.check_transfer(&extent, form)?;
+                // No more than the initiator has, in whole blocks: the response says what was not written.
+                let given = self.disk.geometry.blocks_in(caller.data_out);
+                let blocks = extent.blocks.min(given);
+                let extent = Extent { blocks, ..extent };
                 self.work(Operation::Write(extent), fua || durable)
             }
             Command::Verify {
@@ -103,9 +97,9 @@ impl Unit {
         }
         self.check_range(&extent)?;
         if extent.blocks == 0 {
-            return Err(Sense::cdb_byte(count_byte(form)));
+            return Err(Sense::cdb_byte(form.count_byte()));
         }
-        self.check_count(&extent, limits::MAX_WRITE_SAME_BYTES, count_byte(form))?;
+        self.check_count(&extent, limits::MAX_WRITE_SAME_BYTES, form.count_byte())?;
         let block = self.disk.geometry.block_bytes as usize;
         if no_data {
             return Ok(self.write_same(extent, unmap, &vec![0; block]));
@@ -146,7 +140,7 @@ impl Unit {
 
     fn check_transfer(&self, extent: &Extent, form: Form) -> Result<(), Sense> {
         self.check_range(extent)?;
-        self.check_count(extent, limits::MAX_TRANSFER_BYTES, count_byte(form))
+        self.check_count(extent, limits::MAX_TRANSFER_BYTES, form.count_byte())
     }
 
     /// At most `most` bytes; the count begins at that byte of the CDB.

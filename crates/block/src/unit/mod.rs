@@ -49,6 +49,8 @@ pub(crate) struct Caller {
     pub(crate) read_only: bool,
     /// Room for data at the initiator, bytes.
     pub(crate) data_in: u64,
+    /// What it has to be written, bytes.
+    pub(crate) data_out: u64,
 }
 
 /// A logical unit.

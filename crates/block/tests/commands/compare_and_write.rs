@@ -53,4 +53,9 @@ fn compare_and_write__ranges_and_limits_are_held() {
     }
     let sense = rig.fails(&command(0, 1), &[0; 2 * BLOCK - 1], 0);
     assert_eq!(sense, illegal(Code::INVALID_FIELD_IN_IU));
+    // Data of other blocks than the CDB names, as of 256 that its byte cannot say.
+    for blocks in [0, 1] {
+        let sense = rig.fails(&command(0, blocks), &[0; 4 * BLOCK], 0);
+        assert_eq!(sense, Sense::cdb_byte(13));
+    }
 }

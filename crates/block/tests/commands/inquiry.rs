@@ -139,7 +139,7 @@ fn inquiry__page_B0_has_the_limits_in_blocks() {
     assert_eq!(page[6..8], [0, 8], "granularity of transfers");
     assert_eq!(word(&page, 8), 32 << 11, "transfer");
     assert_eq!(word(&page, 12), 1 << 11, "best transfer");
-    assert_eq!((word(&page, 20), word(&page, 24)), (16 << 21, 256), "UNMAP");
+    assert_eq!((word(&page, 20), word(&page, 24)), (1 << 20, 256), "UNMAP");
     assert_eq!((word(&page, 28), word(&page, 32)), (8, 1 << 31), "granules");
     assert_eq!(
         (word(&page, 36), word(&page, 40)),

@@ -195,14 +195,24 @@ fn read__says_what_was_not_moved() {
 }
 
 #[test]
-fn write__with_too_few_bytes_writes_nothing() {
+fn write__with_too_few_bytes_writes_the_blocks_that_are_whole() {
     let mut rig = Rig::new();
     let before = pattern(4, 9);
+    for bytes in [0, 7, 3 * BLOCK - 1, 3 * BLOCK] {
+        rig.write(0, &before);
+        let (response, _) = rig.run(&write(extent(0, 4)), &vec![7; bytes], 0);
+        let left = (4 * BLOCK - bytes) as u64;
+        assert_eq!(
+            (response.status, response.residual),
+            (Status::Good, Residual::Over(left))
+        );
+        let whole = bytes / BLOCK * BLOCK;
+        assert_eq!(
+            rig.read(extent(0, 4)),
+            [&vec![7; whole], &before[whole..]].concat()
+        );
+    }
     rig.write(0, &before);
-    let (response, _) = rig.run(&write(extent(0, 4)), &[7; 3 * BLOCK], 0);
-    assert_eq!(check(&response), illegal(Code::INVALID_FIELD_IN_IU));
-    assert_eq!(response.residual, Residual::Over(BLOCK as u64));
-    assert_eq!(rig.read(extent(0, 4)), before);
     let (response, _) = rig.run(&write(extent(0, 1)), &[7; 3 * BLOCK], 0);
     assert_eq!(response.residual, Residual::Under(2 * BLOCK as u64));
     assert_eq!(

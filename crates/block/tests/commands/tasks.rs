@@ -19,7 +19,7 @@ fn submit(target: &mut Target, nexus: NexusId, tag: u64, attribute: Attribute, c
         attribute,
         cdb: cdb.as_bytes(),
         data_in: 4096,
-        data_out: 4096,
+        data_out: command.bytes_out(512).max(32),
     };
     target.submit(nexus, &request).unwrap();
 }

@@ -107,4 +107,8 @@ fn write_same__refuses_anchors_and_addresses_in_the_data() {
     }
     let sense = rig.fails(&same(Form::Ten, 0, 1, false), &[0; BLOCK - 1], 0);
     assert_eq!(sense, illegal(Code::INVALID_FIELD_IN_IU));
+    for (form, byte) in [(Form::Ten, 7), (Form::Sixteen, 10)] {
+        let sense = rig.fails(&same(form, 0, 1, false), &[0; 2 * BLOCK], 0);
+        assert_eq!(sense, Sense::cdb_byte(byte), "more than a block");
+    }
 }

@@ -1,6 +1,7 @@
 //! `zerolane disk attach`.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -11,6 +12,7 @@ use indicatif::HumanBytes;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use super::iscsi;
 use super::remote::{Place, open};
 use crate::console;
 use crate::exit::Exit;
@@ -30,10 +32,18 @@ const LOOK: Duration = Duration::from_millis(50);
 #[command(after_long_help = "\
 It needs nbdkit, and the plugin libzerolane_nbdkit.so: beside this program, where --plugin says, or installed as \
 nbdkit's plugin `zerolane`. What is printed is the URI for other programs: qemu-img info URI, nbdcopy URI image, \
-nbdfuse FILE URI, qemu-system-x86_64 -drive file=URI. It runs until Ctrl-C.")]
+nbdfuse FILE URI, qemu-system-x86_64 -drive file=URI. It runs until Ctrl-C.
+
+With --iscsi this program is an iSCSI target instead, and needs neither. What is printed is the URL for initiators: \
+iscsi-inq URL, qemu with its iSCSI driver. iSCSI as it is here has no encryption and no authentication: whoever reaches the port \
+reads and writes the disk. So it listens on this machine alone, unless an address is given.")]
 pub(super) struct Args {
     /// Where `disk serve` runs, and which of its disks: HOST[:PORT]/LUN
     place: Place,
+    /// Serve it over iSCSI [default address: 127.0.0.1:3260]
+    #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1, require_equals = true, default_missing_value = iscsi::DEFAULT,
+        conflicts_with_all = ["socket", "plugin"])]
+    iscsi: Option<SocketAddr>,
     /// The UNIX socket to make [default: one in the directory of this user's sockets, or of temporary files]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
@@ -67,6 +77,9 @@ impl Drop for Door {
 
 /// Runs the door until Ctrl-C or SIGTERM.
 pub(super) fn run(args: &Args) -> Result<()> {
+    if let Some(address) = args.iscsi {
+        return iscsi::run(&args.place, &args.security, args.read_only, address);
+    }
     let Some(nbdkit) = program::find("nbdkit") else {
         bail!("nbdkit is not installed: it is in the Debian package nbdkit");
     };

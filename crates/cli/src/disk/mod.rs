@@ -7,12 +7,14 @@
 //! | `info`, `image` | `disk info`: what an image would be, or a disk is |
 //! | `bench` | `disk bench`: how fast a disk is |
 //! | `attach` | `disk attach`: the door for other programs, by nbdkit |
+//! | `iscsi` | `disk attach --iscsi`: the door for iSCSI initiators |
 //! | `remote` | the meaning of HOST/LUN; the queue to it |
 
 mod attach;
 mod bench;
 mod image;
 mod info;
+mod iscsi;
 mod list;
 mod remote;
 mod serve;
@@ -37,7 +39,7 @@ enum Command {
     Info(info::Args),
     /// Measure a disk of a host
     Bench(bench::Args),
-    /// Open a disk of a host to other programs, as an NBD server on a UNIX socket
+    /// Open a disk of a host to other programs, as an NBD server on a UNIX socket, or over iSCSI
     Attach(attach::Args),
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use zerolane::{Region, RegionKey};
+use zerolane_block::Residual;
 use zerolane_block::cdb::{Command, Extent, Form};
 use zerolane_block::sst::{CommandUnit, Outcome};
 use zerolane_disk::initiator::{Options, Queue};
@@ -207,10 +208,20 @@ fn hostile__commands_beyond_the_end_are_answered_and_write_nothing() {
         let (outcome, _) = raw.call(&write(lba, blocks), &vec![9; blocks as usize * 512], 0);
         assert!(failed(&outcome), "{outcome:?}");
     }
-    // Less data than it says.
+    let stored = || {
+        let mut found = vec![1; DISK as usize];
+        store.read(0, &mut found).unwrap();
+        found
+    };
+    assert!(stored().iter().all(|&it| it == 0));
+    // Less data than it says: no more is written than there is.
     let (outcome, _) = raw.call(&write(0, 4), &[9; 512], 0);
-    assert!(failed(&outcome), "{outcome:?}");
-    let mut found = vec![1; DISK as usize];
-    store.read(0, &mut found).unwrap();
-    assert!(found.iter().all(|&it| it == 0));
+    let residual = Residual::Over(3 * 512);
+    assert!(
+        matches!(outcome, Outcome::Response { sense: None, residual: it, .. } if it == residual),
+        "{outcome:?}"
+    );
+    let found = stored();
+    assert_eq!(found[..512], [9; 512]);
+    assert!(found[512..].iter().all(|&it| it == 0));
 }

@@ -6,6 +6,7 @@ mod full;
 mod hostile;
 mod killed;
 mod queue;
+mod remote;
 mod reservations;
 mod rights;
 mod support;

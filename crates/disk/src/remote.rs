@@ -1,0 +1,107 @@
+//! A disk of another host as a [`Store`]: what doors of this host serve. Blocks pass through memory here, once.
+
+use std::fmt;
+use std::io::{self, ErrorKind};
+
+use zerolane::Region;
+use zerolane_block::sense::{Code, Key};
+use zerolane_block::store::{Run, Store};
+
+use crate::initiator::{Done, Error, Queue, Request};
+
+/// The bytes of a unit that a [`Queue`] has open. Writes are whole blocks of it.
+pub struct RemoteStore(Queue);
+
+impl RemoteStore {
+    /// The unit of `queue`.
+    pub fn new(queue: Queue) -> RemoteStore {
+        RemoteStore(queue)
+    }
+
+    /// Its queue.
+    pub fn queue(&self) -> &Queue {
+        &self.0
+    }
+
+    fn call(&self, request: Request) -> io::Result<Region> {
+        let Done { result, memory } = self.0.call(request);
+        result.map(|()| memory).map_err(io_error)
+    }
+}
+
+impl fmt::Debug for RemoteStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RemoteStore({:?})", self.0.unit())
+    }
+}
+
+/// What the errors of a unit are as those of a file, which a door's engine makes sense data of.
+fn io_error(error: Error) -> io::Error {
+    let kind = match &error {
+        Error::Sense(wrong) => match (wrong.0.key, wrong.0.code) {
+            (Key::DataProtect, Code::SPACE_ALLOCATION_FAILED) => ErrorKind::StorageFull,
+            (Key::DataProtect, _) => ErrorKind::ReadOnlyFilesystem,
+            // The engine knows a medium that fails by this kind.
+            (Key::MediumError, _) => ErrorKind::UnexpectedEof,
+            _ => ErrorKind::Other,
+        },
+        Error::Reserved => ErrorKind::ReadOnlyFilesystem,
+        _ => ErrorKind::Other,
+    };
+    io::Error::new(kind, error)
+}
+
+impl Store for RemoteStore {
+    fn bytes(&self) -> u64 {
+        self.0.unit().bytes()
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.0.unit().read_only
+    }
+
+    fn gives_back(&self) -> bool {
+        self.0.unit().thin
+    }
+
+    /// An initiator may have room for a part of a block: whole ones are asked for.
+    fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
+        let block = u64::from(self.0.unit().block_bytes);
+        let before = (at % block) as usize;
+        let bytes = (before + into.len()).next_multiple_of(block as usize);
+        let memory = Region::anonymous(bytes)?;
+        let at = at - before as u64;
+        let memory = self.call(Request::Read { at, memory })?;
+        into.copy_from_slice(&memory[before..before + into.len()]);
+        Ok(())
+    }
+
+    fn write(&self, at: u64, from: &[u8]) -> io::Result<()> {
+        let mut memory = Region::anonymous(from.len())?;
+        memory.copy_from_slice(from);
+        let durable = false;
+        let request = Request::Write {
+            at,
+            memory,
+            durable,
+        };
+        self.call(request).map(drop)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.call(Request::Flush).map(drop)
+    }
+
+    fn unmap(&self, at: u64, bytes: u64) -> io::Result<()> {
+        let unmap = self.gives_back();
+        self.call(Request::Zero { at, bytes, unmap }).map(drop)
+    }
+
+    /// Which blocks have a place there is not asked: all of them, as far as is known here.
+    fn run(&self, at: u64) -> io::Result<Run> {
+        Ok(Run {
+            mapped: true,
+            bytes: self.bytes().saturating_sub(at),
+        })
+    }
+}

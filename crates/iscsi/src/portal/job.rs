@@ -1,0 +1,51 @@
+//! Work for threads.
+
+use zerolane_block::sense::Sense;
+use zerolane_block::{Payload, TaskId, Work};
+
+use super::Peer;
+
+/// Work of a command.
+#[derive(Debug)]
+pub struct Job {
+    pub(super) peer: Peer,
+    pub(super) tag: u32,
+    pub(super) task: TaskId,
+    pub(super) work: Work,
+    /// What is written.
+    pub(super) data: Vec<u8>,
+}
+
+/// Work that is over.
+#[derive(Debug)]
+pub struct Done {
+    pub(super) peer: Peer,
+    pub(super) tag: u32,
+    pub(super) task: TaskId,
+    /// What was read.
+    pub(super) read: Vec<u8>,
+    pub(super) outcome: Result<Vec<u8>, Sense>,
+}
+
+impl Job {
+    /// Does it; may block as long as the disk does.
+    pub fn perform(self) -> Done {
+        let mut read = Vec::new();
+        let moved = match self.work.payload() {
+            Payload::None => Ok(()),
+            Payload::In(bytes) => {
+                // The engine bounds it.
+                read.resize(bytes as usize, 0);
+                self.work.read(0, &mut read)
+            }
+            Payload::Out(_) => self.work.write(0, &self.data),
+        };
+        Done {
+            peer: self.peer,
+            tag: self.tag,
+            task: self.task,
+            outcome: moved.and_then(|()| self.work.finish()),
+            read,
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Sockets and threads: two for each connection, and some that work on the disks. All that is decided is decided by the
+//! [`Portal`], under one lock.
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Scope};
+use std::time::{Duration, Instant};
+
+use crate::limits::{DATA_PATIENCE, LOGIN_PATIENCE};
+use crate::portal::{Peer, Portal};
+use crate::session::Offence;
+
+/// How often the server looks whether it is to stop, and at the patience with initiators.
+const LOOK: Duration = Duration::from_millis(200);
+/// Time between two looks for connections.
+const ACCEPT: Duration = Duration::from_millis(20);
+/// Bytes read at a time.
+const READ_BYTES: usize = 256 << 10;
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    /// An initiator has connected.
+    Came(SocketAddr),
+    /// It is gone.
+    Left(SocketAddr),
+    /// It was cut off.
+    CutOff(SocketAddr, Offence),
+    /// There are too many: this one was closed at once.
+    Full(SocketAddr),
+}
+
+struct State {
+    portal: Portal,
+    /// Told when there is news of a connection.
+    outlets: BTreeMap<Peer, Arc<Condvar>>,
+    stopping: bool,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// There is work, or the end.
+    work: Condvar,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // No code under the lock leaves it inconsistent.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes those that there is news for.
+    fn wake(&self, state: &mut State) {
+        for peer in state.portal.take_changed() {
+            if let Some(outlet) = state.outlets.get(&peer) {
+                outlet.notify_all();
+            }
+        }
+        for _ in 0..state.portal.jobs_waiting() {
+            self.work.notify_one();
+        }
+    }
+}
+
+fn wait<'a>(condition: &Condvar, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    condition
+        .wait(state)
+        .unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A portal that listens.
+pub struct Server {
+    listener: TcpListener,
+    shared: Shared,
+    threads: usize,
+}
+
+impl Server {
+    /// Listens on `address`; `threads` of its threads work on disks.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn bind(address: SocketAddr, portal: Portal, threads: usize) -> io::Result<Server> {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        let state = State {
+            portal,
+            outlets: BTreeMap::new(),
+            stopping: false,
+        };
+        Ok(Server {
+            listener,
+            shared: Shared {
+                state: Mutex::new(state),
+                work: Condvar::new(),
+            },
+            threads: threads.max(1),
+        })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until `stop` says so; `tell` hears the news, from any thread.
+    ///
+    /// # Errors
+    /// The listening socket failed.
+    pub fn serve(
+        &self,
+        stop: impl Fn() -> bool,
+        tell: impl Fn(News) + Send + Sync,
+    ) -> io::Result<()> {
+        thread::scope(|scope| {
+            for _ in 0..self.threads {
+                scope.spawn(|| work(&self.shared));
+            }
+            let mut served = Ok(());
+            while !stop() {
+                match self.listener.accept() {
+                    Ok((stream, from)) => self.take(scope, stream, from, &tell),
+                    Err(error) if is_passing(&error) => thread::sleep(ACCEPT),
+                    Err(error) => {
+                        served = Err(error);
+                        break;
+                    }
+                }
+            }
+            let mut state = self.shared.state();
+            state.stopping = true;
+            for outlet in state.outlets.values() {
+                outlet.notify_all();
+            }
+            self.shared.work.notify_all();
+            served
+        })
+    }
+
+    fn take<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        stream: TcpStream,
+        from: SocketAddr,
+        tell: &'scope (impl Fn(News) + Send + Sync),
+    ) {
+        let Ok(address) = prepare(&stream) else {
+            return;
+        };
+        let Ok(writing) = stream.try_clone() else {
+            return;
+        };
+        let outlet = Arc::new(Condvar::new());
+        let mut state = self.shared.state();
+        let Some(peer) = state.portal.connect(&address.to_string()) else {
+            drop(state);
+            return tell(News::Full(from));
+        };
+        state.outlets.insert(peer, Arc::clone(&outlet));
+        drop(state);
+        tell(News::Came(from));
+        let (shared, own) = (&self.shared, Arc::clone(&outlet));
+        scope.spawn(move || write(shared, peer, writing, &own));
+        scope.spawn(move || {
+            read(shared, peer, stream, &outlet);
+            let mut state = shared.state();
+            let offence = state.portal.offence(peer);
+            state.portal.disconnect(peer);
+            shared.wake(&mut state);
+            state.outlets.remove(&peer);
+            outlet.notify_all();
+            drop(state);
+            tell(offence.map_or(News::Left(from), |it| News::CutOff(from, it)));
+        });
+    }
+}
+
+/// Makes a connection ready; its address at this end is returned.
+fn prepare(stream: &TcpStream) -> io::Result<SocketAddr> {
+    stream.set_nonblocking(false)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(LOOK))?;
+    stream.set_write_timeout(Some(DATA_PATIENCE))?;
+    stream.local_addr()
+}
+
+/// Not the end of a socket: nothing is there, or a connection broke before it was taken, or too many files are open.
+fn is_passing(error: &io::Error) -> bool {
+    const TOO_MANY_FILES: [i32; 2] = [23, 24];
+    let is_full = error
+        .raw_os_error()
+        .is_some_and(|it| TOO_MANY_FILES.contains(&it));
+    let kinds = [
+        ErrorKind::WouldBlock,
+        ErrorKind::Interrupted,
+        ErrorKind::ConnectionAborted,
+        ErrorKind::ConnectionReset,
+    ];
+    is_full || kinds.contains(&error.kind())
+}
+
+/// Reads until the connection ends.
+fn read(shared: &Shared, peer: Peer, mut stream: TcpStream, outlet: &Condvar) {
+    let mut buffer = vec![0; READ_BYTES];
+    let came = Instant::now();
+    let mut heard = came;
+    loop {
+        let mut state = shared.state();
+        while state.portal.is_full(peer) && !state.portal.is_over(peer) && !state.stopping {
+            state = wait(outlet, state);
+            heard = Instant::now();
+        }
+        let is_late = !state.portal.is_in(peer) && came.elapsed() > LOGIN_PATIENCE;
+        let is_silent = state.portal.is_owed(peer) && heard.elapsed() > DATA_PATIENCE;
+        if (is_late || is_silent) && !state.portal.is_over(peer) {
+            state.portal.cut(peer, Offence::Silence);
+            shared.wake(&mut state);
+        }
+        if state.stopping {
+            break;
+        }
+        drop(state);
+        match stream.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(bytes) => {
+                heard = Instant::now();
+                let mut state = shared.state();
+                state.portal.receive(peer, &buffer[..bytes]);
+                shared.wake(&mut state);
+            }
+            Err(error) if is_passing(&error) || error.kind() == ErrorKind::TimedOut => {}
+            Err(_) => break,
+        }
+    }
+    // An error means that it is closed already.
+    let _ = stream.shutdown(Shutdown::Both);
+}
+
+/// Writes until the connection ends.
+fn write(shared: &Shared, peer: Peer, mut stream: TcpStream, outlet: &Condvar) {
+    loop {
+        let mut state = shared.state();
+        let output = loop {
+            let output = state.portal.take_output(peer);
+            if !output.is_empty() || state.portal.is_over(peer) || state.stopping {
+                break output;
+            }
+            state = wait(outlet, state);
+        };
+        drop(state);
+        if output.is_empty() || stream.write_all(&output).is_err() {
+            break;
+        }
+        let mut state = shared.state();
+        state.portal.on_sent(peer);
+        // The reader may wait for room.
+        outlet.notify_all();
+        shared.wake(&mut state);
+    }
+    // The reader sees the end by this.
+    let _ = stream.shutdown(Shutdown::Both);
+}
+
+/// Works on disks until the end.
+fn work(shared: &Shared) {
+    let mut state = shared.state();
+    loop {
+        if state.stopping {
+            return;
+        }
+        let Some(job) = state.portal.next_job() else {
+            state = wait(&shared.work, state);
+            continue;
+        };
+        drop(state);
+        let done = job.perform();
+        state = shared.state();
+        state.portal.finished(done);
+        shared.wake(&mut state);
+    }
+}

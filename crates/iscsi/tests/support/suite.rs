@@ -1,0 +1,148 @@
+//! libiscsi's `iscsi-test-cu`: run, and what it said, by family.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The whole suite takes half a minute where nothing hangs.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// What fails, as the table in `docs/block.md` explains.
+pub const KNOWN: [(&str, &str); 4] = [
+    ("GetLBAStatus", "UnmapSingle"),
+    ("iSCSIResiduals", "Write10Residuals"),
+    ("iSCSIResiduals", "Write12Residuals"),
+    ("iSCSIResiduals", "Write16Residuals"),
+];
+
+/// Tests of a family.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub passed: usize,
+    pub failed: usize,
+    pub skipped: usize,
+}
+
+/// What became of all tests.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    pub families: BTreeMap<String, Counts>,
+    pub failed: BTreeSet<(String, String)>,
+    /// The tool ended as it does when it has run all tests.
+    pub is_whole: bool,
+}
+
+/// The tool is installed; else it is said that the test is skipped.
+pub fn is_there(tool: &str) -> bool {
+    let probe = Command::new(tool)
+        .arg("--help")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    if probe.is_err() {
+        eprintln!("skipped: {tool} is not installed: it is in the Debian package libiscsi-bin");
+    }
+    probe.is_ok()
+}
+
+/// Runs all tests against the disk at `url`, by two paths, with what it says in `directory`. What is on the disk is lost.
+pub fn run(url: &str, directory: &Path) -> Outcome {
+    let log = directory.join("iscsi-test-cu.log");
+    let (said, errors) = (File::create(&log).unwrap(), File::create(&log).unwrap());
+    let mut child = Command::new("iscsi-test-cu")
+        .args(["--dataloss", "--verbose", "--test=ALL", url, url])
+        .stdin(Stdio::null())
+        .stdout(said)
+        .stderr(errors)
+        .spawn()
+        .unwrap();
+    let since = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if since.elapsed() > PATIENCE {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    parse(&String::from_utf8_lossy(&std::fs::read(&log).unwrap()))
+}
+
+/// `said`: of each suite its tests, of each test what went wrong, and a summary.
+fn parse(said: &str) -> Outcome {
+    let mut outcome = Outcome::default();
+    let mut suites = said.split("\nSuite: ");
+    suites.next();
+    for suite in suites {
+        let (family, rest) = suite.split_once('\n').unwrap_or((suite, ""));
+        let mut tests = rest.split("  Test: ");
+        tests.next();
+        for test in tests {
+            let name = test.split(' ').next().unwrap_or_default();
+            let counts = outcome.families.entry(family.to_owned()).or_default();
+            // CUnit numbers the assertions that failed.
+            if test.contains("\n    1. ") {
+                counts.failed += 1;
+                outcome.failed.insert((family.to_owned(), name.to_owned()));
+            } else if test.contains("[SKIPPED]") {
+                counts.skipped += 1;
+            } else {
+                counts.passed += 1;
+            }
+        }
+    }
+    outcome.is_whole = said.contains("Tests completed");
+    outcome
+}
+
+/// Rows of the table in the documents: family, passed, failed, skipped.
+pub fn documented(document: &str) -> BTreeMap<String, Counts> {
+    let table = document
+        .split("| family | passed | failed | skipped |")
+        .nth(1);
+    let rows = table.expect("the table of iscsi-test-cu").lines().skip(2);
+    let rows = rows.take_while(|row| row.starts_with('|'));
+    let cells =
+        |row: &str| -> Vec<String> { row.split('|').map(|it| it.trim().to_owned()).collect() };
+    rows.map(|row| {
+        let cells = cells(row);
+        let number = |at: usize| cells[at].parse().unwrap();
+        let counts = Counts {
+            passed: number(2),
+            failed: number(3),
+            skipped: number(4),
+        };
+        (cells[1].clone(), counts)
+    })
+    .collect()
+}
+
+/// Holds an outcome against the documents: what passed once passes.
+pub fn check(outcome: &Outcome, document: &str) {
+    for (family, counts) in &outcome.families {
+        let Counts {
+            passed,
+            failed,
+            skipped,
+        } = counts;
+        println!("| {family} | {passed} | {failed} | {skipped} |");
+    }
+    assert!(outcome.is_whole, "iscsi-test-cu did not end");
+    let known = KNOWN.map(|(family, test)| (family.to_owned(), test.to_owned()));
+    let news: Vec<_> = outcome
+        .failed
+        .iter()
+        .filter(|it| !known.contains(it))
+        .collect();
+    assert!(news.is_empty(), "{news:?} failed");
+    for (family, before) in documented(document) {
+        let now = outcome.families.get(&family).copied().unwrap_or_default();
+        assert!(
+            now.passed >= before.passed,
+            "{family}: {now:?}, and it was {before:?}"
+        );
+    }
+}
