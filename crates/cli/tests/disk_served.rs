@@ -159,11 +159,15 @@ fn disk_info__of_a_disk_that_there_is_not_fails_with_words() {
 
 #[test]
 fn disk_attach__is_the_door_for_nbd_clients() {
-    let beside = Path::new(env!("CARGO_BIN_EXE_zerolane")).with_file_name("libzerolane_nbdkit.so");
-    if !beside.exists() {
+    // Beside the command by `cargo build`, and where its libraries are by `cargo test --workspace`.
+    let built = ["libzerolane_nbdkit.so", "deps/libzerolane_nbdkit.so"];
+    let mut built = built
+        .map(|it| Path::new(env!("CARGO_BIN_EXE_zerolane")).with_file_name(it))
+        .into_iter();
+    let Some(plugin) = built.find(|it| it.exists()) else {
         eprintln!("skipped: the plugin is not built: cargo build -p zerolane-nbdkit");
         return;
-    }
+    };
     for program in ["nbdkit", "nbdcopy"] {
         if Command::new(program).arg("--version").output().is_err() {
             eprintln!("skipped: {program} is not installed");
@@ -174,7 +178,7 @@ fn disk_attach__is_the_door_for_nbd_clients() {
     let socket = lab.home.path().join("door");
     let words = ["disk", "attach", "--socket", socket.to_str().unwrap()];
     let mut attach = zerolane(lab.home.path(), &words);
-    attach.arg(lab.place(1));
+    attach.arg("--plugin").arg(plugin).arg(lab.place(1));
     let mut door = Running::new(attach);
     let uri = door.line();
     assert!(uri.starts_with("nbd+unix:///?socket="), "{uri:?}");
