@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use zerolane::counters::{Account, LaneKind, NoSharedMemory};
 use zerolane::options::LaneChoice;
@@ -16,14 +17,17 @@ use zerolane::request::WorkKind;
 use zerolane::worker::{ConnectionId, Event, Worker};
 use zerolane::{Connection, Options, Region};
 
-/// Twice as many as a listener looks at a time, and more.
-const COMERS: usize = 300;
+/// More than a listener looks at a time. Both ends of each take two descriptors of this process, which may have 1024.
+const COMERS: usize = 160;
 const LONGEST: usize = 70_000;
 
-/// As many descriptors as this process may have: both ends are in it.
-fn open_many() {
+/// As many descriptors as this process may have, for one crowd at a time.
+fn open_many() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).expect("up to the hard one");
+    alone
 }
 
 /// What the comer with this number says, and is answered with `seed`: without a grant, and with.
@@ -53,7 +57,7 @@ fn post_receive(worker: &mut Worker, connection: ConnectionId) {
 /// Comers that have all met a listener of this lane before the first of them says a word. Each sends, and is answered. Their
 /// accounts, and those of what they were accepted as.
 fn crowd(lane: LaneChoice) -> [Vec<Account>; 2] {
-    open_many();
+    let _alone = open_many();
     let options = Options {
         max_connections_of_origin: 2 * COMERS,
         connect_timeout: PATIENCE,
@@ -203,7 +207,7 @@ fn idlers(at: &Path, most: usize) -> Vec<OwnedFd> {
 /// The places are taken, or those to wait in as well, by processes of this user that want nothing.
 #[test]
 fn crowd__of_idlers_keeps_nobody_out_for_long() {
-    open_many();
+    let _alone = open_many();
     // The kernel may have fewer places to wait in than are asked for.
     for most in [400, usize::MAX] {
         let mut endpoint = listen(LaneChoice::Best);
@@ -262,7 +266,7 @@ fn shared_bytes() -> usize {
 #[ignore = "a measurement: --ignored --exact --nocapture"]
 fn idle__pairs_take_what_they_used() {
     const PAIRS: usize = 50;
-    open_many();
+    let _alone = open_many();
     let options = Options {
         max_connections_of_origin: PAIRS,
         ..options(LaneChoice::SharedMemory)
