@@ -98,7 +98,7 @@ impl Receiver {
             key,
             destination,
             patience: Duration::from_secs(30),
-            silence: Duration::from_secs(1),
+            silence: Duration::from_secs(2),
             max_rate: None,
         })
     }

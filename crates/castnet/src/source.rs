@@ -58,7 +58,7 @@ impl Default for Cast {
             gather: Duration::from_secs(10),
             linger: Duration::from_secs(3),
             slow: Slow::default(),
-            silence: Duration::from_secs(1),
+            silence: Duration::from_secs(2),
             max_rate: None,
         }
     }
