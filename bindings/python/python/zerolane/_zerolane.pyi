@@ -24,6 +24,7 @@ __all__ = [
     "Listener",
     "Notices",
     "Options",
+    "Path",
     "Pending",
     "Requests",
     "Worker",
