@@ -1,23 +1,72 @@
-//! A host that serves memory or disks, and how it is connected to, once or again and again.
+//! A host that serves memory or disks: how it listens, and how it is connected to, once or again and again.
 
 use std::fmt;
+use std::sync::Arc;
 
 use anyhow::Result;
+use zerolane::keys::Access;
 use zerolane::lanes::resolve_host;
 use zerolane::options::LaneChoice;
+use zerolane::security::Trust;
 use zerolane::{Connection, Options};
 
-use crate::address::{parse_host, shown};
+use crate::address::{Listen, parse_host, shown};
 use crate::bypass::Bypass;
 use crate::exit::Exit;
 use crate::lane::LaneName;
-use crate::security::{Caution, ClientArgs};
+use crate::security::{Caution, ClientArgs, Doors, ServerArgs};
 
 /// A host, and the port at which it serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Host {
     name: String,
     port: u16,
+}
+
+/// How a server of memory or disks listens.
+pub(crate) struct Serving {
+    pub(crate) lane: LaneChoice,
+    pub(crate) options: Options,
+    pub(crate) allowed: Access,
+    /// A line for the user: who may connect.
+    pub(crate) words: String,
+}
+
+impl Serving {
+    /// At `listen`, as `security` says.
+    pub(crate) fn of(listen: &Listen, security: ServerArgs) -> Result<Serving> {
+        let profiles = security.profile.into();
+        let neighbour = security.neighbour();
+        let lane = LaneName::to(listen.name(), security.lane, None)?;
+        let bypass = Bypass::of(lane, security.bypass, None);
+        let device = bypass.device_at(lane, listen.place())?;
+        let lane = lane.into();
+        let paths = security.paths.paths;
+        let Doors {
+            mut security,
+            access: allowed,
+            words,
+        } = security.doors()?;
+        if let Access::Listed(list) = &allowed {
+            // A client that is not on the list gets no connection.
+            security.trust = Arc::clone(list) as Arc<dyn Trust>;
+        }
+        let options = Options {
+            security,
+            profiles,
+            lane,
+            device,
+            neighbour,
+            paths,
+            ..Options::default()
+        };
+        Ok(Serving {
+            lane,
+            options,
+            allowed,
+            words,
+        })
+    }
 }
 
 /// All that is needed to connect to a host.

@@ -5,21 +5,17 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use indicatif::HumanBytes;
-use zerolane::Options;
-use zerolane::keys::Access as Allowed;
-use zerolane::security::Trust;
 use zerolane_block::store::{FileStore, Store};
 use zerolane_block::{Disk, Identity, Lun};
 use zerolane_disk::target::{News, Server, Settings};
 
 use super::remote::DEFAULT_PORT;
 use crate::address::{Listen, address_shown};
-use crate::bypass::Bypass;
 use crate::console;
 use crate::exit::Exit;
 use crate::files::stop_on_signals;
-use crate::lane::LaneName;
-use crate::security::{self, Doors, ServerArgs};
+use crate::host::Serving;
+use crate::security::{self, ServerArgs};
 
 /// Most threads that work on disks.
 const THREADS_MAX: usize = 256;
@@ -72,29 +68,12 @@ pub(super) fn run(args: Args) -> Result<()> {
     );
     let stop = stop_on_signals()?;
     let (block_size, read_only) = (args.block_size, args.read_only);
-    let profiles = args.security.profile.into();
-    let neighbour = args.security.neighbour();
-    let lane = LaneName::to(args.listen.name(), args.security.lane, None)?;
-    let bypass = Bypass::of(lane, args.security.bypass, None);
-    let device = bypass.device_at(lane, args.listen.place())?;
-    let lane = lane.into();
-    let Doors {
-        mut security,
-        access: allowed,
-        words: access,
-    } = args.security.doors()?;
-    if let Allowed::Listed(list) = &allowed {
-        // A client that is not on the list gets no connection.
-        security.trust = Arc::clone(list) as Arc<dyn Trust>;
-    }
-    let options = Options {
-        security,
-        profiles,
+    let Serving {
         lane,
-        device,
-        neighbour,
-        ..Options::default()
-    };
+        options,
+        allowed,
+        words: access,
+    } = Serving::of(&args.listen, args.security)?;
     let mut server = Server::new(Settings {
         allowed,
         threads: args.threads,

@@ -11,18 +11,17 @@ use anyhow::{Context, Result, bail, ensure};
 use bytesize::ByteSize;
 use zerolane::keys::Access as Allowed;
 use zerolane::memory::Access;
-use zerolane::security::{PublicKey, Trust};
-use zerolane::{Connection, Endpoint, Error, ExportedRegion, Options, Region, Rights};
+use zerolane::security::PublicKey;
+use zerolane::{Connection, Endpoint, Error, ExportedRegion, Region, Rights};
 use zerolane_files::Stop;
 
 use super::remote::DEFAULT_PORT;
 use crate::address::{Listen, address_shown};
-use crate::bypass::Bypass;
 use crate::console;
 use crate::exit::Exit;
 use crate::files::stop_on_signals;
-use crate::lane::LaneName;
-use crate::security::{self, Doors, ServerArgs};
+use crate::host::Serving;
+use crate::security::{self, ServerArgs};
 
 /// Arguments of `zerolane mem export`.
 #[derive(Debug, clap::Args)]
@@ -101,32 +100,13 @@ pub(crate) fn run(args: Args) -> Result<()> {
     let Ok(region) = ExportedRegion::new(region) else {
         bail!("{:?} cannot be exported: it is not aligned", args.what);
     };
-    let profiles = args.security.profile.into();
-    let neighbour = args.security.neighbour();
-    let lane = LaneName::to(args.listen.name(), args.security.lane, None)?;
-    let bypass = Bypass::of(lane, args.security.bypass, None);
-    let device = bypass.device_at(lane, args.listen.place())?;
-    let lane = lane.into();
-    let paths = args.security.paths.paths;
-    let Doors {
-        mut security,
-        access: allowed,
-        words: access,
-    } = args.security.doors()?;
-    if let Allowed::Listed(list) = &allowed {
-        // A client that is not on the list gets no connection.
-        security.trust = Arc::clone(list) as Arc<dyn Trust>;
-    }
-    let transport = Options {
-        security,
-        profiles,
+    let Serving {
         lane,
-        device,
-        neighbour,
-        paths,
-        ..Options::default()
-    };
-    let mut endpoint = Endpoint::bind(&args.listen.resolve(lane)?[..], transport)
+        options,
+        allowed,
+        words: access,
+    } = Serving::of(&args.listen, args.security)?;
+    let mut endpoint = Endpoint::bind(&args.listen.resolve(lane)?[..], options)
         .with_context(|| format!("cannot listen on {}", args.listen))?;
     let address = endpoint.local_addr();
     console::say(format_args!(
