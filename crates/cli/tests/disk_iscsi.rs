@@ -2,49 +2,18 @@
 
 #![allow(non_snake_case)]
 
+mod running;
+
 #[path = "../../iscsi/tests/support/suite.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod suite;
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Command, Stdio};
 
+use running::{Running, zerolane};
 use suite::{check, is_there, run};
-
-fn zerolane(home: &Path, words: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_zerolane"));
-    command.env("ZEROLANE_HOME", home).args(words);
-    command
-}
-
-/// A command that runs until it is dropped, and what it says.
-struct Running(Child, BufReader<ChildStdout>);
-
-impl Running {
-    fn new(mut command: Command) -> Running {
-        command.stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().unwrap();
-        let said = BufReader::new(child.stdout.take().unwrap());
-        Running(child, said)
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.1.read_line(&mut line).unwrap();
-        line.trim().to_owned()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let id = nix::unistd::Pid::from_raw(self.0.id() as i32);
-        let _ = nix::sys::signal::kill(id, nix::sys::signal::Signal::SIGTERM);
-        let _ = self.0.wait();
-    }
-}
 
 /// An image that is served, and the door of its disk.
 struct Lab {

@@ -2,21 +2,17 @@
 
 #![allow(non_snake_case)]
 
+mod running;
+
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{Command, Output};
 
+use running::{Running, zerolane};
 use serde_json::Value;
 
 const SIZE: u64 = 4 << 20;
-
-fn zerolane(home: &Path, words: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_zerolane"));
-    command.env("ZEROLANE_HOME", home).args(words);
-    command
-}
 
 fn output(home: &Path, words: &[&str]) -> Output {
     zerolane(home, words).output().unwrap()
@@ -26,36 +22,6 @@ fn said(home: &Path, words: &[&str]) -> String {
     let output = output(home, words);
     assert!(output.status.success(), "{words:?}: {output:?}");
     String::from_utf8(output.stdout).unwrap()
-}
-
-/// A command that runs until it is dropped, and what it says.
-struct Running(Child, BufReader<ChildStdout>);
-
-impl Running {
-    fn new(mut command: Command) -> Running {
-        let mut child = command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let said = BufReader::new(child.stdout.take().unwrap());
-        Running(child, said)
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.1.read_line(&mut line).unwrap();
-        line.trim().to_owned()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // As by Ctrl-C, so that what it started ends, too.
-        let id = nix::unistd::Pid::from_raw(self.0.id() as i32);
-        let _ = nix::sys::signal::kill(id, nix::sys::signal::Signal::SIGTERM);
-        let _ = self.0.wait();
-    }
 }
 
 /// Two images, served; what they are served at.

@@ -56,8 +56,11 @@ fn call(connection: &mut Connection) -> Call {
 /// What a member does that got in.
 type Act = fn(&mut Connection);
 
-/// A host that takes the invitation and does something else then.
-fn intruder(act: Act) -> (std::net::SocketAddr, std::thread::JoinHandle<()>) {
+/// A host that takes the invitation and does something else then: given are the source, the membership of one that does not
+/// know the group, its secret, and the port for members.
+fn invited(
+    then: impl FnOnce(Connection, Membership, [u8; 32], u16) + Send + 'static,
+) -> (std::net::SocketAddr, std::thread::JoinHandle<()>) {
     let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default()).unwrap();
     let address = endpoint.local_addr();
     let thread = std::thread::spawn(move || {
@@ -70,6 +73,14 @@ fn intruder(act: Act) -> (std::net::SocketAddr, std::thread::JoinHandle<()>) {
         let Call::Group { secret, port, .. } = call(&mut source) else {
             panic!("no group");
         };
+        then(source, membership, secret, port);
+    });
+    (address, thread)
+}
+
+/// One that becomes a member.
+fn intruder(act: Act) -> (std::net::SocketAddr, std::thread::JoinHandle<()>) {
+    invited(move |mut source, membership, secret, port| {
         let options = Membership {
             secret,
             ..membership
@@ -80,8 +91,7 @@ fn intruder(act: Act) -> (std::net::SocketAddr, std::thread::JoinHandle<()>) {
         // Until the source has enough of it.
         source.set_timeout(Some(Duration::from_secs(60)));
         let _ = source.recv_into(&mut [0; 8]);
-    });
-    (address, thread)
+    })
 }
 
 #[test]
@@ -129,36 +139,22 @@ fn intruder__is_cut_off_and_named_whatever_it_sends() {
 fn stranger__that_does_not_know_the_group_is_no_peer() {
     let group = Group::new();
     let source = group.file("source", &content(3, 500_000));
-    let (address, thread) = {
-        let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default()).unwrap();
-        let address = endpoint.local_addr();
-        let thread = std::thread::spawn(move || {
-            let mut source = endpoint.accept(None).unwrap().expect("no timeout");
-            assert!(matches!(call(&mut source), Call::Offer { .. }));
-            let membership = Membership::new([0; 32], Options::default()).unwrap();
-            source
-                .send(&word(&Word::Joins(membership.identity.public().0)))
-                .unwrap();
-            let Call::Group { secret, port, .. } = call(&mut source) else {
-                panic!("no group");
+    let (address, thread) = invited(|mut source, membership, secret, port| {
+        let connect = |membership: Membership| {
+            let options = membership.options(Arc::new(Anyone));
+            let options = Options {
+                connect_timeout: Duration::from_secs(2),
+                ..options
             };
-            let connect = |membership: Membership| {
-                let options = membership.options(Arc::new(Anyone));
-                let options = Options {
-                    connect_timeout: Duration::from_secs(2),
-                    ..options
-                };
-                Connection::connect(("127.0.0.1", port), &options).is_ok()
-            };
-            assert!(!connect(membership), "without the secret");
-            let other = Membership::new(secret, Options::default()).unwrap();
-            assert!(!connect(other), "with a key that was not invited");
-            source
-                .send(&word(&Word::Ended(Err("tried".into()))))
-                .unwrap();
-        });
-        (address, thread)
-    };
+            Connection::connect(("127.0.0.1", port), &options).is_ok()
+        };
+        assert!(!connect(membership), "without the secret");
+        let other = Membership::new(secret, Options::default()).unwrap();
+        assert!(!connect(other), "with a key that was not invited");
+        source
+            .send(&word(&Word::Ended(Err("tried".into()))))
+            .unwrap();
+    });
     let cast = crate::Cast {
         hosts: vec![host(address)],
         ..crate::Cast::default()
