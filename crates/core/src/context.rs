@@ -2,7 +2,7 @@
 //! control operations owed, events, counters, and the debts that are settled at the end of the entry.
 
 use crate::endings::Endings;
-use crate::links::Links;
+use crate::links::{Links, PathLife};
 use crate::path::Path;
 use crate::recovery::{Recovery, Timed};
 use crate::timers::{Timer, Timers};
@@ -13,7 +13,8 @@ use crate::{
 use alloc::collections::VecDeque;
 use core::time::Duration;
 use zerolane_wire::{
-    Answer, Capabilities, Eager, End, Nop, Operation, Place, Profile, Reason, RequestAnswer, Route,
+    Answer, Capabilities, Eager, End, Nop, Occasion, Operation, Place, Profile, Reason, Report,
+    RequestAnswer, Route, State,
 };
 
 /// Where a peer's buffers begin while its capabilities are unknown: what it may have at most.
@@ -196,6 +197,22 @@ impl Context {
             self.control.push_back(operation);
         } else {
             self.counters.count_drop(DropReason::Limit, 1);
+        }
+    }
+
+    /// Queues a State of payload. Progress leaves by the path of the burst that it tells of: by another, its round trip
+    /// would be none of either, and a longer way back would be taken for a queue.
+    pub(crate) fn push_state(&mut self, state: State) {
+        let burst = match (state.occasion, &state.report) {
+            (Occasion::Seen(number) | Occasion::Reply(number), Report::Progress(_)) => number,
+            (_, Report::Missing(_)) => return self.push_control(Operation::State(state)),
+        };
+        let path = self.links.of_burst(burst);
+        let own = path != self.links.control
+            && self.links.life(path) == PathLife::Usable
+            && !self.links.is_doubted(path);
+        if !own || !self.links.owe(path, Operation::State(state)) {
+            self.push_control(Operation::State(state));
         }
     }
 

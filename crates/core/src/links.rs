@@ -2,7 +2,8 @@
 //!
 //! The header holds no addresses, so whatever comes by any path of a connection is the connection's. What is
 //! of a path: its round trip, its datagram size, whether it is alive. Payload goes by all that are alive, each
-//! as fast as its own controller lets it; everything else by one, the shortest.
+//! as fast as its own controller lets it; what was seen of it goes back by the same path, so that its round trip is
+//! that path's alone; everything else by one, the shortest.
 //!
 //! A path that is silent while something is to be heard is asked, twice; if neither is answered while the peer
 //! is heard on another path, it is suspect: what it had in flight is sent again on the others, and it is asked
@@ -11,11 +12,11 @@
 use crate::Instant;
 use crate::path::Path;
 use crate::recovery::Recovery;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
-use smallvec::SmallVec;
 use zerolane_wire::encapsulation::Encapsulation;
-use zerolane_wire::{MAX_PATHS, Nop};
+use zerolane_wire::{MAX_PATHS, Nop, Operation};
 
 /// Highest bits of a burst's number that say its path, where a connection may have several.
 pub(crate) const PATH_BITS: u32 = MAX_PATHS.ilog2();
@@ -26,8 +27,8 @@ const MIN_PATIENCE: Duration = Duration::from_millis(4);
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 /// Longest wait.
 const MAX_WAIT: Duration = Duration::from_secs(1);
-/// Questions and answers that wait to leave by one path: there are no more than this.
-const MAX_OWED: usize = 8;
+/// Questions, answers and what was seen of its bursts, that wait to leave by one path: there are no more than this.
+const MAX_OWED: usize = 64;
 /// Questions to a path that never answered.
 const JOIN_TRIES: u32 = 12;
 
@@ -78,7 +79,7 @@ pub(crate) struct Link {
     /// Answers in a row that came while no payload left or came: it is asked ever less often.
     rounds: u32,
     /// What is to leave by it.
-    owed: SmallVec<[Nop; 2]>,
+    owed: VecDeque<Operation>,
 }
 
 impl Link {
@@ -95,7 +96,7 @@ impl Link {
             due: now,
             tries: 0,
             rounds: 0,
-            owed: SmallVec::new(),
+            owed: VecDeque::new(),
         }
     }
 
@@ -334,18 +335,20 @@ impl Links {
     }
 
     /// What is to leave by the selected path on its own.
-    pub(crate) fn take_owed(&mut self) -> Option<Nop> {
-        let link = self.list.get_mut(self.selected)?;
-        (!link.owed.is_empty()).then(|| link.owed.remove(0))
+    pub(crate) fn take_owed(&mut self) -> Option<Operation> {
+        self.list.get_mut(self.selected)?.owed.pop_front()
     }
 
-    /// `nop` is to leave by path `path`, unless too many are.
-    pub(crate) fn owe(&mut self, path: usize, nop: Nop) {
-        if let Some(link) = self.get_mut(path)
-            && link.owed.len() < MAX_OWED
-        {
-            link.owed.push(nop);
+    /// `operation` is to leave by path `path`. False if it does not: there is no such path, or too much waits.
+    pub(crate) fn owe(&mut self, path: usize, operation: Operation) -> bool {
+        let Some(link) = self.get_mut(path) else {
+            return false;
+        };
+        let room = link.owed.len() < MAX_OWED;
+        if room {
+            link.owed.push_back(operation);
         }
+        room
     }
 
     /// The answer `nop` came by the selected path. If it answers that path's question: its round trip, unless that question was
@@ -523,19 +526,20 @@ impl Link {
     fn ask(&mut self, now: Instant, path: usize, sync: u32, probe: u32) {
         self.tries += 1;
         self.question = Some(Question { sync, at: now });
-        self.owed.retain(|it| !it.send_state);
-        self.owed.push(question(path, sync, probe));
+        let is_question = |it: &Operation| matches!(it, Operation::Nop(nop) if nop.send_state);
+        self.owed.retain(|it| !is_question(it));
+        self.owed.push_back(question(path, sync, probe));
     }
 }
 
-fn question(path: usize, sync: u32, probe: u32) -> Nop {
-    Nop {
+fn question(path: usize, sync: u32, probe: u32) -> Operation {
+    Operation::Nop(Nop {
         send_state: true,
         probe,
         path: path as u8,
         sync,
         ..Nop::default()
-    }
+    })
 }
 
 #[cfg(test)]

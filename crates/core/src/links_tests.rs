@@ -17,7 +17,7 @@ fn owe__no_more_than_the_limit() {
             sync,
             ..Nop::default()
         };
-        links.owe(1, nop);
+        links.owe(1, Operation::Nop(nop));
     }
     links.selected = 1;
     let left = core::iter::from_fn(|| links.take_owed()).count();

@@ -195,16 +195,16 @@ impl Connection {
         }
     }
 
-    /// `nop` leaves by the selected path.
-    pub(super) fn path_nop(&mut self, nop: Nop) -> Transmit {
+    /// `operation` leaves by the selected path.
+    pub(super) fn path_control(&mut self, operation: Operation) -> Transmit {
         self.cx.counters.control_sent += 1;
-        let pad_to = match nop.reply {
-            true => 0,
-            false => nop.probe as usize,
+        let pad_to = match &operation {
+            Operation::Nop(nop) if !nop.reply => nop.probe as usize,
+            _ => 0,
         };
         let packet = Packet {
             route: self.cx.route,
-            operation: Operation::Nop(nop),
+            operation,
         };
         Transmit::Control(ControlDatagram::new(&packet, pad_to))
     }

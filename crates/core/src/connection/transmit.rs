@@ -40,8 +40,8 @@ impl Connection {
             return Some(Transmit::Handshake);
         }
         let several = self.cx.links.is_several();
-        if several && let Some(nop) = self.cx.links.take_owed() {
-            return Some(self.path_nop(nop));
+        if several && let Some(operation) = self.cx.links.take_owed() {
+            return Some(self.path_control(operation));
         }
         let control = self.cx.links.carries_control();
         if control && self.cx.has_control() {
@@ -93,6 +93,9 @@ impl Connection {
         } = self;
         if let Some(burst) = one_sided.next_answer(cx, sending, limit) {
             return Some(Transmit::Data(burst));
+        }
+        if cx.links.is_several() && !sending.has_data() && !one_sided.is_answering() {
+            sending.on_path_idle(cx);
         }
         if !sending.has_data() || !sending.may_carry(cx, |most| one_sided.unsent_answers(most)) {
             return None;

@@ -62,7 +62,7 @@ impl Receiving {
             }
             InboundState::Complete => {
                 let state = complete(rts.s_id, slot.id, u32::MAX);
-                cx.push_control(Operation::State(state));
+                cx.push_state(state);
             }
             InboundState::Ended => cx.refuse(rts.s_id, slot.refusal),
         }
@@ -189,7 +189,7 @@ impl Receiving {
                 ..complete(it.s_id, 0, 0)
             },
         };
-        cx.push_control(Operation::State(state));
+        cx.push_state(state);
     }
 
     /// Tells how a Transfer that is being received stands, and asks for what is missing.
@@ -198,7 +198,7 @@ impl Receiving {
             occasion,
             ..self.state_of(id)
         };
-        cx.push_control(Operation::State(state));
+        cx.push_state(state);
         // What the sender does not know of was granted for nothing; what it does know of is reported by
         // the payload timer, whose patience is the recovery's business.
         self.repeat_grants(cx, id);

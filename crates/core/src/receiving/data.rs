@@ -10,7 +10,7 @@ use crate::limits;
 use crate::recovery::Timed;
 use crate::timers::Timer;
 use crate::{Delivery, DropReason, Event, Span, TransferId};
-use zerolane_wire::{Flags, Header, Occasion, Operation, Profile, Report, RequestToSend, State};
+use zerolane_wire::{Flags, Header, Occasion, Profile, Report, RequestToSend, State};
 
 impl Receiving {
     /// Whether the placement table holds the grant that `header` names.
@@ -196,7 +196,7 @@ impl Receiving {
             b_num: last.b_num,
             ..self.state_of(id)
         };
-        cx.push_control(Operation::State(state));
+        cx.push_state(state);
     }
 
     /// All of a Transfer arrived: the sender and the user are told.
@@ -255,7 +255,7 @@ impl Receiving {
             report: self.progress(cx),
             ..complete(done.peer, done.id, done.blocks)
         };
-        cx.push_control(Operation::State(state));
+        cx.push_state(state);
         if let Some(number) = done.message {
             cx.confirmed_below = Some(number.wrapping_add(1));
         }

@@ -258,7 +258,7 @@ impl Receiving {
             ..self.state_of(id)
         };
         cx.counters.reports_sent += 1;
-        cx.push_control(Operation::State(state));
+        cx.push_state(state);
     }
 
     /// Granted payload does not come any more: its end was lost, or the grants were; or eager payload does
@@ -353,7 +353,7 @@ impl Receiving {
                 report: Report::Missing(missing),
                 ..self.state_of(id)
             };
-            cx.push_control(Operation::State(state));
+            cx.push_state(state);
         }
     }
 
@@ -380,7 +380,7 @@ impl Receiving {
             report: self.progress(cx),
             ..self.state_of(id)
         };
-        cx.push_control(Operation::State(state));
+        cx.push_state(state);
     }
 
     /// What was received of the whole connection.
@@ -418,7 +418,8 @@ impl Receiving {
             it.told = it.burst;
             if Some(path) != known && news {
                 self.seen.latest = path;
-                self.tell_progress(cx, id);
+                // Before what is missing, whichever path is the shorter: no progress, which leaves by its own.
+                cx.push_control(Operation::State(self.state_of(id)));
             }
         }
         self.seen.latest = latest;

@@ -129,6 +129,21 @@ impl Sending {
         cx.watch_payload();
     }
 
+    /// There is nothing to send. If the selected path would carry more, its last burst was all there was for it: the other
+    /// paths took the rest.
+    pub(crate) fn on_path_idle(&mut self, cx: &Context) {
+        let selected = cx.links.selected;
+        let (Some(path), Some(sent_log)) = (
+            self.paths.get(selected),
+            self.outbox.sent_logs.get_mut(selected),
+        ) else {
+            return;
+        };
+        if path.congestion.window() > sent_log.bytes_in_flight() && path.pacer.next() <= cx.now {
+            sent_log.on_app_limited();
+        }
+    }
+
     /// Whether the peer is expected to grant more of what is to be sent: that it does not may be its lateness, or ours.
     fn waits_for_grants(&self) -> bool {
         self.outbox.iter().any(|(_, it)| it.waits_for_grants())

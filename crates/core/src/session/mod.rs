@@ -376,7 +376,9 @@ impl Session {
             };
             match cx.links.is_several() {
                 // It tells of the way it came.
-                true => cx.links.owe(cx.links.selected, answer),
+                true => {
+                    cx.links.owe(cx.links.selected, Operation::Nop(answer));
+                }
                 false => cx.push_control(Operation::Nop(answer)),
             }
         }
