@@ -207,13 +207,18 @@ impl Context {
             (Occasion::Seen(number) | Occasion::Reply(number), Report::Progress(_)) => number,
             (_, Report::Missing(_)) => return self.push_control(Operation::State(state)),
         };
-        let path = self.links.of_burst(burst);
-        let own = path != self.links.control
-            && self.links.life(path) == PathLife::Usable
-            && !self.links.is_doubted(path);
-        if !own || !self.links.owe(path, Operation::State(state)) {
-            self.push_control(Operation::State(state));
+        if !self.links.is_several() {
+            return self.push_control(Operation::State(state));
         }
+        let path = self.links.of_burst(burst);
+        let answers = self.links.life(path) != PathLife::Suspect && !self.links.is_doubted(path);
+        if answers && self.links.owe(path, Operation::State(state)) {
+            return;
+        }
+        self.push_control(Operation::State(State {
+            report: Report::NOTHING,
+            ..state
+        }));
     }
 
     /// Whether a control operation is to leave.
