@@ -84,6 +84,29 @@ fn gets__over_5_and_20_ms_reach_nine_tenths_of_their_sum() {
     assert!(by[0].min(by[1]) > 60 << 20, "{by:?}");
 }
 
+/// By the other path, the round trip would be of neither: a queue that is none, or a path that is too short.
+#[test]
+fn progress__returns_by_the_path_of_its_burst() {
+    let mut sim = PathsSim::over(&[link(4, 100), link(40, 100)], 9);
+    let it = get(&mut sim, 1, 16 << 20);
+    sim.run_for(S / 2);
+    let now = sim.now();
+    let shortest = [0, 1].map(|path| {
+        let state = sim.b.c().state_of(now, path).expect("there");
+        state.min_rtt.expect("measured")
+    });
+    finish(&mut sim, it);
+    // A packet takes 120 us.
+    assert!(
+        shortest[0] >= 4 * MS && shortest[0] < 6 * MS,
+        "{shortest:?}"
+    );
+    assert!(
+        shortest[1] >= 40 * MS && shortest[1] < 42 * MS,
+        "{shortest:?}"
+    );
+}
+
 #[test]
 fn gets__by_paths_that_overtake_each_other_are_not_answered_twice() {
     let mut sim = PathsSim::over(&[link(5, 100), link(40, 100)], 2);
