@@ -42,6 +42,7 @@ impl Serving {
         let device = bypass.device_at(lane, listen.place())?;
         let lane = lane.into();
         let paths = security.paths.paths;
+        let rendezvous = security.rendezvous.clone();
         let Doors {
             mut security,
             access: allowed,
@@ -55,6 +56,7 @@ impl Serving {
             security,
             profiles,
             lane,
+            rendezvous,
             device,
             neighbour,
             paths,
@@ -95,6 +97,7 @@ impl Host {
         let bypass = Bypass::of(lane, security.bypass, None);
         let device = bypass.device_to(lane, (name, *port))?;
         let links = security.paths.links(lane)?;
+        let rendezvous = security.rendezvous.clone();
         let lane = lane.into();
         let (caution, security) = Caution::new(self.to_string(), security.clone(), None)?;
         Ok(Dialer {
@@ -104,6 +107,7 @@ impl Host {
                 security,
                 profiles,
                 lane,
+                rendezvous,
                 device,
                 links,
                 ..Options::default()

@@ -9,7 +9,7 @@ use zerolane::Security;
 use zerolane::failure::{CloseReason, Reason};
 use zerolane::keys::{self, Access, AllowFile, HostTrust, KnownHosts, Meeting, identity};
 use zerolane::lanes;
-use zerolane::options::{NeighbourName, Profile, Profiles};
+use zerolane::options::{NeighbourName, Profile, Profiles, RendezvousName};
 use zerolane::security::{Code, Identity, Mode, PublicKey};
 
 use crate::bypass::Bypass;
@@ -47,6 +47,10 @@ pub(crate) struct ClientArgs {
     /// address is ether:IFACE/MAC]
     #[arg(long, value_enum, value_name = "LANE")]
     pub(crate) lane: Option<LaneName>,
+    /// The name by which both ends meet in shared memory, in place of their address: for containers of one kernel with networks of
+    /// their own and one directory of the rendezvous
+    #[arg(long, value_name = "NAME")]
+    pub(crate) rendezvous: Option<RendezvousName>,
     /// Whether raw Ethernet goes past the kernel's network stack, by AF_XDP: see `zerolane lanes` [default: auto]
     #[arg(long, value_enum, value_name = "WHEN")]
     pub(crate) bypass: Option<Bypass>,
@@ -94,6 +98,10 @@ pub(crate) struct ServerArgs {
     /// ethernet where the address is ether:IFACE]
     #[arg(long, value_enum, value_name = "LANE")]
     pub(crate) lane: Option<LaneName>,
+    /// The name by which both ends meet in shared memory, in place of their address: for containers of one kernel with networks of
+    /// their own and one directory of the rendezvous
+    #[arg(long, value_name = "NAME")]
+    pub(crate) rendezvous: Option<RendezvousName>,
     /// Whether raw Ethernet goes past the kernel's network stack, by AF_XDP: see `zerolane lanes` [default: auto]
     #[arg(long, value_enum, value_name = "WHEN")]
     pub(crate) bypass: Option<Bypass>,
@@ -193,6 +201,7 @@ impl ClientArgs {
             plain: false,
             profile: ProfileName::Extended,
             lane: None,
+            rendezvous: None,
             bypass: None,
             paths: PathArgs::default(),
         }
@@ -206,6 +215,7 @@ impl ClientArgs {
         let given = [
             (self.profile == ProfileName::Classic, "--profile classic"),
             (self.lane.is_some(), "--lane"),
+            (self.rendezvous.is_some(), "--rendezvous"),
             (self.bypass.is_some(), "--bypass"),
             (!self.paths.is_empty(), "--path"),
         ];
@@ -249,6 +259,7 @@ impl FileClientArgs {
             (client.plain, "--plain"),
             (client.profile == ProfileName::Classic, "--profile classic"),
             (client.lane.is_some(), "--lane"),
+            (client.rendezvous.is_some(), "--rendezvous"),
             (client.bypass.is_some(), "--bypass"),
             (!client.paths.is_empty(), "--path"),
         ];

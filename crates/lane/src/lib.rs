@@ -77,7 +77,7 @@ pub use process::Process;
 pub use registry::Registry;
 pub use scheduler::Scheduler;
 pub use security::{Mode, Security, random};
-pub use shm::{NoSharedMemory, Reach, RingFault, ShmLane, look};
+pub use shm::{BadRendezvousName, NoSharedMemory, Reach, RendezvousName, RingFault, ShmLane, look};
 pub use submissions::Submissions;
 pub use waker::Waker;
 pub use zerolane_core::{

@@ -131,8 +131,8 @@ fn event(watch: bool) -> EpollEvent {
 }
 
 impl Host {
-    fn listen(local: SocketAddr, socket: &Socket) -> io::Result<Host> {
-        let visitors = Visitors::listen(local)?;
+    fn listen(local: SocketAddr, options: &Options, socket: &Socket) -> io::Result<Host> {
+        let visitors = Visitors::listen(local, options.rendezvous.as_ref())?;
         let watched = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?;
@@ -281,8 +281,11 @@ impl Listener {
             LaneChoice::Udp | LaneChoice::Ethernet | LaneChoice::Ip118 => (None, None),
             LaneChoice::Best if enciphers => (None, Some(NoSharedMemory::Cipher)),
             LaneChoice::SharedMemory if enciphers => return Err(NoSharedMemory::Cipher.into()),
-            LaneChoice::SharedMemory => (Some(Host::listen(port.local(), &socket)?), None),
-            LaneChoice::Best => match Host::listen(port.local(), &socket) {
+            LaneChoice::SharedMemory => {
+                let host = Host::listen(port.local(), &options, &socket)?;
+                (Some(host), None)
+            }
+            LaneChoice::Best => match Host::listen(port.local(), &options, &socket) {
                 Ok(host) => (Some(host), None),
                 // Processes of this host come by UDP.
                 Err(_) => (None, Some(NoSharedMemory::without_rendezvous())),

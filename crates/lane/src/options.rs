@@ -1,7 +1,7 @@
 //! What a user may choose about a connection.
 
 use crate::udp::Ports;
-use crate::{EthernetDevice, NeighbourName, PathAddresses, Scheduler, Security};
+use crate::{EthernetDevice, NeighbourName, PathAddresses, RendezvousName, Scheduler, Security};
 use std::sync::Arc;
 use std::time::Duration;
 use zerolane_core::{Config, Control, limits};
@@ -41,6 +41,11 @@ pub struct Options {
     pub strict: bool,
     /// What carries the connection: the best that both ends have, unless they say something else.
     pub lane: LaneChoice,
+    /// The name by which both ends of shared memory meet, in place of the address and the network namespace, in which they
+    /// meet otherwise: for containers of one kernel that have networks of their own. Both ends see one directory of the
+    /// rendezvous (`zerolane` in XDG_RUNTIME_DIR or `/run/user/UID`, else `/tmp/zerolane-UID`), as the same user. The address
+    /// is that of UDP, where shared memory is not possible.
+    pub rendezvous: Option<RendezvousName>,
     /// What a listener of raw Ethernet calls itself when it is asked by name, or by all.
     pub neighbour: NeighbourName,
     /// The device of raw Ethernet that the connection, or a listener with its connections, is at. `None`: none is needed.
@@ -113,6 +118,7 @@ impl Default for Options {
             profiles: config.profiles,
             strict: false,
             lane: LaneChoice::default(),
+            rendezvous: None,
             neighbour: NeighbourName::default(),
             device: None,
             paths: 1,

@@ -72,8 +72,9 @@ pub mod activation {
 pub mod options {
     pub use zerolane_lane::udp::Ports;
     pub use zerolane_lane::{
-        BadPath, Control, DeviceOptions, EthernetAddress, EthernetDevice, FastAnswer, LaneChoice,
-        NeighbourName, PathAddresses, Schedule, Scheduler, XdpCounters,
+        BadPath, BadRendezvousName, Control, DeviceOptions, EthernetAddress, EthernetDevice,
+        FastAnswer, LaneChoice, NeighbourName, PathAddresses, RendezvousName, Schedule, Scheduler,
+        XdpCounters,
     };
     pub use zerolane_wire::{MAX_PATHS, Profile, Profiles};
 }

@@ -67,11 +67,13 @@ impl Guarded {
         let bypass = Bypass::of(lane, args.client.bypass, bypass);
         let device = bypass.device_to(lane, (&host.name, host.port()))?;
         let links = args.client.paths.links(lane)?;
+        let rendezvous = args.client.rendezvous.clone();
         let (caution, security) = Caution::new(host.to_string(), args.client, args.code)?;
         let transport = Options {
             security,
             profiles,
             lane: lane.into(),
+            rendezvous,
             device,
             links,
             ..Options::default()

@@ -134,6 +134,7 @@ pub(crate) fn run(mut args: Args) -> Result<Exit> {
     let profiles = args.security.profile.into();
     let neighbour = args.security.neighbour();
     let paths = args.security.paths.paths;
+    let rendezvous = args.security.rendezvous.clone();
     let lane = LaneName::to(
         listen.name(),
         args.security.lane,
@@ -171,6 +172,7 @@ pub(crate) fn run(mut args: Args) -> Result<Exit> {
             security,
             profiles,
             lane: lane.into(),
+            rendezvous,
             device,
             neighbour,
             paths,

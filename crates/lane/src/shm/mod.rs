@@ -32,7 +32,7 @@ mod send;
 mod visitors;
 
 pub use look::{Reach, look};
-pub use rendezvous::NoSharedMemory;
+pub use rendezvous::{BadRendezvousName, NoSharedMemory, RendezvousName};
 pub use ring::RingFault;
 pub(crate) use visitors::{Arrived, Visitor, Visitors};
 
@@ -286,7 +286,7 @@ pub(crate) fn meet(peer: SocketAddr, options: &Options) -> Result<Met, NoSharedM
     if options.most_paths() > 1 {
         return Err(NoSharedMemory::Paths);
     }
-    let (socket, credentials) = rendezvous::meet(peer)?;
+    let (socket, credentials) = rendezvous::meet(peer, options.rendezvous.as_ref())?;
     let share = || {
         let (shared, memory) = Shared::create()?;
         let process = PeerProcess::of(&credentials);

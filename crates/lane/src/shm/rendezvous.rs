@@ -1,5 +1,5 @@
 //! How two processes of one host and one user find each other: by a socket in a directory that is that user's alone, named
-//! after the network namespace and the address that is listened on.
+//! after the network namespace and the address that is listened on, or by a name that both ends are told.
 
 use super::mapping::Shared;
 use super::peer::credentials;
@@ -15,6 +15,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use zerolane_wire::discovery::is_neighbour_name;
 
 /// What the Initiator says with the memory that it passes: a name, and the version of what lies in the memory.
 const HELLO: [u8; 8] = *b"zl-shm\x00\x03";
@@ -23,6 +25,43 @@ const MAX_PASSED: usize = 4;
 /// Initiators that may wait to be accepted, where the system permits as many (`net.core.somaxconn`). Each has passed a
 /// descriptor that nobody has taken, of which the kernel lets a user have as many as open files.
 pub(super) const BACKLOG: i32 = 512;
+
+/// A name by which processes of one user and one kernel meet whatever their network namespaces and addresses: those of
+/// containers that have one directory of the rendezvous mounted. One listener at a time has it.
+///
+/// 1 to 63 letters, digits, `-`, `_` and `.`, of which the first is a letter or a digit.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RendezvousName(String);
+
+/// What is no [`RendezvousName`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadRendezvousName;
+
+impl fmt::Display for BadRendezvousName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("1 to 63 letters, digits, '-', '_' and '.', of which the first is no sign")
+    }
+}
+
+impl std::error::Error for BadRendezvousName {}
+
+impl FromStr for RendezvousName {
+    type Err = BadRendezvousName;
+
+    fn from_str(text: &str) -> Result<RendezvousName, BadRendezvousName> {
+        match is_neighbour_name(text) {
+            true => Ok(RendezvousName(text.to_owned())),
+            false => Err(BadRendezvousName),
+        }
+    }
+}
+
+impl RendezvousName {
+    /// The name of its socket: that of an address begins with a digit and holds no such sign.
+    fn socket(&self) -> String {
+        format!("+{}", self.0)
+    }
+}
 
 /// Why there is no shared memory with a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -120,7 +159,8 @@ pub(super) fn check_own(directory: &Path) -> io::Result<()> {
 
 /// The name of the socket that goes with `address` in this network namespace.
 fn name(address: SocketAddr) -> io::Result<String> {
-    let namespace = fs::metadata("/proc/self/ns/net")?.ino();
+    // A thread may have another than its process.
+    let namespace = fs::metadata("/proc/thread-self/ns/net")?.ino();
     Ok(format!("{namespace}-{}-{}", address.ip(), address.port()))
 }
 
@@ -140,16 +180,26 @@ pub(crate) struct Rendezvous {
 }
 
 impl Rendezvous {
-    /// Of a listener that has `address`.
+    /// Of a listener that has `address`, or is met by `named`.
     ///
     /// # Errors
     /// The directory is not this user's alone, or the name is another's that lives.
-    pub(crate) fn listen(address: SocketAddr) -> io::Result<Rendezvous> {
-        Rendezvous::listen_in(&directory()?, address)
+    pub(crate) fn listen(
+        address: SocketAddr,
+        named: Option<&RendezvousName>,
+    ) -> io::Result<Rendezvous> {
+        Rendezvous::listen_in(&directory()?, address, named)
     }
 
-    pub(super) fn listen_in(directory: &Path, address: SocketAddr) -> io::Result<Rendezvous> {
-        let path = directory.join(name(address)?);
+    pub(super) fn listen_in(
+        directory: &Path,
+        address: SocketAddr,
+        named: Option<&RendezvousName>,
+    ) -> io::Result<Rendezvous> {
+        let path = directory.join(match named {
+            Some(named) => named.socket(),
+            None => name(address)?,
+        });
         let at = SockAddr::unix(&path)?;
         let socket = unix_socket()?;
         if let Err(error) = socket.bind(&at) {
@@ -217,11 +267,18 @@ pub(super) fn same_user(socket: &Socket) -> io::Result<Option<UnixCredentials>> 
     Ok((peer.uid() == geteuid().as_raw()).then_some(peer))
 }
 
-/// A socket to what listens at `address`, if that is of this host and this user.
+/// A socket to what listens at `address`, or is met by `named`, if that is of this host and this user.
 ///
 /// # Errors
 /// Why not.
-pub(super) fn meet(address: SocketAddr) -> Result<(Socket, UnixCredentials), NoSharedMemory> {
+pub(super) fn meet(
+    address: SocketAddr,
+    named: Option<&RendezvousName>,
+) -> Result<(Socket, UnixCredentials), NoSharedMemory> {
+    if let Some(named) = named {
+        let directory = directory().map_err(|_| NoSharedMemory::Directory)?;
+        return meet_one(&directory, &named.socket())?.ok_or(NoSharedMemory::NoListener);
+    }
     if address.ip().is_unspecified() || UdpSocket::bind((address.ip(), 0)).is_err() {
         return Err(NoSharedMemory::NotHere);
     }
@@ -237,24 +294,32 @@ pub(super) fn meet_in(
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
-    let system = |_| NoSharedMemory::System;
     for ip in [address.ip(), any] {
-        let name = name((ip, address.port()).into()).map_err(system)?;
-        let at = SockAddr::unix(directory.join(name)).map_err(|_| NoSharedMemory::Directory)?;
-        let socket = unix_socket().map_err(system)?;
-        match socket.connect(&at) {
-            Ok(()) => {
-                let peer = same_user(&socket).map_err(system)?;
-                return Ok((socket, peer.ok_or(NoSharedMemory::OtherUser)?));
-            }
-            // It does not wait for room.
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                return Err(NoSharedMemory::Crowded);
-            }
-            Err(_) => {}
+        let name = name((ip, address.port()).into()).map_err(|_| NoSharedMemory::System)?;
+        if let Some(met) = meet_one(directory, &name)? {
+            return Ok(met);
         }
     }
     Err(NoSharedMemory::NoListener)
+}
+
+/// A socket to what listens by that name. `None` if nothing does.
+fn meet_one(
+    directory: &Path,
+    name: &str,
+) -> Result<Option<(Socket, UnixCredentials)>, NoSharedMemory> {
+    let system = |_| NoSharedMemory::System;
+    let at = SockAddr::unix(directory.join(name)).map_err(|_| NoSharedMemory::Directory)?;
+    let socket = unix_socket().map_err(system)?;
+    match socket.connect(&at) {
+        Ok(()) => {
+            let peer = same_user(&socket).map_err(system)?;
+            Ok(Some((socket, peer.ok_or(NoSharedMemory::OtherUser)?)))
+        }
+        // It does not wait for room.
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(NoSharedMemory::Crowded),
+        Err(_) => Ok(None),
+    }
 }
 
 /// Passes the memory that the two are to share.

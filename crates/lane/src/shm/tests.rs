@@ -297,7 +297,7 @@ fn visitors__that_pass_something_else_are_turned_away_and_others_met() {
     use nix::sys::memfd::{MFdFlags, memfd_create};
     let mut listener = Listener::bind(([127, 0, 0, 1], 0).into(), options()).expect("listening");
     let at = listener.local_addr();
-    let meet = || rendezvous::meet(at).expect("it listens").0;
+    let meet = || rendezvous::meet(at, None).expect("it listens").0;
     let unsealed = memfd_create(c"test", MFdFlags::MFD_ALLOW_SEALING).expect("memory");
     nix::unistd::ftruncate(&unsealed, mapping::SHARED as i64).expect("long");
     let null = std::fs::File::open("/dev/null").expect("there").into();
@@ -380,7 +380,7 @@ fn rendezvous__by_name_of_the_address_and_after_a_dead_one() {
     std::fs::create_dir_all(&base).expect("made");
     let at = |text: &str| text.parse().expect("an address");
     let meets = |address: &str| rendezvous::meet_in(&base, at(address)).map(drop);
-    let listens = |address: &str| Rendezvous::listen_in(&base, at(address));
+    let listens = |address: &str| Rendezvous::listen_in(&base, at(address), None);
     assert_eq!(meets("127.0.0.1:9"), Err(NoSharedMemory::NoListener));
     let one = listens("127.0.0.1:9").expect("free");
     assert_eq!(meets("127.0.0.1:9"), Ok(()));

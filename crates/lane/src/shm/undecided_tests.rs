@@ -26,7 +26,7 @@ fn listen(lane: LaneChoice) -> Listener {
 /// A listener by UDP, and a rendezvous for its address that is not its own.
 fn apart() -> (Listener, Rendezvous) {
     let listener = listen(LaneChoice::Udp);
-    let rendezvous = Rendezvous::listen(listener.local_addr()).expect("free");
+    let rendezvous = Rendezvous::listen(listener.local_addr(), None).expect("free");
     (listener, rendezvous)
 }
 

@@ -3,7 +3,7 @@
 use super::link::{Kind, Link};
 use super::mapping::Shared;
 use super::peer::PeerProcess;
-use super::rendezvous::{self, Rendezvous};
+use super::rendezvous::{self, Rendezvous, RendezvousName};
 use crate::process::Process;
 use socket2::Socket;
 use std::io;
@@ -94,13 +94,16 @@ pub(crate) struct Visitors {
 }
 
 impl Visitors {
-    /// Of a listener at `address`.
+    /// Of a listener at `address`, or that is met by `named`.
     ///
     /// # Errors
     /// As of [`Rendezvous::listen`].
-    pub(crate) fn listen(address: SocketAddr) -> io::Result<Visitors> {
+    pub(crate) fn listen(
+        address: SocketAddr,
+        named: Option<&RendezvousName>,
+    ) -> io::Result<Visitors> {
         Ok(Visitors {
-            rendezvous: Rendezvous::listen(address)?,
+            rendezvous: Rendezvous::listen(address, named)?,
             waiting: Vec::new(),
             next: 0,
             refused: 0,

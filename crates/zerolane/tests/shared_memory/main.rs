@@ -6,6 +6,7 @@ mod crowd;
 mod faults;
 mod hostile;
 mod mapped;
+mod networks;
 mod places;
 mod random;
 mod refused;
