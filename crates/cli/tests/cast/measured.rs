@@ -1,35 +1,79 @@
-//! How long casts take: figures, printed.
+//! How long casts take: figures, printed. What is asserted is what no clock changes: contents, and bytes of payload.
+//!
+//! `ZEROLANE_CAST_BYTES`, `ZEROLANE_CAST_HOSTS` and `ZEROLANE_CAST_MBPS` say how much is cast, to how many hosts, and
+//! what each port carries.
 
 use serde_json::Value;
 
 use crate::lab::Network;
 use crate::running::{Waiting, content};
 
-/// Rate of each port.
-const MBPS: u64 = 200;
-
-fn bytes() -> usize {
-    let given = std::env::var("ZEROLANE_CAST_BYTES").ok();
-    given.and_then(|it| it.parse().ok()).unwrap_or(100_000_000)
+/// A figure of the environment.
+fn given(name: &str, otherwise: u64) -> u64 {
+    let text = std::env::var(name).ok();
+    text.map_or(otherwise, |it| {
+        it.parse()
+            .unwrap_or_else(|_| panic!("{name}={it}: no number"))
+    })
 }
 
-/// What the source said at the end, and bytes on the wire that each received and sent, over the content; the source
-/// first.
+/// Bytes of the content: few, so that CI takes little time; figures to be kept need more.
+fn bytes() -> usize {
+    given("ZEROLANE_CAST_BYTES", 20_000_000) as usize
+}
+
+/// Rate of each port.
+fn mbps() -> u64 {
+    given("ZEROLANE_CAST_MBPS", 200)
+}
+
+/// A cast that is over.
+struct Measured {
+    /// What the source said at the end.
+    summary: Value,
+    /// Bytes of payload that each host says that it received and sent on, over the content; of those that were not killed.
+    payload: Vec<[f64; 2]>,
+    /// Bytes that each port received and sent, over the content; the source's first.
+    carried: Vec<[f64; 2]>,
+}
+
+/// Casts to so many hosts, disturbed meanwhile. All hosts that `disturb` leaves have the content.
 fn cast(
     hosts: usize,
-    disturb: impl FnOnce(&Network, &mut Vec<Waiting>),
-) -> Option<(Value, Vec<[f64; 2]>)> {
-    let network = Network::new(hosts, MBPS)?;
+    disturb: impl FnOnce(&Network, &mut Vec<Option<Waiting>>),
+) -> Option<Measured> {
+    let network = Network::new(hosts, mbps())?;
     let bytes = content(1, bytes());
     let source = network.place.file("source", &bytes);
-    let mut waiting = network.wait_all(hosts);
+    let mut waiting: Vec<_> = network.wait_all(hosts).into_iter().map(Some).collect();
     let casting = network.cast(&source, hosts, &["--wait", "3"]);
     disturb(&network, &mut waiting);
-    let (_, summary) = casting.end();
+    let (code, summary) = casting.end();
     println!("{summary}");
+    let left: Vec<_> = (0..hosts).filter(|it| waiting[*it].is_some()).collect();
+    let all = left.len() == hosts;
+    assert_eq!(code, Some(if all { 0 } else { 5 }), "{summary}");
     let share = |it: u64| it as f64 / bytes.len() as f64;
-    let carried = network.carried().into_iter().map(|it| it.map(share));
-    Some((summary, carried.collect()))
+    let ends: Vec<_> = waiting
+        .into_iter()
+        .flatten()
+        .map(Waiting::summary)
+        .collect();
+    let payload = ends.iter().map(|it| {
+        ["received_bytes", "sent_bytes"].map(|name| share(it[name].as_u64().unwrap_or(u64::MAX)))
+    });
+    for index in left {
+        assert!(network.place.has(index, &bytes), "host {index} has it not");
+    }
+    Some(Measured {
+        payload: payload.collect(),
+        carried: network
+            .carried()
+            .into_iter()
+            .map(|it| it.map(share))
+            .collect(),
+        summary,
+    })
 }
 
 /// Seconds until the last host had it that is not this one.
@@ -45,37 +89,50 @@ fn seconds(summary: &Value, but: Option<usize>) -> f64 {
         .fold(0.0, f64::max)
 }
 
-/// Asked: 8 hosts in at most 1.10 of the time of one, each port carrying the content once; one killed costs the others
-/// 2 s or 5 %; one ten times slower costs them a tenth.
+/// Asked, and printed beside what was seen: 8 hosts in at most 1.10 of the time of one; one killed costs the others 2 s
+/// or 5 %; one ten times slower costs them a tenth.
 #[test]
-#[ignore = "a busy machine makes it fail"]
+#[ignore = "a measurement: its figures are for a machine with nothing else to do"]
 fn measure__eight_hosts_against_one() {
-    let Some((one, _)) = cast(1, |_, _| {}) else {
+    let hosts = given("ZEROLANE_CAST_HOSTS", 8) as usize;
+    let Some(one) = cast(1, |_, _| {}) else {
         return;
     };
-    let (eight, carried) = cast(8, |_, _| {}).expect("it is permitted");
-    let (killed, _) = cast(8, |network, waiting| {
+    let many = cast(hosts, |_, _| {}).expect("it is permitted");
+    let killed = cast(hosts, |network, waiting| {
         let half = bytes() as u64 / 2;
-        network
-            .place
-            .wait_until("half has come", || network.place.partly(3) > half);
-        waiting.remove(3).kill();
+        let has = || network.place.partly(hosts / 2) > half;
+        network.place.wait_until("half has come", has);
+        waiting[hosts / 2].take().expect("it was started").kill();
     })
     .expect("it is permitted");
-    let (slow, _) = cast(8, |network, _| network.slow_down(5, MBPS / 10)).expect("it is permitted");
-    let [one, eight] = [one, eight].map(|it| seconds(&it, None));
-    let (killed, slow) = (seconds(&killed, Some(3)), seconds(&slow, Some(5)));
+    let slowed = hosts - 1 - hosts / 4;
+    let slow = cast(hosts, |network, _| network.slow_down(slowed, mbps() / 10));
+    let slow = slow.expect("it is permitted");
+    let [alone, all] = [&one, &many].map(|it| seconds(&it.summary, None));
+    let without = seconds(&killed.summary, Some(hosts / 2));
+    let beside = seconds(&slow.summary, Some(slowed));
     println!(
-        "1 host {one:.2} s, 8 hosts {eight:.2} s: {:.3}",
-        eight / one
+        "{} bytes, {} Mb/s a port: 1 host {alone:.2} s, {hosts} hosts {all:.2} s: {:.3}",
+        bytes(),
+        mbps(),
+        all / alone
     );
-    println!("received and sent over the content: {carried:.3?}");
-    println!("one of 8 killed: the others {:+.2} s", killed - eight);
-    println!("one of 8 ten times slower: the others {:.3}", slow / eight);
-    assert!(eight <= 1.10 * one, "{eight} against {one}");
-    assert!(
-        killed <= (eight + 2.0).max(1.05 * eight),
-        "{killed} against {eight}"
+    println!(
+        "ports received and sent over the content: {:.3?}",
+        many.carried
     );
-    assert!(slow <= 1.10 * eight, "{slow} against {eight}");
+    println!(
+        "payload received and sent over the content: {:.3?}",
+        many.payload
+    );
+    println!("one of {hosts} killed: the others {:+.2} s", without - all);
+    println!(
+        "one of {hosts} ten times slower: the others {:.3}",
+        beside / all
+    );
+    for [received, sent] in one.payload.into_iter().chain(many.payload) {
+        assert!((1.0..=1.02).contains(&received), "{received}");
+        assert!(sent <= 1.05, "{sent}");
+    }
 }
