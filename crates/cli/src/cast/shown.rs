@@ -233,7 +233,9 @@ mod tests {
         let hosts = names.iter().enumerate();
         let progress = Progress {
             chunks: 200,
-            hosts: hosts.map(|(index, name)| (&**name, chunks(index))).collect(),
+            hosts: hosts
+                .map(|(index, name)| (&**name, chunks(index)))
+                .collect(),
             done: 3,
             failed: 1,
             notes: Vec::new(),

@@ -170,7 +170,9 @@ fn start(name: &str, login: &Login<'_>, key: PublicKey) -> Result<(SocketAddr, P
     words.extend(login.force.then_some("--force"));
     let begin = |program: Option<&str>| login::command_at(&host, login.shell, program, &words);
     let why = match listen_to(Remote::start(begin(login.program)?, None)?)? {
-        Begun::Waits(port, key, remote) => return Ok((SocketAddr::new(at.ip(), port), key, remote)),
+        Begun::Waits(port, key, remote) => {
+            return Ok((SocketAddr::new(at.ip(), port), key, remote));
+        }
         Begun::Ended(Some(NOT_FOUND)) if login.program.is_none() => {
             let own = File::open("/proc/self/exe").context("this program's file")?;
             match listen_to(Remote::start(begin(Some(&brought()))?, Some(own))?)? {
@@ -245,7 +247,14 @@ fn listen_to(mut remote: Remote) -> Result<Begun> {
         }
     }
     remote.wait_until(Instant::now() + FAREWELL);
-    Ok(Begun::Ended(remote.child.try_wait().ok().flatten().and_then(|it| it.code())))
+    Ok(Begun::Ended(
+        remote
+            .child
+            .try_wait()
+            .ok()
+            .flatten()
+            .and_then(|it| it.code()),
+    ))
 }
 
 /// As one word of a shell.
