@@ -15,7 +15,8 @@
 //! | `feed` | content in order, as it comes, for what reads it as a stream |
 //! | [`limits`] | every limit, with its reason |
 //!
-//! A file goes to hosts that wait with `zerolane cast receive`, or with a [`Receiver`]. Memory goes to memory the same way:
+//! A file goes to hosts that wait with `zerolane cast receive`, or with a [`Receiver`]. Memory goes to
+//! memory the same way:
 //!
 //! ```
 //! use std::thread;

@@ -43,7 +43,8 @@ pub(super) struct CastArgs {
     /// What is done about hosts that hold others back
     #[arg(long, value_enum, default_value_t = SlowName::Demote)]
     slow: SlowName,
-    /// Start the hosts by ssh, each as [USER@]HOST[:PORT of ssh]; where zerolane is missing, this program is sent along for this cast, and no key is kept anywhere
+    /// Start the hosts by ssh, each as [USER@]HOST[:PORT of ssh]; where zerolane is missing, this program is
+    /// sent along for this cast, and no key is kept anywhere
     #[arg(long, help_heading = "Over ssh", conflicts_with_all = ["code", "identity"])]
     ssh: bool,
     /// Where hosts that ssh starts put it [default: under its name into the directory of the login]
