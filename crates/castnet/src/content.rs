@@ -1,27 +1,29 @@
-//! What is cast: a file, a device, a directory with all that is in it, or a stream.
+//! What is cast: a file, a device, a directory with all that is in it, a stream, or memory.
 //!
 //! The digests of all chunks are known before the first is sent. A stream and a tree have no place in which a chunk
 //! could be read again, so they go to a file without a name first, in the directory for temporary files.
 
 use std::fs::{File, Metadata};
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
+use zerolane::ExportedRegion;
 use zerolane_cast::{Hash, Manifest};
 
 use crate::error::Error;
 use crate::invitation::Form;
 use crate::limits::{CHUNKS, LEAST_CHUNK, MOST_CHUNK};
+use crate::store::Store;
 
 /// What is cast.
 #[derive(Debug)]
 pub struct Content {
     name: String,
     form: Form,
-    file: Arc<File>,
+    store: Store,
     bytes: u64,
     /// A file of the user's, and what it was when it was opened.
     stamp: Option<(PathBuf, Stamp)>,
@@ -66,11 +68,10 @@ impl Content {
         let kind = metadata.file_type();
         if kind.is_block_device() {
             let bytes = file.seek(SeekFrom::End(0)).map_err(Error::io(&shown))?;
-            let file = Arc::new(file);
             return Ok(Content {
                 name,
                 form: Form::Bytes,
-                file,
+                store: Store::File(Arc::new(file)),
                 bytes,
                 stamp: None,
             });
@@ -82,7 +83,7 @@ impl Content {
         Ok(Content {
             name,
             form: Form::Bytes,
-            file: Arc::new(file),
+            store: Store::File(Arc::new(file)),
             bytes: metadata.len(),
             stamp,
         })
@@ -99,7 +100,7 @@ impl Content {
         Ok(Content {
             name,
             form: Form::Bytes,
-            file: Arc::new(spool),
+            store: Store::File(Arc::new(spool)),
             bytes,
             stamp: None,
         })
@@ -123,10 +124,25 @@ impl Content {
         Ok(Content {
             name,
             form: Form::Tree,
-            file: Arc::new(spool),
+            store: Store::File(Arc::new(spool)),
             bytes,
             stamp: None,
         })
+    }
+
+    /// All of `memory`, under `name`. The program lets it be as it is until the cast is over; after that, no thread of
+    /// the cast has it.
+    ///
+    /// What changes meanwhile ends the cast with [`Error::Changed`](crate::Error::Changed), if it is seen.
+    #[must_use]
+    pub fn memory(name: String, memory: &ExportedRegion) -> Content {
+        Content {
+            name,
+            form: Form::Bytes,
+            bytes: memory.len() as u64,
+            store: Store::Memory(memory.clone()),
+            stamp: None,
+        }
     }
 
     /// The last part of its path.
@@ -147,14 +163,17 @@ impl Content {
         self.bytes
     }
 
-    pub(crate) fn file(&self) -> &Arc<File> {
-        &self.file
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
     }
 
     /// Whether the file is another, or has another length or time of change, than when it was opened.
     pub(crate) fn has_changed(&self) -> bool {
+        let Store::File(file) = &self.store else {
+            return false;
+        };
         self.stamp.as_ref().is_some_and(|(path, stamp)| {
-            let opened = self.file.metadata().map(|it| Stamp::of(&it));
+            let opened = file.metadata().map(|it| Stamp::of(&it));
             let named = std::fs::metadata(path).map(|it| Stamp::of(&it));
             ![opened, named]
                 .iter()
@@ -189,7 +208,7 @@ impl Content {
             for (index, hash) in (first as u64..).zip(hashes) {
                 let offset = index * u64::from(chunk_bytes);
                 let len = (self.bytes - offset).min(u64::from(chunk_bytes)) as usize;
-                self.file.read_exact_at(&mut buffer[..len], offset)?;
+                self.store.read_exact_at(&mut buffer[..len], offset)?;
                 *hash = *blake3::hash(&buffer[..len]).as_bytes();
             }
             Ok(())

@@ -5,7 +5,6 @@
 //! written from there, and sent on from there. What was not asked for finds no receive, and stays with its sender.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fs::File;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,6 +24,7 @@ use crate::jobs::{Done, Jobs};
 use crate::limits::{MAX_SENDS, MESSAGE_RECEIVES};
 use crate::links::{Link, Links, Sending};
 use crate::pool::{Chunk, Pool};
+use crate::store::Store;
 
 /// What proves that one takes part in a cast.
 #[derive(Clone)]
@@ -119,7 +119,7 @@ impl Drive {
         endpoint: EndpointId,
         node: Node,
         membership: Membership,
-        store: &Arc<File>,
+        store: &Store,
         begun: Instant,
     ) -> Result<Drive, Error> {
         let jobs = Jobs::start(store, &worker.waker())?;

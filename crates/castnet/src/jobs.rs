@@ -1,18 +1,17 @@
 //! The threads beside the connections: one checks what came, one writes it, one reads what is sent from the store. So a
 //! slow disk holds up no peer, and each has at most a window of chunks before it.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use zerolane::{Region, Waker};
 use zerolane_cast::{Manifest, NodeId};
 
 use crate::error::Error;
 use crate::pool::Chunk;
+use crate::store::Store;
 
 /// What is over.
 #[derive(Debug)]
@@ -55,22 +54,42 @@ enum Job {
     },
 }
 
-/// The threads. They end when this is dropped, after what they are at.
+/// The threads. They end when this is dropped, after what they are at; over memory, before the drop returns, so that
+/// nothing touches it any more. A device may never answer, and is not waited for.
 #[derive(Debug)]
 pub(crate) struct Jobs {
+    /// Until this is dropped.
+    to_do: Option<ToDo>,
+    done: Receiver<Done>,
+    /// Those that are waited for.
+    threads: Vec<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct ToDo {
     checker: Sender<Job>,
     writer: Sender<Job>,
     reader: Sender<Job>,
-    done: Receiver<Done>,
+}
+
+impl Drop for Jobs {
+    fn drop(&mut self) {
+        self.to_do = None;
+        for thread in self.threads.drain(..) {
+            // One that panicked has said so.
+            let _ = thread.join();
+        }
+    }
 }
 
 impl Jobs {
     /// Starts them; `waker` is used for each end.
-    pub(crate) fn start(store: &Arc<File>, waker: &Waker) -> Result<Jobs, Error> {
+    pub(crate) fn start(store: &Store, waker: &Waker) -> Result<Jobs, Error> {
         let (done_from, done) = channel();
-        let begin = |name: &str| {
+        let (mut threads, waited_for) = (Vec::new(), store.is_memory());
+        let mut begin = |name: &str| -> Result<Sender<Job>, Error> {
             let (jobs, to_do) = channel::<Job>();
-            let (store, waker, done) = (Arc::clone(store), waker.clone(), done_from.clone());
+            let (store, waker, done) = (store.clone(), waker.clone(), done_from.clone());
             let work = move || {
                 for job in to_do {
                     if done.send(perform(&store, job)).is_err() {
@@ -82,41 +101,62 @@ impl Jobs {
             let thread = thread::Builder::new()
                 .name(format!("cast-{name}"))
                 .spawn(work);
-            thread.map(|_| jobs).map_err(Error::io("starting a thread"))
+            let thread = thread.map_err(Error::io("starting a thread"))?;
+            threads.extend(waited_for.then_some(thread));
+            Ok(jobs)
         };
-        Ok(Jobs {
+        let to_do = ToDo {
             checker: begin("check")?,
             writer: begin("write")?,
             reader: begin("read")?,
+        };
+        Ok(Jobs {
+            to_do: Some(to_do),
             done,
+            threads,
         })
     }
 
     pub(crate) fn check(&self, from: NodeId, chunk: u32, content: Chunk, manifest: Arc<Manifest>) {
-        // A thread that is gone has panicked, and its cast with it.
-        let _ = self.checker.send(Job::Check {
-            from,
-            chunk,
-            content,
-            manifest,
-        });
+        self.order(
+            |it| &it.checker,
+            Job::Check {
+                from,
+                chunk,
+                content,
+                manifest,
+            },
+        );
     }
 
     pub(crate) fn write(&self, chunk: u32, offset: u64, content: Chunk) {
-        let _ = self.writer.send(Job::Write {
-            chunk,
-            offset,
-            content,
-        });
+        self.order(
+            |it| &it.writer,
+            Job::Write {
+                chunk,
+                offset,
+                content,
+            },
+        );
     }
 
     pub(crate) fn read(&self, to: NodeId, chunk: u32, slot: Region, manifest: Arc<Manifest>) {
-        let _ = self.reader.send(Job::Read {
-            to,
-            chunk,
-            slot,
-            manifest,
-        });
+        self.order(
+            |it| &it.reader,
+            Job::Read {
+                to,
+                chunk,
+                slot,
+                manifest,
+            },
+        );
+    }
+
+    fn order(&self, of: impl Fn(&ToDo) -> &Sender<Job>, job: Job) {
+        if let Some(to_do) = &self.to_do {
+            // A thread that is gone has panicked, and its cast with it.
+            let _ = of(to_do).send(job);
+        }
     }
 
     pub(crate) fn next_done(&self) -> Option<Done> {
@@ -124,7 +164,7 @@ impl Jobs {
     }
 }
 
-fn perform(store: &File, job: Job) -> Done {
+fn perform(store: &Store, job: Job) -> Done {
     match job {
         Job::Check {
             from,

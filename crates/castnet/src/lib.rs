@@ -10,9 +10,55 @@
 //! | [`source`] | calls the hosts, leads them, and says what became of each |
 //! | [`receiver`] | waits for a source, and takes part |
 //! | `content` | what is cast: a file, a device, a tree, a stream |
+//! | `store` | where chunks are read from and written to: a file, a device, memory |
 //! | `target` | where it goes: the partial file, its end, and what an earlier try left |
 //! | `feed` | content in order, as it comes, for what reads it as a stream |
 //! | [`limits`] | every limit, with its reason |
+//!
+//! A file goes to hosts that wait with `zerolane cast receive`, or with a [`Receiver`]. Memory goes to
+//! memory the same way:
+//!
+//! ```
+//! use std::thread;
+//! use zerolane::{ExportedRegion, Region, Security};
+//! use zerolane_castnet::{Cast, Content, Destination, Host, Receiver};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let region = |bytes| ExportedRegion::new(Region::from_vec(bytes)).expect("it is aligned");
+//!
+//! // On each host: memory, longer than the content if that is not known.
+//! let mut hosts = Vec::new();
+//! let mut running = Vec::new();
+//! for _ in 0..2 {
+//!     let memory = region(vec![0; 1 << 20]);
+//!     let target = Destination::Memory(memory.clone());
+//!     let receiver = Receiver::bind("127.0.0.1:0", Security::default(), target)?;
+//!     let address = receiver.local_addr();
+//!     hosts.push(Host {
+//!         name: address.to_string(),
+//!         address: Ok(address),
+//!         security: Security::default(),
+//!     });
+//!     running.push(thread::spawn(move || {
+//!         let received = receiver.run(&|| false, &mut |_| {})?;
+//!         let memory = memory.revoke().expect("the cast has let go of it");
+//!         Ok::<_, zerolane_castnet::Error>((memory, received.bytes))
+//!     }));
+//! }
+//!
+//! // At the source.
+//! let weights = region(vec![7; 1_000_000]);
+//! let cast = Cast { hosts, ..Cast::default() };
+//! let outcome = cast.run(&Content::memory("weights".into(), &weights), &|| false, &mut |_| {})?;
+//! assert!(outcome.hosts.iter().all(|it| it.result.is_ok()));
+//!
+//! for host in running {
+//!     let (memory, bytes) = host.join().expect("no panic")?;
+//!     assert!(bytes == 1_000_000 && memory[..1_000_000].iter().all(|it| *it == 7));
+//! }
+//! # Ok(())
+//! # }
+//! ```
 //!
 //! `docs/cast.md` has the design.
 #![forbid(unsafe_code)]
@@ -28,6 +74,7 @@ mod links;
 mod pool;
 pub mod receiver;
 pub mod source;
+mod store;
 mod target;
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,6 @@ mod waiting;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use zerolane::request::WorkKind;
@@ -18,7 +17,7 @@ use crate::drive::{Drive, address_bytes};
 use crate::error::Error;
 use crate::invitation::{Call, Word, in_words, key_of, listen, parse, say, shown};
 use crate::limits::WINDOW;
-use crate::target::{Destination, Target};
+use crate::target::{Destination, Finishing, Target};
 use waiting::{Invited, Waiting};
 
 /// A host that waits for a cast.
@@ -190,7 +189,7 @@ struct Taking {
     /// Until all is there.
     target: Option<Target>,
     /// It is being put in its place.
-    finishing: Option<JoinHandle<Result<(), Error>>>,
+    finishing: Option<Finishing>,
     /// It is in its place.
     in_place: Option<Duration>,
     path: Option<PathBuf>,
@@ -252,7 +251,7 @@ impl Taking {
         let stored = target.stored().cloned();
         let node = Node::receiver(Duration::ZERO, profile, vec![source], options, stored);
         let (secret, own_key) = (membership.secret, membership.identity.public());
-        let drive = Drive::new(worker, listens, node, membership, target.file(), begun)?;
+        let drive = Drive::new(worker, listens, node, membership, target.store(), begun)?;
         Ok(Taking {
             drive,
             path: target.path().map(PathBuf::from),
@@ -350,7 +349,8 @@ impl Taking {
     /// All is written.
     fn finish(&mut self) -> Result<(), Error> {
         if let (Some(target), Some(manifest)) = (self.target.take(), self.drive.manifest()) {
-            self.finishing = Some(target.finish(manifest.header().bytes)?);
+            self.finishing =
+                Some(target.finish(manifest.header().bytes, self.drive.worker.waker())?);
         }
         Ok(())
     }
@@ -390,15 +390,9 @@ impl Taking {
     }
 
     fn look_at_end(&mut self) -> Result<(), Error> {
-        if self.finishing.as_ref().is_some_and(JoinHandle::is_finished)
-            && let Some(finishing) = self.finishing.take()
-        {
-            let done = finishing.join();
-            done.unwrap_or_else(|_| {
-                Err(Error::Target(
-                    "putting the content in its place panicked".into(),
-                ))
-            })?;
+        if let Some(done) = self.finishing.as_ref().and_then(Finishing::end) {
+            self.finishing = None;
+            done?;
             self.in_place = Some(self.begun.elapsed());
             self.say(&Word::Ended(Ok(())));
         }

@@ -189,7 +189,7 @@ impl Cast {
         let node = Node::source(Duration::ZERO, profile, manifest, options);
         let key = membership.identity.public();
         let secret = membership.secret;
-        let drive = Drive::new(worker, endpoint, node, membership, content.file(), begun)?;
+        let drive = Drive::new(worker, endpoint, node, membership, content.store(), begun)?;
         let hosts = std::mem::take(&mut self.hosts);
         let calls = Calls::new(
             hosts,

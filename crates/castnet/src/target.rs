@@ -11,16 +11,19 @@ use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Component, Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread::{self, JoinHandle};
 
+use zerolane::{ExportedRegion, Waker};
 use zerolane_cast::{Bitmap, Hash, Header, Manifest, Stored};
 
 use crate::error::Error;
 use crate::feed::{Feed, FeedReader};
 use crate::invitation::Form;
+use crate::store::Store;
 
 /// Where content is to go.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Destination {
     /// To this path; if it is a directory, under the content's name in it.
     Path {
@@ -33,12 +36,15 @@ pub enum Destination {
     Stdout,
     /// To the standard input of this command of the shell: a tree as its archive.
     Command(String),
+    /// Into this memory, from its start on: a tree as its archive. It may be longer than the content. After
+    /// [`Receiver::run`](crate::Receiver::run), whatever it returns, no thread of the cast has it.
+    Memory(ExportedRegion),
 }
 
 /// A target that is received into.
 #[derive(Debug)]
 pub(crate) struct Target {
-    file: Arc<File>,
+    store: Store,
     place: Place,
     /// What an earlier try left.
     stored: Option<Stored>,
@@ -47,12 +53,31 @@ pub(crate) struct Target {
     reader: Option<JoinHandle<Result<(), Error>>>,
 }
 
+/// Content that is being put in its place.
+#[derive(Debug)]
+pub(crate) struct Finishing(Receiver<Result<(), Error>>);
+
+impl Finishing {
+    /// How it ended, if it has.
+    pub(crate) fn end(&self) -> Option<Result<(), Error>> {
+        match self.0.try_recv() {
+            Ok(result) => Some(result),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => Some(Err(Error::Target(
+                "putting the content in its place panicked".into(),
+            ))),
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Place {
     /// Renamed at the end.
     File(Paths),
     /// Written where it is.
     Device,
+    /// The same; nothing more is to be done.
+    Memory,
     /// Unpacked beside, and renamed at the end.
     Tree(Paths),
     /// Read by something else; what it is kept in has no name.
@@ -112,9 +137,24 @@ impl Destination {
                 };
                 open_at(last, *force, form, bytes)
             }
+            Destination::Memory(memory) => {
+                let room = memory.len() as u64;
+                if room < bytes {
+                    return Err(Error::Target(format!(
+                        "the memory has {room} bytes, and the content has {bytes}"
+                    )));
+                }
+                Ok(Target {
+                    store: Store::Memory(memory.clone()),
+                    place: Place::Memory,
+                    stored: None,
+                    feed: Arc::default(),
+                    reader: None,
+                })
+            }
             Destination::Stdout => {
-                let mut target = Target::without_name()?;
-                target.read_by(|mut content| {
+                let (mut target, file) = Target::without_name()?;
+                target.read_by(file, |mut content| {
                     let mut out = io::stdout().lock();
                     io::copy(&mut content, &mut out)
                         .and_then(|_| out.flush())
@@ -123,9 +163,9 @@ impl Destination {
                 Ok(target)
             }
             Destination::Command(command) => {
-                let mut target = Target::without_name()?;
+                let (mut target, file) = Target::without_name()?;
                 let command = command.clone();
-                target.read_by(move |content| run(&command, content))?;
+                target.read_by(file, move |content| run(&command, content))?;
                 Ok(target)
             }
         }
@@ -180,14 +220,14 @@ fn open_at(last: PathBuf, force: bool, form: Form, bytes: u64) -> Result<Target,
         Form::Tree => Place::Tree(paths.clone()),
     };
     let mut target = Target {
-        file,
+        store: Store::File(Arc::clone(&file)),
         place,
         stored,
         feed: Arc::default(),
         reader: None,
     };
     if form == Form::Tree {
-        target.read_by(move |content| unpack(&paths.unpacked, content))?;
+        target.read_by(file, move |content| unpack(&paths.unpacked, content))?;
     }
     Ok(target)
 }
@@ -205,7 +245,7 @@ fn open_device(path: &Path, bytes: u64) -> Result<Target, Error> {
     }
     let file = Arc::new(file);
     Ok(Target {
-        file,
+        store: Store::File(file),
         place: Place::Device,
         stored: None,
         feed: Arc::default(),
@@ -276,32 +316,34 @@ fn run(command: &str, mut content: FeedReader) -> Result<(), Error> {
 }
 
 impl Target {
-    fn without_name() -> Result<Target, Error> {
+    fn without_name() -> Result<(Target, Arc<File>), Error> {
         let file = tempfile::tempfile().map_err(Error::io("keeping the content for its reader"))?;
         let file = Arc::new(file);
-        Ok(Target {
-            file,
+        let target = Target {
+            store: Store::File(Arc::clone(&file)),
             place: Place::Stream,
             stored: None,
             feed: Arc::default(),
             reader: None,
-        })
+        };
+        Ok((target, file))
     }
 
     /// Has the content read in order, by a thread.
     fn read_by(
         &mut self,
+        file: Arc<File>,
         work: impl FnOnce(FeedReader) -> Result<(), Error> + Send + 'static,
     ) -> Result<(), Error> {
-        let (feed, file) = (Arc::clone(&self.feed), Arc::clone(&self.file));
+        let feed = Arc::clone(&self.feed);
         let thread = thread::Builder::new().name("cast-feed".into());
         let thread = thread.spawn(move || work(FeedReader { feed, file, at: 0 }));
         self.reader = Some(thread.map_err(Error::io("starting a thread"))?);
         Ok(())
     }
 
-    pub(crate) fn file(&self) -> &Arc<File> {
-        &self.file
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
     }
 
     /// What an earlier try left.
@@ -313,7 +355,7 @@ impl Target {
     pub(crate) fn path(&self) -> Option<&Path> {
         match &self.place {
             Place::File(paths) | Place::Tree(paths) => Some(&paths.last),
-            Place::Device | Place::Stream => None,
+            Place::Device | Place::Memory | Place::Stream => None,
         }
     }
 
@@ -337,13 +379,25 @@ impl Target {
         self.reader.as_ref().is_some_and(JoinHandle::is_finished)
     }
 
-    /// All is in the file: puts it in its place, in a thread.
-    pub(crate) fn finish(self, bytes: u64) -> Result<JoinHandle<Result<(), Error>>, Error> {
+    /// All is in the store: puts it in its place, in a thread that uses `waker` at its end.
+    pub(crate) fn finish(self, bytes: u64, waker: Waker) -> Result<Finishing, Error> {
         self.feed.complete(bytes);
+        let (told, result) = channel();
         let thread = thread::Builder::new().name("cast-finish".into());
-        thread
-            .spawn(move || self.put_in_place())
-            .map_err(Error::io("starting a thread"))
+        let work = move || {
+            // One that has failed for another reason does not wait.
+            let _ = told.send(self.put_in_place());
+            waker.wake();
+        };
+        thread.spawn(work).map_err(Error::io("starting a thread"))?;
+        Ok(Finishing(result))
+    }
+
+    fn sync(&self, what: &str) -> Result<(), Error> {
+        match &self.store {
+            Store::File(file) => file.sync_all().map_err(Error::io(what)),
+            Store::Memory(_) => Ok(()),
+        }
     }
 
     fn put_in_place(mut self) -> Result<(), Error> {
@@ -355,7 +409,7 @@ impl Target {
         match &self.place {
             Place::File(paths) => {
                 let last = || paths.last.display().to_string();
-                self.file.sync_all().map_err(Error::io(last()))?;
+                self.sync(&last())?;
                 rename(&paths.partial, &paths.last, paths.force)?;
                 // What is left of it does no harm.
                 let _ = fs::remove_file(&paths.list);
@@ -365,8 +419,8 @@ impl Target {
                 let _ = fs::remove_file(&paths.list);
                 let _ = fs::remove_file(&paths.partial);
             }
-            Place::Device => self.file.sync_all().map_err(Error::io("the device"))?,
-            Place::Stream => {}
+            Place::Device => self.sync("the device")?,
+            Place::Memory | Place::Stream => {}
         }
         Ok(())
     }

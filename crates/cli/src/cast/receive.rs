@@ -106,7 +106,7 @@ pub(super) fn run(args: Args) -> Result<()> {
     let received = receiver.run(&|| interrupt.requested(), &mut |progress| {
         progress.notes.iter().for_each(console::note);
         if progress.of > 0 {
-            talk.tell(|| {
+            talk.say(|| {
                 format!(
                     "{} % received",
                     u64::from(progress.chunks) * 100 / u64::from(progress.of)

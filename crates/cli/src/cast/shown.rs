@@ -16,50 +16,130 @@ const PACE: Duration = Duration::from_secs(2);
 /// Hosts that are named as stragglers at a time.
 const STRAGGLERS: usize = 5;
 
-/// Says how far it is, now and then, to a terminal.
+/// Says how far it is, now and then.
 #[derive(Debug)]
 pub(super) struct Talk {
     said: Instant,
-    shown: bool,
+    form: Form,
+}
+
+/// How it says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// Not at all.
+    Silent,
+    /// In lines on standard error.
+    Lines,
+    /// In objects on standard output.
+    Objects,
 }
 
 impl Talk {
+    /// To a terminal, if there is one.
     pub(super) fn new(quiet: bool) -> Talk {
-        Talk {
-            said: Instant::now(),
-            shown: !quiet && std::io::stderr().is_terminal(),
+        let form = match !quiet && std::io::stderr().is_terminal() {
+            true => Form::Lines,
+            false => Form::Silent,
+        };
+        let said = Instant::now();
+        Talk { said, form }
+    }
+
+    /// To a program that reads JSON.
+    pub(super) fn of_objects(quiet: bool) -> Talk {
+        let form = if quiet { Form::Silent } else { Form::Objects };
+        let said = Instant::now();
+        Talk { said, form }
+    }
+
+    /// Says words, for which there is no object.
+    pub(super) fn say(&mut self, words: impl FnOnce() -> String) {
+        if self.form == Form::Lines && self.is_due() {
+            console::note(words());
         }
     }
 
-    pub(super) fn tell(&mut self, words: impl FnOnce() -> String) {
-        if self.shown && self.said.elapsed() >= PACE {
+    /// Says how far a cast is.
+    pub(super) fn tell(&mut self, state: impl FnOnce() -> State) {
+        if self.form == Form::Silent || !self.is_due() {
+            return;
+        }
+        match (self.form, state()) {
+            (Form::Objects, state) => {
+                // That none reads it is found at the end.
+                let object = serde_json::to_string(&state);
+                let _ = console::say(object.expect("figures and names have a form"));
+            }
+            (_, state) => console::note(state),
+        }
+    }
+
+    fn is_due(&mut self) -> bool {
+        let due = self.said.elapsed() >= PACE;
+        if due {
             self.said = Instant::now();
-            console::note(words());
+        }
+        due
+    }
+}
+
+/// How far a cast is.
+#[derive(Debug, Serialize)]
+pub(super) struct State {
+    /// Of the content, at the median of the hosts that take part.
+    percent: u64,
+    taking_part: usize,
+    done: usize,
+    failed: usize,
+    /// Those that have less than half of what the median has, the last ones first.
+    stragglers: Vec<Straggler>,
+}
+
+#[derive(Debug, Serialize)]
+struct Straggler {
+    host: String,
+    percent: u64,
+}
+
+impl From<&Progress<'_>> for State {
+    fn from(it: &Progress<'_>) -> State {
+        let percent = |chunks: u32| u64::from(chunks) * 100 / u64::from(it.chunks.max(1));
+        let mut hosts = it.hosts.clone();
+        hosts.sort_by_key(|it| it.1);
+        let median = hosts.get(hosts.len() / 2).map_or(0, |it| it.1);
+        let behind = hosts
+            .iter()
+            .take_while(|it| 2 * u64::from(it.1) < u64::from(median));
+        let stragglers = behind.map(|(host, chunks)| Straggler {
+            host: (*host).to_owned(),
+            percent: percent(*chunks),
+        });
+        State {
+            percent: percent(median),
+            taking_part: hosts.len(),
+            done: it.done,
+            failed: it.failed,
+            stragglers: stragglers.collect(),
         }
     }
 }
 
-/// A line for the group, and one for each that is far behind.
-pub(super) fn progress(progress: &Progress<'_>) -> String {
-    let percent = |chunks: u32| u64::from(chunks) * 100 / u64::from(progress.chunks.max(1));
-    let mut chunks: Vec<u32> = progress.hosts.iter().map(|it| it.1).collect();
-    chunks.sort_unstable();
-    let median = chunks.get(chunks.len() / 2).copied().unwrap_or(0);
-    let mut words = format!(
-        "{} % at {} hosts; {} done, {} failed",
-        percent(median),
-        chunks.len(),
-        progress.done,
-        progress.failed
-    );
-    let behind = progress
-        .hosts
-        .iter()
-        .filter(|it| 2 * u64::from(it.1) < u64::from(median));
-    for (host, chunks) in behind.take(STRAGGLERS) {
-        words += &format!("\n  {host}: {} %", percent(*chunks));
+/// A line for the group, and one for each that is far behind, as long as those are few.
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} % at {} hosts; {} done, {} failed",
+            self.percent, self.taking_part, self.done, self.failed
+        )?;
+        for it in self.stragglers.iter().take(STRAGGLERS) {
+            write!(f, "\n  {}: {} %", it.host, it.percent)?;
+        }
+        match self.stragglers.len().saturating_sub(STRAGGLERS) {
+            0 => Ok(()),
+            more => write!(f, "\n  and {more} more that are far behind"),
+        }
     }
-    words
 }
 
 /// The end of a cast.
@@ -138,5 +218,42 @@ impl fmt::Display for Summary {
             )?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress__a_line_for_the_group_and_one_for_each_straggler() {
+        let names: Vec<String> = (0..20).map(|it| format!("n{it}")).collect();
+        let chunks = |index: usize| if index < 7 { index as u32 } else { 100 };
+        let hosts = names.iter().enumerate();
+        let progress = Progress {
+            chunks: 200,
+            hosts: hosts
+                .map(|(index, name)| (&**name, chunks(index)))
+                .collect(),
+            done: 3,
+            failed: 1,
+            notes: Vec::new(),
+        };
+        let state = State::from(&progress);
+        let lines = state.to_string();
+        let expected = [
+            "50 % at 20 hosts; 3 done, 1 failed",
+            "  n0: 0 %",
+            "  n1: 0 %",
+            "  n2: 1 %",
+            "  n3: 1 %",
+            "  n4: 2 %",
+            "  and 2 more that are far behind",
+        ];
+        assert_eq!(lines.lines().collect::<Vec<_>>(), expected);
+        let object = serde_json::to_value(&state).unwrap();
+        assert_eq!(object["stragglers"].as_array().map(Vec::len), Some(7));
+        assert_eq!(object["stragglers"][6]["host"], "n6");
     }
 }

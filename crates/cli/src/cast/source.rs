@@ -43,7 +43,8 @@ pub(super) struct CastArgs {
     /// What is done about hosts that hold others back
     #[arg(long, value_enum, default_value_t = SlowName::Demote)]
     slow: SlowName,
-    /// Start the hosts by ssh, each as [USER@]HOST[:PORT of ssh]; zerolane has to be there, and no key is kept anywhere
+    /// Start the hosts by ssh, each as [USER@]HOST[:PORT of ssh]; where zerolane is missing, this program is
+    /// sent along for this cast, and no key is kept anywhere
     #[arg(long, help_heading = "Over ssh", conflicts_with_all = ["code", "identity"])]
     ssh: bool,
     /// Where hosts that ssh starts put it [default: under its name into the directory of the login]
@@ -61,7 +62,7 @@ pub(super) struct CastArgs {
         requires = "ssh"
     )]
     rsh: Option<String>,
-    /// How the shell there starts zerolane: a path, or a command [default: zerolane]
+    /// How the shell there starts zerolane: a path, or a command; then none is sent along [default: zerolane]
     #[arg(
         long,
         value_name = "COMMAND",
@@ -69,7 +70,7 @@ pub(super) struct CastArgs {
         requires = "ssh"
     )]
     remote_program: Option<String>,
-    /// One JSON object at the end instead of text
+    /// JSON instead of text: an object for each two seconds that it lasts (none with --quiet), and one at the end
     #[arg(long)]
     json: bool,
     /// No progress
@@ -134,7 +135,7 @@ pub(super) fn run(args: CastArgs) -> Result<()> {
     let mut cautions = Vec::new();
     let mut called = Vec::new();
     // They end with this.
-    let mut started = Vec::new();
+    let mut started = ssh::Remotes::default();
     if args.ssh {
         let login = ssh::Login {
             shell: args.rsh.as_deref(),
@@ -177,12 +178,15 @@ pub(super) fn run(args: CastArgs) -> Result<()> {
         max_rate: args.max_rate,
         ..Cast::default()
     };
-    let mut talk = Talk::new(args.quiet);
+    let mut talk = match args.json {
+        true => Talk::of_objects(args.quiet),
+        false => Talk::new(args.quiet),
+    };
     let outcome = cast.run(&content, &|| interrupt.requested(), &mut |progress| {
         if !args.quiet {
             progress.notes.iter().for_each(console::note);
         }
-        talk.tell(|| shown::progress(progress));
+        talk.tell(|| shown::State::from(progress));
     });
     cautions.iter().for_each(Caution::introduce);
     drop(started);

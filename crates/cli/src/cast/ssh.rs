@@ -1,12 +1,17 @@
 //! Hosts that a login starts: ssh says which key the source has, and the host says which it has and where it waits.
+//!
+//! Where the shell there finds no zerolane, this very program is sent along by a second login. It has no name there any
+//! more when it runs, so nothing of it is left.
 
-use std::io::{BufRead, BufReader};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
 use std::net::SocketAddr;
-use std::process::{Child, ChildStdout, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::thread;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use zerolane::Security;
 use zerolane::keys::HostTrust;
 use zerolane::security::{Identity, PublicKey};
@@ -32,13 +37,54 @@ pub(super) struct Remote {
     out: BufReader<ChildStdout>,
 }
 
+/// All logins of a cast.
+#[derive(Default)]
+pub(super) struct Remotes(Vec<Remote>);
+
+impl Extend<Remote> for Remotes {
+    fn extend<T: IntoIterator<Item = Remote>>(&mut self, remotes: T) {
+        self.0.extend(remotes);
+    }
+}
+
+/// How long logins are waited for that have nothing more to say: all hosts together at the end.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+impl Drop for Remotes {
+    fn drop(&mut self) {
+        let until = Instant::now() + FAREWELL;
+        for remote in &mut self.0 {
+            remote.wait_until(until);
+        }
+    }
+}
+
 impl Drop for Remote {
     fn drop(&mut self) {
-        // It has said how it ended, over its connection.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
+
+/// What the shell there runs for a program that comes by its standard input. `sh`, for the shell of a login may be any.
+fn brought() -> String {
+    const SCRIPT: &str = r#"
+        h="$(uname -s) $(uname -m)"
+        if [ "$h" != "$W" ]; then
+            echo "zerolane: this host is $h, and the program that was sent is for $W" >&2
+            exit 126
+        fi
+        d=$(mktemp -d "${TMPDIR:-/tmp}/zerolane.XXXXXX") || exit
+        trap 'rm -rf "$d"' EXIT
+        cat >"$d/zerolane" && chmod 700 "$d/zerolane" && exec 3<"$d/zerolane" && rm -r "$d" || exit
+        exec /proc/self/fd/3 "$@" </dev/null
+    "#;
+    let script = format!("W='Linux {}'{SCRIPT}", std::env::consts::ARCH);
+    format!("exec sh -c {} zerolane", quoted(&script))
+}
+
+/// What a shell says of a program that it does not find.
+const NOT_FOUND: i32 = 127;
 
 /// Lines that a host may say before it waits.
 const LINES: usize = 20;
@@ -122,18 +168,63 @@ fn start(name: &str, login: &Login<'_>, key: PublicKey) -> Result<(SocketAddr, P
     let mut words = vec!["cast", "receive", "--json", "--quiet", "--listen", listen];
     words.extend(["--allow-key", &key, "--to", &to]);
     words.extend(login.force.then_some("--force"));
-    let mut command = login::command_at(&host, login.shell, login.program, &words)?;
-    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
-    let mut child =
-        child.with_context(|| format!("starting {}", command.get_program().display()))?;
-    let out = child
-        .stdout
-        .take()
-        .context("no channel to the remote shell")?;
-    let mut remote = Remote {
-        child,
-        out: BufReader::new(out),
+    let begin = |program: Option<&str>| login::command_at(&host, login.shell, program, &words);
+    let why = match listen_to(Remote::start(begin(login.program)?, None)?)? {
+        Begun::Waits(port, key, remote) => {
+            return Ok((SocketAddr::new(at.ip(), port), key, remote));
+        }
+        Begun::Ended(Some(NOT_FOUND)) if login.program.is_none() => {
+            let own = File::open("/proc/self/exe").context("this program's file")?;
+            match listen_to(Remote::start(begin(Some(&brought()))?, Some(own))?)? {
+                Begun::Waits(port, key, remote) => {
+                    return Ok((SocketAddr::new(at.ip(), port), key, remote));
+                }
+                Begun::Ended(_) => "zerolane is not there, and a copy of it did not start",
+            }
+        }
+        Begun::Ended(Some(NOT_FOUND)) => "the program of --remote-program is not there",
+        Begun::Ended(_) => "the login did not start a host that waits",
     };
+    Err(anyhow!("{why}"))
+}
+
+/// What became of a login.
+enum Begun {
+    /// The host there waits at this port, and has this key.
+    Waits(u16, PublicKey, Remote),
+    /// It is over, with this exit code.
+    Ended(Option<i32>),
+}
+
+impl Remote {
+    /// Starts it, and gives it all of `input`.
+    fn start(mut command: Command, input: Option<File>) -> Result<Remote> {
+        let stdin = match input {
+            Some(_) => Stdio::piped(),
+            None => Stdio::null(),
+        };
+        let child = command.stdin(stdin).stdout(Stdio::piped()).spawn();
+        let mut child =
+            child.with_context(|| format!("starting {}", command.get_program().display()))?;
+        if let (Some(mut input), Some(mut there)) = (input, child.stdin.take()) {
+            // One that takes not all of it says why.
+            let _ = io::copy(&mut input, &mut there);
+        }
+        let out = child.stdout.take();
+        let out = BufReader::new(out.context("no channel to the remote shell")?);
+        Ok(Remote { child, out })
+    }
+
+    /// Waits for its end, until then at most.
+    fn wait_until(&mut self, then: Instant) {
+        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < then {
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// Hears from a host where it waits.
+fn listen_to(mut remote: Remote) -> Result<Begun> {
     let (mut waits_at, mut its_key) = (None, None);
     for _ in 0..LINES {
         let mut line = String::new();
@@ -152,11 +243,17 @@ fn start(name: &str, login: &Login<'_>, key: PublicKey) -> Result<(SocketAddr, P
             its_key = key.parse().ok();
         }
         if let (Some(there), Some(key)) = (waits_at, its_key) {
-            return Ok((SocketAddr::new(at.ip(), there.port()), key, remote));
+            return Ok(Begun::Waits(there.port(), key, remote));
         }
     }
-    Err(anyhow::anyhow!(
-        "the login did not start a host that waits: is zerolane there?"
+    remote.wait_until(Instant::now() + FAREWELL);
+    Ok(Begun::Ended(
+        remote
+            .child
+            .try_wait()
+            .ok()
+            .flatten()
+            .and_then(|it| it.code()),
     ))
 }
 

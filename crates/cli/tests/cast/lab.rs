@@ -7,7 +7,7 @@ use netlab::lab::{Lab, LabConfig};
 use netlab::netns;
 use netsim::link::LinkConfig;
 
-use crate::running::{Casting, Place, Waiting, content};
+use crate::running::{Casting, Place, Waiting, addresses, content};
 
 /// Hosts on ports of one rate; the source is the first.
 pub(crate) struct Network {
@@ -144,6 +144,71 @@ fn network__that_is_split_and_heals() {
         ended[0].0 != Some(0) || network.place.has(0, &bytes),
         "{summary}"
     );
+}
+
+/// A block device over a file.
+struct Loop(String);
+
+impl Loop {
+    fn over(file: &Path) -> Loop {
+        let mut losetup = Command::new("losetup");
+        let output = losetup.args(["--find", "--show"]).arg(file).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{output:?}");
+        Loop(String::from_utf8(output.stdout).unwrap().trim().to_owned())
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["--detach", &self.0]).status();
+    }
+}
+
+#[test]
+fn device__to_a_longer_device_and_a_file_and_not_to_a_shorter_one() {
+    if !netns::is_permitted() {
+        println!("skipped: block devices need root");
+        return;
+    }
+    let place = Place::new();
+    let bytes = content(4, 4 << 20);
+    let source = Loop::over(&place.file("source", &bytes));
+    let longer = place.file("longer", &vec![7; 5 << 20]);
+    let shorter = place.file("shorter", &vec![7; 3 << 20]);
+    let devices = [Loop::over(&longer), Loop::over(&shorter)];
+    let wait = |options: &[&str], target: &Path| {
+        Waiting::start(place.command(), "127.0.0.1:0", options, target)
+    };
+    // Without --force nothing waits at a device.
+    let refused = place
+        .command()
+        .args(["receive", "--listen", "127.0.0.1:0", "--to", &devices[0].0])
+        .output()
+        .unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    let hosts = vec![
+        wait(&["--force"], Path::new(&devices[0].0)),
+        wait(&[], &place.target(1)),
+        wait(&["--force"], Path::new(&devices[1].0)),
+    ];
+    let casting = Casting::start(
+        place.command(),
+        &[],
+        Path::new(&source.0),
+        &addresses(&hosts),
+    );
+    let (code, summary) = casting.end();
+    assert_eq!(code, Some(5), "{summary}");
+    let why = summary["failed"][0]["reason"].as_str().unwrap_or_default();
+    assert!(why.contains("has 3145728 bytes"), "{summary}");
+    let ended: Vec<_> = hosts.into_iter().map(|it| it.end().0).collect();
+    assert_eq!(ended, [Some(0), Some(0), Some(1)]);
+    assert!(place.has(1, &bytes));
+    drop(devices);
+    let longer = std::fs::read(longer).unwrap();
+    assert!(longer[..4 << 20] == bytes && longer[4 << 20..].iter().all(|it| *it == 7));
+    assert!(std::fs::read(shorter).unwrap().iter().all(|it| *it == 7));
 }
 
 /// A small file system in memory.

@@ -31,7 +31,7 @@ fn mbps() -> u64 {
 struct Measured {
     /// What the source said at the end.
     summary: Value,
-    /// Bytes of payload that each host says that it received and sent on, over the content; of those that were not killed.
+    /// Bytes of payload that each host that was not killed says that it received and sent on, over the content.
     payload: Vec<[f64; 2]>,
     /// Bytes that each port received and sent, over the content; the source's first.
     carried: Vec<[f64; 2]>,

@@ -225,6 +225,69 @@ fn ssh__starts_the_hosts_and_names_one_that_it_does_not_reach() {
 }
 
 #[test]
+fn ssh__brings_the_program_along_where_it_is_missing() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    let bytes = content(9, 1_000_000);
+    let source = place.file("source", &bytes);
+    let temporary = place.path("tmp");
+    fs::create_dir(&temporary).unwrap();
+    let missing = "zerolane() { return 127; }";
+    let script = format!(
+        "#!/bin/sh\nshift\nexport TMPDIR='{}'\n{missing}\necho Welcome\neval \"$*\"\n",
+        temporary.display()
+    );
+    let script = place.file("shell", script.as_bytes());
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = place.command();
+    command.arg("--ssh").arg("-e").arg(&script).arg("--to");
+    command.arg(place.target(0));
+    let (code, summary) = Casting::start(command, &[], &source, &["127.0.0.1".to_owned()]).end();
+    assert_eq!(code, Some(0), "{summary}");
+    assert!(place.has(0, &bytes));
+    let left: Vec<_> = fs::read_dir(temporary).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
+    // Where another program was named, that is what is missing.
+    let mut command = place.command();
+    command.arg("--ssh").arg("-e").arg(&script);
+    command.args(["--remote-program", "/no/zerolane", "--to"]);
+    command.arg(place.target(1));
+    let (code, summary) = Casting::start(command, &[], &source, &["127.0.0.1".to_owned()]).end();
+    assert_eq!(code, Some(1), "{summary}");
+    let why = summary["failed"][0]["reason"].as_str().unwrap_or_default();
+    assert!(why.contains("--remote-program is not there"), "{summary}");
+}
+
+#[test]
+fn progress__objects_come_before_the_last_of_json() {
+    let place = Place::new();
+    let bytes = content(10, 12_000_000);
+    let source = place.file("source", &bytes);
+    let hosts = hosts(&place, 2, &[]);
+    // It lasts longer than the time between two of them.
+    let mut command = place.command();
+    command.args(["--json", "--limit", "3MB/s"]).arg(&source);
+    let output = command.args(addresses(&hosts)).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let objects: Vec<serde_json::Value> = text
+        .lines()
+        .map(|it| serde_json::from_str(it).unwrap())
+        .collect();
+    let (last, before) = objects.split_last().unwrap();
+    assert_eq!(last["nodes"], 2, "{text}");
+    assert!(!before.is_empty(), "{text}");
+    for state in before {
+        assert!(
+            state["percent"].as_u64().is_some_and(|it| it <= 100),
+            "{text}"
+        );
+        assert!(state["stragglers"].is_array(), "{text}");
+    }
+    hosts.into_iter().for_each(|it| drop(it.summary()));
+}
+
+#[test]
 fn receive__to_standard_output() {
     let place = Place::new();
     let bytes = content(7, 1_000_000);

@@ -1,0 +1,76 @@
+//! Casts of memory into memory.
+
+use zerolane::{ExportedRegion, Region};
+
+use super::group::{Group, content, run};
+use crate::{Content, Destination, Error};
+
+fn region(bytes: Vec<u8>) -> ExportedRegion {
+    ExportedRegion::new(Region::from_vec(bytes)).expect("it is aligned")
+}
+
+#[test]
+fn memory__to_memory_and_files_and_none_is_held_afterwards() {
+    let group = Group::new();
+    let bytes = content(1, 6_000_001);
+    let source = region(bytes.clone());
+    let places = [region(vec![1; 6_000_001]), region(vec![1; 7_000_000])];
+    let mut targets: Vec<_> = places.iter().cloned().map(Destination::Memory).collect();
+    targets.push(group.to(2));
+    let hosts = group.start_at(targets);
+    let weights = Content::memory("weights".into(), &source);
+    let outcome = run(&group, hosts.calls(), &weights, |_| {}).unwrap();
+    assert!(
+        outcome.hosts.iter().all(|it| it.result.is_ok()),
+        "{outcome:?}"
+    );
+    for received in hosts.join() {
+        let received = received.unwrap();
+        assert_eq!(received.bytes, bytes.len() as u64);
+    }
+    let [exact, longer] = places.map(|it| it.revoke().expect("nothing else has it"));
+    assert!(exact[..] == bytes[..] && longer[..bytes.len()] == bytes[..]);
+    let rest = &longer[bytes.len()..];
+    assert!(rest.iter().all(|it| *it == 1), "beyond the content");
+    assert!(std::fs::read(group.target(2)).unwrap() == bytes);
+    drop(weights);
+    assert!(source.revoke().is_ok(), "nothing else has it");
+}
+
+#[test]
+fn memory__that_is_too_short_is_refused_and_the_others_get_it() {
+    let group = Group::new();
+    let source = region(content(2, 100_000));
+    let short = region(vec![1; 99_999]);
+    let hosts = group.start_at(vec![Destination::Memory(short.clone()), group.to(1)]);
+    let weights = Content::memory("weights".into(), &source);
+    let outcome = run(&group, hosts.calls(), &weights, |_| {}).unwrap();
+    let words = outcome.hosts[0].result.clone().unwrap_err();
+    assert!(words.contains("has 99999 bytes"), "{words}");
+    assert_eq!(outcome.hosts[1].result, Ok(()));
+    let ended = hosts.join();
+    assert!(matches!(ended[0], Err(Error::Target(_))), "{ended:?}");
+    let short = short.revoke().expect("nothing else has it");
+    assert!(short.iter().all(|it| *it == 1));
+}
+
+#[test]
+fn memory__that_the_program_changes_ends_the_cast() {
+    let group = Group::new();
+    let source = region(content(3, 8_000_000));
+    let hosts = group.start(1);
+    let weights = Content::memory("weights".into(), &source);
+    let cast = crate::Cast {
+        max_rate: Some(4_000_000),
+        ..hosts.calls()
+    };
+    let mut changed = false;
+    let ended = run(&group, cast, &weights, |_| {
+        if !std::mem::replace(&mut changed, true) {
+            source.write(7_999_000, b"other");
+        }
+    });
+    assert!(matches!(ended, Err(Error::Changed)), "{ended:?}");
+    assert!(hosts.join()[0].is_err());
+    assert!(!group.target(0).exists());
+}
