@@ -5,13 +5,14 @@ mod data;
 mod framed;
 mod gathered;
 mod give;
+mod hand_over;
 mod method;
 mod seal_buffer;
 mod small;
 mod trains;
 
-pub(super) use gathered::{empty_message, iovec};
-pub(super) use seal_buffer::SealBuffer;
+pub(super) use gathered::{empty_message, iovec, send_bytes};
+pub(super) use seal_buffer::{AROUND, SealBuffer};
 
 use super::socket;
 use super::zerocopy::ZerocopyTracker;
@@ -19,6 +20,7 @@ use crate::ethernet::{OutgoingFrames, Queues};
 use crate::seal::Sealer;
 use crate::{LaneError, Mode, Options, Turn, Zerocopy};
 use give::Giver;
+use hand_over::Outbox;
 use method::Chooser;
 use socket2::Socket;
 use std::cell::Cell;
@@ -101,6 +103,8 @@ pub(crate) struct Sender {
     burst: u32,
     last: Instant,
     protection: Protection,
+    /// To the thread of the path, where it has one of its own.
+    outbox: Option<Outbox>,
 }
 
 /// What is done to datagrams before they leave.
@@ -144,6 +148,7 @@ impl Sender {
                 Mode::Plain => Protection::Plain,
                 Mode::Encrypted | Mode::Authenticated => Protection::Waiting,
             },
+            outbox: None,
         }
     }
 
@@ -375,6 +380,6 @@ impl Sender {
 }
 
 /// Whether the socket buffer has no room.
-fn is_full(error: &io::Error) -> bool {
+pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS))
 }
