@@ -4,14 +4,17 @@
 //! (`tests/loom.rs`).
 
 use super::submissions::Submissions;
-use super::sync::{AtomicBool, Ordering};
+use super::sync::{AtomicBool, AtomicU64, Ordering};
 use std::collections::VecDeque;
 
-/// Items in order, and whether their reader was told that there are some. Bounded by what its users have to put in.
+/// Items in order, from one thread to another. Bounded by what its users have to put in.
 #[derive(Debug)]
 pub(crate) struct Mailbox<T> {
     items: Submissions<T>,
+    /// The reader was told since it looked in vain.
     told: AtomicBool,
+    /// How often it was told, less what it has taken back of that: the reader's own.
+    owed: AtomicU64,
 }
 
 /// Empty.
@@ -20,12 +23,13 @@ impl<T> Default for Mailbox<T> {
         Mailbox {
             items: Submissions::default(),
             told: AtomicBool::new(false),
+            owed: AtomicU64::new(0),
         }
     }
 }
 
 impl<T> Mailbox<T> {
-    /// Puts `item` in. True if the reader is to be told: it looked in vain since it was told last.
+    /// Puts `item` in. True if the reader is to be told, once, in a way that lasts until it is taken back.
     pub(crate) fn push(&self, item: T) -> bool {
         // Nothing closes it: both ends have it as long as either does.
         let _ = self.items.push(item);
@@ -33,14 +37,24 @@ impl<T> Mailbox<T> {
         !self.told.swap(true, Ordering::AcqRel)
     }
 
-    /// All that is there, in exchange for `empty`. `untell` is called before a look in vain ends: it takes back what
-    /// the reader was told by.
-    pub(crate) fn take(&self, empty: VecDeque<T>, untell: impl FnOnce()) -> VecDeque<T> {
+    /// All that is there, in exchange for `empty`. A look in vain takes back what the reader was told by: `untell` says how
+    /// often that was since it was called last, which may be less often than is known here, for telling takes time.
+    pub(crate) fn take(
+        &self,
+        empty: VecDeque<T>,
+        untell: impl FnOnce() -> u64,
+    ) -> VecDeque<T> {
         let items = self.items.take(empty);
-        if !items.is_empty() || !self.told.load(Ordering::Relaxed) {
+        let told = self.told.load(Ordering::Relaxed);
+        let owed = self.owed.load(Ordering::Relaxed);
+        if !items.is_empty() || !told && owed == 0 {
             return items;
         }
-        untell();
+        let owed = owed.wrapping_add(told.into()).wrapping_sub(untell());
+        self.owed.store(owed, Ordering::Relaxed);
+        if !told {
+            return items;
+        }
         // Whoever puts something in from here on tells again; what was put in before is seen now.
         self.told.swap(false, Ordering::AcqRel);
         self.items.take(items)

@@ -697,6 +697,70 @@ mod tests {
         assert_eq!(registry.settled(next), 0, "an earlier life's");
     }
 
+    /// A registry of 64 bytes, and the span of them.
+    fn sixty_four(bytes: &mut [u8; 64]) -> (Registry, Span) {
+        let mut registry = Registry::default();
+        // SAFETY: the caller's bytes outlive the entry and are not touched otherwise.
+        let span = unsafe { registry.open(bytes.as_mut_ptr(), 64, memory(true)) };
+        (registry, span)
+    }
+
+    #[test]
+    fn target__calls_off_what_other_threads_were_to_write_there() {
+        let mut bytes = [0; 64];
+        let (registry, span) = sixty_four(&mut bytes);
+        let errand = registry.hand_out(span.part(16, 16), true);
+        let apart = [span.part(0, 16), span.part(32, 32)];
+        for part in apart {
+            assert!(!registry.is_away(part) && registry.target(part).is_some());
+        }
+        assert!(registry.is_away(span.part(31, 1)));
+        assert!(registry.target(span.part(8, 9)).is_some());
+        assert!(!errand.begin(), "it was called off");
+        assert!(!registry.is_away(span));
+        // What is read may be read by both.
+        let errand = registry.hand_out(span, false);
+        assert!(!registry.is_away(span) && registry.target(span).is_some());
+        assert!(errand.begin());
+    }
+
+    #[test]
+    fn target__waits_for_what_another_thread_is_writing_there() {
+        let mut bytes = [0; 64];
+        let (registry, span) = sixty_four(&mut bytes);
+        let errand = registry.hand_out(span, true);
+        assert!(errand.begin());
+        let written = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let written = &written;
+            scope.spawn(move || {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+                written.store(true, std::sync::atomic::Ordering::Relaxed);
+                drop(errand);
+            });
+            assert!(registry.target(span.part(63, 1)).is_some());
+            assert!(written.load(std::sync::atomic::Ordering::Relaxed));
+        });
+    }
+
+    #[test]
+    fn close__calls_off_what_other_threads_were_to_do() {
+        let mut bytes = [0; 64];
+        let (mut registry, span) = sixty_four(&mut bytes);
+        let mut other = [0; 64];
+        // SAFETY: as above.
+        let other = unsafe { registry.open(other.as_mut_ptr(), 64, memory(true)) };
+        let errands = [true, false].map(|writes| registry.hand_out(span, writes));
+        let others = registry.hand_out(other, true);
+        registry.close(span.region);
+        assert!(errands.iter().all(|it| !it.begin()));
+        assert!(others.begin(), "another entry's");
+        drop(others);
+        let last = registry.hand_out(other, true);
+        registry.call_back_all();
+        assert!(!last.begin() && registry.away.borrow().is_empty());
+    }
+
     #[test]
     fn open_pieces__short_ones_become_one() {
         let (mut head, mut tail) = ([1u8; 100], [2u8; 92]);

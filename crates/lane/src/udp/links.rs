@@ -75,7 +75,7 @@ impl Link {
             let done = match report {
                 Report::Sent(sent) => self.sender.on_sent(sent, (socket, self.peer), turn),
                 Report::Opened(opened) => {
-                    self.receiver.on_opened(opened, turn);
+                    self.receiver.on_opened(opened);
                     Ok(())
                 }
                 Report::Arrived(message) => {

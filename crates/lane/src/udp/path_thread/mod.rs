@@ -111,7 +111,11 @@ impl Channel {
     /// What was reported since this was asked last.
     pub(in crate::udp) fn reports(&self) -> VecDeque<Report> {
         self.reports.take(VecDeque::new(), || {
-            let _ = (&self.event).read(&mut [0; 8]);
+            let mut told = [0; 8];
+            match (&self.event).read(&mut told) {
+                Ok(_) => u64::from_ne_bytes(told),
+                Err(_) => 0,
+            }
         })
     }
 
@@ -174,3 +178,6 @@ impl Drop for PathThread {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

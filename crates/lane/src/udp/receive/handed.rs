@@ -22,6 +22,8 @@ pub(super) struct Inbox {
     waiting: VecDeque<(Box<Arrived>, Option<Message>)>,
     /// Trains that the thread opens, in order.
     away: VecDeque<TrainAway>,
+    /// What became of the first of them: see [`Receiver::on_opened`].
+    opened: VecDeque<Option<bool>>,
 }
 
 /// A train that the thread opens.
@@ -48,6 +50,7 @@ impl Receiver {
                 channel,
                 waiting: VecDeque::new(),
                 away: VecDeque::new(),
+                opened: VecDeque::new(),
             })
         });
     }
@@ -61,11 +64,22 @@ impl Receiver {
 
     /// The thread opened the first of the trains that it had, or saw that it was not the peer's. `None`: it was called off,
     /// for its memory is another's, or something else was put there.
-    pub(in crate::udp) fn on_opened(&mut self, opened: Option<bool>, turn: &mut Turn<'_>) {
-        let first = self.inbox.as_mut().and_then(|it| it.away.pop_front());
-        let (Some(train), Some(opened)) = (first, opened) else {
-            return;
-        };
+    pub(in crate::udp) fn on_opened(&mut self, opened: Option<bool>) {
+        if let Some(inbox) = &mut self.inbox {
+            inbox.opened.push_back(opened);
+        }
+    }
+
+    /// The next train of which is known whether it was opened.
+    fn next_opened(&mut self) -> Option<(TrainAway, Option<bool>)> {
+        let inbox = self.inbox.as_mut()?;
+        let opened = inbox.opened.pop_front()?;
+        Some((inbox.away.pop_front()?, opened))
+    }
+
+    /// A train was opened, or was not.
+    fn take_opened(&mut self, train: &TrainAway, opened: Option<bool>, turn: &mut Turn<'_>) {
+        let Some(opened) = opened else { return };
         if let Err(reason) = self.incoming.opened(train.number, opened) {
             turn.core.on_dropped(reason);
             return turn.core.on_spoiled_train();
@@ -95,6 +109,9 @@ impl Receiver {
         self.with_buffers(|it| {
             it.trains
                 .begin(turn.core.expects_trains(), &mut it.buffers.train);
+            while let Some((train, opened)) = it.next_opened() {
+                it.take_opened(&train, opened, turn);
+            }
             it.deliver_waiting(turn);
             turn.core.on_waited(Duration::ZERO);
             it.offer_trains(strict, turn);
