@@ -41,7 +41,7 @@ impl Serving {
         let bypass = Bypass::of(lane, security.bypass, None);
         let device = bypass.device_at(lane, listen.place())?;
         let lane = lane.into();
-        let paths = security.paths.paths;
+        let (paths, path_threads) = (security.paths.paths, security.paths.threads.choice());
         let Doors {
             mut security,
             access: allowed,
@@ -58,6 +58,7 @@ impl Serving {
             device,
             neighbour,
             paths,
+            path_threads,
             ..Options::default()
         };
         Ok(Serving {
@@ -95,6 +96,7 @@ impl Host {
         let bypass = Bypass::of(lane, security.bypass, None);
         let device = bypass.device_to(lane, (name, *port))?;
         let links = security.paths.links(lane)?;
+        let path_threads = security.paths.threads();
         let lane = lane.into();
         let (caution, security) = Caution::new(self.to_string(), security.clone(), None)?;
         Ok(Dialer {
@@ -106,6 +108,7 @@ impl Host {
                 lane,
                 device,
                 links,
+                path_threads,
                 ..Options::default()
             },
             caution,

@@ -38,25 +38,19 @@ impl<T> Mailbox<T> {
     }
 
     /// All that is there, in exchange for `empty`. A look in vain takes back what the reader was told by: `untell` says how
-    /// often that was since it was called last, which may be less often than is known here, for telling takes time.
-    pub(crate) fn take(
-        &self,
-        empty: VecDeque<T>,
-        untell: impl FnOnce() -> u64,
-    ) -> VecDeque<T> {
+    /// often that was since it was called last. What was told late is taken back by the next look in vain.
+    pub(crate) fn take(&self, empty: VecDeque<T>, untell: impl FnOnce() -> u64) -> VecDeque<T> {
         let items = self.items.take(empty);
-        let told = self.told.load(Ordering::Relaxed);
         let owed = self.owed.load(Ordering::Relaxed);
-        if !items.is_empty() || !told && owed == 0 {
+        let told = owed > 0 || self.told.load(Ordering::Relaxed);
+        if !items.is_empty() || !told {
             return items;
         }
-        let owed = owed.wrapping_add(told.into()).wrapping_sub(untell());
-        self.owed.store(owed, Ordering::Relaxed);
-        if !told {
-            return items;
-        }
+        let untold = untell();
         // Whoever puts something in from here on tells again; what was put in before is seen now.
-        self.told.swap(false, Ordering::AcqRel);
+        let told = u64::from(self.told.swap(false, Ordering::AcqRel));
+        let owed = (owed + told).saturating_sub(untold);
+        self.owed.store(owed, Ordering::Relaxed);
         self.items.take(items)
     }
 }

@@ -73,7 +73,7 @@ pub mod options {
     pub use zerolane_lane::udp::Ports;
     pub use zerolane_lane::{
         BadPath, Control, DeviceOptions, EthernetAddress, EthernetDevice, FastAnswer, LaneChoice,
-        NeighbourName, PathAddresses, Schedule, Scheduler, XdpCounters,
+        NeighbourName, PathAddresses, PathThreads, Schedule, Scheduler, XdpCounters,
     };
     pub use zerolane_wire::{MAX_PATHS, Profile, Profiles};
 }

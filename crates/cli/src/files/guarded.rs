@@ -67,6 +67,7 @@ impl Guarded {
         let bypass = Bypass::of(lane, args.client.bypass, bypass);
         let device = bypass.device_to(lane, (&host.name, host.port()))?;
         let links = args.client.paths.links(lane)?;
+        let path_threads = args.client.paths.threads();
         let (caution, security) = Caution::new(host.to_string(), args.client, args.code)?;
         let transport = Options {
             security,
@@ -74,6 +75,7 @@ impl Guarded {
             lane: lane.into(),
             device,
             links,
+            path_threads,
             ..Options::default()
         };
         let client = Client::new(host).with_transport(transport);

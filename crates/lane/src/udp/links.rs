@@ -260,8 +260,7 @@ impl Links {
                 let thread = PathThread::spawn(link.path, Arc::clone(&socket), spin)?;
                 self.watched
                     .add(thread.channel().watched(), interest(false))?;
-                link.sender
-                    .begin_thread(Some(Arc::clone(thread.channel())));
+                link.sender.begin_thread(Some(Arc::clone(thread.channel())));
                 link.receiver
                     .begin_thread(Some(Arc::clone(thread.channel())));
                 link.thread = Some(thread);

@@ -68,10 +68,7 @@ impl<'a> Run<'a> {
 
     /// Takes what was ordered. True if there was anything.
     fn obey(&mut self) -> bool {
-        let mut orders = self
-            .channel
-            .orders
-            .take(std::mem::take(&mut self.orders));
+        let mut orders = self.channel.orders.take(std::mem::take(&mut self.orders));
         let any = !orders.is_empty();
         for order in orders.drain(..) {
             match order {
@@ -151,9 +148,7 @@ impl<'a> Run<'a> {
             let timeout = wake.is_none().then_some(UNWOKEN_SLEEP);
             match wake.filter(|_| self.free.is_empty()) {
                 // What arrives waits for a buffer, which is ordered to be free.
-                Some(wake) => {
-                    poll::wait(wake, false, [None, None], full.then_some(UNWOKEN_SLEEP))
-                }
+                Some(wake) => poll::wait(wake, false, [None, None], full.then_some(UNWOKEN_SLEEP)),
                 None => poll::wait(self.socket.as_fd(), full, [wake, None], timeout),
             }
         });

@@ -60,7 +60,11 @@ impl Stage {
             Some(_) => order.burst.stu as usize,
             None => order.burst.stu as usize + AROUND,
         };
-        self.segment = if order.burst.segments > 1 { datagram } else { 0 };
+        self.segment = if order.burst.segments > 1 {
+            datagram
+        } else {
+            0
+        };
     }
 
     /// Sends it. Without room for it, it stays.

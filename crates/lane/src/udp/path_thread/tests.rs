@@ -101,7 +101,7 @@ fn order(opener: &mut Opener, from: Box<Arrived>, memory: &Registry, place: Span
 #[test]
 fn thread__opens_into_the_place_and_nothing_that_was_called_off() {
     let mut ends = ends();
-    let mut region = Region::anonymous(8192).expect("memory");
+    let region = Region::anonymous(8192).expect("memory");
     let (start, len) = region.raw();
     let mut memory = Registry::default();
     // SAFETY: the region outlives the entry, and is looked at only where nothing is away.
@@ -121,7 +121,12 @@ fn thread__opens_into_the_place_and_nothing_that_was_called_off() {
     let messages: Vec<_> = (0..4).map(|_| ends.arrived()).collect();
     let mut orders = Vec::new();
     for (at, message) in (0..).zip(messages) {
-        orders.push(order(&mut opener, message, &memory, whole.part(at * 1000, 1000)));
+        orders.push(order(
+            &mut opener,
+            message,
+            &memory,
+            whole.part(at * 1000, 1000),
+        ));
     }
     // The second one's place is given to something else before it is ordered.
     assert!(memory.target(whole.part(1500, 1)).is_some());

@@ -259,7 +259,13 @@ impl Receiver {
     }
 
     /// What landed where something else was predicted belongs to `span`.
-    pub(super) fn move_landed(&mut self, landed: Span, span: Span, cause: MoveCause, turn: &mut Turn<'_>) {
+    pub(super) fn move_landed(
+        &mut self,
+        landed: Span,
+        span: Span,
+        cause: MoveCause,
+        turn: &mut Turn<'_>,
+    ) {
         let from = turn.memory.source(landed).map(|start| Source {
             start,
             file: turn.memory.is_file(landed.region),

@@ -85,9 +85,9 @@ impl Receiver {
             return turn.core.on_spoiled_train();
         }
         let place = train.place;
-        let placement =
-            turn.core
-                .on_train(turn.now, &train.header, train.datagram, Some(place));
+        let placement = turn
+            .core
+            .on_train(turn.now, &train.header, train.datagram, Some(place));
         match placement {
             // It was granted anew meanwhile.
             Placement::Move(span) => self.move_landed(place, span, MoveCause::Mispredicted, turn),

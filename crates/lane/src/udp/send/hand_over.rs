@@ -51,7 +51,11 @@ impl Sender {
             {
                 let exclusive = turn.memory.is_exclusive(burst.span.region);
                 let payload = turn.memory.source(burst.span).filter(|_| exclusive);
-                let datagrams = if burst.train.is_some() { 1 } else { burst.segments };
+                let datagrams = if burst.train.is_some() {
+                    1
+                } else {
+                    burst.segments
+                };
                 payload
                     .and_then(|payload| Some((payload, stage.sealer_mut().reserve(datagrams)?)))
                     .map(|(payload, numbers)| SendOrder {
