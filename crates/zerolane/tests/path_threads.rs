@@ -63,7 +63,6 @@ fn threads__end_with_the_path_and_with_the_connection() {
     assert!(a.add_path(second()));
     until_usable(&mut a, 2, 4, &mut sent);
     a.close().expect("closed");
-    drop(a);
     assert_eq!(receiver.join().expect("received"), sent);
     until_threads(0);
 }

@@ -6,6 +6,7 @@
 //!  interfaces.rs  over veth pairs, which go down, go away, get other names
 //!  switches.rs    through emulated switches, which die
 //!  operations.rs  gets, atomic operations and messages when their path dies
+//!  pairs.rs       rates over veth pairs, by one thread and by one each
 //!  rates.rs       over emulated links, by the clock
 //! ```
 //!
@@ -14,6 +15,7 @@
 
 mod interfaces;
 mod operations;
+mod pairs;
 mod rates;
 mod relays;
 mod stream;
