@@ -65,7 +65,10 @@ fn lap(
     }
     let mut back = Vec::new();
     while back.len() < AHEAD {
-        let done = connection.wait(Some(PATIENCE)).expect("alive").expect("in time");
+        let done = connection
+            .wait(Some(PATIENCE))
+            .expect("alive")
+            .expect("in time");
         assert_eq!(done.result, Ok(LEN));
         let region = done.into_region();
         if posted < LAPS {
@@ -142,7 +145,10 @@ fn run(how: How, security: Security) -> Option<(f64, String)> {
 #[test]
 #[ignore = "by the clock"]
 fn rates__of_two_veth_pairs_by_one_thread_and_by_one_each() {
-    for (name, security) in [("sealed", Security::default()), ("plain", Security::plain())] {
+    for (name, security) in [
+        ("sealed", Security::default()),
+        ("plain", Security::plain()),
+    ] {
         let mut rates = HOW.map(|_| vec![]);
         for _ in 0..ROUNDS {
             for (how, rates) in HOW.into_iter().zip(&mut rates) {

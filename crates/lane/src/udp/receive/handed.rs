@@ -112,16 +112,19 @@ impl Receiver {
             while let Some((train, opened)) = it.next_opened() {
                 it.take_opened(&train, opened, turn);
             }
-            it.deliver_waiting(turn);
+            let opened = it.clean_up(strict);
+            let delivered = it.deliver_waiting(turn, strict);
             turn.core.on_waited(Duration::ZERO);
             it.offer_trains(strict, turn);
-            let cleaned = it.clean_up(strict);
             it.trains.end(&mut it.buffers.train);
-            cleaned
+            opened.and(delivered)
         })
     }
 
-    fn deliver_waiting(&mut self, turn: &mut Turn<'_>) {
+    /// # Errors
+    /// The first; all that can be is delivered nonetheless, for nothing else tells of it.
+    fn deliver_waiting(&mut self, turn: &mut Turn<'_>, strict: bool) -> Result<(), LaneError> {
+        let mut outcome = Ok(());
         self.taken = self.timed.then(SystemTime::now);
         while let Some((arrived, noted)) = self.inbox.as_mut().and_then(|it| it.waiting.pop_front())
         {
@@ -136,7 +139,7 @@ impl Receiver {
             if let Some(inbox) = self.inbox.as_mut().filter(|it| !it.away.is_empty()) {
                 // It came behind them: what the peer says of them is not heard before they are there.
                 inbox.waiting.push_front((arrived, Some(message)));
-                return;
+                break;
             }
             let before = self.payload_taken(turn.core);
             self.deliver_copied(&arrived, message, turn);
@@ -144,8 +147,11 @@ impl Receiver {
                 true => turn.account.rx_control_syscalls += 1,
                 false => turn.account.rx_data_syscalls += 1,
             }
+            // Now, for the next one lies in the same memory.
+            outcome = outcome.and(self.clean_up(strict));
             self.free(arrived);
         }
+        outcome
     }
 
     fn free(&mut self, buffer: Box<Arrived>) {
