@@ -122,6 +122,7 @@ fn cancel__memory_is_written_by_no_thread_once_it_came_back() {
     }
     assert_eq!(b.recv_into(&mut buffer).expect("received"), 1);
     assert_eq!(buffer[0], 8);
+    assert!(b.recv_into(&mut buffer).is_err(), "it closes");
     sender.join().expect("sent");
 }
 

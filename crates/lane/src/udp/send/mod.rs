@@ -27,7 +27,7 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
-use zerolane_core::{BurstLimit, ControlDatagram, Instant, RegionId, Transmit};
+use zerolane_core::{BurstLimit, ControlDatagram, Instant, Life, RegionId, Transmit};
 use zerolane_handshake::{Cipher, Exchange};
 use zerolane_wire::HEADER_LEN;
 
@@ -240,9 +240,15 @@ impl Sender {
 
     /// What leaves next.
     fn next(&mut self, turn: &mut Turn<'_>) -> Option<Transmit> {
-        // Hardly ever.
+        // Hardly ever, where the path has no thread.
         if !self.held.is_empty() {
-            return self.held.pop_front();
+            if turn.core.life() != Life::Established {
+                // What says that it ends does not wait behind payload, of which nothing comes any more.
+                self.held.retain(|it| !matches!(it, Transmit::Data(_)));
+            }
+            if let Some(held) = self.held.pop_front() {
+                return Some(held);
+            }
         }
         let limit = self.limit(turn.now, turn.core.stu());
         let transmit = turn.core.poll_transmit(turn.now, limit)?;
