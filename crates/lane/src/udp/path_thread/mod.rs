@@ -112,8 +112,8 @@ impl Channel {
     pub(in crate::udp) fn reports(&self) -> VecDeque<Report> {
         self.reports.take(VecDeque::new(), || {
             let mut told = [0; 8];
-            match (&self.event).read(&mut told) {
-                Ok(_) => u64::from_ne_bytes(told),
+            match (&self.event).read_exact(&mut told) {
+                Ok(()) => u64::from_ne_bytes(told),
                 Err(_) => 0,
             }
         })

@@ -20,6 +20,7 @@ pub(super) struct Run<'a> {
     socket: &'a Socket,
     spin: Duration,
     /// Buffers to receive into.
+    #[allow(clippy::vec_box, reason = "they come and go as they are, boxed")]
     free: Vec<Box<Arrived>>,
     /// Bursts to send, in order.
     bursts: VecDeque<SendOrder>,
