@@ -49,6 +49,15 @@ pub(crate) fn pin(core: usize) -> Result<()> {
         .with_context(|| format!("cannot run on core {core}; pick one that exists with --cores"))
 }
 
+/// Lets this thread, and every thread it starts from now on, run on all of `cores`.
+pub(crate) fn spread(cores: &[usize]) -> Result<()> {
+    let mut set = CpuSet::new();
+    let added = cores.iter().try_for_each(|&core| set.set(core));
+    added
+        .and_then(|()| sched_setaffinity(Pid::from_raw(0), &set))
+        .with_context(|| format!("cannot run on cores {cores:?}"))
+}
+
 /// `core`, then the others that this thread may run on, in a circle.
 pub(crate) fn circle(core: usize) -> Result<Vec<usize>> {
     let set = sched_getaffinity(Pid::from_raw(0))?;

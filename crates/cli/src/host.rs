@@ -41,8 +41,8 @@ impl Serving {
         let bypass = Bypass::of(lane, security.bypass, None);
         let device = bypass.device_at(lane, listen.place())?;
         let lane = lane.into();
-        let paths = security.paths.paths;
         let rendezvous = security.rendezvous.clone();
+        let (paths, path_threads) = (security.paths.paths, security.paths.threads.choice());
         let Doors {
             mut security,
             access: allowed,
@@ -60,6 +60,7 @@ impl Serving {
             device,
             neighbour,
             paths,
+            path_threads,
             ..Options::default()
         };
         Ok(Serving {
@@ -98,6 +99,7 @@ impl Host {
         let device = bypass.device_to(lane, (name, *port))?;
         let links = security.paths.links(lane)?;
         let rendezvous = security.rendezvous.clone();
+        let path_threads = security.paths.threads();
         let lane = lane.into();
         let (caution, security) = Caution::new(self.to_string(), security.clone(), None)?;
         Ok(Dialer {
@@ -110,6 +112,7 @@ impl Host {
                 rendezvous,
                 device,
                 links,
+                path_threads,
                 ..Options::default()
             },
             caution,

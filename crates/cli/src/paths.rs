@@ -1,9 +1,9 @@
-//! `--path` and `--paths`: several paths of one connection.
+//! `--path`, `--paths` and `--path-threads`: several paths of one connection.
 
 use std::net::UdpSocket;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use zerolane::options::{MAX_PATHS, PathAddresses};
+use zerolane::options::{MAX_PATHS, PathAddresses, PathThreads};
 
 use crate::exit::Exit;
 use crate::lane::LaneName;
@@ -15,12 +15,36 @@ pub struct PathArgs {
     /// wanted, up to 7 times. What is left out, a port as well, is as for the first path: '=' is one from another port
     #[arg(long = "path", value_name = "LOCAL=PEER")]
     links: Vec<PathAddresses>,
+    #[command(flatten)]
+    threads: ThreadsArgs,
+}
+
+/// Which threads carry several paths, at this end.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub(crate) struct ThreadsArgs {
+    /// A thread at this end for each path beside the first, so that one connection takes more than one core
+    #[arg(long)]
+    path_threads: bool,
+}
+
+impl ThreadsArgs {
+    pub(crate) fn choice(self) -> PathThreads {
+        match self.path_threads {
+            true => PathThreads::OnePerPath,
+            false => PathThreads::OneForAll,
+        }
+    }
 }
 
 impl PathArgs {
     /// None but the first.
     pub fn is_empty(&self) -> bool {
         self.links.is_empty()
+    }
+
+    /// Which threads carry them at this end.
+    pub fn threads(&self) -> PathThreads {
+        self.threads.choice()
     }
 
     /// The paths beside the first, for a connection over `lane`.
@@ -65,6 +89,8 @@ pub(crate) struct PathsArgs {
     /// (0.0.0.0 or [::])
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_PATHS)))]
     pub(crate) paths: u8,
+    #[command(flatten)]
+    pub(crate) threads: ThreadsArgs,
 }
 
 #[cfg(test)]
@@ -74,7 +100,10 @@ mod tests {
 
     fn args(links: &[&str]) -> PathArgs {
         let links = links.iter().map(|it| it.parse().unwrap()).collect();
-        PathArgs { links }
+        PathArgs {
+            links,
+            ..PathArgs::default()
+        }
     }
 
     #[test]

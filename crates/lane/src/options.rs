@@ -27,6 +27,18 @@ pub enum LaneChoice {
     Ip118,
 }
 
+/// Which threads carry a connection over several paths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum PathThreads {
+    /// The one that drives the connection has all of them.
+    #[default]
+    OneForAll,
+    /// The one that drives the connection has the first path, and each other path a thread of its own: it receives, seals
+    /// and sends what that path carries, and opens sealed payload into its place. So a connection over two paths takes
+    /// two cores where there are, and no more memory than 1 MiB a path.
+    OnePerPath,
+}
+
 /// Settings of a connection. The defaults suit a LAN.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -57,6 +69,8 @@ pub struct Options {
     /// at least one more than these. One that cannot be opened is counted, in
     /// [`Account::paths_refused`](crate::Account::paths_refused).
     pub links: Vec<PathAddresses>,
+    /// Which threads carry a connection over several paths: this end's own choice.
+    pub path_threads: PathThreads,
     /// Use UDP segmentation offload for sending, where the kernel has it.
     pub gso: bool,
     /// Use UDP receive offload, where the kernel has it.
@@ -123,6 +137,7 @@ impl Default for Options {
             device: None,
             paths: 1,
             links: Vec::new(),
+            path_threads: PathThreads::default(),
             gso: true,
             gro: true,
             trains: true,

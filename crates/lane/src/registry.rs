@@ -4,13 +4,18 @@
 //! very life and the span lies inside it. A closed entry keeps its generation, so that a span of an
 //! earlier life finds nothing.
 //!
+//! Other threads touch an entry's memory only by an [errand](crate::errand), which is called off before an address of the
+//! same bytes is given to be written, and before the entry is closed.
+//!
 //! An entry of exported memory is followed only within a turn, which a revocation waits for
 //! ([`ExportWindow`](crate::exported::ExportWindow)), and only as `shared` does it.
 
 use crate::cleanup::{self, Move, Source};
 use crate::digest::Digest;
+use crate::errand::{Errand, Recall, errand};
 use crate::shared::{self, Bounds};
 use crate::{LaneError, Region, exported, fault};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
 use zerolane_core::{Atomic, RegionId, Span, limits};
@@ -68,6 +73,24 @@ pub struct Registry {
     copies: HashMap<u32, Vec<u8>>,
     /// Memory of the connection's own, which lives as long as its entries.
     own: Vec<Region>,
+    /// What other threads do with it.
+    away: RefCell<Vec<Away>>,
+}
+
+/// What another thread does with posted memory.
+#[derive(Debug)]
+struct Away {
+    span: Span,
+    writes: bool,
+    recall: Recall,
+}
+
+impl Away {
+    /// Whether it writes bytes of `span`.
+    fn writes_in(&self, span: Span) -> bool {
+        let of = self.span;
+        self.writes && of.region == span.region && of.offset < span.end() && span.offset < of.end()
+    }
 }
 
 // SAFETY: the pointers name memory posted to the connection that owns this registry; they move with
@@ -180,6 +203,7 @@ impl Registry {
 
     /// Closes the entry: its name means nothing any more.
     pub(crate) fn close(&mut self, region: RegionId) {
+        self.call_back(|it| it.span.region == region);
         if let Some(entry) = self.entries.get_mut(region.index as usize)
             && entry.open
             && entry.generation == region.generation
@@ -258,12 +282,49 @@ impl Registry {
         Some(alone.into_iter().chain(gathered))
     }
 
-    /// Where the bytes of `span` may be written: not what is settled.
+    /// Leave for another thread to touch `span`: to write it, where [`Registry::target`] said, or to read it. It ends by
+    /// itself, or is called off.
+    pub(crate) fn hand_out(&self, span: Span, writes: bool) -> Errand {
+        let (errand, recall) = errand();
+        let mut away = self.away.borrow_mut();
+        away.retain(|it| !it.recall.is_over());
+        away.push(Away {
+            span,
+            writes,
+            recall,
+        });
+        errand
+    }
+
+    /// Whether another thread may write bytes of `span`.
+    pub(crate) fn is_away(&self, span: Span) -> bool {
+        let away = self.away.borrow();
+        away.iter()
+            .any(|it| it.writes_in(span) && !it.recall.is_over())
+    }
+
+    /// Whatever other threads do with posted memory is over when this returns.
+    pub(crate) fn call_back_all(&self) {
+        self.call_back(|_| true);
+    }
+
+    fn call_back(&self, which: impl Fn(&Away) -> bool) {
+        let mut away = self.away.borrow_mut();
+        if away.is_empty() {
+            return;
+        }
+        for it in away.extract_if(.., |it| which(it)) {
+            it.recall.call_off();
+        }
+    }
+
+    /// Where the bytes of `span` may be written: not what is settled. No other thread writes them from here on.
     pub(crate) fn target(&self, span: Span) -> Option<*mut u8> {
         let entry = self.entry(span)?;
         if !entry.access.writable || entry.settled > span.offset {
             return None;
         }
+        self.call_back(|it| it.writes_in(span));
         // SAFETY: offset <= len of an open entry, which is no gathered one: those are not writable.
         Some(unsafe { entry.start.add(span.offset as usize) })
     }
@@ -634,6 +695,70 @@ mod tests {
         let next = unsafe { registry.open(bytes.as_mut_ptr(), 16, memory(true)) };
         registry.settle(span.region, 9);
         assert_eq!(registry.settled(next), 0, "an earlier life's");
+    }
+
+    /// A registry of 64 bytes, and the span of them.
+    fn sixty_four(bytes: &mut [u8; 64]) -> (Registry, Span) {
+        let mut registry = Registry::default();
+        // SAFETY: the caller's bytes outlive the entry and are not touched otherwise.
+        let span = unsafe { registry.open(bytes.as_mut_ptr(), 64, memory(true)) };
+        (registry, span)
+    }
+
+    #[test]
+    fn target__calls_off_what_other_threads_were_to_write_there() {
+        let mut bytes = [0; 64];
+        let (registry, span) = sixty_four(&mut bytes);
+        let errand = registry.hand_out(span.part(16, 16), true);
+        let apart = [span.part(0, 16), span.part(32, 32)];
+        for part in apart {
+            assert!(!registry.is_away(part) && registry.target(part).is_some());
+        }
+        assert!(registry.is_away(span.part(31, 1)));
+        assert!(registry.target(span.part(8, 9)).is_some());
+        assert!(!errand.begin(), "it was called off");
+        assert!(!registry.is_away(span));
+        // What is read may be read by both.
+        let errand = registry.hand_out(span, false);
+        assert!(!registry.is_away(span) && registry.target(span).is_some());
+        assert!(errand.begin());
+    }
+
+    #[test]
+    fn target__waits_for_what_another_thread_is_writing_there() {
+        let mut bytes = [0; 64];
+        let (registry, span) = sixty_four(&mut bytes);
+        let errand = registry.hand_out(span, true);
+        assert!(errand.begin());
+        let written = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let written = &written;
+            scope.spawn(move || {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+                written.store(true, std::sync::atomic::Ordering::Relaxed);
+                drop(errand);
+            });
+            assert!(registry.target(span.part(63, 1)).is_some());
+            assert!(written.load(std::sync::atomic::Ordering::Relaxed));
+        });
+    }
+
+    #[test]
+    fn close__calls_off_what_other_threads_were_to_do() {
+        let mut bytes = [0; 64];
+        let (mut registry, span) = sixty_four(&mut bytes);
+        let mut other = [0; 64];
+        // SAFETY: as above.
+        let other = unsafe { registry.open(other.as_mut_ptr(), 64, memory(true)) };
+        let errands = [true, false].map(|writes| registry.hand_out(span, writes));
+        let others = registry.hand_out(other, true);
+        registry.close(span.region);
+        assert!(errands.iter().all(|it| !it.begin()));
+        assert!(others.begin(), "another entry's");
+        drop(others);
+        let last = registry.hand_out(other, true);
+        registry.call_back_all();
+        assert!(!last.begin() && registry.away.borrow().is_empty());
     }
 
     #[test]

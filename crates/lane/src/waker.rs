@@ -21,8 +21,8 @@ struct Shared {
     event: OnceLock<Option<std::fs::File>>,
 }
 
-/// An eventfd.
-fn event() -> Option<std::fs::File> {
+/// An eventfd. `None` if the system has no descriptor left.
+pub(crate) fn event() -> Option<std::fs::File> {
     // SAFETY: eventfd has no preconditions.
     let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
     // SAFETY: a descriptor just made, that nothing else owns.

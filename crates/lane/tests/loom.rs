@@ -3,7 +3,7 @@
 
 mod sync {
     pub(crate) use loom::sync::atomic::{
-        AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+        AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
     };
     pub(crate) use loom::sync::{Mutex, MutexGuard};
     pub(crate) use loom::thread::yield_now;
@@ -11,12 +11,16 @@ mod sync {
 
 #[path = "../src/doorbell.rs"]
 mod doorbell;
+#[path = "../src/errand.rs"]
+mod errand;
 #[path = "../src/grace.rs"]
 mod grace;
 // Its tests run in the lane.
 #[allow(dead_code, unreachable_pub)]
 #[path = "../src/shm/lease.rs"]
 mod lease;
+#[path = "../src/mailbox.rs"]
+mod mailbox;
 // Its tests run in the lane.
 #[allow(dead_code, unreachable_pub)]
 #[path = "../src/shm/ring.rs"]
@@ -32,6 +36,7 @@ use lease::{Accesses, Accessor, Lease};
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Notify};
 use loom::thread;
+use mailbox::Mailbox;
 use ring::{ARRIVAL, Consumer, End, Producer, ROOM, Way};
 use std::collections::VecDeque;
 use submissions::Submissions;
@@ -326,5 +331,98 @@ fn ring__what_was_given_back_is_never_told() {
             assert!(consumer.is_void(&way, 0) || copied == 7, "told");
         }
         producing.join().unwrap();
+    });
+}
+
+#[test]
+fn errand__what_was_called_off_is_touched_no_more() {
+    loom::model(|| {
+        let memory = Arc::new(UnsafeCell::new(0));
+        let (errand, recall) = errand::errand();
+        let theirs = Arc::clone(&memory);
+        let running = thread::spawn(move || {
+            if errand.begin() {
+                // loom's cell tells if the other thread is in it, too.
+                theirs.with_mut(|it| assert!(!it.is_null()));
+            }
+        });
+        recall.call_off();
+        memory.with_mut(|it| assert!(!it.is_null()));
+        assert!(recall.is_over());
+        running.join().unwrap();
+    });
+}
+
+#[test]
+fn errand__what_is_over_by_itself_is_seen() {
+    loom::model(|| {
+        let memory = Arc::new(UnsafeCell::new(0));
+        let (errand, recall) = errand::errand();
+        let theirs = Arc::clone(&memory);
+        let running = thread::spawn(move || {
+            assert!(errand.begin(), "nothing called it off");
+            theirs.with_mut(|it| assert!(!it.is_null()));
+        });
+        while !recall.is_over() {
+            thread::yield_now();
+        }
+        memory.with_mut(|it| assert!(!it.is_null()));
+        running.join().unwrap();
+    });
+}
+
+/// What a reader sleeps on as long as nothing was told, and what was told is taken back from.
+#[derive(Default)]
+struct Told {
+    times: AtomicUsize,
+    notify: Notify,
+}
+
+impl Told {
+    fn tell(&self) {
+        self.times.fetch_add(1, Ordering::Release);
+        self.notify.notify();
+    }
+
+    fn untell(&self) -> u64 {
+        self.times.swap(0, Ordering::Acquire) as u64
+    }
+
+    fn sleep(&self) {
+        while self.times.load(Ordering::Acquire) == 0 {
+            self.notify.wait();
+        }
+    }
+}
+
+#[test]
+fn mailbox__no_item_is_slept_through_and_no_telling_is_left() {
+    // Two items have too many orders to try all.
+    let mut few = loom::model::Builder::new();
+    few.preemption_bound = Some(3);
+    few.check(|| {
+        let shared = Arc::new((Mailbox::default(), Told::default()));
+        let theirs = Arc::clone(&shared);
+        let putting = thread::spawn(move || {
+            for item in 0..2 {
+                if theirs.0.push(item) {
+                    theirs.1.tell();
+                }
+            }
+        });
+        let look = || shared.0.take(VecDeque::new(), || shared.1.untell());
+        let mut seen = vec![];
+        while seen.len() < 2 {
+            let found = look();
+            if found.is_empty() {
+                shared.1.sleep();
+            }
+            seen.extend(found);
+        }
+        assert_eq!(seen, [0, 1]);
+        putting.join().unwrap();
+        // Else its descriptor would end every sleep from then on.
+        let left = (0..2).map(|_| look().len()).sum::<usize>();
+        assert_eq!((left, shared.1.untell()), (0, 0));
     });
 }

@@ -73,8 +73,8 @@ pub mod options {
     pub use zerolane_lane::udp::Ports;
     pub use zerolane_lane::{
         BadPath, BadRendezvousName, Control, DeviceOptions, EthernetAddress, EthernetDevice,
-        FastAnswer, LaneChoice, NeighbourName, PathAddresses, RendezvousName, Schedule, Scheduler,
-        XdpCounters,
+        FastAnswer, LaneChoice, NeighbourName, PathAddresses, PathThreads, RendezvousName,
+        Schedule, Scheduler, XdpCounters,
     };
     pub use zerolane_wire::{MAX_PATHS, Profile, Profiles};
 }

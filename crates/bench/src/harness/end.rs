@@ -125,6 +125,11 @@ impl End {
         let contender = contender::of(job.contender);
         contender.able(job).map_err(|why| anyhow!(why))?;
         self.watchdog.allow(job.deadline());
+        // What has more threads than one has more cores, if there are.
+        match job.path_threads {
+            true => cpu::spread(&self.cores)?,
+            false => cpu::pin(self.cores[0])?,
+        }
         Ok(contender)
     }
 

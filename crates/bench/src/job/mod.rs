@@ -49,6 +49,8 @@ pub(crate) struct Job {
     pub(crate) bypass: Bypass,
     /// Their paths beside the first.
     pub(crate) links: Vec<PathEnds>,
+    /// Whether each of these has a thread of its own, at both ends, on any core.
+    pub(crate) path_threads: bool,
     /// Over raw Ethernet, the hardware address of the responder, once it listens.
     pub(crate) hardware: Option<[u8; 6]>,
     pub(crate) tcp: TcpTuning,
@@ -136,6 +138,7 @@ impl Job {
             lane: LaneName::Udp,
             bypass: Bypass::Never,
             links: Vec::new(),
+            path_threads: false,
             hardware: None,
             tcp,
             token: 0,

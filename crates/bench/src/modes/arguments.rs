@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, ensure};
 use bytesize::ByteSize;
 use netlab::lab::LabConfig;
-use zerolane::options::{MAX_PATHS, PathAddresses};
+use zerolane::options::{MAX_PATHS, PathAddresses, PathThreads};
 use zerolane_cli::bypass::Bypass;
 use zerolane_cli::exit::Exit;
 use zerolane_cli::interrupt::Interrupt;
@@ -207,6 +207,11 @@ impl ManyPaths {
     /// Whether there are others than the first.
     pub(crate) fn is_several(&self) -> bool {
         self.paths > 1 || !self.named.is_empty()
+    }
+
+    /// Whether each of these has a thread of its own.
+    pub(crate) fn has_threads(&self) -> bool {
+        self.named.threads() == PathThreads::OnePerPath
     }
 
     /// Starts the ends where this lane and these paths can be between them; the paths beside the first.

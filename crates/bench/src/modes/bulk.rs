@@ -184,6 +184,7 @@ fn measure(args: &Args, laps: Laps, job: &Job, interrupt: &Interrupt) -> Result<
         .start(args.lane, &args.ends, args.offloads, interrupt)?;
     let job = &Job {
         links,
+        path_threads: args.paths.has_threads(),
         ..job.clone()
     };
     let [sender, receiver] = ends.greet()?;

@@ -127,6 +127,7 @@ fn measure(args: &Args, flows: Flows, job: &Job, interrupt: &Interrupt) -> Resul
     let (mut ends, links) = args.paths.start(args.lane, &args.ends, None, interrupt)?;
     let job = &Job {
         links,
+        path_threads: args.paths.has_threads(),
         ..job.clone()
     };
     let [mut sender, mut receiver] = ends.greet()?;

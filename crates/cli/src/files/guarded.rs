@@ -68,6 +68,7 @@ impl Guarded {
         let device = bypass.device_to(lane, (&host.name, host.port()))?;
         let links = args.client.paths.links(lane)?;
         let rendezvous = args.client.rendezvous.clone();
+        let path_threads = args.client.paths.threads();
         let (caution, security) = Caution::new(host.to_string(), args.client, args.code)?;
         let transport = Options {
             security,
@@ -76,6 +77,7 @@ impl Guarded {
             rendezvous,
             device,
             links,
+            path_threads,
             ..Options::default()
         };
         let client = Client::new(host).with_transport(transport);

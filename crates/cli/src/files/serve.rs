@@ -133,8 +133,11 @@ pub(crate) fn run(mut args: Args) -> Result<Exit> {
     let code = args.code.then(one_time_code).transpose()?;
     let profiles = args.security.profile.into();
     let neighbour = args.security.neighbour();
-    let paths = args.security.paths.paths;
     let rendezvous = args.security.rendezvous.clone();
+    let (paths, path_threads) = (
+        args.security.paths.paths,
+        args.security.paths.threads.choice(),
+    );
     let lane = LaneName::to(
         listen.name(),
         args.security.lane,
@@ -176,6 +179,7 @@ pub(crate) fn run(mut args: Args) -> Result<Exit> {
             device,
             neighbour,
             paths,
+            path_threads,
             max_rate,
             ..Options::default()
         },

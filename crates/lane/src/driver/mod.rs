@@ -102,6 +102,10 @@ impl<L: Lane> Drop for Driver<L> {
         if self.process.is_current() {
             self.say_goodbye();
         }
+        if self.process.is_current() {
+            // In a child there is no other thread that could touch it.
+            self.memory.call_back_all();
+        }
         self.leave_what_is_held();
     }
 }

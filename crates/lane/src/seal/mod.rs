@@ -12,6 +12,7 @@ mod window;
 
 use key::Key;
 use std::fmt;
+use std::sync::Arc;
 use window::ReplayWindow;
 use zeroize::Zeroizing;
 use zerolane_core::DropReason;
@@ -74,6 +75,13 @@ fn trailer(number: u64, tag: &[u8; TAG_LEN]) -> Trailer {
     trailer
 }
 
+fn split(trailer: &Trailer) -> (u64, &[u8; TAG_LEN]) {
+    let (number, tag) = trailer.split_at(NUMBER_LEN);
+    let number = number.try_into().map_or(0, u64::from_be_bytes);
+    // As long as that, for the two are a trailer.
+    (number, tag.first_chunk().unwrap_or(&[0; TAG_LEN]))
+}
+
 fn generation(number: u64) -> u64 {
     number >> GENERATION_LOG2
 }
@@ -83,8 +91,28 @@ fn generation(number: u64) -> u64 {
 pub(crate) struct Sealer {
     cipher: Cipher,
     secret: Secret,
-    key: Key,
+    key: Arc<Key>,
     next: u64,
+}
+
+/// Numbers of a [`Sealer`], which are nobody else's, and their key: for another thread to seal with.
+pub(crate) struct SealNumbers {
+    key: Arc<Key>,
+    left: std::ops::Range<u64>,
+}
+
+impl SealNumbers {
+    /// As [`Sealer::seal_from`]; `None` also where no number is left.
+    pub(crate) fn seal_from(
+        &mut self,
+        header: &[u8; HEADER_LEN],
+        source: &[u8],
+        place: &mut [u8],
+    ) -> Option<Trailer> {
+        let number = self.left.next()?;
+        let tag = self.key.seal_from(number, header, source, place)?;
+        Some(trailer(number, &tag))
+    }
 }
 
 impl Sealer {
@@ -93,7 +121,7 @@ impl Sealer {
         let secret = Secret(secret);
         Some(Sealer {
             cipher,
-            key: secret.key(cipher)?,
+            key: Arc::new(secret.key(cipher)?),
             secret,
             next: 0,
         })
@@ -154,16 +182,63 @@ impl Sealer {
         let number = self.next;
         if number > 0 && number.trailing_zeros() >= GENERATION_LOG2 {
             let secret = self.secret.next();
-            self.key = secret.key(self.cipher)?;
+            self.key = Arc::new(secret.key(self.cipher)?);
             self.secret = secret;
         }
         self.next = number.checked_add(1)?;
         Some(number)
     }
 
+    /// The next `count` numbers, for another thread to seal with. `None` if the key changes among them: some are left
+    /// unused then.
+    pub(crate) fn reserve(&mut self, count: u32) -> Option<SealNumbers> {
+        let first = self.number()?;
+        let end = first.checked_add(u64::from(count))?;
+        if count == 0 || generation(end - 1) != generation(first) {
+            return None;
+        }
+        self.next = end;
+        Some(SealNumbers {
+            key: Arc::clone(&self.key),
+            left: first..end,
+        })
+    }
+
     /// With which cipher.
     pub(crate) fn cipher(&self) -> Cipher {
         self.cipher
+    }
+}
+
+/// What opens one datagram, wherever that is done.
+pub(crate) struct Opening {
+    key: Arc<Key>,
+    number: u64,
+    tag: one_pass::Tag,
+}
+
+impl Opening {
+    /// Of the datagram.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// As [`Opener::open_into`]; false if the peer did not seal it.
+    ///
+    /// # Safety
+    /// As there.
+    pub(crate) unsafe fn open_into(
+        &self,
+        header: &[u8; HEADER_LEN],
+        source: &[u8],
+        place: *mut u8,
+    ) -> bool {
+        let source = (source.as_ptr(), source.len());
+        // SAFETY: as promised.
+        unsafe {
+            self.key
+                .open_at(self.number, header, source, place, &self.tag)
+        }
     }
 }
 
@@ -173,9 +248,9 @@ pub(crate) struct Opener {
     /// Generation of `current`.
     generation: u64,
     /// For datagrams that were overtaken by the change of keys.
-    previous: Option<Key>,
-    current: Key,
-    next: Key,
+    previous: Option<Arc<Key>>,
+    current: Arc<Key>,
+    next: Arc<Key>,
     /// Secret of `next`.
     next_secret: Secret,
     window: ReplayWindow,
@@ -191,8 +266,8 @@ impl Opener {
             cipher,
             generation: 0,
             previous: None,
-            current: secret.key(cipher)?,
-            next: next_secret.key(cipher)?,
+            current: Arc::new(secret.key(cipher)?),
+            next: Arc::new(next_secret.key(cipher)?),
             next_secret,
             window: ReplayWindow::default(),
             forged: 0,
@@ -267,16 +342,45 @@ impl Opener {
         trailer: &Trailer,
         open: impl FnOnce(&Key, u64, &[u8; TAG_LEN]) -> bool,
     ) -> Result<(), DropReason> {
-        let (number, tag) = trailer.split_at(NUMBER_LEN);
-        let number = number.try_into().map_or(0, u64::from_be_bytes);
+        let (number, tag) = split(trailer);
         if !self.window.is_new(number) {
             return Err(DropReason::Replayed);
         }
-        let opened = self.key_for(number).zip(tag.first_chunk());
-        let opened = opened.is_some_and(|(key, tag)| open(key, number, tag));
+        let key = self.key_for(number);
+        let opened = key.is_some_and(|key| open(key, number, tag));
+        self.opened(number, opened)
+    }
+
+    /// What opens the datagram of `trailer`, for another thread. What came of it is for [`Opener::opened`].
+    ///
+    /// # Errors
+    /// It came before, or no key is its.
+    pub(crate) fn hand_out(&mut self, trailer: &Trailer) -> Result<Opening, DropReason> {
+        let (number, tag) = split(trailer);
+        if !self.window.is_new(number) {
+            return Err(DropReason::Replayed);
+        }
+        let Some(key) = self.key_for(number).map(Arc::clone) else {
+            return self.opened(number, false).and(Err(DropReason::Forged));
+        };
+        Ok(Opening {
+            key,
+            number,
+            tag: *tag,
+        })
+    }
+
+    /// Datagram `number` was opened, or was not the peer's.
+    ///
+    /// # Errors
+    /// It was not, or another of its number was opened meanwhile.
+    pub(crate) fn opened(&mut self, number: u64, opened: bool) -> Result<(), DropReason> {
         if !opened {
             self.forged += 1;
             return Err(DropReason::Forged);
+        }
+        if !self.window.is_new(number) {
+            return Err(DropReason::Replayed);
         }
         self.window.mark(number);
         if generation(number) > self.generation {
@@ -285,7 +389,7 @@ impl Opener {
         Ok(())
     }
 
-    fn key_for(&self, number: u64) -> Option<&Key> {
+    fn key_for(&self, number: u64) -> Option<&Arc<Key>> {
         let generation = generation(number);
         match generation.wrapping_sub(self.generation) {
             _ if self.forged >= MAX_FORGED => None,
@@ -303,7 +407,7 @@ impl Opener {
         let Some(next) = secret.key(self.cipher) else {
             return;
         };
-        let current = std::mem::replace(&mut self.next, next);
+        let current = std::mem::replace(&mut self.next, Arc::new(next));
         self.previous = Some(std::mem::replace(&mut self.current, current));
         self.next_secret = secret;
         self.generation += 1;

@@ -196,7 +196,7 @@ fn at(next: u64) -> Sealer {
     for _ in 0..generation(next.saturating_sub(1)) {
         sealer.secret = sealer.secret.next();
     }
-    sealer.key = sealer.secret.key(Cipher::Aes128Gcm).unwrap();
+    sealer.key = sealer.secret.key(Cipher::Aes128Gcm).unwrap().into();
     sealer.next = next;
     sealer
 }

@@ -10,20 +10,24 @@
 //!                      a connected socket  <-- opened with the keys of path 1
 //! ```
 //!
+//! A path may have a thread of its own ([`super::path_thread`]).
+//!
 //! Keys are of a path: so numbers are counted, and what is repeated is told, path by path, and whatever comes by
 //! another path than it was sealed for is dropped. They outlive the socket, for numbers must not begin again.
 
 use super::migration::PeerMigration;
+use super::path_thread::{Order, PathThread, Report};
 use super::receive::{Envelope, Receiver};
 use super::send::Sender;
 use super::{protect, socket};
-use crate::{LaneError, Options, PathAddresses, Turn};
+use crate::{LaneError, Options, PathAddresses, PathThreads, Turn};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use socket2::{SockAddr, Socket};
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::Duration;
 use zeroize::Zeroizing;
 use zerolane_core::{Config, Instant, Life, PathLife};
@@ -37,10 +41,57 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 struct Link {
     path: usize,
-    socket: Option<Socket>,
+    socket: Option<Arc<Socket>>,
     peer: SocketAddr,
     sender: Sender,
     receiver: Receiver,
+    /// The one that receives and sends here, if the path has one of its own.
+    thread: Option<PathThread>,
+    /// Room in the socket is waited for, which its thread does not tell of.
+    watches_room: bool,
+}
+
+impl Link {
+    /// The path is none any more: its thread ends, and what it had is lost.
+    fn detach(&mut self) {
+        self.thread = None;
+        self.sender.begin_thread(None);
+        self.receiver.begin_thread(None);
+        self.socket = None;
+    }
+
+    /// Takes what the path's thread reports. True if there was anything.
+    fn take_reports(&mut self, turn: &mut Turn<'_>, strict: bool) -> Result<bool, LaneError> {
+        let (Some(thread), Some(socket)) = (&self.thread, &self.socket) else {
+            return Ok(false);
+        };
+        let reports = thread.channel().reports();
+        if reports.is_empty() {
+            return Ok(false);
+        }
+        turn.refresh();
+        let mut outcome = Ok(());
+        for report in reports {
+            let done = match report {
+                Report::Sent(sent) => self.sender.on_sent(sent, (socket, self.peer), turn),
+                Report::Opened(opened) => {
+                    self.receiver.on_opened(opened);
+                    Ok(())
+                }
+                Report::Arrived(message) => {
+                    self.receiver.on_arrived(message);
+                    Ok(())
+                }
+                Report::Refused(buffer, error) => {
+                    thread.channel().order(Order::Free(buffer));
+                    self.receiver.refused(error, socket, turn).map(drop)
+                }
+            };
+            outcome = outcome.and(done);
+        }
+        let delivered = self.receiver.deliver_arrived(socket, turn, strict);
+        outcome.and(delivered).map(|()| true)
+    }
 }
 
 /// What keys of paths are made of.
@@ -135,6 +186,8 @@ impl Links {
             peer,
             sender: Sender::new(like, None, &self.options),
             receiver: Receiver::new(like, Envelope::Udp, &self.options),
+            thread: None,
+            watches_room: false,
         };
         if let Some(secrets) = &self.secrets {
             let session = secrets.of_path(path);
@@ -167,7 +220,7 @@ impl Links {
         }
         for link in &mut self.list {
             if turn.core.path_life(link.path) == PathLife::Absent {
-                link.socket = None;
+                link.detach();
             }
         }
     }
@@ -195,10 +248,25 @@ impl Links {
 
     /// From here on the path at `at` has this socket.
     fn attach(&mut self, at: usize, socket: Socket, peer: SocketAddr) -> io::Result<()> {
-        self.watched.add(&socket, interest(false))?;
         let link = &mut self.list[at];
+        link.detach();
         link.receiver.begin_at(&socket, &self.options);
         link.sender.begin_at();
+        let socket = Arc::new(socket);
+        match self.options.path_threads {
+            PathThreads::OneForAll => self.watched.add(&socket, interest(false))?,
+            PathThreads::OnePerPath => {
+                let spin = self.options.spin;
+                let thread = PathThread::spawn(link.path, Arc::clone(&socket), spin)?;
+                self.watched
+                    .add(thread.channel().watched(), interest(false))?;
+                link.sender.begin_thread(Some(Arc::clone(thread.channel())));
+                link.receiver
+                    .begin_thread(Some(Arc::clone(thread.channel())));
+                link.thread = Some(thread);
+            }
+        }
+        link.watches_room = false;
         (link.socket, link.peer) = (Some(socket), peer);
         Ok(())
     }
@@ -254,7 +322,11 @@ impl Links {
         for link in &mut self.list {
             let Some(socket) = &link.socket else { continue };
             turn.core.select_path(link.path);
-            match link.receiver.receive(socket, turn, strict) {
+            let taken = match link.thread {
+                None => link.receiver.receive(socket, turn, strict),
+                Some(_) => link.take_reports(turn, strict),
+            };
+            match taken {
                 Ok(any) => received |= any,
                 // The path is broken, and not the connection.
                 Err(LaneError::Io(_)) => turn.core.remove_path(turn.now, link.path),
@@ -270,15 +342,23 @@ impl Links {
         for link in &mut self.list {
             let Some(socket) = &link.socket else { continue };
             turn.core.select_path(link.path);
-            let was_full = link.sender.is_full();
             match link.sender.transmit(socket, link.peer, None, None, turn) {
                 Ok(any) => sent |= any,
                 Err(LaneError::Io(_)) => turn.core.remove_path(turn.now, link.path),
                 Err(error) => return Err(error),
             }
-            if link.sender.is_full() != was_full {
-                let mut interest = interest(link.sender.is_full());
-                let _ = self.watched.modify(socket, &mut interest);
+            // What waits for its thread, the thread tells of.
+            let watches_room = link.sender.is_full() && !link.sender.waits_for_thread();
+            if watches_room != link.watches_room {
+                link.watches_room = watches_room;
+                let _ = match link.thread {
+                    None => self.watched.modify(socket, &mut interest(watches_room)),
+                    Some(_) if watches_room => {
+                        let room = EpollEvent::new(EpollFlags::EPOLLOUT, 0);
+                        self.watched.add(socket, room)
+                    }
+                    Some(_) => self.watched.delete(socket),
+                };
             }
         }
         Ok(sent)

@@ -5,6 +5,7 @@ mod links;
 mod migration;
 mod packet_info;
 mod passed;
+mod path_thread;
 mod port;
 mod receive;
 mod send;

@@ -1,10 +1,12 @@
 //! Over two veth pairs, whose interfaces change in the middle of a transfer.
 
 use super::{
-    between, bytes_sent, options, path_between, receive, send, two_pairs, until_usable, usable,
+    THREADS, between, bytes_sent, options, path_between, receive, send, two_pairs, until_usable,
+    usable,
 };
 use netlab::netns::Topology;
 use netsim::Side;
+use zerolane::options::PathThreads;
 use zerolane::{Connection, Options, Security};
 
 /// Streams over two paths; when both carry, `happen` changes what the path of this index goes by, and the stream goes on
@@ -15,8 +17,20 @@ fn stream_while(
     happen: impl Fn(&Topology) + Sync,
     mend: impl Fn(&Topology) + Sync,
 ) {
+    for threads in THREADS {
+        stream_by(threads, path, then, &happen, &mend);
+    }
+}
+
+fn stream_by(
+    threads: PathThreads,
+    path: usize,
+    then: usize,
+    happen: &(impl Fn(&Topology) + Sync),
+    mend: &(impl Fn(&Topology) + Sync),
+) {
     let Some(hosts) = two_pairs() else { return };
-    let options = options(Security::default(), 2);
+    let options = options(Security::default(), 2, threads);
     let (sent, received) = between((hosts.a(), hosts.b()), &options, receive, |to, second| {
         let mut a = Connection::connect(to, &options).expect("connected");
         assert!(a.add_path(second));
@@ -37,9 +51,12 @@ fn stream_while(
 
 #[test]
 fn veth__two_pairs_carry_and_a_path_leaves_and_joins() {
-    for security in [Security::default(), Security::plain()] {
+    let all = THREADS.map(|threads| {
+        [Security::default(), Security::plain()].map(|security| (threads, security))
+    });
+    for (threads, security) in all.into_iter().flatten() {
         let Some(hosts) = two_pairs() else { return };
-        let options = options(security, 4);
+        let options = options(security, 4, threads);
         let (sent, received) = between((hosts.a(), hosts.b()), &options, receive, |to, second| {
             let mut a = Connection::connect(to, &options).expect("connected");
             let carried = |a: &Connection| bytes_sent(a, 0).min(bytes_sent(a, 1)) > 4 << 20;
@@ -82,7 +99,7 @@ fn veth__two_pairs_carry_and_a_path_leaves_and_joins() {
 #[test]
 fn links__of_the_options_are_there_from_the_start() {
     let Some(hosts) = two_pairs() else { return };
-    let options = options(Security::default(), 2);
+    let options = options(Security::default(), 2, PathThreads::OneForAll);
     let (sent, received) = between((hosts.a(), hosts.b()), &options, receive, |to, second| {
         let options = Options {
             paths: 1,

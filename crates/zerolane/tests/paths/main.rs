@@ -1,10 +1,12 @@
 //! One connection over several paths, payload verified by content.
 //!
 //! ```text
+//!  stream.rs      what is sent, and looked at
 //!  relays.rs      through emulated links on loopback, by any user
 //!  interfaces.rs  over veth pairs, which go down, go away, get other names
 //!  switches.rs    through emulated switches, which die
 //!  operations.rs  gets, atomic operations and messages when their path dies
+//!  pairs.rs       rates over veth pairs, by one thread and by one each
 //!  rates.rs       over emulated links, by the clock
 //! ```
 //!
@@ -13,96 +15,21 @@
 
 mod interfaces;
 mod operations;
+mod pairs;
 mod rates;
 mod relays;
+mod stream;
 mod switches;
 
 use netlab::netns::{self, Namespace, Topology};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{Duration, Instant};
-use zerolane::counters::{PathLife, PathState};
+use stream::{
+    PATIENCE, PIECE, THREADS, accept, bytes_sent, content, options, receive, send, until_usable,
+    usable,
+};
 use zerolane::options::PathAddresses;
-use zerolane::{Connection, Endpoint, Options, Security};
-
-/// Bounds how long a failure takes to show; never waited for otherwise.
-const PATIENCE: Duration = Duration::from_secs(60);
-const PIECE: usize = 1 << 20;
-
-fn options(security: Security, paths: u8) -> Options {
-    Options {
-        security,
-        paths,
-        connect_timeout: PATIENCE,
-        idle_timeout: PATIENCE,
-        ..Options::default()
-    }
-}
-
-fn content(piece: usize) -> Vec<u8> {
-    let seed = piece * 7919;
-    (0..PIECE).map(|i| ((i * 31 + seed) >> 3) as u8).collect()
-}
-
-fn accept(endpoint: &mut Endpoint) -> Connection {
-    let accepted = endpoint.accept(Some(PATIENCE)).expect("accept");
-    accepted.expect("a client")
-}
-
-/// Receives pieces in order and looks at every byte, until the peer closes: how many.
-fn receive(endpoint: &mut Endpoint) -> usize {
-    let mut connection = accept(endpoint);
-    let mut buffer = vec![0; PIECE];
-    let mut pieces = 0;
-    while let Ok(len) = connection.recv_into(&mut buffer) {
-        assert_eq!(len, PIECE);
-        assert!(buffer == content(pieces), "piece {pieces}");
-        pieces += 1;
-    }
-    pieces
-}
-
-fn usable(connection: &Connection) -> usize {
-    let paths = connection.paths();
-    let usable = |it: &&(usize, PathState)| it.1.life == PathLife::Usable;
-    paths.iter().filter(usable).count()
-}
-
-/// Sends pieces until `done` says so: how many. `done` is told of every piece.
-fn send(
-    connection: &mut Connection,
-    mut done: impl FnMut(&mut Connection, usize) -> bool,
-) -> usize {
-    let start = Instant::now();
-    let mut pieces = 0;
-    while !done(connection, pieces) {
-        assert!(start.elapsed() < PATIENCE, "{:?}", connection.paths());
-        connection.send(&content(pieces)).expect("sent");
-        pieces += 1;
-    }
-    pieces
-}
-
-fn bytes_sent(connection: &Connection, path: usize) -> u64 {
-    let paths = connection.paths();
-    let found = paths.iter().find(|it| it.0 == path);
-    found.map_or(0, |it| it.1.bytes_sent)
-}
-
-/// Sends until so many paths are usable and as many pieces more have been sent: how many pieces in all are sent then.
-fn until_usable(connection: &mut Connection, paths: usize, more: usize, sent: &mut usize) {
-    let start = Instant::now();
-    let mut left = more;
-    while left > 0 {
-        assert!(start.elapsed() < PATIENCE, "{:?}", connection.paths());
-        connection.send(&content(*sent)).expect("sent");
-        *sent += 1;
-        match usable(connection) == paths {
-            true => left -= 1,
-            false => left = more,
-        }
-    }
-}
+use zerolane::{Endpoint, Options};
 
 /// Whether namespaces may be made; says it if not.
 fn is_permitted() -> bool {

@@ -1,7 +1,8 @@
 //! Gets, atomic operations and messages, which go by one path, when that one dies.
 
-use super::{PATIENCE, accept, between, options, two_pairs, usable};
+use super::{PATIENCE, THREADS, accept, between, options, two_pairs, usable};
 use std::time::Instant;
+use zerolane::options::PathThreads;
 use zerolane::{Connection, Endpoint, ExportedRegion, Region, RegionKey, Rights, Security, Work};
 
 const LEN: usize = 16 << 20;
@@ -68,8 +69,12 @@ fn until_usable(a: &mut Connection, key: &RegionKey, paths: usize, rounds: &mut 
 
 #[test]
 fn operations__go_on_by_the_other_path_when_theirs_dies() {
+    THREADS.into_iter().for_each(operations_go_on);
+}
+
+fn operations_go_on(threads: PathThreads) {
     let Some(hosts) = two_pairs() else { return };
-    let options = options(Security::default(), 2);
+    let options = options(Security::default(), 2, threads);
     let (done, (messages, counted)) =
         between((hosts.a(), hosts.b()), &options, serve, |to, second| {
             let mut a = Connection::connect(to, &options).expect("connected");
@@ -93,8 +98,12 @@ fn operations__go_on_by_the_other_path_when_theirs_dies() {
 
 #[test]
 fn get__goes_on_by_the_other_path_when_its_dies_amid() {
+    THREADS.into_iter().for_each(get_goes_on);
+}
+
+fn get_goes_on(threads: PathThreads) {
     let Some(hosts) = two_pairs() else { return };
-    let options = options(Security::default(), 2);
+    let options = options(Security::default(), 2, threads);
     between((hosts.a(), hosts.b()), &options, serve, |to, second| {
         let mut a = Connection::connect(to, &options).expect("connected");
         assert!(a.add_path(second));

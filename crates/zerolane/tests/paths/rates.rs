@@ -6,7 +6,7 @@ use netlab::lab::Lab;
 use netsim::link::LinkConfig;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
-use zerolane::options::PathAddresses;
+use zerolane::options::{PathAddresses, PathThreads};
 use zerolane::{Connection, Endpoint, ExportedRegion, Region, Rights, Security, Work};
 
 const LEN: usize = 320 << 20;
@@ -108,7 +108,11 @@ enum Way {
 /// Moves [`LEN`] bytes over those of the links of 5 and 20 ms, by one or both; `dies` of them dies amid.
 fn transfer(way: Way, paths: &[usize], dies: Option<usize>) -> Option<Outcome> {
     let lab = lab([link(5), link(20)])?;
-    let options = options(Security::default(), paths.len() as u8);
+    let options = options(
+        Security::default(),
+        paths.len() as u8,
+        PathThreads::OneForAll,
+    );
     let hosts = (lab.host(0), lab.host(1));
     let first = paths[0];
     let connect = |to: SocketAddr, second: PathAddresses| {

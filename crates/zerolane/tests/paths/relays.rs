@@ -1,20 +1,20 @@
 //! Through relays that emulate a link each: any user can run that.
 
-use super::{bytes_sent, options, receive, send, usable};
+use super::{THREADS, bytes_sent, options, receive, send, usable};
 use netlab::udp::Relay;
 use netsim::link::LinkConfig;
 use std::time::Duration;
-use zerolane::options::PathAddresses;
+use zerolane::options::{PathAddresses, PathThreads};
 use zerolane::{Connection, Endpoint, Options, Security};
 
 /// What a connection over relays goes through: both paths carry, one dies, one is removed, one is added.
-fn over_relays(security: Security) {
+fn over_relays(security: Security, threads: PathThreads) {
     let link = |ms| LinkConfig {
         delay: Duration::from_millis(ms),
         rate_bits_per_s: Some(200_000_000),
         ..LinkConfig::default()
     };
-    let options = options(security, 4);
+    let options = options(security, 4, threads);
     let mut endpoint = Endpoint::bind("127.0.0.1:0", options.clone()).expect("bind");
     let server = endpoint.local_addr();
     let relays = [1, 4].map(|ms| Relay::start(server, link(ms), link(ms), 7).expect("relay"));
@@ -72,23 +72,27 @@ fn over_relays(security: Security) {
 
 #[test]
 fn paths__carry_die_come_back_leave_and_join__encrypted() {
-    over_relays(Security::default());
+    for threads in THREADS {
+        over_relays(Security::default(), threads);
+    }
 }
 
 #[test]
 fn paths__carry_die_come_back_leave_and_join__plain() {
-    over_relays(Security::plain());
+    for threads in THREADS {
+        over_relays(Security::plain(), threads);
+    }
 }
 
 #[test]
 fn path__is_refused_by_a_peer_that_takes_one() {
-    let server = options(Security::default(), 1);
+    let server = options(Security::default(), 1, PathThreads::OnePerPath);
     let mut endpoint = Endpoint::bind("127.0.0.1:0", server).expect("bind");
     let to = endpoint.local_addr();
     let receiver = std::thread::spawn(move || receive(&mut endpoint));
     let client = Options {
         links: vec![PathAddresses::default()],
-        ..options(Security::default(), 1)
+        ..options(Security::default(), 1, PathThreads::OnePerPath)
     };
     let mut a = Connection::connect(to, &client).expect("connected");
     let pieces = send(&mut a, |_, pieces| pieces == 4);
@@ -99,7 +103,7 @@ fn path__is_refused_by_a_peer_that_takes_one() {
 
 #[test]
 fn add_path__not_where_one_was_asked_for() {
-    let plain = options(Security::plain(), 1);
+    let plain = options(Security::plain(), 1, PathThreads::OnePerPath);
     let mut endpoint = Endpoint::bind("127.0.0.1:0", plain.clone()).expect("bind");
     let to = endpoint.local_addr();
     let receiver = std::thread::spawn(move || receive(&mut endpoint));

@@ -1,10 +1,11 @@
 //! Through emulated switches: their links die without any interface noticing it.
 
-use super::{between, content, is_permitted, options, receive, until_usable};
+use super::{THREADS, between, content, is_permitted, options, receive, until_usable};
 use netlab::lab::{Lab, LabConfig};
 use netsim::link::LinkConfig;
 use std::time::{Duration, Instant};
 use zerolane::failure::{CloseReason, TransferError};
+use zerolane::options::PathThreads;
 use zerolane::{Connection, Endpoint, Error, Options, Security};
 
 /// Two hosts and a switch for each of their interfaces, of such links.
@@ -42,11 +43,15 @@ pub(super) fn set_switch(lab: &Lab, interface: usize, up: bool) {
 
 #[test]
 fn switch__of_one_path_dead_amid_and_back() {
-    for path in [0, 1] {
+    for (path, threads) in [0, 1]
+        .into_iter()
+        .zip(THREADS)
+        .chain([(1, PathThreads::OneForAll)])
+    {
         let Some(lab) = lab([link(1, 200), link(4, 200)]) else {
             return;
         };
-        let options = options(Security::default(), 2);
+        let options = options(Security::default(), 2, threads);
         let hosts = (lab.host(0), lab.host(1));
         let (sent, received) = between(hosts, &options, receive, |to, second| {
             let mut a = Connection::connect(to, &options).expect("connected");
@@ -74,7 +79,7 @@ fn switch__of_both_paths_dead_ends_with_an_error_that_says_so() {
     };
     let options = Options {
         idle_timeout: IDLE,
-        ..options(Security::default(), 2)
+        ..options(Security::default(), 2, PathThreads::OnePerPath)
     };
     let hosts = (lab.host(0), lab.host(1));
     let serve = |endpoint: &mut Endpoint| {
@@ -117,11 +122,11 @@ fn switch__of_both_paths_dead_ends_with_an_error_that_says_so() {
 }
 
 /// What goes over links of those round trips, ms, that overtake each other all the time, which is no loss.
-fn overtaking(long: u64, security: Security) {
+fn overtaking(long: u64, security: Security, threads: PathThreads) {
     let Some(lab) = lab([link(2, 100), link(long, 100)]) else {
         return;
     };
-    let options = options(security, 2);
+    let options = options(security, 2, threads);
     let hosts = (lab.host(0), lab.host(1));
     let all: Vec<u8> = (0..16).flat_map(content).collect();
     let serve = |endpoint: &mut Endpoint| {
@@ -170,14 +175,14 @@ fn overtaking(long: u64, security: Security) {
 
 #[test]
 fn links__that_overtake_each_other_cause_no_repair() {
-    for long in [10, 40] {
-        overtaking(long, Security::default());
+    for (long, threads) in [(10, THREADS[0]), (40, THREADS[0]), (10, THREADS[1])] {
+        overtaking(long, Security::default(), threads);
     }
 }
 
 #[test]
 fn links__that_overtake_each_other_cause_no_repair__plain() {
-    for long in [10, 40] {
-        overtaking(long, Security::plain());
+    for (long, threads) in [(10, THREADS[0]), (40, THREADS[0]), (10, THREADS[1])] {
+        overtaking(long, Security::plain(), threads);
     }
 }

@@ -47,6 +47,13 @@ impl Group {
 impl Receiver {
     /// Delivers one message.
     pub(super) fn deliver(&mut self, index: usize, turn: &mut Turn<'_>) {
+        if let Some(message) = self.note(index, turn) {
+            self.deliver_noted(message, turn);
+        }
+    }
+
+    /// Takes note of one message, and of what the kernel says of it. `None`: it is dropped, and counted.
+    pub(super) fn note(&mut self, index: usize, turn: &mut Turn<'_>) -> Option<Message> {
         let total = self.buffers.messages[index].msg_len as usize;
         let dropped = turn.account.dropped_socket_buffer;
         let Ancillary {
@@ -67,11 +74,9 @@ impl Receiver {
         };
         if self.buffers.messages[index].msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
             turn.account.dropped_truncated += 1;
-            return;
+            return None;
         }
-        let Some(message) = self.unwrap(message, turn) else {
-            return;
-        };
+        let message = self.unwrap(message, turn)?;
         let total = message.total;
         turn.account.datagrams_received += message.segments() as u64;
         if ecn != 0 {
@@ -92,8 +97,18 @@ impl Receiver {
                 self.merges &= self.small_singles < SINGLES;
             }
         }
+        Some(message)
+    }
+
+    /// Delivers one that was taken note of, and lies where it was predicted.
+    pub(super) fn deliver_noted(&mut self, message: Message, turn: &mut Turn<'_>) {
         let around = self.incoming.around();
-        let fits = |it: &Receiver| it.buffers.layouts[index].fits(total, message.segment, around);
+        let Message {
+            index,
+            total,
+            segment,
+        } = message;
+        let fits = |it: &Receiver| it.buffers.layouts[index].fits(total, segment, around);
         if !self.trains.is_lent() {
             match fits(self) {
                 true => self.deliver_in_place(message, turn),
@@ -244,7 +259,13 @@ impl Receiver {
     }
 
     /// What landed where something else was predicted belongs to `span`.
-    fn move_landed(&mut self, landed: Span, span: Span, cause: MoveCause, turn: &mut Turn<'_>) {
+    pub(super) fn move_landed(
+        &mut self,
+        landed: Span,
+        span: Span,
+        cause: MoveCause,
+        turn: &mut Turn<'_>,
+    ) {
         let from = turn.memory.source(landed).map(|start| Source {
             start,
             file: turn.memory.is_file(landed.region),

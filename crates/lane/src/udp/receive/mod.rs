@@ -7,6 +7,7 @@
 mod cmsg;
 mod deliver;
 mod envelope;
+mod handed;
 mod landing;
 mod layout;
 mod predict;
@@ -21,6 +22,7 @@ use crate::seal::{Opener, TRAILER_LEN};
 use crate::udp::send::iovec;
 use crate::{LaneError, Mode, Options, Registry, Turn, fault};
 pub(crate) use envelope::{Envelope, IPV4_HEADER};
+use handed::Inbox;
 use layout::Layout;
 use socket2::Socket;
 use std::cell::Cell;
@@ -159,6 +161,8 @@ pub(crate) struct Receiver {
     timed: bool,
     /// When the batch was taken, by the clock that it tells with.
     taken: Option<SystemTime>,
+    /// From the thread of the path, where it has one of its own.
+    inbox: Option<Box<Inbox>>,
 }
 
 // SAFETY: the raw pointers in iovs, messages and moves are made anew for every syscall and mean
@@ -192,6 +196,7 @@ impl Receiver {
             overflow: 0,
             timed: false,
             taken: None,
+            inbox: None,
         }
     }
 
@@ -263,10 +268,7 @@ impl Receiver {
         turn: &mut Turn<'_>,
         strict: bool,
     ) -> Result<bool, LaneError> {
-        if !self.timed && turn.core.wants_arrival_times() {
-            self.timed = true;
-            socket::show_arrival_times(socket);
-        }
+        self.ask_for_times(socket, turn);
         let count = self.predict(turn.core, turn.memory, strict);
         let received = match self.fill(socket, count) {
             Ok(received) => received,
@@ -278,21 +280,32 @@ impl Receiver {
         // Before the time of the turn, or a thread that is off its core in between would take that for a wait.
         self.taken = self.timed.then(SystemTime::now);
         turn.refresh();
-        let payload =
-            |it: &Receiver, core: &Connection| (core.counters().stus_received, it.trains.begun());
-        let before = payload(self, turn.core);
+        let before = self.payload_taken(turn.core);
         for index in 0..received {
             self.deliver(index, turn);
         }
         // What is shown by other ways says nothing of when it came.
         turn.core.on_waited(Duration::ZERO);
         self.offer_trains(strict, turn);
-        match payload(self, turn.core) == before {
+        match self.payload_taken(turn.core) == before {
             true => turn.account.rx_control_syscalls += 1,
             false => turn.account.rx_data_syscalls += 1,
         }
         self.clean_up(strict)?;
         Ok(true)
+    }
+
+    /// What changes when payload is taken.
+    fn payload_taken(&self, core: &Connection) -> (u64, [usize; 2]) {
+        (core.counters().stus_received, self.trains.begun())
+    }
+
+    /// Asks the kernel when datagrams arrived, from when the core wants to know.
+    fn ask_for_times(&mut self, socket: &Socket, turn: &Turn<'_>) {
+        if !self.timed && turn.core.wants_arrival_times() {
+            self.timed = true;
+            socket::show_arrival_times(socket);
+        }
     }
 
     /// Has the kernel fill the first `count` messages. How many it filled.
@@ -321,7 +334,7 @@ impl Receiver {
         usize::try_from(received).map_err(|_| io::Error::last_os_error())
     }
 
-    fn refused(
+    pub(in crate::udp) fn refused(
         &mut self,
         error: io::Error,
         socket: &Socket,

@@ -66,6 +66,9 @@ impl Receiver {
             while at < run.span.len && message < messages {
                 let len = u64::from(run.stu).min(run.span.len - at);
                 let span = run.span.part(at, len);
+                if memory.is_away(span) {
+                    break 'runs;
+                }
                 let Some(place) = memory.target(span) else {
                     break 'runs;
                 };
@@ -114,6 +117,9 @@ impl Receiver {
             if self.incoming.opens_apart(memory, run.span.region) {
                 break;
             }
+            if memory.is_away(run.span) {
+                break;
+            }
             let Some(start) = memory.target(run.span) else {
                 break;
             };
@@ -149,7 +155,7 @@ impl Receiver {
             .push(iovec(spill(&mut self.buffers.spill, 0), SPILL));
     }
 
-    fn point_messages(&mut self, count: usize) {
+    pub(super) fn point_messages(&mut self, count: usize) {
         let (sealed, front) = (self.incoming.is_protected(), self.envelope.pieces());
         let mut next = 0;
         for index in 0..count {

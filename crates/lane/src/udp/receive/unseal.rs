@@ -3,7 +3,7 @@
 
 use super::{Receiver, SPILL};
 use crate::digest::Digest;
-use crate::seal::{Opener, TRAILER_LEN, Trailer};
+use crate::seal::{Opener, Opening, TRAILER_LEN, Trailer};
 use crate::{Registry, Turn};
 use zerolane_core::{DropReason, HandshakeOutcome, RegionId, Span};
 use zerolane_wire::handshake::HandshakeMessage;
@@ -137,6 +137,28 @@ impl Incoming {
             Incoming::Sealed { opener, .. } => unsafe {
                 opener.open_into(header, source, place, trailer)
             },
+            Incoming::Plain | Incoming::Waiting => Err(DropReason::Unprotected),
+        }
+    }
+
+    /// What opens the datagram of `trailer`, for another thread; what came of it is for [`Incoming::opened`].
+    ///
+    /// # Errors
+    /// It is not to be opened.
+    pub(super) fn hand_out(&mut self, trailer: &Trailer) -> Result<Opening, DropReason> {
+        match self {
+            Incoming::Sealed { opener, .. } => opener.hand_out(trailer),
+            Incoming::Plain | Incoming::Waiting => Err(DropReason::Unprotected),
+        }
+    }
+
+    /// Datagram `number` was opened by another thread, or was not the peer's.
+    ///
+    /// # Errors
+    /// It counts for nothing.
+    pub(super) fn opened(&mut self, number: u64, opened: bool) -> Result<(), DropReason> {
+        match self {
+            Incoming::Sealed { opener, .. } => opener.opened(number, opened),
             Incoming::Plain | Incoming::Waiting => Err(DropReason::Unprotected),
         }
     }

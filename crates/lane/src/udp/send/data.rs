@@ -19,6 +19,9 @@ impl Sender {
         burst: &DataBurst,
         turn: &mut Turn<'_>,
     ) -> Result<io::Result<()>, LaneError> {
+        if let Some(outcome) = self.hand_over(burst, turn) {
+            return Ok(outcome);
+        }
         let gone = LaneError::Fault(burst.span.region);
         if let Some(train) = burst.train {
             return self.train(socket, burst, train, turn);

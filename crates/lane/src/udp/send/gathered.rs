@@ -71,19 +71,7 @@ impl Sender {
         let mut control = [0u64; CONTROL_LEN / 8];
         let mut message = message_of(&mut self.buffers.iovs, self.frames.as_deref_mut());
         if segment > 0 {
-            message.msg_control = control.as_mut_ptr().cast();
-            // SAFETY: CMSG_SPACE and CMSG_LEN only compute; the control buffer is aligned and larger
-            // than the one message put into it.
-            unsafe {
-                message.msg_controllen = libc::CMSG_SPACE(size_of::<u16>() as u32) as usize;
-                let header = libc::CMSG_FIRSTHDR(&raw const message);
-                (*header).cmsg_level = libc::SOL_UDP;
-                (*header).cmsg_type = libc::UDP_SEGMENT;
-                (*header).cmsg_len = libc::CMSG_LEN(size_of::<u16>() as u32) as usize;
-                libc::CMSG_DATA(header)
-                    .cast::<u16>()
-                    .write_unaligned(segment as u16);
-            }
+            cut_after(segment, &mut message, &mut control);
         }
         // SAFETY: message points to iovecs over memory that is mapped for the length of the call:
         // headers and padding are ours, payload is posted and open in the registry. What is lent is
@@ -142,6 +130,41 @@ fn message_of(pieces: &mut [libc::iovec], mut frames: Option<&mut OutgoingFrames
     message.msg_iov = pieces.as_mut_ptr();
     message.msg_iovlen = pieces.len();
     message
+}
+
+/// Has the kernel cut `message` every `segment` bytes.
+fn cut_after(segment: usize, message: &mut libc::msghdr, control: &mut [u64; CONTROL_LEN / 8]) {
+    message.msg_control = control.as_mut_ptr().cast();
+    // SAFETY: CMSG_SPACE and CMSG_LEN only compute; the control buffer is aligned and larger
+    // than the one message put into it.
+    unsafe {
+        message.msg_controllen = libc::CMSG_SPACE(size_of::<u16>() as u32) as usize;
+        let header = libc::CMSG_FIRSTHDR(&raw const *message);
+        (*header).cmsg_level = libc::SOL_UDP;
+        (*header).cmsg_type = libc::UDP_SEGMENT;
+        (*header).cmsg_len = libc::CMSG_LEN(size_of::<u16>() as u32) as usize;
+        libc::CMSG_DATA(header)
+            .cast::<u16>()
+            .write_unaligned(segment as u16);
+    }
+}
+
+/// Sends `bytes`, which the kernel cuts every `segment` of them, if that is not 0.
+///
+/// # Errors
+/// The socket's.
+pub(in crate::udp) fn send_bytes(socket: &Socket, bytes: &[u8], segment: usize) -> io::Result<()> {
+    let mut control = [0u64; CONTROL_LEN / 8];
+    let mut message = empty_message();
+    let mut piece = iovec(bytes.as_ptr(), bytes.len());
+    message.msg_iov = &raw mut piece;
+    message.msg_iovlen = 1;
+    if segment > 0 {
+        cut_after(segment, &mut message, &mut control);
+    }
+    // SAFETY: the message names a slice, which is there as long as the call lasts, and control of ours.
+    twice_on_fault(|| unsafe { system::sendmsg(socket.as_raw_fd(), &message, 0) })?;
+    Ok(())
 }
 
 /// Makes a call again that failed with EFAULT: recvmmsg leaves that error of a later message in the

@@ -5,13 +5,14 @@ mod data;
 mod framed;
 mod gathered;
 mod give;
+mod hand_over;
 mod method;
 mod seal_buffer;
 mod small;
 mod trains;
 
-pub(super) use gathered::{empty_message, iovec};
-pub(super) use seal_buffer::SealBuffer;
+pub(super) use gathered::{empty_message, iovec, send_bytes};
+pub(super) use seal_buffer::{AROUND, SealBuffer};
 
 use super::socket;
 use super::zerocopy::ZerocopyTracker;
@@ -19,13 +20,14 @@ use crate::ethernet::{OutgoingFrames, Queues};
 use crate::seal::Sealer;
 use crate::{LaneError, Mode, Options, Turn, Zerocopy};
 use give::Giver;
+use hand_over::Outbox;
 use method::Chooser;
 use socket2::Socket;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
-use zerolane_core::{BurstLimit, ControlDatagram, Instant, RegionId, Transmit};
+use zerolane_core::{BurstLimit, ControlDatagram, Instant, Life, RegionId, Transmit};
 use zerolane_handshake::{Cipher, Exchange};
 use zerolane_wire::HEADER_LEN;
 
@@ -101,6 +103,8 @@ pub(crate) struct Sender {
     burst: u32,
     last: Instant,
     protection: Protection,
+    /// To the thread of the path, where it has one of its own.
+    outbox: Option<Outbox>,
 }
 
 /// What is done to datagrams before they leave.
@@ -144,6 +148,7 @@ impl Sender {
                 Mode::Plain => Protection::Plain,
                 Mode::Encrypted | Mode::Authenticated => Protection::Waiting,
             },
+            outbox: None,
         }
     }
 
@@ -235,9 +240,15 @@ impl Sender {
 
     /// What leaves next.
     fn next(&mut self, turn: &mut Turn<'_>) -> Option<Transmit> {
-        // Hardly ever.
+        // Hardly ever, where the path has no thread.
         if !self.held.is_empty() {
-            return self.held.pop_front();
+            if turn.core.life() != Life::Established {
+                // What says that it ends does not wait behind payload, of which nothing comes any more.
+                self.held.retain(|it| !matches!(it, Transmit::Data(_)));
+            }
+            if let Some(held) = self.held.pop_front() {
+                return Some(held);
+            }
         }
         let limit = self.limit(turn.now, turn.core.stu());
         let transmit = turn.core.poll_transmit(turn.now, limit)?;
@@ -375,6 +386,6 @@ impl Sender {
 }
 
 /// Whether the socket buffer has no room.
-fn is_full(error: &io::Error) -> bool {
+pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS))
 }

@@ -12,7 +12,7 @@ use zerolane_wire::{HEADER_LEN, Packet, Train};
 const STAGE: usize = 65_536;
 
 /// Bytes around the payload of a sealed datagram.
-pub(super) const AROUND: usize = HEADER_LEN + TRAILER_LEN;
+pub(in crate::udp) const AROUND: usize = HEADER_LEN + TRAILER_LEN;
 
 /// Why there is nothing to send.
 #[derive(Clone, Copy, Debug)]

@@ -37,7 +37,11 @@ impl Sender {
     ) -> Result<io::Result<()>, LaneError> {
         // The next burst, likely a train as well, is as long as can be, not as one that is lent.
         self.lendable = false;
-        let method = self.chooser.method();
+        // What a socket is to cut what is given after is told to the socket, which the path's thread uses, too.
+        let method = match self.outbox {
+            Some(_) => Method::Copied,
+            None => self.chooser.method(),
+        };
         let started = self.chooser.is_timing().then(|| turn.clock.now());
         let given = turn.account.bytes_given;
         let outcome = match self.protection {

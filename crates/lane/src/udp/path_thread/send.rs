@@ -1,0 +1,111 @@
+//! A burst that a path's thread seals and sends.
+
+use crate::errand::Errand;
+use crate::seal::{SealNumbers, TRAILER_LEN};
+use crate::udp::send::{AROUND, send_bytes};
+use socket2::Socket;
+use std::io;
+use zerolane_core::DataBurst;
+use zerolane_wire::HEADER_LEN;
+
+/// The largest burst there is, headers and seals included, bytes.
+const STAGE: usize = 65_536;
+
+/// A burst that is to be sealed, and sent.
+pub(in crate::udp) struct SendOrder {
+    pub(in crate::udp) errand: Errand,
+    pub(in crate::udp) burst: DataBurst,
+    pub(in crate::udp) numbers: SealNumbers,
+    /// The payload, in one piece, to be read as long as the errand is under way.
+    pub(in crate::udp) payload: *const u8,
+}
+
+// SAFETY: the payload is touched only as the errand permits, whatever thread that is in.
+unsafe impl Send for SendOrder {}
+
+/// A burst that is sealed, and has not left.
+pub(super) struct Stage {
+    bytes: Box<[u8]>,
+    /// Bytes of it.
+    filled: usize,
+    /// Bytes of each datagram but the last; 0: there is one.
+    segment: usize,
+}
+
+impl Stage {
+    pub(super) fn new() -> Stage {
+        Stage {
+            bytes: vec![0; STAGE].into(),
+            filled: 0,
+            segment: 0,
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.filled == 0
+    }
+
+    /// Seals what `order` says; nothing if it was called off.
+    pub(super) fn seal(&mut self, mut order: SendOrder) {
+        if !order.errand.begin() {
+            return;
+        }
+        let len = order.burst.span.len as usize;
+        // SAFETY: the errand is under way, so that as many bytes are mapped there, and nothing writes them: memory that
+        // is posted to be sent, and neither exported nor a mapped file.
+        let payload = unsafe { std::slice::from_raw_parts(order.payload, len) };
+        // What the cryptography refuses is as if lost.
+        self.filled = fill(&mut self.bytes, &order.burst, payload, &mut order.numbers).unwrap_or(0);
+        let datagram = match order.burst.train {
+            Some(_) => order.burst.stu as usize,
+            None => order.burst.stu as usize + AROUND,
+        };
+        self.segment = if order.burst.segments > 1 {
+            datagram
+        } else {
+            0
+        };
+    }
+
+    /// Sends it. Without room for it, it stays.
+    ///
+    /// # Errors
+    /// The socket's.
+    pub(super) fn send(&mut self, socket: &Socket) -> io::Result<()> {
+        let sent = send_bytes(socket, &self.bytes[..self.filled], self.segment);
+        if !sent.as_ref().is_err_and(super::super::send::is_full) {
+            self.filled = 0;
+        }
+        sent
+    }
+}
+
+/// Puts the burst, sealed, at the start of `place`: how many bytes.
+fn fill(
+    place: &mut [u8],
+    burst: &DataBurst,
+    payload: &[u8],
+    numbers: &mut SealNumbers,
+) -> Option<usize> {
+    if let Some(train) = burst.train {
+        let head = burst.train_header(train).emit();
+        let (sealed, rest) = place.split_at_mut_checked(payload.len())?;
+        let trailer = numbers.seal_from(&head, payload, sealed)?;
+        let padding = usize::from(train.padding);
+        let rest = rest.get_mut(..padding + AROUND)?;
+        rest[..padding].fill(0);
+        rest[padding..padding + HEADER_LEN].copy_from_slice(&head);
+        rest[padding + HEADER_LEN..].copy_from_slice(&trailer);
+        return Some(payload.len() + padding + AROUND);
+    }
+    let mut filled = 0;
+    for (index, part) in (0..burst.segments).zip(payload.chunks(burst.stu.max(1) as usize)) {
+        let end = filled + AROUND + part.len();
+        let (head, rest) = place.get_mut(filled..end)?.split_first_chunk_mut()?;
+        let (sealed, trailer) = rest.split_last_chunk_mut::<TRAILER_LEN>()?;
+        burst.header(index).emit_into(head);
+        *trailer = numbers.seal_from(head, part, sealed)?;
+        filled = end;
+    }
+    Some(filled)
+}

@@ -1,0 +1,257 @@
+//! Receiving by the path's thread: what it received is looked at here, in order; whole trains it opens into the places that
+//! they are told to have, and all else is taken from its buffers.
+
+use super::layout::Message;
+use super::train_buffer::Expected;
+use super::{Receiver, SPILL};
+use crate::seal::{TRAILER_LEN, Trailer};
+use crate::udp::path_thread::{Arrived, Channel, OpenOrder, Order};
+use crate::{LaneError, MoveCause, Turn};
+use socket2::Socket;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use zerolane_core::{Placement, Span};
+use zerolane_wire::{HEADER_LEN, Header, Train};
+
+/// What came from the path's thread. Bounded by its buffers.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    channel: Arc<Channel>,
+    /// Messages not looked at, and the first perhaps taken note of.
+    waiting: VecDeque<(Box<Arrived>, Option<Message>)>,
+    /// Trains that the thread opens, in order.
+    away: VecDeque<TrainAway>,
+    /// What became of the first of them: see [`Receiver::on_opened`].
+    opened: VecDeque<Option<bool>>,
+}
+
+/// A train that the thread opens.
+#[derive(Debug)]
+struct TrainAway {
+    number: u64,
+    header: Header,
+    /// Bytes of each of its datagrams but the last.
+    datagram: u32,
+    place: Span,
+}
+
+impl std::fmt::Debug for Arrived {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Arrived").finish_non_exhaustive()
+    }
+}
+
+impl Receiver {
+    /// Messages come from this thread of the path from here on, or from none.
+    pub(in crate::udp) fn begin_thread(&mut self, channel: Option<Arc<Channel>>) {
+        self.inbox = channel.map(|channel| {
+            Box::new(Inbox {
+                channel,
+                waiting: VecDeque::new(),
+                away: VecDeque::new(),
+                opened: VecDeque::new(),
+            })
+        });
+    }
+
+    /// The thread received a message.
+    pub(in crate::udp) fn on_arrived(&mut self, message: Box<Arrived>) {
+        if let Some(inbox) = &mut self.inbox {
+            inbox.waiting.push_back((message, None));
+        }
+    }
+
+    /// The thread opened the first of the trains that it had, or saw that it was not the peer's. `None`: it was called off,
+    /// for its memory is another's, or something else was put there.
+    pub(in crate::udp) fn on_opened(&mut self, opened: Option<bool>) {
+        if let Some(inbox) = &mut self.inbox {
+            inbox.opened.push_back(opened);
+        }
+    }
+
+    /// The next train of which is known whether it was opened.
+    fn next_opened(&mut self) -> Option<(TrainAway, Option<bool>)> {
+        let inbox = self.inbox.as_mut()?;
+        let opened = inbox.opened.pop_front()?;
+        Some((inbox.away.pop_front()?, opened))
+    }
+
+    /// A train was opened, or was not.
+    fn take_opened(&mut self, train: &TrainAway, opened: Option<bool>, turn: &mut Turn<'_>) {
+        let Some(opened) = opened else { return };
+        if let Err(reason) = self.incoming.opened(train.number, opened) {
+            turn.core.on_dropped(reason);
+            return turn.core.on_spoiled_train();
+        }
+        let place = train.place;
+        let placement = turn
+            .core
+            .on_train(turn.now, &train.header, train.datagram, Some(place));
+        match placement {
+            // It was granted anew meanwhile.
+            Placement::Move(span) => self.move_landed(place, span, MoveCause::Mispredicted, turn),
+            _ => self.note_placed(placement, place, turn),
+        }
+    }
+
+    /// Delivers what the thread received, as far as nothing of it is to wait for a train that is being opened.
+    ///
+    /// # Errors
+    /// See [`LaneError`].
+    pub(in crate::udp) fn deliver_arrived(
+        &mut self,
+        socket: &Socket,
+        turn: &mut Turn<'_>,
+        strict: bool,
+    ) -> Result<(), LaneError> {
+        self.ask_for_times(socket, turn);
+        self.with_buffers(|it| {
+            it.trains
+                .begin(turn.core.expects_trains(), &mut it.buffers.train);
+            while let Some((train, opened)) = it.next_opened() {
+                it.take_opened(&train, opened, turn);
+            }
+            let opened = it.clean_up(strict);
+            let delivered = it.deliver_waiting(turn, strict);
+            turn.core.on_waited(Duration::ZERO);
+            it.offer_trains(strict, turn);
+            it.trains.end(&mut it.buffers.train);
+            opened.and(delivered)
+        })
+    }
+
+    /// # Errors
+    /// The first; all that can be is delivered nonetheless, for nothing else tells of it.
+    fn deliver_waiting(&mut self, turn: &mut Turn<'_>, strict: bool) -> Result<(), LaneError> {
+        let mut outcome = Ok(());
+        self.taken = self.timed.then(SystemTime::now);
+        while let Some((arrived, noted)) = self.inbox.as_mut().and_then(|it| it.waiting.pop_front())
+        {
+            let message = noted.or_else(|| self.note_arrived(&arrived, turn));
+            let Some(message) = message else {
+                self.free(arrived);
+                continue;
+            };
+            let Err(arrived) = self.open_away(arrived, message, turn) else {
+                continue;
+            };
+            if let Some(inbox) = self.inbox.as_mut().filter(|it| !it.away.is_empty()) {
+                // It came behind them: what the peer says of them is not heard before they are there.
+                inbox.waiting.push_front((arrived, Some(message)));
+                break;
+            }
+            let before = self.payload_taken(turn.core);
+            self.deliver_copied(&arrived, message, turn);
+            match self.payload_taken(turn.core) == before {
+                true => turn.account.rx_control_syscalls += 1,
+                false => turn.account.rx_data_syscalls += 1,
+            }
+            // Now, for the next one lies in the same memory.
+            outcome = outcome.and(self.clean_up(strict));
+            self.free(arrived);
+        }
+        outcome
+    }
+
+    fn free(&mut self, buffer: Box<Arrived>) {
+        if let Some(inbox) = &self.inbox {
+            inbox.channel.order(Order::Free(buffer));
+        }
+    }
+
+    /// Takes note of a message as if it had been received here.
+    fn note_arrived(&mut self, arrived: &Arrived, turn: &mut Turn<'_>) -> Option<Message> {
+        self.buffers.iovs.clear();
+        self.buffers.messages.clear();
+        self.buffers.layouts[0].clear();
+        let place = self.buffers.spill.as_mut_ptr();
+        self.buffers.iovs.push(super::iovec(place, SPILL));
+        self.point_messages(1);
+        let (control, control_len, flags) = arrived.told();
+        self.buffers.controls[0] = *control;
+        let message = &mut self.buffers.messages[0];
+        message.msg_len = arrived.bytes().len() as u32;
+        (message.msg_hdr.msg_controllen, message.msg_hdr.msg_flags) = (control_len, flags);
+        self.note(0, turn)
+    }
+
+    /// Delivers a message from a copy, where one received here would lie.
+    fn deliver_copied(&mut self, arrived: &Arrived, message: Message, turn: &mut Turn<'_>) {
+        self.buffers.layouts[0].clear();
+        self.trains.expected = Expected::Collected;
+        let place = match self.trains.is_lent() {
+            true => self.trains.place(),
+            false => &mut self.buffers.spill[..SPILL],
+        };
+        let bytes = arrived.bytes();
+        // There is always room for a datagram.
+        if let Some(place) = place.get_mut(..bytes.len()) {
+            place.copy_from_slice(bytes);
+            self.deliver_noted(message, turn);
+        }
+    }
+
+    /// Has the thread open a message into its place, if it is a train as a whole, sealed, and bound for memory that nothing but
+    /// the lane touches. What is not comes back.
+    fn open_away(
+        &mut self,
+        from: Box<Arrived>,
+        message: Message,
+        turn: &mut Turn<'_>,
+    ) -> Result<(), Box<Arrived>> {
+        let begun = !self.trains.is_lent() || self.trains.begun() != [0, 0];
+        if begun || !self.incoming.opens_trains() {
+            return Err(from);
+        }
+        let Some((head, header, trailer)) = whole_train(from.bytes()) else {
+            return Err(from);
+        };
+        let data = Train::data(&header);
+        let Some(place) = turn.core.place_of(&data, header.s_id) else {
+            return Err(from);
+        };
+        let exclusive = turn.memory.is_exclusive(place.region);
+        let Some(to) = turn.memory.target(place).filter(|_| exclusive) else {
+            return Err(from);
+        };
+        let opening = match self.incoming.hand_out(&trailer) {
+            Ok(opening) => opening,
+            Err(reason) => {
+                turn.core.on_dropped(reason);
+                self.free(from);
+                return Ok(());
+            }
+        };
+        let Some(inbox) = &mut self.inbox else {
+            return Err(from);
+        };
+        self.trains.expect_headers(false);
+        turn.account.rx_data_syscalls += 1;
+        inbox.away.push_back(TrainAway {
+            number: opening.number(),
+            header,
+            datagram: message.segment as u32,
+            place,
+        });
+        inbox.channel.order(Order::Open(OpenOrder {
+            errand: turn.memory.hand_out(place, true),
+            payload: 0..place.len as usize,
+            header: head,
+            opening,
+            place: to,
+            from,
+        }));
+        Ok(())
+    }
+}
+
+/// The header behind the train that `bytes` are, as bytes, too, and what seals it. `None` if they are not one, or more.
+fn whole_train(bytes: &[u8]) -> Option<([u8; HEADER_LEN], Header, Trailer)> {
+    let (rest, trailer) = bytes.split_last_chunk::<TRAILER_LEN>()?;
+    let (rest, head) = rest.split_last_chunk::<HEADER_LEN>()?;
+    let header = Header::parse(head).ok()?;
+    let train = Train::of(&header).ok()??;
+    let whole = rest.len() == train.len as usize + usize::from(train.padding);
+    whole.then_some((*head, header, *trailer))
+}

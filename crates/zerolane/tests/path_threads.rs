@@ -1,0 +1,157 @@
+//! A thread for each path beside the first: when they begin and end, and that none writes what is not its any more. What
+//! paths do in general is tested with and without (`paths`).
+
+#![allow(non_snake_case)]
+
+#[allow(dead_code, reason = "the other tests use it all")]
+#[path = "paths/stream.rs"]
+mod stream;
+
+use std::fs;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+use stream::{
+    PATIENCE, PIECE, accept, bytes_sent, content, options, receive, send, until_usable, usable,
+};
+use zerolane::options::{PathAddresses, PathThreads};
+use zerolane::{Connection, Endpoint, Options, Region, Security, Work};
+
+/// One test at a time: they count the threads of this process that paths have.
+static COUNTED: Mutex<()> = Mutex::new(());
+
+/// Threads of paths, of this process.
+fn threads() -> usize {
+    let tasks = fs::read_dir("/proc/self/task").expect("Linux");
+    let names = tasks.filter_map(|it| fs::read_to_string(it.ok()?.path().join("comm")).ok());
+    names.filter(|it| it.starts_with("zerolane path")).count()
+}
+
+fn until_threads(wanted: usize) {
+    let start = Instant::now();
+    while threads() != wanted {
+        assert!(start.elapsed() < PATIENCE, "{} threads", threads());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn per_path() -> Options {
+    options(Security::default(), 2, PathThreads::OnePerPath)
+}
+
+/// Another port of this host to the same address.
+fn second() -> PathAddresses {
+    "=".parse().expect("a path")
+}
+
+#[test]
+fn threads__end_with_the_path_and_with_the_connection() {
+    let _alone = COUNTED.lock().unwrap_or_else(|it| it.into_inner());
+    let mut endpoint = Endpoint::bind("127.0.0.1:0", per_path()).expect("bind");
+    let to = endpoint.local_addr();
+    let receiver = std::thread::spawn(move || receive(&mut endpoint));
+    let mut a = Connection::connect(to, &per_path()).expect("connected");
+    assert_eq!(threads(), 0, "one path");
+    let mut sent = 0;
+    for _ in 0..3 {
+        assert!(a.add_path(second()));
+        until_usable(&mut a, 2, 4, &mut sent);
+        assert_eq!(threads(), 2, "one at each end");
+        a.remove_path(1);
+        until_usable(&mut a, 1, 4, &mut sent);
+        until_threads(0);
+    }
+    assert!(a.add_path(second()));
+    until_usable(&mut a, 2, 4, &mut sent);
+    a.close().expect("closed");
+    assert_eq!(receiver.join().expect("received"), sent);
+    until_threads(0);
+}
+
+/// Memory that a receive had and gave back is its user's: nothing writes it any more, however much of it was on its way.
+#[test]
+fn cancel__memory_is_written_by_no_thread_once_it_came_back() {
+    const LEN: usize = 32 << 20;
+    let _alone = COUNTED.lock().unwrap_or_else(|it| it.into_inner());
+    let mut endpoint = Endpoint::bind("127.0.0.1:0", per_path()).expect("bind");
+    let to = endpoint.local_addr();
+    let sender = std::thread::spawn(move || {
+        let mut a = Connection::connect(to, &per_path()).expect("connected");
+        assert!(a.add_path(second()));
+        let mut sent = 0;
+        until_usable(&mut a, 2, 4, &mut sent);
+        // The next one is told apart by its length.
+        a.send(&[7]).expect("sent");
+        let all = vec![3; LEN];
+        let mut by_second = 0;
+        for _ in 0..8 {
+            let before = bytes_sent(&a, 1);
+            assert!(a.send(&all).is_err(), "it was cancelled");
+            by_second += bytes_sent(&a, 1) - before;
+        }
+        assert!(by_second > 0, "{:?}", a.paths());
+        a.send(&[8]).expect("sent");
+        a.close().expect("closed");
+    });
+    let mut b = accept(&mut endpoint);
+    let mut buffer = vec![0; PIECE];
+    let mut pieces = 0;
+    while b.recv_into(&mut buffer).expect("received") == PIECE {
+        assert!(buffer == content(pieces), "piece {pieces}");
+        pieces += 1;
+    }
+    for round in 0..8 {
+        let into = Region::anonymous(LEN).expect("memory");
+        let id = b.post_recv_with(into, Work::from(1)).expect("posted");
+        let came = |b: &Connection| b.account().protocol.bytes_received;
+        let before = came(&b);
+        // Some of it came, and more is on its way.
+        while came(&b) < before + (1 << 20) + (round << 19) {
+            assert!(b.poll().expect("alive").is_none(), "too soon");
+        }
+        assert!(b.cancel(id), "it is over");
+        let done = b.wait(Some(PATIENCE)).expect("alive").expect("in time");
+        assert!(done.result.is_err());
+        let mut back = done.into_region();
+        back.fill(0x55);
+        // The connection goes on.
+        let until = Instant::now() + Duration::from_millis(20);
+        while Instant::now() < until {
+            let _ = b.poll().expect("alive");
+        }
+        assert!(back.iter().all(|&it| it == 0x55), "round {round}");
+    }
+    assert_eq!(b.recv_into(&mut buffer).expect("received"), 1);
+    assert_eq!(buffer[0], 8);
+    assert!(b.recv_into(&mut buffer).is_err(), "it closes");
+    sender.join().expect("sent");
+}
+
+/// A connection that goes away amid leaves its memory to its user at once, and no thread.
+#[test]
+fn drop__amid_ends_the_threads() {
+    let _alone = COUNTED.lock().unwrap_or_else(|it| it.into_inner());
+    for dropped in 0..4 {
+        let mut endpoint = Endpoint::bind("127.0.0.1:0", per_path()).expect("bind");
+        let to = endpoint.local_addr();
+        let receiver = std::thread::spawn(move || {
+            let mut b = accept(&mut endpoint);
+            let mut buffer = vec![0; PIECE];
+            let mut pieces = 0;
+            while let Ok(PIECE) = b.recv_into(&mut buffer) {
+                assert!(buffer == content(pieces), "piece {pieces}");
+                pieces += 1;
+            }
+        });
+        let mut a = Connection::connect(to, &per_path()).expect("connected");
+        assert!(a.add_path(second()));
+        send(&mut a, |a, _| usable(a) == 2);
+        let big = Region::anonymous(32 << 20).expect("memory");
+        a.post_send_with(big, Work::from(1)).expect("posted");
+        for _ in 0..dropped * 50 {
+            let _ = a.poll().expect("alive");
+        }
+        drop(a);
+        receiver.join().expect("received");
+        until_threads(0);
+    }
+}

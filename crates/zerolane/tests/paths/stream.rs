@@ -1,0 +1,94 @@
+//! A stream of pieces over several paths, every byte of which is looked at.
+
+use std::time::{Duration, Instant};
+use zerolane::counters::{PathLife, PathState};
+use zerolane::options::PathThreads;
+use zerolane::{Connection, Endpoint, Options, Security};
+
+/// Bounds how long a failure takes to show; never waited for otherwise.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PIECE: usize = 1 << 20;
+
+/// Which threads carry the paths: everything is tried with either.
+pub(crate) const THREADS: [PathThreads; 2] = [PathThreads::OneForAll, PathThreads::OnePerPath];
+
+pub(crate) fn options(security: Security, paths: u8, path_threads: PathThreads) -> Options {
+    Options {
+        security,
+        paths,
+        path_threads,
+        connect_timeout: PATIENCE,
+        idle_timeout: PATIENCE,
+        ..Options::default()
+    }
+}
+
+pub(crate) fn content(piece: usize) -> Vec<u8> {
+    let seed = piece * 7919;
+    (0..PIECE).map(|i| ((i * 31 + seed) >> 3) as u8).collect()
+}
+
+pub(crate) fn accept(endpoint: &mut Endpoint) -> Connection {
+    let accepted = endpoint.accept(Some(PATIENCE)).expect("accept");
+    accepted.expect("a client")
+}
+
+/// Receives pieces in order and looks at every byte, until the peer closes: how many.
+pub(crate) fn receive(endpoint: &mut Endpoint) -> usize {
+    let mut connection = accept(endpoint);
+    let mut buffer = vec![0; PIECE];
+    let mut pieces = 0;
+    while let Ok(len) = connection.recv_into(&mut buffer) {
+        assert_eq!(len, PIECE);
+        assert!(buffer == content(pieces), "piece {pieces}");
+        pieces += 1;
+    }
+    pieces
+}
+
+pub(crate) fn usable(connection: &Connection) -> usize {
+    let paths = connection.paths();
+    let usable = |it: &&(usize, PathState)| it.1.life == PathLife::Usable;
+    paths.iter().filter(usable).count()
+}
+
+/// Sends pieces until `done` says so: how many. `done` is told of every piece.
+pub(crate) fn send(
+    connection: &mut Connection,
+    mut done: impl FnMut(&mut Connection, usize) -> bool,
+) -> usize {
+    let start = Instant::now();
+    let mut pieces = 0;
+    while !done(connection, pieces) {
+        assert!(start.elapsed() < PATIENCE, "{:?}", connection.paths());
+        connection.send(&content(pieces)).expect("sent");
+        pieces += 1;
+    }
+    pieces
+}
+
+pub(crate) fn bytes_sent(connection: &Connection, path: usize) -> u64 {
+    let paths = connection.paths();
+    let found = paths.iter().find(|it| it.0 == path);
+    found.map_or(0, |it| it.1.bytes_sent)
+}
+
+/// Sends until so many paths are usable and as many pieces more have been sent: how many pieces in all are sent then.
+pub(crate) fn until_usable(
+    connection: &mut Connection,
+    paths: usize,
+    more: usize,
+    sent: &mut usize,
+) {
+    let start = Instant::now();
+    let mut left = more;
+    while left > 0 {
+        assert!(start.elapsed() < PATIENCE, "{:?}", connection.paths());
+        connection.send(&content(*sent)).expect("sent");
+        *sent += 1;
+        match usable(connection) == paths {
+            true => left -= 1,
+            false => left = more,
+        }
+    }
+}
