@@ -2,6 +2,7 @@
 
 #![allow(non_snake_case)]
 
+mod crash;
 mod full;
 mod hostile;
 mod killed;
