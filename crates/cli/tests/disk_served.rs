@@ -2,6 +2,7 @@
 
 #![allow(non_snake_case)]
 
+mod plugin;
 mod running;
 
 use std::fs::{self, File};
@@ -125,20 +126,11 @@ fn disk_info__of_a_disk_that_there_is_not_fails_with_words() {
 
 #[test]
 fn disk_attach__is_the_door_for_nbd_clients() {
-    // Beside the command by `cargo build`, and where its libraries are by `cargo test --workspace`.
-    let built = ["libzerolane_nbdkit.so", "deps/libzerolane_nbdkit.so"];
-    let mut built = built
-        .map(|it| Path::new(env!("CARGO_BIN_EXE_zerolane")).with_file_name(it))
-        .into_iter();
-    let Some(plugin) = built.find(|it| it.exists()) else {
-        eprintln!("skipped: the plugin is not built: cargo build -p zerolane-nbdkit");
+    let Some(plugin) = plugin::plugin() else {
         return;
     };
-    for program in ["nbdkit", "nbdcopy"] {
-        if Command::new(program).arg("--version").output().is_err() {
-            eprintln!("skipped: {program} is not installed");
-            return;
-        }
+    if !plugin::are_there(&["nbdkit", "nbdcopy"]) {
+        return;
     }
     let lab = Lab::new(&[]);
     let socket = lab.home.path().join("door");
