@@ -203,14 +203,8 @@ impl ClientArgs {
     /// # Errors
     /// The plugin has no parameter for what was said.
     pub(crate) fn for_plugin(&self) -> Result<Vec<String>> {
-        let given = [
-            (self.profile == ProfileName::Classic, "--profile classic"),
-            (self.lane.is_some(), "--lane"),
-            (self.bypass.is_some(), "--bypass"),
-            (!self.paths.is_empty(), "--path"),
-        ];
-        if let Some((_, option)) = given.iter().find(|(given, _)| *given) {
-            return Err(anyhow!("the door has no {option}").context(Exit::Usage));
+        if self.profile == ProfileName::Classic {
+            return Err(anyhow!("the door has no --profile classic").context(Exit::Usage));
         }
         let mut words = Vec::new();
         if let Some(path) = &self.identity {
@@ -220,6 +214,9 @@ impl ClientArgs {
         words.extend(self.server_key.map(|key| format!("server-key={key}")));
         words.extend(self.authenticated.then(|| "authenticated=true".into()));
         words.extend(self.plain.then(|| "plain=true".into()));
+        words.extend(self.lane.map(|it| format!("lane={}", it.name())));
+        words.extend(self.bypass.map(|it| format!("bypass={}", it.name())));
+        words.extend(self.paths.shown().map(|it| format!("path={it}")));
         Ok(words)
     }
 }
