@@ -213,7 +213,10 @@ pub(crate) fn dial() -> Result<Dial, Failure> {
 impl Config {
     /// The lane that was named, or the one that leads to the host.
     fn lane(&self) -> LaneChoice {
-        let is_ethernet = self.host.as_ref().is_some_and(|(name, _)| is_ethernet(name));
+        let is_ethernet = self
+            .host
+            .as_ref()
+            .is_some_and(|(name, _)| is_ethernet(name));
         let found = match is_ethernet {
             true => LaneChoice::Ethernet,
             false => LaneChoice::Best,
@@ -232,8 +235,7 @@ impl Config {
             fall_back: is_auto,
             ..DeviceOptions::default()
         };
-        let opened =
-            interface(name, port).and_then(|it| EthernetDevice::open(&it, options));
+        let opened = interface(name, port).and_then(|it| EthernetDevice::open(&it, options));
         match opened {
             Ok(device) => Ok(Some(device)),
             // What is wrong with the interface is said by what uses it.

@@ -151,3 +151,28 @@ fn disk_attach__is_the_door_for_nbd_clients() {
     drop(door);
     assert!(!socket.exists(), "the door is closed");
 }
+
+#[test]
+fn disk_serve__memory_is_a_disk() {
+    let home = tempfile::tempdir().unwrap();
+    let serve = |size: &str| {
+        let words = ["disk", "serve", "--listen", "127.0.0.1:0", size];
+        zerolane(home.path(), &words)
+    };
+    let mut server = Running::new(serve("memory:8MiB"));
+    let line = server.line();
+    let host = line.rsplit(' ').next().unwrap().trim_end_matches('.');
+    let unit = said(home.path(), &["disk", "ls", "--json", host]);
+    let unit: Value = serde_json::from_str(&unit).unwrap();
+    assert_eq!(unit["bytes"], 8 << 20);
+    assert_eq!(unit["read_only"], false);
+    let place = format!("{host}/0");
+    let bench = ["disk", "bench", "--json", "--seconds", "1", "--overwrite"];
+    let bench = [&bench[..], &["--pattern", "random-write", &place]].concat();
+    let seen: Value = serde_json::from_str(&said(home.path(), &bench)).unwrap();
+    assert!(seen["requests"].as_u64().unwrap() > 0, "{seen}");
+    for bad in ["memory:", "memory:0", "memory:x"] {
+        let refused = serve(bad).output().unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{bad}: {refused:?}");
+    }
+}

@@ -117,7 +117,11 @@ impl Work {
     /// Fills `into` with all of the payload, if that needs no wait for the medium; else false.
     pub fn read_at_once(&self, into: &mut [u8]) -> bool {
         match &self.operation {
-            Operation::Read { extent, bytes, fua: false } if into.len() as u64 == *bytes => {
+            Operation::Read {
+                extent,
+                bytes,
+                fua: false,
+            } if into.len() as u64 == *bytes => {
                 self.medium.store.read_at_once(self.start(extent), into)
             }
             _ => false,

@@ -64,7 +64,12 @@ impl Drop for Fuse {
 /// Files to fill a file system with: their names and contents.
 fn files() -> Vec<(String, Vec<u8>)> {
     let small = (0..SMALL).map(|it| (format!("small{it}"), content(it as u64, 1 + it * 97)));
-    let large = (0..3).map(|it| (format!("large{it}"), content(1000 + it, LARGE + it as usize)));
+    let large = (0..3).map(|it| {
+        (
+            format!("large{it}"),
+            content(1000 + it, LARGE + it as usize),
+        )
+    });
     small.chain(large).collect()
 }
 
@@ -102,7 +107,10 @@ fn ext4__made_filled_and_checked_on_a_disk_of_another_host() {
     let source = lab.base.path().join("source");
     fill(&source);
     let from = source.to_str().unwrap();
-    run("mke2fs", &["-q", "-F", "-t", "ext4", "-d", from, fuse.path()]);
+    run(
+        "mke2fs",
+        &["-q", "-F", "-t", "ext4", "-d", from, fuse.path()],
+    );
     // Written as a file system in use is, and not in one go.
     put(&source.join("later"), &content(7, 3_000_001));
     let command = format!("write {from}/later later");
@@ -133,7 +141,11 @@ fn protofile(directory: &Path) -> String {
 /// What xfs_db says to `commands`.
 fn xfs_db(image: &str, commands: &[&str]) -> String {
     let words = commands.iter().flat_map(|&it| ["-c", it]);
-    let words: Vec<&str> = ["-r", "-f"].into_iter().chain(words).chain([image]).collect();
+    let words: Vec<&str> = ["-r", "-f"]
+        .into_iter()
+        .chain(words)
+        .chain([image])
+        .collect();
     run("xfs_db", &words)
 }
 

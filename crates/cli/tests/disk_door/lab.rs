@@ -92,7 +92,10 @@ impl Lab {
         let socket = lab.path("socket");
         let mut attach = lab.command(true);
         attach.args(["disk", "attach", "--socket", &socket, "--plugin"]);
-        attach.arg(&plugin).args(attach_options).arg(format!("{to}/0"));
+        attach
+            .arg(&plugin)
+            .args(attach_options)
+            .arg(format!("{to}/0"));
         let mut door = Running::new(attach);
         lab.uri = door.line();
         assert!(lab.uri.starts_with("nbd+unix:"), "no door: {}", lab.uri);

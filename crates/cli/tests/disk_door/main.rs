@@ -5,6 +5,7 @@
 
 mod filesystems;
 mod lab;
+mod paths;
 #[path = "../plugin/mod.rs"]
 mod plugin;
 #[path = "../running/mod.rs"]

@@ -66,9 +66,23 @@ fn fio__verifies_what_it_wrote_over_loss_flaps_and_restarts() {
         return;
     };
     let mut fio = Command::new("fio");
-    fio.args(["--name=verify", "--ioengine=nbd", "--rw=randrw", "--rwmixwrite=70"]);
-    fio.args(["--bsrange=4k-256k", "--iodepth=16", "--fsync=128", "--time_based"]);
-    fio.args(["--verify=crc32c", "--verify_backlog=128", "--verify_fatal=1"]);
+    fio.args([
+        "--name=verify",
+        "--ioengine=nbd",
+        "--rw=randrw",
+        "--rwmixwrite=70",
+    ]);
+    fio.args([
+        "--bsrange=4k-256k",
+        "--iodepth=16",
+        "--fsync=128",
+        "--time_based",
+    ]);
+    fio.args([
+        "--verify=crc32c",
+        "--verify_backlog=128",
+        "--verify_fatal=1",
+    ]);
     fio.args(["--randrepeat=0", "--output-format=json"]);
     fio.arg(format!("--uri={}", lab.uri));
     fio.arg(format!("--size={DISK}"));
@@ -85,7 +99,10 @@ fn fio__verifies_what_it_wrote_over_loss_flaps_and_restarts() {
     let output = job.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "fio found a mismatch, or an error: {errors}\n{said}");
+    assert!(
+        output.status.success(),
+        "fio found a mismatch, or an error: {errors}\n{said}"
+    );
     let report = said.split_once('{').map(|(_, it)| format!("{{{it}"));
     let report: serde_json::Value = serde_json::from_str(&report.unwrap()).unwrap();
     let job = &report["jobs"][0];

@@ -333,7 +333,10 @@ impl Driver {
             return Ok(());
         }
         let outcome = match result(&outcome) {
-            Ok(moved) if part.direction == Direction::In && moved != part.bytes => {
+            Ok(moved)
+                if part.direction == Direction::In
+                    && !(part.least..=part.bytes).contains(&moved) =>
+            {
                 let short = format!("{moved} bytes of {}", part.bytes);
                 Err(Error::Protocol(short))
             }
