@@ -200,8 +200,6 @@ pub(crate) fn dial() -> Result<Dial, Failure> {
         lane,
         device: config.device(&name, port)?,
         links: config.paths.clone(),
-        // nbdkit's threads, which it works for, want the core.
-        spin: Duration::ZERO,
         ..Options::default()
     };
     Ok(Box::new(move || {
