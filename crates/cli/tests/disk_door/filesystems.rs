@@ -26,7 +26,7 @@ impl Fuse {
     fn new(lab: &Lab) -> Option<Fuse> {
         let device = fs::File::options().read(true).write(true).open("/dev/fuse");
         if let Err(error) = device {
-            eprintln!("skipped: /dev/fuse: {error}");
+            eprintln!("skipped: this kernel mounts none by FUSE: /dev/fuse: {error}");
             return None;
         }
         let file = lab.base.path().join("disk");
