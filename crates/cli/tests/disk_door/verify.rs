@@ -1,4 +1,5 @@
-//! fio's verify jobs through the door, while the link loses, delays and repeats packets, goes down and up, and the target is killed and started anew.
+//! fio's verify jobs through the door, while the link loses, delays and repeats packets, goes down and up, and the
+//! target is killed and started anew.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};

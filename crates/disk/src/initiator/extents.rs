@@ -23,7 +23,8 @@ const HEAD: usize = 8;
 const DESCRIPTOR: usize = 16;
 
 impl Queue {
-    /// The extents from `at` on, without a gap: one at least, and `most` at most (1 to 256), which may end before the unit does.
+    /// The extents from `at` on, without a gap: one at least, and `most` at most (1 to 256), which may end before the
+    /// unit does.
     ///
     /// # Errors
     /// `at` is not on the unit, or the command failed.
