@@ -5,6 +5,8 @@
 
 PREFIX ?= /usr/local
 BINDIR ?= $(PREFIX)/bin
+# Where `zerolane disk attach` looks for the plugin of nbdkit.
+LIBDIR ?= $(PREFIX)/lib/zerolane
 MANDIR ?= $(PREFIX)/share/man
 BASHDIR ?= $(PREFIX)/share/bash-completion/completions
 ZSHDIR ?= $(PREFIX)/share/zsh/site-functions
@@ -23,13 +25,14 @@ install_once = test -e $(DESTDIR)$(2) || $(INSTALL) -D -m 644 $(1) $(DESTDIR)$(2
 .PHONY: build install uninstall deb
 
 build:
-	$(CARGO) build --locked --release --package zerolane-cli --package zerolane-bench
+	$(CARGO) build --locked --release --package zerolane-cli --package zerolane-bench --package zerolane-nbdkit
 	$(RM) -r $(made)
 	$(built)/zerolane-bench generate $(made)
 
 install: build
 	$(INSTALL) -D -m 755 $(built)/zerolane $(DESTDIR)$(BINDIR)/zerolane
 	$(INSTALL) -D -m 755 $(built)/zerolane-bench $(DESTDIR)$(BINDIR)/zerolane-bench
+	$(INSTALL) -D -m 644 $(built)/libzerolane_nbdkit.so $(DESTDIR)$(LIBDIR)/libzerolane_nbdkit.so
 	$(INSTALL) -d $(DESTDIR)$(MANDIR)/man1 $(DESTDIR)$(UNITDIR)
 	$(INSTALL) -m 644 $(made)/man1/*.1 $(DESTDIR)$(MANDIR)/man1
 	$(INSTALL) -D -m 644 $(made)/bash/zerolane.bash $(DESTDIR)$(BASHDIR)/zerolane
@@ -44,7 +47,7 @@ install: build
 
 # What the administrator wrote stays.
 uninstall:
-	$(RM) $(DESTDIR)$(BINDIR)/zerolane $(DESTDIR)$(BINDIR)/zerolane-bench $(DESTDIR)$(MANDIR)/man1/zerolane.1 $(DESTDIR)$(MANDIR)/man1/zerolane-*.1 \
+	$(RM) $(DESTDIR)$(LIBDIR)/libzerolane_nbdkit.so $(DESTDIR)$(BINDIR)/zerolane $(DESTDIR)$(BINDIR)/zerolane-bench $(DESTDIR)$(MANDIR)/man1/zerolane.1 $(DESTDIR)$(MANDIR)/man1/zerolane-*.1 \
 		$(DESTDIR)$(BASHDIR)/zerolane $(DESTDIR)$(ZSHDIR)/_zerolane $(DESTDIR)$(FISHDIR)/zerolane.fish \
 		$(DESTDIR)$(UNITDIR)/zerolane.service $(DESTDIR)$(UNITDIR)/zerolane.socket
 
@@ -52,4 +55,5 @@ uninstall:
 # cargo-deb strips programs of its own package only.
 deb: build
 	$(STRIP) -o $(made)/zerolane-bench $(built)/zerolane-bench
+	$(STRIP) --strip-unneeded -o $(made)/libzerolane_nbdkit.so $(built)/libzerolane_nbdkit.so
 	$(CARGO) deb --locked --package zerolane-cli --no-build --strip

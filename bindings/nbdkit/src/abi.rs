@@ -13,12 +13,20 @@ const API_VERSION: c_int = 2;
 
 const FLAG_MAY_TRIM: u32 = 1;
 const FLAG_FUA: u32 = 2;
+/// The client takes one extent.
+const FLAG_REQ_ONE: u32 = 4;
+
+const EXTENT_HOLE: u32 = 1;
+const EXTENT_ZERO: u32 = 2;
 /// The plugin sees to FUA itself.
 const FUA_NATIVE: c_int = 2;
 
 type Handle = *mut c_void;
 type Ask = Option<unsafe extern "C" fn(Handle) -> c_int>;
 type Change = Option<unsafe extern "C" fn(Handle, u32, u64, u32) -> c_int>;
+/// nbdkit's list of extents.
+type Extents = *mut c_void;
+type Tell = Option<unsafe extern "C" fn(Handle, u32, u64, u32, Extents) -> c_int>;
 /// A function that is not there.
 type Absent = Option<unsafe extern "C" fn()>;
 
@@ -57,7 +65,7 @@ struct Plugin {
     magic_config_key: *const c_char,
     can_multi_conn: Ask,
     can_extents: Ask,
-    extents: Absent,
+    extents: Tell,
     can_cache: Ask,
     cache: Absent,
     thread_model_function: Absent,
@@ -107,8 +115,8 @@ static PLUGIN: Plugin = Plugin {
     zero: Some(zero),
     magic_config_key: c"host".as_ptr(),
     can_multi_conn: Some(yes),
-    can_extents: None,
-    extents: None,
+    can_extents: Some(yes),
+    extents: Some(extents),
     can_cache: None,
     cache: None,
     thread_model_function: None,
@@ -132,6 +140,7 @@ const VERSION: &CStr =
 unsafe extern "C" {
     fn nbdkit_error(format: *const c_char, ...);
     fn nbdkit_set_error(error: c_int);
+    fn nbdkit_add_extent(extents: Extents, offset: u64, length: u64, kind: u32) -> c_int;
 }
 
 /// What nbdkit asks for first.
@@ -290,4 +299,31 @@ unsafe extern "C" fn zero(handle: Handle, count: u32, offset: u64, flags: u32) -
     // SAFETY: nbdkit's handle.
     let handle = unsafe { of(handle) };
     outcome(handle.zero(offset, count.into(), unmap, flags & FLAG_FUA != 0))
+}
+
+unsafe extern "C" fn extents(
+    handle: Handle,
+    count: u32,
+    offset: u64,
+    flags: u32,
+    list: Extents,
+) -> c_int {
+    let is_one = flags & FLAG_REQ_ONE != 0;
+    // SAFETY: nbdkit's handle.
+    let found = unsafe { of(handle) }.extents(offset, count.into(), is_one);
+    let found = match found {
+        Ok(found) => found,
+        Err(why) => return failed(&why),
+    };
+    for extent in found {
+        let kind = match extent.mapped {
+            true => 0,
+            false => EXTENT_HOLE | EXTENT_ZERO,
+        };
+        // SAFETY: nbdkit's list, which lives as long as this call.
+        if unsafe { nbdkit_add_extent(list, extent.at, extent.bytes, kind) } != 0 {
+            return -1;
+        }
+    }
+    0
 }

@@ -1,13 +1,16 @@
 //! The plugin's parameters, and connecting as they say.
 
 use std::ffi::CStr;
+use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use zerolane::keys::{self, HostTrust, KnownHosts, identity};
-use zerolane::lanes::resolve_host;
-use zerolane::options::LaneChoice;
+use zerolane::lanes::{is_ethernet, resolve_host};
+use zerolane::options::{
+    DeviceOptions, EthernetAddress, EthernetDevice, LaneChoice, MAX_PATHS, PathAddresses,
+};
 use zerolane::security::{PublicKey, Trust};
 use zerolane::{Connection, Options, Security};
 use zerolane_block::Lun;
@@ -23,6 +26,9 @@ identity=FILE        this end's key [default: identity beside the user's other k
 server-key=KEY       trust the server with this key and no other
 authenticated=BOOL   do not encrypt, only authenticate
 plain=BOOL           use no protection
+lane=NAME            udp, auto, shm, ethernet or ip118 [default: auto, or ethernet for ether:IFACE/MAC]
+bypass=WHEN          AF_XDP for raw Ethernet: auto, always or never [default: auto]
+path=LOCAL=PEER      one more path, as --path of the commands; again for each
 patience=SECONDS     how long to connect again after a break [default: 60]
 depth=N              commands at a time, 1 to 256 [default: 64]";
 
@@ -36,8 +42,19 @@ struct Config {
     server_key: Option<PublicKey>,
     authenticated: bool,
     plain: bool,
+    lane: Option<LaneChoice>,
+    bypass: Bypass,
+    paths: Vec<PathAddresses>,
     patience: Duration,
     depth: u16,
+}
+
+/// Whether raw Ethernet goes past the kernel's network stack.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Bypass {
+    Auto,
+    Always,
+    Never,
 }
 
 static CONFIG: Mutex<Config> = Mutex::new(Config {
@@ -47,6 +64,9 @@ static CONFIG: Mutex<Config> = Mutex::new(Config {
     server_key: None,
     authenticated: false,
     plain: false,
+    lane: None,
+    bypass: Bypass::Auto,
+    paths: Vec::new(),
     patience: Duration::from_secs(60),
     depth: 64,
 });
@@ -62,6 +82,12 @@ fn parsed<T: std::str::FromStr>(key: &str, value: &str) -> Result<T, Failure> {
 }
 
 fn host(value: &str) -> Result<(String, u16), Failure> {
+    if let Some(end) = EthernetAddress::prefix(value.as_bytes()) {
+        let (name, port) = value.split_at(end);
+        let port = port.strip_prefix(':');
+        let port = port.map_or(Ok(DEFAULT_PORT), |port| parsed("host", port))?;
+        return Ok((name.to_owned(), port));
+    }
     let (name, port) = match value.rsplit_once(':') {
         // Of an IPv6 address without a port, or in brackets.
         Some((before, _)) if before.contains(':') && !before.ends_with(']') => (value, None),
@@ -77,6 +103,27 @@ fn host(value: &str) -> Result<(String, u16), Failure> {
     }
 }
 
+/// A lane by the name that the commands give it.
+fn lane(value: &str) -> Result<LaneChoice, Failure> {
+    Ok(match value {
+        "udp" => LaneChoice::Udp,
+        "auto" => LaneChoice::Best,
+        "shm" => LaneChoice::SharedMemory,
+        "ethernet" => LaneChoice::Ethernet,
+        "ip118" => LaneChoice::Ip118,
+        _ => return Err(Failure::usage(&format!("no lane is called {value}"))),
+    })
+}
+
+fn bypass(value: &str) -> Result<Bypass, Failure> {
+    Ok(match value {
+        "auto" => Bypass::Auto,
+        "always" => Bypass::Always,
+        "never" => Bypass::Never,
+        _ => return Err(Failure::usage(&format!("bypass={value} is not possible"))),
+    })
+}
+
 /// Sets a parameter.
 pub(crate) fn set(key: &str, value: &str) -> Result<(), Failure> {
     let mut config = config();
@@ -90,6 +137,9 @@ pub(crate) fn set(key: &str, value: &str) -> Result<(), Failure> {
         "server-key" => config.server_key = Some(parsed(key, value)?),
         "authenticated" => config.authenticated = parsed(key, value)?,
         "plain" => config.plain = parsed(key, value)?,
+        "lane" => config.lane = Some(lane(value)?),
+        "bypass" => config.bypass = bypass(value)?,
+        "path" => config.paths.push(parsed("path", value)?),
         "patience" => config.patience = Duration::from_secs(parsed(key, value)?),
         "depth" => config.depth = parsed(key, value)?,
         _ => return Err(Failure::usage(&format!("no parameter is called {key}"))),
@@ -104,6 +154,18 @@ pub(crate) fn check() -> Result<(), Failure> {
         return Err(Failure::usage(
             "plain= goes with no key, and no authenticated=",
         ));
+    }
+    let most = usize::from(MAX_PATHS) - 1;
+    if config.paths.len() > most {
+        let words = format!("more than {most} times path=");
+        return Err(Failure::usage(&words));
+    }
+    let lane = config.lane();
+    if !config.paths.is_empty() && !matches!(lane, LaneChoice::Udp | LaneChoice::Best) {
+        return Err(Failure::usage("path= is for UDP, and lane= is not"));
+    }
+    if config.bypass == Bypass::Always && lane != LaneChoice::Ethernet {
+        return Err(Failure::usage("bypass=always is for raw Ethernet alone"));
     }
     match config.host {
         Some(_) => Ok(()),
@@ -132,14 +194,60 @@ pub(crate) fn dial() -> Result<Dial, Failure> {
     let Some((name, port)) = config.host.clone() else {
         return Err(Failure::usage("host= is missing"));
     };
+    let lane = config.lane();
     let options = Options {
         security: security(&config, &name, port)?,
+        lane,
+        device: config.device(&name, port)?,
+        links: config.paths.clone(),
         ..Options::default()
     };
     Ok(Box::new(move || {
-        let to = resolve_host(&name, port, LaneChoice::Udp)?;
+        let to = resolve_host(&name, port, lane)?;
         Connection::connect(&to[..], &options)
     }))
+}
+
+impl Config {
+    /// The lane that was named, or the one that leads to the host.
+    fn lane(&self) -> LaneChoice {
+        let is_ethernet = self
+            .host
+            .as_ref()
+            .is_some_and(|(name, _)| is_ethernet(name));
+        let found = match is_ethernet {
+            true => LaneChoice::Ethernet,
+            false => LaneChoice::Best,
+        };
+        self.lane.unwrap_or(found)
+    }
+
+    /// The device of raw Ethernet, if there is to be one.
+    fn device(&self, name: &str, port: u16) -> Result<Option<Arc<EthernetDevice>>, Failure> {
+        if self.lane() != LaneChoice::Ethernet || self.bypass == Bypass::Never {
+            return Ok(None);
+        }
+        let is_auto = self.bypass == Bypass::Auto;
+        let options = DeviceOptions {
+            zero_copy: is_auto,
+            fall_back: is_auto,
+            ..DeviceOptions::default()
+        };
+        let opened = interface(name, port).and_then(|it| EthernetDevice::open(&it, options));
+        match opened {
+            Ok(device) => Ok(Some(device)),
+            // What is wrong with the interface is said by what uses it.
+            Err(_) if is_auto => Ok(None),
+            Err(error) => Err(Failure::usage(&format!("bypass=always: {error}"))),
+        }
+    }
+}
+
+/// The interface that an address of raw Ethernet names.
+fn interface(name: &str, port: u16) -> io::Result<String> {
+    let found = resolve_host(name, port, LaneChoice::Ethernet)?;
+    let first = found.first().ok_or(io::ErrorKind::AddrNotAvailable)?;
+    Ok(EthernetAddress::of(*first)?.interface().to_owned())
 }
 
 fn security(config: &Config, name: &str, port: u16) -> Result<Security, Failure> {

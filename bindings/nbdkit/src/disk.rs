@@ -4,13 +4,17 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use zerolane::Region;
-use zerolane_disk::initiator::{Done, Error, Queue, Request, Unit};
+use zerolane_disk::initiator::{Done, Error, Extent, Queue, Request, Unit};
 
 use crate::config;
 use crate::failure::Failure;
 
 /// Alignment that memory needs to be lent.
 const ALIGNMENT: usize = 8;
+
+/// Extents that are asked for by one command, and that are told at a time: the client asks for the rest.
+const AT_A_TIME: usize = 64;
+const MOST_EXTENTS: usize = 1024;
 
 /// The queue of all connections.
 static QUEUE: Mutex<Option<Arc<Queue>>> = Mutex::new(None);
@@ -105,6 +109,28 @@ impl Handle {
 
     pub(crate) fn flush(&self) -> Result<(), Failure> {
         Ok(self.queue.call(Request::Flush).result?)
+    }
+
+    /// The extents of these bytes, or of the first of them.
+    pub(crate) fn extents(
+        &self,
+        at: u64,
+        bytes: u64,
+        is_one: bool,
+    ) -> Result<Vec<Extent>, Failure> {
+        let (mut next, end) = (at, at.saturating_add(bytes).min(self.unit().bytes()));
+        let mut all = Vec::new();
+        while next < end && all.len() < MOST_EXTENTS {
+            let found = self
+                .queue
+                .extents(next, if is_one { 1 } else { AT_A_TIME })?;
+            all.extend(&found);
+            match found.last() {
+                Some(last) if !is_one => next = last.at + last.bytes,
+                _ => break,
+            }
+        }
+        Ok(all)
     }
 
     pub(crate) fn zero(

@@ -4,6 +4,7 @@
 
 use std::fs::{self, File};
 use std::net::SocketAddr;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -196,4 +197,77 @@ fn nbdkit__a_read_only_disk_says_so() {
     assert!(said.contains(&format!("export-size: {DISK}")), "{said}");
     assert!(said.contains("block_size_minimum: 512"), "{said}");
     drop((door, served));
+}
+
+/// What `nbdinfo --map` says: where, how many bytes, and how they are.
+fn map(uri: &str) -> Vec<(u64, u64, u64)> {
+    let said = run("nbdinfo", &["--map", uri]);
+    let number = |text: &str| text.parse().unwrap();
+    let of = |line: &str| {
+        let mut words = line.split_whitespace().map(number).take(3);
+        let mut next = || -> u64 { words.next().unwrap() };
+        (next(), next(), next())
+    };
+    let line = |it: &str| of(it.rsplit_once(' ').map_or(it, |(before, _)| before));
+    said.lines().map(line).collect()
+}
+
+/// Holes of the image are holes for NBD clients, and of their copies.
+#[test]
+fn nbdkit__extents_are_the_disks_and_a_sparse_copy_is_sparse() {
+    if !is_there("nbdkit") || !is_there("nbdinfo") || !is_there("nbdcopy") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let image = image(directory.path());
+    let file = File::options().write(true).open(&image).unwrap();
+    let piece = vec![7; 128 << 10];
+    for at in [1 << 20, 5 << 20, DISK as u64 - (128 << 10)] {
+        file.write_all_at(&piece, at).unwrap();
+    }
+    let served = Served::new(&image, false);
+    let door = open(directory.path(), served.address);
+    let (mut next, mut mapped) = (0, 0);
+    for (at, bytes, kind) in map(&door.uri) {
+        assert_eq!(at, next, "without a gap");
+        assert!(kind == 0 || kind == 3, "data, or a hole of zeros: {kind}");
+        mapped += if kind == 0 { bytes } else { 0 };
+        next += bytes;
+    }
+    assert_eq!((next, mapped), (DISK as u64, 3 * piece.len() as u64));
+    let copy = directory.path().join("copy");
+    run("nbdcopy", &[&door.uri, copy.to_str().unwrap()]);
+    assert!(fs::read(&copy).unwrap() == fs::read(&image).unwrap());
+    let taken = fs::metadata(&copy).unwrap().blocks() * 512;
+    assert!(taken < 1 << 20, "{taken} bytes of the copy have a place");
+    drop((door, served));
+}
+
+#[test]
+fn nbdkit__lanes_and_paths_that_cannot_be_are_refused_with_words() {
+    if !is_there("nbdkit") {
+        return;
+    }
+    for (words, says) in [
+        (&["lane=carrier-pigeon"][..], "no lane is called"),
+        (&["bypass=always"], "raw Ethernet alone"),
+        (&["path=x=y"], "path=x=y"),
+        (&["lane=shm", "path=="], "path= is for UDP"),
+        (&["path=="; 8], "more than 7"),
+    ] {
+        let mut command = Command::new("nbdkit");
+        command
+            .arg("-f")
+            .arg(plugin())
+            .arg("host=127.0.0.1:1")
+            .args(words);
+        // Were it taken, this is what would run.
+        command.args(["--run", "true"]).stdin(Stdio::null());
+        let refused = command.output().unwrap();
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(
+            !refused.status.success() && said.contains(says),
+            "{words:?}: {said}"
+        );
+    }
 }

@@ -1,6 +1,6 @@
 //! `--path`, `--paths` and `--path-threads`: several paths of one connection.
 
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use zerolane::options::{MAX_PATHS, PathAddresses, PathThreads};
@@ -45,6 +45,13 @@ impl PathArgs {
     /// Which threads carry them at this end.
     pub fn threads(&self) -> PathThreads {
         self.threads.choice()
+    }
+
+    /// As they are written, one by one.
+    pub fn shown(&self) -> impl Iterator<Item = String> {
+        let shown = |it: Option<SocketAddr>| it.map_or_else(String::new, |it| it.to_string());
+        let of = move |it: &PathAddresses| format!("{}={}", shown(it.local), shown(it.peer));
+        self.links.iter().map(of)
     }
 
     /// The paths beside the first, for a connection over `lane`.
@@ -112,6 +119,16 @@ mod tests {
         assert_eq!(links.links(LaneName::Udp).unwrap().len(), 2);
         assert_eq!(args(&["="; 7]).links(LaneName::Auto).unwrap().len(), 7);
         assert!(args(&[]).links(LaneName::Shm).unwrap().is_empty());
+    }
+
+    #[test]
+    fn shown__is_parsed_to_the_same() {
+        for text in ["127.0.0.1=127.0.0.2:9181", "[::1]:7=", "=::1", "="] {
+            let one = args(&[text]);
+            let shown: Vec<String> = one.shown().collect();
+            let again = args(&[shown[0].as_str()]);
+            assert_eq!(again.links, one.links, "{text}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use zerolane::Security;
 use zerolane::failure::{CloseReason, Reason};
 use zerolane::keys::{self, Access, AllowFile, HostTrust, KnownHosts, Meeting, identity};
 use zerolane::lanes;
-use zerolane::options::{NeighbourName, Profile, Profiles, RendezvousName};
+use zerolane::options::{NeighbourName, PathThreads, Profile, Profiles, RendezvousName};
 use zerolane::security::{Code, Identity, Mode, PublicKey};
 
 use crate::bypass::Bypass;
@@ -214,10 +214,11 @@ impl ClientArgs {
     pub(crate) fn for_plugin(&self) -> Result<Vec<String>> {
         let given = [
             (self.profile == ProfileName::Classic, "--profile classic"),
-            (self.lane.is_some(), "--lane"),
             (self.rendezvous.is_some(), "--rendezvous"),
-            (self.bypass.is_some(), "--bypass"),
-            (!self.paths.is_empty(), "--path"),
+            (
+                self.paths.threads() != PathThreads::default(),
+                "--path-threads",
+            ),
         ];
         if let Some((_, option)) = given.iter().find(|(given, _)| *given) {
             return Err(anyhow!("the door has no {option}").context(Exit::Usage));
@@ -230,6 +231,9 @@ impl ClientArgs {
         words.extend(self.server_key.map(|key| format!("server-key={key}")));
         words.extend(self.authenticated.then(|| "authenticated=true".into()));
         words.extend(self.plain.then(|| "plain=true".into()));
+        words.extend(self.lane.map(|it| format!("lane={}", it.name())));
+        words.extend(self.bypass.map(|it| format!("bypass={}", it.name())));
+        words.extend(self.paths.shown().map(|it| format!("path={it}")));
         Ok(words)
     }
 }

@@ -2,6 +2,7 @@
 
 #![allow(non_snake_case)]
 
+mod plugin;
 mod running;
 
 use std::fs::{self, File};
@@ -125,20 +126,11 @@ fn disk_info__of_a_disk_that_there_is_not_fails_with_words() {
 
 #[test]
 fn disk_attach__is_the_door_for_nbd_clients() {
-    // Beside the command by `cargo build`, and where its libraries are by `cargo test --workspace`.
-    let built = ["libzerolane_nbdkit.so", "deps/libzerolane_nbdkit.so"];
-    let mut built = built
-        .map(|it| Path::new(env!("CARGO_BIN_EXE_zerolane")).with_file_name(it))
-        .into_iter();
-    let Some(plugin) = built.find(|it| it.exists()) else {
-        eprintln!("skipped: the plugin is not built: cargo build -p zerolane-nbdkit");
+    let Some(plugin) = plugin::plugin() else {
         return;
     };
-    for program in ["nbdkit", "nbdcopy"] {
-        if Command::new(program).arg("--version").output().is_err() {
-            eprintln!("skipped: {program} is not installed");
-            return;
-        }
+    if !plugin::are_there(&["nbdkit", "nbdcopy"]) {
+        return;
     }
     let lab = Lab::new(&[]);
     let socket = lab.home.path().join("door");
@@ -158,4 +150,29 @@ fn disk_attach__is_the_door_for_nbd_clients() {
     assert!(fs::read(&lab.images[1]).unwrap() == fs::read(&source).unwrap());
     drop(door);
     assert!(!socket.exists(), "the door is closed");
+}
+
+#[test]
+fn disk_serve__memory_is_a_disk() {
+    let home = tempfile::tempdir().unwrap();
+    let serve = |size: &str| {
+        let words = ["disk", "serve", "--listen", "127.0.0.1:0", size];
+        zerolane(home.path(), &words)
+    };
+    let mut server = Running::new(serve("memory:8MiB"));
+    let line = server.line();
+    let host = line.rsplit(' ').next().unwrap().trim_end_matches('.');
+    let unit = said(home.path(), &["disk", "ls", "--json", host]);
+    let unit: Value = serde_json::from_str(&unit).unwrap();
+    assert_eq!(unit["bytes"], 8 << 20);
+    assert_eq!(unit["read_only"], false);
+    let place = format!("{host}/0");
+    let bench = ["disk", "bench", "--json", "--seconds", "1", "--overwrite"];
+    let bench = [&bench[..], &["--pattern", "random-write", &place]].concat();
+    let seen: Value = serde_json::from_str(&said(home.path(), &bench)).unwrap();
+    assert!(seen["requests"].as_u64().unwrap() > 0, "{seen}");
+    for bad in ["memory:", "memory:0", "memory:x"] {
+        let refused = serve(bad).output().unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{bad}: {refused:?}");
+    }
 }

@@ -14,6 +14,10 @@ pub const INITIATOR_BYTES: usize = 64 << 20;
 /// Memory that a target keeps for commands to come, bytes, of all initiators.
 pub const SPARE_BYTES: usize = 64 << 20;
 
+/// Reads up to this length are done by the thread of the network if the medium has them at once, bytes: to copy more
+/// takes longer than to wake another thread.
+pub const AT_ONCE_BYTES: usize = 16 << 10;
+
 /// Receives of messages that a target has posted for each initiator. More commands wait at their sender.
 pub const TARGET_RECEIVES: usize = 64;
 

@@ -97,11 +97,12 @@ impl Store for RemoteStore {
         self.call(Request::Zero { at, bytes, unmap }).map(drop)
     }
 
-    /// Which blocks have a place there is not asked: all of them, as far as is known here.
     fn run(&self, at: u64) -> io::Result<Run> {
+        let found = self.0.extents(at, 1).map_err(io_error)?;
+        let first = found.first().ok_or(ErrorKind::UnexpectedEof)?;
         Ok(Run {
-            mapped: true,
-            bytes: self.bytes().saturating_sub(at),
+            mapped: first.mapped,
+            bytes: first.bytes,
         })
     }
 }

@@ -1,13 +1,13 @@
 //! A disk in a file or on a block device.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{Advice, FallocateFlags, SeekFrom, fadvise, fallocate, seek};
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use super::{Run, Store};
 
@@ -97,6 +97,14 @@ impl Store for FileStore {
     fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
         self.check(at, into.len() as u64)?;
         self.file.read_exact_at(into, at)
+    }
+
+    /// What the kernel has in its page cache, on file systems that say whether they have it.
+    fn read_at_once(&self, at: u64, into: &mut [u8]) -> bool {
+        let length = into.len();
+        let vector = &mut [IoSliceMut::new(into)];
+        let read = |vector| preadv2(&self.file, vector, at, ReadWriteFlags::NOWAIT);
+        self.check(at, length as u64).is_ok() && read(vector).is_ok_and(|it| it == length)
     }
 
     fn write(&self, at: u64, from: &[u8]) -> io::Result<()> {

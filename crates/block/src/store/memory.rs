@@ -67,6 +67,10 @@ impl Store for MemoryStore {
         Ok(())
     }
 
+    fn read_at_once(&self, at: u64, into: &mut [u8]) -> bool {
+        self.read(at, into).is_ok()
+    }
+
     fn write(&self, at: u64, from: &[u8]) -> io::Result<()> {
         self.check(at, from.len() as u64)?;
         let mut pages = self.pages.write().unwrap_or_else(PoisonError::into_inner);

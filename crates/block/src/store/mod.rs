@@ -40,6 +40,11 @@ pub trait Store: Debug + Send + Sync {
     /// The medium's; then `into` holds anything.
     fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()>;
 
+    /// As [`read`](Store::read), if that needs no wait for the medium; else false, and `into` holds anything.
+    fn read_at_once(&self, _at: u64, _into: &mut [u8]) -> bool {
+        false
+    }
+
     /// Writes `from` at `at`. It is read back at once, and is on the medium after the next [`flush`](Store::flush).
     ///
     /// # Errors

@@ -114,6 +114,20 @@ impl Work {
         self.medium.read(self.start(extent) + at, into)
     }
 
+    /// Fills `into` with all of the payload, if that needs no wait for the medium; else false.
+    pub fn read_at_once(&self, into: &mut [u8]) -> bool {
+        match &self.operation {
+            Operation::Read {
+                extent,
+                bytes,
+                fua: false,
+            } if into.len() as u64 == *bytes => {
+                self.medium.store.read_at_once(self.start(extent), into)
+            }
+            _ => false,
+        }
+    }
+
     /// Takes `from`, the payload from its byte `at` on.
     ///
     /// # Errors

@@ -22,6 +22,8 @@ use crate::security::ClientArgs;
 
 /// As it is built.
 const PLUGIN: &str = "libzerolane_nbdkit.so";
+/// Where it is installed, from where this program is.
+const LIBRARIES: &str = "../lib/zerolane";
 /// As nbdkit finds it among its own.
 const INSTALLED: &str = "zerolane";
 /// Time between two looks at nbdkit and at signals.
@@ -30,8 +32,8 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Arguments of `zerolane disk attach`.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
-It needs nbdkit, and the plugin libzerolane_nbdkit.so: beside this program, where --plugin says, or installed as \
-nbdkit's plugin `zerolane`. What is printed is the URI for other programs: qemu-img info URI, nbdcopy URI image, \
+It needs nbdkit, and the plugin libzerolane_nbdkit.so: beside this program or in ../lib/zerolane from there, where \
+--plugin says, or installed as nbdkit's plugin `zerolane`. What is printed is the URI for other programs: qemu-img info URI, nbdcopy URI image, \
 nbdfuse FILE URI, qemu-system-x86_64 -drive file=URI. It runs until Ctrl-C.
 
 With --iscsi this program is an iSCSI target instead, and needs neither. What is printed is the URL for initiators: \
@@ -143,15 +145,17 @@ fn socket() -> PathBuf {
     directory.join(format!("zerolane-disk-{}.sock", std::process::id()))
 }
 
-/// The plugin that was named, was built with this program, or is installed.
+/// The plugin that was named, was built or installed with this program, or is among nbdkit's own.
 fn plugin(named: Option<&Path>) -> OsString {
     if let Some(path) = named {
         // nbdkit takes what has no slash for the name of one of its own.
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         return path.into_os_string();
     }
-    let beside = std::env::current_exe().ok();
-    let beside = beside.map(|own| own.with_file_name(PLUGIN));
-    let beside = beside.filter(|it| it.exists());
-    beside.map_or_else(|| INSTALLED.into(), PathBuf::into_os_string)
+    let own = std::env::current_exe().ok();
+    let directory = own.as_ref().and_then(|own| own.parent());
+    let places = directory.map(|it| [it.to_owned(), it.join(LIBRARIES)]);
+    let mut files = places.into_iter().flatten().map(|it| it.join(PLUGIN));
+    let found = files.find(|it| it.exists());
+    found.map_or_else(|| INSTALLED.into(), PathBuf::into_os_string)
 }

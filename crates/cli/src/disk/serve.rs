@@ -1,11 +1,14 @@
 //! `zerolane disk serve`.
 
-use std::path::{Path, PathBuf};
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
+use bytesize::ByteSize;
 use indicatif::HumanBytes;
-use zerolane_block::store::{FileStore, Store};
+use zerolane_block::store::{FileStore, MemoryStore, Store};
 use zerolane_block::{Disk, Identity, Lun};
 use zerolane_disk::target::{News, Server, Settings};
 
@@ -17,6 +20,9 @@ use crate::files::stop_on_signals;
 use crate::host::Serving;
 use crate::security::{self, ServerArgs};
 
+/// What is before the size of a disk in memory.
+const MEMORY: &str = "memory:";
+
 /// Most threads that work on disks.
 const THREADS_MAX: usize = 256;
 
@@ -26,9 +32,9 @@ const THREADS_MAX: usize = 256;
 The first image is LUN 0, the next one LUN 1, and so on. In the list of keys a disk is a region called disk0, disk1, and \
 so on: 'KEY read regions=disk0' sees LUN 0 alone and may not write it, 'KEY read-write' sees and writes all of them.")]
 pub(super) struct Args {
-    /// Regular files or block devices
-    #[arg(required = true, value_name = "IMAGE|DEVICE")]
-    images: Vec<PathBuf>,
+    /// Regular files, block devices, or memory:SIZE, a disk in memory of this process, of zeros at first and gone with it
+    #[arg(required = true, value_name = "IMAGE|DEVICE|memory:SIZE")]
+    images: Vec<Medium>,
     /// No initiator may write
     #[arg(long)]
     read_only: bool,
@@ -49,6 +55,57 @@ pub(super) struct Args {
     threads: usize,
     #[command(flatten)]
     security: ServerArgs,
+}
+
+/// What a disk keeps its blocks in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Medium {
+    /// A file or device.
+    File(PathBuf),
+    /// So many bytes of memory.
+    Memory(u64),
+}
+
+impl FromStr for Medium {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Medium, String> {
+        let Some(size) = text.strip_prefix(MEMORY) else {
+            return Ok(Medium::File(text.into()));
+        };
+        let bytes = size.parse().map(|it: ByteSize| it.as_u64())?;
+        match bytes {
+            0 => Err("a disk of no bytes".into()),
+            bytes => Ok(Medium::Memory(bytes)),
+        }
+    }
+}
+
+impl fmt::Display for Medium {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Medium::File(path) => path.display().fmt(f),
+            Medium::Memory(_) => f.write_str("memory"),
+        }
+    }
+}
+
+impl Medium {
+    /// Its bytes, and who it is where no name is given.
+    fn open(&self, read_only: bool) -> Result<(Arc<dyn Store>, Identity)> {
+        match self {
+            Medium::File(path) => {
+                let store = FileStore::open(path, read_only)?;
+                Ok((Arc::new(store), Identity::of_image(path)?))
+            }
+            Medium::Memory(bytes) => {
+                // Another one after each start, for what it had is gone.
+                let name = zerolane::security::random()?;
+                let name: String = name.iter().map(|it| format!("{it:02x}")).collect();
+                Ok((Arc::new(MemoryStore::new(*bytes)), Identity::named(&name)))
+            }
+        }
+    }
 }
 
 fn parse_address(text: &str) -> Result<Listen, String> {
@@ -79,10 +136,10 @@ pub(super) fn run(args: Args) -> Result<()> {
         threads: args.threads,
     })?;
     let mut shown = Vec::new();
-    for (number, path) in args.images.iter().enumerate() {
+    for (number, medium) in args.images.iter().enumerate() {
         let serial = args.serial.get(number).map(String::as_str);
-        let words = add(&mut server, number, path, serial, (block_size, read_only));
-        shown.push(words.with_context(|| path.display().to_string())?);
+        let words = add(&mut server, number, medium, serial, (block_size, read_only));
+        shown.push(words.with_context(|| medium.to_string())?);
     }
     let addresses = args.listen.resolve(lane)?;
     let mut endpoints = addresses
@@ -116,26 +173,25 @@ pub(super) fn run(args: Args) -> Result<()> {
 fn add(
     server: &mut Server,
     number: usize,
-    path: &Path,
+    medium: &Medium,
     serial: Option<&str>,
     (block_size, read_only): (u32, bool),
 ) -> Result<String> {
-    let store = FileStore::open(path, read_only)?;
-    let identity = match serial {
-        Some(name) => Identity::named(name),
-        None => Identity::of_image(path)?,
-    };
+    let (store, own) = medium.open(read_only)?;
+    let identity = serial.map_or(own, Identity::named);
     let bytes = store.bytes();
-    let disk = Disk::of(&store, block_size, identity)?;
+    let disk = Disk {
+        read_only: read_only || store.is_read_only(),
+        ..Disk::of(&*store, block_size, identity)?
+    };
     let lun = u16::try_from(number).ok().and_then(Lun::new);
     let lun = lun.context("too many images")?;
     let read_only = if disk.read_only { ", read-only" } else { "" };
     let words = format!(
-        "LUN {lun}: {}, {}{read_only}, serial number {identity}",
-        path.display(),
+        "LUN {lun}: {medium}, {}{read_only}, serial number {identity}",
         HumanBytes(bytes)
     );
-    server.add_unit(lun, &format!("disk{number}"), disk, Arc::new(store))?;
+    server.add_unit(lun, &format!("disk{number}"), disk, store)?;
     Ok(words)
 }
 
@@ -147,5 +203,26 @@ fn tell(news: News) {
             console::note(format_args!("{address}: cut off: {offence}"));
         }
         News::List(news) => security::tell_news(news),
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn Medium__files_and_memory() {
+        for (text, medium) in [
+            ("disk.img", Medium::File("disk.img".into())),
+            ("./memory:1MiB", Medium::File("./memory:1MiB".into())),
+            ("memory:1MiB", Medium::Memory(1 << 20)),
+            ("memory:4096", Medium::Memory(4096)),
+        ] {
+            assert_eq!(text.parse(), Ok(medium));
+        }
+        for bad in ["memory:", "memory:0", "memory:x", "memory:-1"] {
+            assert!(bad.parse::<Medium>().is_err(), "{bad}");
+        }
     }
 }

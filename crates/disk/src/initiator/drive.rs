@@ -260,20 +260,13 @@ impl Driver {
         }
     }
 
-    /// Sends what there is room for.
+    /// Sends what there is room for. What cannot be sent stays among what waits, whatever the reason.
     fn send(&mut self, link: &mut Link) -> Result<(), Error> {
         while link.has_room() {
             let Some(mut part) = self.waiting.pop_front() else {
                 break;
             };
-            let place = self.place(link, &part)?;
-            let lengths = match part.direction {
-                Direction::None => (0, 0),
-                Direction::In => (part.bytes, 0),
-                Direction::Out => (0, part.bytes),
-            };
-            let lun = Lun::new(self.unit.lun).ok_or(Error::Closed)?;
-            match link.send(lun, &part.cdb, lengths, place.as_ref()) {
+            match self.send_one(link, &part) {
                 Ok(Some(slot)) => {
                     // What is written from here on a flush may miss.
                     part.mark.get_or_insert(self.written);
@@ -287,11 +280,23 @@ impl Driver {
                 }
                 Err(error) => {
                     self.waiting.push_front(part);
-                    return Err(error.into());
+                    return Err(error);
                 }
             }
         }
         Ok(())
+    }
+
+    /// Sends a command; its slot. `None`: there is no room in the connection.
+    fn send_one(&mut self, link: &mut Link, part: &Part) -> Result<Option<u16>, Error> {
+        let place = self.place(link, part)?;
+        let lengths = match part.direction {
+            Direction::None => (0, 0),
+            Direction::In => (part.bytes, 0),
+            Direction::Out => (0, part.bytes),
+        };
+        let lun = Lun::new(self.unit.lun).ok_or(Error::Closed)?;
+        Ok(link.send(lun, &part.cdb, lengths, place.as_ref())?)
     }
 
     /// Where the data of a command is; its memory is exported if it was not.
@@ -333,7 +338,10 @@ impl Driver {
             return Ok(());
         }
         let outcome = match result(&outcome) {
-            Ok(moved) if part.direction == Direction::In && moved != part.bytes => {
+            Ok(moved)
+                if part.direction == Direction::In
+                    && !(part.least..=part.bytes).contains(&moved) =>
+            {
                 let short = format!("{moved} bytes of {}", part.bytes);
                 Err(Error::Protocol(short))
             }

@@ -23,11 +23,13 @@
 
 mod drive;
 mod error;
+mod extents;
 mod link;
 mod request;
 mod unit;
 
 pub use error::{Error, Wrong};
+pub use extents::Extent;
 pub use link::Dial;
 pub use request::{Done, Request};
 pub use unit::Unit;

@@ -9,6 +9,9 @@ use super::unit::Unit;
 /// Blocks that become zeros by one command, bytes: so that it does not hold the disk for long.
 const ZERO_BYTES: u64 = 64 << 20;
 
+/// What an answer to GET LBA STATUS has at least: its length, and one descriptor.
+const LEAST_STATUS: u64 = 24;
+
 /// What a queue does. Addresses and lengths are bytes, and whole blocks.
 #[derive(Debug)]
 pub enum Request {
@@ -27,6 +30,14 @@ pub enum Request {
         memory: Region,
         /// It is on the medium when the request is over.
         durable: bool,
+    },
+    /// Fills `memory` with the standard's answer to GET LBA STATUS from `at` on, as far as there is room: see
+    /// [`Queue::extents`](super::Queue::extents).
+    Status {
+        /// Where.
+        at: u64,
+        /// At least 24 bytes, at an address that is a multiple of 8.
+        memory: Region,
     },
     /// What was over before is on the medium when this is over.
     Flush,
@@ -78,6 +89,8 @@ pub(super) struct Part {
     /// Where in the request's memory its data begins.
     pub(super) offset: u64,
     pub(super) bytes: u64,
+    /// So many of them come, or more.
+    pub(super) least: u64,
     pub(super) effect: Effect,
     /// When it came: repeats keep the order.
     pub(super) order: u64,
@@ -122,6 +135,23 @@ impl Request {
                 let kind = (Direction::Out, effect);
                 cut(unit, (at, memory.len() as u64), most, kind, command)
             }
+            Request::Status { at, ref memory } => {
+                let block = u64::from(unit.block_bytes);
+                let bytes = memory.len() as u64;
+                let allocation = u32::try_from(bytes).ok();
+                let allocation =
+                    allocation.filter(|_| at < unit.bytes() && at.is_multiple_of(block));
+                let allocation = allocation.ok_or(Error::Range {
+                    at,
+                    bytes,
+                    capacity: unit.bytes(),
+                })?;
+                let lba = at / block;
+                let command = Command::GetLbaStatus { lba, allocation };
+                let part = part(&command, (Direction::In, Effect::None), (0, bytes));
+                let least = bytes.min(LEAST_STATUS);
+                Ok(part.into_iter().map(|it| Part { least, ..it }).collect())
+            }
             Request::Zero { at, bytes, unmap } => {
                 let command = |extent| Command::WriteSame {
                     form: Form::Sixteen,
@@ -147,7 +177,7 @@ impl Request {
     /// The memory that came with it, and whether it is to be filled.
     pub(super) fn into_memory(self) -> (Region, bool) {
         match self {
-            Request::Read { memory, .. } => (memory, true),
+            Request::Read { memory, .. } | Request::Status { memory, .. } => (memory, true),
             Request::Write { memory, .. } => (memory, false),
             Request::Flush | Request::Zero { .. } => (Region::empty(), false),
         }
@@ -196,16 +226,17 @@ fn part(
     (direction, effect): (Direction, Effect),
     (offset, bytes): (u64, u64),
 ) -> Option<Part> {
+    let bytes = match direction {
+        Direction::None => 0,
+        Direction::In | Direction::Out => bytes,
+    };
     Some(Part {
         request: 0,
         cdb: command.cdb()?,
         direction,
         offset,
-        bytes: if direction == Direction::None {
-            0
-        } else {
-            bytes
-        },
+        bytes,
+        least: bytes,
         effect,
         order: 0,
         repeats: 0,

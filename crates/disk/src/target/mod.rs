@@ -38,7 +38,7 @@ use zerolane_block::{Access, Disk, Initiator, Lun, NexusId, Refused, Target};
 use crate::limits::{DATA_PATIENCE, LOGIN_PATIENCE, LOOK, TARGET_RECEIVES};
 use buffers::Buffers;
 use peer::{Flight, Ghost, Peer, Stage};
-use pool::Pool;
+use pool::{Done, Pool};
 
 /// What happened to initiators.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,6 +93,8 @@ pub struct Server {
     nexuses: HashMap<NexusId, ConnectionId>,
     ghosts: HashMap<ConnectionId, Ghost>,
     pool: Pool,
+    /// Work that needed no other thread.
+    at_once: Vec<Done>,
     buffers: Buffers,
     lineage: u64,
     news: Vec<News>,
@@ -117,6 +119,7 @@ impl Server {
             nexuses: HashMap::new(),
             ghosts: HashMap::new(),
             pool,
+            at_once: Vec::new(),
             buffers: Buffers::default(),
             lineage: of_boot().map_or_else(of_process, Ok)?,
             news: Vec::new(),
@@ -185,12 +188,12 @@ impl Server {
         while let Some(event) = self.worker.next_event() {
             self.on_event(event)?;
         }
-        self.take_done();
         if self.looked.elapsed() >= LOOK {
             self.looked = Instant::now();
             self.look();
         }
         self.take_steps();
+        self.take_done();
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use super::Server;
 use super::offence::Offence;
 use super::peer::{Flight, Name};
 use super::pool::{Done, Job};
-use crate::limits::INITIATOR_BYTES;
+use crate::limits::{AT_ONCE_BYTES, INITIATOR_BYTES};
 
 impl Server {
     /// Does what the engine says, as long as it says something.
@@ -205,12 +205,24 @@ impl Server {
         task: TaskId,
         tag: u64,
         work: Work,
-        memory: Region,
+        mut memory: Region,
     ) {
         let Some(peer) = self.peers.get_mut(&id) else {
             return;
         };
         peer.at_work += 1;
+        let is_short = (1..=AT_ONCE_BYTES).contains(&memory.len());
+        if is_short && work.read_at_once(&mut memory) {
+            self.at_once.push(Done {
+                owner: id,
+                task,
+                tag,
+                is_in: true,
+                memory,
+                outcome: Ok(Vec::new()),
+            });
+            return;
+        }
         self.pool.push(Job {
             owner: id,
             task,
@@ -221,10 +233,16 @@ impl Server {
         });
     }
 
-    /// Takes what the threads have done.
+    /// Takes what the threads have done, and what was done at once: not when it was, for one such command may begin
+    /// the next.
     pub(super) fn take_done(&mut self) {
         for done in self.pool.take_done() {
             self.on_done(done);
+        }
+        while !self.at_once.is_empty() {
+            for done in std::mem::take(&mut self.at_once) {
+                self.on_done(done);
+            }
         }
     }
 

@@ -2,6 +2,8 @@
 
 #![allow(non_snake_case)]
 
+mod crash;
+mod extents;
 mod full;
 mod hostile;
 mod killed;

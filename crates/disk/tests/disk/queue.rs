@@ -292,3 +292,52 @@ fn queue__what_an_older_connection_began_is_over_before_the_newer_one_begins() {
     assert_eq!(support::read(&queue, 0, 4096).unwrap(), [2; 4096]);
     assert!(queue.repairs().reconnects > 0);
 }
+
+/// A target that ends with requests in progress and more of them waiting: none is forgotten.
+#[test]
+fn queue__forgets_no_request_when_its_target_ends() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new(DISK));
+    let unit = || Shown {
+        store: Arc::clone(&store),
+        read_only: false,
+    };
+    let mut served = Served::new(vec![unit()]);
+    let address = Arc::new(Mutex::new(served.address));
+    let (to, options) = (Arc::clone(&address), support::of(&support::identity()));
+    let dial = Box::new(move || {
+        let to = *to.lock().unwrap();
+        zerolane::Connection::connect(to, &options)
+    });
+    let options = Options {
+        depth: 8,
+        ..Options::default()
+    };
+    let queue = Queue::open(dial, support::lun(0), options).unwrap();
+    let (told, over) = std::sync::mpsc::channel();
+    for round in 0..30u64 {
+        let count = 200;
+        for number in 0..count {
+            let memory = support::region(&[number as u8; 4096]);
+            let (at, told) = ((number * 4096) % DISK, told.clone());
+            let request = match number % 2 {
+                0 => Request::Read { at, memory },
+                _ => Request::Write {
+                    at,
+                    memory,
+                    durable: false,
+                },
+            };
+            // A test that has failed listens no more.
+            queue.submit(request, move |done| drop(told.send(done.result)));
+        }
+        std::thread::sleep(Duration::from_micros(500 * round));
+        drop(served);
+        served = Served::new(vec![unit()]);
+        *address.lock().unwrap() = served.address;
+        for number in 0..count {
+            let result = over.recv_timeout(Duration::from_secs(120));
+            let result = result.unwrap_or_else(|_| panic!("{number} of {count} were over"));
+            result.unwrap();
+        }
+    }
+}

@@ -6,6 +6,7 @@ pub mod child;
 pub mod model;
 pub mod raw;
 pub mod seeds;
+pub mod writer;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};

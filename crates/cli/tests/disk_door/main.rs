@@ -1,0 +1,14 @@
+//! Disks of another host behind `zerolane disk attach`, used by programs that were not made for it: fio, which verifies
+//! what it wrote, and file systems.
+
+#![allow(non_snake_case)]
+
+mod filesystems;
+mod lab;
+mod paths;
+#[path = "../plugin/mod.rs"]
+mod plugin;
+#[path = "../running/mod.rs"]
+#[allow(dead_code)]
+mod running;
+mod verify;
