@@ -139,6 +139,11 @@ impl Coordinator {
         )
     }
 
+    /// Whether nothing is to be sent or told.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.messages.is_empty() && self.events.is_empty()
+    }
+
     /// How many changes of the membership there were.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch

@@ -107,7 +107,9 @@ impl Node {
             resident.written = true;
             self.written.insert(chunk);
         }
-        self.settle();
+        // Its place may be free; what can be sent is the same.
+        self.request_if_blocked();
+        self.notice_end();
     }
 
     /// A chunk has reached a peer, or its connection.
@@ -121,7 +123,8 @@ impl Node {
             self.counters.chunks_sent += 1;
             self.end_send(to, chunk);
         }
-        self.settle();
+        self.send_chunks();
+        self.request_if_blocked();
     }
 
     fn end_send(&mut self, to: NodeId, chunk: u32) {

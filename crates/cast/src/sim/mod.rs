@@ -8,6 +8,7 @@
 mod network;
 mod world;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::options::{Event, Options, window_for};
@@ -44,6 +45,8 @@ pub struct Setup {
     pub disturbances: Vec<(Duration, Disturbance)>,
     /// When it ends at the latest.
     pub until: Duration,
+    /// Whether it ends before that only when the slow nodes are done, too.
+    pub awaits_slow: bool,
     /// Whether each message goes through its form on the wire.
     pub wire: bool,
 }
@@ -161,6 +164,7 @@ impl Setup {
             seed: 1,
             disturbances: Vec::new(),
             until: Duration::from_secs(3600),
+            awaits_slow: true,
             wire: true,
         }
     }
@@ -178,6 +182,7 @@ impl Setup {
         setup.seed = group.seed;
         setup.racks = group.racks;
         setup.wire = false;
+        setup.awaits_slow = false;
         if group.nodes > 1000 {
             setup.options.beat = Duration::from_millis(750);
             setup.options.silence = Duration::from_secs(3);
@@ -206,13 +211,21 @@ impl Setup {
     /// The nodes that neither die nor are slow.
     #[must_use]
     pub fn sound(&self) -> Vec<u32> {
-        let mut sound: std::collections::BTreeSet<u32> = (1..=self.nodes).collect();
+        let mut sound: BTreeSet<u32> = (1..=self.nodes).collect();
         for (_, what) in &self.disturbances {
             if let Disturbance::Kill(node) | Disturbance::Slow(node, _) = what {
                 sound.remove(node);
             }
         }
         sound.into_iter().collect()
+    }
+
+    fn slow(&self) -> BTreeSet<u32> {
+        let slow = self.disturbances.iter().filter_map(|(_, what)| match what {
+            Disturbance::Slow(node, _) => Some(*node),
+            _ => None,
+        });
+        slow.collect()
     }
 
     /// The same by trees of `arity` stripes, with the memory that they need.

@@ -1,7 +1,7 @@
 //! What happens when.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -90,7 +90,6 @@ impl Ord for Entry {
 /// A machine: the node on it, its memory, its store, its port.
 struct Machine {
     node: Option<Node>,
-    life: u32,
     memory: BTreeMap<u32, Payload>,
     store: Vec<u8>,
     stored: Option<Stored>,
@@ -110,6 +109,11 @@ struct World<'a> {
     manifest: Manifest,
     network: Network,
     machines: Vec<Machine>,
+    /// How often each node has started or died.
+    lives: Vec<u32>,
+    /// Nodes that run, are waited for, and are not done.
+    waiting: BTreeSet<u32>,
+    slow: BTreeSet<u32>,
     entries: BinaryHeap<Reverse<Entry>>,
     order: u64,
     now: Nanos,
@@ -126,7 +130,6 @@ impl<'a> World<'a> {
             .expect("a content that can be cast");
         let machine = |source: bool| Machine {
             node: None,
-            life: 0,
             memory: BTreeMap::new(),
             store: match source {
                 true => setup.content.clone(),
@@ -147,6 +150,9 @@ impl<'a> World<'a> {
             manifest,
             network: Network::new(setup),
             machines: (0..=setup.nodes).map(|it| machine(it == 0)).collect(),
+            lives: vec![0; setup.nodes as usize + 1],
+            waiting: BTreeSet::new(),
+            slow: setup.slow(),
             entries: BinaryHeap::new(),
             order: 0,
             now: 0,
@@ -191,15 +197,20 @@ impl<'a> World<'a> {
             if self.lives_of(&entry.what) == entry.lives {
                 self.happen(entry.what);
             }
-            if self.steps.is_multiple_of(256) && self.is_over() {
+            if self.steps.is_multiple_of(256) && self.to_come == 0 && self.waiting.is_empty() {
                 break;
             }
         }
     }
 
-    fn is_over(&self) -> bool {
-        let waits = |it: &Machine| it.node.is_some() && !it.gone && it.outcome.done.is_none();
-        self.to_come == 0 && !self.machines[1..].iter().any(waits)
+    /// A node has started, died, is done or was put out.
+    fn note(&mut self, node: u32) {
+        let machine = &self.machines[node as usize];
+        let runs = node > 0 && machine.node.is_some() && !machine.gone;
+        match runs && machine.outcome.done.is_none() && self.is_awaited(node) {
+            true => self.waiting.insert(node),
+            false => self.waiting.remove(&node),
+        };
     }
 
     fn time(&self) -> Duration {
@@ -208,7 +219,7 @@ impl<'a> World<'a> {
 
     /// How often the nodes have started that an entry is about.
     fn lives_of(&self, what: &What) -> [u32; 2] {
-        let life = |it: u32| self.machines[it as usize].life;
+        let life = |it: u32| self.lives[it as usize];
         match what {
             What::Beat(node) | What::PortFree(node) => [life(*node), 0],
             What::Unreached { node, .. }
@@ -242,8 +253,8 @@ impl<'a> World<'a> {
             rate: 0,
         };
         let options = self.setup.options;
+        self.lives[node as usize] += 1;
         let machine = &mut self.machines[node as usize];
-        machine.life += 1;
         machine.outcome.started = now;
         machine.outcome.alive = true;
         machine.gone = false;
@@ -260,6 +271,7 @@ impl<'a> World<'a> {
         // Beats of different nodes do not fall together.
         let first = self.now + self.random.before(options.beat).as_nanos() as Nanos;
         self.at(first, What::Beat(node));
+        self.note(node);
         self.act(node);
     }
 
@@ -268,7 +280,7 @@ impl<'a> World<'a> {
         let Some(killed) = machine.node.take() else {
             return;
         };
-        machine.life += 1;
+        self.lives[node as usize] += 1;
         machine.outcome.alive = false;
         machine.outcome.done = None;
         machine.memory.clear();
@@ -279,6 +291,11 @@ impl<'a> World<'a> {
             let (root, has) = (manifest.header().root, killed.written().clone());
             machine.stored = Some(Stored { root, has });
         }
+        self.note(node);
+    }
+
+    fn is_awaited(&self, node: u32) -> bool {
+        self.setup.awaits_slow || !self.slow.contains(&node)
     }
 
     /// Whether what one sends reaches the other.
@@ -438,6 +455,7 @@ impl<'a> World<'a> {
             Event::Dismissed(_) => machine.gone = true,
             _ => {}
         }
+        self.note(node);
         self.events.push((self.time(), node, event));
     }
 
@@ -514,7 +532,10 @@ impl<'a> World<'a> {
         let machine = &mut self.machines[node as usize];
         let payload = &machine.memory[&chunk];
         machine.store[range].copy_from_slice(payload);
-        self.at(at, What::Written { node, chunk });
+        match at > self.now {
+            true => self.at(at, What::Written { node, chunk }),
+            false => self.with(node, |it, now| it.written_chunk(now, chunk)),
+        }
     }
 
     fn disturb(&mut self, index: usize) {
