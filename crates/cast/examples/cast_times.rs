@@ -14,5 +14,9 @@ fn main() {
     let mut ratios: Vec<f64> = setup.sound().iter().map(|n| o.nodes[*n as usize].done.map_or(f64::INFINITY, |d| d.as_secs_f64() / setup.ideal().as_secs_f64())).collect();
     ratios.sort_by(f64::total_cmp);
     let q = |p: f64| ratios[((ratios.len() - 1) as f64 * p) as usize];
+    if std::env::var_os("TAIL").is_some() {
+        for n in setup.sound() { let d = o.nodes[n as usize].done.map_or(f64::INFINITY, |d| d.as_secs_f64()); if d > 1.12 * setup.ideal().as_secs_f64() { println!("node {n}: {d:.2}"); } }
+        for (at, node, e) in &o.events { if !matches!(e, zerolane_cast::Event::Joined(_) | zerolane_cast::Event::NodeDone(_) | zerolane_cast::Event::Done) { println!("{at:?} {node} {e:?}"); } }
+    }
     println!("nodes {nodes} {gb} GB arity {arity} dying {dying} slow {slow} seed {seed}: median {:.3} p90 {:.3} p99 {:.3} max {:.3}; steps {} cpu {:.1}s peak {}", q(0.5), q(0.9), q(0.99), q(1.0), o.steps, t.elapsed().as_secs_f64(), o.nodes.iter().map(|n| n.peak_window).max().unwrap());
 }

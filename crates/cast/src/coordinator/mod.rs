@@ -60,8 +60,11 @@ struct Member {
     settled: u32,
     /// How often it got nothing at all.
     starved: u32,
-    /// Successors that were found slow behind it: with a second one it is itself.
+    /// Successors that were found slow behind it: with more than chance puts there it is itself.
     lost: Vec<NodeId>,
+    /// How often it was found slow, and in how many reviews in a row it kept up since.
+    set_apart: u32,
+    kept_up: u32,
     accused_by: BTreeSet<NodeId>,
     accusations: u32,
     /// Reports and searches since the last review.
@@ -206,6 +209,8 @@ impl Coordinator {
             settled: 0,
             starved: 0,
             lost: Vec::new(),
+            set_apart: 0,
+            kept_up: 0,
             accused_by,
             accusations,
             complaints: 0,

@@ -83,8 +83,14 @@ pub struct Group {
     pub seed: u64,
 }
 
-/// Chunks of a large content in a simulation, as far as they are neither too small nor too large for memory.
-const CHUNKS: u64 = 1500;
+/// Chunks that all nodes of a large group receive together: what a simulation costs, some microseconds each.
+const ARRIVALS: u64 = 4_000_000;
+
+/// Chunks of a large content in a simulation. Few are coarser than any that is cast: the trees fill the more slowly.
+const CHUNKS: std::ops::RangeInclusive<u64> = 400..=1500;
+
+/// Bytes of the smallest chunk.
+const LEAST_CHUNK: u64 = 1 << 20;
 
 /// What goes wrong, or otherwise than planned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -173,7 +179,8 @@ impl Setup {
     /// moments.
     #[must_use]
     pub fn group(group: &Group) -> Setup {
-        let chunk = (group.bytes / CHUNKS).clamp(1 << 20, 64 << 20);
+        let chunks = (ARRIVALS / u64::from(group.nodes.max(1))).clamp(*CHUNKS.start(), *CHUNKS.end());
+        let chunk = (group.bytes / chunks).max(LEAST_CHUNK);
         let chunks = u32::try_from(group.bytes.div_ceil(chunk))
             .unwrap_or(u32::MAX)
             .max(1);
