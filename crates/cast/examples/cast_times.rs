@@ -8,7 +8,8 @@ fn main() {
     let dying: f64 = a[4].parse().unwrap();
     let slow: f64 = a[5].parse().unwrap();
     let seed: u64 = a.get(6).map_or(1, |it| it.parse().unwrap());
-    let setup = Setup::group(&Group { nodes, bytes: gb * 1_000_000_000, port: 1_250_000_000, arity, racks: None, dying, slow, slow_by: 10, seed });
+    let mut setup = Setup::group(&Group { nodes, bytes: gb * 1_000_000_000, port: 1_250_000_000, arity, racks: None, dying, slow, slow_by: 10, seed });
+    if let Some(u) = std::env::var_os("UNTIL") { setup.until = setup.ideal().mul_f64(u.to_str().unwrap().parse().unwrap()); }
     let t = Instant::now();
     let o = run(&setup);
     let mut ratios: Vec<f64> = setup.sound().iter().map(|n| o.nodes[*n as usize].done.map_or(f64::INFINITY, |d| d.as_secs_f64() / setup.ideal().as_secs_f64())).collect();

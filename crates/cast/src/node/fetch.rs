@@ -330,7 +330,8 @@ impl Node {
         self.stuck_told = false;
         self.keep(chunk);
         self.actions.push_back(Action::Write(chunk));
-        self.settle();
+        self.send_new(chunk);
+        self.request_chunks();
         true
     }
 
@@ -464,7 +465,8 @@ impl Node {
             return Err(Fault::UnknownChunk);
         }
         let peer = self.peers.get_mut(&from).expect("it is connected");
-        (peer.has, peer.apart) = (has, apart);
+        peer.has = has;
+        self.set_apart(from, apart);
         if self.fetch.helpers.contains(&from) {
             self.free_for_helpers();
         }

@@ -111,7 +111,6 @@ struct Peer {
     link: Link,
     /// What it said that it has.
     has: Bitmap,
-    apart: bool,
     /// When it was last heard of, and last told something.
     heard: Duration,
     said: Duration,
@@ -122,6 +121,8 @@ struct Peer {
     /// What it asked for.
     queue: VecDeque<u32>,
     sending: BTreeSet<u32>,
+    /// It stands among those that are served in turn.
+    in_turns: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -332,7 +333,7 @@ impl Node {
             // Nothing follows from it: the most frequent message costs least.
             return;
         } else if asks {
-            self.send_chunks();
+            self.send_chunks_to(from);
             return;
         }
         self.settle();

@@ -63,27 +63,44 @@ enum What {
 }
 
 struct Entry {
-    at: Nanos,
-    order: u64,
     /// How often the nodes that it is about had started when it was made.
     lives: [u32; 2],
     what: What,
 }
 
-impl PartialEq for Entry {
-    fn eq(&self, other: &Entry) -> bool {
-        (self.at, self.order) == (other.at, other.order)
-    }
+/// What is to come, the next first; of what comes at the same time, what was entered first.
+#[derive(Default)]
+struct Agenda {
+    /// Time, order, and place in `entries`: one number, for most of a large simulation is to sort them.
+    keys: BinaryHeap<Reverse<u128>>,
+    entries: Vec<Option<Entry>>,
+    free: Vec<u32>,
+    order: u64,
 }
-impl Eq for Entry {}
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Entry) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
+
+/// Bits of a key for a place, and for the order.
+const PLACE_BITS: u32 = 24;
+const ORDER_BITS: u32 = 40;
+
+impl Agenda {
+    fn enter(&mut self, at: Nanos, entry: Entry) {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.entries.push(None);
+            (self.entries.len() - 1) as u32
+        });
+        self.entries[place as usize] = Some(entry);
+        self.order += 1;
+        let low = u128::from(self.order) << PLACE_BITS | u128::from(place);
+        let key = u128::from(at) << (PLACE_BITS + ORDER_BITS) | low;
+        self.keys.push(Reverse(key));
     }
-}
-impl Ord for Entry {
-    fn cmp(&self, other: &Entry) -> std::cmp::Ordering {
-        (self.at, self.order).cmp(&(other.at, other.order))
+
+    fn next(&mut self) -> Option<(Nanos, Entry)> {
+        let Reverse(key) = self.keys.pop()?;
+        let place = key as u32 & ((1 << PLACE_BITS) - 1);
+        self.free.push(place);
+        let entry = self.entries[place as usize].take()?;
+        Some(((key >> (PLACE_BITS + ORDER_BITS)) as Nanos, entry))
     }
 }
 
@@ -114,8 +131,7 @@ struct World<'a> {
     /// Nodes that run, are waited for, and are not done.
     waiting: BTreeSet<u32>,
     slow: BTreeSet<u32>,
-    entries: BinaryHeap<Reverse<Entry>>,
-    order: u64,
+    agenda: Agenda,
     now: Nanos,
     events: Vec<(Duration, u32, Event)>,
     random: Random,
@@ -153,8 +169,7 @@ impl<'a> World<'a> {
             lives: vec![0; setup.nodes as usize + 1],
             waiting: BTreeSet::new(),
             slow: setup.slow(),
-            entries: BinaryHeap::new(),
-            order: 0,
+            agenda: Agenda::default(),
             now: 0,
             events: Vec::new(),
             random: Random::new(setup.seed),
@@ -188,11 +203,11 @@ impl<'a> World<'a> {
 
     fn run(&mut self) {
         let until = self.setup.until.as_nanos() as Nanos;
-        while let Some(Reverse(entry)) = self.entries.pop() {
-            if entry.at > until {
+        while let Some((at, entry)) = self.agenda.next() {
+            if at > until {
                 break;
             }
-            self.now = entry.at;
+            self.now = at;
             self.steps += 1;
             if self.lives_of(&entry.what) == entry.lives {
                 self.happen(entry.what);
@@ -235,14 +250,8 @@ impl<'a> World<'a> {
     }
 
     fn at(&mut self, at: Nanos, what: What) {
-        self.order += 1;
-        let entry = Entry {
-            at,
-            order: self.order,
-            lives: self.lives_of(&what),
-            what,
-        };
-        self.entries.push(Reverse(entry));
+        let lives = self.lives_of(&what);
+        self.agenda.enter(at, Entry { lives, what });
     }
 
     fn start(&mut self, node: u32) {
