@@ -16,6 +16,9 @@ use crate::options::{Event, Options, Slow};
 use crate::topology::Topology;
 use review::Finding;
 
+/// Nodes of a rack, those with the fewest successors, of which helpers are taken.
+const COMPARED: usize = 16;
+
 /// Leads a cast.
 #[derive(Debug)]
 pub(crate) struct Coordinator {
@@ -93,11 +96,12 @@ impl Coordinator {
     pub(crate) fn new(
         now: Duration,
         own: Contact,
+        rack: u32,
         header: Header,
         options: Options,
     ) -> Coordinator {
         Coordinator {
-            topology: Topology::new(header.arity as usize, own.id),
+            topology: Topology::new(header.arity as usize, own.id, rack),
             own,
             header,
             options,
@@ -121,11 +125,12 @@ impl Coordinator {
     pub(crate) fn following(
         now: Duration,
         own: Contact,
+        rack: u32,
         header: Header,
         options: Options,
         epoch: u64,
     ) -> Coordinator {
-        let mut coordinator = Coordinator::new(now, own, header, options);
+        let mut coordinator = Coordinator::new(now, own, rack, header, options);
         coordinator.begun = true;
         coordinator.epoch = epoch;
         coordinator.options.expected = 0;
@@ -434,26 +439,35 @@ impl Coordinator {
         floods
     }
 
-    /// Nodes that have something, others each time; the root when there are none, and now and then.
+    /// Nodes that have something, of the rack of `id` if there are any, others each time; the root when there are none, and
+    /// now and then.
     pub(crate) fn helpers_for(&mut self, id: NodeId) -> Vec<Contact> {
         let after = self.last_helper;
-        let rotated = self
-            .members
-            .range((Excluded(after), Unbounded))
-            .chain(self.members.range(..=after));
-        let usable = rotated.filter(|(it, member)| {
-            let trusted = !matches!(member.life, Life::Failed(_))
-                && member.accused_by.is_empty()
-                && !member.apart;
-            **it != id && trusted && member.verified.iter().any(|it| *it > 0)
-        });
-        let mut helpers: Vec<Contact> = usable
-            .take(HELPERS)
-            .map(|(_, it)| it.contact.clone())
-            .collect();
-        if let Some(last) = helpers.last() {
-            self.last_helper = last.id;
+        let mut found: Vec<NodeId> = Vec::new();
+        if let Some(member) = self.members.get(&id).filter(|_| self.topology.has_racks()) {
+            let near = self.topology.of_rack(member.rack);
+            let mut near: Vec<NodeId> = near
+                .filter(|it| self.may_help(*it, id))
+                .take(COMPARED)
+                .collect();
+            near.sort_unstable_by_key(|it| (*it <= after, *it));
+            found.extend(near.into_iter().take(HELPERS));
         }
+        if found.is_empty() {
+            let rotated = self
+                .members
+                .range((Excluded(after), Unbounded))
+                .chain(self.members.range(..=after));
+            let usable = rotated.map(|it| *it.0).filter(|it| self.may_help(*it, id));
+            found.extend(usable.take(HELPERS));
+        }
+        if let Some(last) = found.last() {
+            self.last_helper = *last;
+        }
+        let mut helpers: Vec<Contact> = found
+            .iter()
+            .map(|it| self.members[it].contact.clone())
+            .collect();
         let member = self.members.get_mut(&id);
         let often = member.is_some_and(|it| {
             it.seeks += 1;
@@ -463,6 +477,14 @@ impl Coordinator {
             helpers.push(self.own.clone());
         }
         helpers
+    }
+
+    /// Whether a node has something that it can be asked for by another.
+    fn may_help(&self, it: NodeId, id: NodeId) -> bool {
+        self.members.get(&it).is_some_and(|member| {
+            let trusted = !matches!(member.life, Life::Failed(_)) && member.accused_by.is_empty();
+            it != id && trusted && !member.apart && member.verified.iter().any(|it| *it > 0)
+        })
     }
 
     /// The connection to a node has ended.

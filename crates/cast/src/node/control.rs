@@ -100,6 +100,7 @@ impl Node {
         self.coordinator = Some(Coordinator::following(
             self.now,
             contact,
+            self.profile.rack,
             header,
             self.options,
             self.epoch,

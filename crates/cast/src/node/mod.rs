@@ -142,6 +142,7 @@ impl Node {
         node.coordinator = Some(Coordinator::new(
             now,
             node.profile.contact.clone(),
+            node.profile.rack,
             header,
             options,
         ));

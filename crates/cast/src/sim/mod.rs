@@ -84,10 +84,10 @@ pub struct Group {
 }
 
 /// Chunks that all nodes of a large group receive together: what a simulation costs, some microseconds each.
-const ARRIVALS: u64 = 4_000_000;
+const ARRIVALS: u64 = 3_000_000;
 
 /// Chunks of a large content in a simulation. Few are coarser than any that is cast: the trees fill the more slowly.
-const CHUNKS: std::ops::RangeInclusive<u64> = 400..=1500;
+const CHUNKS: std::ops::RangeInclusive<u64> = 300..=1500;
 
 /// Bytes of the smallest chunk.
 const LEAST_CHUNK: u64 = 1 << 20;
@@ -99,6 +99,8 @@ pub enum Disturbance {
     Kill(u32),
     /// A node starts: one that was killed, with what it had written; or one that comes late, if it did not start before.
     Start(u32),
+    /// A node that was killed starts with an empty store: it is another machine, or has another disk.
+    Replace(u32),
     /// A node's port has so many times less than its rate.
     Slow(u32, u32),
     /// A node damages each chunk that it sends.
@@ -132,11 +134,37 @@ pub struct NodeOutcome {
     pub peak_window: u32,
 }
 
+/// What became of a node between a start and its death, or the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Life {
+    /// Which node.
+    pub node: u32,
+    /// When it started.
+    pub started: Duration,
+    /// When it had all.
+    pub done: Option<Duration>,
+    /// When it died; none, if it lived at the end.
+    pub died: Option<Duration>,
+}
+
+/// Bytes of chunks that a rack's uplink carried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Uplink {
+    /// Out of the rack.
+    pub sent: u64,
+    /// Into the rack.
+    pub received: u64,
+}
+
 /// How a simulation ended.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// By number; the source first.
     pub nodes: Vec<NodeOutcome>,
+    /// By death, and then those that lived at the end.
+    pub lives: Vec<Life>,
+    /// By rack, that of the source first; none, if there are no racks.
+    pub uplinks: Vec<Uplink>,
     /// What nodes told, the coordinator's words included.
     pub events: Vec<(Duration, u32, Event)>,
     /// When nothing was left to do.
@@ -179,7 +207,8 @@ impl Setup {
     /// moments.
     #[must_use]
     pub fn group(group: &Group) -> Setup {
-        let chunks = (ARRIVALS / u64::from(group.nodes.max(1))).clamp(*CHUNKS.start(), *CHUNKS.end());
+        let chunks =
+            (ARRIVALS / u64::from(group.nodes.max(1))).clamp(*CHUNKS.start(), *CHUNKS.end());
         let chunk = (group.bytes / chunks).max(LEAST_CHUNK);
         let chunks = u32::try_from(group.bytes.div_ceil(chunk))
             .unwrap_or(u32::MAX)

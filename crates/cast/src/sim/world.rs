@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::network::{Nanos, Network};
-use super::{Disturbance, NodeOutcome, Outcome, Random, Setup};
+use super::{Disturbance, Life, NodeOutcome, Outcome, Random, Setup};
 use crate::manifest::Manifest;
 use crate::message::{Contact, Fault, Message, NodeId};
 use crate::node::{Node, Profile, Stored};
@@ -131,6 +131,7 @@ struct World<'a> {
     /// Nodes that run, are waited for, and are not done.
     waiting: BTreeSet<u32>,
     slow: BTreeSet<u32>,
+    ended_lives: Vec<Life>,
     agenda: Agenda,
     now: Nanos,
     events: Vec<(Duration, u32, Event)>,
@@ -169,6 +170,7 @@ impl<'a> World<'a> {
             lives: vec![0; setup.nodes as usize + 1],
             waiting: BTreeSet::new(),
             slow: setup.slow(),
+            ended_lives: Vec::new(),
             agenda: Agenda::default(),
             now: 0,
             events: Vec::new(),
@@ -290,6 +292,12 @@ impl<'a> World<'a> {
             return;
         };
         self.lives[node as usize] += 1;
+        self.ended_lives.push(Life {
+            node,
+            started: machine.outcome.started,
+            done: machine.outcome.done,
+            died: Some(Duration::from_nanos(self.now)),
+        });
         machine.outcome.alive = false;
         machine.outcome.done = None;
         machine.memory.clear();
@@ -556,6 +564,15 @@ impl<'a> World<'a> {
                     self.start(node);
                 }
             }
+            Disturbance::Replace(node) => {
+                let machine = &mut self.machines[node as usize];
+                if machine.node.is_none() {
+                    machine.store.fill(0);
+                    machine.stored = None;
+                    machine.leaders = vec![contact(0)];
+                    self.start(node);
+                }
+            }
             Disturbance::Slow(node, factor) => self.network.slow_down(node, factor),
             Disturbance::Lie(node) => self.machines[node as usize].lies = true,
             Disturbance::Mute(node) => self.machines[node as usize].mute = true,
@@ -591,6 +608,19 @@ impl<'a> World<'a> {
 
     fn outcome(self) -> Outcome {
         let ended = self.time();
+        let mut lives = self.ended_lives;
+        let living = self.machines.iter().zip(0..);
+        lives.extend(
+            living
+                .skip(1)
+                .filter(|(it, _)| it.outcome.alive)
+                .map(|(it, node)| Life {
+                    node,
+                    started: it.outcome.started,
+                    done: it.outcome.done,
+                    died: None,
+                }),
+        );
         let nodes = self.machines.into_iter().map(|mut it| {
             if let Some(node) = &it.node {
                 it.outcome.peak_window = it.outcome.peak_window.max(node.counters().peak_window);
@@ -599,6 +629,8 @@ impl<'a> World<'a> {
         });
         Outcome {
             nodes: nodes.collect(),
+            lives,
+            uplinks: self.network.carried(),
             events: self.events,
             ended,
             steps: self.steps,
