@@ -67,6 +67,8 @@ struct Member {
     lost: Vec<NodeId>,
     /// How often it was found slow, and in how many reviews in a row it kept up since.
     set_apart: u32,
+    /// Those that it sent to lagged.
+    holds: bool,
     kept_up: u32,
     accused_by: BTreeSet<NodeId>,
     accusations: u32,
@@ -215,6 +217,7 @@ impl Coordinator {
             starved: 0,
             lost: Vec::new(),
             set_apart: 0,
+            holds: false,
             kept_up: 0,
             accused_by,
             accusations,

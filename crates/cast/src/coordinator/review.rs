@@ -11,8 +11,10 @@ use crate::options::{Event, Slow};
 /// What is wrong with a node's pace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Finding {
-    /// It holds others back.
+    /// It lags.
     Slow(NodeId),
+    /// Those that it sends to lag.
+    Holds(NodeId),
     /// It gets too little from this one of its predecessors.
     Starved(NodeId, NodeId),
 }
@@ -58,7 +60,7 @@ impl Coordinator {
         }
         let before = std::mem::take(&mut self.findings);
         for finding in found {
-            let (Finding::Slow(id) | Finding::Starved(id, _)) = finding;
+            let (Finding::Slow(id) | Finding::Holds(id) | Finding::Starved(id, _)) = finding;
             let verified: u32 = self.members[&id].verified.iter().sum();
             let (times, first) = before
                 .get(&finding)
@@ -91,6 +93,13 @@ impl Coordinator {
     fn act_on(&mut self, now: Duration, finding: Finding) {
         let id = match finding {
             Finding::Slow(id) => id,
+            Finding::Holds(id) => {
+                // That it receives as fast as others says nothing of what it sends.
+                if let Some(member) = self.members.get_mut(&id) {
+                    member.holds = true;
+                }
+                id
+            }
             Finding::Starved(id, not) => {
                 self.topology.avoid(id, not);
                 self.epoch += 1;
@@ -155,7 +164,7 @@ impl Coordinator {
                     .iter()
                     .for_each(|it| behind.entry(*it).or_default().push(*id));
             } else if above.is_some_and(|it| self.lost_too_many(it, *id)) {
-                found.insert(Finding::Slow(lagging[0]));
+                found.insert(Finding::Holds(lagging[0]));
             } else {
                 found.insert(Finding::Slow(*id));
             }
@@ -165,12 +174,12 @@ impl Coordinator {
                 .map(|it| self.topology.successors(id, it).len())
                 .sum();
             match lagging.len() >= 2 && 2 * lagging.len() > successors {
-                true => drop(found.insert(Finding::Slow(id))),
+                true => drop(found.insert(Finding::Holds(id))),
                 false => found.extend(lagging.iter().map(|it| Finding::Starved(*it, id))),
             }
         }
         let member = |it: &NodeId| self.members.get(it).is_some_and(|it| !it.apart);
-        found.retain(|it| !matches!(it, Finding::Slow(id) if !member(id)));
+        found.retain(|it| !matches!(it, Finding::Slow(id) | Finding::Holds(id) if !member(id)));
         found
     }
 
@@ -186,7 +195,9 @@ impl Coordinator {
         let kept_up: Vec<(NodeId, bool)> = self
             .members
             .iter()
-            .filter(|(_, it)| it.apart && it.life == Life::Active && it.accused_by.is_empty())
+            .filter(|(_, it)| {
+                it.apart && !it.holds && it.life == Life::Active && it.accused_by.is_empty()
+            })
             .map(|(id, member)| (*id, self.keeps_up(*id, member)))
             .collect();
         let mut recovered = Vec::new();

@@ -209,6 +209,10 @@ impl Node {
         let arity = self.fetch.stripes.len() as u32;
         let each = (self.options.window / 2 / arity).max(2);
         let mut wanted: Vec<(NodeId, Vec<u32>)> = Vec::new();
+        // Of a predecessor that gives nothing, others are not to be left the rest alone: it may never give it.
+        if !self.fetch.helpers.is_empty() && (0..arity).any(|it| self.stands_still(it)) {
+            self.ask_helpers(each, &mut wanted);
+        }
         'all: for stripe in 0..arity {
             if self.fetch.stripes[stripe as usize].asked >= each {
                 continue;
