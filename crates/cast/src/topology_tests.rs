@@ -113,7 +113,7 @@ fn build__each_stripe_enters_a_rack_once_and_leaves_it_as_often_as_a_node_would(
                 "{arity} {nodes} {rack}: rack {label} is entered {entered} times"
             );
             assert!(
-                left <= arity + 2,
+                left <= 2 * arity,
                 "{arity} {nodes} {rack}: rack {label} is left {left} times"
             );
         }
