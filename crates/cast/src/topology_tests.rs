@@ -91,7 +91,6 @@ fn build__each_stripe_enters_a_rack_once_and_leaves_it_as_often_as_a_node_would(
         (2, 90, 10),
         (4, 1000, 40),
         (4, 25, 2),
-        (8, 10_000, 40),
         (3, 7, 1),
     ] {
         let topology = built(arity, nodes, rack);
