@@ -53,3 +53,7 @@ pub const SLOW_REVIEWS: u32 = 2;
 
 /// Reviews after a change of its place in which a node is not found slow: it has to be connected, and asks anew.
 pub const SETTLED_REVIEWS: u32 = 2;
+
+/// Reviews in a row in which a node apart keeps up until it has a place with successors again; twice as many each time that
+/// it was found slow.
+pub const RECOVERED_REVIEWS: u32 = 4;

@@ -4,6 +4,10 @@
 //! up to k successors in the stripe of its group and is a leaf in the others, so that it sends what it receives: the
 //! content once. With one stripe that is a chain. The trees of several are SplitStream's (Castro et al., SOSP 2003).
 //!
+//! Racks are entered once by each stripe, for their uplinks are what is short: among racks the same trees stand as among
+//! nodes. A rack passes the stripe of its group on to k others and is a leaf in the rest, so its uplink carries the content
+//! once in each direction. Within a rack one node takes the stripe from outside, and the nodes of its group spread it.
+//!
 //! A node that goes leaves as many successors without a predecessor as its own predecessors have room for after it: the
 //! load stays even without moving any other node.
 
@@ -18,9 +22,38 @@ pub(crate) struct Topology {
     root: NodeId,
     spots: BTreeMap<NodeId, Spot>,
     /// Nodes that may have successors, by how many they have; those that are apart do not count, for they come last.
-    by_load: BTreeSet<(usize, NodeId)>,
+    by_load: Loads,
     /// The same, by how many they have of both sorts.
-    by_all: BTreeSet<(usize, NodeId)>,
+    by_all: Loads,
+}
+
+/// Nodes by how many successors they have.
+#[derive(Debug, Default)]
+struct Loads {
+    all: BTreeSet<(usize, NodeId)>,
+    racks: BTreeMap<u32, BTreeSet<(usize, NodeId)>>,
+}
+
+impl Loads {
+    fn insert(&mut self, rack: u32, load: usize, id: NodeId) {
+        self.all.insert((load, id));
+        self.racks.entry(rack).or_default().insert((load, id));
+    }
+
+    /// Whether it was there.
+    fn remove(&mut self, rack: u32, load: usize, id: NodeId) -> bool {
+        if let Some(of_rack) = self.racks.get_mut(&rack) {
+            of_rack.remove(&(load, id));
+            if of_rack.is_empty() {
+                self.racks.remove(&rack);
+            }
+        }
+        self.all.remove(&(load, id))
+    }
+
+    fn of_rack(&self, rack: u32) -> impl Iterator<Item = (usize, NodeId)> + '_ {
+        self.racks.get(&rack).into_iter().flatten().copied()
+    }
 }
 
 #[derive(Debug)]
@@ -52,51 +85,110 @@ impl Spot {
 
 impl Topology {
     /// The root alone.
-    pub(crate) fn new(arity: usize, root: NodeId) -> Topology {
-        let spots = BTreeMap::from([(root, Spot::new(arity, 0, false))]);
-        let by_load = BTreeSet::from([(0, root)]);
-        Topology {
+    pub(crate) fn new(arity: usize, root: NodeId, rack: u32) -> Topology {
+        let mut topology = Topology {
             arity,
             root,
-            spots,
-            by_all: by_load.clone(),
-            by_load,
-        }
+            spots: BTreeMap::from([(root, Spot::new(arity, rack, false))]),
+            by_load: Loads::default(),
+            by_all: Loads::default(),
+        };
+        topology.may_have_successors(root);
+        topology
     }
 
-    /// Adds the first nodes, in the order in which they shall stand: the first are nearest to the root.
+    fn may_have_successors(&mut self, id: NodeId) {
+        let spot = &self.spots[&id];
+        self.by_load.insert(spot.rack, spot.load, id);
+        self.by_all.insert(spot.rack, spot.all(), id);
+    }
+
+    /// Adds the first nodes, in the order in which they shall stand: the first are nearest to the root, or to the node by
+    /// which their rack is entered. Those of a rack stand together.
     pub(crate) fn build(&mut self, nodes: &[(NodeId, u32)]) {
         for (id, rack) in nodes {
-            let spot = Spot::new(self.arity, *rack, false);
-            self.spots.insert(*id, spot);
-            self.by_load.insert((0, *id));
-            self.by_all.insert((0, *id));
+            self.spots.insert(*id, Spot::new(self.arity, *rack, false));
+            self.may_have_successors(*id);
         }
+        let racks: Vec<Vec<NodeId>> = nodes
+            .chunk_by(|a, b| a.1 == b.1)
+            .map(|it| it.iter().map(|it| it.0).collect())
+            .collect();
+        let mut left_over = Vec::new();
         for stripe in 0..self.arity {
-            self.build_stripe(stripe, nodes);
+            self.build_stripe(stripe, &racks, &mut left_over);
+        }
+        // A node of another group has room for each of them, now that the others have theirs.
+        for (stripe, id) in left_over {
+            let found = self.choose(stripe, id, &BTreeSet::new());
+            self.link(stripe, found.unwrap_or(self.root), id);
         }
     }
 
-    fn build_stripe(&mut self, stripe: usize, nodes: &[(NodeId, u32)]) {
-        // Each stripe begins elsewhere, so that the heads of racks are not all below one rack.
-        let begin = nodes.len() * stripe / self.arity;
-        let rotated = (0..nodes.len()).map(|it| (it + begin) % nodes.len());
+    fn build_stripe(
+        &mut self,
+        stripe: usize,
+        racks: &[Vec<NodeId>],
+        over: &mut Vec<(usize, NodeId)>,
+    ) {
+        let of_root = self.spots[&self.root].rack;
+        let near = racks.iter().find(|it| self.spots[&it[0]].rack == of_root);
+        let far: Vec<&Vec<NodeId>> = racks
+            .iter()
+            .filter(|it| self.spots[&it[0]].rack != of_root)
+            .collect();
+        let above = racks_above(far.len(), self.arity, stripe);
+        // By rack, that of the root last: the nodes that feed the racks below it, in the order of these.
+        let mut feeds: Vec<VecDeque<NodeId>> = vec![VecDeque::new(); far.len() + 1];
+        let below = |rack: usize| above.iter().filter(|it| it.1 == rack).count();
+        feeds[far.len()] = match near {
+            Some(nodes) => self.build_rack(stripe, nodes, self.root, below(far.len()), over),
+            None => VecDeque::from([self.root]),
+        };
+        for (rack, from) in &above {
+            let entry = feeds[*from].pop_front().unwrap_or(self.root);
+            feeds[*rack] = self.build_rack(stripe, far[*rack], entry, below(*rack), over);
+        }
+    }
+
+    /// Links the nodes of a rack below the one by which the stripe enters it; the nodes that feed as many racks as are below.
+    fn build_rack(
+        &mut self,
+        stripe: usize,
+        nodes: &[NodeId],
+        entry: NodeId,
+        below: usize,
+        over: &mut Vec<(usize, NodeId)>,
+    ) -> VecDeque<NodeId> {
+        // A rack of few has a node in several groups.
+        let only = stripe % nodes.len();
+        let in_group = |it: usize| match nodes.len() >= self.arity {
+            true => it % self.arity == stripe,
+            false => it == only,
+        };
         let (inner, leaves): (Vec<usize>, Vec<usize>) =
-            rotated.partition(|it| it % self.arity == stripe);
+            (0..nodes.len()).partition(|it| in_group(*it));
         let mut room = Room::default();
+        let mut feeds = VecDeque::new();
         for index in inner {
-            let (id, rack) = nodes[index];
-            let predecessor = room.take(rack).unwrap_or(self.root);
-            self.link(stripe, predecessor, id);
-            room.add(id, rack, self.arity);
+            let predecessor = room.take().unwrap_or(entry);
+            self.link(stripe, predecessor, nodes[index]);
+            room.add(nodes[index], self.arity);
+            // Near the entry, so that the racks below wait little; but the end of a chain is its last node.
+            if self.arity > 1 && feeds.len() < below {
+                feeds.extend(room.take());
+            }
+        }
+        while feeds.len() < below {
+            feeds.push_back(room.take().unwrap_or(nodes[only]));
         }
         for index in leaves {
-            let (id, rack) = nodes[index];
-            let found = room
-                .take(rack)
-                .or_else(|| self.choose(stripe, id, &BTreeSet::new()));
-            self.link(stripe, found.unwrap_or(self.root), id);
+            match room.take() {
+                Some(predecessor) => self.link(stripe, predecessor, nodes[index]),
+                None => over.push((stripe, nodes[index])),
+            }
         }
+        feeds
     }
 
     /// Adds a node that came late, below none of `not`; one that is apart gets no successors.
@@ -111,8 +203,7 @@ impl Topology {
             }
         }
         if !apart {
-            self.by_load.insert((0, id));
-            self.by_all.insert((0, id));
+            self.may_have_successors(id);
         }
     }
 
@@ -126,15 +217,17 @@ impl Topology {
             self.unlink(stripe, id);
         }
         let spot = self.spots.remove(&id).expect("it is there");
-        self.by_load.remove(&(spot.load, id));
-        self.by_all.remove(&(spot.all(), id));
+        self.by_load.remove(spot.rack, spot.load, id);
+        self.by_all.remove(spot.rack, spot.all(), id);
         for (stripe, orphans) in spot.successors.iter().enumerate() {
             for orphan in orphans {
                 self.spot(*orphan).predecessors[stripe] = None;
             }
         }
         let mut changed = Vec::new();
-        for (stripe, orphans) in spot.successors.into_iter().enumerate() {
+        for (stripe, mut orphans) in spot.successors.into_iter().enumerate() {
+            // One of its own rack takes its place; the rest of the rack is fed from there.
+            orphans.sort_by_key(|it| self.spots[it].rack != spot.rack);
             for orphan in orphans {
                 let near = freed[stripe].filter(|it| self.has_room(*it));
                 let found = near.or_else(|| self.choose(stripe, orphan, &BTreeSet::new()));
@@ -183,27 +276,29 @@ impl Topology {
         spot.is_some_and(|it| !it.apart && it.load < self.arity)
     }
 
-    /// The node with the fewest successors that may be above `id`; of those of few, one of its rack.
+    /// Nodes of a rack, those with the fewest successors first.
+    pub(crate) fn of_rack(&self, rack: u32) -> impl Iterator<Item = NodeId> + '_ {
+        self.by_load.of_rack(rack).map(|it| it.1)
+    }
+
+    /// Whether there are several.
+    pub(crate) fn has_racks(&self) -> bool {
+        self.by_load.racks.len() > 1
+    }
+
+    /// The node with the fewest successors that may be above `id`: of its own rack if one has room there.
     fn choose(&self, stripe: usize, id: NodeId, not: &BTreeSet<NodeId>) -> Option<NodeId> {
-        const COMPARED: usize = 16;
         let (rack, apart) = (self.spots[&id].rack, self.spots[&id].apart);
         let nodes = if apart { &self.by_all } else { &self.by_load };
-        let possible = |it: &&(usize, NodeId)| {
-            it.1 != id && !not.contains(&it.1) && self.descends_from_root(stripe, it.1, id)
+        let possible = |it: &(usize, NodeId)| {
+            // The root always has something for others: one that comes last would wait until the end.
+            let serves = !apart || it.1 != self.root;
+            let allowed = it.1 != id && !not.contains(&it.1);
+            serves && allowed && self.descends_from_root(stripe, it.1, id)
         };
-        let mut found: Option<(usize, NodeId)> = None;
-        // The root always has something for others: one that comes last would wait until the end.
-        let below = |it: &&(usize, NodeId)| !apart || it.1 != self.root;
-        for candidate in nodes.iter().filter(possible).filter(below).take(COMPARED) {
-            match found {
-                Some((load, _)) if candidate.0 > load => break,
-                None => found = Some(*candidate),
-                Some(_) => {}
-            }
-            if self.spots[&candidate.1].rack == rack {
-                return Some(candidate.1);
-            }
-        }
+        let with_room = |it: &(usize, NodeId)| it.0 < self.arity || apart;
+        let near = nodes.of_rack(rack).take_while(with_room).find(possible);
+        let found = near.or_else(|| nodes.all.iter().copied().find(possible));
         found
             .map(|(_, id)| id)
             .or(Some(self.root).filter(|it| !not.contains(it)))
@@ -245,11 +340,11 @@ impl Topology {
         let spot = self.spot(id);
         let before = (spot.load, spot.all());
         change(spot);
-        let after = (spot.load, spot.all());
-        if self.by_load.remove(&(before.0, id)) {
-            self.by_load.insert((after.0, id));
-            self.by_all.remove(&(before.1, id));
-            self.by_all.insert((after.1, id));
+        let (rack, after) = (spot.rack, (spot.load, spot.all()));
+        if self.by_load.remove(rack, before.0, id) {
+            self.by_load.insert(rack, after.0, id);
+            self.by_all.remove(rack, before.1, id);
+            self.by_all.insert(rack, after.1, id);
         }
     }
 
@@ -260,36 +355,45 @@ impl Topology {
     }
 }
 
-/// Places below the inner nodes of one stripe while its tree is built, the shallowest first.
-#[derive(Default)]
-struct Room {
-    all: VecDeque<NodeId>,
-    by_rack: BTreeMap<u32, VecDeque<NodeId>>,
-    left: BTreeMap<NodeId, usize>,
+/// For one stripe, which of so many racks is below which, those above first. The root's own is numbered behind the last: one
+/// is below it. The racks of the stripe's group have as many below them as a node has, the others none.
+fn racks_above(racks: usize, arity: usize, stripe: usize) -> Vec<(usize, usize)> {
+    if racks == 0 {
+        return Vec::new();
+    }
+    // Each stripe begins elsewhere, so that racks near the root in one are far from it in another.
+    let begin = racks * stripe / arity;
+    let only = stripe % racks;
+    let in_group = |it: usize| match racks >= arity {
+        true => it % arity == stripe,
+        false => it == only,
+    };
+    let rotated = (0..racks).map(|it| (it + begin) % racks);
+    let (inner, outer): (Vec<usize>, Vec<usize>) = rotated.partition(|it| in_group(*it));
+    let mut places = VecDeque::from([racks]);
+    let mut above = Vec::new();
+    for rack in inner.iter().copied() {
+        above.push((rack, places.pop_front().unwrap_or(racks)));
+        places.extend(std::iter::repeat_n(rack, arity));
+    }
+    // Where the groups are not even, some have one more.
+    let more = inner.into_iter().cycle();
+    above.extend(outer.into_iter().zip(places.into_iter().chain(more)));
+    above
 }
+
+/// Places below the inner nodes of one rack in one stripe, the shallowest first.
+#[derive(Default)]
+struct Room(VecDeque<NodeId>);
 
 impl Room {
-    fn add(&mut self, id: NodeId, rack: u32, places: usize) {
-        self.all.push_back(id);
-        self.by_rack.entry(rack).or_default().push_back(id);
-        self.left.insert(id, places);
+    fn add(&mut self, id: NodeId, places: usize) {
+        self.0.extend(std::iter::repeat_n(id, places));
     }
 
-    /// A place in the rack if there is one, else anywhere.
-    fn take(&mut self, rack: u32) -> Option<NodeId> {
-        let own = self.by_rack.get_mut(&rack);
-        let found = own.and_then(|it| first_with_room(it, &self.left));
-        let id = found.or_else(|| first_with_room(&mut self.all, &self.left))?;
-        *self.left.get_mut(&id)? -= 1;
-        Some(id)
+    fn take(&mut self) -> Option<NodeId> {
+        self.0.pop_front()
     }
-}
-
-fn first_with_room(queue: &mut VecDeque<NodeId>, left: &BTreeMap<NodeId, usize>) -> Option<NodeId> {
-    while queue.front().is_some_and(|it| left[it] == 0) {
-        queue.pop_front();
-    }
-    queue.front().copied()
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use super::*;
 const ROOT: NodeId = NodeId(0);
 
 fn built(arity: usize, nodes: u64, rack: u64) -> Topology {
-    let mut topology = Topology::new(arity, ROOT);
+    let mut topology = Topology::new(arity, ROOT, 0);
     let nodes: Vec<_> = (1..=nodes)
         .map(|it| (NodeId(it), ((it - 1) / rack) as u32))
         .collect();
@@ -28,8 +28,14 @@ fn check(topology: &Topology) -> (usize, usize) {
             }
             deepest = deepest.max(depth);
         }
-        assert_eq!(topology.by_load.contains(&(spot.load, *id)), !spot.apart);
-        assert_eq!(topology.by_all.contains(&(spot.all(), *id)), !spot.apart);
+        assert_eq!(
+            topology.by_load.all.contains(&(spot.load, *id)),
+            !spot.apart
+        );
+        assert_eq!(
+            topology.by_all.all.contains(&(spot.all(), *id)),
+            !spot.apart
+        );
     }
     let loads = topology.spots.values().map(|it| it.load);
     (deepest, loads.max().unwrap())
@@ -46,7 +52,7 @@ fn build__one_stripe_is_a_chain() {
 #[test]
 fn build__no_node_sends_more_than_the_content_and_the_trees_are_flat() {
     for (arity, nodes, depth) in [(2, 10, 4), (4, 1000, 8), (8, 10_000, 8), (4, 3, 3)] {
-        let topology = built(arity, nodes, 40);
+        let topology = built(arity, nodes, nodes);
         let (deepest, load) = check(&topology);
         assert!(deepest <= depth, "{arity} {nodes}: {deepest}");
         assert!(load <= arity + 1, "{arity} {nodes}: {load}");
@@ -61,6 +67,71 @@ fn build__a_chain_enters_each_rack_once() {
         **id != ROOT && above.is_some_and(|it| it != ROOT && topology.spots[&it].rack != spot.rack)
     });
     assert_eq!(crossings.count(), 3);
+}
+
+/// By rack, in how many stripes a chunk enters it, and leaves it, counted once for each node that does so.
+fn crossings(topology: &Topology) -> BTreeMap<u32, (usize, usize)> {
+    let mut crossings: BTreeMap<u32, (usize, usize)> = BTreeMap::new();
+    for spot in topology.spots.values() {
+        for above in spot.predecessors.iter().flatten() {
+            let from = topology.spots[above].rack;
+            if from != spot.rack {
+                crossings.entry(spot.rack).or_default().0 += 1;
+                crossings.entry(from).or_default().1 += 1;
+            }
+        }
+    }
+    crossings
+}
+
+#[test]
+fn build__each_stripe_enters_a_rack_once_and_leaves_it_as_often_as_a_node_would() {
+    for (arity, nodes, rack) in [
+        (1, 90, 10),
+        (2, 90, 10),
+        (4, 1000, 40),
+        (4, 25, 2),
+        (3, 7, 1),
+    ] {
+        let topology = built(arity, nodes, rack);
+        let (deepest, load) = check(&topology);
+        assert!(
+            arity == 1 || deepest <= 16,
+            "{arity} {nodes} {rack}: {deepest}"
+        );
+        assert!(load <= arity + 1, "{arity} {nodes} {rack}: {load}");
+        for (label, (entered, left)) in crossings(&topology) {
+            // Some nodes may find all places of their rack taken.
+            let entries = if label == 0 {
+                0..=0
+            } else {
+                arity..=2 * arity - 1
+            };
+            assert!(
+                entries.contains(&entered),
+                "{arity} {nodes} {rack}: rack {label} is entered {entered} times"
+            );
+            assert!(
+                left <= 2 * arity,
+                "{arity} {nodes} {rack}: rack {label} is left {left} times"
+            );
+        }
+    }
+}
+
+#[test]
+fn remove__a_rack_is_entered_about_as_often_when_nodes_go() {
+    let mut topology = built(4, 400, 40);
+    for gone in (1..=400).filter(|it| it % 40 == 7) {
+        topology.remove(NodeId(gone));
+    }
+    check(&topology);
+    for (label, (entered, _)) in crossings(&topology) {
+        assert!(
+            entered <= 8,
+            "rack {label} is entered {entered} times for 4 stripes"
+        );
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use zerolane_cast::sim::{Disturbance, Outcome, Random, Setup, run};
+use zerolane_cast::sim::{Disturbance, Outcome, Racks, Random, Setup, run};
 use zerolane_cast::{Event, Fault, NodeId, Slow};
 
 const MB: u64 = 1_000_000;
@@ -380,4 +380,48 @@ fn kill__of_every_role_at_random_moments() {
             done(&outcome, alive, &what);
         }
     }
+}
+
+#[test]
+fn late__joins_at_half_time_where_uplinks_are_the_limit() {
+    // Racks of 8 behind uplinks of half a port: the others of its rack have what a late node missed, and half a port each.
+    let uplink = PORT / 2;
+    let mut setup = Setup::new(22, 400, MB, PORT);
+    setup.racks = Some(Racks { nodes: 8, uplink });
+    let undisturbed = done(&run(&setup), 1..=22, "undisturbed");
+    assert!(
+        undisturbed > setup.ideal().mul_f64(1.9),
+        "uplinks are the limit: {undisturbed:?}"
+    );
+    let mut setup = Setup { nodes: 23, ..setup };
+    setup.disturbances = vec![(undisturbed / 2, Disturbance::Start(23))];
+    let outcome = run(&setup);
+    done(&outcome, 1..=23, "late");
+    let late = &outcome.nodes[23];
+    let took = late.done.expect("it is done") - late.started;
+    println!("{took:?} of {undisturbed:?}");
+    assert!(
+        took <= undisturbed.mul_f64(0.6),
+        "{took:?} of {undisturbed:?}"
+    );
+}
+
+#[test]
+fn late__joins_at_half_time_and_its_own_port_is_the_limit() {
+    // All of the content has to pass its port, which is as fast as the cast: less than a whole cast is not possible.
+    let undisturbed = undisturbed();
+    let mut setup = Setup {
+        nodes: 9,
+        ..eight()
+    };
+    setup.disturbances = vec![(undisturbed / 2, Disturbance::Start(9))];
+    let outcome = run(&setup);
+    done(&outcome, 1..=9, "late");
+    let late = &outcome.nodes[9];
+    let took = late.done.expect("it is done") - late.started;
+    println!("{took:?} of {undisturbed:?}");
+    assert!(
+        took <= undisturbed.mul_f64(1.1),
+        "{took:?} of {undisturbed:?}"
+    );
 }

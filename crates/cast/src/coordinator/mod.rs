@@ -16,6 +16,9 @@ use crate::options::{Event, Options, Slow};
 use crate::topology::Topology;
 use review::Finding;
 
+/// Nodes of a rack, those with the fewest successors, of which helpers are taken.
+const COMPARED: usize = 16;
+
 /// Leads a cast.
 #[derive(Debug)]
 pub(crate) struct Coordinator {
@@ -60,8 +63,13 @@ struct Member {
     settled: u32,
     /// How often it got nothing at all.
     starved: u32,
-    /// Successors that were found slow behind it: with a second one it is itself.
+    /// Successors that were found slow behind it: with more than chance puts there it is itself.
     lost: Vec<NodeId>,
+    /// How often it was found slow, and in how many reviews in a row it kept up since.
+    set_apart: u32,
+    /// Those that it sent to lagged.
+    holds: bool,
+    kept_up: u32,
     accused_by: BTreeSet<NodeId>,
     accusations: u32,
     /// Reports and searches since the last review.
@@ -90,11 +98,12 @@ impl Coordinator {
     pub(crate) fn new(
         now: Duration,
         own: Contact,
+        rack: u32,
         header: Header,
         options: Options,
     ) -> Coordinator {
         Coordinator {
-            topology: Topology::new(header.arity as usize, own.id),
+            topology: Topology::new(header.arity as usize, own.id, rack),
             own,
             header,
             options,
@@ -118,11 +127,12 @@ impl Coordinator {
     pub(crate) fn following(
         now: Duration,
         own: Contact,
+        rack: u32,
         header: Header,
         options: Options,
         epoch: u64,
     ) -> Coordinator {
-        let mut coordinator = Coordinator::new(now, own, header, options);
+        let mut coordinator = Coordinator::new(now, own, rack, header, options);
         coordinator.begun = true;
         coordinator.epoch = epoch;
         coordinator.options.expected = 0;
@@ -137,6 +147,11 @@ impl Coordinator {
             std::mem::take(&mut self.messages),
             std::mem::take(&mut self.events),
         )
+    }
+
+    /// Whether nothing is to be sent or told.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.messages.is_empty() && self.events.is_empty()
     }
 
     /// How many changes of the membership there were.
@@ -201,6 +216,9 @@ impl Coordinator {
             settled: 0,
             starved: 0,
             lost: Vec::new(),
+            set_apart: 0,
+            holds: false,
+            kept_up: 0,
             accused_by,
             accusations,
             complaints: 0,
@@ -424,26 +442,35 @@ impl Coordinator {
         floods
     }
 
-    /// Nodes that have something, others each time; the root when there are none, and now and then.
+    /// Nodes that have something, of the rack of `id` if there are any, others each time; the root when there are none, and
+    /// now and then.
     pub(crate) fn helpers_for(&mut self, id: NodeId) -> Vec<Contact> {
         let after = self.last_helper;
-        let rotated = self
-            .members
-            .range((Excluded(after), Unbounded))
-            .chain(self.members.range(..=after));
-        let usable = rotated.filter(|(it, member)| {
-            let trusted = !matches!(member.life, Life::Failed(_))
-                && member.accused_by.is_empty()
-                && !member.apart;
-            **it != id && trusted && member.verified.iter().any(|it| *it > 0)
-        });
-        let mut helpers: Vec<Contact> = usable
-            .take(HELPERS)
-            .map(|(_, it)| it.contact.clone())
-            .collect();
-        if let Some(last) = helpers.last() {
-            self.last_helper = last.id;
+        let mut found: Vec<NodeId> = Vec::new();
+        if let Some(member) = self.members.get(&id).filter(|_| self.topology.has_racks()) {
+            let near = self.topology.of_rack(member.rack);
+            let mut near: Vec<NodeId> = near
+                .filter(|it| self.may_help(*it, id))
+                .take(COMPARED)
+                .collect();
+            near.sort_unstable_by_key(|it| (*it <= after, *it));
+            found.extend(near.into_iter().take(HELPERS));
         }
+        if found.is_empty() {
+            let rotated = self
+                .members
+                .range((Excluded(after), Unbounded))
+                .chain(self.members.range(..=after));
+            let usable = rotated.map(|it| *it.0).filter(|it| self.may_help(*it, id));
+            found.extend(usable.take(HELPERS));
+        }
+        if let Some(last) = found.last() {
+            self.last_helper = *last;
+        }
+        let mut helpers: Vec<Contact> = found
+            .iter()
+            .map(|it| self.members[it].contact.clone())
+            .collect();
         let member = self.members.get_mut(&id);
         let often = member.is_some_and(|it| {
             it.seeks += 1;
@@ -453,6 +480,14 @@ impl Coordinator {
             helpers.push(self.own.clone());
         }
         helpers
+    }
+
+    /// Whether a node has something that it can be asked for by another.
+    fn may_help(&self, it: NodeId, id: NodeId) -> bool {
+        self.members.get(&it).is_some_and(|member| {
+            let trusted = !matches!(member.life, Life::Failed(_)) && member.accused_by.is_empty();
+            it != id && trusted && !member.apart && member.verified.iter().any(|it| *it > 0)
+        })
     }
 
     /// The connection to a node has ended.

@@ -4,15 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::{Coordinator, Life, Member};
-use crate::limits::{SETTLED_REVIEWS, SLOW_REVIEWS};
+use crate::limits::{RECOVERED_REVIEWS, SETTLED_REVIEWS, SLOW_REVIEWS};
 use crate::message::{Fault, NodeId};
 use crate::options::{Event, Slow};
 
 /// What is wrong with a node's pace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Finding {
-    /// It holds others back.
+    /// It lags.
     Slow(NodeId),
+    /// Those that it sends to lag.
+    Holds(NodeId),
     /// It gets too little from this one of its predecessors.
     Starved(NodeId, NodeId),
 }
@@ -53,9 +55,12 @@ impl Coordinator {
             self.turns_head_at = None;
             self.turn_head();
         }
+        for id in self.recovered() {
+            self.move_to(id, false);
+        }
         let before = std::mem::take(&mut self.findings);
         for finding in found {
-            let (Finding::Slow(id) | Finding::Starved(id, _)) = finding;
+            let (Finding::Slow(id) | Finding::Holds(id) | Finding::Starved(id, _)) = finding;
             let verified: u32 = self.members[&id].verified.iter().sum();
             let (times, first) = before
                 .get(&finding)
@@ -88,6 +93,13 @@ impl Coordinator {
     fn act_on(&mut self, now: Duration, finding: Finding) {
         let id = match finding {
             Finding::Slow(id) => id,
+            Finding::Holds(id) => {
+                // That it receives as fast as others says nothing of what it sends.
+                if let Some(member) = self.members.get_mut(&id) {
+                    member.holds = true;
+                }
+                id
+            }
             Finding::Starved(id, not) => {
                 self.topology.avoid(id, not);
                 self.epoch += 1;
@@ -106,7 +118,12 @@ impl Coordinator {
         self.events.push(Event::NodeSlow(id));
         match self.options.slow {
             Slow::Drop => self.fail(id, Fault::Slow),
-            _ => self.move_to(id, true),
+            _ => {
+                if let Some(member) = self.members.get_mut(&id) {
+                    (member.set_apart, member.kept_up) = (member.set_apart + 1, 0);
+                }
+                self.move_to(id, true);
+            }
         }
         // Those that seemed slow behind it were not.
         let lost = self
@@ -146,8 +163,8 @@ impl Coordinator {
                 lagging
                     .iter()
                     .for_each(|it| behind.entry(*it).or_default().push(*id));
-            } else if above.is_some_and(|it| it.lost.iter().any(|it| it != id)) {
-                found.insert(Finding::Slow(lagging[0]));
+            } else if above.is_some_and(|it| self.lost_too_many(it, *id)) {
+                found.insert(Finding::Holds(lagging[0]));
             } else {
                 found.insert(Finding::Slow(*id));
             }
@@ -157,13 +174,63 @@ impl Coordinator {
                 .map(|it| self.topology.successors(id, it).len())
                 .sum();
             match lagging.len() >= 2 && 2 * lagging.len() > successors {
-                true => drop(found.insert(Finding::Slow(id))),
+                true => drop(found.insert(Finding::Holds(id))),
                 false => found.extend(lagging.iter().map(|it| Finding::Starved(*it, id))),
             }
         }
         let member = |it: &NodeId| self.members.get(it).is_some_and(|it| !it.apart);
-        found.retain(|it| !matches!(it, Finding::Slow(id) if !member(id)));
+        found.retain(|it| !matches!(it, Finding::Slow(id) | Finding::Holds(id) if !member(id)));
         found
+    }
+
+    /// Whether more nodes were slow behind this one than chance puts there, of the places that it has: it is the one.
+    fn lost_too_many(&self, above: &Member, id: NodeId) -> bool {
+        let others = above.lost.iter().filter(|it| **it != id).count();
+        others > 0 && 2 * (others + 1) > self.header.arity as usize
+    }
+
+    /// Nodes apart that keep up with those that they receive from for so many reviews that they are not slow, or not any
+    /// more. One that was found slow again has to show it for longer.
+    fn recovered(&mut self) -> Vec<NodeId> {
+        let kept_up: Vec<(NodeId, bool)> = self
+            .members
+            .iter()
+            .filter(|(_, it)| {
+                it.apart && !it.holds && it.life == Life::Active && it.accused_by.is_empty()
+            })
+            .map(|(id, member)| (*id, self.keeps_up(*id, member)))
+            .collect();
+        let mut recovered = Vec::new();
+        for (id, keeps_up) in kept_up {
+            let member = self.members.get_mut(&id).expect("it was just found");
+            member.kept_up = if keeps_up { member.kept_up + 1 } else { 0 };
+            if member.kept_up >= RECOVERED_REVIEWS << member.set_apart.min(8) {
+                recovered.push(id);
+            }
+        }
+        recovered
+    }
+
+    /// Whether a node has at least half the pace of its predecessor in each stripe that it lacks some of.
+    fn keeps_up(&self, id: NodeId, member: &Member) -> bool {
+        let predecessors = self.topology.predecessors(id);
+        let mut some = false;
+        for (stripe, above) in predecessors.iter().enumerate() {
+            if member.verified[stripe] >= self.header.chunks_of(stripe) {
+                continue;
+            }
+            let pace = match above {
+                Some(above) if *above != self.own.id => {
+                    self.members.get(above).map(|it| it.pace[stripe])
+                }
+                _ => self.heads().map(|it| it.1),
+            };
+            if pace.is_none_or(|it| 2 * member.pace[stripe] < it) || member.pace[stripe] == 0 {
+                return false;
+            }
+            some = true;
+        }
+        some
     }
 
     /// The predecessor that a node lags behind in a stripe: far, and at less than half the pace.

@@ -100,6 +100,7 @@ impl Node {
         self.coordinator = Some(Coordinator::following(
             self.now,
             contact,
+            self.profile.rack,
             header,
             self.options,
             self.epoch,
@@ -280,8 +281,8 @@ impl Node {
                 continue;
             }
             let up = self.connect(contact);
-            if let Some(peer) = self.peers.get_mut(&contact.id) {
-                peer.helper = true;
+            if self.peers.contains_key(&contact.id) {
+                self.fetch.helpers.insert(contact.id);
             }
             if up {
                 self.hello(contact.id, true);
@@ -293,7 +294,8 @@ impl Node {
     fn use_as_helper(&mut self, id: NodeId, has: Bitmap) {
         let useful = has.first_beyond(&self.verified, 0).is_some();
         if let Some(peer) = self.peers.get_mut(&id).filter(|_| useful) {
-            (peer.has, peer.helper) = (has, true);
+            peer.has = has;
+            self.fetch.helpers.insert(id);
         }
     }
 
@@ -369,6 +371,7 @@ impl Node {
             self.actions.push_back(Action::Disconnect(id));
         }
         self.peers.clear();
+        self.fetch.helpers.clear();
     }
 }
 

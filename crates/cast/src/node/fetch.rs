@@ -4,7 +4,7 @@
 //! have yet: it sends each as soon as it is verified there. Asked of helpers is what they said that they have. What is asked
 //! for has a place in the window, so that a node that cannot take more asks for nothing more: that is the back-pressure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::control::count_by_stripe;
@@ -27,6 +27,10 @@ pub(super) struct Fetch {
     asked: BTreeMap<u32, NodeId>,
     /// How many of each.
     asked_of: BTreeMap<NodeId, u32>,
+    /// Peers that are asked for whatever they have.
+    pub(super) helpers: BTreeSet<NodeId>,
+    /// There was no room in the window for something that could be asked for.
+    blocked: bool,
     /// When a search for helpers began last, and when anything new came.
     sought: Duration,
     progressed: Duration,
@@ -41,6 +45,8 @@ struct Stripe {
     progressed: Duration,
     /// The time from one chunk to the next, of late.
     pace: Duration,
+    /// Chunks of it that its predecessor is asked for.
+    asked: u32,
 }
 
 impl Stripe {
@@ -77,7 +83,25 @@ impl Fetch {
         if let Some(count) = self.asked_of.get_mut(&of) {
             *count -= 1;
         }
+        let stripe = self.stripe_of(chunk);
+        if self.predecessors[stripe] == Some(of) {
+            self.stripes[stripe].asked -= 1;
+        }
         Some(of)
+    }
+
+    fn stripe_of(&self, chunk: u32) -> usize {
+        chunk as usize % self.stripes.len()
+    }
+
+    /// Another node is the predecessor in a stripe; it may have been asked for some of it as a helper.
+    fn recount(&mut self, stripe: usize) {
+        let above = self.predecessors[stripe];
+        let asked = self
+            .asked
+            .iter()
+            .filter(|(chunk, of)| self.stripe_of(**chunk) == stripe && Some(**of) == above);
+        self.stripes[stripe].asked = asked.count() as u32;
     }
 
     fn lacks(&mut self, chunk: u32) {
@@ -97,6 +121,7 @@ impl Node {
                 verified,
                 progressed: self.now,
                 pace: Duration::ZERO,
+                asked: 0,
             });
         self.fetch.stripes = stripes.collect();
         self.fetch.predecessors = vec![None; header.arity as usize];
@@ -111,6 +136,7 @@ impl Node {
             if let Some(before) = before.filter(|it| Some(*it) != id) {
                 self.cancel_stripe(before, stripe);
             }
+            self.fetch.recount(stripe);
             if let Some(contact) = contact
                 && self.connect(contact)
                 && (before != id || self.apart != was_apart)
@@ -134,6 +160,7 @@ impl Node {
         for stripe in 0..self.fetch.predecessors.len() {
             if let Some(before) = self.fetch.predecessors[stripe].take() {
                 self.cancel_stripe(before, stripe);
+                self.fetch.recount(stripe);
             }
         }
         self.fetch.contacts.clear();
@@ -166,22 +193,37 @@ impl Node {
         self.fetch.asked_of.remove(&of);
     }
 
+    /// A place in the window may be free: asks for what there was no room for.
+    pub(super) fn request_if_blocked(&mut self) {
+        if self.fetch.blocked {
+            self.request_chunks();
+        }
+    }
+
     /// Asks for as much as the window has room for.
     pub(super) fn request_chunks(&mut self) {
         if self.manifest.is_none() || self.verified.is_full() || self.ended {
             return;
         }
+        self.fetch.blocked = false;
         let arity = self.fetch.stripes.len() as u32;
         let each = (self.options.window / 2 / arity).max(2);
         let mut wanted: Vec<(NodeId, Vec<u32>)> = Vec::new();
+        // Of a predecessor that gives nothing, others are not to be left the rest alone: it may never give it.
+        if !self.fetch.helpers.is_empty() && (0..arity).any(|it| self.stands_still(it)) {
+            self.ask_helpers(each, &mut wanted);
+        }
         'all: for stripe in 0..arity {
+            if self.fetch.stripes[stripe as usize].asked >= each {
+                continue;
+            }
             let Some(of) =
                 self.fetch.predecessors[stripe as usize].filter(|it| self.is_connected(*it))
             else {
                 continue;
             };
             let mut chunks = Vec::new();
-            while self.asked_in_stripe(of, stripe, arity, each) < each {
+            while self.fetch.stripes[stripe as usize].asked < each {
                 let Some(chunk) = self.next_lacking(stripe, arity) else {
                     break;
                 };
@@ -201,19 +243,6 @@ impl Node {
         }
     }
 
-    fn asked_in_stripe(&self, of: NodeId, stripe: u32, arity: u32, enough: u32) -> u32 {
-        // Most predecessors are that of one stripe.
-        let all = self.fetch.asked_of.get(&of).copied().unwrap_or(0);
-        if all < enough {
-            return all.min(enough - 1);
-        }
-        self.fetch
-            .asked
-            .iter()
-            .filter(|(chunk, by)| **by == of && **chunk % arity == stripe)
-            .count() as u32
-    }
-
     fn next_lacking(&mut self, stripe: u32, arity: u32) -> Option<u32> {
         let mut next = self.fetch.stripes[stripe as usize].next;
         while next < self.verified.len()
@@ -226,11 +255,14 @@ impl Node {
     }
 
     fn ask_helpers(&mut self, each: u32, wanted: &mut Vec<(NodeId, Vec<u32>)>) {
-        let helpers = self
-            .peers
-            .iter()
-            .filter(|(_, it)| it.helper && it.link == Link::Up && !it.has.is_empty());
-        for of in helpers.map(|(id, _)| *id).collect::<Vec<_>>() {
+        if self.fetch.helpers.is_empty() {
+            return;
+        }
+        let helpers = self.fetch.helpers.iter().copied().filter(|it| {
+            let peer = self.peers.get(it);
+            peer.is_some_and(|it| it.link == Link::Up && !it.has.is_empty())
+        });
+        for of in helpers.collect::<Vec<_>>() {
             let mut chunks = Vec::new();
             // Helpers begin at different places, so that they do not all give the same.
             let len = self.verified.len();
@@ -256,7 +288,12 @@ impl Node {
     /// Takes a place in the window for a chunk; whether there is one.
     fn ask(&mut self, of: NodeId, chunk: u32) -> bool {
         if !self.make_room() {
+            self.fetch.blocked = true;
             return false;
+        }
+        let stripe = self.fetch.stripe_of(chunk);
+        if self.fetch.predecessors[stripe] == Some(of) {
+            self.fetch.stripes[stripe].asked += 1;
         }
         self.fetch.asked.insert(chunk, of);
         *self.fetch.asked_of.entry(of).or_default() += 1;
@@ -297,7 +334,8 @@ impl Node {
         self.stuck_told = false;
         self.keep(chunk);
         self.actions.push_back(Action::Write(chunk));
-        self.settle();
+        self.send_new(chunk);
+        self.request_chunks();
         true
     }
 
@@ -320,8 +358,9 @@ impl Node {
             }
         }
         if let Some(peer) = self.peers.get_mut(&from) {
-            (peer.helper, peer.has) = (false, Bitmap::default());
+            peer.has = Bitmap::default();
         }
+        self.fetch.helpers.remove(&from);
         // As good as no predecessor: others are found.
         self.report(from, Fault::Gone);
         Ok(())
@@ -371,10 +410,10 @@ impl Node {
             .map(|(chunk, of)| (*chunk, *of))
             .collect();
         for (chunk, of) in held {
-            let elsewhere = self
-                .peers
-                .iter()
-                .any(|(id, it)| *id != of && it.helper && it.has.contains(chunk));
+            let elsewhere = self.fetch.helpers.iter().any(|id| {
+                let peer = self.peers.get(id);
+                *id != of && peer.is_some_and(|it| it.has.contains(chunk))
+            });
             let helper = !self.fetch.predecessors.contains(&Some(of));
             if stalled.contains(&(chunk % arity)) && (elsewhere || helper) {
                 self.fetch.unask(chunk);
@@ -382,7 +421,8 @@ impl Node {
                 self.send(of, Message::Cancel(vec![chunk]));
                 if let Some(peer) = self.peers.get_mut(&of).filter(|_| helper) {
                     // It had its time.
-                    (peer.helper, peer.has) = (false, Bitmap::default());
+                    peer.has = Bitmap::default();
+                    self.fetch.helpers.remove(&of);
                 }
             }
         }
@@ -390,10 +430,9 @@ impl Node {
 
     /// Says what this node has to one that it was not connected to.
     pub(super) fn greet(&mut self, id: NodeId) {
-        let useful = self.peers.get(&id).is_some_and(|it| it.helper)
-            || self.fetch.predecessors.contains(&Some(id));
+        let helper = self.fetch.helpers.contains(&id);
+        let useful = helper || self.fetch.predecessors.contains(&Some(id));
         if useful && self.header.is_some() {
-            let helper = self.peers[&id].helper;
             self.hello(id, helper);
             self.ask_hashes_anywhere();
         }
@@ -430,8 +469,9 @@ impl Node {
             return Err(Fault::UnknownChunk);
         }
         let peer = self.peers.get_mut(&from).expect("it is connected");
-        (peer.has, peer.apart) = (has, apart);
-        if peer.helper {
+        peer.has = has;
+        self.set_apart(from, apart);
+        if self.fetch.helpers.contains(&from) {
             self.free_for_helpers();
         }
         if answer {

@@ -111,9 +111,6 @@ struct Peer {
     link: Link,
     /// What it said that it has.
     has: Bitmap,
-    /// It is asked for whatever it has.
-    helper: bool,
-    apart: bool,
     /// When it was last heard of, and last told something.
     heard: Duration,
     said: Duration,
@@ -124,6 +121,8 @@ struct Peer {
     /// What it asked for.
     queue: VecDeque<u32>,
     sending: BTreeSet<u32>,
+    /// It stands among those that are served in turn.
+    in_turns: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -143,6 +142,7 @@ impl Node {
         node.coordinator = Some(Coordinator::new(
             now,
             node.profile.contact.clone(),
+            node.profile.rack,
             header,
             options,
         ));
@@ -297,11 +297,9 @@ impl Node {
         if self.is_connected(id) {
             // The other end began anew before this one missed it: what was on its way is lost.
             let before = self.peers.remove(&id).unwrap_or_default();
-            let helper = before.helper;
             self.unserve(id, before);
             self.unasked(id);
             self.lose_hashes(id);
-            self.peers.entry(id).or_default().helper = helper;
         }
         let peer = self.peers.entry(id).or_default();
         (peer.link, peer.heard, peer.said) = (Link::Up, now, now);
@@ -325,11 +323,19 @@ impl Node {
         };
         peer.heard = now;
         peer.messages += 1;
+        let beats = matches!(message, Message::Alive | Message::Progress { .. });
+        let asks = matches!(message, Message::Request(_));
         if peer.messages > MESSAGES_PER_BEAT {
             self.blame(from, Fault::Flood);
         } else if let Err(fault) = self.take(from, message) {
             self.counters.messages_refused += 1;
             self.blame(from, fault);
+        } else if beats && self.coordinator.as_ref().is_none_or(Coordinator::is_quiet) {
+            // Nothing follows from it: the most frequent message costs least.
+            return;
+        } else if asks {
+            self.send_chunks_to(from);
+            return;
         }
         self.settle();
     }
@@ -436,6 +442,7 @@ impl Node {
         };
         self.unserve(id, peer);
         self.unasked(id);
+        self.fetch.helpers.remove(&id);
         self.lose_hashes(id);
         if let Some(coordinator) = &mut self.coordinator {
             coordinator.on_left(id);

@@ -21,6 +21,8 @@ pub(super) struct Serve {
     waiting: BTreeMap<u32, u32>,
     /// Peers that wait for something, in the order in which they are served.
     turns: VecDeque<NodeId>,
+    /// Peers that are served when no other could have more.
+    apart: BTreeSet<NodeId>,
     /// Sends from the store on their way.
     reading: BTreeSet<(NodeId, u32)>,
 }
@@ -107,7 +109,9 @@ impl Node {
             resident.written = true;
             self.written.insert(chunk);
         }
-        self.settle();
+        // Its place may be free; what can be sent is the same.
+        self.request_if_blocked();
+        self.notice_end();
     }
 
     /// A chunk has reached a peer, or its connection.
@@ -121,7 +125,8 @@ impl Node {
             self.counters.chunks_sent += 1;
             self.end_send(to, chunk);
         }
-        self.settle();
+        self.send_chunks_to(to);
+        self.request_if_blocked();
     }
 
     fn end_send(&mut self, to: NodeId, chunk: u32) {
@@ -140,6 +145,18 @@ impl Node {
         for chunk in peer.sending {
             self.end_send(id, chunk);
         }
+        if peer.in_turns {
+            self.serve.turns.retain(|it| *it != id);
+        }
+        self.serve.apart.remove(&id);
+    }
+
+    /// Others come before this peer, or do not any more.
+    pub(super) fn set_apart(&mut self, id: NodeId, apart: bool) {
+        match apart {
+            true => self.serve.apart.insert(id),
+            false => self.serve.apart.remove(&id),
+        };
     }
 
     fn not_waited_for(&mut self, chunk: u32) {
@@ -160,14 +177,14 @@ impl Node {
         if peer.queue.len() + chunks.len() > MAX_REQUESTS {
             return Err(Fault::Flood);
         }
-        let waited = !peer.queue.is_empty();
         for chunk in chunks {
             if !peer.queue.contains(chunk) && !peer.sending.contains(chunk) {
                 peer.queue.push_back(*chunk);
                 *self.serve.waiting.entry(*chunk).or_default() += 1;
             }
         }
-        if !waited && !peer.queue.is_empty() {
+        if !peer.in_turns && !peer.queue.is_empty() {
+            peer.in_turns = true;
             self.serve.turns.push_back(from);
         }
         Ok(())
@@ -187,6 +204,23 @@ impl Node {
         Ok(())
     }
 
+    /// Sends what can be sent to a peer that asked, or has got something; to others, too, where one comes after another.
+    pub(super) fn send_chunks_to(&mut self, id: NodeId) {
+        if !self.serve.reading.is_empty() || !self.serve.apart.is_empty() {
+            self.send_chunks();
+        } else if self.is_connected(id) {
+            let most = self.sends_at_once(id);
+            while self.peers[&id].sending.len() < most && self.send_next(id) {}
+        }
+    }
+
+    /// A chunk is here: sends it to those that wait for it.
+    pub(super) fn send_new(&mut self, chunk: u32) {
+        if self.serve.waiting.contains_key(&chunk) {
+            self.send_chunks();
+        }
+    }
+
     /// Sends what can be sent: a round of the peers that wait; those that are apart only when no other could have more.
     pub(super) fn send_chunks(&mut self) {
         if !self.send_round(false) {
@@ -201,15 +235,15 @@ impl Node {
             let Some(id) = self.serve.turns.pop_front() else {
                 break;
             };
-            let Some(peer) = self
-                .peers
-                .get(&id)
-                .filter(|it| it.link == Link::Up && !it.queue.is_empty())
-            else {
+            let Some(peer) = self.peers.get_mut(&id) else {
                 continue;
             };
-            if peer.apart == apart {
-                let most = self.sends_at_once(peer);
+            peer.in_turns = peer.link == Link::Up && !peer.queue.is_empty();
+            if !peer.in_turns {
+                continue;
+            }
+            if self.serve.apart.contains(&id) == apart {
+                let most = self.sends_at_once(id);
                 while self.peers[&id].sending.len() < most && self.send_next(id) {}
                 let queue = &self.peers[&id].queue;
                 more |= queue.iter().any(|it| self.verified.contains(*it));
@@ -220,9 +254,13 @@ impl Node {
     }
 
     /// In a chain a second chunk is ready while the first is on its way; with many successors they are that for each other.
-    fn sends_at_once(&self, peer: &Peer) -> usize {
+    fn sends_at_once(&self, id: NodeId) -> usize {
         let chain = self.header.is_some_and(|it| it.arity == 1);
-        if chain && !peer.apart { 2 } else { 1 }
+        if chain && !self.serve.apart.contains(&id) {
+            2
+        } else {
+            1
+        }
     }
 
     /// Sends a peer the first chunk of those that it waits for that is here; whether there was one.

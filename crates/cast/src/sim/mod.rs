@@ -8,6 +8,7 @@
 mod network;
 mod world;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::options::{Event, Options, window_for};
@@ -44,6 +45,8 @@ pub struct Setup {
     pub disturbances: Vec<(Duration, Disturbance)>,
     /// When it ends at the latest.
     pub until: Duration,
+    /// Whether it ends before that only when the slow nodes are done, too.
+    pub awaits_slow: bool,
     /// Whether each message goes through its form on the wire.
     pub wire: bool,
 }
@@ -80,8 +83,14 @@ pub struct Group {
     pub seed: u64,
 }
 
-/// Chunks of a large content in a simulation, as far as they are neither too small nor too large for memory.
-const CHUNKS: u64 = 1500;
+/// Chunks that all nodes of a large group receive together: what a simulation costs, some microseconds each.
+const ARRIVALS: u64 = 3_000_000;
+
+/// Chunks of a large content in a simulation. Few are coarser than any that is cast: the trees fill the more slowly.
+const CHUNKS: std::ops::RangeInclusive<u64> = 300..=1500;
+
+/// Bytes of the smallest chunk.
+const LEAST_CHUNK: u64 = 1 << 20;
 
 /// What goes wrong, or otherwise than planned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,6 +99,8 @@ pub enum Disturbance {
     Kill(u32),
     /// A node starts: one that was killed, with what it had written; or one that comes late, if it did not start before.
     Start(u32),
+    /// A node that was killed starts with an empty store: it is another machine, or has another disk.
+    Replace(u32),
     /// A node's port has so many times less than its rate.
     Slow(u32, u32),
     /// A node damages each chunk that it sends.
@@ -123,11 +134,37 @@ pub struct NodeOutcome {
     pub peak_window: u32,
 }
 
+/// What became of a node between a start and its death, or the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Life {
+    /// Which node.
+    pub node: u32,
+    /// When it started.
+    pub started: Duration,
+    /// When it had all.
+    pub done: Option<Duration>,
+    /// When it died; none, if it lived at the end.
+    pub died: Option<Duration>,
+}
+
+/// Bytes of chunks that a rack's uplink carried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Uplink {
+    /// Out of the rack.
+    pub sent: u64,
+    /// Into the rack.
+    pub received: u64,
+}
+
 /// How a simulation ended.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// By number; the source first.
     pub nodes: Vec<NodeOutcome>,
+    /// By death, and then those that lived at the end.
+    pub lives: Vec<Life>,
+    /// By rack, that of the source first; none, if there are no racks.
+    pub uplinks: Vec<Uplink>,
     /// What nodes told, the coordinator's words included.
     pub events: Vec<(Duration, u32, Event)>,
     /// When nothing was left to do.
@@ -161,6 +198,7 @@ impl Setup {
             seed: 1,
             disturbances: Vec::new(),
             until: Duration::from_secs(3600),
+            awaits_slow: true,
             wire: true,
         }
     }
@@ -169,7 +207,9 @@ impl Setup {
     /// moments.
     #[must_use]
     pub fn group(group: &Group) -> Setup {
-        let chunk = (group.bytes / CHUNKS).clamp(1 << 20, 64 << 20);
+        let chunks =
+            (ARRIVALS / u64::from(group.nodes.max(1))).clamp(*CHUNKS.start(), *CHUNKS.end());
+        let chunk = (group.bytes / chunks).max(LEAST_CHUNK);
         let chunks = u32::try_from(group.bytes.div_ceil(chunk))
             .unwrap_or(u32::MAX)
             .max(1);
@@ -178,6 +218,7 @@ impl Setup {
         setup.seed = group.seed;
         setup.racks = group.racks;
         setup.wire = false;
+        setup.awaits_slow = false;
         if group.nodes > 1000 {
             setup.options.beat = Duration::from_millis(750);
             setup.options.silence = Duration::from_secs(3);
@@ -206,13 +247,21 @@ impl Setup {
     /// The nodes that neither die nor are slow.
     #[must_use]
     pub fn sound(&self) -> Vec<u32> {
-        let mut sound: std::collections::BTreeSet<u32> = (1..=self.nodes).collect();
+        let mut sound: BTreeSet<u32> = (1..=self.nodes).collect();
         for (_, what) in &self.disturbances {
             if let Disturbance::Kill(node) | Disturbance::Slow(node, _) = what {
                 sound.remove(node);
             }
         }
         sound.into_iter().collect()
+    }
+
+    fn slow(&self) -> BTreeSet<u32> {
+        let slow = self.disturbances.iter().filter_map(|(_, what)| match what {
+            Disturbance::Slow(node, _) => Some(*node),
+            _ => None,
+        });
+        slow.collect()
     }
 
     /// The same by trees of `arity` stripes, with the memory that they need.

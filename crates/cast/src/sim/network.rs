@@ -1,6 +1,6 @@
 //! Ports, uplinks and disks: what is busy until when.
 
-use super::{Racks, Setup};
+use super::{Racks, Setup, Uplink};
 
 /// Nanoseconds of virtual time.
 pub(super) type Nanos = u64;
@@ -39,6 +39,7 @@ pub(super) struct Network {
     inward: Vec<Server>,
     uplinks_out: Vec<Server>,
     uplinks_in: Vec<Server>,
+    carried: Vec<Uplink>,
     disks: Vec<Server>,
     racks: Option<Racks>,
     latency: Nanos,
@@ -56,6 +57,7 @@ impl Network {
             inward: vec![Server::new(setup.port); nodes],
             uplinks_out: vec![Server::new(uplink); racks],
             uplinks_in: vec![Server::new(uplink); racks],
+            carried: vec![Uplink::default(); racks],
             disks,
             racks: setup.racks,
             latency: setup.latency.as_nanos() as Nanos,
@@ -64,6 +66,10 @@ impl Network {
 
     pub(super) fn rack_of(&self, node: u32) -> u32 {
         self.racks.map_or(0, |it| node / it.nodes)
+    }
+
+    pub(super) fn carried(self) -> Vec<Uplink> {
+        self.carried
     }
 
     pub(super) fn latency(&self) -> Nanos {
@@ -82,6 +88,8 @@ impl Network {
         let free = self.outward[from as usize].pass(now, bytes);
         let mut through = free;
         if self.racks.is_some() && from_rack != to_rack {
+            self.carried[from_rack].sent += bytes;
+            self.carried[to_rack].received += bytes;
             through = through.max(self.uplinks_out[from_rack].pass(now, bytes));
             through = through.max(self.uplinks_in[to_rack].pass(now, bytes));
         }

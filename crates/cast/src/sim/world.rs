@@ -1,12 +1,12 @@
 //! What happens when.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
 use super::network::{Nanos, Network};
-use super::{Disturbance, NodeOutcome, Outcome, Random, Setup};
+use super::{Disturbance, Life, NodeOutcome, Outcome, Random, Setup};
 use crate::manifest::Manifest;
 use crate::message::{Contact, Fault, Message, NodeId};
 use crate::node::{Node, Profile, Stored};
@@ -63,34 +63,50 @@ enum What {
 }
 
 struct Entry {
-    at: Nanos,
-    order: u64,
     /// How often the nodes that it is about had started when it was made.
     lives: [u32; 2],
     what: What,
 }
 
-impl PartialEq for Entry {
-    fn eq(&self, other: &Entry) -> bool {
-        (self.at, self.order) == (other.at, other.order)
-    }
+/// What is to come, the next first; of what comes at the same time, what was entered first.
+#[derive(Default)]
+struct Agenda {
+    /// Time, order, and place in `entries`: one number, for most of a large simulation is to sort them.
+    keys: BinaryHeap<Reverse<u128>>,
+    entries: Vec<Option<Entry>>,
+    free: Vec<u32>,
+    order: u64,
 }
-impl Eq for Entry {}
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Entry) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
+
+/// Bits of a key for a place, and for the order.
+const PLACE_BITS: u32 = 24;
+const ORDER_BITS: u32 = 40;
+
+impl Agenda {
+    fn enter(&mut self, at: Nanos, entry: Entry) {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.entries.push(None);
+            (self.entries.len() - 1) as u32
+        });
+        self.entries[place as usize] = Some(entry);
+        self.order += 1;
+        let low = u128::from(self.order) << PLACE_BITS | u128::from(place);
+        let key = u128::from(at) << (PLACE_BITS + ORDER_BITS) | low;
+        self.keys.push(Reverse(key));
     }
-}
-impl Ord for Entry {
-    fn cmp(&self, other: &Entry) -> std::cmp::Ordering {
-        (self.at, self.order).cmp(&(other.at, other.order))
+
+    fn next(&mut self) -> Option<(Nanos, Entry)> {
+        let Reverse(key) = self.keys.pop()?;
+        let place = key as u32 & ((1 << PLACE_BITS) - 1);
+        self.free.push(place);
+        let entry = self.entries[place as usize].take()?;
+        Some(((key >> (PLACE_BITS + ORDER_BITS)) as Nanos, entry))
     }
 }
 
 /// A machine: the node on it, its memory, its store, its port.
 struct Machine {
     node: Option<Node>,
-    life: u32,
     memory: BTreeMap<u32, Payload>,
     store: Vec<u8>,
     stored: Option<Stored>,
@@ -110,8 +126,13 @@ struct World<'a> {
     manifest: Manifest,
     network: Network,
     machines: Vec<Machine>,
-    entries: BinaryHeap<Reverse<Entry>>,
-    order: u64,
+    /// How often each node has started or died.
+    lives: Vec<u32>,
+    /// Nodes that run, are waited for, and are not done.
+    waiting: BTreeSet<u32>,
+    slow: BTreeSet<u32>,
+    ended_lives: Vec<Life>,
+    agenda: Agenda,
     now: Nanos,
     events: Vec<(Duration, u32, Event)>,
     random: Random,
@@ -126,7 +147,6 @@ impl<'a> World<'a> {
             .expect("a content that can be cast");
         let machine = |source: bool| Machine {
             node: None,
-            life: 0,
             memory: BTreeMap::new(),
             store: match source {
                 true => setup.content.clone(),
@@ -147,8 +167,11 @@ impl<'a> World<'a> {
             manifest,
             network: Network::new(setup),
             machines: (0..=setup.nodes).map(|it| machine(it == 0)).collect(),
-            entries: BinaryHeap::new(),
-            order: 0,
+            lives: vec![0; setup.nodes as usize + 1],
+            waiting: BTreeSet::new(),
+            slow: setup.slow(),
+            ended_lives: Vec::new(),
+            agenda: Agenda::default(),
             now: 0,
             events: Vec::new(),
             random: Random::new(setup.seed),
@@ -182,24 +205,29 @@ impl<'a> World<'a> {
 
     fn run(&mut self) {
         let until = self.setup.until.as_nanos() as Nanos;
-        while let Some(Reverse(entry)) = self.entries.pop() {
-            if entry.at > until {
+        while let Some((at, entry)) = self.agenda.next() {
+            if at > until {
                 break;
             }
-            self.now = entry.at;
+            self.now = at;
             self.steps += 1;
             if self.lives_of(&entry.what) == entry.lives {
                 self.happen(entry.what);
             }
-            if self.steps.is_multiple_of(256) && self.is_over() {
+            if self.steps.is_multiple_of(256) && self.to_come == 0 && self.waiting.is_empty() {
                 break;
             }
         }
     }
 
-    fn is_over(&self) -> bool {
-        let waits = |it: &Machine| it.node.is_some() && !it.gone && it.outcome.done.is_none();
-        self.to_come == 0 && !self.machines[1..].iter().any(waits)
+    /// A node has started, died, is done or was put out.
+    fn note(&mut self, node: u32) {
+        let machine = &self.machines[node as usize];
+        let runs = node > 0 && machine.node.is_some() && !machine.gone;
+        match runs && machine.outcome.done.is_none() && self.is_awaited(node) {
+            true => self.waiting.insert(node),
+            false => self.waiting.remove(&node),
+        };
     }
 
     fn time(&self) -> Duration {
@@ -208,7 +236,7 @@ impl<'a> World<'a> {
 
     /// How often the nodes have started that an entry is about.
     fn lives_of(&self, what: &What) -> [u32; 2] {
-        let life = |it: u32| self.machines[it as usize].life;
+        let life = |it: u32| self.lives[it as usize];
         match what {
             What::Beat(node) | What::PortFree(node) => [life(*node), 0],
             What::Unreached { node, .. }
@@ -224,14 +252,8 @@ impl<'a> World<'a> {
     }
 
     fn at(&mut self, at: Nanos, what: What) {
-        self.order += 1;
-        let entry = Entry {
-            at,
-            order: self.order,
-            lives: self.lives_of(&what),
-            what,
-        };
-        self.entries.push(Reverse(entry));
+        let lives = self.lives_of(&what);
+        self.agenda.enter(at, Entry { lives, what });
     }
 
     fn start(&mut self, node: u32) {
@@ -242,8 +264,8 @@ impl<'a> World<'a> {
             rate: 0,
         };
         let options = self.setup.options;
+        self.lives[node as usize] += 1;
         let machine = &mut self.machines[node as usize];
-        machine.life += 1;
         machine.outcome.started = now;
         machine.outcome.alive = true;
         machine.gone = false;
@@ -260,6 +282,7 @@ impl<'a> World<'a> {
         // Beats of different nodes do not fall together.
         let first = self.now + self.random.before(options.beat).as_nanos() as Nanos;
         self.at(first, What::Beat(node));
+        self.note(node);
         self.act(node);
     }
 
@@ -268,7 +291,13 @@ impl<'a> World<'a> {
         let Some(killed) = machine.node.take() else {
             return;
         };
-        machine.life += 1;
+        self.lives[node as usize] += 1;
+        self.ended_lives.push(Life {
+            node,
+            started: machine.outcome.started,
+            done: machine.outcome.done,
+            died: Some(Duration::from_nanos(self.now)),
+        });
         machine.outcome.alive = false;
         machine.outcome.done = None;
         machine.memory.clear();
@@ -279,6 +308,11 @@ impl<'a> World<'a> {
             let (root, has) = (manifest.header().root, killed.written().clone());
             machine.stored = Some(Stored { root, has });
         }
+        self.note(node);
+    }
+
+    fn is_awaited(&self, node: u32) -> bool {
+        self.setup.awaits_slow || !self.slow.contains(&node)
     }
 
     /// Whether what one sends reaches the other.
@@ -438,6 +472,7 @@ impl<'a> World<'a> {
             Event::Dismissed(_) => machine.gone = true,
             _ => {}
         }
+        self.note(node);
         self.events.push((self.time(), node, event));
     }
 
@@ -514,7 +549,10 @@ impl<'a> World<'a> {
         let machine = &mut self.machines[node as usize];
         let payload = &machine.memory[&chunk];
         machine.store[range].copy_from_slice(payload);
-        self.at(at, What::Written { node, chunk });
+        match at > self.now {
+            true => self.at(at, What::Written { node, chunk }),
+            false => self.with(node, |it, now| it.written_chunk(now, chunk)),
+        }
     }
 
     fn disturb(&mut self, index: usize) {
@@ -523,6 +561,15 @@ impl<'a> World<'a> {
             Disturbance::Kill(node) => self.kill(node),
             Disturbance::Start(node) => {
                 if self.machines[node as usize].node.is_none() {
+                    self.start(node);
+                }
+            }
+            Disturbance::Replace(node) => {
+                let machine = &mut self.machines[node as usize];
+                if machine.node.is_none() {
+                    machine.store.fill(0);
+                    machine.stored = None;
+                    machine.leaders = vec![contact(0)];
                     self.start(node);
                 }
             }
@@ -561,6 +608,19 @@ impl<'a> World<'a> {
 
     fn outcome(self) -> Outcome {
         let ended = self.time();
+        let mut lives = self.ended_lives;
+        let living = self.machines.iter().zip(0..);
+        lives.extend(
+            living
+                .skip(1)
+                .filter(|(it, _)| it.outcome.alive)
+                .map(|(it, node)| Life {
+                    node,
+                    started: it.outcome.started,
+                    done: it.outcome.done,
+                    died: None,
+                }),
+        );
         let nodes = self.machines.into_iter().map(|mut it| {
             if let Some(node) = &it.node {
                 it.outcome.peak_window = it.outcome.peak_window.max(node.counters().peak_window);
@@ -569,6 +629,8 @@ impl<'a> World<'a> {
         });
         Outcome {
             nodes: nodes.collect(),
+            lives,
+            uplinks: self.network.carried(),
             events: self.events,
             ended,
             steps: self.steps,
