@@ -11,7 +11,7 @@ use zerolane_cli::{Args, generate};
 #[derive(Debug, Subcommand)]
 enum Command {
     #[command(flatten)]
-    Own(zerolane_cli::Command),
+    Own(Box<zerolane_cli::Command>),
     /// Copy a real file over TCP and over Zerolane, and compare
     Demo(demo::Args),
     /// Measure Zerolane against the kernel's TCP
