@@ -160,8 +160,9 @@ fn thread__writes_nothing_once_its_memory_is_closed() {
             let datagram = sealed(&mut sealer, &[9; 8000]);
             ends.peer.send(&datagram).expect("sent");
         }
-        for at in 0..8 {
-            let message = ends.arrived();
+        // All of them first: what is reported of an order comes between.
+        let messages: Vec<_> = (0..8).map(|_| ends.arrived()).collect();
+        for (at, message) in (0..).zip(messages) {
             let order = order(&mut opener, message, &memory, whole.part(at * 8000, 8000));
             ends.thread.channel().order(order);
         }
