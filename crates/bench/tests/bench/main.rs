@@ -587,7 +587,7 @@ fn serve__refuses_hostile_requests_and_goes_on() {
     let tcp = r#"{"send_bytes":8,"recv_bytes":8,"send_buffer":null,"recv_buffer":null,"wait_all":false,"congestion":null}"#;
     let respond = |contender: &str, work: &str| {
         let request = format!(
-            r#"{{"do":"respond","contender":"{contender}","work":{work},"security":"plain","lane":"udp","bypass":"never","links":[],"tcp":{tcp},"token":1}}"#
+            r#"{{"do":"respond","contender":"{contender}","work":{work},"security":"plain","lane":"udp","bypass":"never","links":[],"path_threads":false,"tcp":{tcp},"token":1}}"#
         );
         answer(address, format!("{request}\n").as_bytes())
     };
