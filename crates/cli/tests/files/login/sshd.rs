@@ -299,7 +299,7 @@ fn sshd__cast_starts_its_hosts() {
     let (code, out, err) = run(named);
     assert_eq!(code, 5, "{out}{err}");
     assert!(
-        out.contains(&format!("{closed}: the login did not start a host")),
+        out.contains(&format!("{closed}: FAILED: the login did not start a host")),
         "{out}{err}"
     );
     assert!(fs::read(sshd.path("home/it's here")).unwrap() == bytes);
