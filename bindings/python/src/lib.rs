@@ -9,6 +9,7 @@
 mod account;
 mod address;
 mod background;
+mod cast;
 mod completion;
 mod connection;
 mod device;
@@ -38,6 +39,8 @@ mod _zerolane {
     use crate::account::Account;
     #[pymodule_export]
     use crate::background::{ConnectionHandle, EndpointHandle, WorkerThread};
+    #[pymodule_export]
+    use crate::cast::{CastOutcome, CastReceiver, HostOutcome, cast};
     #[pymodule_export]
     use crate::completion::Completion;
     #[pymodule_export]

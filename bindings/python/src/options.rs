@@ -60,7 +60,7 @@ fn lane_named(name: &str) -> PyResult<LaneChoice> {
 }
 
 /// How connections are protected.
-fn security(
+pub(crate) fn security(
     plain: bool,
     authenticated: bool,
     identity: Option<PathBuf>,

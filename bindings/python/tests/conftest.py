@@ -1,11 +1,12 @@
-"""Pairs of connections over loopback."""
+"""Pairs of connections over loopback, and content."""
 
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+import numpy as np
 import pytest
 
 import zerolane
@@ -22,6 +23,11 @@ def make_pair(options: zerolane.Options | None = None) -> Pair:
         connecting = executor.submit(zerolane.connect, endpoint.local_addr, options)
         accepted = endpoint.accept(timeout=10)
         return connecting.result(), accepted
+
+
+def pattern(length: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """So many bytes without repetition."""
+    return np.random.default_rng(length).integers(0, 256, length, dtype=np.uint8)
 
 
 @contextmanager

@@ -14,11 +14,7 @@ import numpy as np
 import pytest
 
 import zerolane
-from conftest import Pair, make_pair
-
-
-def pattern(length: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    return np.random.default_rng(length).integers(0, 256, length, dtype=np.uint8)
+from conftest import Pair, make_pair, pattern
 
 
 @pytest.mark.parametrize("length", [0, 1, 1473, 100_000, 5_000_000])

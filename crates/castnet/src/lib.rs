@@ -85,3 +85,4 @@ pub use invitation::Form;
 pub use receiver::{Received, Receiver};
 pub use source::{Cast, Host, HostOutcome, Outcome, Progress};
 pub use target::Destination;
+pub use zerolane_cast::Slow;

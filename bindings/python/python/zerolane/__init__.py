@@ -20,6 +20,7 @@ bytes are shared, and a read during a write sees some of both.
 from zerolane import _deprecated as _deprecated
 from zerolane._errors import (
     Cancelled,
+    CastFailed,
     Closed,
     ConnectionEnded,
     ConnectTimeout,
@@ -44,6 +45,8 @@ from zerolane._errors import (
 from zerolane._rights import Rights
 from zerolane._zerolane import (
     Account,
+    CastOutcome,
+    CastReceiver,
     Completion,
     CompletionQueue,
     Connection,
@@ -54,6 +57,7 @@ from zerolane._zerolane import (
     Event,
     ExportedRegion,
     FetchOp,
+    HostOutcome,
     Key,
     Listener,
     Options,
@@ -62,12 +66,16 @@ from zerolane._zerolane import (
     Requests,
     Worker,
     WorkerThread,
+    cast,
     connect,
 )
 
 __all__ = [
     "Account",
     "Cancelled",
+    "CastFailed",
+    "CastOutcome",
+    "CastReceiver",
     "Closed",
     "Completion",
     "CompletionQueue",
@@ -85,6 +93,7 @@ __all__ = [
     "ExportedRegion",
     "FetchOp",
     "Finished",
+    "HostOutcome",
     "Key",
     "Listener",
     "MemoryFault",
@@ -107,5 +116,6 @@ __all__ = [
     "Untrusted",
     "Worker",
     "WorkerThread",
+    "cast",
     "connect",
 ]

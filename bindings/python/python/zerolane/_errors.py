@@ -24,7 +24,15 @@ all else is below ``Error``::
     |   +-- TimedOut (also TimeoutError)
     |   +-- Finished (also EOFError)
     +-- QueueFull: nothing was posted
+    +-- CastFailed: a cast failed, at this end or at some of its hosts
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from zerolane._zerolane import CastOutcome
 
 
 class Error(Exception):
@@ -109,3 +117,10 @@ class Finished(RequestFailed, EOFError):
 
 class QueueFull(Error):
     """As many requests as a connection takes are in flight: complete some first."""
+
+
+class CastFailed(Error):
+    """A cast failed: at this end, or at hosts, which the text names with their reasons."""
+
+    outcome: CastOutcome | None = None
+    """What became of each host; None if it failed as a whole, or at a receiver."""

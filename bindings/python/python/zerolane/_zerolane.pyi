@@ -10,6 +10,8 @@ from typing_extensions import Buffer, deprecated, disjoint_base
 
 __all__ = [
     "Account",
+    "CastOutcome",
+    "CastReceiver",
     "Completion",
     "CompletionQueue",
     "Connection",
@@ -20,6 +22,7 @@ __all__ = [
     "Event",
     "ExportedRegion",
     "FetchOp",
+    "HostOutcome",
     "Key",
     "Listener",
     "Notices",
@@ -29,6 +32,7 @@ __all__ = [
     "Requests",
     "Worker",
     "WorkerThread",
+    "cast",
     "connect",
 ]
 
@@ -65,6 +69,8 @@ _Kind: TypeAlias = Literal[
 _LaneChoice: TypeAlias = Literal["udp", "best", "shared_memory", "ethernet", "ip118"]
 _PathLife: TypeAlias = Literal["joining", "sizing", "usable", "suspect"]
 _LaneKind: TypeAlias = Literal["udp", "shared_memory", "ethernet", "ip118"]
+
+_Slow: TypeAlias = Literal["wait", "demote", "drop"]
 
 _What: TypeAlias = Literal[
     "accepted", "endpoint_failed", "connected", "completed", "announced", "closed", "other"
@@ -621,4 +627,68 @@ class ConnectionHandle:
     def release(self) -> Pending[Connection]: ...
     def close(self) -> Pending[None]: ...
 
+@final
+class HostOutcome:
+    @property
+    def name(self) -> str: ...
+    @property
+    def reason(self) -> str | None: ...
+    @property
+    def after(self) -> float: ...
+
+@final
+class CastOutcome:
+    @property
+    def hosts(self) -> list[HostOutcome]: ...
+    @property
+    def took(self) -> float: ...
+    @property
+    def predicted(self) -> float | None: ...
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def sent(self) -> int: ...
+
+@final
+class CastReceiver:
+    def __new__(
+        cls,
+        address: _Address,
+        buffer: _Memory,
+        *,
+        patience: float = 30.0,
+        silence: float = 2.0,
+        max_rate: int | None = None,
+        identity: str | PathLike[str] | None = None,
+        trust: Sequence[str] | None = None,
+    ) -> Self: ...
+    @property
+    def local_addr(self) -> tuple[str, int]: ...
+    @property
+    def public_key(self) -> str | None: ...
+    def receive(self, timeout: float | None = None) -> int: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        class_: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+        /,
+    ) -> None: ...
+
+def cast(
+    buffer: _Memory,
+    hosts: Sequence[_Address],
+    *,
+    name: str = "memory",
+    arity: int = 1,
+    gather: float = 10.0,
+    linger: float = 3.0,
+    slow: _Slow = "demote",
+    silence: float = 2.0,
+    max_rate: int | None = None,
+    identity: str | PathLike[str] | None = None,
+    trust: Sequence[str] | None = None,
+) -> CastOutcome: ...
 def connect(address: _Address, options: Options | None = None) -> Connection: ...

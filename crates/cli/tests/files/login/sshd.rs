@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -271,4 +271,50 @@ fn sshd__a_copy_outlives_its_ssh() {
     kill(Pid::from_raw(pid.trim().parse().unwrap()), Signal::SIGKILL).unwrap();
     assert_eq!(copy.0.wait().unwrap().code(), Some(0));
     assert!(fs::read(sshd.path("home/large")).unwrap() == content(1, LARGE));
+}
+
+#[test]
+fn sshd__cast_starts_its_hosts() {
+    // What a login finds: no zerolane, wherever this host has one.
+    let programs = tempfile::tempdir_in("/dev/shm").unwrap();
+    for name in ["sh", "uname", "mktemp", "cat", "chmod", "rm"] {
+        symlink(format!("/bin/{name}"), programs.path().join(name)).unwrap();
+    }
+    let only = format!("SetEnv PATH={}", programs.path().display());
+    let Some(sshd) = Sshd::start(&only) else {
+        return;
+    };
+    let ssh = sshd.ssh("-o BatchMode=yes");
+    let bytes = content(1, 3 * MIB);
+    fs::write(sshd.path("local/weights"), &bytes).unwrap();
+    let there = format!("{}@127.0.0.1:{}", sshd.user.name, sshd.port);
+    // One that there is, and one that lets nobody in.
+    let closed = {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        taken.local_addr().unwrap().to_string()
+    };
+    let cast = ["cast", "--ssh", "--to", "it's here", "local/weights"];
+    let mut named = sshd.zerolane(&cast, &ssh);
+    named.args([&there, &closed]);
+    let (code, out, err) = run(named);
+    assert_eq!(code, 5, "{out}{err}");
+    assert!(
+        out.contains(&format!("{closed}: FAILED: the login did not start a host")),
+        "{out}{err}"
+    );
+    assert!(fs::read(sshd.path("home/it's here")).unwrap() == bytes);
+    // By a second login, where the first finds none.
+    let mut brought = zerolane();
+    brought
+        .args(["cast", "--ssh", "-e", &ssh, "local/weights", &there])
+        .current_dir(sshd.base.path())
+        .env("ZEROLANE_HOME", sshd.path("keys"));
+    let (code, out, err) = run(brought);
+    assert_eq!(code, 0, "{out}{err}");
+    assert!(fs::read(sshd.path("home/weights")).unwrap() == bytes);
+    let ran = fs::read_to_string(sshd.path("ran")).unwrap();
+    let begins: Vec<_> = ran.lines().filter(|it| it.contains("cast")).collect();
+    assert_eq!(begins.len(), 3, "{ran}");
+    // The keys of the cast were said over the logins: none is remembered.
+    assert!(!fs::exists(sshd.path("keys/known_hosts")).unwrap());
 }

@@ -1,0 +1,430 @@
+//! One source to many machines: a buffer into buffers.
+//!
+//! A cast reads and writes the buffers through handles of their memory, which it lets go of when it ends. The buffer is
+//! released with the last of them, so nothing has to be promised about threads that are left.
+
+use crate::address::{Address, pair};
+use crate::errors::{self, exception};
+use crate::options::{seconds, security};
+use crate::pinned::{Use, pin};
+use pyo3::exceptions::{PyOSError, PyTimeoutError, PyValueError};
+use pyo3::prelude::*;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use zerolane::lanes;
+use zerolane::options::LaneChoice;
+use zerolane::security::PublicKey;
+use zerolane_castnet::limits::CAST_PORT;
+use zerolane_castnet::{Cast, Content, Destination, Error, Host, Outcome, Receiver, Slow};
+
+/// Longest name of a content, bytes: what hosts take for the name of a file.
+const MAX_NAME: usize = 200;
+
+/// The most stripes, as of the command.
+const MAX_ARITY: u32 = 64;
+
+/// Times beyond this are no limit.
+const LONG: Duration = Duration::from_secs(1 << 32);
+
+fn text_of(host: &Address) -> String {
+    match host {
+        Address::Text(text) => text.clone(),
+        Address::Pair(host, port) if host.contains(':') => format!("[{host}]:{port}"),
+        Address::Pair(host, port) => format!("{host}:{port}"),
+    }
+}
+
+/// What is before the port, if there is none.
+fn without_port(text: &str) -> Option<&str> {
+    if let Some(inside) = text.strip_prefix('[') {
+        return inside.strip_suffix(']');
+    }
+    (!text.contains(':') || text.parse::<IpAddr>().is_ok()).then_some(text)
+}
+
+/// Its addresses, at the port of casts unless it names one. May wait for a name server.
+fn resolve(host: &Address) -> std::io::Result<Vec<SocketAddr>> {
+    match host {
+        Address::Text(text) => match without_port(text) {
+            Some(bare) => lanes::resolve_host(bare, CAST_PORT, LaneChoice::Udp),
+            None => lanes::resolve(text, LaneChoice::Udp),
+        },
+        Address::Pair(..) => host.resolve(LaneChoice::Udp),
+    }
+}
+
+/// The bytes of `buffer`, for a cast.
+fn memory(buffer: &Bound<'_, PyAny>, purpose: Use) -> PyResult<zerolane::ExportedRegion> {
+    let region = pin(buffer, purpose)?;
+    if region.is_empty() {
+        return Err(PyValueError::new_err("the buffer is empty"));
+    }
+    zerolane::ExportedRegion::new(region).map_err(|_| {
+        PyValueError::new_err("the buffer does not begin at a multiple of 8 in memory")
+    })
+}
+
+fn time(value: f64, name: &str) -> PyResult<Duration> {
+    Ok(seconds(value, name)?.min(LONG))
+}
+
+fn silence_of(value: f64) -> PyResult<Duration> {
+    match time(value, "silence")? {
+        Duration::ZERO => Err(PyValueError::new_err("silence is 0 s: all would be dead")),
+        silence => Ok(silence),
+    }
+}
+
+fn rate(value: Option<u64>) -> PyResult<Option<u64>> {
+    match value {
+        Some(0) => Err(PyValueError::new_err(
+            "max_rate is 0: nothing would be sent",
+        )),
+        value => Ok(value),
+    }
+}
+
+fn slow_named(name: &str) -> PyResult<Slow> {
+    match name {
+        "wait" => Ok(Slow::Wait),
+        "demote" => Ok(Slow::Demote),
+        "drop" => Ok(Slow::Drop),
+        _ => Err(PyValueError::new_err(format!(
+            "slow hosts are not treated by {name:?}: wait, demote or drop"
+        ))),
+    }
+}
+
+/// What ends a cast from Python: what a signal handler raised, or a time that is over.
+struct Ending {
+    deadline: Option<Instant>,
+    raised: Mutex<Option<PyErr>>,
+}
+
+impl Ending {
+    fn new(deadline: Option<Instant>) -> Ending {
+        Ending {
+            deadline,
+            raised: Mutex::default(),
+        }
+    }
+
+    fn raised(&self) -> MutexGuard<'_, Option<PyErr>> {
+        self.raised.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For the thread that called, without the interpreter.
+    fn is_due(&self) -> bool {
+        match Python::try_attach(|py| py.check_signals()) {
+            Some(Ok(())) => self.deadline.is_some_and(|it| it <= Instant::now()),
+            Some(Err(error)) => {
+                *self.raised() = Some(error);
+                true
+            }
+            // The interpreter is going.
+            None => true,
+        }
+    }
+
+    /// Why a cast failed at this end.
+    fn exception(&self, py: Python<'_>, error: Error) -> PyErr {
+        let text = error.to_string();
+        match error {
+            Error::Network(error) => errors::of(py, error),
+            Error::Io { .. } => PyOSError::new_err(text),
+            Error::Stopped => self
+                .raised()
+                .take()
+                .unwrap_or_else(|| PyTimeoutError::new_err("the cast did not end in time")),
+            _ => exception(py, "CastFailed", text),
+        }
+    }
+}
+
+/// What became of a host of a cast.
+#[pyclass(frozen, module = "zerolane")]
+#[derive(Clone)]
+pub(crate) struct HostOutcome(zerolane_castnet::HostOutcome);
+
+#[pymethods]
+impl HostOutcome {
+    /// As the caller of `cast` named it.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Why it does not have the content; None if it has.
+    #[getter]
+    fn reason(&self) -> Option<&str> {
+        self.0.result.as_ref().err().map(String::as_str)
+    }
+
+    /// After so many seconds of the cast.
+    #[getter]
+    fn after(&self) -> f64 {
+        self.0.after.as_secs_f64()
+    }
+
+    fn __repr__(&self) -> String {
+        match self.reason() {
+            None => format!("HostOutcome({:?}: has it)", self.0.name),
+            Some(why) => format!("HostOutcome({:?}: {why})", self.0.name),
+        }
+    }
+}
+
+/// How a cast ended.
+#[pyclass(frozen, module = "zerolane")]
+pub(crate) struct CastOutcome(Outcome);
+
+#[pymethods]
+impl CastOutcome {
+    /// What became of each host, in the order in which they were given.
+    #[getter]
+    fn hosts(&self) -> Vec<HostOutcome> {
+        self.0.hosts.iter().cloned().map(HostOutcome).collect()
+    }
+
+    /// Seconds until the last host that got it had all in its place.
+    #[getter]
+    fn took(&self) -> f64 {
+        self.0.took.as_secs_f64()
+    }
+
+    /// What the model says of it, seconds, from the rate that the first part was seen to have. None: it was over before.
+    #[getter]
+    fn predicted(&self) -> Option<f64> {
+        self.0.predicted.map(|it| it.as_secs_f64())
+    }
+
+    /// Bytes of the content.
+    #[getter]
+    fn bytes(&self) -> u64 {
+        self.0.bytes
+    }
+
+    /// Bytes of it that this end sent: of a chain, about the content once, whatever the number of hosts.
+    #[getter]
+    fn sent(&self) -> u64 {
+        self.0.sent
+    }
+
+    fn __repr__(&self) -> String {
+        format!("CastOutcome({})", self.summary())
+    }
+}
+
+impl CastOutcome {
+    fn summary(&self) -> String {
+        let hosts = &self.0.hosts;
+        let why = |it: &zerolane_castnet::HostOutcome| {
+            let why = it.result.as_ref().err()?;
+            Some(format!("{}: {why}", it.name))
+        };
+        let failed: Vec<String> = hosts.iter().filter_map(why).collect();
+        match failed.len() {
+            0 => format!("{} hosts have it", hosts.len()),
+            some => format!(
+                "{some} of {} hosts do not have it: {}",
+                hosts.len(),
+                failed.join("; ")
+            ),
+        }
+    }
+}
+
+/// Casts all of `buffer` to `hosts`, in little more than the time of one: each host forwards what it receives. A host
+/// waits with a `CastReceiver`, or with `zerolane cast receive`. It is "host:port", "host" (at port 9184), or a tuple
+/// of both. Gives a CastOutcome if all have it. Raises CastFailed, whose text names the hosts that failed with their
+/// reasons and whose `outcome` is that CastOutcome, if not: the others have it.
+///
+/// The buffer begins at a multiple of 8 in memory, and is not to be changed meanwhile: then the cast fails. First all
+/// of it is digested, during which a signal waits. Times are in seconds. Hosts that are not there after `gather` may
+/// come late; one that was lost is called again until `linger` after the others. `silence`: a host that is not heard
+/// for so long is taken for dead. `slow`: hosts that hold others back are "demote"d (served apart), "drop"ped, or
+/// "wait"ed for. `max_rate`: most bytes a second to each peer. `arity` over 1: trees of so many stripes in place of a
+/// chain. `name` is the file's where a host receives into a directory.
+///
+/// All is encrypted. `identity` is the file of the key by which hosts know this end, `trust` has the keys of the hosts:
+/// see `Options`.
+#[pyfunction]
+#[pyo3(signature = (buffer, hosts, *, name="memory", arity=1, gather=10.0, linger=3.0, slow="demote", silence=2.0,
+                    max_rate=None, identity=None, trust=None))]
+#[expect(clippy::too_many_arguments, reason = "keywords, in Python")]
+pub(crate) fn cast(
+    py: Python<'_>,
+    buffer: &Bound<'_, PyAny>,
+    hosts: Vec<Address>,
+    name: &str,
+    arity: u32,
+    gather: f64,
+    linger: f64,
+    slow: &str,
+    silence: f64,
+    max_rate: Option<u64>,
+    identity: Option<PathBuf>,
+    trust: Option<Vec<String>>,
+) -> PyResult<CastOutcome> {
+    if hosts.is_empty() {
+        return Err(PyValueError::new_err("there are no hosts"));
+    }
+    if !(1..=MAX_ARITY).contains(&arity) {
+        let text = format!("an arity of {arity}: it is 1 to {MAX_ARITY}");
+        return Err(PyValueError::new_err(text));
+    }
+    if name.len() > MAX_NAME {
+        let text = format!("the name has {} bytes, and at most {MAX_NAME}", name.len());
+        return Err(PyValueError::new_err(text));
+    }
+    let cast = Cast {
+        hosts: Vec::new(),
+        arity,
+        gather: time(gather, "gather")?,
+        linger: time(linger, "linger")?,
+        slow: slow_named(slow)?,
+        silence: silence_of(silence)?,
+        max_rate: rate(max_rate)?,
+    };
+    let security = security(false, false, identity, trust)?;
+    let content = Content::memory(name.to_owned(), &memory(buffer, Use::Read)?);
+    let ending = Ending::new(None);
+    let done = py.detach(|| {
+        let host = |it: &Address| Host {
+            name: text_of(it),
+            address: match resolve(it) {
+                Ok(found) => found.first().copied().ok_or("it has no address".into()),
+                Err(error) => Err(error.to_string()),
+            },
+            security: security.clone(),
+        };
+        let hosts = hosts.iter().map(host).collect();
+        Cast { hosts, ..cast }.run(&content, &|| ending.is_due(), &mut |_| {})
+    });
+    drop(content);
+    let outcome = CastOutcome(done.map_err(|error| ending.exception(py, error))?);
+    if outcome.0.hosts.iter().all(|it| it.result.is_ok()) {
+        return Ok(outcome);
+    }
+    let error = exception(py, "CastFailed", outcome.summary());
+    error.value(py).setattr("outcome", Py::new(py, outcome)?)?;
+    Err(error)
+}
+
+/// A host that waits for a cast, to receive it into `buffer`. A context manager: leaving it ends the waiting.
+///
+/// `address` is "host:port", "host" (port 9184), or a tuple of both; port 0 is any that is free. The buffer is
+/// writable, begins at a multiple of 8 in memory, and may be longer than the content; it stays exported, in the sense
+/// of the buffer protocol, until `receive` has ended.
+///
+/// `patience`: seconds without anything new after which it gives up; `silence`: seconds after which a peer that is not
+/// heard is taken for dead; `max_rate`: most bytes a second to each peer. `identity` is the file of the key by which
+/// sources know this end, `trust` has the keys of the sources that may cast here; without it, any may.
+#[pyclass(frozen, module = "zerolane")]
+pub(crate) struct CastReceiver {
+    local: SocketAddr,
+    key: Option<PublicKey>,
+    /// None when it is used up.
+    receiver: Mutex<Option<Receiver>>,
+}
+
+impl CastReceiver {
+    fn take(&self) -> Option<Receiver> {
+        let mut receiver = self.receiver.lock().unwrap_or_else(PoisonError::into_inner);
+        receiver.take()
+    }
+}
+
+#[pymethods]
+impl CastReceiver {
+    #[new]
+    #[pyo3(signature = (address, buffer, *, patience=30.0, silence=2.0, max_rate=None, identity=None, trust=None))]
+    #[expect(clippy::too_many_arguments, reason = "keywords, in Python")]
+    fn new(
+        py: Python<'_>,
+        address: Address,
+        buffer: &Bound<'_, PyAny>,
+        patience: f64,
+        silence: f64,
+        max_rate: Option<u64>,
+        identity: Option<PathBuf>,
+        trust: Option<Vec<String>>,
+    ) -> PyResult<CastReceiver> {
+        let (patience, silence) = (time(patience, "patience")?, silence_of(silence)?);
+        let max_rate = rate(max_rate)?;
+        let security = security(false, false, identity, trust)?;
+        let destination = Destination::Memory(memory(buffer, Use::Write)?);
+        let bound = py.detach(|| {
+            let on = resolve(&address).map_err(zerolane::Error::from)?;
+            Receiver::bind(&on[..], security, destination)
+        });
+        let receiver = bound.map_err(|error| Ending::new(None).exception(py, error))?;
+        let receiver = receiver
+            .with_patience(patience)
+            .with_silence(silence)
+            .with_max_rate(max_rate);
+        Ok(CastReceiver {
+            local: receiver.local_addr(),
+            key: receiver.public_key(),
+            receiver: Mutex::new(Some(receiver)),
+        })
+    }
+
+    /// The address where it waits: host and port.
+    #[getter]
+    fn local_addr(&self) -> (String, u16) {
+        pair(self.local)
+    }
+
+    /// The key by which sources know this end.
+    #[getter]
+    fn public_key(&self) -> Option<String> {
+        self.key.map(|key| key.to_string())
+    }
+
+    /// Waits for a source and takes part in its cast, until all is in the buffer and no other host needs this one. Gives
+    /// the bytes of the content. Once only: then it waits no more.
+    ///
+    /// Raises CastFailed if the content did not come, and TimeoutError if that is not over after `timeout` seconds. What
+    /// came is in the buffer.
+    #[pyo3(signature = (timeout=None))]
+    fn receive(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<u64> {
+        let timeout = timeout.map(|it| time(it, "timeout")).transpose()?;
+        let receiver = self.take();
+        let receiver = receiver.ok_or_else(|| {
+            PyValueError::new_err("it took part in a cast already, or was closed")
+        })?;
+        let ending = Ending::new(timeout.map(|it| Instant::now() + it));
+        let received = py.detach(|| receiver.run(&|| ending.is_due(), &mut |_| {}));
+        match received {
+            Ok(received) => Ok(received.bytes),
+            Err(error) => Err(ending.exception(py, error)),
+        }
+    }
+
+    /// Waits no more. The buffer is free, unless `receive` is in progress, which goes on.
+    fn close(&self, py: Python<'_>) {
+        let receiver = self.take();
+        py.detach(|| drop(receiver));
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        _class: &Bound<'_, PyAny>,
+        _exception: &Bound<'_, PyAny>,
+        _traceback: &Bound<'_, PyAny>,
+    ) {
+        self.close(py);
+    }
+
+    fn __repr__(&self) -> String {
+        format!("CastReceiver('{}')", self.local)
+    }
+}
