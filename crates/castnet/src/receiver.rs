@@ -108,7 +108,7 @@ impl Receiver {
         Receiver { patience, ..self }
     }
 
-    /// Takes a peer for dead after so long: 1 s unless set.
+    /// Takes a peer for dead after so long: 2 s unless set.
     #[must_use]
     pub fn with_silence(self, silence: Duration) -> Receiver {
         Receiver { silence, ..self }

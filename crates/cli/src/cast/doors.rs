@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use zerolane::Security;
 use zerolane::keys::Access;
-use zerolane::security::{Code, PublicKey, Trust};
+use zerolane::security::{Code, Identity, PublicKey, Trust};
 
 use crate::security::{self, Doors};
 
@@ -18,6 +18,9 @@ pub(super) struct DoorArgs {
     /// File with this end's key [default: identity beside the user's other keys, made if missing]
     #[arg(long, value_name = "FILE", conflicts_with = "code")]
     identity: Option<PathBuf>,
+    /// A key for this cast alone, which is kept nowhere
+    #[arg(long, conflicts_with_all = ["identity", "code"])]
+    ephemeral_identity: bool,
     /// The holder of this key may cast; may be repeated. `zerolane id` says it at the source
     #[arg(long, value_name = "KEY", conflicts_with_all = ["allowed", "anyone", "code"])]
     allow_key: Vec<PublicKey>,
@@ -46,7 +49,13 @@ impl DoorArgs {
             let words = format!("Who may cast: one source, once, with --code {code}.");
             return Ok((Doors::by_code(code).security, words));
         }
-        let identity = security::own(self.identity)?;
+        let identity = match self.ephemeral_identity {
+            true => {
+                let secret = zerolane::security::random().context("no random numbers for a key")?;
+                Some(Arc::new(Identity::from_secret(secret)))
+            }
+            false => security::own(self.identity)?,
+        };
         let own = identity.as_ref().map(|identity| identity.public());
         let (trust, words): (Arc<dyn Trust>, String) = if !self.allow_key.is_empty() {
             let count = self.allow_key.len();

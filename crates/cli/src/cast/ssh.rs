@@ -166,7 +166,7 @@ fn start(name: &str, login: &Login<'_>, key: PublicKey) -> Result<(SocketAddr, P
     };
     let (key, to) = (key.to_string(), quoted(login.to.unwrap_or(".")));
     let mut words = vec!["cast", "receive", "--json", "--quiet", "--listen", listen];
-    words.extend(["--allow-key", &key, "--to", &to]);
+    words.extend(["--ephemeral-identity", "--allow-key", &key, "--to", &to]);
     words.extend(login.force.then_some("--force"));
     let begin = |program: Option<&str>| login::command_at(&host, login.shell, program, &words);
     let why = match listen_to(Remote::start(begin(login.program)?, None)?)? {

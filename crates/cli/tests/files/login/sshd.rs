@@ -317,4 +317,6 @@ fn sshd__cast_starts_its_hosts() {
     assert_eq!(begins.len(), 3, "{ran}");
     // The keys of the cast were said over the logins: none is remembered.
     assert!(!fs::exists(sshd.path("keys/known_hosts")).unwrap());
+    // Nor is one made that outlives it.
+    assert!(!fs::exists(sshd.path("keys/identity")).unwrap());
 }
