@@ -119,13 +119,12 @@ impl Racks {
             Kind::Listed(racks) => racks.get(SOURCE).cloned(),
             Kind::Subnets { ipv4, ipv6 } => {
                 let mut met = BTreeSet::new();
-                let near = hosts.iter().find_map(|host| {
+                hosts.iter().find_map(|host| {
                     let (rack, address) = (self.of(host)?, host.address.as_ref().ok()?);
                     // One of each rack is asked for.
                     let own = met.insert(rack.clone()).then(|| own_address(*address))??;
                     (subnet(own, *ipv4, *ipv6).to_string() == rack).then_some(rack)
-                });
-                near
+                })
             }
         }
     }

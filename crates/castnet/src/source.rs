@@ -319,7 +319,8 @@ impl Leading {
             Event::NodeDone(id) => {
                 let from = self.drive.node.predecessors(id).iter();
                 let from = from.map(|it| self.calls.name((*it)?).map(str::to_owned));
-                self.calls.done(id, from.collect());
+                let from = from.collect();
+                self.calls.done(id, from);
             }
             Event::NodeFailed(id, Fault::Gone) => {
                 notes.push(format!("{}: silent, or gone", name(&self.calls, id)));

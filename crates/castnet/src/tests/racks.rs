@@ -7,7 +7,7 @@ use zerolane_cast::Slow;
 use super::group::{Group, content, host, run};
 use crate::{Cast, Racks};
 
-/// With eight hosts chance orders racks together in one case of 35.
+/// With eight hosts chance enters the other rack once, after the source's, in one case of 70.
 #[test]
 fn racks__of_a_list_are_entered_once_by_a_chain() {
     let group = Group::new();
