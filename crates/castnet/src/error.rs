@@ -32,6 +32,9 @@ pub enum Error {
     /// What was written reads otherwise.
     #[error("the disk gave back other bytes than were written")]
     Disk,
+    /// The racks of the hosts are not known; the words say why.
+    #[error("racks: {0}")]
+    Racks(String),
     /// The target is there.
     #[error("{}: is there already (--force replaces it)", .0.display())]
     Exists(PathBuf),

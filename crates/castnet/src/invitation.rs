@@ -4,7 +4,7 @@
 //! source                                   host
 //!   Offer: name, form, bytes     ------>
 //!                                <------   Joins: the key it has in this cast; or Refuses, with words
-//!   Group: secret, key, port     ------>     from here on it is a node
+//!   Group: secret, key, port, rack ---->     from here on it is a node
 //!                                <------   Ended: all is in its place, or why not
 //!   Aborted, with words          ------>     (only if the source gives up)
 //! ```
@@ -17,7 +17,7 @@ use zerolane::{Region, Result};
 
 use crate::limits::WORD_BYTES;
 
-const MAGIC: [u8; 4] = *b"ZLi\x01";
+const MAGIC: [u8; 4] = *b"ZLi\x02";
 
 /// What the content is, beside bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,6 +46,8 @@ pub(crate) enum Call {
         key: [u8; 32],
         /// Where the source listens for nodes, at the address of this connection.
         port: u16,
+        /// The label of this host's rack. It tells it to whatever leads, also when the source is gone.
+        rack: u32,
     },
     /// The source gives up.
     Aborted(String),
@@ -119,6 +121,7 @@ mod tests {
             secret: [3; 32],
             key: [4; 32],
             port: 9,
+            rack: 5,
         };
         let bytes = postcard::to_extend(&call, MAGIC.to_vec()).unwrap();
         assert_eq!(parse::<Call>(&bytes), Some(call));
@@ -127,7 +130,7 @@ mod tests {
         }
         let longer = [&bytes[..], &[0]].concat();
         assert_eq!(parse::<Call>(&longer), None);
-        assert_eq!(parse::<Word>(b"ZLi\x02\x00"), None);
+        assert_eq!(parse::<Word>(b"ZLi\x01\x00"), None);
         assert_eq!(shown("a\u{1b}[2Jb\n"), "a?[2Jb?");
     }
 }

@@ -9,6 +9,7 @@
 //! | `jobs` | the threads beside the connections |
 //! | [`source`] | calls the hosts, leads them, and says what became of each |
 //! | [`receiver`] | waits for a source, and takes part |
+//! | `racks` | which hosts stand behind one uplink |
 //! | `content` | what is cast: a file, a device, a tree, a stream |
 //! | `store` | where chunks are read from and written to: a file, a device, memory |
 //! | `target` | where it goes: the partial file, its end, and what an earlier try left |
@@ -72,6 +73,7 @@ mod jobs;
 pub mod limits;
 mod links;
 mod pool;
+mod racks;
 pub mod receiver;
 pub mod source;
 mod store;
@@ -82,6 +84,7 @@ mod tests;
 pub use content::Content;
 pub use error::Error;
 pub use invitation::Form;
+pub use racks::Racks;
 pub use receiver::{Received, Receiver};
 pub use source::{Cast, Host, HostOutcome, Outcome, Progress};
 pub use target::Destination;

@@ -227,6 +227,7 @@ impl Taking {
             source,
             peers_at,
             source_key,
+            rack,
         } = invited;
         let options = membership.options(Arc::new(Anyone));
         let listens = worker.listen(SocketAddr::new(peers_at, 0), options)?;
@@ -245,7 +246,7 @@ impl Taking {
         };
         let profile = Profile {
             contact,
-            rack: 0,
+            rack,
             rate: 0,
         };
         let stored = target.stored().cloned();

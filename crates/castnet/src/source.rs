@@ -18,6 +18,7 @@ use crate::drive::{Drive, Membership, address_bytes, random};
 use crate::error::Error;
 use crate::invitation::in_words;
 use crate::limits::{FAREWELL, WINDOW};
+use crate::racks::Racks;
 use calls::Calls;
 
 /// A host to be called.
@@ -36,6 +37,8 @@ pub struct Host {
 pub struct Cast {
     /// The hosts.
     pub hosts: Vec<Host>,
+    /// Which of them, and whether the source, stand behind one uplink: by these the cast is ordered.
+    pub racks: Racks,
     /// Stripes of the content, and children of a node in its own: 1 is a chain.
     pub arity: u32,
     /// How long hosts are waited for before it begins with those that are there.
@@ -54,6 +57,7 @@ impl Default for Cast {
     fn default() -> Cast {
         Cast {
             hosts: Vec::new(),
+            racks: Racks::default(),
             arity: 1,
             gather: Duration::from_secs(10),
             linger: Duration::from_secs(3),
@@ -73,6 +77,9 @@ pub struct HostOutcome {
     pub result: Result<(), String>,
     /// After so long.
     pub after: Duration,
+    /// By stripe, the host from which it was to receive when it had all, as the user named it; the source has no name.
+    /// Empty, if it did not get all.
+    pub from: Vec<Option<String>>,
 }
 
 /// How a cast ended.
@@ -90,6 +97,8 @@ pub struct Outcome {
     pub sent: u64,
     /// The source changed while it was cast.
     pub changed: bool,
+    /// Racks that the hosts and the source are of.
+    pub racks: usize,
 }
 
 /// How far a cast is.
@@ -140,13 +149,19 @@ impl Cast {
     /// told how far it is.
     ///
     /// # Errors
-    /// Nothing could be cast, the source changed, or the user stopped it. That hosts fail is none.
+    /// Nothing could be cast, a host's rack is not listed, the source changed, or the user stopped it. That hosts fail is none.
     pub fn run(
         mut self,
         content: &Content,
         stop: &dyn Fn() -> bool,
         watch: &mut dyn FnMut(&Progress<'_>),
     ) -> Result<Outcome, Error> {
+        let (own_rack, racks) = self.racks.labels(&self.hosts)?;
+        let count = racks
+            .iter()
+            .chain([&own_rack])
+            .collect::<HashSet<_>>()
+            .len();
         let manifest = content.manifest(content.chunk_bytes(), self.arity)?;
         let header = manifest.header();
         let invited = Arc::new(Invited::default());
@@ -183,7 +198,7 @@ impl Cast {
         };
         let profile = Profile {
             contact,
-            rack: 0,
+            rack: own_rack,
             rate: 0,
         };
         let node = Node::source(Duration::ZERO, profile, manifest, options);
@@ -192,7 +207,7 @@ impl Cast {
         let drive = Drive::new(worker, endpoint, node, membership, content.store(), begun)?;
         let hosts = std::mem::take(&mut self.hosts);
         let calls = Calls::new(
-            hosts,
+            hosts.into_iter().zip(racks),
             content,
             invited,
             calls::Group {
@@ -210,6 +225,7 @@ impl Cast {
             started: None,
             predicted: None,
             chunks: header.chunks(),
+            racks: count,
         };
         let done = leading.run(content, stop, watch);
         if let Err(error) = &done {
@@ -236,6 +252,7 @@ struct Leading {
     started: Option<Instant>,
     predicted: Option<Duration>,
     chunks: u32,
+    racks: usize,
 }
 
 impl Leading {
@@ -299,7 +316,12 @@ impl Leading {
                     self.started.get_or_insert_with(Instant::now);
                 }
             }
-            Event::NodeDone(id) => self.calls.done(id),
+            Event::NodeDone(id) => {
+                let from = self.drive.node.predecessors(id).iter();
+                let from = from.map(|it| self.calls.name((*it)?).map(str::to_owned));
+                let from = from.collect();
+                self.calls.done(id, from);
+            }
             Event::NodeFailed(id, Fault::Gone) => {
                 notes.push(format!("{}: silent, or gone", name(&self.calls, id)));
                 self.calls.lost(id);
@@ -400,6 +422,7 @@ impl Leading {
             bytes: content.bytes(),
             sent: self.drive.sent,
             changed: content.has_changed(),
+            racks: self.racks,
             hosts,
         }
     }

@@ -175,6 +175,11 @@ impl Coordinator {
             .map(|(id, it)| (*id, it.verified.iter().sum()))
     }
 
+    /// By stripe, from which node a member is to receive.
+    pub(crate) fn predecessors(&self, id: NodeId) -> &[Option<NodeId>] {
+        self.topology.predecessors(id)
+    }
+
     /// Waits for so many nodes, and for no more.
     pub(crate) fn expect(&mut self, now: Duration, nodes: u32) {
         self.options.expected = nodes;

@@ -249,6 +249,13 @@ impl Node {
         self.coordinator.iter().flat_map(Coordinator::progress)
     }
 
+    /// By stripe, from which node a member is to receive, if this node leads.
+    #[must_use]
+    pub fn predecessors(&self, id: NodeId) -> &[Option<NodeId>] {
+        let coordinator = self.coordinator.as_ref();
+        coordinator.map_or(&[], |it| it.predecessors(id))
+    }
+
     /// So many nodes are waited for before a cast begins, if this node leads: one that does not take part is not.
     pub fn expect(&mut self, now: Duration, nodes: u32) {
         self.now = now;

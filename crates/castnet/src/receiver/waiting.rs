@@ -25,6 +25,8 @@ pub(super) struct Invited {
     /// The source.
     pub(super) source: Contact,
     pub(super) source_key: Option<PublicKey>,
+    /// The label of this host's rack.
+    pub(super) rack: u32,
     /// The address of this host that the source reached.
     pub(super) peers_at: IpAddr,
 }
@@ -158,7 +160,12 @@ impl<'a> Waiting<'a> {
                     }
                 }
             }
-            Some(Call::Group { secret, key, port }) => {
+            Some(Call::Group {
+                secret,
+                key,
+                port,
+                rack,
+            }) => {
                 let taken = self.taken.take_if(|it| it.0 == connection);
                 let own = self
                     .worker
@@ -180,6 +187,7 @@ impl<'a> Waiting<'a> {
                     },
                     source: source_contact(key, SocketAddr::new(peer.ip(), port)),
                     source_key,
+                    rack,
                     peers_at: own.ip(),
                 }));
             }

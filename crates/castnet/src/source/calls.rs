@@ -36,6 +36,7 @@ enum Stage {
 
 struct Called {
     host: Host,
+    rack: u32,
     stage: Stage,
     /// Where it is heard about its end: also while it is called again, for it may be there still.
     heard: Option<ConnectionId>,
@@ -45,6 +46,8 @@ struct Called {
     joined: bool,
     /// Its node has all.
     done: bool,
+    /// From which hosts it was to receive then, by stripe.
+    from: Vec<Option<String>>,
     /// How it ended for good, and when.
     result: Option<(Result<(), String>, Instant)>,
     /// What went wrong last.
@@ -64,13 +67,13 @@ pub(super) struct Calls {
 
 impl Calls {
     pub(super) fn new(
-        hosts: Vec<Host>,
+        hosts: impl Iterator<Item = (Host, u32)>,
         content: &Content,
         invited: Arc<Invited>,
         group: Group,
     ) -> Calls {
         let now = Instant::now();
-        let hosts = hosts.into_iter().map(|host| {
+        let hosts = hosts.map(|(host, rack)| {
             let result = host
                 .address
                 .as_ref()
@@ -83,11 +86,13 @@ impl Calls {
             };
             Called {
                 host,
+                rack,
                 stage,
                 heard: None,
                 node: None,
                 joined: false,
                 done: false,
+                from: Vec::new(),
                 result,
                 trouble: None,
                 accused: None,
@@ -192,6 +197,7 @@ impl Calls {
                     (called.node, called.joined) = (Some(node), false);
                 }
                 called.stage = Stage::Told;
+                let rack = called.rack;
                 if let Some(before) = called.heard.replace(connection) {
                     worker.close(before);
                 }
@@ -203,6 +209,7 @@ impl Calls {
                         secret,
                         key: key.0,
                         port,
+                        rack,
                     },
                 );
                 let _ = listen(worker, connection);
@@ -285,9 +292,9 @@ impl Calls {
         }
     }
 
-    pub(super) fn done(&mut self, id: NodeId) {
+    pub(super) fn done(&mut self, id: NodeId, from: Vec<Option<String>>) {
         if let Some(called) = self.with_node(id) {
-            called.done = true;
+            (called.done, called.from) = (true, from);
         }
     }
 
@@ -385,6 +392,7 @@ impl Calls {
             });
             HostOutcome {
                 name: it.host.name,
+                from: it.from,
                 result,
                 after: at.saturating_duration_since(started),
             }

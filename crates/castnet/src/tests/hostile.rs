@@ -44,7 +44,7 @@ fn liar__is_named_and_the_others_have_what_was_cast() {
 }
 
 fn word(word: &impl serde::Serialize) -> Vec<u8> {
-    postcard::to_extend(word, b"ZLi\x01".to_vec()).unwrap()
+    postcard::to_extend(word, b"ZLi\x02".to_vec()).unwrap()
 }
 
 fn call(connection: &mut Connection) -> Call {

@@ -5,6 +5,7 @@ mod faults;
 mod group;
 mod hostile;
 mod memory;
+mod racks;
 
 use std::fs;
 

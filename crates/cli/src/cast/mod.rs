@@ -3,6 +3,7 @@
 mod doors;
 mod hosts;
 mod plan;
+mod racks;
 mod receive;
 mod shown;
 mod source;
@@ -55,6 +56,7 @@ fn with_exit_code(error: zerolane_castnet::Error) -> anyhow::Error {
         Error::Stopped => return Exit::Interrupted.into(),
         Error::Network(_) | Error::Stuck { .. } => Exit::Unreachable,
         Error::Dismissed(_) => Exit::Refused,
+        Error::Racks(_) => Exit::Usage,
         _ => Exit::Failure,
     };
     anyhow::Error::new(error).context(exit)

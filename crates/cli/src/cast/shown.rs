@@ -152,6 +152,7 @@ pub(super) struct Summary {
     bytes: u64,
     sent_bytes: u64,
     source_changed: bool,
+    racks: usize,
     hosts: Vec<HostShown>,
 }
 
@@ -166,6 +167,8 @@ struct HostShown {
     host: String,
     ok: bool,
     seconds: f64,
+    /// By stripe, the host from which it was to receive when it had all: null is the source.
+    from: Vec<Option<String>>,
 }
 
 impl From<&Outcome> for Summary {
@@ -178,6 +181,7 @@ impl From<&Outcome> for Summary {
             host: it.name.clone(),
             ok: it.result.is_ok(),
             seconds: it.after.as_secs_f64(),
+            from: it.from.clone(),
         });
         Summary {
             seconds: it.took.as_secs_f64(),
@@ -187,6 +191,7 @@ impl From<&Outcome> for Summary {
             bytes: it.bytes,
             sent_bytes: it.sent,
             source_changed: it.changed,
+            racks: it.racks,
             hosts: hosts.collect(),
         }
     }

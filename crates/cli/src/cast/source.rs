@@ -9,7 +9,7 @@ use zerolane_cast::Slow;
 use zerolane_castnet::{Cast, Content, Host};
 
 use super::shown::{self, Summary, Talk};
-use super::{hosts, ssh, with_exit_code};
+use super::{hosts, racks, ssh, with_exit_code};
 use crate::console;
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
@@ -34,6 +34,10 @@ pub(super) struct CastArgs {
     /// Pass it on by trees of so many stripes instead of a chain
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     tree: u32,
+    /// Which hosts are of one rack, so that its uplink is passed once: those of an IPv4 subnet of so many bits (24, or
+    /// 24,64 with those of IPv6), or as a file says, of lines `HOST RACK`; `-` there is the source [default: all are]
+    #[arg(long, value_name = "BITS|FILE", value_parser = racks::parse)]
+    racks: Option<racks::RackArg>,
     /// Begin with the hosts that are there after so many seconds; others may come late
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     wait: u64,
@@ -132,6 +136,7 @@ pub(super) fn run(args: CastArgs) -> Result<()> {
         anyhow!("standard input is either the content or the list of hosts").context(Exit::Usage)
     );
     let names = hosts::named(&args.names, args.hosts.as_deref())?;
+    let racks = racks::racks(args.racks.as_ref(), &names)?;
     let mut cautions = Vec::new();
     let mut called = Vec::new();
     // They end with this.
@@ -172,6 +177,7 @@ pub(super) fn run(args: CastArgs) -> Result<()> {
     let content = content.map_err(with_exit_code)?;
     let cast = Cast {
         hosts: called,
+        racks,
         arity: args.tree,
         gather: Duration::from_secs(args.wait),
         slow: args.slow.into(),

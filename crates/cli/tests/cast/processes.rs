@@ -339,3 +339,31 @@ fn arguments__that_cannot_be_are_usage_errors() {
         .unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
 }
+
+#[test]
+fn racks__of_a_file_are_told_and_what_is_wrong_with_them_is_a_usage_error() {
+    let place = Place::new();
+    let bytes = content(9, 300_000);
+    let source = place.file("source", &bytes);
+    let hosts = hosts(&place, 2, &[]);
+    let names = addresses(&hosts);
+    let (one, other) = (&names[0], &names[1]);
+    let refused = |racks: &str| {
+        let mut command = place.command();
+        command.args(["--racks", racks]).arg(&source).args(&names);
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        said(&output)
+    };
+    let in_file = |text: String| place.file("racks", text.as_bytes()).display().to_string();
+    assert!(refused("33").contains("a subnet has at most 32 bits"));
+    assert!(refused("/nowhere/racks").contains("--racks /nowhere/racks"));
+    assert!(refused(&in_file(format!("{one} a b"))).contains("line 1: not HOST RACK"));
+    assert!(refused(&in_file(format!("{one} a"))).contains(&format!("no line names {other}")));
+    let list = in_file(format!("{one} a\n{other} b # the other\n- b\n"));
+    let (code, summary) =
+        Casting::start(place.command(), &["--racks", &list], &source, &names).end();
+    assert_eq!((code, &summary["racks"]), (Some(0), &2.into()), "{summary}");
+    hosts.into_iter().for_each(|it| drop(it.summary()));
+    assert!((0..2).all(|it| place.has(it, &bytes)));
+}
