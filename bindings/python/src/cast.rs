@@ -17,7 +17,7 @@ use zerolane::lanes;
 use zerolane::options::LaneChoice;
 use zerolane::security::PublicKey;
 use zerolane_castnet::limits::CAST_PORT;
-use zerolane_castnet::{Cast, Content, Destination, Error, Host, Outcome, Receiver, Slow};
+use zerolane_castnet::{Cast, Content, Destination, Error, Host, Outcome, Racks, Receiver, Slow};
 
 /// Longest name of a content, bytes: what hosts take for the name of a file.
 const MAX_NAME: usize = 200;
@@ -287,6 +287,7 @@ pub(crate) fn cast(
         slow: slow_named(slow)?,
         silence: silence_of(silence)?,
         max_rate: rate(max_rate)?,
+        racks: Racks::default(),
     };
     let security = security(false, false, identity, trust)?;
     let content = Content::memory(name.to_owned(), &memory(buffer, Use::Read)?);

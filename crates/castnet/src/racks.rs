@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use crate::error::Error;
-use crate::source::Host;
+use crate::host::Host;
 
 /// How hosts are known to be of one rack. A cast orders racks together, so that it enters each by its uplink once.
 ///

@@ -7,30 +7,20 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use zerolane::Options as Transport;
 use zerolane::security::{PublicKey, Trust};
 use zerolane::worker::Worker;
-use zerolane::{Options as Transport, Security};
 use zerolane_cast::plan::{self, Shape};
 use zerolane_cast::{Contact, Event, Fault, Node, NodeId, Options, Profile, Slow};
 
 use crate::content::Content;
 use crate::drive::{Drive, Membership, address_bytes, random};
 use crate::error::Error;
+use crate::host::Host;
 use crate::invitation::in_words;
 use crate::limits::{FAREWELL, WINDOW};
 use crate::racks::Racks;
 use calls::Calls;
-
-/// A host to be called.
-#[derive(Clone, Debug)]
-pub struct Host {
-    /// As the user named it.
-    pub name: String,
-    /// Where it waits, or why that is not known.
-    pub address: Result<SocketAddr, String>,
-    /// How the connection to it is protected.
-    pub security: Security,
-}
 
 /// A cast that is to be done.
 #[derive(Clone, Debug)]

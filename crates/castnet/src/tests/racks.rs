@@ -24,7 +24,7 @@ fn racks__of_a_list_are_entered_once_by_a_chain() {
         racks: Racks::listed(&list).unwrap(),
         // Nothing but the racks orders them.
         slow: Slow::Wait,
-        silence: Duration::from_secs(20),
+        silence: Duration::from_secs(5),
         gather: Duration::from_secs(60),
         ..hosts.calls()
     };
