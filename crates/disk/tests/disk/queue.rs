@@ -1,5 +1,6 @@
 //! Random requests against a model, over links that lose and delay, over connections that break.
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use netlab::udp::Relay;
 use netsim::link::{LinkConfig, Loss};
 use zerolane_block::store::{MemoryStore, Store};
-use zerolane_disk::initiator::{Error, Options, Queue, Request};
+use zerolane_disk::initiator::{Dial, Error, Options, Queue, Request};
 use zerolane_disk::target::News;
 
 use super::support::model::Model;
@@ -80,6 +81,15 @@ fn queue__goes_on_over_links_that_break() {
     });
 }
 
+/// Connects to where the target is by then.
+fn dial_at(address: &Arc<Mutex<SocketAddr>>) -> Dial {
+    let (to, options) = (Arc::clone(address), support::of(&support::identity()));
+    Box::new(move || {
+        let to = *to.lock().unwrap();
+        zerolane::Connection::connect(to, &options)
+    })
+}
+
 #[test]
 fn queue__goes_on_when_its_target_is_started_anew() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new(DISK));
@@ -89,11 +99,7 @@ fn queue__goes_on_when_its_target_is_started_anew() {
     };
     let mut served = Served::new(vec![unit()]);
     let address = Arc::new(Mutex::new(served.address));
-    let (to, options) = (Arc::clone(&address), support::of(&support::identity()));
-    let dial = Box::new(move || {
-        let to = *to.lock().unwrap();
-        zerolane::Connection::connect(to, &options)
-    });
+    let dial = dial_at(&address);
     let queue = Queue::open(dial, support::lun(0), Options::default()).unwrap();
     seeds::each(1, |mut rng| {
         let mut model = Model::new(DISK, 24);
@@ -303,11 +309,7 @@ fn queue__forgets_no_request_when_its_target_ends() {
     };
     let mut served = Served::new(vec![unit()]);
     let address = Arc::new(Mutex::new(served.address));
-    let (to, options) = (Arc::clone(&address), support::of(&support::identity()));
-    let dial = Box::new(move || {
-        let to = *to.lock().unwrap();
-        zerolane::Connection::connect(to, &options)
-    });
+    let dial = dial_at(&address);
     let options = Options {
         depth: 8,
         ..Options::default()
