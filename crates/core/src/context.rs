@@ -203,11 +203,9 @@ impl Context {
     /// Queues a State of payload. Progress leaves by the path of the burst that it tells of: by another, its round trip
     /// would be none of either, and a longer way back would be taken for a queue.
     pub(crate) fn push_state(&mut self, state: State) {
-        let burst = match (state.occasion, &state.report) {
-            (Occasion::Seen(number) | Occasion::Reply(number), Report::Progress(_)) => number,
-            (_, Report::Missing(_)) => return self.push_control(Operation::State(state)),
-        };
-        if !self.links.is_several() {
+        let (Occasion::Seen(burst) | Occasion::Reply(burst)) = state.occasion;
+        let tells_progress = matches!(state.report, Report::Progress(_));
+        if !tells_progress || !self.links.is_several() {
             return self.push_control(Operation::State(state));
         }
         let path = self.links.of_burst(burst);

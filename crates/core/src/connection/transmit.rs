@@ -94,10 +94,13 @@ impl Connection {
         if let Some(burst) = one_sided.next_answer(cx, sending, limit) {
             return Some(Transmit::Data(burst));
         }
-        if cx.links.is_several() && !sending.has_data() && !one_sided.is_answering() {
-            sending.on_path_idle(cx);
+        if !sending.has_data() {
+            if cx.links.is_several() && !one_sided.is_answering() {
+                sending.on_path_idle(cx);
+            }
+            return None;
         }
-        if !sending.has_data() || !sending.may_carry(cx, |most| one_sided.unsent_answers(most)) {
+        if !sending.may_carry(cx, |most| one_sided.unsent_answers(most)) {
             return None;
         }
         let burst = sending.next_burst(cx, limit, one_sided.is_answering())?;
