@@ -11,10 +11,10 @@ use zerolane::security::Trust;
 use zerolane::{Connection, Options};
 
 use crate::address::{Listen, parse_host, shown};
-use crate::bypass::Bypass;
 use crate::exit::Exit;
 use crate::lane::LaneName;
 use crate::security::{Caution, ClientArgs, Doors, ServerArgs};
+use crate::transport::Configured;
 
 /// A host, and the port at which it serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,14 +35,8 @@ pub(crate) struct Serving {
 impl Serving {
     /// At `listen`, as `security` says.
     pub(crate) fn of(listen: &Listen, security: ServerArgs) -> Result<Serving> {
-        let profiles = security.profile.into();
-        let neighbour = security.neighbour();
         let lane = LaneName::to(listen.name(), security.lane, None)?;
-        let bypass = Bypass::of(lane, security.bypass, None);
-        let device = bypass.device_at(lane, listen.place())?;
-        let lane = lane.into();
-        let rendezvous = security.rendezvous.clone();
-        let (paths, path_threads) = (security.paths.paths, security.paths.threads.choice());
+        let transport = security.transport(lane, listen.place(), Configured::default())?;
         let Doors {
             mut security,
             access: allowed,
@@ -54,17 +48,10 @@ impl Serving {
         }
         let options = Options {
             security,
-            profiles,
-            lane,
-            rendezvous,
-            device,
-            neighbour,
-            paths,
-            path_threads,
-            ..Options::default()
+            ..transport
         };
         Ok(Serving {
-            lane,
+            lane: options.lane,
             options,
             allowed,
             words,
@@ -75,7 +62,6 @@ impl Serving {
 /// All that is needed to connect to a host.
 pub(crate) struct Dialer {
     host: Host,
-    lane: LaneChoice,
     options: Options,
     caution: Caution,
 }
@@ -92,28 +78,13 @@ impl Host {
 
     /// Ready to connect as `security` says.
     pub(crate) fn dialer(&self, security: &ClientArgs) -> Result<Dialer> {
-        let Host { name, port } = self;
-        let profiles = security.profile.into();
-        let lane = LaneName::to(name, security.lane, None)?;
-        let bypass = Bypass::of(lane, security.bypass, None);
-        let device = bypass.device_to(lane, (name, *port))?;
-        let links = security.paths.links(lane)?;
-        let rendezvous = security.rendezvous.clone();
-        let path_threads = security.paths.threads();
-        let lane = lane.into();
+        let transport = security.transport((&self.name, self.port), Configured::default())?;
         let (caution, security) = Caution::new(self.to_string(), security.clone(), None)?;
         Ok(Dialer {
             host: self.clone(),
-            lane,
             options: Options {
                 security,
-                profiles,
-                lane,
-                rendezvous,
-                device,
-                links,
-                path_threads,
-                ..Options::default()
+                ..transport
             },
             caution,
         })
@@ -123,7 +94,7 @@ impl Host {
 impl Dialer {
     /// Connects, to where the name leads now.
     pub(crate) fn connect(&self) -> zerolane::Result<Connection> {
-        let to = resolve_host(&self.host.name, self.host.port, self.lane)?;
+        let to = resolve_host(&self.host.name, self.host.port, self.options.lane)?;
         Connection::connect(&to[..], &self.options)
     }
 

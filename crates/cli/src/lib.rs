@@ -31,5 +31,6 @@ pub mod program;
 mod rate;
 mod security;
 mod trace;
+mod transport;
 
 pub use commands::{Args, Command};

@@ -9,11 +9,10 @@ use zerolane_files::limits::PATIENCE_SECONDS;
 use zerolane_files::{Client, Error, Host};
 
 use super::with_exit_code;
-use crate::bypass::Bypass;
 use crate::config::{Config, Section};
-use crate::lane::LaneName;
 use crate::login::{RemoteEnd, of_environment};
 use crate::security::{Caution, FileClientArgs};
+use crate::transport::Configured;
 
 /// A client of one host, and its trust in that host.
 pub(crate) struct Guarded {
@@ -60,25 +59,16 @@ impl Guarded {
         if by_login {
             return Guarded::by_login(host, args, patience);
         }
-        let profiles = args.client.profile.into();
-        let configured = config.chosen(&sections, "lane");
-        let lane = LaneName::to(&host.name, args.client.lane, configured)?;
-        let bypass = config.chosen(&sections, "bypass");
-        let bypass = Bypass::of(lane, args.client.bypass, bypass);
-        let device = bypass.device_to(lane, (&host.name, host.port()))?;
-        let links = args.client.paths.links(lane)?;
-        let rendezvous = args.client.rendezvous.clone();
-        let path_threads = args.client.paths.threads();
+        let configured = Configured {
+            lane: config.chosen(&sections, "lane"),
+            bypass: config.chosen(&sections, "bypass"),
+        };
+        let to = (host.name.as_str(), host.port());
+        let transport = args.client.transport(to, configured)?;
         let (caution, security) = Caution::new(host.to_string(), args.client, args.code)?;
         let transport = Options {
             security,
-            profiles,
-            lane: lane.into(),
-            rendezvous,
-            device,
-            links,
-            path_threads,
-            ..Options::default()
+            ..transport
         };
         let client = Client::new(host).with_transport(transport);
         Ok(Guarded {

@@ -19,12 +19,12 @@ use super::log::{Format, Log};
 use super::metrics::{self, Metrics};
 use super::{on_hangup, stdio, stop_on_signals, user, with_exit_code};
 use crate::address::{Listen, address_shown};
-use crate::bypass::Bypass;
 use crate::config::{Config, Section};
 use crate::console;
 use crate::exit::Exit;
 use crate::lane::LaneName;
 use crate::security::{Doors, ServerArgs};
+use crate::transport::Configured;
 
 /// Arguments of `zerolane serve`.
 #[derive(Debug, clap::Args)]
@@ -131,18 +131,11 @@ pub(crate) fn run(mut args: Args) -> Result<Exit> {
     let stop = stop_on_signals()?;
     let user = args.user.as_deref().map(user::find).transpose()?;
     let code = args.code.then(one_time_code).transpose()?;
-    let profiles = args.security.profile.into();
-    let neighbour = args.security.neighbour();
-    let rendezvous = args.security.rendezvous.clone();
-    let (paths, path_threads) = (
-        args.security.paths.paths,
-        args.security.paths.threads.choice(),
-    );
-    let lane = LaneName::to(
-        listen.name(),
-        args.security.lane,
-        config.chosen(&OWN, "lane"),
-    )?;
+    let configured = Configured {
+        lane: config.chosen(&OWN, "lane"),
+        bypass: config.chosen(&OWN, "bypass"),
+    };
+    let lane = LaneName::to(listen.name(), args.security.lane, configured.lane)?;
     // A rendezvous would be root's, and another user may open no packet or raw sockets.
     let lane = match (&user, lane) {
         (None, lane) => lane,
@@ -153,8 +146,7 @@ pub(crate) fn run(mut args: Args) -> Result<Exit> {
             return Err(anyhow!(words).context(Exit::Usage));
         }
     };
-    let bypass = config.chosen(&OWN, "bypass");
-    let device = Bypass::of(lane, args.security.bypass, bypass).device_at(lane, listen.place())?;
+    let transport = args.security.transport(lane, listen.place(), configured)?;
     let Doors {
         security,
         access: allowed,
@@ -173,15 +165,8 @@ pub(crate) fn run(mut args: Args) -> Result<Exit> {
         transport: Options {
             scheduler: Some(Scheduler::new(schedule.into())),
             security,
-            profiles,
-            lane: lane.into(),
-            rendezvous,
-            device,
-            neighbour,
-            paths,
-            path_threads,
             max_rate,
-            ..Options::default()
+            ..transport
         },
     };
     // Before the kernel takes TCP away.
