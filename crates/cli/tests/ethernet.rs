@@ -2,11 +2,14 @@
 
 #![allow(non_snake_case)]
 
+mod content;
+
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
+use content::content;
 use netlab::netns::{self, Namespace, Topology};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_zerolane");
@@ -109,16 +112,6 @@ fn fail(mut command: Command, code: i32, words: &str) {
     assert!(said.contains(words), "{said:?} does not say {words:?}");
 }
 
-/// Bytes without repetition.
-fn content(seed: u8, len: usize) -> Vec<u8> {
-    let mut bytes = vec![0; len];
-    blake3::Hasher::new()
-        .update(&[seed])
-        .finalize_xof()
-        .fill(&mut bytes);
-    bytes
-}
-
 /// Files of the tree, and how long they are: such as fit a short frame, one frame, none.
 const FILES: [(&str, usize); 4] = [
     ("short", 3),
@@ -130,7 +123,7 @@ const FILES: [(&str, usize); 4] = [
 fn assert_tree(root: &Path) {
     for (seed, (name, len)) in FILES.iter().enumerate() {
         let found = fs::read(root.join(name)).unwrap();
-        assert!(found == content(seed as u8, *len), "{name}");
+        assert!(found == content(seed as u64, *len), "{name}");
     }
 }
 
@@ -141,7 +134,7 @@ fn ethernet__a_tree_there_and_back() {
     fs::create_dir_all(here.join("sub")).unwrap();
     fs::create_dir(&share).unwrap();
     for (seed, (name, len)) in FILES.iter().enumerate() {
-        fs::write(here.join(name), content(seed as u8, *len)).unwrap();
+        fs::write(here.join(name), content(seed as u64, *len)).unwrap();
     }
     let (listen, share_name) = (lab.listen(), lab.path("share"));
     let there = lab.start(&["serve", &share_name, "--listen", &listen]);

@@ -2,6 +2,8 @@
 
 #![allow(non_snake_case)]
 
+mod content;
+
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::Ipv4Addr;
@@ -12,6 +14,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use content::content;
 use netlab::netns::{self, Namespace, Offloads, Topology};
 use netsim::Side;
 
@@ -63,13 +66,6 @@ fn word<'a>(line: &'a str, before: &str, end: char) -> &'a str {
     word.unwrap_or_else(|| panic!("{line:?}"))
 }
 
-/// Bytes without repetition.
-fn content() -> Vec<u8> {
-    let mut bytes = vec![0; BYTES];
-    blake3::Hasher::new().finalize_xof().fill(&mut bytes);
-    bytes
-}
-
 /// Bytes on disk of the temporary file for `name`.
 fn part_bytes(directory: &Path, name: &str) -> u64 {
     use std::os::unix::fs::MetadataExt;
@@ -92,7 +88,7 @@ fn cp_of_client_while(change: impl FnOnce(&Topology, Pid)) -> Option<u64> {
     let base = tempfile::tempdir_in("/dev/shm").unwrap();
     let place = |name: &str| -> PathBuf { base.path().join(name) };
     fs::create_dir(place("share")).unwrap();
-    fs::write(place("big"), content()).unwrap();
+    fs::write(place("big"), content(1, BYTES)).unwrap();
     let mut serve = zerolane(hosts.b());
     serve.env("ZEROLANE_HOME", place("keys"));
     serve.arg("serve").arg(place("share"));
@@ -116,7 +112,7 @@ fn cp_of_client_while(change: impl FnOnce(&Topology, Pid)) -> Option<u64> {
     let said = fs::read_to_string(place("said")).unwrap();
     assert_eq!(status.code(), Some(0), "{said}");
     assert!(
-        fs::read(place("share/big")).unwrap() == content(),
+        fs::read(place("share/big")).unwrap() == content(1, BYTES),
         "content"
     );
     assert_eq!(fs::read_dir(place("share")).unwrap().count(), 1);

@@ -466,14 +466,7 @@ fn put_and_get__over_two_veth_pairs() {
         hosts.b().interface(1).ipv4(),
     ]
     .map(|it| it.to_string());
-    let sent = || {
-        let counter = format!(
-            "/sys/class/net/{}/statistics/tx_bytes",
-            hosts.a().interface(1).device()
-        );
-        let read = hosts.a().command("cat").arg(&counter).output().unwrap();
-        text(&read.stdout).trim().parse::<u64>().unwrap()
-    };
+    let sent = || hosts.a().counters().unwrap()[1].sent;
     let run = |path: &str, words: &[&str]| {
         let mut command = hosts.a().command(PROGRAM);
         command.env("ZEROLANE_HOME", exporter.home.path());

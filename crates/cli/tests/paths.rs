@@ -2,10 +2,13 @@
 
 #![allow(non_snake_case)]
 
+mod content;
+
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
+use content::content;
 use netlab::netns::{self, Namespace, Topology};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_zerolane");
@@ -40,20 +43,6 @@ fn succeed(mut command: Command) {
     assert!(done.status.success(), "{command:?}: {said}");
 }
 
-/// Bytes that each interface of `host` sent.
-fn sent(host: &Namespace) -> Vec<u64> {
-    let read = |device: &str| {
-        let counter = format!("/sys/class/net/{device}/statistics/tx_bytes");
-        let read = host.command("cat").arg(counter).output().unwrap();
-        let text = String::from_utf8(read.stdout).unwrap();
-        text.trim().parse().unwrap()
-    };
-    host.interfaces()
-        .iter()
-        .map(|it| read(it.device()))
-        .collect()
-}
-
 #[test]
 fn copies__go_by_both_of_two_veth_pairs() {
     if !netns::is_permitted() {
@@ -64,8 +53,7 @@ fn copies__go_by_both_of_two_veth_pairs() {
     let base = tempfile::tempdir().unwrap();
     let place = |name: &str| base.path().join(name).to_str().unwrap().to_owned();
     fs::create_dir(place("share")).unwrap();
-    let mut content = vec![0; LEN];
-    blake3::Hasher::new().finalize_xof().fill(&mut content);
+    let content = content(1, LEN);
     fs::write(place("a"), &content).unwrap();
 
     let share = place("share");
@@ -91,10 +79,11 @@ fn copies__go_by_both_of_two_veth_pairs() {
         (hosts.a(), place("a"), there.clone()),
         (hosts.b(), there, place("c")),
     ] {
-        let before = sent(host);
+        let before = host.counters().unwrap();
         succeed(on(hosts.a(), &base, &["cp", "--path", &path, &from, &to]));
-        let after = sent(host);
-        let by: Vec<u64> = after.iter().zip(before).map(|(it, was)| it - was).collect();
+        let after = host.counters().unwrap();
+        let pairs = after.iter().zip(before);
+        let by: Vec<u64> = pairs.map(|(it, was)| it.sent - was.sent).collect();
         println!("{by:?} bytes by each");
         assert!(by.iter().all(|&it| it > 1 << 20), "{by:?} bytes by each");
     }

@@ -2,6 +2,8 @@
 
 #![allow(non_snake_case)]
 
+mod content;
+
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
@@ -10,6 +12,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use content::content;
 use netlab::netns::{self, Namespace, Star, Topology};
 use netsim::Side;
 use zerolane_files::limits::DISCOVERY_PORT;
@@ -36,15 +39,6 @@ fn is_permitted() -> bool {
         println!("skipped: network namespaces need root");
     }
     permitted
-}
-
-/// Bytes without repetition.
-fn content(seed: u64, len: usize) -> Vec<u8> {
-    let mut bytes = vec![0; len];
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(&seed.to_le_bytes());
-    hasher.finalize_xof().fill(&mut bytes);
-    bytes
 }
 
 /// A sender, its code, and its output, open for as long as it is to run.

@@ -21,6 +21,7 @@
 //! messages are known, and what it makes can be looked at by hand with
 //! `ip netns exec`. Offloads are switched with `ethtool`.
 
+mod counters;
 mod error;
 mod name;
 mod offload;
@@ -28,6 +29,7 @@ mod routed;
 mod star;
 mod tool;
 
+pub use counters::Counters;
 pub use error::{Error, Result};
 pub use name::sweep_stale;
 pub use offload::{OffloadChange, Offloads};

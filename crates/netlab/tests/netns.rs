@@ -292,3 +292,26 @@ fn dead_pid() -> u32 {
     child.wait().expect("ends");
     child.id()
 }
+
+#[test]
+fn counters__what_passed_an_interface() {
+    let Some(hosts) = pair_or_skip(1500) else {
+        return;
+    };
+    let [a, b] = [hosts.a(), hosts.b()].map(|it| socket_in(it, it.ipv4().into()));
+    let before = [hosts.a(), hosts.b()].map(|it| it.counters().expect("there")[0]);
+    assert_passes(&a, &b, 1000);
+    let after = [hosts.a(), hosts.b()].map(|it| it.counters().expect("there")[0]);
+    assert!(
+        after[0].sent - before[0].sent >= 1000,
+        "{before:?} {after:?}"
+    );
+    assert!(
+        after[1].received - before[1].received >= 1000,
+        "{before:?} {after:?}"
+    );
+    assert!(
+        after[0].received - before[0].received < 1000,
+        "{before:?} {after:?}"
+    );
+}

@@ -285,6 +285,7 @@ fn place_of(file: &Path) -> &Path {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+    use crate::bypass::Bypass;
     use clap::ValueEnum;
 
     #[test]

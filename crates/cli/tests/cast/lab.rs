@@ -7,7 +7,8 @@ use netlab::lab::{Lab, LabConfig};
 use netlab::netns;
 use netsim::link::LinkConfig;
 
-use crate::running::{Casting, Place, Waiting, addresses, content};
+use crate::content::content;
+use crate::running::{Casting, Place, Waiting, addresses};
 
 /// Hosts on ports of one rate; the source is the first.
 pub(crate) struct Network {
@@ -76,18 +77,11 @@ impl Network {
 
     /// Bytes that each host's interface has received and sent, the source first.
     pub(crate) fn carried(&self) -> Vec<[u64; 2]> {
-        let bytes = |host: &netns::Namespace, which: &str| {
-            let path = format!("/sys/class/net/{}/statistics/{which}_bytes", host.device());
-            let output = host.command("cat").arg(path).output().unwrap();
-            String::from_utf8_lossy(&output.stdout)
-                .trim()
-                .parse()
-                .unwrap_or(0)
+        let of = |host: &netns::Namespace| {
+            let at = host.counters().unwrap()[0];
+            [at.received, at.sent]
         };
-        self.lab
-            .hosts()
-            .map(|it| [bytes(it, "rx"), bytes(it, "tx")])
-            .collect()
+        self.lab.hosts().map(of).collect()
     }
 }
 

@@ -1,6 +1,8 @@
 //! `zerolane cast`: what it plans, and casts between processes and hosts.
 #![allow(non_snake_case)]
 
+#[path = "../content/mod.rs"]
+mod content;
 mod lab;
 mod measured;
 mod plan;

@@ -5,8 +5,9 @@
 
 use serde_json::Value;
 
+use crate::content::content;
 use crate::lab::Network;
-use crate::running::{Waiting, content};
+use crate::running::Waiting;
 
 /// A figure of the environment.
 fn given(name: &str, otherwise: u64) -> u64 {

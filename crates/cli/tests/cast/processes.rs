@@ -4,7 +4,8 @@ use std::fs;
 use std::io::Write;
 use std::process::Stdio;
 
-use crate::running::{Casting, Place, Waiting, addresses, content, said};
+use crate::content::content;
+use crate::running::{Casting, Place, Waiting, addresses, said};
 
 fn hosts(place: &Place, count: usize, options: &[&str]) -> Vec<Waiting> {
     let start = |it| Waiting::start(place.command(), "127.0.0.1:0", options, &place.target(it));

@@ -11,15 +11,6 @@ use serde_json::Value;
 /// No cast of a test takes longer.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Bytes without repetition.
-pub(crate) fn content(seed: u64, len: usize) -> Vec<u8> {
-    let mut bytes = vec![0; len];
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(&seed.to_le_bytes());
-    hasher.finalize_xof().fill(&mut bytes);
-    bytes
-}
-
 /// A directory with all files of a test, and the keys of its processes.
 pub(crate) struct Place(pub(crate) tempfile::TempDir);
 

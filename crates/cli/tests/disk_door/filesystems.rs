@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::lab::{Between, Lab, content, put, run};
+use crate::content::content;
+use crate::lab::{Between, Lab, put, run};
 use crate::plugin;
 
 /// Small files, and the length of the large ones.

@@ -164,15 +164,6 @@ pub(crate) fn run(program: &str, words: &[&str]) -> String {
     said
 }
 
-/// Bytes without repetition.
-pub(crate) fn content(seed: u64, len: usize) -> Vec<u8> {
-    let mut bytes = vec![0; len];
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(&seed.to_le_bytes());
-    hasher.finalize_xof().fill(&mut bytes);
-    bytes
-}
-
 /// A file with these bytes.
 pub(crate) fn put(path: &Path, bytes: &[u8]) {
     std::fs::write(path, bytes).unwrap();

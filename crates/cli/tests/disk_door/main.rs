@@ -3,6 +3,8 @@
 
 #![allow(non_snake_case)]
 
+#[path = "../content/mod.rs"]
+mod content;
 mod filesystems;
 mod lab;
 mod paths;

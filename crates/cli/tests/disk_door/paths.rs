@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use netlab::netns::{self, Namespace, Topology};
+use netlab::netns::{self, Counters, Topology};
 
 use crate::lab::{Between, Lab};
 use crate::plugin;
@@ -11,18 +11,6 @@ use crate::plugin;
 const DISK: u64 = 64 << 20;
 /// What a link has carried when it carries the disk, bytes.
 const MUCH: u64 = 128 << 10;
-
-/// Bytes that each interface of `host` sent.
-fn sent(host: &Namespace) -> Vec<u64> {
-    let read = |device: &str| {
-        let counter = format!("/sys/class/net/{device}/statistics/tx_bytes");
-        let read = host.command("cat").arg(counter).output().unwrap();
-        let text = String::from_utf8(read.stdout).unwrap();
-        text.trim().parse().unwrap()
-    };
-    let interfaces = host.interfaces().iter();
-    interfaces.map(|it| read(it.device())).collect()
-}
 
 /// fio writes all of the disk, and finds it again; `seed` says what.
 fn write_and_verify(lab: &Lab, seed: u32, meanwhile: impl FnOnce()) {
@@ -65,12 +53,13 @@ fn paths__a_disk_over_two_links_goes_on_when_one_dies() {
         return;
     };
     let hosts = lab.hosts.as_ref().unwrap();
-    let moved = |before: &[u64]| -> Vec<u64> {
-        let after = sent(hosts.a());
-        after.iter().zip(before).map(|(it, was)| it - was).collect()
+    let moved = |before: &[Counters]| -> Vec<u64> {
+        let after = hosts.a().counters().unwrap();
+        let pairs = after.iter().zip(before);
+        pairs.map(|(it, was)| it.sent - was.sent).collect()
     };
 
-    let before = sent(hosts.a());
+    let before = hosts.a().counters().unwrap();
     write_and_verify(&lab, 1, || ());
     let both = moved(&before);
     println!("{both:?} bytes by each");
@@ -81,7 +70,7 @@ fn paths__a_disk_over_two_links_goes_on_when_one_dies() {
         std::thread::sleep(Duration::from_millis(100));
         hosts.a().set_up(0, false).unwrap();
     });
-    let before = sent(hosts.a());
+    let before = hosts.a().counters().unwrap();
     write_and_verify(&lab, 3, || ());
     let one = moved(&before);
     println!("{one:?} bytes by each, one of which is down");

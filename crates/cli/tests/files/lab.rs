@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
+pub(crate) use crate::content::content;
+
 pub(crate) const MIB: usize = 1 << 20;
 
 /// Ends the process even if the test fails.
@@ -167,16 +169,6 @@ pub(crate) fn fail(command: Command, code: i32, words: &str) {
     let (actual, out, err) = run(command);
     assert_eq!(actual, code, "{out}{err}");
     assert!(err.contains(words), "{err:?} does not say {words:?}");
-}
-
-/// Bytes without repetition.
-pub(crate) fn content(seed: u64, len: usize) -> Vec<u8> {
-    let mut bytes = vec![0; len];
-    blake3::Hasher::new()
-        .update(&seed.to_le_bytes())
-        .finalize_xof()
-        .fill(&mut bytes);
-    bytes
 }
 
 pub(crate) fn names(path: &Path) -> Vec<String> {

@@ -8,6 +8,8 @@ mod code;
 mod config;
 mod confined;
 mod connections;
+#[path = "../content/mod.rs"]
+mod content;
 mod copy;
 mod doctor;
 mod full;
