@@ -3,10 +3,11 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `contract` | what each has to do, and what all have in common |
-//! | `tcp`, `tls`, `quic` | connections that carry bytes in order |
+//! | `tcp`, `unix`, `tls`, `quic` | connections that carry bytes in order |
+//! | `socket` | what sockets of TCP and UNIX sockets have in common |
 //! | `stream` | buffers and files over those |
 //! | `udp` | raw UDP |
-//! | `messages`, `rounds` | single operations over TCP and UDP |
+//! | `messages`, `rounds` | single operations over sockets |
 //! | `zerolane` | Zerolane |
 //! | `program` | other people's programs |
 //! | `congestion`, `kernel` | TCP's congestion control; what the kernel's TCP counts |
@@ -20,10 +21,12 @@ mod messages;
 pub(crate) mod program;
 mod quic;
 mod rounds;
+mod socket;
 mod stream;
 mod tcp;
 mod tls;
 mod udp;
+mod unix;
 pub(crate) mod zerolane;
 
 use ::zerolane::options::Profile;
@@ -35,14 +38,16 @@ use self::tcp::Tcp;
 use self::tcp::lent::Lent;
 use self::tls::Tls;
 use self::udp::Udp;
+use self::unix::Unix;
 use self::zerolane::Zerolane;
 use crate::job::name::Name;
 use crate::job::settings::Protection;
 
 /// Who is who.
-static CONTENDERS: [(Name, &dyn Contender); 14] = [
+static CONTENDERS: [(Name, &dyn Contender); 15] = [
     (Name::Udp, &Udp),
     (Name::Tcp, &Tcp { congestion: None }),
+    (Name::Unix, &Unix),
     (Name::TcpSplice, &Lent::Splice),
     (Name::TcpSendfile, &Lent::Sendfile),
     (Name::Tls, &Tls),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::ValueEnum;
 use zerolane_cli::exit::Exit;
+use zerolane_cli::lane::LaneName;
 
 use super::contract::{Memory, Part};
 use super::*;
@@ -24,8 +25,9 @@ use crate::measured::times::Quantiles;
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// Those that carry buffers and files.
-const CARRIERS: [Name; 5] = [
+const CARRIERS: [Name; 6] = [
     Name::Tcp,
+    Name::Unix,
     Name::Tls,
     Name::Quinn,
     Name::Zerolane,
@@ -133,6 +135,7 @@ fn able__each_says_what_it_cannot_do() {
     for (name, able) in [
         (Name::Udp, [false, false, false, true, true]),
         (Name::Tcp, [true; 5]),
+        (Name::Unix, [false; 5]),
         (Name::TcpSplice, [true, false, false, false, false]),
         (Name::TcpSendfile, [true, false, false, false, false]),
         (Name::Tls, [true, false, true, false, false]),
@@ -144,6 +147,13 @@ fn able__each_says_what_it_cannot_do() {
         let jobs = [&laps, &flows, &file, &source_sink, &operations];
         let is = jobs.map(|job| of(name).able(job).is_ok());
         assert_eq!(is, able, "{name:?}");
+    }
+    for job in every_work() {
+        let job = Job {
+            lane: LaneName::Shm,
+            ..job
+        };
+        assert!(of(Name::Unix).able(&job).is_ok(), "{job:?}");
     }
     for program in [Name::Ucx, Name::Libfabric] {
         assert!(of(program).able(&laps).is_err());
@@ -217,7 +227,7 @@ fn laps__zerolane_tells_what_sealed_them() {
 
 #[test]
 fn laps__a_stranger_is_not_the_sender() {
-    for name in [Name::Tcp, Name::Zerolane] {
+    for name in [Name::Tcp, Name::Unix, Name::Zerolane] {
         let right = job(name, Work::Laps(LAPS));
         let stranger = Job {
             token: 78,
@@ -318,6 +328,7 @@ fn flows__each_is_counted_over_its_time() {
     for (name, reverse) in [
         (Name::Tcp, false),
         (Name::Tcp, true),
+        (Name::Unix, true),
         (Name::Classic, false),
         (Name::Extended, false),
         (Name::Extended, true),
@@ -458,7 +469,7 @@ fn source_sink__wrong_bytes_are_corrupt() {
 /// The operations of a test, of each size, in every way of waiting, by every contender that does them.
 fn operations_of(test: Test, sizes: &[usize]) -> Vec<Job> {
     let mut jobs = Vec::new();
-    for name in [Name::Udp, Name::Tcp, Name::Zerolane] {
+    for name in [Name::Udp, Name::Tcp, Name::Unix, Name::Zerolane] {
         for wait in [Wait::Poll, Wait::Event] {
             jobs.extend(sizes.iter().map(|&size| {
                 let operations = Operations {

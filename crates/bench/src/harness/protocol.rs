@@ -20,7 +20,7 @@ use crate::job::Job;
 use crate::measured::Measured;
 
 /// Changes with every incompatible change of these types.
-pub(crate) const VERSION: u32 = 15;
+pub(crate) const VERSION: u32 = 16;
 
 /// To an end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

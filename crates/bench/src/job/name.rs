@@ -15,6 +15,8 @@ pub(crate) enum Name {
     Udp,
     /// The kernel's TCP, send and recv
     Tcp,
+    /// A UNIX socket, send and recv, where both ends are on one host: --lane shm
+    Unix,
     /// The kernel's TCP, given the buffer's pages by vmsplice and splice
     #[value(name = "tcp_splice")]
     TcpSplice,
@@ -50,6 +52,7 @@ impl Name {
         match self {
             Name::Udp => "UDP",
             Name::Tcp => "TCP",
+            Name::Unix => "UNIX socket",
             Name::TcpSplice => "TCP by splice",
             Name::TcpSendfile => "TCP by sendfile",
             Name::Tls => "TLS",

@@ -51,9 +51,10 @@ pub(crate) struct Args {
 }
 
 /// In the order of the first round: those whose ratio matters most are neighbours.
-const CONTENDERS: [Name; 7] = [
+const CONTENDERS: [Name; 8] = [
     Name::Zerolane,
     Name::Tcp,
+    Name::Unix,
     Name::TcpSplice,
     Name::TcpSendfile,
     Name::ZerolanePlain,
@@ -250,6 +251,7 @@ impl BulkReport {
         let with_tcp = tcps.into_iter().chain([&compared.tls]).flatten().next();
         let facts = [
             ratio(Name::Tcp, compared.ratio_vs_tcp),
+            ratio(Name::Unix, compared.ratio_vs_unix),
             stronger,
             plain.map(|ratio| format!("Zerolane plain / TCP: {ratio:.2}")),
             ratio(Name::Tls, compared.ratio_vs_tls),

@@ -91,9 +91,10 @@ pub(crate) struct Args {
 }
 
 /// In the order of the first round.
-const CONTENDERS: [Name; 5] = [
+const CONTENDERS: [Name; 6] = [
     Name::Udp,
     Name::Tcp,
+    Name::Unix,
     Name::Zerolane,
     Name::Ucx,
     Name::Libfabric,

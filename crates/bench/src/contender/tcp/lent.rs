@@ -19,8 +19,9 @@ use nix::unistd::pipe2;
 
 use super::super::contract::{Contender, Listener, Part};
 use super::super::messages::insist;
+use super::super::socket::Connection;
 use super::super::stream::{self, Stream};
-use super::{Connection, Listening};
+use super::Listening;
 use crate::content::source_sink::{filled_file, pattern};
 use crate::job::operations::Wait;
 use crate::job::source_sink::Source;
@@ -53,7 +54,7 @@ impl Contender for Lent {
 
     fn initiate(&self, to: SocketAddr, part: &mut Part<'_>) -> Result<Vec<Measured>> {
         let job = part.job;
-        let connect = || Connection::open(to, None, job);
+        let connect = || super::connect(to, None, job);
         match (self, &job.work) {
             (Lent::Splice, _) => stream::initiate(part, || Splice::over(connect()?)),
             (Lent::Sendfile, Work::Laps(laps)) => {
@@ -99,7 +100,7 @@ impl Splice {
         let mut left = bytes;
         while left > 0 {
             self.connection.syscalls += 1;
-            let (out, socket) = (&self.out, &self.connection.stream);
+            let (out, socket) = (&self.out, &self.connection.socket);
             let moved = insist(Wait::Event, || {
                 Ok(splice(out, None, socket, None, left, flags)?)
             })?;
@@ -178,7 +179,7 @@ impl Stream for Sendfile {
         let mut from = self.at as i64;
         while from < end as i64 {
             self.connection.syscalls += 1;
-            let (socket, left) = (&self.connection.stream, end - from as usize);
+            let (socket, left) = (&self.connection.socket, end - from as usize);
             let sent = insist(Wait::Event, || {
                 Ok(sendfile64(socket, &self.file, Some(&mut from), left)?)
             })?;

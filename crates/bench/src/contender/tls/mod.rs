@@ -13,7 +13,7 @@ use self::receiver::Receiver;
 use self::sender::Sender;
 use super::contract::{Contender, Listener, Part};
 use super::stream;
-use super::tcp::{self, Connection};
+use super::tcp;
 use crate::job::{Job, Work};
 use crate::measured::Measured;
 
@@ -35,7 +35,7 @@ impl Contender for Tls {
 
     fn initiate(&self, to: SocketAddr, part: &mut Part<'_>) -> Result<Vec<Measured>> {
         let job = part.job;
-        stream::initiate(part, || Sender::open(Connection::open(to, None, job)?))
+        stream::initiate(part, || Sender::open(tcp::connect(to, None, job)?))
     }
 }
 

@@ -8,8 +8,8 @@ use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, UnbufferedStatus};
 
 use super::super::certificate;
+use super::super::socket::Connection;
 use super::super::stream::Stream;
-use super::super::tcp::Connection;
 
 /// Largest record on the wire: 16 KiB and what TLS adds to them, bytes.
 const RECORD_MAX_BYTES: usize = (16 << 10) + 256;

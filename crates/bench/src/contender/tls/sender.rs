@@ -2,16 +2,16 @@
 //! one writev.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 use rustls::ClientConnection;
+use socket2::Socket;
 
 use super::super::certificate::{self, NAME};
 use super::super::messages::insist;
+use super::super::socket::Connection;
 use super::super::stream::Stream;
-use super::super::tcp::Connection;
 use crate::job::operations::Wait;
 
 /// Most payload sealed before it is written, which is 16 records: what fits the cache. 64 KiB were measured to
@@ -21,13 +21,13 @@ const BATCH_BYTES: usize = 256 << 10;
 /// The sending end of TLS over TCP.
 pub(super) struct Sender {
     tls: ClientConnection,
-    stream: TcpStream,
+    stream: Socket,
     syscalls: u64,
 }
 
 impl Sender {
     pub(super) fn open(tcp: Connection) -> Result<Sender> {
-        let stream = tcp.into_stream();
+        let stream = tcp.socket;
         let name = NAME.try_into()?;
         let mut tls = ClientConnection::new(Arc::new(certificate::client()?), name)?;
         tls.set_buffer_limit(None);
