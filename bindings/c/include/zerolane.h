@@ -2068,6 +2068,10 @@ enum zl_option
      * zl_options_add_path asks for.
      */
     ZL_OPTION_PATHS = 14,
+    /**
+     * 1: at this end, a thread for each path beside the first, so that one connection takes more than one core. Default 0.
+     */
+    ZL_OPTION_PATH_THREADS = 15,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -2123,6 +2127,16 @@ typedef uint32_t zl_lane;
  * Threads: any.
  */
 zl_status zl_options_set(struct zl_options *options, uint32_t option, uint64_t value);
+
+/**
+ * Meets in shared memory under `name`, in place of the address, ends that have the same name: those of containers of one kernel
+ * with networks of their own and one directory of the rendezvous, whose processes are of one user. `name` is 1 to 63
+ * letters, digits, '-', '_' and '.', of which the first is a letter or a digit.
+ *
+ * Threads: any.
+ */
+zl_status zl_options_rendezvous(struct zl_options *options,
+                                const char *name);
 
 /**
  * An interface opened for raw Ethernet past the kernel's network stack (AF_XDP): once for each interface, for all of

@@ -1,13 +1,14 @@
 //! Settings of endpoints and connections.
 
-use crate::pointer::{Output, free, give, handle};
+use crate::pointer::{Output, free, give, handle, text};
 use crate::status::{Failure, guard, zl_status};
 use std::collections::HashSet;
+use std::ffi::c_char;
 use std::sync::Mutex;
 use std::time::Duration;
 use zerolane::Options;
 use zerolane::counters::LaneKind;
-use zerolane::options::{LaneChoice, MAX_PATHS};
+use zerolane::options::{LaneChoice, MAX_PATHS, PathThreads, RendezvousName};
 use zerolane::security::{Mode, PublicKey};
 
 /// Settings of connections. The defaults suit a local network, encrypt, and trust any peer.
@@ -56,6 +57,8 @@ pub enum zl_option {
     /// Paths that a connection over UDP may have at a time, 1 to 8; the lesser of both ends' counts. Default 1, and no fewer than
     /// zl_options_add_path asks for.
     ZL_OPTION_PATHS = 14,
+    /// 1: at this end, a thread for each path beside the first, so that one connection takes more than one core. Default 0.
+    ZL_OPTION_PATH_THREADS = 15,
 }
 
 use zl_option::*;
@@ -155,6 +158,29 @@ pub unsafe extern "C" fn zl_options_set(
     })
 }
 
+/// Meets in shared memory under `name`, in place of the address, ends that have the same name: those of containers of one kernel
+/// with networks of their own and one directory of the rendezvous, whose processes are of one user. `name` is 1 to 63
+/// letters, digits, '-', '_' and '.', of which the first is a letter or a digit.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_options_rendezvous(
+    options: *mut zl_options,
+    name: *const c_char,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promises about handles and texts.
+        let (options, name) = unsafe { (handle(options, "options")?, text(name, "name")?) };
+        let name: RendezvousName = name
+            .parse()
+            .map_err(|why| Failure::argument(format!("the name of a rendezvous: {why}")))?;
+        change(options, |settings| {
+            settings.options.rendezvous = Some(name);
+            Ok(())
+        })
+    })
+}
+
 fn set(options: &mut Options, option: u32, value: u64) -> Result<(), Failure> {
     const STRICT: u32 = ZL_OPTION_STRICT as u32;
     const GSO: u32 = ZL_OPTION_GSO as u32;
@@ -170,6 +196,7 @@ fn set(options: &mut Options, option: u32, value: u64) -> Result<(), Failure> {
     const AUTHENTICATED: u32 = ZL_OPTION_AUTHENTICATED as u32;
     const LANE: u32 = ZL_OPTION_LANE as u32;
     const PATHS: u32 = ZL_OPTION_PATHS as u32;
+    const PATH_THREADS: u32 = ZL_OPTION_PATH_THREADS as u32;
     match option {
         STRICT => options.strict = switch(value)?,
         GSO => options.gso = switch(value)?,
@@ -185,6 +212,12 @@ fn set(options: &mut Options, option: u32, value: u64) -> Result<(), Failure> {
         AUTHENTICATED => options.security.mode = mode(Mode::Authenticated, value)?,
         LANE => options.lane = lane(value)?,
         PATHS => options.paths = paths(value)?,
+        PATH_THREADS => {
+            options.path_threads = match switch(value)? {
+                true => PathThreads::OnePerPath,
+                false => PathThreads::OneForAll,
+            };
+        }
         _ => return Err(Failure::argument(format!("there is no option {option}"))),
     }
     Ok(())

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use zerolane::Security;
 use zerolane::keys::identity;
-use zerolane::options::LaneChoice;
+use zerolane::options::{LaneChoice, PathThreads, RendezvousName};
 use zerolane::security::PublicKey;
 
 /// Settings of connections; the defaults suit a local network. Times are in seconds, sizes in bytes.
@@ -27,7 +27,11 @@ use zerolane::security::PublicKey;
 ///
 /// `paths` is how many paths a connection over UDP may have, 1 to 8, the lesser of both ends' counts. `links` has the paths that
 /// a connection opened from here gets beside the first, each "LOCAL=PEER": from this address of this host to that one of the
-/// peer. What is left out, a port as well, is as for the first path.
+/// peer. What is left out, a port as well, is as for the first path. `path_threads` gives each path beside the first a thread
+/// of its own at this end.
+///
+/// `rendezvous` is the name, in place of the address, by which both ends meet in shared memory: for containers of one kernel with
+/// networks of their own and one directory of the rendezvous.
 #[pyclass(frozen, module = "zerolane")]
 #[derive(Debug)]
 pub(crate) struct Options(zerolane::Options);
@@ -57,6 +61,11 @@ fn lane_named(name: &str) -> PyResult<LaneChoice> {
             "there is no lane {name:?}: udp, best, shared_memory, ethernet or ip118"
         ))),
     }
+}
+
+fn rendezvous_name(name: &str) -> PyResult<RendezvousName> {
+    let named = name.parse();
+    named.map_err(|why| PyValueError::new_err(format!("rendezvous {name:?}: {why}")))
 }
 
 /// How connections are protected.
@@ -101,7 +110,7 @@ impl Options {
     #[pyo3(signature = (*, strict=None, gso=None, gro=None, checksum=None, receive_buffer=None,
                         max_in_flight=None, spin=None, connect_timeout=None, idle_timeout=None,
                         plain=None, authenticated=None, identity=None, trust=None, lane=None, device=None,
-                        paths=None, links=None))]
+                        paths=None, links=None, path_threads=None, rendezvous=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords, in Python")]
     fn new(
         strict: Option<bool>,
@@ -121,6 +130,8 @@ impl Options {
         device: Option<&Bound<'_, EthernetDevice>>,
         paths: Option<u8>,
         links: Option<Vec<String>>,
+        path_threads: Option<bool>,
+        rendezvous: Option<&str>,
     ) -> PyResult<Options> {
         let default = zerolane::Options::default();
         let time = |value: Option<f64>, name, default| {
@@ -146,6 +157,11 @@ impl Options {
             device: device.map(|it| it.get().0.clone()),
             paths: paths.map_or(Ok(default.paths), path::count)?,
             links: path::links(&links.unwrap_or_default())?,
+            path_threads: match path_threads {
+                Some(true) => PathThreads::OnePerPath,
+                _ => PathThreads::OneForAll,
+            },
+            rendezvous: rendezvous.map(rendezvous_name).transpose()?,
             ..default
         }))
     }

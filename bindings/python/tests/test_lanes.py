@@ -1,5 +1,6 @@
 """What carries a connection."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -193,9 +194,25 @@ def test_memfd__a_peer_on_this_host_works_on_it_without_this_program() -> None:
     peers.abort()
 
 
-def test_paths__from_another_port_carry_what_the_first_does(executor: ThreadPoolExecutor) -> None:
-    with zerolane.Endpoint("127.0.0.1:0", zerolane.Options(paths=2)) as endpoint:
-        options = zerolane.Options(links=["127.0.0.1="])
+def test_rendezvous__both_ends_meet_by_a_name(executor: ThreadPoolExecutor) -> None:
+    options = zerolane.Options(lane="shared_memory", rendezvous=f"python.{os.getpid()}")
+    with zerolane.Endpoint("127.0.0.1:0", options) as endpoint:
+        # An address that leads nowhere.
+        connecting = executor.submit(zerolane.connect, "192.0.2.1:9", options)
+        peers = endpoint.accept(timeout=10)
+        ours = connecting.result()
+        assert ours.account().lane == "shared_memory"
+        ours.abort()
+        peers.abort()
+
+
+@pytest.mark.parametrize("threads", [False, True])
+def test_paths__from_another_port_carry_what_the_first_does(
+    threads: bool, executor: ThreadPoolExecutor
+) -> None:
+    listening = zerolane.Options(paths=2, path_threads=threads)
+    with zerolane.Endpoint("127.0.0.1:0", listening) as endpoint:
+        options = zerolane.Options(links=["127.0.0.1="], path_threads=threads)
         connecting = executor.submit(zerolane.connect, endpoint.local_addr, options)
         peers = endpoint.accept(timeout=10)
         ours = connecting.result()
@@ -246,6 +263,7 @@ def test_paths__from_another_port_carry_what_the_first_does(executor: ThreadPool
         ({"links": ["eth0=192.0.2.2"]}, "ip address"),
         ({"links": ["192.0.2.1=2001:db8::1"]}, "both of one kind"),
         ({"links": ["="] * 8}, "8 paths at most"),
+        ({"rendezvous": "../a"}, "1 to 63 letters"),
     ],
 )
 def test_paths__what_cannot_be_says_what_to_do(wrong: dict[str, Any], says: str) -> None:

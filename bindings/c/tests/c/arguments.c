@@ -117,6 +117,12 @@ static void options(void)
     REFUSED(zl_options_set(options, ZL_OPTION_PATHS, 0));
     REFUSED(zl_options_set(options, ZL_OPTION_PATHS, 9));
     EXPECT(strstr(zl_last_error(), "1 to 8") != NULL);
+    EXPECT(zl_options_set(options, ZL_OPTION_PATH_THREADS, 1) == ZL_OK);
+    REFUSED(zl_options_set(options, ZL_OPTION_PATH_THREADS, 2));
+    EXPECT(zl_options_rendezvous(options, "a.b-c_1") == ZL_OK);
+    REFUSED(zl_options_rendezvous(options, NULL));
+    REFUSED(zl_options_rendezvous(options, "../a"));
+    EXPECT(strstr(zl_last_error(), "1 to 63 letters") != NULL);
     REFUSED(zl_options_add_path(options, NULL));
     REFUSED(zl_options_add_path(options, "192.0.2.1"));
     EXPECT(strstr(zl_last_error(), "LOCAL=PEER") != NULL);

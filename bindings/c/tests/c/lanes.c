@@ -3,8 +3,10 @@
 
 #include "expect.h"
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <zerolane.h>
 
 enum { LENGTH = 1 << 20 };
@@ -188,8 +190,8 @@ static void until_carried(zl_connection *ours, zl_connection *peers, const unsig
     free(received);
 }
 
-/* Payload goes by two paths; one is removed, and added again. */
-static void several(const unsigned char *content)
+/* Payload goes by two paths, with a thread each or without; one is removed, and added again. */
+static void several(uint64_t threads, const unsigned char *content)
 {
     struct client client = {.options = on(ZL_LANE_UDP)};
     zl_options *options = on(ZL_LANE_UDP);
@@ -201,6 +203,8 @@ static void several(const unsigned char *content)
     void *connected;
 
     EXPECT(zl_options_set(options, ZL_OPTION_PATHS, 2) == ZL_OK);
+    EXPECT(zl_options_set(options, ZL_OPTION_PATH_THREADS, threads) == ZL_OK);
+    EXPECT(zl_options_set(client.options, ZL_OPTION_PATH_THREADS, threads) == ZL_OK);
     EXPECT(zl_options_add_path(client.options, "127.0.0.1=") == ZL_OK);
     EXPECT(zl_endpoint_bind("127.0.0.1:0", options, &endpoint) == ZL_OK);
     EXPECT(zl_endpoint_local_addr(endpoint, client.address, sizeof client.address) == ZL_OK);
@@ -227,6 +231,31 @@ static void several(const unsigned char *content)
     zl_options_free(client.options);
 }
 
+/* Both ends have a name, and the address leads nowhere. */
+static void by_name(void)
+{
+    struct client client = {.options = on(ZL_LANE_SHARED_MEMORY), .address = "192.0.2.1:9"};
+    zl_options *options = on(ZL_LANE_SHARED_MEMORY);
+    char name[32];
+    zl_endpoint *endpoint;
+    zl_connection *peers;
+    pthread_t thread;
+    void *ours;
+
+    snprintf(name, sizeof name, "c.%ld", (long)getpid());
+    EXPECT(zl_options_rendezvous(options, name) == ZL_OK);
+    EXPECT(zl_options_rendezvous(client.options, name) == ZL_OK);
+    EXPECT(zl_endpoint_bind("127.0.0.1:0", options, &endpoint) == ZL_OK);
+    EXPECT(pthread_create(&thread, NULL, connect_only, &client) == 0);
+    EXPECT(zl_endpoint_accept(endpoint, 10000, &peers) == ZL_OK);
+    EXPECT(pthread_join(thread, &ours) == 0);
+    zl_connection_free(ours);
+    zl_connection_free(peers);
+    zl_endpoint_free(endpoint);
+    zl_options_free(options);
+    zl_options_free(client.options);
+}
+
 int main(void)
 {
     unsigned char *content = malloc(LENGTH);
@@ -245,7 +274,9 @@ int main(void)
     carries(UNSAID, UNSAID, ZL_LANE_SHARED_MEMORY, content);
     carries(UNSAID, ZL_LANE_UDP, ZL_LANE_UDP, content);
     mapped(content);
-    several(content);
+    several(0, content);
+    several(1, content);
+    by_name();
 
     /* Nobody offers it there. */
     EXPECT(zl_connect("127.0.0.1:1", options, &connection) < 0);

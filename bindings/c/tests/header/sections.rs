@@ -238,6 +238,7 @@ pub(crate) const SECTIONS: &[Section] = &[
             "zl_option",
             "zl_lane",
             "zl_options_set",
+            "zl_options_rendezvous",
             "zl_device",
             "zl_device_flag",
             "zl_device_options",

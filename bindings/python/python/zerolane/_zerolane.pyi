@@ -116,6 +116,8 @@ class Options:
         device: EthernetDevice | None = None,
         paths: int | None = None,
         links: Sequence[str] | None = None,
+        path_threads: bool | None = None,
+        rendezvous: str | None = None,
     ) -> Self: ...
     @property
     def key(self) -> str | None: ...
