@@ -457,25 +457,30 @@ impl<L: Lane> Driver<L> {
         }
     }
 
-    /// A fault of one Transfer's memory ends that Transfer, not the connection.
+    #[inline]
     fn survive(&mut self, outcome: Result<bool, LaneError>) -> Result<bool, DriverError> {
-        match outcome {
-            Ok(moved) => Ok(moved),
-            Err(LaneError::Io(error)) => Err(DriverError::Io(error)),
-            Err(LaneError::Strict { bytes }) => {
+        outcome.or_else(|error| self.survive_error(error))
+    }
+
+    /// A fault of one Transfer's memory ends that Transfer, not the connection.
+    #[cold]
+    fn survive_error(&mut self, error: LaneError) -> Result<bool, DriverError> {
+        match error {
+            LaneError::Io(error) => Err(DriverError::Io(error)),
+            LaneError::Strict { bytes } => {
                 self.core.close(self.clock.now());
                 Err(DriverError::Strict { bytes })
             }
-            Err(LaneError::Fault(region)) => {
+            LaneError::Fault(region) => {
                 self.fault(region);
                 Ok(true)
             }
-            Err(LaneError::Gone) => {
+            LaneError::Gone => {
                 self.core
                     .on_lane_lost(self.clock.now(), CloseReason::PeerDead);
                 Ok(true)
             }
-            Err(LaneError::Broken) => {
+            LaneError::Broken => {
                 self.core
                     .on_lane_lost(self.clock.now(), CloseReason::Violation);
                 Ok(true)

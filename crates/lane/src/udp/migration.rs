@@ -100,6 +100,7 @@ impl PeerMigration {
 
     /// Looks for a peer that is silent. Returns where `socket` is connected to then, if the way to the peer
     /// is another now.
+    #[inline]
     pub(super) fn look(
         &mut self,
         socket: &Socket,
@@ -114,6 +115,17 @@ impl PeerMigration {
             }
             return None;
         }
+        self.look_for_silent(socket, peer, ends, turn)
+    }
+
+    #[cold]
+    fn look_for_silent(
+        &mut self,
+        socket: &Socket,
+        peer: SocketAddr,
+        ends: Ends<'_>,
+        turn: &mut Turn<'_>,
+    ) -> Option<SocketAddr> {
         let moved = self.look_for_peer(socket, ends, turn);
         moved.or_else(|| self.look_at_source(socket, peer, turn))
     }

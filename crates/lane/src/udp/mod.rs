@@ -142,6 +142,7 @@ impl UdpLane {
 }
 
 impl Lane for UdpLane {
+    #[inline]
     fn receive(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
         let received = self.receiver.receive(&self.socket, turn, self.strict);
         if let Some(session) = self.receiver.take_session() {
@@ -166,6 +167,7 @@ impl Lane for UdpLane {
         }
     }
 
+    #[inline]
     fn transmit(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
         let exchange = self.receiver.exchange();
         let sent = self

@@ -334,17 +334,28 @@ impl Receiver {
         usize::try_from(received).map_err(|_| io::Error::last_os_error())
     }
 
+    #[inline]
     pub(in crate::udp) fn refused(
         &mut self,
         error: io::Error,
         socket: &Socket,
         turn: &mut Turn<'_>,
     ) -> Result<bool, LaneError> {
+        if error.raw_os_error() == Some(libc::EAGAIN) {
+            turn.account.rx_empty_polls += 1;
+            return Ok(false);
+        }
+        self.failed(error, socket, turn)
+    }
+
+    #[cold]
+    fn failed(
+        &mut self,
+        error: io::Error,
+        socket: &Socket,
+        turn: &mut Turn<'_>,
+    ) -> Result<bool, LaneError> {
         match error.raw_os_error() {
-            Some(libc::EAGAIN) => {
-                turn.account.rx_empty_polls += 1;
-                Ok(false)
-            }
             Some(libc::EINTR) => Ok(true),
             // No such port; of a raw socket's peer, no such protocol (IPv4, IPv6).
             Some(libc::ECONNREFUSED | libc::ENOPROTOOPT | libc::EPROTO) => {

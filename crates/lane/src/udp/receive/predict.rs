@@ -98,6 +98,7 @@ impl Receiver {
     }
 
     /// These messages have no prediction.
+    #[inline]
     fn leave_unpredicted(&mut self, messages: Range<usize>) {
         for message in messages {
             self.buffers.layouts[message].clear();

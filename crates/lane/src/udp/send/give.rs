@@ -68,6 +68,7 @@ pub(super) struct Giver {
 
 impl Giver {
     /// The peer has seen the bursts up to `seen` of the path, which the highest `path_bits` bits of numbers name.
+    #[inline]
     pub(super) fn settle(&mut self, seen: u32, path_bits: u32) {
         let is_over =
             |number: u32| (seen << path_bits).wrapping_sub(number << path_bits) <= u32::MAX / 2;
