@@ -146,6 +146,29 @@ fn network__that_is_split_and_heals() {
     );
 }
 
+/// The cast lasts longer than the split, so the host that was away gets all when it is back.
+#[test]
+#[ignore = "it takes a minute"]
+fn network__that_is_split_for_half_a_minute_and_heals() {
+    let Some(network) = Network::new(3, 100) else {
+        return;
+    };
+    let bytes = content(5, 24_000_000);
+    let source = network.place.file("source", &bytes);
+    let hosts = network.wait_all(3);
+    let casting = network.cast(&source, 3, &["--limit", "500kB/s"]);
+    network
+        .place
+        .wait_until("something has come", || network.place.partly(1) > 2_000_000);
+    network.set_up(1, false);
+    std::thread::sleep(std::time::Duration::from_secs(30));
+    network.set_up(1, true);
+    let (code, summary) = casting.end();
+    assert_eq!(code, Some(0), "{summary}");
+    hosts.into_iter().for_each(|it| drop(it.summary()));
+    assert!((0..3).all(|it| network.place.has(it, &bytes)));
+}
+
 /// A block device over a file.
 struct Loop(String);
 

@@ -1,6 +1,7 @@
 //! `zerolane cast`: what it plans, and casts between processes and hosts.
 #![allow(non_snake_case)]
 
+mod faults;
 mod lab;
 mod measured;
 mod plan;
