@@ -88,7 +88,7 @@ fn mapped(group: &Group, name: &str, bytes: &[u8]) -> (std::fs::File, ExportedRe
         .write(true)
         .open(group.path(name))
         .unwrap();
-    let region = Region::map_file(&file, 0, bytes.len(), Access::ReadWrite).unwrap();
+    let region = Region::map_file(&file, 0, bytes.len(), Access::Write).unwrap();
     (file, ExportedRegion::new(region).expect("it is aligned"))
 }
 
