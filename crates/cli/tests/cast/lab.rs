@@ -49,8 +49,13 @@ impl Network {
 
     /// The host of this index waits.
     pub(crate) fn wait(&self, index: usize, target: &Path) -> Waiting {
+        self.wait_as(index, target, &[])
+    }
+
+    /// The same with these options.
+    fn wait_as(&self, index: usize, target: &Path, options: &[&str]) -> Waiting {
         let listen = format!("{}:9184", self.lab.host(index + 1).ipv4());
-        Waiting::start(self.command(index + 1), &listen, &[], target)
+        Waiting::start(self.command(index + 1), &listen, options, target)
     }
 
     pub(crate) fn wait_all(&self, hosts: usize) -> Vec<Waiting> {
@@ -155,7 +160,9 @@ fn network__that_is_split_for_half_a_minute_and_heals() {
     };
     let bytes = content(5, 24_000_000);
     let source = network.place.file("source", &bytes);
-    let hosts = network.wait_all(3);
+    // Longer than the split: one that gets nothing for so long gives up.
+    let wait = |it| network.wait_as(it, &network.place.target(it), &["--timeout", "60"]);
+    let hosts: Vec<_> = (0..3).map(wait).collect();
     let casting = network.cast(&source, 3, &["--limit", "500kB/s"]);
     network
         .place
