@@ -11,7 +11,7 @@ use slotmap::{Key as _, KeyData};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use zerolane_lane::Waker;
 
 /// Descriptors looked at with one system call.
@@ -28,8 +28,8 @@ slotmap::new_key_type! {
 pub(super) struct Poller {
     epoll: OwnedFd,
     timer: OwnedFd,
-    /// When the timer expires, or has expired.
-    expires: Option<Instant>,
+    /// The timer may expire, or has.
+    timed: bool,
 }
 
 impl Poller {
@@ -46,7 +46,7 @@ impl Poller {
         Ok(Poller {
             epoll,
             timer,
-            expires: None,
+            timed: false,
         })
     }
 
@@ -92,22 +92,13 @@ impl Poller {
     }
 
     /// Calls `found` for each slot that has something to do, without waiting: of many, some.
-    pub(super) fn look(&self, found: &mut dyn FnMut(Key)) -> io::Result<()> {
+    pub(super) fn look(&self, mut found: impl FnMut(Key)) -> io::Result<()> {
         let now = Timespec {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        self.find(Some(&now), found)
-    }
-
-    /// The same, as soon as there is something to do.
-    pub(super) fn sleep(&self, found: &mut dyn FnMut(Key)) -> io::Result<()> {
-        self.find(None, found)
-    }
-
-    fn find(&self, timeout: Option<&Timespec>, found: &mut dyn FnMut(Key)) -> io::Result<()> {
         let mut room = [MaybeUninit::uninit(); BATCH];
-        let events = match epoll::wait(&self.epoll, &mut room[..], timeout) {
+        let events = match epoll::wait(&self.epoll, &mut room[..], Some(&now)) {
             Ok((events, _)) => events,
             Err(Errno::INTR) => return Ok(()),
             Err(error) => return Err(error.into()),
@@ -121,26 +112,18 @@ impl Poller {
         Ok(())
     }
 
-    /// The descriptor becomes readable at `at` as well, or sooner: a timer that runs and ends before is left, for to
-    /// wake once too often costs less than to set it at each sleep. `None`: nothing is due.
-    pub(super) fn set_timer(&mut self, now: Instant, at: Option<Instant>) -> io::Result<()> {
-        let serves = match (self.expires, at) {
-            (None, None) => true,
-            (Some(runs), Some(at)) => runs > now && runs <= at,
-            (Some(runs), None) => runs > now,
-            (None, Some(_)) => false,
-        };
-        if serves {
+    /// The descriptor becomes readable after `timeout`, too; `None`: it does not.
+    pub(super) fn set_timer(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        if timeout.is_none() && !self.timed {
             return Ok(());
         }
         let zero = Timespec {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        let left = at.map(|at| at.saturating_duration_since(now));
-        let value = match left {
+        let value = match timeout {
             // Zero would stop it.
-            Some(left) => Timespec::try_from(left.max(Duration::from_nanos(1)))
+            Some(timeout) => Timespec::try_from(timeout.max(Duration::from_nanos(1)))
                 .map_err(|_| io::ErrorKind::InvalidInput)?,
             None => zero,
         };
@@ -149,8 +132,20 @@ impl Poller {
             it_value: value,
         };
         timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &setting)?;
-        self.expires = at;
+        self.timed = timeout.is_some();
         Ok(())
+    }
+
+    /// Sleeps until there is something to do.
+    pub(super) fn sleep(&self) -> io::Result<()> {
+        let mut fds = [rustix::event::PollFd::new(
+            &self.epoll,
+            rustix::event::PollFlags::IN,
+        )];
+        match rustix::event::poll(&mut fds, None) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 

@@ -1,10 +1,8 @@
 //! What a worker does when it is called.
 
-use super::poller::Poller;
 use super::{Key, Slot, Worker};
 use crate::Result;
 use std::collections::VecDeque;
-use std::io;
 use std::time::{Duration, Instant};
 use zerolane_lane::{AnyLane, Lane as _};
 
@@ -52,7 +50,7 @@ impl Worker {
         self.begin_submissions();
         if self.ready.is_empty() || self.unlooked >= UNLOOKED {
             self.unlooked = 0;
-            self.find(Poller::look)?;
+            self.look()?;
         }
         self.unlooked += 1;
         self.look_at_awake();
@@ -106,7 +104,7 @@ impl Worker {
             }
             self.spin = (self.spin / 2).max(self.max_spin / MIN_SPIN_PART);
             if self.arm_until(deadline)? {
-                self.find(Poller::sleep)?;
+                self.poller.sleep()?;
             }
             idle_since = None;
             looked = Instant::now();
@@ -134,10 +132,11 @@ impl Worker {
         let now = Instant::now();
         self.set_timers(now);
         let next = self.timers.next().into_iter().chain(deadline).min();
-        if next.is_some_and(|at| at <= now) {
+        let timeout = next.map(|at| at.saturating_duration_since(now));
+        if timeout == Some(Duration::ZERO) {
             return Ok(false);
         }
-        self.poller.set_timer(now, next)?;
+        self.poller.set_timer(timeout)?;
         Ok(self.inbox.waker.arm())
     }
 
@@ -178,15 +177,14 @@ impl Worker {
         }
     }
 
-    /// Notes which slots have something to do.
-    fn find(&mut self, look: fn(&Poller, &mut dyn FnMut(Key)) -> io::Result<()>) -> Result<()> {
+    fn look(&mut self) -> Result<()> {
         let Worker {
             poller,
             slots,
             ready,
             ..
         } = self;
-        look(poller, &mut |key| match slots.get_mut(key) {
+        poller.look(|key| match slots.get_mut(key) {
             Some(Slot::Connection(link)) => {
                 link.readable = true;
                 ready.push(key, &mut link.queued);
