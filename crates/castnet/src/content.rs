@@ -223,8 +223,8 @@ impl Content {
                 .try_for_each(|it| it.join().expect("no panic"))
         })
         .map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => Error::Changed,
-            _ => Error::io("reading the source")(error),
+            io::ErrorKind::UnexpectedEof => Error::Changed(self.name.clone()),
+            _ => Error::io(format!("reading {}", self.name))(error),
         })?;
         Ok(Manifest::new(self.bytes, chunk_bytes, arity, hashes)?)
     }

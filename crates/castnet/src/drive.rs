@@ -4,80 +4,32 @@
 //! slot of the pool is posted for each that was asked for, so that payload lands where it stays, is checked there,
 //! written from there, and sent on from there. What was not asked for finds no receive, and stays with its sender.
 
+mod chunks;
+mod membership;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use zerolane::failure::TransferError;
-use zerolane::memory::Memory;
 use zerolane::request::WorkKind;
-use zerolane::security::{Identity, PreShared, PublicKey, Trust};
 use zerolane::worker::{ConnectionId, EndpointId, Event as Happened, Worker};
-use zerolane::{Completion, Options as Transport, Region, Security, Work};
+use zerolane::{Completion, Region};
 use zerolane_cast::limits::MESSAGE_BYTES;
 use zerolane_cast::{Action, Contact, Event, Fault, Manifest, Message, Node, NodeId};
 
 use crate::error::Error;
 use crate::invitation::key_of;
-use crate::jobs::{Done, Jobs};
+use crate::jobs::Jobs;
 use crate::limits::{MAX_SENDS, MESSAGE_RECEIVES};
-use crate::links::{Link, Links, Sending};
+use crate::links::{Link, Links};
+use crate::pace::Pace;
 use crate::pool::{Chunk, Pool};
 use crate::store::Store;
 
-/// What proves that one takes part in a cast.
-#[derive(Clone)]
-pub(crate) struct Membership {
-    pub(crate) identity: Arc<Identity>,
-    pub(crate) secret: [u8; 32],
-    /// What else a connection to a peer is made with.
-    pub(crate) transport: Transport,
-}
-
-/// Trusts the holder of the key that a node's number comes from.
-#[derive(Debug)]
-struct Only(NodeId);
-
-impl Trust for Only {
-    fn trusts(&self, peer: &PublicKey) -> bool {
-        NodeId::of_key(&peer.0) == self.0
-    }
-}
-
-impl Membership {
-    /// With a key of its own, for this cast alone.
-    pub(crate) fn new(secret: [u8; 32], transport: Transport) -> Result<Membership, Error> {
-        let key = random()?;
-        Ok(Membership {
-            identity: Arc::new(Identity::from_secret(key)),
-            secret,
-            transport,
-        })
-    }
-
-    pub(crate) fn id(&self) -> NodeId {
-        NodeId::of_key(&self.identity.public().0)
-    }
-
-    /// Options of connections to peers that `trust` trusts.
-    pub(crate) fn options(&self, trust: Arc<dyn Trust>) -> Transport {
-        Transport {
-            security: Security {
-                identity: Some(Arc::clone(&self.identity)),
-                pre_shared: Some(PreShared::from(self.secret)),
-                trust,
-                ..Security::default()
-            },
-            ..self.transport.clone()
-        }
-    }
-}
-
-/// Bytes that cannot be guessed.
-pub(crate) fn random() -> Result<[u8; 32], Error> {
-    zerolane::security::random().map_err(Error::io("no random numbers"))
-}
+use membership::Only;
+pub(crate) use membership::{Membership, random};
 
 /// An address as a contact has it.
 pub(crate) fn address_bytes(address: SocketAddr) -> Vec<u8> {
@@ -102,8 +54,11 @@ pub(crate) struct Drive {
     links: Links,
     memory: BTreeMap<u32, Chunk>,
     pool: Pool,
+    pace: Pace,
     manifest: Option<Arc<Manifest>>,
     jobs: Jobs,
+    /// What is read from or written to, for errors.
+    name: String,
     /// Bytes of chunks that peers have taken, and that came.
     pub(crate) sent: u64,
     pub(crate) received: u64,
@@ -113,13 +68,13 @@ pub(crate) struct Drive {
 }
 
 impl Drive {
-    /// Drives `node`, which listens for peers at `endpoint` of `worker`, over `store`.
+    /// Drives `node`, which listens for peers at `endpoint` of `worker`, over a store of this name.
     pub(crate) fn new(
         worker: Worker,
         endpoint: EndpointId,
         node: Node,
         membership: Membership,
-        store: &Store,
+        (store, name): (&Store, String),
         begun: Instant,
     ) -> Result<Drive, Error> {
         let jobs = Jobs::start(store, &worker.waker())?;
@@ -134,8 +89,10 @@ impl Drive {
             links: Links::default(),
             memory: BTreeMap::new(),
             pool: Pool::new(0),
+            pace: Pace::default(),
             manifest: None,
             jobs,
+            name,
             sent: 0,
             received: 0,
             #[cfg(test)]
@@ -345,124 +302,6 @@ impl Drive {
                 self.node.message(now, id, message);
             }
             Err(_) => self.node.fault(now, id, Fault::Garbage),
-        }
-    }
-
-    fn take_chunk(
-        &mut self,
-        connection: ConnectionId,
-        id: NodeId,
-        completion: Completion,
-        len: usize,
-    ) -> Result<(), Error> {
-        let control: Option<[u8; 4]> = completion.control[..].try_into().ok();
-        let slot = completion.into_region();
-        let (Some(control), Some(manifest)) = (control, self.manifest.clone()) else {
-            self.pool.give(slot);
-            self.node.fault(self.now(), id, Fault::Garbage);
-            return Ok(());
-        };
-        let chunk = u32::from_le_bytes(control);
-        self.received += len as u64;
-        if let Some(link) = self.links.get(connection) {
-            link.wanted.remove(&chunk);
-        }
-        self.jobs.check(id, chunk, Chunk::new(slot, len), manifest);
-        self.post_slots(connection)
-    }
-
-    /// Has a receive posted for each chunk that was asked for.
-    fn post_slots(&mut self, connection: ConnectionId) -> Result<(), Error> {
-        let (Some(link), Some(there)) = (
-            self.links.get(connection),
-            self.worker.connection(connection),
-        ) else {
-            return Ok(());
-        };
-        while link.slots.len() < link.wanted.len() {
-            match there.post_message_recv(Some(self.pool.take()?)) {
-                Ok(id) => link.slots.push(id),
-                Err(refused) => {
-                    refused.memory.into_iter().for_each(|it| self.pool.give(it));
-                    return Ok(());
-                }
-            }
-        }
-        if link.wanted.is_empty() {
-            for id in &link.slots {
-                there.cancel(*id);
-            }
-        }
-        Ok(())
-    }
-
-    fn take_done(&mut self, done: Done) -> Result<(), Error> {
-        let now = self.now();
-        match done {
-            Done::Checked {
-                from,
-                chunk,
-                content,
-                right,
-            } => match self.node.chunk(now, from, chunk, right) {
-                true => drop(self.memory.insert(chunk, content)),
-                false => self.pool.retire(content),
-            },
-            Done::Written { chunk, result } => {
-                result.map_err(Error::io("writing"))?;
-                self.node.written_chunk(now, chunk);
-            }
-            Done::Read {
-                to,
-                chunk,
-                content,
-                result,
-            } => match result {
-                Ok(true) => self.send_chunk(to, chunk, content, true),
-                Ok(false) if self.node.leads() => return Err(Error::Changed),
-                Ok(false) => return Err(Error::Disk),
-                Err(error) => return Err(Error::io("reading")(error)),
-            },
-        }
-        Ok(())
-    }
-
-    fn send_chunk(&mut self, to: NodeId, chunk: u32, content: Chunk, from_store: bool) {
-        let bytes = self.shown(&content);
-        if let Some((connection, link)) = self.links.link_to(to)
-            && let Some(there) = self.worker.connection(connection)
-        {
-            let work = Work::default().with_context(u64::from(chunk));
-            if there
-                .post_message(&chunk.to_le_bytes(), Some(bytes), work)
-                .is_ok()
-            {
-                link.sending.insert(
-                    chunk,
-                    Sending {
-                        content,
-                        from_store,
-                    },
-                );
-                return;
-            }
-        }
-        if from_store {
-            self.pool.retire(content);
-        }
-        self.node.sent(self.now(), to, chunk);
-    }
-
-    #[cfg(not(test))]
-    fn shown(&self, content: &Chunk) -> Memory {
-        content.bytes().into()
-    }
-
-    #[cfg(test)]
-    fn shown(&self, content: &Chunk) -> Memory {
-        match self.lies {
-            true => Region::from_vec(content.bytes().iter().map(|it| !it).collect()).into(),
-            false => content.bytes().into(),
         }
     }
 

@@ -26,12 +26,12 @@ pub enum Error {
     /// The content cannot be cast.
     #[error(transparent)]
     Content(#[from] zerolane_cast::Mismatch),
-    /// The source's content is not any more what it was when the cast began.
-    #[error("the source changed while it was cast")]
-    Changed,
-    /// What was written reads otherwise.
-    #[error("the disk gave back other bytes than were written")]
-    Disk,
+    /// The source's content, of this name, is not any more what it was when the cast began.
+    #[error("the source changed while it was cast: {0}")]
+    Changed(String),
+    /// What was written, at this place, reads otherwise.
+    #[error("{0}: the disk gave back other bytes than were written")]
+    Disk(String),
     /// The racks of the hosts are not known; the words say why.
     #[error("racks: {0}")]
     Racks(String),

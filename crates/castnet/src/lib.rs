@@ -5,6 +5,7 @@
 //! | `invitation` | what a source and a host say to each other before the host is a node, and about its end |
 //! | `drive` | a node over connections: its peers, its memory, the threads that check, write and read chunks |
 //! | `links` | which connection leads to which peer |
+//! | `pace` | how fast a node passes on what comes to it |
 //! | `pool` | the memory that chunks land in, and are forwarded from |
 //! | `jobs` | the threads beside the connections |
 //! | [`source`] | calls the hosts, leads them, and says what became of each |
@@ -73,6 +74,7 @@ mod invitation;
 mod jobs;
 pub mod limits;
 mod links;
+mod pace;
 mod pool;
 mod racks;
 pub mod receiver;

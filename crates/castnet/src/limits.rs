@@ -26,6 +26,14 @@ pub const CHUNKS: u64 = 1500;
 /// Chunks in a node's memory, those on the way to it included.
 pub const WINDOW: u32 = 16;
 
+/// Chunks that came last, of which a node takes the rate at which it passes them on: a few, so that it follows soon, and so
+/// many that one that comes early or late makes no difference.
+pub const PACED_CHUNKS: usize = 12;
+
+/// That rate, in percent of the one at which they came: more fills the host's own queue with most of a chunk, less never
+/// catches up.
+pub const PACE_PERCENT: u64 = 115;
+
 /// Calls at hosts that do not answer are repeated after this.
 pub const CALL_AGAIN: Duration = Duration::from_millis(500);
 

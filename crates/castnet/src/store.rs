@@ -19,14 +19,13 @@ impl Store {
     /// Fills `into` with what lies at `offset`.
     ///
     /// # Errors
-    /// `UnexpectedEof` if it ends before, and what the file says.
+    /// `UnexpectedEof` if it ends before, also memory that is a mapped file that shrank; and what the file says.
     pub(crate) fn read_exact_at(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
         match self {
             Store::File(file) => file.read_exact_at(into, offset),
             Store::Memory(memory) => {
                 let at = within(memory, into.len(), offset);
-                memory.read(at.ok_or(io::ErrorKind::UnexpectedEof)?, into);
-                Ok(())
+                memory.try_read(at.ok_or(io::ErrorKind::UnexpectedEof)?, into)
             }
         }
     }
@@ -34,14 +33,13 @@ impl Store {
     /// Has `content` lie at `offset`.
     ///
     /// # Errors
-    /// What the file says, or memory ends before.
+    /// What the file says; memory ends before, or is a mapped file that shrank.
     pub(crate) fn write_all_at(&self, content: &[u8], offset: u64) -> io::Result<()> {
         match self {
             Store::File(file) => file.write_all_at(content, offset),
             Store::Memory(memory) => {
                 let at = within(memory, content.len(), offset);
-                memory.write(at.ok_or(io::ErrorKind::WriteZero)?, content);
-                Ok(())
+                memory.try_write(at.ok_or(io::ErrorKind::WriteZero)?, content)
             }
         }
     }

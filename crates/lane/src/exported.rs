@@ -234,6 +234,12 @@ impl Exporting {
     }
 }
 
+const SHRANK: &str = "the mapped file shrank";
+
+fn shrank() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, SHRANK)
+}
+
 impl ExportedRegion {
     /// Makes `region` exportable.
     ///
@@ -287,15 +293,27 @@ impl ExportedRegion {
     /// # Panics
     /// They do not lie in it, or it is a mapped file that shrank.
     pub fn read(&self, offset: usize, into: &mut [u8]) {
+        self.try_read(offset, into).expect(SHRANK);
+    }
+
+    /// The same, of memory that may be a mapped file that others make shorter.
+    ///
+    /// # Errors
+    /// `UnexpectedEof`: it is a mapped file that shrank.
+    ///
+    /// # Panics
+    /// The bytes do not lie in it.
+    pub fn try_read(&self, offset: usize, into: &mut [u8]) -> io::Result<()> {
         let bounds = self.part(offset, into.len());
         if self.window().is_file() {
             // SAFETY: in bounds of memory that lives as long as `self`; the kernel copies, so that
             // what is written meanwhile makes for mixed content and nothing worse.
             let read = unsafe { fault::read(bounds.start.add(offset), into, Some(bounds)) };
-            return assert!(read.is_ok(), "the mapped file shrank");
+            return read.map_err(|_| shrank());
         }
         // SAFETY: in bounds of memory that lives as long as `self`, and is only touched so.
         unsafe { shared::load(bounds, offset, into) }
+        Ok(())
     }
 
     /// Copies bytes into it, from `offset` on.
@@ -303,10 +321,23 @@ impl ExportedRegion {
     /// # Panics
     /// They do not fit in it, or it is a mapped file that shrank.
     pub fn write(&self, offset: usize, from: &[u8]) {
+        self.try_write(offset, from).expect(SHRANK);
+    }
+
+    /// The same, to memory that may be a mapped file that others make shorter.
+    ///
+    /// # Errors
+    /// `UnexpectedEof`: it is a mapped file that shrank.
+    ///
+    /// # Panics
+    /// The bytes do not fit in it.
+    pub fn try_write(&self, offset: usize, from: &[u8]) -> io::Result<()> {
         let bounds = self.part(offset, from.len());
-        // SAFETY: as in `read`; a region's bytes are writable.
-        let written = unsafe { store(bounds, offset, from, self.window().is_file()) };
-        assert!(written, "the mapped file shrank");
+        // SAFETY: as in `try_read`; a region's bytes are writable.
+        match unsafe { store(bounds, offset, from, self.window().is_file()) } {
+            true => Ok(()),
+            false => Err(shrank()),
+        }
     }
 
     /// The aligned word at `offset`, for atomic operations that go together with the peers'.

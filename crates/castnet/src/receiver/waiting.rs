@@ -8,10 +8,9 @@ use zerolane::Options as Transport;
 use zerolane::request::WorkKind;
 use zerolane::security::PublicKey;
 use zerolane::worker::{ConnectionId, EndpointId, Event, Worker};
-use zerolane_cast::Contact;
+use zerolane_cast::{Contact, NodeId};
 
-use super::source_contact;
-use crate::drive::Membership;
+use crate::drive::{Membership, address_bytes};
 use crate::error::Error;
 use crate::invitation::{Call, Word, in_words, key_of, listen, parse, say};
 use crate::limits::{CALLER_PATIENCE, CALLERS};
@@ -205,5 +204,13 @@ impl<'a> Waiting<'a> {
             while self.worker.next_event().is_some() {}
         }
         Ok(())
+    }
+}
+
+/// The source as a contact.
+fn source_contact(key: [u8; 32], at: SocketAddr) -> Contact {
+    Contact {
+        id: NodeId::of_key(&key),
+        address: address_bytes(at),
     }
 }

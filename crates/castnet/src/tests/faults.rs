@@ -172,7 +172,10 @@ fn source__that_changes_is_said_and_no_host_takes_it() {
         }
     })
     .unwrap_err();
-    assert!(matches!(error, Error::Changed), "{error}");
+    assert!(
+        matches!(&error, Error::Changed(name) if name == "source"),
+        "{error}"
+    );
     for ended in hosts.join() {
         let error = ended.unwrap_err();
         assert!(

@@ -135,6 +135,61 @@ fn intruder__is_cut_off_and_named_whatever_it_sends() {
     }
 }
 
+/// It says that it has all, and gives none of it.
+fn boast(member: &mut Connection) {
+    use zerolane_cast::Message;
+    let join = Message::Join {
+        address: b"127.0.0.1:9".to_vec(),
+        rack: 0,
+        rate: 0,
+        root: Default::default(),
+        has: Default::default(),
+    };
+    drop(member.send(&join.encode()));
+    let mut buffer = vec![0; zerolane_cast::limits::MESSAGE_BYTES];
+    while let Ok(len) = member.recv_into(&mut buffer) {
+        let Ok(Message::Welcome(header)) = Message::parse(&buffer[..len]) else {
+            continue;
+        };
+        let verified = (0..header.arity).map(|it| header.chunks_of(it as usize));
+        let progress = Message::Progress {
+            verified: verified.collect(),
+            done: true,
+            held_by: None,
+        };
+        drop(member.send(&progress.encode()));
+        return;
+    }
+}
+
+#[test]
+fn boaster__that_has_nothing_and_says_that_it_has_all_harms_no_other() {
+    let group = Group::new();
+    let bytes = content(4, 8_000_000);
+    let source = group.file("source", &bytes);
+    let hosts = group.start(3);
+    let (address, thread) = intruder(boast);
+    let mut cast = hosts.calls();
+    cast.max_rate = Some(8_000_000);
+    // It stands before the others.
+    cast.hosts.insert(0, host(address));
+    let outcome = run(&group, cast, &source, |_| {}).unwrap();
+    let why = outcome.hosts[0].result.clone();
+    assert!(why.is_err(), "it never said that it is in its place");
+    assert!(
+        outcome.hosts[1..].iter().all(|it| it.result.is_ok()),
+        "{outcome:?}"
+    );
+    hosts.join().into_iter().for_each(|it| drop(it.unwrap()));
+    for index in 0..3 {
+        assert!(
+            fs::read(group.target(index)).unwrap() == bytes,
+            "host {index}"
+        );
+    }
+    thread.join().unwrap();
+}
+
 #[test]
 fn stranger__that_does_not_know_the_group_is_no_peer() {
     let group = Group::new();

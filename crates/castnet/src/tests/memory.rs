@@ -70,7 +70,81 @@ fn memory__that_the_program_changes_ends_the_cast() {
             source.write(7_999_000, b"other");
         }
     });
-    assert!(matches!(ended, Err(Error::Changed)), "{ended:?}");
+    assert!(
+        matches!(&ended, Err(Error::Changed(name)) if name == "weights"),
+        "{ended:?}"
+    );
     assert!(hosts.join()[0].is_err());
     assert!(!group.target(0).exists());
+}
+
+/// A file of this name in the group's directory, as memory.
+fn mapped(group: &Group, name: &str, bytes: &[u8]) -> (std::fs::File, ExportedRegion) {
+    use zerolane::memory::Access;
+    std::fs::write(group.path(name), bytes).unwrap();
+    let mut options = std::fs::OpenOptions::new();
+    let file = options
+        .read(true)
+        .write(true)
+        .open(group.path(name))
+        .unwrap();
+    let region = Region::map_file(&file, 0, bytes.len(), Access::Write).unwrap();
+    (file, ExportedRegion::new(region).expect("it is aligned"))
+}
+
+#[test]
+fn memory__of_a_mapped_file_that_becomes_shorter_is_an_error_that_names_it() {
+    let group = Group::new();
+    let bytes = content(4, 8_000_000);
+    let (file, source) = mapped(&group, "model", &bytes);
+    let hosts = group.start(1);
+    let model = Content::memory("model".into(), &source);
+    let cast = crate::Cast {
+        max_rate: Some(4_000_000),
+        ..hosts.calls()
+    };
+    let ended = run(&group, cast, &model, |it| {
+        if it.hosts.iter().any(|it| it.1 > 2) {
+            file.set_len(4_000_000).unwrap();
+        }
+    });
+    assert!(
+        matches!(&ended, Err(Error::Changed(name)) if name == "model"),
+        "{ended:?}"
+    );
+    assert!(hosts.join()[0].is_err());
+    assert!(!group.target(0).exists());
+    // And before its digests are made.
+    let hosts = group.start(1);
+    let ended = run(&group, hosts.calls(), &model, |_| {});
+    assert!(matches!(&ended, Err(Error::Changed(_))), "{ended:?}");
+    hosts.stop();
+}
+
+#[test]
+fn memory__of_a_mapped_target_that_becomes_shorter_fails_that_host_alone() {
+    let group = Group::new();
+    let bytes = content(5, 8_000_000);
+    let source = group.file("source", &bytes);
+    let (file, target) = mapped(&group, "mapped", &vec![0; bytes.len()]);
+    let hosts = group.start_at(vec![Destination::Memory(target), group.to(1)]);
+    let cast = crate::Cast {
+        max_rate: Some(4_000_000),
+        ..hosts.calls()
+    };
+    let outcome = run(&group, cast, &source, |it| {
+        if it.hosts.iter().any(|it| it.1 > 2) {
+            file.set_len(4096).unwrap();
+        }
+    })
+    .unwrap();
+    let words = outcome.hosts[0].result.clone().unwrap_err();
+    assert!(
+        words.contains("writing the memory for source: the mapped file shrank"),
+        "{words}"
+    );
+    assert_eq!(outcome.hosts[1].result, Ok(()), "{outcome:?}");
+    let ended = hosts.join();
+    assert!(ended[0].is_err() && ended[1].is_ok(), "{ended:?}");
+    assert!(std::fs::read(group.target(1)).unwrap() == bytes);
 }

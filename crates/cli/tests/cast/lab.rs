@@ -50,8 +50,13 @@ impl Network {
 
     /// The host of this index waits.
     pub(crate) fn wait(&self, index: usize, target: &Path) -> Waiting {
+        self.wait_as(index, target, &[])
+    }
+
+    /// The same with these options.
+    fn wait_as(&self, index: usize, target: &Path, options: &[&str]) -> Waiting {
         let listen = format!("{}:9184", self.lab.host(index + 1).ipv4());
-        Waiting::start(self.command(index + 1), &listen, &[], target)
+        Waiting::start(self.command(index + 1), &listen, options, target)
     }
 
     pub(crate) fn wait_all(&self, hosts: usize) -> Vec<Waiting> {
@@ -138,6 +143,31 @@ fn network__that_is_split_and_heals() {
         ended[0].0 != Some(0) || network.place.has(0, &bytes),
         "{summary}"
     );
+}
+
+/// The cast lasts longer than the split, so the host that was away gets all when it is back.
+#[test]
+#[ignore = "it takes a minute"]
+fn network__that_is_split_for_half_a_minute_and_heals() {
+    let Some(network) = Network::new(3, 100) else {
+        return;
+    };
+    let bytes = content(5, 24_000_000);
+    let source = network.place.file("source", &bytes);
+    // Longer than the split: one that gets nothing for so long gives up.
+    let wait = |it| network.wait_as(it, &network.place.target(it), &["--timeout", "60"]);
+    let hosts: Vec<_> = (0..3).map(wait).collect();
+    let casting = network.cast(&source, 3, &["--limit", "500kB/s"]);
+    network
+        .place
+        .wait_until("something has come", || network.place.partly(1) > 2_000_000);
+    network.set_up(1, false);
+    std::thread::sleep(std::time::Duration::from_secs(30));
+    network.set_up(1, true);
+    let (code, summary) = casting.end();
+    assert_eq!(code, Some(0), "{summary}");
+    hosts.into_iter().for_each(|it| drop(it.summary()));
+    assert!((0..3).all(|it| network.place.has(it, &bytes)));
 }
 
 /// A block device over a file.

@@ -3,6 +3,7 @@
 
 #[path = "../content/mod.rs"]
 mod content;
+mod faults;
 mod lab;
 mod measured;
 mod plan;

@@ -139,6 +139,18 @@ impl Waiting {
         )
     }
 
+    /// The same of one that is killed if it has not ended by then.
+    pub(crate) fn end_within(mut self, time: Duration) -> (Option<i32>, String, String) {
+        let until = Instant::now() + time;
+        while self.child.try_wait().unwrap().is_none() {
+            if Instant::now() > until {
+                self.child.kill().unwrap();
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.end()
+    }
+
     /// The summary of one that has received.
     pub(crate) fn summary(self) -> Value {
         let (code, last, why) = self.end();

@@ -1,0 +1,62 @@
+//! What proves that one takes part in a cast, and how connections to its peers are made.
+
+use std::sync::Arc;
+
+use zerolane::security::{Identity, PreShared, PublicKey, Trust};
+use zerolane::{Options as Transport, Security};
+use zerolane_cast::NodeId;
+
+use crate::error::Error;
+
+/// What proves that one takes part in a cast.
+#[derive(Clone)]
+pub(crate) struct Membership {
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) secret: [u8; 32],
+    /// What else a connection to a peer is made with.
+    pub(crate) transport: Transport,
+}
+
+/// Trusts the holder of the key that a node's number comes from.
+#[derive(Debug)]
+pub(super) struct Only(pub(super) NodeId);
+
+impl Trust for Only {
+    fn trusts(&self, peer: &PublicKey) -> bool {
+        NodeId::of_key(&peer.0) == self.0
+    }
+}
+
+impl Membership {
+    /// With a key of its own, for this cast alone.
+    pub(crate) fn new(secret: [u8; 32], transport: Transport) -> Result<Membership, Error> {
+        let key = random()?;
+        Ok(Membership {
+            identity: Arc::new(Identity::from_secret(key)),
+            secret,
+            transport,
+        })
+    }
+
+    pub(crate) fn id(&self) -> NodeId {
+        NodeId::of_key(&self.identity.public().0)
+    }
+
+    /// Options of connections to peers that `trust` trusts.
+    pub(crate) fn options(&self, trust: Arc<dyn Trust>) -> Transport {
+        Transport {
+            security: Security {
+                identity: Some(Arc::clone(&self.identity)),
+                pre_shared: Some(PreShared::from(self.secret)),
+                trust,
+                ..Security::default()
+            },
+            ..self.transport.clone()
+        }
+    }
+}
+
+/// Bytes that cannot be guessed.
+pub(crate) fn random() -> Result<[u8; 32], Error> {
+    zerolane::security::random().map_err(Error::io("no random numbers"))
+}

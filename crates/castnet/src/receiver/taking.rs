@@ -1,0 +1,340 @@
+//! A host as a node: it takes part until all is in its place and no other needs it, or it fails.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use zerolane::request::WorkKind;
+use zerolane::security::{Anyone, PublicKey};
+use zerolane::worker::{ConnectionId, EndpointId, Event as Happened, Worker};
+use zerolane_cast::{Contact, Event, Node, Options, Profile};
+
+use super::waiting::Invited;
+use super::{Progress, Received};
+use crate::drive::{Drive, address_bytes};
+use crate::error::Error;
+use crate::invitation::{Call, Word, key_of, listen, parse, say, shown};
+use crate::limits::WINDOW;
+use crate::target::{Finishing, Target};
+
+/// How often a stop is looked for, and the user told.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// So many silences a node that has all waits for others that lack something, once none leads them.
+const FORSAKEN: u32 = 10;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    pub(super) silence: Duration,
+    pub(super) patience: Duration,
+}
+
+/// A cast in progress.
+pub(super) struct Taking {
+    pub(super) drive: Drive,
+    /// Until all is there.
+    pub(super) target: Option<Target>,
+    /// It is being put in its place.
+    finishing: Option<Finishing>,
+    /// It is in its place.
+    in_place: Option<Duration>,
+    path: Option<PathBuf>,
+    /// Where the source hears about the end, and what it is known by.
+    source: Option<ConnectionId>,
+    source_key: Option<PublicKey>,
+    secret: [u8; 32],
+    own_key: PublicKey,
+    endpoint: EndpointId,
+    times: Times,
+    begun: Instant,
+    /// Chunks when anything new came last, and when.
+    progressed: (u32, Instant),
+    resumed: u64,
+    /// The node takes part no more.
+    over: bool,
+    dismissed: Option<Error>,
+    kept: bool,
+    /// Chunks from the start on that are written.
+    ready: u32,
+    notes: Vec<String>,
+}
+
+impl Taking {
+    pub(super) fn begin(
+        mut worker: Worker,
+        endpoint: EndpointId,
+        invited: Invited,
+        times: Times,
+    ) -> Result<Taking, Error> {
+        let Invited {
+            connection,
+            target,
+            membership,
+            source,
+            peers_at,
+            source_key,
+            rack,
+        } = invited;
+        let options = membership.options(Arc::new(Anyone));
+        let listens = worker.listen(SocketAddr::new(peers_at, 0), options)?;
+        let address = worker.endpoint(listens).expect("it listens").local_addr();
+        let contact = Contact {
+            id: membership.id(),
+            address: address_bytes(address),
+        };
+        let begun = Instant::now();
+        let options = Options {
+            window: WINDOW,
+            silence: times.silence,
+            beat: times.silence / 8,
+            patience: times.patience,
+            ..Options::default()
+        };
+        let profile = Profile {
+            contact,
+            rack,
+            rate: 0,
+        };
+        let stored = target.stored().cloned();
+        let node = Node::receiver(Duration::ZERO, profile, vec![source], options, stored);
+        let (secret, own_key) = (membership.secret, membership.identity.public());
+        let store = (target.store(), target.name());
+        let drive = Drive::new(worker, listens, node, membership, store, begun)?;
+        Ok(Taking {
+            drive,
+            path: target.path().map(PathBuf::from),
+            target: Some(target),
+            finishing: None,
+            in_place: None,
+            source: Some(connection),
+            source_key,
+            secret,
+            own_key,
+            endpoint,
+            times,
+            begun,
+            progressed: (0, begun),
+            resumed: 0,
+            over: false,
+            dismissed: None,
+            kept: false,
+            ready: 0,
+            notes: Vec::new(),
+        })
+    }
+
+    pub(super) fn say(&mut self, word: &Word) {
+        if let Some(source) = self.source {
+            say(&mut self.drive.worker, source, word);
+        }
+    }
+
+    pub(super) fn run(
+        &mut self,
+        stop: &dyn Fn() -> bool,
+        watch: &mut dyn FnMut(&Progress),
+    ) -> Result<Received, Error> {
+        let mut looked = Instant::now();
+        while !self.is_over() {
+            self.drive.turn(LOOK)?;
+            while let Some(event) = self.drive.others.pop_front() {
+                self.take(event)?;
+            }
+            while let Some(event) = self.drive.events.pop_front() {
+                self.note(event)?;
+            }
+            self.look_at_content()?;
+            self.look_at_end()?;
+            if looked.elapsed() >= LOOK {
+                looked = Instant::now();
+                if stop() {
+                    return Err(Error::Stopped);
+                }
+                watch(&self.progress());
+            }
+        }
+        if self.in_place.is_none() {
+            return Err(self.dismissed.take().unwrap_or(Error::Stopped));
+        }
+        watch(&self.progress());
+        Ok(Received {
+            path: self.path.clone(),
+            bytes: self.drive.manifest().map_or(0, |it| it.header().bytes),
+            took: self.in_place.unwrap_or_default(),
+            resumed: self.resumed,
+            received: self.drive.received,
+            sent: self.drive.sent,
+        })
+    }
+
+    fn progress(&mut self) -> Progress {
+        Progress {
+            chunks: self.drive.node.written().count(),
+            of: self.drive.node.written().len(),
+            notes: std::mem::take(&mut self.notes),
+        }
+    }
+
+    fn note(&mut self, event: Event) -> Result<(), Error> {
+        match event {
+            Event::Done => self.finish()?,
+            Event::Finished => self.over = true,
+            Event::Dismissed(fault) => {
+                self.over = true;
+                self.dismissed = Some(Error::Dismissed(fault));
+            }
+            Event::Leads => self
+                .notes
+                .push("the source is gone: this node leads".into()),
+            Event::Liar { peer, fault, .. } => {
+                self.notes.push(format!("{peer}: it {fault}: cut off"))
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// All is written.
+    fn finish(&mut self) -> Result<(), Error> {
+        if let (Some(target), Some(manifest)) = (self.target.take(), self.drive.manifest()) {
+            self.finishing =
+                Some(target.finish(manifest.header().bytes, self.drive.worker.waker())?);
+        }
+        Ok(())
+    }
+
+    /// Keeps what another try needs, and lets the reader of the content go on.
+    fn look_at_content(&mut self) -> Result<(), Error> {
+        let (Some(target), Some(manifest)) = (&self.target, self.drive.manifest()) else {
+            return Ok(());
+        };
+        let header = manifest.header();
+        let written = self.drive.node.written();
+        if !self.kept {
+            self.kept = true;
+            target.keep(manifest)?;
+            self.resumed = u64::from(written.count()) * u64::from(header.chunk_bytes);
+        }
+        let before = self.ready;
+        while self.ready < header.chunks() && written.contains(self.ready) {
+            self.ready += 1;
+        }
+        if self.ready > before {
+            let ready = u64::from(self.ready) * u64::from(header.chunk_bytes);
+            target.advance(ready.min(header.bytes));
+        }
+        match self.ready < header.chunks() && target.reader_has_ended() {
+            true => Err(self.reader_failed()),
+            false => Ok(()),
+        }
+    }
+
+    /// What reads the content ended before all was there.
+    fn reader_failed(&mut self) -> Error {
+        let error = self.target.take().and_then(|mut it| it.give_up());
+        error.unwrap_or_else(|| {
+            Error::Command("what reads the content ended before all was there".into())
+        })
+    }
+
+    fn look_at_end(&mut self) -> Result<(), Error> {
+        if let Some(done) = self.finishing.as_ref().and_then(Finishing::end) {
+            self.finishing = None;
+            done?;
+            self.in_place = Some(self.begun.elapsed());
+            self.say(&Word::Ended(Ok(())));
+        }
+        let count = self.drive.node.written().count();
+        if count != self.progressed.0 {
+            self.progressed = (count, Instant::now());
+        }
+        let still = self.progressed.1.elapsed();
+        if self.target.is_some() && still > self.times.patience {
+            let lacking = self.drive.node.written().len() - count;
+            return Err(Error::Stuck {
+                lacking,
+                seconds: still.as_secs(),
+            });
+        }
+        Ok(())
+    }
+
+    /// It is in its place, or never will be; and no other node needs this one.
+    fn is_over(&self) -> bool {
+        if self.finishing.is_some() {
+            return false;
+        }
+        if self.over {
+            return self.in_place.is_some() || self.dismissed.is_some();
+        }
+        // It has all, and the one that led is gone for long.
+        let alone = self.source.is_none() && !self.drive.node.leads() && self.drive.peers() == 0;
+        self.in_place.is_some()
+            && alone
+            && self.progressed.1.elapsed() > self.times.silence * FORSAKEN
+    }
+
+    fn take(&mut self, event: Happened) -> Result<(), Error> {
+        match event {
+            Happened::Accepted {
+                endpoint,
+                connection,
+            } if endpoint == self.endpoint => {
+                // A connection that is over tells so by itself.
+                let _ = listen(&mut self.drive.worker, connection);
+            }
+            Happened::Completed {
+                connection,
+                completion,
+            } if completion.kind == WorkKind::Receive => {
+                if let Ok(len) = completion.result {
+                    let call = parse::<Call>(&completion.into_region()[..len]);
+                    self.hear(connection, call)?;
+                }
+            }
+            Happened::Closed { connection, .. } if self.source == Some(connection) => {
+                self.source = None
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// What a source says: the one of this cast may have lost its connection; another is told that this host is busy.
+    fn hear(&mut self, connection: ConnectionId, call: Option<Call>) -> Result<(), Error> {
+        let worker = &mut self.drive.worker;
+        let known = self.source == Some(connection);
+        let is_source =
+            known || (self.source_key.is_some() && key_of(worker, connection) == self.source_key);
+        match call {
+            Some(Call::Aborted(why))
+                if known && self.in_place.is_none() && self.finishing.is_none() =>
+            {
+                return Err(Error::Aborted(shown(&why)));
+            }
+            Some(Call::Aborted(_)) if known => {}
+            Some(Call::Offer { .. }) if is_source && !known => {
+                say(worker, connection, &Word::Joins(self.own_key.0));
+                let _ = listen(worker, connection);
+            }
+            Some(Call::Group { secret, .. }) if is_source && secret == self.secret => {
+                self.source = Some(connection);
+                let _ = listen(&mut self.drive.worker, connection);
+                if self.in_place.is_some() {
+                    self.say(&Word::Ended(Ok(())));
+                }
+            }
+            Some(Call::Offer { .. } | Call::Group { .. }) => {
+                say(
+                    worker,
+                    connection,
+                    &Word::Refuses("it takes part in another cast".into()),
+                );
+                worker.close(connection);
+            }
+            _ => drop(worker.close(connection)),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,208 @@
+//! A source that leads: it takes note of what its hosts do, until each has all in its place or has failed.
+
+use std::time::{Duration, Instant};
+
+use zerolane_cast::plan::{self, Shape};
+use zerolane_cast::{Event, Fault, NodeId};
+
+use super::calls::Calls;
+use super::{Cast, Outcome, Progress};
+use crate::content::Content;
+use crate::drive::Drive;
+use crate::error::Error;
+use crate::limits::FAREWELL;
+
+/// How often the user is told of the progress, and a stop is looked for.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Part of the content after which the model predicts.
+const SEEN: u32 = 16;
+
+/// A cast in progress.
+pub(super) struct Leading {
+    pub(super) cast: Cast,
+    pub(super) drive: Drive,
+    pub(super) calls: Calls,
+    /// When all nodes were done or had failed, and since then no other came.
+    pub(super) finished: Option<Instant>,
+    /// When the last host had it in its place, or had failed.
+    pub(super) settled: Option<Instant>,
+    /// When the nodes were there.
+    pub(super) started: Option<Instant>,
+    pub(super) predicted: Option<Duration>,
+    pub(super) chunks: u32,
+    pub(super) racks: usize,
+}
+
+impl Leading {
+    pub(super) fn run(
+        &mut self,
+        content: &Content,
+        stop: &dyn Fn() -> bool,
+        watch: &mut dyn FnMut(&Progress<'_>),
+    ) -> Result<(), Error> {
+        let mut looked = Instant::now();
+        let mut notes = Vec::new();
+        while !self.is_over() {
+            self.calls.begin(&mut self.drive.worker);
+            self.drive.turn(LOOK)?;
+            while let Some(event) = self.drive.others.pop_front() {
+                self.calls.take(&mut self.drive.worker, event);
+            }
+            let expected = self.calls.expected();
+            if self.started.is_none() && self.calls.take_change() {
+                self.drive.node.expect(self.drive.now(), expected);
+            }
+            while let Some(event) = self.drive.events.pop_front() {
+                self.note(event, &mut notes);
+            }
+            if looked.elapsed() < LOOK {
+                continue;
+            }
+            looked = Instant::now();
+            if stop() {
+                return Err(Error::Stopped);
+            }
+            if content.has_changed() {
+                return Err(Error::Changed(content.name().to_owned()));
+            }
+            self.predict();
+            let hosts = self.drive.node.progress();
+            let hosts = hosts.filter_map(|(id, chunks)| Some((self.calls.name(id)?, chunks)));
+            let (done, failed) = self.calls.count();
+            let progress = Progress {
+                chunks: self.chunks,
+                hosts: hosts.collect(),
+                done,
+                failed,
+                notes: std::mem::take(&mut notes),
+            };
+            watch(&progress);
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, event: Event, notes: &mut Vec<String>) {
+        let name = |calls: &Calls, id: NodeId| {
+            calls.name(id).map_or_else(|| id.to_string(), str::to_owned)
+        };
+        match event {
+            Event::Joined(id) => {
+                self.finished = None;
+                self.calls.joined(id);
+                let waits = self.calls.joins() < self.calls.expected();
+                if !waits || self.drive.begun_for(self.cast.gather) {
+                    self.started.get_or_insert_with(Instant::now);
+                }
+            }
+            Event::NodeDone(id) => {
+                let from = self.drive.node.predecessors(id).iter();
+                let from = from.map(|it| self.calls.name((*it)?).map(str::to_owned));
+                let from = from.collect();
+                self.calls.done(id, from);
+            }
+            Event::NodeFailed(id, Fault::Gone) => {
+                notes.push(format!("{}: silent, or gone", name(&self.calls, id)));
+                self.calls.lost(id);
+            }
+            Event::NodeFailed(id, fault) => {
+                notes.push(format!("{}: put out: it {fault}", name(&self.calls, id)));
+                self.calls.failed(id, format!("put out: it {fault}"));
+            }
+            Event::NodeSlow(id) => notes.push(format!("{}: slow", name(&self.calls, id))),
+            Event::Liar { peer, by, fault } if by == self.drive.node.id() => {
+                notes.push(format!("{}: it {fault}", name(&self.calls, peer)));
+                self.calls.failed(peer, format!("put out: it {fault}"));
+            }
+            Event::Liar { peer, by, fault } => {
+                let (peer, by) = (name(&self.calls, peer), name(&self.calls, by));
+                notes.push(format!("{peer}: it {fault}, says {by}"));
+                self.calls.accused(&peer, &format!("it {fault}, says {by}"));
+            }
+            Event::Finished => self.finished = Some(Instant::now()),
+            _ => {}
+        }
+    }
+
+    /// Once a part of it is there, its rate is that of the whole.
+    fn predict(&mut self) {
+        if self.started.is_none()
+            && self.drive.begun_for(self.cast.gather)
+            && self.calls.joins() > 0
+        {
+            self.started = Some(Instant::now());
+        }
+        let (Some(started), None) = (self.started, self.predicted) else {
+            return;
+        };
+        let foremost = self.drive.node.progress().map(|it| it.1).max().unwrap_or(0);
+        if foremost * SEEN < self.chunks || foremost == 0 || foremost == self.chunks {
+            return;
+        }
+        let Some(header) = self.drive.manifest().map(|it| it.header()) else {
+            return;
+        };
+        let seconds = started.elapsed().as_secs_f64().max(1e-3);
+        let link = f64::from(foremost) * f64::from(header.chunk_bytes) / seconds;
+        let cast = plan::Cast {
+            nodes: self.calls.joins(),
+            bytes: header.bytes,
+            chunk_bytes: header.chunk_bytes,
+            link,
+            disk: 0.0,
+            memory: 0.0,
+            crossings: 1.0,
+            latency: 0.0,
+            uplink: 0.0,
+            rack: 0,
+            dying: 0.0,
+            slow: 0.0,
+            detection: 0.0,
+        };
+        let shape = if header.arity == 1 {
+            Shape::Chain
+        } else {
+            Shape::Tree(header.arity)
+        };
+        let estimate = plan::estimate(&cast, shape);
+        self.predicted = Some(Duration::from_secs_f64(estimate.seconds));
+    }
+
+    fn is_over(&mut self) -> bool {
+        if self.calls.all_settled() {
+            // The nodes hear that it is over.
+            let since = *self.settled.get_or_insert_with(Instant::now);
+            let told = self.finished.is_some() || self.calls.joins() == 0;
+            return told || since.elapsed() > self.cast.silence;
+        }
+        match self.finished {
+            Some(at) if self.calls.has_unfinished() => at.elapsed() > FAREWELL,
+            Some(at) => at.elapsed() > self.cast.linger,
+            // None came.
+            None => {
+                self.calls.joins() == 0
+                    && self.drive.begun_for(self.cast.gather)
+                    && !self.calls.is_talking()
+            }
+        }
+    }
+
+    pub(super) fn outcome(self, content: &Content) -> Outcome {
+        let started = self.started.unwrap_or_else(Instant::now);
+        let hosts = self.calls.outcomes(started);
+        let took = hosts
+            .iter()
+            .filter(|it| it.result.is_ok())
+            .map(|it| it.after)
+            .max();
+        Outcome {
+            took: took.unwrap_or_default(),
+            predicted: self.predicted,
+            bytes: content.bytes(),
+            sent: self.drive.sent,
+            changed: content.has_changed(),
+            racks: self.racks,
+            hosts,
+        }
+    }
+}
