@@ -56,6 +56,9 @@ pub enum zl_option {
     /// Paths that a connection over UDP may have at a time, 1 to 8; the lesser of both ends' counts. Default 1, and no fewer than
     /// zl_options_add_path asks for.
     ZL_OPTION_PATHS = 14,
+    /// 1: the peer may add paths over raw Ethernet to a connection over UDP that an endpoint accepts, at any interface, where
+    /// ZL_OPTION_PATHS is 2 at least. Needs CAP_NET_RAW, or zl_endpoint_bind fails and says so. Default 0.
+    ZL_OPTION_ETHERNET_PATHS = 15,
 }
 
 use zl_option::*;
@@ -170,6 +173,7 @@ fn set(options: &mut Options, option: u32, value: u64) -> Result<(), Failure> {
     const AUTHENTICATED: u32 = ZL_OPTION_AUTHENTICATED as u32;
     const LANE: u32 = ZL_OPTION_LANE as u32;
     const PATHS: u32 = ZL_OPTION_PATHS as u32;
+    const ETHERNET_PATHS: u32 = ZL_OPTION_ETHERNET_PATHS as u32;
     match option {
         STRICT => options.strict = switch(value)?,
         GSO => options.gso = switch(value)?,
@@ -185,6 +189,7 @@ fn set(options: &mut Options, option: u32, value: u64) -> Result<(), Failure> {
         AUTHENTICATED => options.security.mode = mode(Mode::Authenticated, value)?,
         LANE => options.lane = lane(value)?,
         PATHS => options.paths = paths(value)?,
+        ETHERNET_PATHS => options.ethernet_paths = switch(value)?,
         _ => return Err(Failure::argument(format!("there is no option {option}"))),
     }
     Ok(())

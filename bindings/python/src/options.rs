@@ -27,7 +27,9 @@ use zerolane::security::PublicKey;
 ///
 /// `paths` is how many paths a connection over UDP may have, 1 to 8, the lesser of both ends' counts. `links` has the paths that
 /// a connection opened from here gets beside the first, each "LOCAL=PEER": from this address of this host to that one of the
-/// peer. What is left out, a port as well, is as for the first path.
+/// peer. What is left out, a port as well, is as for the first path. "ether:IFACE=ether:IFACE/MAC" is one over raw Ethernet, from
+/// this interface of this host to that hardware address of the peer's; it needs CAP_NET_RAW, and a peer whose endpoint has
+/// `ethernet_paths`, which needs it as well.
 #[pyclass(frozen, module = "zerolane")]
 #[derive(Debug)]
 pub(crate) struct Options(zerolane::Options);
@@ -101,7 +103,7 @@ impl Options {
     #[pyo3(signature = (*, strict=None, gso=None, gro=None, checksum=None, receive_buffer=None,
                         max_in_flight=None, spin=None, connect_timeout=None, idle_timeout=None,
                         plain=None, authenticated=None, identity=None, trust=None, lane=None, device=None,
-                        paths=None, links=None))]
+                        paths=None, links=None, ethernet_paths=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords, in Python")]
     fn new(
         strict: Option<bool>,
@@ -121,6 +123,7 @@ impl Options {
         device: Option<&Bound<'_, EthernetDevice>>,
         paths: Option<u8>,
         links: Option<Vec<String>>,
+        ethernet_paths: Option<bool>,
     ) -> PyResult<Options> {
         let default = zerolane::Options::default();
         let time = |value: Option<f64>, name, default| {
@@ -146,6 +149,7 @@ impl Options {
             device: device.map(|it| it.get().0.clone()),
             paths: paths.map_or(Ok(default.paths), path::count)?,
             links: path::links(&links.unwrap_or_default())?,
+            ethernet_paths: ethernet_paths.unwrap_or(default.ethernet_paths),
             ..default
         }))
     }

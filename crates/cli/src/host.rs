@@ -43,6 +43,7 @@ impl Serving {
         let lane = lane.into();
         let rendezvous = security.rendezvous.clone();
         let (paths, path_threads) = (security.paths.paths, security.paths.threads.choice());
+        let ethernet_paths = security.paths.ethernet_paths;
         let Doors {
             mut security,
             access: allowed,
@@ -60,6 +61,7 @@ impl Serving {
             device,
             neighbour,
             paths,
+            ethernet_paths,
             path_threads,
             ..Options::default()
         };

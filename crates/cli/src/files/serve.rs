@@ -134,8 +134,9 @@ pub(crate) fn run(mut args: Args) -> Result<Exit> {
     let profiles = args.security.profile.into();
     let neighbour = args.security.neighbour();
     let rendezvous = args.security.rendezvous.clone();
-    let (paths, path_threads) = (
+    let (paths, ethernet_paths, path_threads) = (
         args.security.paths.paths,
+        args.security.paths.ethernet_paths,
         args.security.paths.threads.choice(),
     );
     let lane = LaneName::to(
@@ -179,6 +180,7 @@ pub(crate) fn run(mut args: Args) -> Result<Exit> {
             device,
             neighbour,
             paths,
+            ethernet_paths,
             path_threads,
             max_rate,
             ..Options::default()
