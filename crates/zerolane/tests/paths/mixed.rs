@@ -213,12 +213,12 @@ fn overhear(host: &Namespace) -> Socket {
     opened.expect("enter")
 }
 
-/// The next frame that holds as much.
-fn overheard(mut ear: &Socket, least: usize) -> Vec<u8> {
+/// The next frame of this operation.
+fn overheard(mut ear: &Socket, op: Op) -> Vec<u8> {
     let mut frame = vec![0; 10_000];
     loop {
         let len = ear.read(&mut frame).expect("a frame");
-        if len >= AROUND + least {
+        if len > AROUND + HEADER_LEN && frame[AROUND] >> 3 == op as u8 {
             frame.truncate(len);
             return frame;
         }
@@ -265,7 +265,7 @@ fn mixed__frames_that_are_forged_are_dropped_and_counted() {
         let dropped = |it: &Account| it.protocol.dropped_total();
         let theirs = || counted.lock().expect("whole").0;
         let before = [a.account(), theirs()];
-        let [to_a, to_b] = ears.each_ref().map(|ear| overheard(ear, HEADER_LEN + 24));
+        let (to_a, to_b) = (overheard(&ears[0], Op::State), overheard(&ears[1], Op::Data));
         let ((foreign_a, broken_a), (foreign_b, mut broken_b)) = (forged(&to_a), forged(&to_b));
         // A question for a path that there is not yet, by a forger who heard the key.
         let key = &to_b[AROUND + 8..][..4];
