@@ -81,7 +81,10 @@ fn path__over_raw_ethernet_that_cannot_be_says_why() {
     fs::write(&source, "a").unwrap();
     let source = source.to_str().unwrap();
     for (path, says) in [
-        ("=ether:no-such-one/02:00:00:00:00:01", "no interface no-such-one"),
+        (
+            "=ether:no-such-one/02:00:00:00:00:01",
+            "no interface no-such-one",
+        ),
         ("=ether:lo/02:00:00:00:00:01", "lo is no Ethernet"),
         ("=ether:lo", "ether:IFACE=ether:IFACE/MAC"),
     ] {
@@ -92,7 +95,10 @@ fn path__over_raw_ethernet_that_cannot_be_says_why() {
             .args(["cp", "--path", path, source, "127.0.0.1:1:b"]);
         let done = command.output().unwrap();
         let said = String::from_utf8_lossy(&done.stderr);
-        assert!(!done.status.success() && said.contains(says), "{path}: {said}");
+        assert!(
+            !done.status.success() && said.contains(says),
+            "{path}: {said}"
+        );
     }
     if !netns::is_permitted() {
         eprintln!("skipped: network namespaces need root");

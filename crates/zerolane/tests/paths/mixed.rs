@@ -265,7 +265,10 @@ fn mixed__frames_that_are_forged_are_dropped_and_counted() {
         let dropped = |it: &Account| it.protocol.dropped_total();
         let theirs = || counted.lock().expect("whole").0;
         let before = [a.account(), theirs()];
-        let (to_a, to_b) = (overheard(&ears[0], Op::State), overheard(&ears[1], Op::Data));
+        let (to_a, to_b) = (
+            overheard(&ears[0], Op::State),
+            overheard(&ears[1], Op::Data),
+        );
         let ((foreign_a, broken_a), (foreign_b, mut broken_b)) = (forged(&to_a), forged(&to_b));
         // A question for a path that there is not yet, by a forger who heard the key.
         let key = &to_b[AROUND + 8..][..4];
