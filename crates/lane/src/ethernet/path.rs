@@ -39,6 +39,9 @@ impl EthernetPath {
     }
 }
 
+/// A question, and where it came from; `None`: a frame that is dropped, and counted.
+pub(crate) type Heard = Option<(Vec<u8>, Station)>;
+
 /// What is shown the questions for paths that a peer adds, at every interface of the network namespace.
 #[derive(Debug)]
 pub(crate) struct Ear(Socket);
@@ -65,7 +68,7 @@ impl Ear {
     ///
     /// # Errors
     /// The socket's.
-    pub(crate) fn next(&self) -> io::Result<Option<Option<(Vec<u8>, Station)>>> {
+    pub(crate) fn next(&self) -> io::Result<Option<Heard>> {
         let received = socket::receive(&self.0)?;
         Ok(received.map(|it| match it {
             Strange::Datagram(bytes, from) => Some((bytes, from)),
