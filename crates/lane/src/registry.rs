@@ -15,7 +15,7 @@ use crate::digest::Digest;
 use crate::errand::{Errand, Recall, errand};
 use crate::shared::{self, Bounds};
 use crate::{LaneError, Region, exported, fault};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
 use zerolane_core::{Atomic, RegionId, Span, limits};
@@ -75,21 +75,31 @@ pub struct Registry {
     own: Vec<Region>,
     /// What other threads do with it.
     away: RefCell<Vec<Away>>,
+    /// How many were handed out to write.
+    writings: Cell<u64>,
 }
 
 /// What another thread does with posted memory.
 #[derive(Debug)]
 struct Away {
     span: Span,
-    writes: bool,
+    /// By which it is told from others, if it writes.
+    writes: Option<Writing>,
     recall: Recall,
 }
+
+/// What another thread writes, or wrote: see [`Registry::take_written`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Writing(u64);
 
 impl Away {
     /// Whether it writes bytes of `span`.
     fn writes_in(&self, span: Span) -> bool {
         let of = self.span;
-        self.writes && of.region == span.region && of.offset < span.end() && span.offset < of.end()
+        self.writes.is_some()
+            && of.region == span.region
+            && of.offset < span.end()
+            && span.offset < of.end()
     }
 }
 
@@ -282,12 +292,23 @@ impl Registry {
         Some(alone.into_iter().chain(gathered))
     }
 
-    /// Leave for another thread to touch `span`: to write it, where [`Registry::target`] said, or to read it. It ends by
-    /// itself, or is called off.
-    pub(crate) fn hand_out(&self, span: Span, writes: bool) -> Errand {
+    /// Leave for another thread to read `span`. It ends by itself, or is called off.
+    pub(crate) fn hand_out(&self, span: Span) -> Errand {
+        self.leave(span, None)
+    }
+
+    /// Leave for another thread to write `span`, where [`Registry::target`] said. What it wrote is to be
+    /// [taken](Registry::take_written): until then `span` is away, so that nothing else is put there meanwhile.
+    pub(crate) fn hand_out_to_write(&self, span: Span) -> (Errand, Writing) {
+        let writing = Writing(self.writings.get());
+        self.writings.set(writing.0 + 1);
+        (self.leave(span, Some(writing)), writing)
+    }
+
+    fn leave(&self, span: Span, writes: Option<Writing>) -> Errand {
         let (errand, recall) = errand();
         let mut away = self.away.borrow_mut();
-        away.retain(|it| !it.recall.is_over());
+        away.retain(|it| it.writes.is_some() || !it.recall.is_over());
         away.push(Away {
             span,
             writes,
@@ -296,11 +317,24 @@ impl Registry {
         errand
     }
 
-    /// Whether another thread may write bytes of `span`.
+    /// Whether another thread may write bytes of `span`, or wrote some that were not taken.
     pub(crate) fn is_away(&self, span: Span) -> bool {
         let away = self.away.borrow();
-        away.iter()
-            .any(|it| it.writes_in(span) && !it.recall.is_over())
+        away.iter().any(|it| it.writes_in(span))
+    }
+
+    /// Whether no other thread touches anything, or will.
+    #[cfg(test)]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.away.borrow().iter().all(|it| it.recall.is_over())
+    }
+
+    /// Whether what another thread wrote is there, which says that it has: false if it was called off, also after it had
+    /// written, for then something else is in its place.
+    pub(crate) fn take_written(&self, writing: Writing) -> bool {
+        let mut away = self.away.borrow_mut();
+        let at = away.iter().position(|it| it.writes == Some(writing));
+        at.map(|at| away.swap_remove(at)).is_some()
     }
 
     /// Whatever other threads do with posted memory is over when this returns.
@@ -709,7 +743,7 @@ mod tests {
     fn target__calls_off_what_other_threads_were_to_write_there() {
         let mut bytes = [0; 64];
         let (registry, span) = sixty_four(&mut bytes);
-        let errand = registry.hand_out(span.part(16, 16), true);
+        let (errand, writing) = registry.hand_out_to_write(span.part(16, 16));
         let apart = [span.part(0, 16), span.part(32, 32)];
         for part in apart {
             assert!(!registry.is_away(part) && registry.target(part).is_some());
@@ -717,18 +751,37 @@ mod tests {
         assert!(registry.is_away(span.part(31, 1)));
         assert!(registry.target(span.part(8, 9)).is_some());
         assert!(!errand.begin(), "it was called off");
-        assert!(!registry.is_away(span));
+        assert!(!registry.is_away(span) && !registry.take_written(writing));
         // What is read may be read by both.
-        let errand = registry.hand_out(span, false);
+        let errand = registry.hand_out(span);
         assert!(!registry.is_away(span) && registry.target(span).is_some());
         assert!(errand.begin());
+    }
+
+    /// The owner predicts what comes into places that are not away, and would write over what it has not heard of yet.
+    #[test]
+    fn is_away__what_was_written_until_it_is_taken() {
+        let mut bytes = [0; 64];
+        let (registry, span) = sixty_four(&mut bytes);
+        let written = || {
+            let (errand, writing) = registry.hand_out_to_write(span);
+            assert!(errand.begin());
+            writing
+        };
+        let writing = written();
+        assert!(registry.is_away(span), "it is over, and not taken");
+        assert!(registry.take_written(writing) && !registry.is_away(span));
+        assert!(!registry.take_written(writing), "once");
+        let writing = written();
+        assert!(registry.target(span).is_some(), "for something else");
+        assert!(!registry.take_written(writing) && !registry.is_away(span));
     }
 
     #[test]
     fn target__waits_for_what_another_thread_is_writing_there() {
         let mut bytes = [0; 64];
         let (registry, span) = sixty_four(&mut bytes);
-        let errand = registry.hand_out(span, true);
+        let (errand, _) = registry.hand_out_to_write(span);
         assert!(errand.begin());
         let written = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -750,13 +803,13 @@ mod tests {
         let mut other = [0; 64];
         // SAFETY: as above.
         let other = unsafe { registry.open(other.as_mut_ptr(), 64, memory(true)) };
-        let errands = [true, false].map(|writes| registry.hand_out(span, writes));
-        let others = registry.hand_out(other, true);
+        let errands = [registry.hand_out_to_write(span).0, registry.hand_out(span)];
+        let (others, _) = registry.hand_out_to_write(other);
         registry.close(span.region);
         assert!(errands.iter().all(|it| !it.begin()));
         assert!(others.begin(), "another entry's");
         drop(others);
-        let last = registry.hand_out(other, true);
+        let (last, _) = registry.hand_out_to_write(other);
         registry.call_back_all();
         assert!(!last.begin() && registry.away.borrow().is_empty());
     }

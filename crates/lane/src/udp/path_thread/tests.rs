@@ -89,7 +89,7 @@ fn order(opener: &mut Opener, from: Box<Arrived>, memory: &Registry, place: Span
     let bytes = from.bytes();
     let trailer: &Trailer = bytes.last_chunk().expect("a trailer");
     Order::Open(OpenOrder {
-        errand: memory.hand_out(place, true),
+        errand: memory.hand_out_to_write(place).0,
         header: HEADER,
         payload: 0..bytes.len() - TRAILER_LEN,
         opening: opener.hand_out(trailer).expect("new"),
@@ -211,7 +211,7 @@ fn thread__ends_when_it_is_dropped_asleep_or_not() {
             offset: 0,
             len: 1,
         };
-        let errand = memory.hand_out(span, true);
+        let errand = memory.hand_out(span);
         let opening = opener().hand_out(&[0; TRAILER_LEN]).expect("new");
         channel.order(Order::Open(OpenOrder {
             errand,
@@ -221,6 +221,6 @@ fn thread__ends_when_it_is_dropped_asleep_or_not() {
             opening,
             place: std::ptr::null_mut(),
         }));
-        assert!(!memory.is_away(span), "what is ordered then is over");
+        assert!(memory.is_idle(), "what is ordered then is over");
     }
 }

@@ -4,6 +4,7 @@
 use super::layout::Message;
 use super::train_buffer::Expected;
 use super::{Receiver, SPILL};
+use crate::registry::Writing;
 use crate::seal::{TRAILER_LEN, Trailer};
 use crate::udp::path_thread::{Arrived, Channel, OpenOrder, Order};
 use crate::{LaneError, MoveCause, Turn};
@@ -34,6 +35,7 @@ struct TrainAway {
     /// Bytes of each of its datagrams but the last.
     datagram: u32,
     place: Span,
+    writing: Writing,
 }
 
 impl std::fmt::Debug for Arrived {
@@ -79,7 +81,11 @@ impl Receiver {
 
     /// A train was opened, or was not.
     fn take_opened(&mut self, train: &TrainAway, opened: Option<bool>, turn: &mut Turn<'_>) {
-        let Some(opened) = opened else { return };
+        // What was put in its place since may be anything: as if it had been called off.
+        let is_there = turn.memory.take_written(train.writing);
+        let Some(opened) = opened.filter(|_| is_there) else {
+            return;
+        };
         if let Err(reason) = self.incoming.opened(train.number, opened) {
             turn.core.on_dropped(reason);
             return turn.core.on_spoiled_train();
@@ -228,14 +234,16 @@ impl Receiver {
         };
         self.trains.expect_headers(false);
         turn.account.rx_data_syscalls += 1;
+        let (errand, writing) = turn.memory.hand_out_to_write(place);
         inbox.away.push_back(TrainAway {
             number: opening.number(),
             header,
             datagram: message.segment as u32,
             place,
+            writing,
         });
         inbox.channel.order(Order::Open(OpenOrder {
-            errand: turn.memory.hand_out(place, true),
+            errand,
             payload: 0..place.len as usize,
             header: head,
             opening,

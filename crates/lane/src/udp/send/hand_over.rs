@@ -59,7 +59,7 @@ impl Sender {
                 payload
                     .and_then(|payload| Some((payload, stage.sealer_mut().reserve(datagrams)?)))
                     .map(|(payload, numbers)| SendOrder {
-                        errand: turn.memory.hand_out(burst.span, false),
+                        errand: turn.memory.hand_out(burst.span),
                         burst: *burst,
                         numbers,
                         payload,
