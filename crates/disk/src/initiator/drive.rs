@@ -1,11 +1,11 @@
-//! The thread of a queue.
+//! What is known of a queue's requests, and its connection: owned by the thread that drives.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use zerolane::{Completion, ExportedRegion, Region, RegionKey, Waker};
+use zerolane::{Completion, ExportedRegion, Region, RegionKey};
 use zerolane_block::sense::Key;
 use zerolane_block::sst::Outcome;
 use zerolane_block::{Lun, Status};
@@ -14,82 +14,17 @@ use super::Options;
 use super::error::{Error, Wrong};
 use super::link::{Dial, Ended, Link, result};
 use super::request::{Direction, Done, Effect, Part, Request};
+use super::seat::{Over, Shared};
 use super::unit::Unit;
 use crate::limits::{MAX_REPEATS, PAUSE};
 use crate::message::Place;
 
-/// Called when a request is over.
-pub(super) type Over = Box<dyn FnOnce(Done) + Send>;
-
-/// How long the thread waits before it looks for commands without a status.
+/// How often commands without a status are looked for, and a wait for completions at most.
 const LOOK: Duration = Duration::from_millis(500);
 /// Completions taken at a time.
 const BATCH: usize = 64;
 
-struct Inbox {
-    requests: VecDeque<(Request, Over)>,
-    /// Why there will be no more; the queue was closed, or has failed.
-    end: Option<Error>,
-    waker: Waker,
-}
-
-/// What a queue shares with its thread.
-pub(super) struct Shared {
-    inbox: Mutex<Inbox>,
-    /// The end has come, while the thread waits to connect again.
-    ended: Condvar,
-    pub(super) reconnects: AtomicU64,
-    pub(super) repeats: AtomicU64,
-}
-
-impl Shared {
-    pub(super) fn new(link: &Link) -> Shared {
-        Shared {
-            inbox: Mutex::new(Inbox {
-                requests: VecDeque::new(),
-                end: None,
-                waker: link.connection.waker(),
-            }),
-            ended: Condvar::new(),
-            reconnects: AtomicU64::new(0),
-            repeats: AtomicU64::new(0),
-        }
-    }
-
-    fn inbox(&self) -> MutexGuard<'_, Inbox> {
-        // No code under the lock leaves it inconsistent.
-        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn submit(&self, request: Request, over: Over) {
-        let mut inbox = self.inbox();
-        match inbox.end.clone() {
-            None => {
-                inbox.requests.push_back((request, over));
-                let waker = inbox.waker.clone();
-                drop(inbox);
-                waker.wake();
-            }
-            Some(error) => {
-                drop(inbox);
-                refuse(request, over, error);
-            }
-        }
-    }
-
-    pub(super) fn failure(&self) -> Option<Error> {
-        self.inbox().end.clone()
-    }
-
-    pub(super) fn close(&self) {
-        let mut inbox = self.inbox();
-        inbox.end.get_or_insert(Error::Closed);
-        inbox.waker.wake();
-        self.ended.notify_all();
-    }
-}
-
-fn refuse(request: Request, over: Over, error: Error) {
+pub(super) fn refuse(request: Request, over: Over, error: Error) {
     let (memory, _) = request.into_memory();
     over(Done {
         result: Err(error),
@@ -110,7 +45,7 @@ struct Live {
     error: Option<Error>,
 }
 
-/// How a connection's time ended.
+/// Why a turn was none.
 enum Exit {
     /// The queue is closed.
     Closed,
@@ -124,6 +59,13 @@ pub(super) struct Driver {
     session: u64,
     options: Options,
     unit: Unit,
+    /// `None`: it broke, and there is no other yet.
+    link: Option<Link>,
+    /// Why there is none.
+    why: Option<Exit>,
+    batch: Vec<Completion>,
+    /// When commands without a status were looked for.
+    looked: Instant,
     live: HashMap<u64, Live>,
     /// Commands to be sent.
     waiting: VecDeque<Part>,
@@ -140,67 +82,100 @@ pub(super) struct Driver {
 }
 
 impl Driver {
+    /// One that drives `link`, whose name is `session`.
     pub(super) fn new(
         shared: Arc<Shared>,
         (dial, session): (Dial, u64),
         options: Options,
         unit: Unit,
+        link: Link,
     ) -> Driver {
-        Driver {
+        let mut driver = Driver {
             shared,
             dial,
             session,
             options,
             unit,
+            lineage: link.target.session,
+            link: None,
+            why: None,
+            batch: Vec::new(),
+            looked: Instant::now(),
             live: HashMap::new(),
             waiting: VecDeque::new(),
             sent: Vec::new(),
             next_request: 0,
             next_order: 0,
-            lineage: 0,
             written: 0,
             flushed: 0,
             is_lost: false,
-        }
-    }
-
-    pub(super) fn run(mut self, link: Link) {
-        self.lineage = link.target.session;
-        let mut link = link;
-        let error = loop {
-            let exit = self.serve(&mut link);
-            self.recall();
-            drop(link);
-            match exit {
-                Exit::Closed => break Error::Closed,
-                Exit::Broken(why) => match self.reconnect(why) {
-                    Ok(new) => link = new,
-                    Err(error) => break error,
-                },
-            }
         };
-        self.end(error);
+        driver.begin(link);
+        driver
     }
 
-    /// Serves requests over `link` until it breaks.
-    fn serve(&mut self, link: &mut Link) -> Exit {
+    /// Has a connection from here on.
+    fn begin(&mut self, link: Link) {
         self.sent.clear();
-        self.sent.resize_with(usize::from(u8::MAX) + 1, || None);
-        let mut batch = Vec::new();
-        loop {
-            let most = link.target.transfer_bytes.min(self.options.transfer_bytes);
-            if !self.take_requests(most.into()) {
-                return Exit::Closed;
-            }
-            let served = self
-                .send(link)
-                .and_then(|()| wait(link, &mut batch))
-                .and_then(|()| self.take_ended(link, &mut batch))
-                .and_then(|()| self.look());
-            if let Err(error) = served {
-                return Exit::Broken(error);
+        self.sent.resize_with(link.slots(), || None);
+        self.link = Some(link);
+    }
+
+    /// Whether there is a connection to be driven. If there is none, [`Driver::mend`] is next, and it takes long.
+    pub(super) fn has_link(&self) -> bool {
+        self.link.is_some()
+    }
+
+    /// Whether requests wait for what comes.
+    pub(super) fn is_busy(&self) -> bool {
+        !self.live.is_empty()
+    }
+
+    /// Takes what was asked for, sends what there is room for, and waits for what ends, for a while: one turn. False
+    /// if it is no use to turn again, for there is no connection.
+    pub(super) fn turn(&mut self) -> bool {
+        let Some(mut link) = self.link.take() else {
+            return false;
+        };
+        match self.turn_link(&mut link) {
+            Ok(()) => self.link = Some(link),
+            Err(exit) => {
+                self.recall();
+                self.why = Some(exit);
             }
         }
+        self.link.is_some()
+    }
+
+    fn turn_link(&mut self, link: &mut Link) -> Result<(), Exit> {
+        let most = link.target.transfer_bytes.min(self.options.transfer_bytes);
+        if !self.take_requests(most.into()) {
+            return Err(Exit::Closed);
+        }
+        let mut batch = std::mem::take(&mut self.batch);
+        let turned = self
+            .send(link)
+            .and_then(|()| wait(link, &mut batch, self.live.len() > 1))
+            .and_then(|()| self.take_ended(link, &mut batch))
+            .and_then(|()| self.look());
+        self.batch = batch;
+        turned.map_err(Exit::Broken)
+    }
+
+    /// Connects again. False if the queue is over: then all that was asked for has failed.
+    pub(super) fn mend(&mut self) -> bool {
+        let error = match self.why.take() {
+            None | Some(Exit::Closed) => Error::Closed,
+            Some(Exit::Broken(why)) => match self.reconnect(why) {
+                Ok(link) => {
+                    self.begin(link);
+                    return true;
+                }
+                Err(error) => error,
+            },
+        };
+        self.end(&error);
+        false
     }
 
     /// Takes what was asked for. False if the queue is closed.
@@ -209,6 +184,9 @@ impl Driver {
             let mut inbox = self.shared.inbox();
             if inbox.end.is_some() {
                 return false;
+            }
+            if inbox.requests.is_empty() {
+                return true;
             }
             std::mem::take(&mut inbox.requests)
         };
@@ -392,6 +370,10 @@ impl Driver {
 
     /// Commands without a status for too long mean that the connection is broken.
     fn look(&mut self) -> Result<(), Error> {
+        if self.looked.elapsed() < LOOK {
+            return Ok(());
+        }
+        self.looked = Instant::now();
         let patience = self.options.command_patience;
         let mut sent = self.sent.iter().flatten();
         if sent.any(|(_, since)| since.elapsed() > patience) {
@@ -411,6 +393,8 @@ impl Driver {
         sent.sort_by_key(|it| it.order);
         self.waiting = sent.into();
         self.live.values_mut().for_each(|it| it.key = None);
+        // Of a turn that did not end.
+        self.batch.clear();
     }
 
     /// Connects again. Requests that were repeated too often fail.
@@ -441,7 +425,7 @@ impl Driver {
             }
             let inbox = self.shared.inbox();
             if inbox.end.is_none() {
-                drop(self.shared.ended.wait_timeout(inbox, PAUSE));
+                drop(self.shared.news.wait_timeout(inbox, PAUSE));
             }
         }
     }
@@ -471,7 +455,7 @@ impl Driver {
     }
 
     /// All that is not over fails so.
-    fn end(mut self, error: Error) {
+    fn end(&mut self, error: &Error) {
         let requests = {
             let mut inbox = self.shared.inbox();
             inbox.end.get_or_insert_with(|| error.clone());
@@ -487,11 +471,13 @@ impl Driver {
     }
 }
 
-/// Waits for completions.
-fn wait(link: &mut Link, batch: &mut Vec<Completion>) -> Result<(), Error> {
+/// Waits for completions: for one, and those that come with it if there are to be more.
+fn wait(link: &mut Link, batch: &mut Vec<Completion>, more: bool) -> Result<(), Error> {
     if let Some(first) = link.connection.wait(Some(LOOK))? {
         batch.push(first);
-        link.connection.poll_batch(batch, BATCH)?;
+        if more {
+            link.connection.poll_batch(batch, BATCH)?;
+        }
     }
     Ok(())
 }
