@@ -14,7 +14,7 @@ use super::Options;
 use super::error::{Error, Wrong};
 use super::link::{Dial, Ended, Link, result};
 use super::request::{Direction, Done, Effect, Part, Request};
-use super::seat::{Over, Shared};
+use super::seat::{Drive, Over, Shared, refuse};
 use super::unit::Unit;
 use crate::limits::{MAX_REPEATS, PAUSE};
 use crate::message::Place;
@@ -23,14 +23,6 @@ use crate::message::Place;
 const LOOK: Duration = Duration::from_millis(500);
 /// Completions taken at a time.
 const BATCH: usize = 64;
-
-pub(super) fn refuse(request: Request, over: Over, error: Error) {
-    let (memory, _) = request.into_memory();
-    over(Done {
-        result: Err(error),
-        memory,
-    });
-}
 
 /// A request in progress.
 struct Live {
@@ -54,7 +46,7 @@ enum Exit {
 }
 
 pub(super) struct Driver {
-    shared: Arc<Shared>,
+    shared: Arc<Shared<Driver>>,
     dial: Dial,
     session: u64,
     options: Options,
@@ -84,7 +76,7 @@ pub(super) struct Driver {
 impl Driver {
     /// One that drives `link`, whose name is `session`.
     pub(super) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<Shared<Driver>>,
         (dial, session): (Dial, u64),
         options: Options,
         unit: Unit,
@@ -121,32 +113,6 @@ impl Driver {
         self.link = Some(link);
     }
 
-    /// Whether there is a connection to be driven. If there is none, [`Driver::mend`] is next, and it takes long.
-    pub(super) fn has_link(&self) -> bool {
-        self.link.is_some()
-    }
-
-    /// Whether requests wait for what comes.
-    pub(super) fn is_busy(&self) -> bool {
-        !self.live.is_empty()
-    }
-
-    /// Takes what was asked for, sends what there is room for, and waits for what ends, for a while: one turn. False
-    /// if it is no use to turn again, for there is no connection.
-    pub(super) fn turn(&mut self) -> bool {
-        let Some(mut link) = self.link.take() else {
-            return false;
-        };
-        match self.turn_link(&mut link) {
-            Ok(()) => self.link = Some(link),
-            Err(exit) => {
-                self.recall();
-                self.why = Some(exit);
-            }
-        }
-        self.link.is_some()
-    }
-
     fn turn_link(&mut self, link: &mut Link) -> Result<(), Exit> {
         let most = link.target.transfer_bytes.min(self.options.transfer_bytes);
         if !self.take_requests(most.into()) {
@@ -160,22 +126,6 @@ impl Driver {
             .and_then(|()| self.look());
         self.batch = batch;
         turned.map_err(Exit::Broken)
-    }
-
-    /// Connects again. False if the queue is over: then all that was asked for has failed.
-    pub(super) fn mend(&mut self) -> bool {
-        let error = match self.why.take() {
-            None | Some(Exit::Closed) => Error::Closed,
-            Some(Exit::Broken(why)) => match self.reconnect(why) {
-                Ok(link) => {
-                    self.begin(link);
-                    return true;
-                }
-                Err(error) => error,
-            },
-        };
-        self.end(&error);
-        false
     }
 
     /// Takes what was asked for. False if the queue is closed.
@@ -468,6 +418,45 @@ impl Driver {
         for (request, over) in requests {
             refuse(request, over, error.clone());
         }
+    }
+}
+
+impl Drive for Driver {
+    fn has_link(&self) -> bool {
+        self.link.is_some()
+    }
+
+    fn is_busy(&self) -> bool {
+        !self.live.is_empty()
+    }
+
+    fn turn(&mut self) -> bool {
+        let Some(mut link) = self.link.take() else {
+            return false;
+        };
+        match self.turn_link(&mut link) {
+            Ok(()) => self.link = Some(link),
+            Err(exit) => {
+                self.recall();
+                self.why = Some(exit);
+            }
+        }
+        self.link.is_some()
+    }
+
+    fn mend(&mut self) -> bool {
+        let error = match self.why.take() {
+            None | Some(Exit::Closed) => Error::Closed,
+            Some(Exit::Broken(why)) => match self.reconnect(why) {
+                Ok(link) => {
+                    self.begin(link);
+                    return true;
+                }
+                Err(error) => error,
+            },
+        };
+        self.end(&error);
+        false
     }
 }
 

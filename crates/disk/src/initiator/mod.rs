@@ -83,7 +83,7 @@ pub struct Repairs {
 
 /// One unit of a target, to be used by any number of threads.
 pub struct Queue {
-    shared: Arc<Shared>,
+    shared: Arc<Shared<Driver>>,
     unit: Unit,
     thread: Option<JoinHandle<()>>,
 }
@@ -91,7 +91,7 @@ pub struct Queue {
 /// A request that was asked for.
 pub struct Pending {
     call: Arc<Call>,
-    shared: Arc<Shared>,
+    shared: Arc<Shared<Driver>>,
 }
 
 impl Pending {
@@ -116,7 +116,7 @@ impl Queue {
         let (session, depth) = (session()?, options.depth.clamp(1, 256));
         let mut link = Link::open(dial()?, session, depth, options.patience)?;
         let unit = Unit::ask(&mut link, lun, options.patience)?;
-        let shared = Arc::new(Shared::new(&link));
+        let shared = Arc::new(Shared::new(link.connection.waker()));
         let named = (dial, session);
         let driver = Driver::new(Arc::clone(&shared), named, options, unit.clone(), link);
         let driver = Box::new(driver);

@@ -12,9 +12,7 @@ use std::time::{Duration, Instant};
 
 use zerolane::Waker;
 
-use super::drive::{Driver, refuse};
 use super::error::Error;
-use super::link::Link;
 use super::request::{Done, Request};
 
 /// How long the thread of the queue leaves a connection to itself that a caller drove: less than a peer waits for an
@@ -23,6 +21,31 @@ const GRACE: Duration = Duration::from_millis(5);
 
 /// Called when a request is over.
 pub(super) type Over = Box<dyn FnOnce(Done) + Send>;
+
+/// What is driven.
+pub(super) trait Drive {
+    /// Whether there is a connection to be driven. If there is none, [`Drive::mend`] is next, and it takes long.
+    fn has_link(&self) -> bool;
+
+    /// Whether requests wait for what comes.
+    fn is_busy(&self) -> bool;
+
+    /// Takes what was asked for, sends what there is room for, and waits for what ends, for a while: one turn. False
+    /// if it is no use to turn again, for there is no connection.
+    fn turn(&mut self) -> bool;
+
+    /// Connects again. False if the queue is over: then all that was asked for has failed.
+    fn mend(&mut self) -> bool;
+}
+
+/// Ends a request that was not begun.
+pub(super) fn refuse(request: Request, over: Over, error: Error) {
+    let (memory, _) = request.into_memory();
+    over(Done {
+        result: Err(error),
+        memory,
+    });
+}
 
 /// How far a call is.
 enum State {
@@ -103,14 +126,14 @@ impl Call {
 }
 
 /// What is asked for, and the seat of the thread that drives.
-pub(super) struct Inbox {
+pub(super) struct Inbox<D> {
     pub(super) requests: VecDeque<(Request, Over)>,
     /// Why there will be no more; the queue was closed, or has failed.
     pub(super) end: Option<Error>,
     /// Ends the wait of the thread that drives.
     pub(super) waker: Waker,
     /// `None`: a thread drives it.
-    driver: Option<Box<Driver>>,
+    driver: Option<Box<D>>,
     /// Calls whose threads sleep, in their order.
     callers: BTreeMap<u64, Arc<Call>>,
     next_caller: u64,
@@ -120,9 +143,9 @@ pub(super) struct Inbox {
     is_urgent: bool,
 }
 
-impl Inbox {
+impl<D: Drive> Inbox<D> {
     /// Takes the driver for a caller, if it is there to be driven.
-    fn take_driver(&mut self) -> Option<Box<Driver>> {
+    fn take_driver(&mut self) -> Option<Box<D>> {
         let driver = self.driver.take_if(|it| it.has_link())?;
         // Looked at again when it leaves.
         self.is_urgent = false;
@@ -137,8 +160,8 @@ impl Inbox {
 }
 
 /// What threads share of a queue.
-pub(super) struct Shared {
-    inbox: Mutex<Inbox>,
+pub(super) struct Shared<D> {
+    inbox: Mutex<Inbox<D>>,
     /// There is something for the thread of the queue to do, or the end.
     pub(super) news: Condvar,
     pub(super) reconnects: AtomicU64,
@@ -146,12 +169,12 @@ pub(super) struct Shared {
 }
 
 /// A thread that drives. Dropped, it leaves the seat to another.
-struct Seated<'a> {
-    shared: &'a Shared,
-    driver: Option<Box<Driver>>,
+struct Seated<'a, D: Drive> {
+    shared: &'a Shared<D>,
+    driver: Option<Box<D>>,
 }
 
-impl Seated<'_> {
+impl<D: Drive> Seated<'_, D> {
     /// A turn. False if there is no connection.
     fn turn(&mut self) -> bool {
         self.driver.as_mut().is_some_and(|it| it.turn())
@@ -163,7 +186,7 @@ impl Seated<'_> {
     }
 }
 
-impl Drop for Seated<'_> {
+impl<D: Drive> Drop for Seated<'_, D> {
     fn drop(&mut self) {
         if let Some(driver) = self.driver.take() {
             self.shared.leave(driver);
@@ -171,13 +194,14 @@ impl Drop for Seated<'_> {
     }
 }
 
-impl Shared {
-    pub(super) fn new(link: &Link) -> Shared {
+impl<D: Drive> Shared<D> {
+    /// Of a queue whose first connection is woken by `waker`.
+    pub(super) fn new(waker: Waker) -> Shared<D> {
         Shared {
             inbox: Mutex::new(Inbox {
                 requests: VecDeque::new(),
                 end: None,
-                waker: link.connection.waker(),
+                waker,
                 driver: None,
                 callers: BTreeMap::new(),
                 next_caller: 0,
@@ -190,7 +214,7 @@ impl Shared {
         }
     }
 
-    pub(super) fn inbox(&self) -> MutexGuard<'_, Inbox> {
+    pub(super) fn inbox(&self) -> MutexGuard<'_, Inbox<D>> {
         // No code under the lock leaves it inconsistent.
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -240,7 +264,7 @@ impl Shared {
 
     /// Drives until `call` is over or the connection breaks; if another drives, sleeps until that has ended it or
     /// leaves the seat.
-    fn sit_or_sleep(&self, mut inbox: MutexGuard<'_, Inbox>, call: &Arc<Call>) {
+    fn sit_or_sleep(&self, mut inbox: MutexGuard<'_, Inbox<D>>, call: &Arc<Call>) {
         if let Some(driver) = inbox.take_driver() {
             drop(inbox);
             let mut seated = Seated {
@@ -257,7 +281,7 @@ impl Shared {
     }
 
     /// Leaves `driver` to the first that waits, or to the thread of the queue.
-    fn leave(&self, driver: Box<Driver>) {
+    fn leave(&self, driver: Box<D>) {
         let mut inbox = self.inbox();
         inbox.left = Instant::now();
         let has_link = driver.has_link();
@@ -279,7 +303,7 @@ impl Shared {
     }
 
     /// What the thread of the queue does: drives when no caller does, and connects again, until the end.
-    pub(super) fn attend(&self, first: Box<Driver>) {
+    pub(super) fn attend(&self, first: Box<D>) {
         let mut next = Some(first);
         loop {
             let mut seated = Seated {
@@ -302,7 +326,7 @@ impl Shared {
     }
 
     /// Waits until the driver is there, and no caller will take it.
-    fn await_seat(&self) -> Box<Driver> {
+    fn await_seat(&self) -> Box<D> {
         let mut inbox = self.inbox();
         loop {
             let has_ended = inbox.end.is_some();
@@ -335,8 +359,12 @@ impl Shared {
 }
 
 /// Ends the wait of the thread that drives.
-fn wake(inbox: MutexGuard<'_, Inbox>) {
+fn wake<D>(inbox: MutexGuard<'_, Inbox<D>>) {
     let waker = inbox.waker.clone();
     drop(inbox);
     waker.wake();
 }
+
+#[cfg(test)]
+#[path = "seat_tests.rs"]
+mod tests;
