@@ -37,7 +37,7 @@ impl Drive for Driver {
     }
 
     fn turn(&mut self) -> bool {
-        let Some(shared) = self.shared.upgrade() else {
+        let Some(shared) = self.shared.upgrade().filter(|_| self.has_link) else {
             return false;
         };
         self.turns += 1;
