@@ -1,9 +1,10 @@
 //! The initiator: one unit of a target, with many requests outstanding.
 //!
 //! What waits for a request drives the connection meanwhile, for all; when nothing waits, a thread of the queue's own
-//! does. What is read lands in the caller's memory, and what is written is fetched from there. When the connection breaks, the queue connects again, and repeats in their order the
-//! commands whose status had not come: which of them were done is not known, but each of them does the same when it
-//! is done twice. The target sees to it that nothing of the older connection is done after the newer one began.
+//! does. What is read lands in the caller's memory, and what is written is fetched from there. When the connection
+//! breaks, the queue connects again, and repeats in their order the commands whose status had not come: which of them
+//! were done is not known, but each of them does the same when it is done twice. The target sees to it that nothing of
+//! the older connection is done after the newer one began.
 //!
 //! | a request that | is |
 //! |---|---|
