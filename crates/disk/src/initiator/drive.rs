@@ -115,35 +115,35 @@ impl Driver {
 
     fn turn_link(&mut self, link: &mut Link) -> Result<(), Exit> {
         let most = link.target.transfer_bytes.min(self.options.transfer_bytes);
-        if !self.take_requests(most.into()) {
+        let Some(ended) = self.take_requests(most.into()) else {
             return Err(Exit::Closed);
-        }
+        };
+        // What ended as it was taken may be what this thread waits for.
+        let longest = if ended { Duration::ZERO } else { LOOK };
         let mut batch = std::mem::take(&mut self.batch);
         let turned = self
             .send(link)
-            .and_then(|()| wait(link, &mut batch, self.live.len() > 1))
+            .and_then(|()| wait(link, &mut batch, longest, self.live.len() > 1))
             .and_then(|()| self.take_ended(link, &mut batch))
             .and_then(|()| self.look());
         self.batch = batch;
         turned.map_err(Exit::Broken)
     }
 
-    /// Takes what was asked for. False if the queue is closed.
-    fn take_requests(&mut self, most: u64) -> bool {
+    /// Takes what was asked for, and says whether any of it is over at once. `None` if the queue is closed.
+    fn take_requests(&mut self, most: u64) -> Option<bool> {
         let requests = {
             let mut inbox = self.shared.inbox();
             if inbox.end.is_some() {
-                return false;
-            }
-            if inbox.requests.is_empty() {
-                return true;
+                return None;
             }
             std::mem::take(&mut inbox.requests)
         };
+        let (asked, before) = (requests.len(), self.live.len());
         for (request, over) in requests {
             self.take(request, over, most);
         }
-        true
+        Some(self.live.len() < before + asked)
     }
 
     fn take(&mut self, request: Request, over: Over, most: u64) {
@@ -461,8 +461,13 @@ impl Drive for Driver {
 }
 
 /// Waits for completions: for one, and those that come with it if there are to be more.
-fn wait(link: &mut Link, batch: &mut Vec<Completion>, more: bool) -> Result<(), Error> {
-    if let Some(first) = link.connection.wait(Some(LOOK))? {
+fn wait(
+    link: &mut Link,
+    batch: &mut Vec<Completion>,
+    longest: Duration,
+    more: bool,
+) -> Result<(), Error> {
+    if let Some(first) = link.connection.wait(Some(longest))? {
         batch.push(first);
         if more {
             link.connection.poll_batch(batch, BATCH)?;
