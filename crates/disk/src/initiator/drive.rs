@@ -1,11 +1,11 @@
-//! The thread of a queue.
+//! What is known of a queue's requests, and its connection: owned by the thread that drives.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use zerolane::{Completion, ExportedRegion, Region, RegionKey, Waker};
+use zerolane::{Completion, ExportedRegion, Region, RegionKey};
 use zerolane_block::sense::Key;
 use zerolane_block::sst::Outcome;
 use zerolane_block::{Lun, Status};
@@ -14,88 +14,15 @@ use super::Options;
 use super::error::{Error, Wrong};
 use super::link::{Dial, Ended, Link, result};
 use super::request::{Direction, Done, Effect, Part, Request};
+use super::seat::{Drive, Over, Shared, refuse};
 use super::unit::Unit;
 use crate::limits::{MAX_REPEATS, PAUSE};
 use crate::message::Place;
 
-/// Called when a request is over.
-pub(super) type Over = Box<dyn FnOnce(Done) + Send>;
-
-/// How long the thread waits before it looks for commands without a status.
+/// How often commands without a status are looked for, and a wait for completions at most.
 const LOOK: Duration = Duration::from_millis(500);
 /// Completions taken at a time.
 const BATCH: usize = 64;
-
-struct Inbox {
-    requests: VecDeque<(Request, Over)>,
-    /// Why there will be no more; the queue was closed, or has failed.
-    end: Option<Error>,
-    waker: Waker,
-}
-
-/// What a queue shares with its thread.
-pub(super) struct Shared {
-    inbox: Mutex<Inbox>,
-    /// The end has come, while the thread waits to connect again.
-    ended: Condvar,
-    pub(super) reconnects: AtomicU64,
-    pub(super) repeats: AtomicU64,
-}
-
-impl Shared {
-    pub(super) fn new(link: &Link) -> Shared {
-        Shared {
-            inbox: Mutex::new(Inbox {
-                requests: VecDeque::new(),
-                end: None,
-                waker: link.connection.waker(),
-            }),
-            ended: Condvar::new(),
-            reconnects: AtomicU64::new(0),
-            repeats: AtomicU64::new(0),
-        }
-    }
-
-    fn inbox(&self) -> MutexGuard<'_, Inbox> {
-        // No code under the lock leaves it inconsistent.
-        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn submit(&self, request: Request, over: Over) {
-        let mut inbox = self.inbox();
-        match inbox.end.clone() {
-            None => {
-                inbox.requests.push_back((request, over));
-                let waker = inbox.waker.clone();
-                drop(inbox);
-                waker.wake();
-            }
-            Some(error) => {
-                drop(inbox);
-                refuse(request, over, error);
-            }
-        }
-    }
-
-    pub(super) fn failure(&self) -> Option<Error> {
-        self.inbox().end.clone()
-    }
-
-    pub(super) fn close(&self) {
-        let mut inbox = self.inbox();
-        inbox.end.get_or_insert(Error::Closed);
-        inbox.waker.wake();
-        self.ended.notify_all();
-    }
-}
-
-fn refuse(request: Request, over: Over, error: Error) {
-    let (memory, _) = request.into_memory();
-    over(Done {
-        result: Err(error),
-        memory,
-    });
-}
 
 /// A request in progress.
 struct Live {
@@ -110,7 +37,7 @@ struct Live {
     error: Option<Error>,
 }
 
-/// How a connection's time ended.
+/// Why a turn was none.
 enum Exit {
     /// The queue is closed.
     Closed,
@@ -119,11 +46,18 @@ enum Exit {
 }
 
 pub(super) struct Driver {
-    shared: Arc<Shared>,
+    shared: Arc<Shared<Driver>>,
     dial: Dial,
     session: u64,
     options: Options,
     unit: Unit,
+    /// `None`: it broke, and there is no other yet.
+    link: Option<Link>,
+    /// Why there is none.
+    why: Option<Exit>,
+    batch: Vec<Completion>,
+    /// When commands without a status were looked for.
+    looked: Instant,
     live: HashMap<u64, Live>,
     /// Commands to be sent.
     waiting: VecDeque<Part>,
@@ -140,82 +74,76 @@ pub(super) struct Driver {
 }
 
 impl Driver {
+    /// One that drives `link`, whose name is `session`.
     pub(super) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<Shared<Driver>>,
         (dial, session): (Dial, u64),
         options: Options,
         unit: Unit,
+        link: Link,
     ) -> Driver {
-        Driver {
+        let mut driver = Driver {
             shared,
             dial,
             session,
             options,
             unit,
+            lineage: link.target.session,
+            link: None,
+            why: None,
+            batch: Vec::new(),
+            looked: Instant::now(),
             live: HashMap::new(),
             waiting: VecDeque::new(),
             sent: Vec::new(),
             next_request: 0,
             next_order: 0,
-            lineage: 0,
             written: 0,
             flushed: 0,
             is_lost: false,
-        }
-    }
-
-    pub(super) fn run(mut self, link: Link) {
-        self.lineage = link.target.session;
-        let mut link = link;
-        let error = loop {
-            let exit = self.serve(&mut link);
-            self.recall();
-            drop(link);
-            match exit {
-                Exit::Closed => break Error::Closed,
-                Exit::Broken(why) => match self.reconnect(why) {
-                    Ok(new) => link = new,
-                    Err(error) => break error,
-                },
-            }
         };
-        self.end(error);
+        driver.begin(link);
+        driver
     }
 
-    /// Serves requests over `link` until it breaks.
-    fn serve(&mut self, link: &mut Link) -> Exit {
+    /// Has a connection from here on.
+    fn begin(&mut self, link: Link) {
         self.sent.clear();
-        self.sent.resize_with(usize::from(u8::MAX) + 1, || None);
-        let mut batch = Vec::new();
-        loop {
-            let most = link.target.transfer_bytes.min(self.options.transfer_bytes);
-            if !self.take_requests(most.into()) {
-                return Exit::Closed;
-            }
-            let served = self
-                .send(link)
-                .and_then(|()| wait(link, &mut batch))
-                .and_then(|()| self.take_ended(link, &mut batch))
-                .and_then(|()| self.look());
-            if let Err(error) = served {
-                return Exit::Broken(error);
-            }
-        }
+        self.sent.resize_with(link.slots(), || None);
+        self.link = Some(link);
     }
 
-    /// Takes what was asked for. False if the queue is closed.
-    fn take_requests(&mut self, most: u64) -> bool {
+    fn turn_link(&mut self, link: &mut Link) -> Result<(), Exit> {
+        let most = link.target.transfer_bytes.min(self.options.transfer_bytes);
+        let Some(ended) = self.take_requests(most.into()) else {
+            return Err(Exit::Closed);
+        };
+        // What ended as it was taken may be what this thread waits for.
+        let longest = if ended { Duration::ZERO } else { LOOK };
+        let mut batch = std::mem::take(&mut self.batch);
+        let turned = self
+            .send(link)
+            .and_then(|()| wait(link, &mut batch, longest, self.live.len() > 1))
+            .and_then(|()| self.take_ended(link, &mut batch))
+            .and_then(|()| self.look());
+        self.batch = batch;
+        turned.map_err(Exit::Broken)
+    }
+
+    /// Takes what was asked for, and says whether any of it is over at once. `None` if the queue is closed.
+    fn take_requests(&mut self, most: u64) -> Option<bool> {
         let requests = {
             let mut inbox = self.shared.inbox();
             if inbox.end.is_some() {
-                return false;
+                return None;
             }
             std::mem::take(&mut inbox.requests)
         };
+        let (asked, before) = (requests.len(), self.live.len());
         for (request, over) in requests {
             self.take(request, over, most);
         }
-        true
+        Some(self.live.len() < before + asked)
     }
 
     fn take(&mut self, request: Request, over: Over, most: u64) {
@@ -392,6 +320,10 @@ impl Driver {
 
     /// Commands without a status for too long mean that the connection is broken.
     fn look(&mut self) -> Result<(), Error> {
+        if self.looked.elapsed() < LOOK {
+            return Ok(());
+        }
+        self.looked = Instant::now();
         let patience = self.options.command_patience;
         let mut sent = self.sent.iter().flatten();
         if sent.any(|(_, since)| since.elapsed() > patience) {
@@ -411,6 +343,8 @@ impl Driver {
         sent.sort_by_key(|it| it.order);
         self.waiting = sent.into();
         self.live.values_mut().for_each(|it| it.key = None);
+        // Of a turn that did not end.
+        self.batch.clear();
     }
 
     /// Connects again. Requests that were repeated too often fail.
@@ -441,7 +375,7 @@ impl Driver {
             }
             let inbox = self.shared.inbox();
             if inbox.end.is_none() {
-                drop(self.shared.ended.wait_timeout(inbox, PAUSE));
+                drop(self.shared.news.wait_timeout(inbox, PAUSE));
             }
         }
     }
@@ -471,7 +405,7 @@ impl Driver {
     }
 
     /// All that is not over fails so.
-    fn end(mut self, error: Error) {
+    fn end(&mut self, error: &Error) {
         let requests = {
             let mut inbox = self.shared.inbox();
             inbox.end.get_or_insert_with(|| error.clone());
@@ -487,11 +421,57 @@ impl Driver {
     }
 }
 
-/// Waits for completions.
-fn wait(link: &mut Link, batch: &mut Vec<Completion>) -> Result<(), Error> {
-    if let Some(first) = link.connection.wait(Some(LOOK))? {
+impl Drive for Driver {
+    fn has_link(&self) -> bool {
+        self.link.is_some()
+    }
+
+    fn is_busy(&self) -> bool {
+        !self.live.is_empty()
+    }
+
+    fn turn(&mut self) -> bool {
+        let Some(mut link) = self.link.take() else {
+            return false;
+        };
+        match self.turn_link(&mut link) {
+            Ok(()) => self.link = Some(link),
+            Err(exit) => {
+                self.recall();
+                self.why = Some(exit);
+            }
+        }
+        self.link.is_some()
+    }
+
+    fn mend(&mut self) -> bool {
+        let error = match self.why.take() {
+            None | Some(Exit::Closed) => Error::Closed,
+            Some(Exit::Broken(why)) => match self.reconnect(why) {
+                Ok(link) => {
+                    self.begin(link);
+                    return true;
+                }
+                Err(error) => error,
+            },
+        };
+        self.end(&error);
+        false
+    }
+}
+
+/// Waits for completions: for one, and those that come with it if there are to be more.
+fn wait(
+    link: &mut Link,
+    batch: &mut Vec<Completion>,
+    longest: Duration,
+    more: bool,
+) -> Result<(), Error> {
+    if let Some(first) = link.connection.wait(Some(longest))? {
         batch.push(first);
-        link.connection.poll_batch(batch, BATCH)?;
+        if more {
+            link.connection.poll_batch(batch, BATCH)?;
+        }
     }
     Ok(())
 }

@@ -90,6 +90,11 @@ impl Link {
         })
     }
 
+    /// How many commands it takes at a time.
+    pub(super) fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
     /// A command can be sent.
     pub(super) fn has_room(&self) -> bool {
         !self.free.is_empty()

@@ -1,9 +1,10 @@
 //! The initiator: one unit of a target, with many requests outstanding.
 //!
-//! A thread of the queue's own drives its connection. What is read lands in the caller's memory, and what is written
-//! is fetched from there. When the connection breaks, the queue connects again, and repeats in their order the
-//! commands whose status had not come: which of them were done is not known, but each of them does the same when it
-//! is done twice. The target sees to it that nothing of the older connection is done after the newer one began.
+//! What waits for a request drives the connection meanwhile, for all; when nothing waits, a thread of the queue's own
+//! does. What is read lands in the caller's memory, and what is written is fetched from there. When the connection
+//! breaks, the queue connects again, and repeats in their order the commands whose status had not come: which of them
+//! were done is not known, but each of them does the same when it is done twice. The target sees to it that nothing of
+//! the older connection is done after the newer one began.
 //!
 //! | a request that | is |
 //! |---|---|
@@ -19,13 +20,15 @@
 //! | `link` | one connection: login, slots, single commands |
 //! | `unit` | what a unit is |
 //! | `request` | requests, and the commands they are made of |
-//! | `drive` | the thread |
+//! | `drive` | what is known of requests, and one turn of the connection |
+//! | `seat` | which thread drives |
 
 mod drive;
 mod error;
 mod extents;
 mod link;
 mod request;
+mod seat;
 mod unit;
 
 pub use error::{Error, Wrong};
@@ -34,16 +37,17 @@ pub use link::Dial;
 pub use request::{Done, Request};
 pub use unit::Unit;
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use zerolane::security::random;
 use zerolane_block::Lun;
 
-use drive::{Driver, Shared};
+use drive::Driver;
 use link::Link;
+use seat::{Call, Shared};
 
 /// How a queue is.
 #[derive(Clone, Debug)]
@@ -80,25 +84,21 @@ pub struct Repairs {
 
 /// One unit of a target, to be used by any number of threads.
 pub struct Queue {
-    shared: Arc<Shared>,
+    shared: Arc<Shared<Driver>>,
     unit: Unit,
     thread: Option<JoinHandle<()>>,
 }
 
 /// A request that was asked for.
-pub struct Pending(Arc<(Mutex<Option<Done>>, Condvar)>);
+pub struct Pending {
+    call: Arc<Call>,
+    shared: Arc<Shared<Driver>>,
+}
 
 impl Pending {
     /// Waits until it is over.
     pub fn wait(self) -> Done {
-        let (done, news) = &*self.0;
-        let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            match done.take() {
-                Some(done) => return done,
-                None => done = news.wait(done).unwrap_or_else(PoisonError::into_inner),
-            }
-        }
+        self.shared.wait(&self.call)
     }
 }
 
@@ -117,11 +117,14 @@ impl Queue {
         let (session, depth) = (session()?, options.depth.clamp(1, 256));
         let mut link = Link::open(dial()?, session, depth, options.patience)?;
         let unit = Unit::ask(&mut link, lun, options.patience)?;
-        let shared = Arc::new(Shared::new(&link));
-        let driver = Driver::new(Arc::clone(&shared), (dial, session), options, unit.clone());
+        let shared = Arc::new(Shared::new(link.connection.waker()));
+        let named = (dial, session);
+        let driver = Driver::new(Arc::clone(&shared), named, options, unit.clone(), link);
+        let driver = Box::new(driver);
+        let attended = Arc::clone(&shared);
         let thread = thread::Builder::new()
             .name(format!("disk {lun}"))
-            .spawn(move || driver.run(link))
+            .spawn(move || attended.attend(driver))
             .map_err(|error| Error::System(error.to_string()))?;
         Ok(Queue {
             shared,
@@ -147,27 +150,23 @@ impl Queue {
         &self.unit
     }
 
-    /// Asks for `request`; `over` is called when it is over, by the thread of the queue, which does nothing else
-    /// meanwhile.
+    /// Asks for `request`; `over` is called when it is over, by the thread that drives the connection, which does
+    /// nothing else meanwhile: the queue's own, or one that waits for a request. It must not wait for another.
     pub fn submit(&self, request: Request, over: impl FnOnce(Done) + Send + 'static) {
         self.shared.submit(request, Box::new(over));
     }
 
     /// Asks for `request`, to be waited for.
     pub fn start(&self, request: Request) -> Pending {
-        let state = Arc::new((Mutex::new(None), Condvar::new()));
-        let pending = Pending(Arc::clone(&state));
-        self.submit(request, move |done| {
-            let (place, news) = &*state;
-            *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
-            news.notify_one();
-        });
-        pending
+        let (call, over) = Call::new();
+        self.submit(request, over);
+        let shared = Arc::clone(&self.shared);
+        Pending { call, shared }
     }
 
     /// Asks for `request`, and waits until it is over.
     pub fn call(&self, request: Request) -> Done {
-        self.start(request).wait()
+        self.shared.call(request)
     }
 
     /// Why all requests fail from now on, if they do.

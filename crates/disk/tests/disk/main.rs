@@ -3,6 +3,7 @@
 #![allow(non_snake_case)]
 
 mod crash;
+mod drivers;
 mod extents;
 mod full;
 mod hostile;

@@ -1,0 +1,370 @@
+//! Which thread drives the connection.
+//!
+//! A thread that waits for a request drives while it waits, for all: so a request alone needs no other thread, and no
+//! wake-up. Others that wait meanwhile sleep until their request is over, or the connection is theirs to drive. When
+//! nothing waits, the thread of the queue drives; it stays out for a while after each that did, for the next comes
+//! soon most of the time, and alone connects again.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use zerolane::Waker;
+
+use super::error::Error;
+use super::request::{Done, Request};
+
+/// How long the thread of the queue leaves a connection to itself that a caller drove: less than a peer waits for an
+/// acknowledgement before it repeats, and long beside the time between two requests of a program that is busy.
+const GRACE: Duration = Duration::from_millis(5);
+
+/// Called when a request is over.
+pub(super) type Over = Box<dyn FnOnce(Done) + Send>;
+
+/// What is driven.
+pub(super) trait Drive {
+    /// Whether there is a connection to be driven. If there is none, [`Drive::mend`] is next, and it takes long.
+    fn has_link(&self) -> bool;
+
+    /// Whether requests wait for what comes.
+    fn is_busy(&self) -> bool;
+
+    /// Takes what was asked for, sends what there is room for, and waits for what ends, for a while: one turn. False
+    /// if it is no use to turn again, for there is no connection.
+    fn turn(&mut self) -> bool;
+
+    /// Connects again. False if the queue is over: then all that was asked for has failed.
+    fn mend(&mut self) -> bool;
+}
+
+/// Ends a request that was not begun.
+pub(super) fn refuse(request: Request, over: Over, error: Error) {
+    let (memory, _) = request.into_memory();
+    over(Done {
+        result: Err(error),
+        memory,
+    });
+}
+
+/// How far a call is.
+enum State {
+    /// It is not over.
+    Waiting,
+    /// Nor is it over, and the connection is to be driven.
+    Called,
+    Done(Done),
+    /// What it was for was taken.
+    Over,
+}
+
+/// A request that a thread waits for, or will.
+pub(super) struct Call {
+    state: Mutex<State>,
+    news: Condvar,
+}
+
+impl Call {
+    /// One, and what ends it.
+    pub(super) fn new() -> (Arc<Call>, Over) {
+        let call = Arc::new(Call {
+            state: Mutex::new(State::Waiting),
+            news: Condvar::new(),
+        });
+        let ended = Arc::clone(&call);
+        (call, Box::new(move |done| ended.set(State::Done(done))))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // No code under the lock leaves it inconsistent.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, state: State) {
+        *self.state() = state;
+        self.news.notify_one();
+    }
+
+    /// Has its thread drive. False if it is over.
+    fn summon(&self) -> bool {
+        let mut state = self.state();
+        let waits = matches!(*state, State::Waiting | State::Called);
+        if waits {
+            *state = State::Called;
+            self.news.notify_one();
+        }
+        waits
+    }
+
+    fn is_over(&self) -> bool {
+        matches!(*self.state(), State::Done(_) | State::Over)
+    }
+
+    /// How it ended, if it did.
+    fn take(&self) -> Option<Done> {
+        let mut state = self.state();
+        match std::mem::replace(&mut *state, State::Over) {
+            State::Done(done) => Some(done),
+            other => {
+                *state = other;
+                None
+            }
+        }
+    }
+
+    /// Sleeps until it is over, or is to drive.
+    fn sleep(&self) {
+        let mut state = self.state();
+        while matches!(*state, State::Waiting) {
+            let woken = self.news.wait(state);
+            state = woken.unwrap_or_else(PoisonError::into_inner);
+        }
+        if matches!(*state, State::Called) {
+            *state = State::Waiting;
+        }
+    }
+}
+
+/// What is asked for, and the seat of the thread that drives.
+pub(super) struct Inbox<D> {
+    pub(super) requests: VecDeque<(Request, Over)>,
+    /// Why there will be no more; the queue was closed, or has failed.
+    pub(super) end: Option<Error>,
+    /// Ends the wait of the thread that drives.
+    pub(super) waker: Waker,
+    /// `None`: a thread drives it.
+    driver: Option<Box<D>>,
+    /// Calls whose threads sleep, in their order.
+    callers: BTreeMap<u64, Arc<Call>>,
+    next_caller: u64,
+    /// When a caller drove last.
+    left: Instant,
+    /// The thread of the queue is to drive now.
+    is_urgent: bool,
+}
+
+impl<D: Drive> Inbox<D> {
+    /// Takes the driver for a caller, if it is there to be driven.
+    fn take_driver(&mut self) -> Option<Box<D>> {
+        let driver = self.driver.take_if(|it| it.has_link())?;
+        // Looked at again when it leaves.
+        self.is_urgent = false;
+        Some(driver)
+    }
+
+    fn enlist(&mut self, call: &Arc<Call>) -> u64 {
+        self.next_caller += 1;
+        self.callers.insert(self.next_caller, Arc::clone(call));
+        self.next_caller
+    }
+}
+
+/// What threads share of a queue.
+pub(super) struct Shared<D> {
+    inbox: Mutex<Inbox<D>>,
+    /// There is something for the thread of the queue to do, or the end.
+    pub(super) news: Condvar,
+    pub(super) reconnects: AtomicU64,
+    pub(super) repeats: AtomicU64,
+}
+
+/// A thread that drives. Dropped, it leaves the seat to another.
+struct Seated<'a, D: Drive> {
+    shared: &'a Shared<D>,
+    driver: Option<Box<D>>,
+}
+
+impl<D: Drive> Seated<'_, D> {
+    /// A turn. False if there is no connection.
+    fn turn(&mut self) -> bool {
+        self.driver.as_mut().is_some_and(|it| it.turn())
+    }
+
+    /// There is no connection to be driven.
+    fn is_broken(&self) -> bool {
+        !self.driver.as_ref().is_some_and(|it| it.has_link())
+    }
+}
+
+impl<D: Drive> Drop for Seated<'_, D> {
+    fn drop(&mut self) {
+        if let Some(driver) = self.driver.take() {
+            self.shared.leave(driver);
+        }
+    }
+}
+
+impl<D: Drive> Shared<D> {
+    /// Of a queue whose first connection is woken by `waker`.
+    pub(super) fn new(waker: Waker) -> Shared<D> {
+        Shared {
+            inbox: Mutex::new(Inbox {
+                requests: VecDeque::new(),
+                end: None,
+                waker,
+                driver: None,
+                callers: BTreeMap::new(),
+                next_caller: 0,
+                left: Instant::now(),
+                is_urgent: false,
+            }),
+            news: Condvar::new(),
+            reconnects: AtomicU64::new(0),
+            repeats: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn inbox(&self) -> MutexGuard<'_, Inbox<D>> {
+        // No code under the lock leaves it inconsistent.
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks for `request`, for which no thread waits yet.
+    pub(super) fn submit(&self, request: Request, over: Over) {
+        let mut inbox = self.inbox();
+        if let Some(error) = inbox.end.clone() {
+            drop(inbox);
+            return refuse(request, over, error);
+        }
+        inbox.requests.push_back((request, over));
+        if inbox.driver.is_some() {
+            inbox.is_urgent = true;
+            drop(inbox);
+            self.news.notify_all();
+        } else {
+            wake(inbox);
+        }
+    }
+
+    /// Asks for `request`, and waits until it is over.
+    pub(super) fn call(&self, request: Request) -> Done {
+        let (call, over) = Call::new();
+        let mut inbox = self.inbox();
+        match inbox.end.clone() {
+            None => inbox.requests.push_back((request, over)),
+            Some(error) => {
+                drop(inbox);
+                refuse(request, over, error);
+                return self.wait(&call);
+            }
+        }
+        self.sit_or_sleep(inbox, &call);
+        self.wait(&call)
+    }
+
+    /// Waits until `call` is over, and drives meanwhile, unless another does.
+    pub(super) fn wait(&self, call: &Arc<Call>) -> Done {
+        loop {
+            if let Some(done) = call.take() {
+                return done;
+            }
+            self.sit_or_sleep(self.inbox(), call);
+        }
+    }
+
+    /// Drives until `call` is over or the connection breaks; if another drives, sleeps until that has ended it or
+    /// leaves the seat.
+    fn sit_or_sleep(&self, mut inbox: MutexGuard<'_, Inbox<D>>, call: &Arc<Call>) {
+        if let Some(driver) = inbox.take_driver() {
+            drop(inbox);
+            let mut seated = Seated {
+                shared: self,
+                driver: Some(driver),
+            };
+            while !call.is_over() && seated.turn() {}
+            return;
+        }
+        let number = inbox.enlist(call);
+        wake(inbox);
+        call.sleep();
+        self.inbox().callers.remove(&number);
+    }
+
+    /// Leaves `driver` to the first that waits, or to the thread of the queue.
+    fn leave(&self, driver: Box<D>) {
+        let mut inbox = self.inbox();
+        inbox.left = Instant::now();
+        let has_link = driver.has_link();
+        let is_left = driver.is_busy() || !inbox.requests.is_empty();
+        inbox.driver = Some(driver);
+        if has_link {
+            // Of those that are over only their threads do not know it yet.
+            let mut callers = inbox.callers.values();
+            if callers.any(|it| it.summon()) {
+                return;
+            }
+        }
+        // A busy connection, or a broken one, without a caller that could drive it.
+        if is_left || !has_link {
+            inbox.is_urgent = true;
+            drop(inbox);
+            self.news.notify_all();
+        }
+    }
+
+    /// What the thread of the queue does: drives when no caller does, and connects again, until the end.
+    pub(super) fn attend(&self, first: Box<D>) {
+        let mut next = Some(first);
+        loop {
+            let mut seated = Seated {
+                shared: self,
+                driver: next.take().or_else(|| Some(self.await_seat())),
+            };
+            // A driver that a caller left without a connection is mended first: no caller takes it before.
+            while seated.is_broken() || self.is_wanted() {
+                if seated.turn() {
+                    continue;
+                }
+                let driver = seated.driver.as_mut();
+                if !driver.is_some_and(|it| it.mend()) {
+                    // All that was asked for has failed, and nothing more can be.
+                    seated.driver = None;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Waits until the driver is there, and no caller will take it.
+    fn await_seat(&self) -> Box<D> {
+        let mut inbox = self.inbox();
+        loop {
+            let has_ended = inbox.end.is_some();
+            let is_due = inbox.is_urgent || has_ended || inbox.left.elapsed() >= GRACE;
+            if is_due && let Some(driver) = inbox.driver.take() {
+                inbox.is_urgent = false;
+                return driver;
+            }
+            let woken = self.news.wait_timeout(inbox, GRACE);
+            inbox = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Whether the thread of the queue is to drive on: no caller could, or the end has come.
+    fn is_wanted(&self) -> bool {
+        let inbox = self.inbox();
+        inbox.end.is_some() || inbox.callers.values().all(|it| it.is_over())
+    }
+
+    pub(super) fn failure(&self) -> Option<Error> {
+        self.inbox().end.clone()
+    }
+
+    pub(super) fn close(&self) {
+        let mut inbox = self.inbox();
+        inbox.end.get_or_insert(Error::Closed);
+        wake(inbox);
+        self.news.notify_all();
+    }
+}
+
+/// Ends the wait of the thread that drives.
+fn wake<D>(inbox: MutexGuard<'_, Inbox<D>>) {
+    let waker = inbox.waker.clone();
+    drop(inbox);
+    waker.wake();
+}
+
+#[cfg(test)]
+#[path = "seat_tests.rs"]
+mod tests;

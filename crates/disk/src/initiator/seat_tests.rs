@@ -1,0 +1,151 @@
+#![allow(non_snake_case)]
+
+use std::sync::Weak;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+
+use super::*;
+
+/// Longer than anything takes.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What is asked of a driver for the test.
+#[derive(Default)]
+struct Orders {
+    /// Turns after which the connection breaks, again and again; 0: never.
+    breaks_every: AtomicUsize,
+    mended: AtomicUsize,
+}
+
+/// Ends a request in each turn, the oldest.
+struct Driver {
+    shared: Weak<Shared<Driver>>,
+    orders: Arc<Orders>,
+    live: VecDeque<(Request, Over)>,
+    turns: usize,
+    has_link: bool,
+}
+
+impl Drive for Driver {
+    fn has_link(&self) -> bool {
+        self.has_link
+    }
+
+    fn is_busy(&self) -> bool {
+        !self.live.is_empty()
+    }
+
+    fn turn(&mut self) -> bool {
+        let Some(shared) = self.shared.upgrade().filter(|_| self.has_link) else {
+            return false;
+        };
+        self.turns += 1;
+        let every = self.orders.breaks_every.load(Ordering::Relaxed);
+        let ended = {
+            let mut inbox = shared.inbox();
+            self.live.append(&mut inbox.requests);
+            inbox.end.is_some()
+        };
+        self.has_link = !ended && (every == 0 || !self.turns.is_multiple_of(every));
+        if self.has_link {
+            match self.live.pop_front() {
+                Some((request, over)) => over(Done {
+                    result: Ok(()),
+                    memory: request.into_memory().0,
+                }),
+                None => thread::sleep(Duration::from_micros(50)),
+            }
+        }
+        self.has_link
+    }
+
+    fn mend(&mut self) -> bool {
+        let error = self.shared.upgrade().and_then(|it| it.failure());
+        if let Some(error) = error {
+            for (request, over) in self.live.drain(..) {
+                refuse(request, over, error.clone());
+            }
+            return false;
+        }
+        self.orders.mended.fetch_add(1, Ordering::Relaxed);
+        self.has_link = true;
+        true
+    }
+}
+
+fn driven(breaks_every: usize) -> (Arc<Shared<Driver>>, Arc<Orders>, thread::JoinHandle<()>) {
+    let shared = Arc::new(Shared::new(Waker::default()));
+    let orders = Arc::new(Orders::default());
+    orders.breaks_every.store(breaks_every, Ordering::Relaxed);
+    let driver = Box::new(Driver {
+        shared: Arc::downgrade(&shared),
+        orders: Arc::clone(&orders),
+        live: VecDeque::new(),
+        turns: 0,
+        has_link: true,
+    });
+    let attended = Arc::clone(&shared);
+    let thread = thread::spawn(move || attended.attend(driver));
+    (shared, orders, thread)
+}
+
+/// `threads` threads that ask for so many requests each, and tell when they are over.
+fn callers(shared: &Arc<Shared<Driver>>, threads: usize, requests: usize) -> Receiver<usize> {
+    let (told, over) = channel();
+    for number in 0..threads {
+        let (shared, told) = (Arc::clone(shared), told.clone());
+        // Not joined: one that is forgotten would not end.
+        thread::spawn(move || {
+            for request in 0..requests {
+                match (request + number) % 3 {
+                    0 => {
+                        let (call, over) = Call::new();
+                        shared.submit(Request::Flush, over);
+                        shared.wait(&call).result.unwrap();
+                    }
+                    _ => shared.call(Request::Flush).result.unwrap(),
+                }
+            }
+            // A test that has failed listens no more.
+            told.send(number).unwrap_or(());
+        });
+    }
+    over
+}
+
+/// A caller that drives finds it broken while others sleep: none of those can mend it.
+#[test]
+fn seat__a_connection_that_breaks_while_callers_wait_is_mended() {
+    let (shared, orders, thread) = driven(7);
+    let over = callers(&shared, 8, 500);
+    for number in 0..8 {
+        over.recv_timeout(PATIENCE)
+            .unwrap_or_else(|_| panic!("{number} of 8 threads were over"));
+    }
+    assert!(orders.mended.load(Ordering::Relaxed) > 100);
+    shared.close();
+    thread.join().unwrap();
+}
+
+#[test]
+fn seat__is_handed_on_and_what_none_waits_for_is_driven() {
+    let (shared, _orders, thread) = driven(0);
+    let over = callers(&shared, 4, 2000);
+    let (told, ended) = channel();
+    for number in 0..200 {
+        let told = told.clone();
+        // A test that has failed listens no more.
+        let over: Over = Box::new(move |_| told.send(number).unwrap_or(()));
+        shared.submit(Request::Flush, over);
+        ended
+            .recv_timeout(PATIENCE)
+            .expect("none waited, and none drove");
+    }
+    for number in 0..4 {
+        over.recv_timeout(PATIENCE)
+            .unwrap_or_else(|_| panic!("{number} of 4 threads were over"));
+    }
+    shared.close();
+    thread.join().unwrap();
+}
