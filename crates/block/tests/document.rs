@@ -54,6 +54,8 @@ fn document__names_tests_that_are_there() {
         include_str!("crash.rs"),
         include_str!("document.rs"),
         include_str!("../../disk/tests/disk/crash.rs"),
+        include_str!("../../disk/src/initiator/seat_tests.rs"),
+        include_str!("../../disk/tests/disk/drivers.rs"),
         include_str!("../../disk/tests/disk/extents.rs"),
         include_str!("../../disk/tests/disk/queue.rs"),
         include_str!("../../disk/tests/disk/killed.rs"),
