@@ -1,5 +1,6 @@
 //! What tests ask of the kernel's BPF and aya does not do.
 
+use super::bpf::bpf;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -8,22 +9,9 @@ const BPF_PROG_TEST_RUN: libc::c_int = 10;
 const BPF_LINK_GET_FD_BY_ID: libc::c_int = 30;
 const BPF_LINK_DETACH: libc::c_int = 34;
 
-/// Calls the kernel with these attributes, of which what is behind is zero.
-///
-/// # Safety
-/// What pointers among them name lives across the call, and is as long as they say.
-unsafe fn bpf<T>(command: libc::c_int, attributes: &T) -> io::Result<libc::c_long> {
-    let start = std::ptr::from_ref(attributes);
-    // SAFETY: the kernel reads so many bytes of the attributes, and what those name is the caller's promise.
-    match unsafe { libc::syscall(libc::SYS_bpf, command, start, size_of::<T>()) } {
-        -1 => Err(io::Error::last_os_error()),
-        done => Ok(done),
-    }
-}
-
-fn descriptor(made: libc::c_long) -> OwnedFd {
+fn descriptor(made: libc::c_int) -> OwnedFd {
     // SAFETY: the kernel just made it, and nothing else has it.
-    unsafe { OwnedFd::from_raw_fd(made as libc::c_int) }
+    unsafe { OwnedFd::from_raw_fd(made) }
 }
 
 /// Detaches the link with that number, whoever's it is: what `bpftool link detach` does.

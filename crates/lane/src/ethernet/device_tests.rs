@@ -262,6 +262,35 @@ fn refused__where_another_program_is_it_goes_on_by_packet_sockets() {
     assert_eq!(devices.of(Side::A).refused(), None);
 }
 
+/// A child that another thread forked has copies of every descriptor until it executes something, or for good.
+#[test]
+fn open__again_while_a_child_has_copies_of_the_descriptors() {
+    let Some(hosts) = hosts(1500) else {
+        return;
+    };
+    let options = options(Security::default());
+    let (devices, listener, mut a, mut b) = Devices::joined(&hosts, &options);
+    transfer(&mut a, &mut b, 300_000);
+    // SAFETY: the child calls nothing that the thread of another process could have left locked.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: as above.
+        unsafe {
+            libc::usleep(200_000);
+            libc::_exit(0);
+        }
+    }
+    assert!(child > 0, "{}", io::Error::last_os_error());
+    drop((a, b, listener, devices));
+    assert_eq!([hosts.a(), hosts.b()].map(program_at), [None; 2]);
+    let (_devices, _listener, mut a, mut b) = Devices::joined(&hosts, &options);
+    transfer(&mut a, &mut b, 300_000);
+    let mut status = 0;
+    // SAFETY: the status lives across the call.
+    let reaped = unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!((reaped, status), (child, 0));
+}
+
 /// veth has no zero-copy mode.
 #[test]
 fn zero_copy__alone_is_refused_where_the_kernel_would_copy() {

@@ -17,6 +17,7 @@
 
 mod address;
 mod afxdp;
+mod bpf;
 mod device;
 mod device_options;
 mod discovery;

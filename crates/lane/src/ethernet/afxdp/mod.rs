@@ -33,6 +33,7 @@ use ring::Ring;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
 use umem::{Layout, Umem};
 
 /// Options of sockets that libc does not name.
@@ -93,6 +94,12 @@ impl Shared {
         let apart = Layout::of(mtu, options.max_connections);
         let base = match Base::open(queue, apart, libc::XDP_ZEROCOPY) {
             Ok(base) => base,
+            // It would be so in any mode.
+            Err(
+                why @ NoEthernet::Refused {
+                    errno: libc::EBUSY, ..
+                },
+            ) => return Err(why),
             Err(why) if options.zero_copy => {
                 return Err(match why {
                     NoEthernet::Refused {
@@ -285,7 +292,7 @@ impl Base {
             false => 0,
         };
         let flags = libc::XDP_USE_NEED_WAKEUP | pieces | mode;
-        system::bind(socket.as_fd(), queue, flags, None)
+        bind_once_it_is_free(socket.as_fd(), queue, flags)
             .map_err(refused("the interface's queue"))?;
         Ok(Base {
             socket,
@@ -295,6 +302,26 @@ impl Base {
             completion,
             zero_copy: mode == libc::XDP_ZEROCOPY,
         })
+    }
+}
+
+/// For how long a queue that was just closed may stay taken.
+const TAKEN_BACK: Duration = Duration::from_secs(2);
+
+/// Binds `socket` to a queue. The kernel takes one back a while after its socket is closed, and not before children that other threads
+/// forked have closed their copies.
+///
+/// # Errors
+/// The kernel's. EBUSY: another socket has it.
+fn bind_once_it_is_free(socket: BorrowedFd<'_>, queue: (u32, u32), flags: u16) -> io::Result<()> {
+    let end = Instant::now() + TAKEN_BACK;
+    loop {
+        match system::bind(socket, queue, flags, None) {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && Instant::now() < end => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            bound => return bound,
+        }
     }
 }
 

@@ -10,6 +10,7 @@ mod areas;
 mod error;
 mod grants;
 mod layout;
+mod link;
 
 pub use error::NoXdp;
 pub(crate) use grants::Grants;
@@ -18,11 +19,11 @@ pub use layout::XdpCounters;
 use super::address::Hardware;
 use areas::Areas;
 use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray, XskMap};
-use aya::programs::links::FdLink;
-use aya::programs::{ProgramError, Xdp, XdpMode};
+use aya::programs::{ProgramError, Xdp};
 use aya::{Ebpf, EbpfLoader};
 use error::refused;
 use layout::{Known, NONE};
+use link::{Attachment, Mode};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -57,8 +58,7 @@ pub(crate) struct Route {
 
 /// A program attached to an interface, until this is dropped or the process ends.
 pub(crate) struct Program {
-    #[allow(dead_code, reason = "held")]
-    link: FdLink,
+    attachment: Attachment,
     tables: Mutex<Tables>,
     areas: Areas,
 }
@@ -85,7 +85,7 @@ impl Program {
             .map_max_entries("sockets", rules.slots)
             .load(OBJECT)
             .map_err(|it| refused(&it))?;
-        let link = run(&mut loaded, interface)?;
+        let attachment = run(&mut loaded, interface)?;
         let mut settings: Array<_, u32> = take(&mut loaded, "settings")?;
         settings
             .set(0, u32::from(rules.exclusive), 0)
@@ -101,7 +101,7 @@ impl Program {
             free: (0..rules.slots).rev().collect(),
         };
         Ok(Program {
-            link,
+            attachment,
             tables: Mutex::new(tables),
             areas: Areas::map(areas.fd().as_fd(), rules.slots).map_err(|it| refused(&it))?,
         })
@@ -183,30 +183,26 @@ impl Program {
 impl fmt::Debug for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Program")
-            .field("link", &self.link)
+            .field("attachment", &self.attachment)
             .field("areas", &self.areas)
             .finish_non_exhaustive()
     }
 }
 
 /// Has the interface run what was loaded.
-fn run(loaded: &mut Ebpf, interface: u32) -> Result<FdLink, NoXdp> {
+fn run(loaded: &mut Ebpf, interface: u32) -> Result<Attachment, NoXdp> {
     let program = loaded.program_mut("validate");
     let program = program.ok_or_else(|| missing("validate"))?;
     let program: &mut Xdp = program
         .try_into()
         .map_err(|it: ProgramError| refused(&it))?;
     program.load().map_err(|it| refused(&it))?;
-    let mut attached = program.attach_to_if_index(interface, XdpMode::Driver);
-    if let Err(error) = &attached
-        && let NoXdp::Refused(_) = refused(error)
-    {
-        attached = program.attach_to_if_index(interface, XdpMode::Skb);
+    let program = program.fd().map_err(|it| refused(&it))?;
+    let attach = |mode| Attachment::new(program, interface, mode).map_err(|it| refused(&it));
+    match attach(Mode::Driver) {
+        Err(NoXdp::Refused(_)) => attach(Mode::Generic),
+        done => done,
     }
-    let link = attached.and_then(|it| program.take_link(it));
-    // One that would outlive this process is not wanted.
-    let link = link.map_err(|it| refused(&it))?.try_into();
-    link.map_err(|_| NoXdp::Refused("it has no links for XDP (Linux 5.9)".into()))
 }
 
 fn missing(what: &str) -> NoXdp {
