@@ -59,6 +59,9 @@ pub enum zl_option {
     ZL_OPTION_PATHS = 14,
     /// 1: at this end, a thread for each path beside the first, so that one connection takes more than one core. Default 0.
     ZL_OPTION_PATH_THREADS = 15,
+    /// 1: the peer may add paths over raw Ethernet to a connection over UDP that an endpoint accepts, at any interface, where
+    /// ZL_OPTION_PATHS is 2 at least. Needs CAP_NET_RAW, or zl_endpoint_bind fails and says so. Default 0.
+    ZL_OPTION_ETHERNET_PATHS = 16,
 }
 
 use zl_option::*;
@@ -197,6 +200,7 @@ fn set(options: &mut Options, option: u32, value: u64) -> Result<(), Failure> {
     const LANE: u32 = ZL_OPTION_LANE as u32;
     const PATHS: u32 = ZL_OPTION_PATHS as u32;
     const PATH_THREADS: u32 = ZL_OPTION_PATH_THREADS as u32;
+    const ETHERNET_PATHS: u32 = ZL_OPTION_ETHERNET_PATHS as u32;
     match option {
         STRICT => options.strict = switch(value)?,
         GSO => options.gso = switch(value)?,
@@ -218,6 +222,7 @@ fn set(options: &mut Options, option: u32, value: u64) -> Result<(), Failure> {
                 false => PathThreads::OneForAll,
             };
         }
+        ETHERNET_PATHS => options.ethernet_paths = switch(value)?,
         _ => return Err(Failure::argument(format!("there is no option {option}"))),
     }
     Ok(())

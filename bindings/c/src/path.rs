@@ -73,6 +73,10 @@ impl zl_path {
 /// for the first path: "=" is one from another port. The peer has to take as many (ZL_OPTION_PATHS), and to listen at
 /// that address. A path that cannot be opened leaves the connection with the others. Each call adds one, up to 7.
 ///
+/// "ether:IFACE=ether:IFACE/MAC" is one over raw Ethernet, from this interface of this host to that hardware address of the
+/// peer's on its segment; the peer has to take such (ZL_OPTION_ETHERNET_PATHS), and this end needs CAP_NET_RAW. An interface that
+/// is not there is ZL_ERROR_ARGUMENT.
+///
 /// Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zl_options_add_path(

@@ -30,6 +30,8 @@ pub(crate) struct Account {
     bypass: bool,
     /// Why they do not, in words, where `Options(device=...)` was to have them do so.
     no_bypass: Option<String>,
+    /// Why a path that was to be added was not, in words: the last such.
+    no_path: Option<String>,
     /// Puts, gets and atomic operations of this end done in the peer's memory as mapped here, without the peer's CPU
     /// (`ExportedRegion.memfd`).
     direct_operations: u64,
@@ -55,6 +57,7 @@ impl From<zerolane::counters::Account> for Account {
             no_shared_memory: account.no_shared_memory.map(|why| why.to_string()),
             bypass: account.bypass,
             no_bypass: account.no_bypass.map(|why| why.to_string()),
+            no_path: account.no_path.map(|why| why.to_string()),
             direct_operations: account.direct_operations,
         }
     }

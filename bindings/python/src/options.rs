@@ -27,8 +27,10 @@ use zerolane::security::PublicKey;
 ///
 /// `paths` is how many paths a connection over UDP may have, 1 to 8, the lesser of both ends' counts. `links` has the paths that
 /// a connection opened from here gets beside the first, each "LOCAL=PEER": from this address of this host to that one of the
-/// peer. What is left out, a port as well, is as for the first path. `path_threads` gives each path beside the first a thread
-/// of its own at this end.
+/// peer. What is left out, a port as well, is as for the first path. "ether:IFACE=ether:IFACE/MAC" is one over raw Ethernet, from
+/// this interface of this host to that hardware address of the peer's; it needs CAP_NET_RAW, and a peer whose endpoint has
+/// `ethernet_paths`, which needs it as well. `path_threads` gives each path beside the first
+/// a thread of its own at this end.
 ///
 /// `rendezvous` is the name, in place of the address, by which both ends meet in shared memory: for containers of one kernel with
 /// networks of their own and one directory of the rendezvous.
@@ -110,7 +112,8 @@ impl Options {
     #[pyo3(signature = (*, strict=None, gso=None, gro=None, checksum=None, receive_buffer=None,
                         max_in_flight=None, spin=None, connect_timeout=None, idle_timeout=None,
                         plain=None, authenticated=None, identity=None, trust=None, lane=None, device=None,
-                        paths=None, links=None, path_threads=None, rendezvous=None))]
+                        paths=None, links=None, path_threads=None, ethernet_paths=None,
+                        rendezvous=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords, in Python")]
     fn new(
         strict: Option<bool>,
@@ -131,6 +134,7 @@ impl Options {
         paths: Option<u8>,
         links: Option<Vec<String>>,
         path_threads: Option<bool>,
+        ethernet_paths: Option<bool>,
         rendezvous: Option<&str>,
     ) -> PyResult<Options> {
         let default = zerolane::Options::default();
@@ -162,6 +166,7 @@ impl Options {
                 _ => PathThreads::OneForAll,
             },
             rendezvous: rendezvous.map(rendezvous_name).transpose()?,
+            ethernet_paths: ethernet_paths.unwrap_or(default.ethernet_paths),
             ..default
         }))
     }

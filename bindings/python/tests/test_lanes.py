@@ -254,9 +254,58 @@ def test_paths__from_another_port_carry_what_the_first_does(
     peers.abort()
 
 
+# The first path is loopback's, and the other goes from one end of a veth to the other.
+MIXED = """
+import subprocess, zerolane
+from concurrent.futures import ThreadPoolExecutor
+for words in ("set lo up",
+              "add zl0 address 02:00:00:00:00:01 type veth peer name zl1 address 02:00:00:00:00:02",
+              "set zl0 up", "set zl1 up"):
+    subprocess.run(["ip", "link", *words.split()], check=True)
+content = bytes(range(256)) * 4096
+taking = zerolane.Options(paths=2, ethernet_paths=True)
+options = zerolane.Options(links=["ether:zl0=ether:zl0/02:00:00:00:00:02"])
+with ThreadPoolExecutor(1) as executor, zerolane.Endpoint("127.0.0.1:0", taking) as endpoint:
+    connecting = executor.submit(zerolane.connect, endpoint.local_addr, options)
+    peers = endpoint.accept(timeout=10)
+    ours = connecting.result()
+    def carry(count):
+        for _ in range(1000):
+            sending = executor.submit(ours.send, content)
+            buffer = bytearray(len(content))
+            assert peers.recv_into(buffer) == len(content)
+            sending.result()
+            assert buffer == content
+            paths = ours.paths()
+            if len(paths) == count and all(it.bytes_sent > 1 << 20 for it in paths):
+                return
+        raise AssertionError(ours.paths())
+    carry(2)
+    assert ours.account().no_path is None
+    ours.remove_path(1)
+    carry(1)
+    assert ours.add_path("=ether:zl0/02:00:00:00:00:02")
+    carry(2)
+    ours.abort()
+    peers.abort()
+"""
+
+
+def test_paths__over_raw_ethernet_carry_beside_udp() -> None:
+    may = subprocess.run(["unshare", "-n", "true"], capture_output=True)
+    if may.returncode != 0:
+        pytest.skip("network namespaces need root")
+    done = subprocess.run(
+        ["unshare", "-n", sys.executable, "-c", MIXED], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
+        ({"links": ["=ether:no-such-one/02:00:00:00:00:01"]}, "no interface no-such-one"),
+        ({"links": ["ether:lo="]}, "ether:IFACE/MAC"),
         ({"paths": 0}, "1 to 8"),
         ({"paths": 9}, "1 to 8"),
         ({"links": ["192.0.2.1"]}, "LOCAL=PEER"),

@@ -1,8 +1,9 @@
 //! `--path`, `--paths` and `--path-threads`: several paths of one connection.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::UdpSocket;
 
 use anyhow::{Context, Result, anyhow, ensure};
+use zerolane::lanes::look_ethernet;
 use zerolane::options::{MAX_PATHS, PathAddresses, PathThreads};
 
 use crate::exit::Exit;
@@ -12,7 +13,9 @@ use crate::lane::LaneName;
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct PathArgs {
     /// One more path, from this address of this host to that one of the server, which has to be told --paths; as often as
-    /// wanted, up to 7 times. What is left out, a port as well, is as for the first path: '=' is one from another port
+    /// wanted, up to 7 times. What is left out, a port as well, is as for the first path: '=' is one from another port.
+    /// ether:IFACE=ether:IFACE/MAC is one over raw Ethernet, from an interface of this host to that hardware address of the
+    /// server's, which has to be told --ethernet-paths
     #[arg(long = "path", value_name = "LOCAL=PEER")]
     links: Vec<PathAddresses>,
     #[command(flatten)]
@@ -49,15 +52,14 @@ impl PathArgs {
 
     /// As they are written, one by one.
     pub fn shown(&self) -> impl Iterator<Item = String> {
-        let shown = |it: Option<SocketAddr>| it.map_or_else(String::new, |it| it.to_string());
-        let of = move |it: &PathAddresses| format!("{}={}", shown(it.local), shown(it.peer));
-        self.links.iter().map(of)
+        self.links.iter().map(PathAddresses::to_string)
     }
 
     /// The paths beside the first, for a connection over `lane`.
     ///
     /// # Errors
-    /// There are too many, `lane` has one path, or a path begins at an address that is none of this host's.
+    /// There are too many, `lane` has one path, or a path begins at an address that is none of this host's, or may not go by raw
+    /// Ethernet.
     pub fn links(&self, lane: LaneName) -> Result<Vec<PathAddresses>> {
         self.check(lane).context(Exit::Usage)?;
         Ok(self.links.clone())
@@ -75,7 +77,16 @@ impl PathArgs {
             "--path is for UDP, and --lane {} is not: leave one of them out",
             lane.name()
         );
-        for local in self.links.iter().filter_map(|it| it.local) {
+        for path in &self.links {
+            if let Some(peer) = path.ethernet_peer() {
+                look_ethernet(peer).with_context(|| format!("--path {path}"))?;
+            }
+            let &PathAddresses::Udp {
+                local: Some(local), ..
+            } = path
+            else {
+                continue;
+            };
             let socket = UdpSocket::bind(local);
             let words = || {
                 let ip = local.ip();
@@ -96,6 +107,10 @@ pub(crate) struct PathsArgs {
     /// (0.0.0.0 or [::])
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_PATHS)))]
     pub(crate) paths: u8,
+    /// Clients may add paths over raw Ethernet to what they have over UDP, at any interface of this host; with --paths, and as
+    /// long as it listens it needs CAP_NET_RAW
+    #[arg(long, requires = "paths")]
+    pub(crate) ethernet_paths: bool,
     #[command(flatten)]
     pub(crate) threads: ThreadsArgs,
 }

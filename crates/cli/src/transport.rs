@@ -53,6 +53,7 @@ impl ServerArgs {
             device: bypass.device_at(lane, place)?,
             neighbour: self.neighbour(),
             paths: self.paths.paths,
+            ethernet_paths: self.paths.ethernet_paths,
             path_threads: self.paths.threads.choice(),
             ..Options::default()
         })

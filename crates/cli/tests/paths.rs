@@ -45,6 +45,70 @@ fn succeed(mut command: Command) {
 
 #[test]
 fn copies__go_by_both_of_two_veth_pairs() {
+    copies_go_by_both(&[], |hosts| {
+        let second = [hosts.a(), hosts.b()].map(|it| it.interface(1).ipv4());
+        format!("{}={}", second[0], second[1])
+    });
+}
+
+#[test]
+fn copies__go_by_udp_and_raw_ethernet() {
+    copies_go_by_both(&["--ethernet-paths"], |hosts| {
+        let device = hosts.a().interface(1).device();
+        let theirs = hosts.b().interface(1).device();
+        let file = format!("/sys/class/net/{theirs}/address");
+        let read = hosts.b().command("cat").arg(file).output().unwrap();
+        let hardware = String::from_utf8(read.stdout).unwrap();
+        format!("ether:{device}=ether:{device}/{}", hardware.trim())
+    });
+}
+
+#[test]
+fn path__over_raw_ethernet_that_cannot_be_says_why() {
+    let base = tempfile::tempdir().unwrap();
+    let source = base.path().join("a");
+    fs::write(&source, "a").unwrap();
+    let source = source.to_str().unwrap();
+    for (path, says) in [
+        (
+            "=ether:no-such-one/02:00:00:00:00:01",
+            "no interface no-such-one",
+        ),
+        ("=ether:lo/02:00:00:00:00:01", "lo is no Ethernet"),
+        ("=ether:lo", "ether:IFACE=ether:IFACE/MAC"),
+    ] {
+        let mut command = Command::new(PROGRAM);
+        command
+            .env("ZEROLANE_HOME", base.path().join("home"))
+            .env("ZEROLANE_CONFIG", "/dev/null")
+            .args(["cp", "--path", path, source, "127.0.0.1:1:b"]);
+        let done = command.output().unwrap();
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(
+            !done.status.success() && said.contains(says),
+            "{path}: {said}"
+        );
+    }
+    if !netns::is_permitted() {
+        eprintln!("skipped: network namespaces need root");
+        return;
+    }
+    let hosts = Topology::pairs("paths", 1500, 1).unwrap();
+    let mut command = hosts.a().command("setpriv");
+    let path = format!("=ether:{}/02:00:00:00:00:01", hosts.a().device());
+    command
+        .args(["--bounding-set=-net_raw", "--inh-caps=-net_raw", PROGRAM])
+        .env("ZEROLANE_HOME", base.path().join("home"))
+        .env("ZEROLANE_CONFIG", "/dev/null")
+        .args(["cp", "--path", &path, source, "127.0.0.1:1:b"]);
+    let done = command.output().unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    let told = said.contains("raw Ethernet needs CAP_NET_RAW");
+    assert!(!done.status.success() && told, "{said}");
+}
+
+/// Copies there and back, where `serve` has these words more, go by the first pair and by the path of `path`.
+fn copies_go_by_both(words: &[&str], path: impl Fn(&Topology) -> String) {
     if !netns::is_permitted() {
         eprintln!("skipped: network namespaces need root");
         return;
@@ -57,7 +121,8 @@ fn copies__go_by_both_of_two_veth_pairs() {
     fs::write(place("a"), &content).unwrap();
 
     let share = place("share");
-    let words = ["serve", &share, "--listen", "0.0.0.0:0", "--paths", "2"];
+    let serve = ["serve", &share, "--listen", "0.0.0.0:0", "--paths", "2"];
+    let words = [&serve, words].concat();
     let mut server = on(hosts.b(), &base, &words)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -72,8 +137,7 @@ fn copies__go_by_both_of_two_veth_pairs() {
     let port = port.unwrap_or_else(|| panic!("{line:?}"));
 
     let there = format!("{}:{port}:b", hosts.b().ipv4());
-    let second = [hosts.a(), hosts.b()].map(|it| it.interface(1).ipv4());
-    let path = format!("{}={}", second[0], second[1]);
+    let path = path(&hosts);
     // There and back: each of the hosts sends once.
     for (host, from, to) in [
         (hosts.a(), place("a"), there.clone()),

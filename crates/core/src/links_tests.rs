@@ -24,6 +24,15 @@ fn owe__no_more_than_the_limit() {
     assert_eq!(left, MAX_OWED);
 }
 
+/// What every path carries, of each kind.
+#[test]
+fn open__datagrams_are_as_long_as_what_carries_them_lets_them_be() {
+    let mut links = two();
+    links.open(Instant::ZERO, 2, (Encapsulation::Ethernet, 1500), None);
+    let floors = [1, 2].map(|path| links.get(path)?.mtu.as_ref().map(Path::confirmed));
+    assert_eq!(floors, [Some(1280 - 20 - 8), Some(1280)]);
+}
+
 #[test]
 fn set_control__each_path_keeps_its_round_trip() {
     let mut links = two();

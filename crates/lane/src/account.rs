@@ -1,7 +1,7 @@
 //! Honest counting: every byte placed or moved and why, every datagram dropped and where, every
 //! syscall and wake-up.
 
-use crate::{NoBypass, NoSharedMemory, RingFault};
+use crate::{NoBypass, NoPath, NoSharedMemory, RingFault};
 use zerolane_core::{Counters, PathState};
 use zerolane_handshake::Cipher;
 
@@ -122,6 +122,9 @@ pub struct Account {
     pub dropped_on_send: u64,
     /// Paths that were to be added and could not be: no such address, no way there, or the peer takes no more.
     pub paths_refused: u64,
+    /// Why the last of these could not be. At an end that takes paths over raw Ethernet
+    /// ([`Options::ethernet_paths`](crate::Options::ethernet_paths)) also why it cannot hear of any.
+    pub no_path: Option<NoPath>,
     /// Receive buffer the kernel granted, bytes.
     pub receive_buffer: usize,
     /// What carries the connection.

@@ -78,13 +78,17 @@ impl Program {
         self.load(LOAD_WORD, D_KEY).expect(key, skip)
     }
 
+    /// Goes on with what has either code; else skips so many instructions behind these four.
+    pub(crate) fn expect_code_of(&mut self, [one, other]: [u8; 2], skip: u8) -> &mut Program {
+        self.load_code();
+        self.code.push(SockFilter::new(IF_EQUAL, 1, 0, one.into()));
+        self.expect(other.into(), skip)
+    }
+
     /// Goes on with a message of strangers, a Request_Connection or one of the key exchange, for `service`; else skips
     /// so many instructions behind these six.
     pub(crate) fn expect_stranger(&mut self, service: u16, skip: u8) -> &mut Program {
-        self.load_code();
-        let request = Op::RequestConnection as u32;
-        self.code.push(SockFilter::new(IF_EQUAL, 1, 0, request));
-        self.expect(HANDSHAKE_CODE.into(), skip + 2)
+        self.expect_code_of([Op::RequestConnection as u8, HANDSHAKE_CODE], skip + 2)
             .load(LOAD_HALF, D_PORT)
             .expect(service.into(), skip)
     }

@@ -74,7 +74,7 @@ pub use lane_error::LaneError;
 pub use listener::{Accept, Listener, ListenerCounters, Untrusted};
 pub use memory::{Access, Memory, Owner, Region, SharedRegion};
 pub use options::{LaneChoice, Options, PathThreads};
-pub use path_addresses::{BadPath, PathAddresses};
+pub use path_addresses::{BadPath, NoPath, PathAddresses};
 pub use process::Process;
 pub use registry::Registry;
 pub use scheduler::Scheduler;

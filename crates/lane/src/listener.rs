@@ -3,7 +3,7 @@
 
 use crate::claim::Claim;
 use crate::clock::Clock;
-use crate::ethernet::{self, Answering, Attended, EthernetLane, NoEthernet, Station, Strange};
+use crate::ethernet::{self, Answering, Attended, Ear, EthernetLane, NoEthernet, Station, Strange};
 use crate::ip::{self, IpLane};
 use crate::shm::{Arrived, Ends, NoSharedMemory, ShmLane, Visitor, Visitors};
 use crate::udp::{self, PacketAddresses, PeerMigration, SharedPort, UdpLane};
@@ -221,7 +221,8 @@ impl Listener {
     /// `options` or one of their own.
     ///
     /// # Errors
-    /// The address is in use or not ours, or the system gives no random numbers.
+    /// The address is in use or not ours, or the system gives no random numbers; or paths over raw Ethernet were to be taken, and
+    /// may not be ([`NoEthernet::NotPermitted`]).
     pub fn bind(local: SocketAddr, options: Options) -> io::Result<Listener> {
         Listener::at(options, |options| match options.lane {
             LaneChoice::Ethernet => {
@@ -275,6 +276,9 @@ impl Listener {
             }
             None => None,
         };
+        if options.takes_ethernet_paths() {
+            Ear::try_one()?;
+        }
         let (port, socket, door) = attend(&options)?;
         let enciphers = options.security.cipher.is_some();
         let (host, no_shared_memory) = match options.lane {
@@ -318,6 +322,10 @@ impl Listener {
     pub fn give_to(&mut self, uid: u32) -> io::Result<()> {
         if !matches!(self.options.lane, LaneChoice::Udp | LaneChoice::Best) {
             let why = "only a listener by UDP can become another user's";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        if self.options.takes_ethernet_paths() {
+            let why = "paths over raw Ethernet need the rights that are about to go";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         std::os::unix::fs::fchown(&*self.socket, Some(uid), None)?;

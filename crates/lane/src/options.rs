@@ -34,7 +34,8 @@ pub enum PathThreads {
     #[default]
     OneForAll,
     /// The one that drives the connection has the first path, and each other path a thread of its own: it receives, seals
-    /// and sends what that path carries, and opens sealed payload into its place. So a connection over two paths takes
+    /// and sends what that path carries, and opens sealed payload into its place. A path over raw Ethernet stays with the one that
+    /// drives the connection. So a connection over two paths takes
     /// two cores where there are, and no more memory than 1 MiB a path.
     OnePerPath,
 }
@@ -69,6 +70,10 @@ pub struct Options {
     /// at least one more than these. One that cannot be opened is counted, in
     /// [`Account::paths_refused`](crate::Account::paths_refused).
     pub links: Vec<PathAddresses>,
+    /// Whether the peer may add paths over raw Ethernet to a connection over UDP that a listener accepts, at any interface of the
+    /// network namespace. Needs CAP_NET_RAW as long as connections may add paths, and takes one descriptor more for each while
+    /// it may. Without [`Options::paths`] of 2 at least, and over other lanes, nothing comes of it.
+    pub ethernet_paths: bool,
     /// Which threads carry a connection over several paths: this end's own choice.
     pub path_threads: PathThreads,
     /// Use UDP segmentation offload for sending, where the kernel has it.
@@ -137,6 +142,7 @@ impl Default for Options {
             device: None,
             paths: 1,
             links: Vec::new(),
+            ethernet_paths: false,
             path_threads: PathThreads::default(),
             gso: true,
             gro: true,
@@ -170,6 +176,15 @@ impl Options {
     pub(crate) fn most_paths(&self) -> u8 {
         let named = u8::try_from(1 + self.links.len()).unwrap_or(MAX_PATHS);
         self.paths.max(named).clamp(1, MAX_PATHS)
+    }
+
+    /// Whether connections over UDP that a listener accepts may get paths over raw Ethernet.
+    pub(crate) fn takes_ethernet_paths(&self) -> bool {
+        let may = match self.lane {
+            LaneChoice::Udp | LaneChoice::Best => true,
+            LaneChoice::SharedMemory | LaneChoice::Ethernet | LaneChoice::Ip118 => false,
+        };
+        may && self.ethernet_paths && self.most_paths() > 1
     }
 
     /// Bytes of eager Transfers that the peer may send before receives are posted: some of the longest.

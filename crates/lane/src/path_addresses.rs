@@ -1,36 +1,89 @@
-//! Where a path beyond the first begins and ends, and how users write it.
+//! Where a path beyond the first begins and ends, how users write it, and why one cannot be had.
 
+use crate::ethernet::{EthernetAddress, NoEthernet, Station, is_ethernet};
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
-/// Where a path beyond the first begins and ends. As text it is `LOCAL=PEER`, two addresses with or without a port, of which
-/// either may be left out: `192.0.2.1=192.0.2.2`, `[2001:db8::1]:0=`.
+/// Where a path beyond the first begins and ends. As text it is `LOCAL=PEER`.
+///
+/// Over UDP these are two addresses with or without a port, of which either may be left out: `192.0.2.1=192.0.2.2`,
+/// `[2001:db8::1]:0=`. Over raw Ethernet they are an interface of this host, which may be left out as it is in the other, and the
+/// hardware address of the peer's behind it: `ether:eth1=ether:eth1/02:00:00:00:00:01`. The interface is looked up when the text is
+/// read, in the network namespace of the calling thread. A port may be written there as in other such addresses and says nothing:
+/// frames find the connection by its key.
 ///
 /// ```
 /// use zerolane_lane::PathAddresses;
 /// let path: PathAddresses = "192.0.2.1=192.0.2.2:9181".parse()?;
-/// assert_eq!(path.local, Some("192.0.2.1:0".parse()?));
-/// assert_eq!(path.peer, Some("192.0.2.2:9181".parse()?));
+/// let PathAddresses::Udp { local, peer } = path else { unreachable!() };
+/// assert_eq!(local, Some("192.0.2.1:0".parse()?));
+/// assert_eq!(peer, Some("192.0.2.2:9181".parse()?));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct PathAddresses {
-    /// Our address: that of the interface to use, with port 0 for any. `None`: what the system chooses, and a port of
-    /// its own.
-    pub local: Option<SocketAddr>,
-    /// An address of the peer, and the port that it listens on; port 0: that of the first path. `None`: the address of the
-    /// first path, too.
-    pub peer: Option<SocketAddr>,
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PathAddresses {
+    /// Over UDP.
+    Udp {
+        /// Our address: that of the interface to use, with port 0 for any. `None`: what the system chooses, and a port of
+        /// its own.
+        local: Option<SocketAddr>,
+        /// An address of the peer, and the port that it listens on; port 0: that of the first path. `None`: the address of the
+        /// first path, too.
+        peer: Option<SocketAddr>,
+    },
+    /// Over raw Ethernet, to a peer that takes such paths: [`Options::ethernet_paths`](crate::Options::ethernet_paths). Needs
+    /// CAP_NET_RAW.
+    Ethernet {
+        /// The number of this host's interface.
+        interface: u32,
+        /// The hardware address of the peer's, on the same segment.
+        peer: [u8; 6],
+    },
+}
+
+/// Over UDP, from another port to the address of the first path.
+impl Default for PathAddresses {
+    fn default() -> PathAddresses {
+        PathAddresses::Udp {
+            local: None,
+            peer: None,
+        }
+    }
 }
 
 impl PathAddresses {
-    /// The peer's address of this path, if that of the first is `first`.
-    pub(crate) fn to(&self, first: SocketAddr) -> SocketAddr {
-        match self.peer {
-            None => first,
-            Some(peer) if peer.port() == 0 => SocketAddr::new(peer.ip(), first.port()),
-            Some(peer) => peer,
+    /// The peer's address, as [`look_ethernet`](crate::look_ethernet) takes it, of a path over raw Ethernet.
+    pub fn ethernet_peer(&self) -> Option<SocketAddr> {
+        match *self {
+            PathAddresses::Udp { .. } => None,
+            PathAddresses::Ethernet { interface, peer } => {
+                let station = Station {
+                    interface,
+                    hardware: Some(peer),
+                    port: 0,
+                };
+                Some(station.address())
+            }
+        }
+    }
+}
+
+/// As it is read; an interface that is not there is shown by its number.
+impl fmt::Display for PathAddresses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            PathAddresses::Udp { local, peer } => {
+                let shown = |it: Option<SocketAddr>| it.map_or(String::new(), |it| it.to_string());
+                write!(f, "{}={}", shown(local), shown(peer))
+            }
+            PathAddresses::Ethernet { interface, peer } => {
+                let named = self.ethernet_peer().map(EthernetAddress::of);
+                let number = || EthernetAddress::new(interface.to_string(), Some(peer), 0);
+                let address = named.and_then(Result::ok).unwrap_or_else(number);
+                write!(f, "={address}")
+            }
         }
     }
 }
@@ -45,8 +98,10 @@ pub enum BadPath {
     NoAddress(String),
     /// One is of IPv4, and the other of IPv6.
     Families,
-    /// One is an address of raw Ethernet.
+    /// One is an address of raw Ethernet, and both are not what a path over that is written with.
     Ethernet,
+    /// The interface is not there, or no Ethernet.
+    Interface(NoEthernet),
 }
 
 impl fmt::Display for BadPath {
@@ -62,9 +117,11 @@ impl fmt::Display for BadPath {
             BadPath::Families => {
                 f.write_str("one address is of IPv4 and the other of IPv6: take both of one kind")
             }
-            BadPath::Ethernet => {
-                f.write_str("raw Ethernet has one path: take the IP addresses of the interfaces")
-            }
+            BadPath::Ethernet => f.write_str(
+                "a path over raw Ethernet is ether:IFACE=ether:IFACE/MAC, such as ether:eth1=ether:eth1/02:00:00:00:00:01: an \
+                 interface of this host, in both places if not left out in the first, and the hardware address of the peer's",
+            ),
+            BadPath::Interface(why) => write!(f, "{why}: `ip link` shows those that there are"),
         }
     }
 }
@@ -75,23 +132,62 @@ impl FromStr for PathAddresses {
     type Err = BadPath;
 
     fn from_str(text: &str) -> Result<PathAddresses, BadPath> {
-        if crate::is_ethernet(text) || text.contains("=ether:") {
-            return Err(BadPath::Ethernet);
-        }
         let (local, peer) = text.split_once('=').ok_or(BadPath::NoSign)?;
+        let (local, peer) = (local.trim(), peer.trim());
+        if is_ethernet(local) || is_ethernet(peer) {
+            return over_ethernet(local, peer);
+        }
         let (local, peer) = (address(local)?, address(peer)?);
         match (local, peer) {
             (Some(local), Some(peer)) if local.is_ipv4() != peer.is_ipv4() => {
                 Err(BadPath::Families)
             }
-            _ => Ok(PathAddresses { local, peer }),
+            _ => Ok(PathAddresses::Udp { local, peer }),
         }
     }
 }
 
+/// A path from an interface, which may be left out, to a hardware address behind it.
+fn over_ethernet(local: &str, peer: &str) -> Result<PathAddresses, BadPath> {
+    let station = |text: &str| {
+        // A port that is left out is none.
+        let with_port = format!("{text}:0").parse::<EthernetAddress>();
+        let address = with_port.or_else(|_| text.parse());
+        address.map_err(|_| BadPath::Ethernet)
+    };
+    let to = station(peer)?;
+    let hardware = to.hardware().ok_or(BadPath::Ethernet)?;
+    if !local.is_empty() {
+        let from = station(local)?;
+        // The interface's own is not said.
+        if from.interface() != to.interface() || local.contains('/') {
+            return Err(BadPath::Ethernet);
+        }
+    }
+    let none = || NoEthernet::NoInterface(to.interface().to_owned());
+    let found = to.to_socket_addrs().map_err(|error| why(&error, none()))?;
+    let stations = found.filter_map(Station::of);
+    let of_peer = stations
+        .into_iter()
+        .find(|it| it.hardware == Some(hardware));
+    // Else more than one host may have it.
+    let station = of_peer.ok_or(BadPath::Ethernet)?;
+    Ok(PathAddresses::Ethernet {
+        interface: station.interface,
+        peer: hardware,
+    })
+}
+
+/// What of raw Ethernet `error` is about, or else `none`.
+fn why(error: &io::Error, none: NoEthernet) -> BadPath {
+    let why = error
+        .get_ref()
+        .and_then(|it| it.downcast_ref::<NoEthernet>());
+    BadPath::Interface(why.cloned().unwrap_or(none))
+}
+
 /// An address with or without a port, if it is not left out.
 fn address(text: &str) -> Result<Option<SocketAddr>, BadPath> {
-    let text = text.trim();
     if text.is_empty() {
         return Ok(None);
     }
@@ -103,6 +199,45 @@ fn address(text: &str) -> Result<Option<SocketAddr>, BadPath> {
     address.map(Some).map_err(no_address)
 }
 
+/// Why a path could not be added. [`Account::no_path`](crate::Account::no_path) tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum NoPath {
+    /// The connection has as many as both ends take.
+    Full,
+    /// This process may not use packet sockets, by which a path over raw Ethernet goes.
+    NotPermitted,
+    /// The interface is gone, or no Ethernet.
+    NoInterface,
+    /// The system refused a socket or a thread: its reason (errno); 0: none.
+    Refused(i32),
+}
+
+impl From<io::Error> for NoPath {
+    fn from(error: io::Error) -> NoPath {
+        match error.get_ref().and_then(|it| it.downcast_ref()) {
+            Some(NoEthernet::NotPermitted) => NoPath::NotPermitted,
+            Some(_) => NoPath::NoInterface,
+            None => NoPath::Refused(error.raw_os_error().unwrap_or(0)),
+        }
+    }
+}
+
+impl fmt::Display for NoPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NoPath::Full => f.write_str("there are as many paths as both ends take"),
+            NoPath::NotPermitted => NoEthernet::NotPermitted.fmt(f),
+            NoPath::NoInterface => f.write_str("the interface of the path is gone, or no Ethernet"),
+            NoPath::Refused(0) => f.write_str("the system refuses the path"),
+            NoPath::Refused(errno) => {
+                let error = io::Error::from_raw_os_error(*errno);
+                write!(f, "the system refuses the path: {error}")
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(non_snake_case)]
@@ -110,7 +245,7 @@ mod tests {
 
     fn path(local: Option<&str>, peer: Option<&str>) -> Result<PathAddresses, BadPath> {
         let of = |text: &str| text.parse().expect("an address");
-        Ok(PathAddresses {
+        Ok(PathAddresses::Udp {
             local: local.map(of),
             peer: peer.map(of),
         })
@@ -149,7 +284,24 @@ mod tests {
             ("192.0.2.1=192.0.2.2=", "no IP address"),
             ("192.0.2.1:99999=", "no IP address"),
             ("192.0.2.1=2001:db8::1", "both of one kind"),
-            ("ether:eth0=", "raw Ethernet has one path"),
+            ("ether:eth0=", "ether:IFACE=ether:IFACE/MAC"),
+            ("ether:eth0=192.0.2.2", "ether:IFACE=ether:IFACE/MAC"),
+            ("192.0.2.1=ether:eth0/02:00:00:00:00:01", "in both places"),
+            ("=ether:eth0", "hardware address of the peer's"),
+            ("=ether:eth0/box", "hardware address of the peer's"),
+            ("=ether:eth0/02:00:00:00:00:01:x", "ether:IFACE/MAC"),
+            ("ether:eth1=ether:eth0/02:00:00:00:00:01", "in both places"),
+            (
+                "ether:eth0/02:00:00:00:00:02=ether:eth0/02:00:00:00:00:01",
+                "an interface of this host",
+            ),
+            (
+                "=ether:no-such-one/02:00:00:00:00:01",
+                "no interface no-such-one",
+            ),
+            ("=ether:lo/02:00:00:00:00:01", "lo is no Ethernet"),
+            ("=ether:lo/02:00:00:00:00:01:7411", "lo is no Ethernet"),
+            ("ether:lo=ether:lo/02:00:00:00:00:01", "`ip link`"),
         ] {
             let error = text.parse::<PathAddresses>().expect_err(text);
             assert!(error.to_string().contains(says), "{text}: {error}");
@@ -157,15 +309,40 @@ mod tests {
     }
 
     #[test]
-    fn to__a_port_that_is_left_out_is_that_of_the_first_path() {
-        let first = "192.0.2.9:9181".parse().expect("an address");
-        for (text, to) in [
-            ("=", "192.0.2.9:9181"),
-            ("=192.0.2.2", "192.0.2.2:9181"),
-            ("=192.0.2.2:5", "192.0.2.2:5"),
-        ] {
+    fn Display__is_read_as_the_same() {
+        for text in ["192.0.2.1:7=192.0.2.2:9181", "[2001:db8::1]:0=", "="] {
             let path: PathAddresses = text.parse().expect("a path");
-            assert_eq!(path.to(first), to.parse().expect("an address"), "{text}");
+            assert_eq!(path.to_string(), text);
+        }
+        let gone = PathAddresses::Ethernet {
+            interface: 2_147_483_647,
+            peer: [2, 0, 0, 0, 0, 1],
+        };
+        assert_eq!(gone.to_string(), "=ether:2147483647/02:00:00:00:00:01:0");
+    }
+
+    #[test]
+    fn NoPath__is_what_the_system_or_raw_ethernet_says() {
+        for (error, why, says) in [
+            (
+                NoEthernet::NotPermitted.into(),
+                NoPath::NotPermitted,
+                "setcap cap_net_raw+ep",
+            ),
+            (NoEthernet::Gone.into(), NoPath::NoInterface, "is gone"),
+            (
+                io::Error::from_raw_os_error(libc::EADDRNOTAVAIL),
+                NoPath::Refused(libc::EADDRNOTAVAIL),
+                "Cannot assign requested address",
+            ),
+            (
+                io::Error::other("no"),
+                NoPath::Refused(0),
+                "refuses the path",
+            ),
+        ] {
+            assert_eq!(NoPath::from(error), why);
+            assert!(why.to_string().contains(says), "{why}");
         }
     }
 }

@@ -125,6 +125,6 @@ pub mod counters {
     pub use zerolane_lane::ListenerCounters;
     pub use zerolane_lane::{
         Account, Counters, DropReason, GateCounters, GateLimit, LaneKind, MoveCause, NoBypass,
-        NoSharedMemory, PathLife, PathState, RingFault, Zerocopy,
+        NoPath, NoSharedMemory, PathLife, PathState, RingFault, Zerocopy,
     };
 }

@@ -128,6 +128,12 @@ static void options(void)
     EXPECT(strstr(zl_last_error(), "LOCAL=PEER") != NULL);
     REFUSED(zl_options_add_path(options, "eth0=192.0.2.2"));
     EXPECT(strstr(zl_last_error(), "ip address") != NULL);
+    REFUSED(zl_options_add_path(options, "ether:no-such-one=ether:no-such-one/02:00:00:00:00:01"));
+    EXPECT(strstr(zl_last_error(), "no interface no-such-one") != NULL);
+    REFUSED(zl_options_add_path(options, "=ether:lo"));
+    EXPECT(strstr(zl_last_error(), "ether:IFACE/MAC") != NULL);
+    REFUSED(zl_options_set(options, ZL_OPTION_ETHERNET_PATHS, 2));
+    EXPECT(zl_options_set(options, ZL_OPTION_ETHERNET_PATHS, 1) == ZL_OK);
     for (int path = 1; path < 8; path++)
         EXPECT(zl_options_add_path(options, "192.0.2.1=192.0.2.2:9181") == ZL_OK);
     REFUSED(zl_options_add_path(options, "="));

@@ -1,8 +1,9 @@
 /* What carries a connection. */
-#define _POSIX_C_SOURCE 200809L
+#define _GNU_SOURCE
 
 #include "expect.h"
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -256,6 +257,44 @@ static void by_name(void)
     zl_options_free(client.options);
 }
 
+/* A path over raw Ethernet beside that over UDP, in a network namespace of this process, which it stays in. */
+static void mixed(const unsigned char *content)
+{
+    struct client client = {.options = on(ZL_LANE_UDP)};
+    zl_options *options = on(ZL_LANE_UDP);
+    zl_endpoint *endpoint;
+    zl_connection *ours, *peers;
+    pthread_t thread;
+    void *connected;
+
+    if (unshare(CLONE_NEWNET) != 0) {
+        fputs("skipped: network namespaces need root\n", stderr);
+    } else {
+        EXPECT(system("ip link set lo up && ip link add zl0 address 02:00:00:00:00:01 type veth "
+                      "peer name zl1 address 02:00:00:00:00:02 && "
+                      "ip link set zl0 up && ip link set zl1 up") == 0);
+        EXPECT(zl_options_set(options, ZL_OPTION_PATHS, 2) == ZL_OK);
+        EXPECT(zl_options_set(options, ZL_OPTION_ETHERNET_PATHS, 1) == ZL_OK);
+        EXPECT(zl_options_add_path(client.options, "ether:zl0=ether:zl0/02:00:00:00:00:02") == ZL_OK);
+        EXPECT(zl_endpoint_bind("127.0.0.1:0", options, &endpoint) == ZL_OK);
+        EXPECT(zl_endpoint_local_addr(endpoint, client.address, sizeof client.address) == ZL_OK);
+        EXPECT(pthread_create(&thread, NULL, connect_only, &client) == 0);
+        EXPECT(zl_endpoint_accept(endpoint, 10000, &peers) == ZL_OK);
+        EXPECT(pthread_join(thread, &connected) == 0);
+        ours = connected;
+        until_carried(ours, peers, content, 2);
+        EXPECT(zl_remove_path(ours, 1) == ZL_OK);
+        until_carried(ours, peers, content, 1);
+        EXPECT(zl_add_path(ours, "=ether:zl0/02:00:00:00:00:02") == ZL_OK);
+        until_carried(ours, peers, content, 2);
+        zl_connection_free(ours);
+        zl_connection_free(peers);
+        zl_endpoint_free(endpoint);
+    }
+    zl_options_free(options);
+    zl_options_free(client.options);
+}
+
 int main(void)
 {
     unsigned char *content = malloc(LENGTH);
@@ -336,6 +375,7 @@ int main(void)
         zl_device_free(NULL);
     }
     zl_options_free(options);
+    mixed(content);
     free(content);
     return 0;
 }

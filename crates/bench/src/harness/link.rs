@@ -109,7 +109,7 @@ impl Link {
         let address = |it: &Interface| Some((it.ipv4(), 0).into());
         let pairs = ends[0].iter().zip(ends[1]);
         pairs
-            .map(|(here, there)| PathAddresses {
+            .map(|(here, there)| PathAddresses::Udp {
                 local: address(here),
                 peer: address(there),
             })

@@ -56,22 +56,39 @@ impl Protection {
 /// Where a path beside the first begins and ends, as [`PathAddresses`] has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct PathEnds {
-    local: Option<SocketAddr>,
-    peer: Option<SocketAddr>,
+pub(crate) enum PathEnds {
+    Udp {
+        local: Option<SocketAddr>,
+        peer: Option<SocketAddr>,
+    },
+    Ethernet {
+        interface: u32,
+        peer: [u8; 6],
+    },
+}
+
+impl PathEnds {
+    /// Whether the peer has to take paths over raw Ethernet.
+    pub(crate) fn is_ethernet(&self) -> bool {
+        matches!(self, PathEnds::Ethernet { .. })
+    }
 }
 
 impl From<PathAddresses> for PathEnds {
     fn from(path: PathAddresses) -> PathEnds {
-        let PathAddresses { local, peer } = path;
-        PathEnds { local, peer }
+        match path {
+            PathAddresses::Udp { local, peer } => PathEnds::Udp { local, peer },
+            PathAddresses::Ethernet { interface, peer } => PathEnds::Ethernet { interface, peer },
+        }
     }
 }
 
 impl From<PathEnds> for PathAddresses {
     fn from(path: PathEnds) -> PathAddresses {
-        let PathEnds { local, peer } = path;
-        PathAddresses { local, peer }
+        match path {
+            PathEnds::Udp { local, peer } => PathAddresses::Udp { local, peer },
+            PathEnds::Ethernet { interface, peer } => PathAddresses::Ethernet { interface, peer },
+        }
     }
 }
 

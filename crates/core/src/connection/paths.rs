@@ -5,6 +5,7 @@ use crate::links::{PathLife, Verdict};
 use crate::recovery::Recovery;
 use crate::transmit::{ControlDatagram, Transmit};
 use crate::{DropReason, Instant, PathState};
+use zerolane_wire::encapsulation::Encapsulation;
 use zerolane_wire::{Nop, Operation, Packet};
 
 impl Connection {
@@ -43,16 +44,20 @@ impl Connection {
         there.then(|| self.state_of_path(now, path))
     }
 
-    /// One path more, whose interface carries datagrams of `datagram` bytes, header included: its index. The peer is asked by it
-    /// whether it is there, and it carries nothing else before the answer. For the Initiator; `None` if there may be no
-    /// more, or the connection is not open.
-    pub fn add_path(&mut self, now: Instant, datagram: usize) -> Option<usize> {
+    /// One path more, whose datagrams travel by `encapsulation`, and whose interface carries such of `datagram` bytes, header
+    /// included: its index. The peer is asked by it whether it is there, and it carries nothing else before the answer. For the
+    /// Initiator; `None` if there may be no more, or the connection is not open.
+    pub fn add_path(
+        &mut self,
+        now: Instant,
+        (encapsulation, datagram): (Encapsulation, usize),
+    ) -> Option<usize> {
         self.cx.enter(now);
         if !self.session.is_initiator() || !self.session.is_established() {
             return None;
         }
         let path = self.cx.links.free()?;
-        self.open_link(path, datagram, None);
+        self.open_link(path, (encapsulation, datagram), None);
         Some(path)
     }
 
@@ -75,12 +80,19 @@ impl Connection {
     }
 
     /// The path that [`Connection::joins`] told of is to be. It carries nothing but answers before the peer repeated
-    /// `nonce`, which cannot be guessed.
-    pub fn accept_path(&mut self, now: Instant, path: usize, datagram: usize, nonce: u32) {
+    /// `nonce`, which cannot be guessed. What carries its datagrams, and how long they may be, is as in
+    /// [`Connection::add_path`].
+    pub fn accept_path(
+        &mut self,
+        now: Instant,
+        path: usize,
+        (encapsulation, datagram): (Encapsulation, usize),
+        nonce: u32,
+    ) {
         self.cx.enter(now);
         if path > 0 && path < self.max_paths() {
             self.drop_link(path);
-            self.open_link(path, datagram, Some(nonce));
+            self.open_link(path, (encapsulation, datagram), Some(nonce));
         }
     }
 
@@ -101,8 +113,7 @@ impl Connection {
         self.settle();
     }
 
-    fn open_link(&mut self, path: usize, datagram: usize, nonce: Option<u32>) {
-        let size = (self.cx.config.encapsulation, datagram);
+    fn open_link(&mut self, path: usize, size: (Encapsulation, usize), nonce: Option<u32>) {
         self.cx.links.open(self.cx.now, path, size, nonce);
         self.cx.arm_links();
     }

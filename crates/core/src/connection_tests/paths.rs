@@ -1,7 +1,7 @@
 //! Several paths between two ends: their rates add up, one that dies loses nothing.
 
 use super::memory::atomic;
-use super::paths_sim::PathsSim;
+use super::paths_sim::{DATAGRAM, PathsSim};
 use super::seeds::each;
 use crate::*;
 use netsim::Side;
@@ -164,7 +164,7 @@ fn path__joins_at_both_ends_though_much_is_lost() {
     each(30, |seed| {
         let mut sim = PathsSim::unjoined(&[link(20, 100), lossy], seed);
         let now = sim.now();
-        assert_eq!(sim.a.c().add_path(now, 1472), Some(1), "seed {seed}");
+        assert_eq!(sim.a.c().add_path(now, DATAGRAM), Some(1), "seed {seed}");
         sim.run_for(8 * S);
         for side in Side::BOTH {
             let life = sim.host(side).c().path_life(1);
@@ -250,7 +250,7 @@ proptest! {
             match what {
                 0 | 1 => {
                     // Whichever is free.
-                    sim.a.c().add_path(now, 1472);
+                    sim.a.c().add_path(now, DATAGRAM);
                 }
                 2 => sim.a.c().remove_path(now, path),
                 3 => sim.b.c().remove_path(now, path),

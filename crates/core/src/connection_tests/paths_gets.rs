@@ -1,7 +1,7 @@
 //! Gets over several paths: what answers a long one goes by all of them.
 
 use super::paths::{MS, PAYLOAD, S, link};
-use super::paths_sim::PathsSim;
+use super::paths_sim::{DATAGRAM, PathsSim};
 use super::seeds::each;
 use crate::*;
 use netsim::Side;
@@ -205,7 +205,7 @@ proptest! {
             match what {
                 0 | 1 => {
                     // Whichever is free.
-                    sim.a.c().add_path(now, 1472);
+                    sim.a.c().add_path(now, DATAGRAM);
                 }
                 2 => sim.a.c().remove_path(now, path),
                 3 => sim.b.c().remove_path(now, path),

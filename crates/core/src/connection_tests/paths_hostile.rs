@@ -1,6 +1,6 @@
 //! A peer, or a stranger, that lies about paths.
 
-use super::paths_sim::PathsSim;
+use super::paths_sim::{DATAGRAM, PathsSim};
 use crate::*;
 use netsim::Side;
 use netsim::link::LinkConfig;
@@ -97,17 +97,17 @@ fn joins__neither_a_path_that_stands_nor_one_too_many() {
     let mut few = PathsSim::unjoined(&[LinkConfig::default()], 1);
     for path in 1..usize::from(MAX_PATHS) {
         let now = few.now();
-        assert_eq!(few.a.c().add_path(now, 1472), Some(path));
+        assert_eq!(few.a.c().add_path(now, DATAGRAM), Some(path));
     }
     let now = few.now();
-    assert_eq!(few.a.c().add_path(now, 1472), None, "too many");
+    assert_eq!(few.a.c().add_path(now, DATAGRAM), None, "too many");
 }
 
 #[test]
 fn path__that_does_not_repeat_the_nonce_carries_nothing() {
     let mut sim = joined();
     let now = sim.now();
-    sim.b.c().accept_path(now, 2, 1472, 0xdead_beef);
+    sim.b.c().accept_path(now, 2, DATAGRAM, 0xdead_beef);
     sim.b.c().select_path(2);
     let answer = Nop {
         reply: true,
@@ -145,5 +145,5 @@ fn paths__are_one_where_an_end_knows_of_none() {
     sim.connect();
     let now = sim.now();
     assert_eq!(sim.a.c().max_paths(), 1);
-    assert_eq!(sim.a.c().add_path(now, 1472), None);
+    assert_eq!(sim.a.c().add_path(now, DATAGRAM), None);
 }

@@ -6,9 +6,10 @@ use netsim::Side;
 use netsim::link::LinkConfig;
 use netsim::pair::{Duplex, seed_of_link};
 use std::time::Duration;
+use zerolane_wire::encapsulation::Encapsulation;
 
-/// Datagrams that the links carry, bytes.
-const DATAGRAM: usize = 1472;
+/// The datagrams that the links carry, bytes.
+pub(super) const DATAGRAM: (Encapsulation, usize) = (Encapsulation::UdpV4, 1472);
 /// What the Responder's questions are told by, one behind the other.
 const NONCE: u32 = 0x5eed_0000;
 

@@ -3,7 +3,9 @@
 use super::address::Hardware;
 use crate::filter::{ALL, LOAD_BYTE, LOAD_HALF, LOAD_WORD, Program};
 use socket2::SockFilter;
+use zerolane_wire::Op;
 use zerolane_wire::discovery::{DISCOVERY_CODE, DiscoveryKind};
+use zerolane_wire::encapsulation::PADDED_CODE;
 
 /// Where the kind and the nonce of a question or an answer lie.
 const KIND: u32 = 1;
@@ -42,6 +44,17 @@ pub(super) fn of_answers(nonce: [u8; 8]) -> Vec<SockFilter> {
         .expect(u32::from_be_bytes([a, b, c, d]), 3)
         .load(LOAD_WORD, NONCE + 4)
         .expect(u32::from_be_bytes([e, f, g, h]), 1)
+        .show(ALL)
+        .show(0)
+        .take()
+}
+
+/// Questions with a connection's `key`, whoever they are from: a Nop, or what is too short for a frame as it is, which one is
+/// that is not sealed.
+pub(super) fn of_questions(key: u32) -> Vec<SockFilter> {
+    Program::of_datagrams()
+        .expect_code_of([Op::Nop as u8, PADDED_CODE], 3)
+        .expect_key(key, 1)
         .show(ALL)
         .show(0)
         .take()

@@ -25,14 +25,7 @@ const S_PORT: std::ops::Range<usize> = 6..8;
 /// # Errors
 /// [`NoEthernet`], or the system has no more of what a socket needs.
 pub(super) fn open(interface: u32, filter: &[SockFilter]) -> io::Result<(Socket, Hardware)> {
-    // Without a protocol until it is bound, or it would hear all interfaces, unfiltered.
-    let socket =
-        Socket::new(Domain::PACKET, Type::DGRAM, None).map_err(|error| match error.kind() {
-            io::ErrorKind::PermissionDenied => NoEthernet::NotPermitted.into(),
-            _ => error,
-        })?;
-    socket.set_nonblocking(true)?;
-    socket.attach_filter(filter)?;
+    let socket = unbound(filter)?;
     let none = || NoEthernet::NoInterface(format!("number {interface}"));
     let bound = socket.bind(&sock_addr(&link_name(interface, [0; 6])));
     bound.map_err(|error| match error.raw_os_error() {
@@ -45,6 +38,28 @@ pub(super) fn open(interface: u32, filter: &[SockFilter]) -> io::Result<(Socket,
         return Err(NoEthernet::OtherKind(name).into());
     }
     Ok((socket, hardware_of(&local)))
+}
+
+/// A packet socket at all interfaces, which is shown what passes `filter`.
+///
+/// # Errors
+/// As [`open`].
+pub(super) fn open_anywhere(filter: &[SockFilter]) -> io::Result<Socket> {
+    let socket = unbound(filter)?;
+    socket.bind(&sock_addr(&link_name(0, [0; 6])))?;
+    Ok(socket)
+}
+
+/// One that hears nothing before it is bound, for it has no protocol until then, and only what passes `filter` from then on.
+fn unbound(filter: &[SockFilter]) -> io::Result<Socket> {
+    let socket =
+        Socket::new(Domain::PACKET, Type::DGRAM, None).map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => NoEthernet::NotPermitted.into(),
+            _ => error,
+        })?;
+    socket.set_nonblocking(true)?;
+    socket.attach_filter(filter)?;
+    Ok(socket)
 }
 
 /// What the kernel is told to send a frame to `hardware`.

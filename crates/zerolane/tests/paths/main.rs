@@ -4,6 +4,7 @@
 //!  stream.rs      what is sent, and looked at
 //!  relays.rs      through emulated links on loopback, by any user
 //!  interfaces.rs  over veth pairs, which go down, go away, get other names
+//!  mixed.rs       over UDP by one of them and raw Ethernet by the other
 //!  switches.rs    through emulated switches, which die
 //!  operations.rs  gets, atomic operations and messages when their path dies
 //!  pairs.rs       rates over veth pairs, by one thread and by one each
@@ -14,6 +15,7 @@
 #![allow(non_snake_case)]
 
 mod interfaces;
+mod mixed;
 mod operations;
 mod pairs;
 mod rates;
@@ -47,7 +49,7 @@ fn two_pairs() -> Option<Topology> {
 
 /// From the interface of this index of one host to that of another, where it listens at `port`.
 fn path_between(here: &Namespace, there: &Namespace, index: usize, port: u16) -> PathAddresses {
-    PathAddresses {
+    PathAddresses::Udp {
         local: Some((here.interface(index).ipv4(), 0).into()),
         peer: Some((there.interface(index).ipv4(), port).into()),
     }

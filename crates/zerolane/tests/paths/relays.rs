@@ -21,9 +21,9 @@ fn over_relays(security: Security, threads: PathThreads) {
     let ends = relays.each_ref().map(Relay::addr);
     let receiver = std::thread::spawn(move || receive(&mut endpoint));
     let mut a = Connection::connect(ends[0], &options).expect("connected");
-    let second = PathAddresses {
+    let second = PathAddresses::Udp {
+        local: None,
         peer: Some(ends[1]),
-        ..PathAddresses::default()
     };
     assert!(a.add_path(second));
     let mut stage = 0;

@@ -32,7 +32,7 @@ use super::contract::{Contender, DONE, GO, Listener, Part};
 use crate::content::source_sink::{self, FromSource, ToSink};
 use crate::content::stage::{Stage, Stamps};
 use crate::cpu::{Core, Meter};
-use crate::job::settings::Protection;
+use crate::job::settings::{PathEnds, Protection};
 use crate::job::source_sink::Source;
 use crate::job::{Job, Laps, Role, Work};
 use crate::limits::STALL;
@@ -147,6 +147,7 @@ impl Zerolane {
             connect_timeout: job.connect(),
             lane: job.lane.into(),
             paths: job.links.len() as u8 + 1,
+            ethernet_paths: job.links.iter().any(PathEnds::is_ethernet),
             path_threads: match job.path_threads {
                 true => PathThreads::OnePerPath,
                 false => PathThreads::OneForAll,

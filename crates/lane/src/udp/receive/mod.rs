@@ -206,10 +206,23 @@ impl Receiver {
         self.timed
     }
 
-    /// What follows comes by another socket.
-    pub(in crate::udp) fn begin_at(&mut self, socket: &Socket, options: &Options) {
-        socket::show_ecn(socket);
-        self.gro = options.gro && socket::enable_gro(socket);
+    /// What follows comes by another socket, in such envelopes.
+    pub(in crate::udp) fn begin_at(
+        &mut self,
+        socket: &Socket,
+        envelope: Envelope,
+        options: &Options,
+    ) {
+        let merges = envelope.merges();
+        if envelope.has_marks() {
+            socket::show_ecn(socket);
+        }
+        self.gro = merges && options.gro && socket::enable_gro(socket);
+        self.wants_trains = merges && options.trains;
+        // Whether the other paths have trains merged is theirs to say.
+        self.takes_trains &= merges;
+        self.merges &= merges;
+        self.envelope = envelope;
         (self.overflow, self.timed) = (0, false);
     }
 
@@ -244,8 +257,9 @@ impl Receiver {
         strict: bool,
     ) -> Result<bool, LaneError> {
         self.with_buffers(|it| {
-            it.trains
-                .begin(turn.core.expects_trains(), &mut it.buffers.train);
+            // The peer sends none where nothing merges them, which another path of the connection may.
+            let trains = it.envelope.merges() && turn.core.expects_trains();
+            it.trains.begin(trains, &mut it.buffers.train);
             let received = it.receive_batch(socket, turn, strict);
             it.trains.end(&mut it.buffers.train);
             received

@@ -157,8 +157,15 @@ impl Sender {
         self.protection = Protection::Sealed(Box::new(SealBuffer::new(sealer)));
     }
 
-    /// What follows leaves by another socket: what waited for room in the one before is lost.
-    pub(super) fn begin_at(&mut self) {
+    /// What follows leaves by another socket, in frames or not: what waited for room in the one before is lost.
+    pub(super) fn begin_at(
+        &mut self,
+        socket: &Socket,
+        frames: Option<OutgoingFrames>,
+        options: &Options,
+    ) {
+        self.gso = frames.is_none() && options.gso && socket::has_gso(socket);
+        self.frames = frames.map(Box::new);
         self.held.clear();
         (self.full, self.ect) = (false, false);
     }

@@ -12,30 +12,39 @@
 //!
 //! A path may have a thread of its own ([`super::path_thread`]).
 //!
+//! A path may go by raw Ethernet: its socket is a packet socket then, and the question for it comes to an [`Ear`].
+//!
 //! Keys are of a path: so numbers are counted, and what is repeated is told, path by path, and whatever comes by
 //! another path than it was sealed for is dropped. They outlive the socket, for numbers must not begin again.
 
+mod ends;
+mod secrets;
+
 use super::migration::PeerMigration;
 use super::path_thread::{Order, PathThread, Report};
+use super::protect;
 use super::receive::{Envelope, Receiver};
 use super::send::Sender;
-use super::{protect, socket};
-use crate::{LaneError, Options, PathAddresses, PathThreads, Turn};
+use crate::ethernet::{Ear, Station};
+use crate::{Account, LaneError, NoPath, Options, PathAddresses, PathThreads, Turn};
+use ends::{Asker, PathSocket};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
-use socket2::{SockAddr, Socket};
+use secrets::PathSecrets;
+use socket2::Socket;
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
-use zeroize::Zeroizing;
-use zerolane_core::{Config, Instant, Life, PathLife};
-use zerolane_handshake::{Cipher, PublicKey, Session};
+use zerolane_core::{Instant, Life, PathLife};
+use zerolane_handshake::Session;
 use zerolane_wire::{HEADER_LEN, Header, Op};
 
 /// Time between two looks for paths that the peer adds.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+/// Frames taken in one look: a sender of questions without end must not keep the connection from its turn.
+const MAX_QUESTIONS: usize = 64;
 
 /// A path beyond the first. Without a socket it is none at present, and what sealed and opened stays.
 #[derive(Debug)]
@@ -94,15 +103,6 @@ impl Link {
     }
 }
 
-/// What keys of paths are made of.
-#[derive(Debug)]
-struct PathSecrets {
-    send: Zeroizing<[u8; 32]>,
-    receive: Zeroizing<[u8; 32]>,
-    cipher: Cipher,
-    peer: PublicKey,
-}
-
 /// The paths of a connection that may have several.
 #[derive(Debug)]
 pub(super) struct Links {
@@ -114,6 +114,10 @@ pub(super) struct Links {
     /// To be added once the connection is open.
     wanted: VecDeque<PathAddresses>,
     next_look: Instant,
+    /// The peer may add paths over raw Ethernet.
+    takes_frames: bool,
+    /// What is shown the questions for these, while one may come.
+    ear: Option<Ear>,
 }
 
 fn interest(full: bool) -> EpollEvent {
@@ -143,6 +147,8 @@ impl Links {
             },
             wanted: options.links.iter().copied().collect(),
             next_look: Instant::ZERO,
+            takes_frames: options.ethernet_paths,
+            ear: None,
         })))
     }
 
@@ -153,15 +159,7 @@ impl Links {
 
     /// The keys of the connection, of which those of its paths are made.
     pub(super) fn protect(&mut self, session: &Session) {
-        let root = |secret: &[u8; 32]| {
-            Zeroizing::new(blake3::derive_key("Zerolane 1, secret of paths", secret))
-        };
-        self.secrets = Some(PathSecrets {
-            send: root(&session.send),
-            receive: root(&session.receive),
-            cipher: session.cipher,
-            peer: session.peer,
-        });
+        self.secrets = Some(PathSecrets::of(session));
     }
 
     /// A path more is wanted.
@@ -210,8 +208,8 @@ impl Links {
             return;
         }
         while let Some(addresses) = self.wanted.pop_front() {
-            if self.add(addresses, first, turn).is_err() {
-                turn.account.paths_refused += 1;
+            if let Err(why) = self.add(addresses, first, migration.key(), turn) {
+                refuse(turn.account, why);
             }
         }
         if turn.core.max_paths() > 1 && turn.now >= self.next_look {
@@ -225,35 +223,41 @@ impl Links {
         }
     }
 
-    /// Opens a path of this end.
+    /// Opens a path of this end, whose key to the peer is `key`.
     fn add(
         &mut self,
         addresses: PathAddresses,
         (first, peer): (&Socket, SocketAddr),
+        key: u32,
         turn: &mut Turn<'_>,
-    ) -> io::Result<()> {
-        let peer = addresses.to(peer);
-        let any = || socket::any_address(peer, 0);
-        let local = addresses.local.unwrap_or_else(any);
-        let buffer = self.options.receive_buffer;
-        let socket = socket::bind(local, socket::Share::WithJoining, buffer)?;
-        socket.connect(&SockAddr::from(peer))?;
-        let datagram =
-            socket::path_datagram(&socket, peer).unwrap_or(Config::default().path_datagram);
-        let refused = || io::Error::other("the peer takes no more paths");
-        let path = turn.core.add_path(turn.now, datagram).ok_or_else(refused)?;
-        let at = self.place(path, first, peer).ok_or_else(refused)?;
-        self.attach(at, socket, peer)
+    ) -> Result<(), NoPath> {
+        let made = PathSocket::open(addresses, peer, key, self.options.receive_buffer)?;
+        let path = turn.core.add_path(turn.now, made.size);
+        let path = path.ok_or(NoPath::Full)?;
+        let at = self.place(path, first, made.peer).ok_or(NoPath::Full)?;
+        Ok(self.attach(at, made)?)
     }
 
     /// From here on the path at `at` has this socket.
-    fn attach(&mut self, at: usize, socket: Socket, peer: SocketAddr) -> io::Result<()> {
+    fn attach(&mut self, at: usize, made: PathSocket) -> io::Result<()> {
+        let PathSocket {
+            socket,
+            peer,
+            envelope,
+            frames,
+            ..
+        } = made;
         let link = &mut self.list[at];
         link.detach();
-        link.receiver.begin_at(&socket, &self.options);
-        link.sender.begin_at();
+        let threads = match envelope {
+            Envelope::Udp => self.options.path_threads,
+            // What a path's thread does is for sockets that merge and cut.
+            _ => PathThreads::OneForAll,
+        };
+        link.receiver.begin_at(&socket, envelope, &self.options);
+        link.sender.begin_at(&socket, frames, &self.options);
         let socket = Arc::new(socket);
-        match self.options.path_threads {
+        match threads {
             PathThreads::OneForAll => self.watched.add(&socket, interest(false))?,
             PathThreads::OnePerPath => {
                 let spin = self.options.spin;
@@ -274,45 +278,106 @@ impl Links {
     /// Looks for questions of the peer by paths that it adds.
     fn look(&mut self, first: &Socket, migration: &mut PeerMigration, turn: &mut Turn<'_>) {
         if !turn.core.awaits_paths() {
+            self.ear = None;
             return;
         }
-        for (mut bytes, addresses) in migration.listen().unwrap_or_default() {
-            let head: Option<&[u8; HEADER_LEN]> = bytes.first_chunk();
-            let header = head.and_then(|it| Header::parse(it).ok());
-            let asks = |it: &Header| {
-                it.op == Op::Nop && (1..turn.core.max_paths()).contains(&it.param.into())
-            };
-            let Some(path) = header.filter(asks).map(|it| usize::from(it.param)) else {
-                continue;
-            };
-            // The rest costs nobody anything without the keys.
-            let Some(at) = self.place(path, first, addresses.peer) else {
-                continue;
-            };
-            let Some(opened) = self.list[at].receiver.unseal(&mut bytes, turn) else {
-                continue;
-            };
-            if turn.core.joins(opened) != Some(path) {
-                continue;
+        for (bytes, addresses) in migration.listen().unwrap_or_default() {
+            self.on_question(bytes, Asker::Packet(addresses), (first, migration), turn);
+        }
+        if self.takes_frames {
+            for (bytes, from) in self.framed_questions(migration.key(), turn.account) {
+                self.on_question(bytes, Asker::Frame(from), (first, migration), turn);
             }
-            let Ok(socket) = migration.join(addresses, self.options.receive_buffer) else {
-                turn.account.paths_refused += 1;
-                continue;
-            };
+        }
+    }
+
+    /// What came in frames for the connection with that key to us.
+    fn framed_questions(&mut self, key: u32, account: &mut Account) -> Vec<(Vec<u8>, Station)> {
+        let ear = match self.ear.take() {
+            Some(ear) => Ok(ear),
+            None => Ear::of(key).and_then(|ear| {
+                self.watched.add(&ear, interest(false))?;
+                Ok(ear)
+            }),
+        };
+        let ear = match ear {
+            Ok(ear) => self.ear.insert(ear),
+            // None comes this way.
+            Err(error) => {
+                self.takes_frames = false;
+                refuse(account, error.into());
+                return Vec::new();
+            }
+        };
+        let mut questions = Vec::new();
+        for _ in 0..MAX_QUESTIONS {
+            match ear.next() {
+                Ok(Some(Some(question))) => questions.push(question),
+                Ok(Some(None)) => account.dropped_foreign += 1,
+                Ok(None) => break,
+                // An interface went down, which is told once.
+                Err(_) => {}
+            }
+        }
+        questions
+    }
+
+    /// What came by none of the paths may be a question of the peer by one that it adds.
+    fn on_question(
+        &mut self,
+        mut bytes: Vec<u8>,
+        from: Asker,
+        (first, migration): (&Socket, &PeerMigration),
+        turn: &mut Turn<'_>,
+    ) {
+        let head: Option<&[u8; HEADER_LEN]> = bytes.first_chunk();
+        let header = head.and_then(|it| Header::parse(it).ok());
+        let asks =
+            |it: &Header| it.op == Op::Nop && (1..turn.core.max_paths()).contains(&it.param.into());
+        let Some(path) = header.filter(asks).map(|it| usize::from(it.param)) else {
+            return;
+        };
+        if matches!(from, Asker::Frame(_)) && self.hears(path, from.address(), turn) {
+            return;
+        }
+        // The rest costs nobody anything without the keys.
+        let Some(at) = self.place(path, first, from.address()) else {
+            return;
+        };
+        let Some(opened) = self.list[at].receiver.unseal(&mut bytes, turn) else {
+            return;
+        };
+        if turn.core.joins(opened) != Some(path) {
+            return;
+        }
+        let made = from.answer(migration, self.options.receive_buffer);
+        let attached = made.map_err(NoPath::from).and_then(|made| {
+            let size = made.size;
             let mut nonce = [0; 4];
-            let datagram = socket::path_datagram(&socket, addresses.peer);
-            if getrandom::fill(&mut nonce).is_err()
-                || self.attach(at, socket, addresses.peer).is_err()
-            {
-                turn.account.paths_refused += 1;
-                continue;
+            getrandom::fill(&mut nonce).map_err(|_| NoPath::Refused(0))?;
+            self.attach(at, made)?;
+            Ok((size, u32::from_ne_bytes(nonce)))
+        });
+        match attached {
+            Ok((size, nonce)) => {
+                turn.core.accept_path(turn.now, path, size, nonce);
+                turn.core.select_path(path);
+                turn.core.on_control(turn.now, opened, opened.len());
+                turn.core.select_path(0);
             }
-            let nonce = u32::from_ne_bytes(nonce);
-            let datagram = datagram.unwrap_or(Config::default().path_datagram);
-            turn.core.accept_path(turn.now, path, datagram, nonce);
-            turn.core.select_path(path);
-            turn.core.on_control(turn.now, opened, opened.len());
-            turn.core.select_path(0);
+            Err(why) => refuse(turn.account, why),
+        }
+    }
+
+    /// Whether what comes in frames from `peer` by `path`, which all that listens to frames hears, is heard by the path's own
+    /// socket, or the path is not to have another.
+    fn hears(&self, path: usize, peer: SocketAddr, turn: &Turn<'_>) -> bool {
+        let mut links = self.list.iter();
+        let own = |it: &Link| it.path == path && it.socket.is_some() && it.peer == peer;
+        match turn.core.path_life(path) {
+            PathLife::Absent => false,
+            PathLife::Suspect => links.any(own),
+            _ => true,
         }
     }
 
@@ -379,42 +444,8 @@ impl Links {
     }
 }
 
-impl PathSecrets {
-    fn of_path(&self, path: usize) -> Session {
-        let of = |root: &[u8; 32]| {
-            let mut hasher = blake3::Hasher::new_derive_key("Zerolane 1, secret of a path");
-            hasher.update(root).update(&[path as u8]);
-            Zeroizing::new(*hasher.finalize().as_bytes())
-        };
-        Session {
-            send: of(&self.send),
-            receive: of(&self.receive),
-            cipher: self.cipher,
-            peer: self.peer,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(non_snake_case)]
-    use super::*;
-
-    #[test]
-    fn of_path__other_keys_for_each_and_none_of_the_connection() {
-        let secrets = PathSecrets {
-            send: Zeroizing::new([1; 32]),
-            receive: Zeroizing::new([2; 32]),
-            cipher: Cipher::Aes128Gcm,
-            peer: PublicKey([3; 32]),
-        };
-        let mut seen = vec![[1; 32], [2; 32]];
-        for path in 1..8 {
-            let session = secrets.of_path(path);
-            for secret in [session.send, session.receive] {
-                assert!(!seen.contains(&secret), "path {path}");
-                seen.push(*secret);
-            }
-        }
-    }
+/// A path was to be added, and could not be.
+fn refuse(account: &mut Account, why: NoPath) {
+    account.paths_refused += 1;
+    account.no_path = Some(why);
 }

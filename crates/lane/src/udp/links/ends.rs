@@ -1,0 +1,155 @@
+//! The socket of a path, over UDP or raw Ethernet, at either end.
+
+use crate::PathAddresses;
+use crate::ethernet::{EthernetPath, OutgoingFrames, Station};
+use crate::udp::migration::PeerMigration;
+use crate::udp::packet_info::PacketAddresses;
+use crate::udp::receive::Envelope;
+use crate::udp::socket;
+use socket2::{SockAddr, Socket};
+use std::io;
+use std::net::SocketAddr;
+use zerolane_core::Config;
+use zerolane_wire::encapsulation::Encapsulation;
+
+/// A socket for a path, and what is around its datagrams.
+pub(super) struct PathSocket {
+    pub(super) socket: Socket,
+    pub(super) peer: SocketAddr,
+    pub(super) envelope: Envelope,
+    /// Those that its datagrams leave in, if they do so in frames.
+    pub(super) frames: Option<OutgoingFrames>,
+    /// What carries its datagrams, and the longest that it carries.
+    pub(super) size: (Encapsulation, usize),
+}
+
+impl PathSocket {
+    /// From this end to `addresses`, where the first path goes to `first`, and our key is `key`.
+    ///
+    /// # Errors
+    /// No such address or interface, no way there, or no right to use it.
+    pub(super) fn open(
+        addresses: PathAddresses,
+        first: SocketAddr,
+        key: u32,
+        receive_buffer: usize,
+    ) -> io::Result<PathSocket> {
+        match addresses {
+            PathAddresses::Udp { local, peer } => {
+                let peer = udp_peer(peer, first);
+                let local = local.unwrap_or_else(|| socket::any_address(peer, 0));
+                let socket = socket::bind(local, socket::Share::WithJoining, receive_buffer)?;
+                socket.connect(&SockAddr::from(peer))?;
+                Ok(PathSocket::of_udp(socket, peer))
+            }
+            PathAddresses::Ethernet { interface, peer } => {
+                let peer = Station {
+                    interface,
+                    hardware: Some(peer),
+                    port: 0,
+                };
+                PathSocket::of_ethernet(peer, key, receive_buffer)
+            }
+        }
+    }
+
+    /// `socket` is connected to `peer`.
+    fn of_udp(socket: Socket, peer: SocketAddr) -> PathSocket {
+        let datagram = socket::path_datagram(&socket, peer);
+        let encapsulation = socket::encapsulation(&socket, peer);
+        PathSocket {
+            socket,
+            peer,
+            envelope: Envelope::Udp,
+            frames: None,
+            size: (encapsulation, datagram.unwrap_or_else(any_datagram)),
+        }
+    }
+
+    fn of_ethernet(peer: Station, key: u32, receive_buffer: usize) -> io::Result<PathSocket> {
+        let path = EthernetPath::open(peer, key, receive_buffer)?;
+        let datagram = path.datagram.unwrap_or_else(any_datagram);
+        Ok(PathSocket {
+            socket: path.socket,
+            peer: peer.address(),
+            envelope: Envelope::Frame(Box::new(path.incoming)),
+            frames: Some(path.outgoing),
+            size: (Encapsulation::Ethernet, datagram),
+        })
+    }
+}
+
+/// The longest datagram of a path of which that is not known.
+fn any_datagram() -> usize {
+    Config::default().path_datagram
+}
+
+/// The peer's address of a path over UDP, if that of the first is `first`.
+fn udp_peer(peer: Option<SocketAddr>, first: SocketAddr) -> SocketAddr {
+    match peer {
+        None => first,
+        Some(peer) if peer.port() == 0 => SocketAddr::new(peer.ip(), first.port()),
+        Some(peer) => peer,
+    }
+}
+
+/// Where a question for a path came from.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Asker {
+    Packet(PacketAddresses),
+    Frame(Station),
+}
+
+impl Asker {
+    /// Its address, as that of a path's peer.
+    pub(super) fn address(&self) -> SocketAddr {
+        match *self {
+            Asker::Packet(addresses) => addresses.peer,
+            // A path has no port: its frames find the connection by the key.
+            Asker::Frame(station) => Station { port: 0, ..station }.address(),
+        }
+    }
+
+    /// A socket for the path, to where the question came from.
+    ///
+    /// # Errors
+    /// The system gives none, or there is no way back.
+    pub(super) fn answer(
+        &self,
+        migration: &PeerMigration,
+        receive_buffer: usize,
+    ) -> io::Result<PathSocket> {
+        match *self {
+            Asker::Packet(addresses) => {
+                let socket = migration.join(addresses, receive_buffer)?;
+                Ok(PathSocket::of_udp(socket, addresses.peer))
+            }
+            Asker::Frame(station) => {
+                let peer = Station { port: 0, ..station };
+                PathSocket::of_ethernet(peer, migration.key(), receive_buffer)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    #[test]
+    fn udp_peer__a_port_that_is_left_out_is_that_of_the_first_path() {
+        let first = "192.0.2.9:9181".parse().expect("an address");
+        for (text, to) in [
+            ("=", "192.0.2.9:9181"),
+            ("=192.0.2.2", "192.0.2.2:9181"),
+            ("=192.0.2.2:5", "192.0.2.2:5"),
+        ] {
+            let Ok(PathAddresses::Udp { peer, .. }) = text.parse() else {
+                panic!("{text} is over UDP");
+            };
+            let to = to.parse().expect("an address");
+            assert_eq!(udp_peer(peer, first), to, "{text}");
+        }
+    }
+}
