@@ -2072,6 +2072,11 @@ enum zl_option
      * 1: at this end, a thread for each path beside the first, so that one connection takes more than one core. Default 0.
      */
     ZL_OPTION_PATH_THREADS = 15,
+    /**
+     * 1: the peer may add paths over raw Ethernet to a connection over UDP that an endpoint accepts, at any interface, where
+     * ZL_OPTION_PATHS is 2 at least. Needs CAP_NET_RAW, or zl_endpoint_bind fails and says so. Default 0.
+     */
+    ZL_OPTION_ETHERNET_PATHS = 16,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -2427,6 +2432,10 @@ zl_status zl_handle_account(const struct zl_handle *connection, struct zl_accoun
  * address of this host to that one of the peer, such as "192.0.2.1=192.0.2.2". What is left out, a port as well, is as
  * for the first path: "=" is one from another port. The peer has to take as many (ZL_OPTION_PATHS), and to listen at
  * that address. A path that cannot be opened leaves the connection with the others. Each call adds one, up to 7.
+ *
+ * "ether:IFACE=ether:IFACE/MAC" is one over raw Ethernet, from this interface of this host to that hardware address of the
+ * peer's on its segment; the peer has to take such (ZL_OPTION_ETHERNET_PATHS), and this end needs CAP_NET_RAW. An interface that
+ * is not there is ZL_ERROR_ARGUMENT.
  *
  * Threads: any.
  */
