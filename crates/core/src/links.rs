@@ -29,6 +29,9 @@ const FIRST_WAIT: Duration = Duration::from_millis(50);
 const MAX_WAIT: Duration = Duration::from_secs(1);
 /// Questions, answers and what was seen of its bursts, that wait to leave by one path: there are no more than this.
 const MAX_OWED: usize = 64;
+/// Numbers of the peer's by which a question may be older than the newest, and count as a copy of one that was heard. What is older by
+/// more is new, for numbers come round.
+const MAX_AGE: u32 = 1 << 16;
 /// Questions to a path that never answered.
 const JOIN_TRIES: u32 = 12;
 
@@ -71,6 +74,8 @@ pub(crate) struct Link {
     question: Option<Question>,
     /// What the first answer has to repeat, whichever of the questions it answers.
     nonce: Option<u32>,
+    /// Number of the newest that the peer asked by it, or said that it leaves: kept when it is closed.
+    newest: Option<u32>,
     /// When the first of the questions that were not answered left.
     since: Instant,
     /// When it is to be looked at again.
@@ -92,6 +97,7 @@ impl Link {
             mtu,
             question: None,
             nonce: None,
+            newest: None,
             since: now,
             due: now,
             tries: 0,
@@ -311,9 +317,24 @@ impl Links {
             link.ask(now, path, sync, 0);
             link.due = now + FIRST_WAIT;
         }
+        link.newest = self.list[path].newest;
         self.more += usize::from(self.life(path) == PathLife::Absent);
         self.list[path] = link;
         self.quiet &= !(1 << path);
+    }
+
+    /// The peer asked by `path`, or said that it leaves, with this number.
+    pub(crate) fn on_asked(&mut self, path: usize, sync: u32) {
+        if let Some(link) = self.get_mut(path) {
+            link.newest = Some(sync);
+        }
+    }
+
+    /// Whether a question for `path` with this number is no copy of one from before the path was closed: a socket that hears for all
+    /// paths may show it late, and the network may repeat it.
+    pub(crate) fn is_new(&self, path: usize, sync: u32) -> bool {
+        let newest = self.list.get(path).and_then(|it| it.newest);
+        newest.is_none_or(|newest| newest.wrapping_sub(sync) >= MAX_AGE)
     }
 
     /// There is no such path any more.

@@ -76,7 +76,8 @@ impl Connection {
         // One that stands is not replaced, wherever somebody says that it is.
         let free = matches!(self.path_life(path), PathLife::Absent | PathLife::Suspect);
         let open = self.session.is_established() && path > 0 && path < self.max_paths();
-        (may && free && open).then_some(path)
+        let new = self.cx.links.is_new(path, nop.sync);
+        (may && free && open && new).then_some(path)
     }
 
     /// The path that [`Connection::joins`] told of is to be. It carries nothing but answers before the peer repeated
@@ -107,6 +108,7 @@ impl Connection {
         let leaves = Nop {
             leaves: true,
             path: path as u8,
+            sync: self.cx.new_sync(),
             ..Nop::default()
         };
         self.cx.push_control(Operation::Nop(leaves));
@@ -146,6 +148,7 @@ impl Connection {
             if path == 0 || cx.links.get(path).is_none() {
                 return Err(DropReason::Unexpected);
             }
+            cx.links.on_asked(path, it.sync);
             self.drop_link(path);
             return Ok(());
         }
@@ -167,6 +170,9 @@ impl Connection {
             self.choose_control();
             self.cx.arm_links();
             return Ok(());
+        }
+        if it.send_state {
+            cx.links.on_asked(path, it.sync);
         }
         self.session.on_nop(&mut self.cx, it);
         Ok(())

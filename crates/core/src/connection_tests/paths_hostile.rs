@@ -103,6 +103,54 @@ fn joins__neither_a_path_that_stands_nor_one_too_many() {
     assert_eq!(few.a.c().add_path(now, DATAGRAM), None, "too many");
 }
 
+/// The network repeats what it was given, and what hears for all paths of an end hears the questions of one that was closed since.
+#[test]
+fn joins__no_copy_of_a_question_from_before_the_path_was_closed() {
+    let mut sim = joined();
+    let asks = |sync| {
+        Operation::Nop(Nop {
+            send_state: true,
+            path: 1,
+            sync,
+            ..Nop::default()
+        })
+    };
+    let leaves = |sync| {
+        Operation::Nop(Nop {
+            leaves: true,
+            path: 1,
+            sync,
+            ..Nop::default()
+        })
+    };
+    for newest in [1 << 20, 3] {
+        let last = said(&mut sim, leaves(newest));
+        sim.deliver(Side::B, 0, last);
+        assert_eq!(sim.b.c().path_life(1), PathLife::Absent);
+        for (age, joins) in [
+            (0, None),
+            (1, None),
+            (65_535, None),
+            (65_536, Some(1)),
+            (1 << 31, Some(1)),
+            (u32::MAX, Some(1)),
+        ] {
+            let datagram = said(&mut sim, asks(u32::wrapping_sub(newest, age)));
+            assert_eq!(sim.b.c().joins(&datagram), joins, "{newest} - {age}");
+        }
+        let now = sim.now();
+        sim.b.c().accept_path(now, 1, DATAGRAM, 0xdead_beef);
+        // One that is asked, without a farewell.
+        sim.b.c().select_path(1);
+        let datagram = said(&mut sim, asks(newest + 9));
+        sim.b.c().on_control(now, &datagram, datagram.len());
+        sim.b.c().select_path(0);
+        sim.b.c().remove_path(now, 1);
+        assert_eq!(sim.b.c().joins(&datagram), None, "a copy");
+        sim.b.c().accept_path(now, 1, DATAGRAM, 0xdead_beef);
+    }
+}
+
 #[test]
 fn path__that_does_not_repeat_the_nonce_carries_nothing() {
     let mut sim = joined();
