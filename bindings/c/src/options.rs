@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 use zerolane::Options;
 use zerolane::counters::LaneKind;
-use zerolane::options::{LaneChoice, MAX_PATHS, PathThreads, RendezvousName};
+use zerolane::options::{LaneChoice, MAX_PATHS, RendezvousName};
 use zerolane::security::{Mode, PublicKey};
 
 /// Settings of connections. The defaults suit a local network, encrypt, and trust any peer.
@@ -216,12 +216,7 @@ fn set(options: &mut Options, option: u32, value: u64) -> Result<(), Failure> {
         AUTHENTICATED => options.security.mode = mode(Mode::Authenticated, value)?,
         LANE => options.lane = lane(value)?,
         PATHS => options.paths = paths(value)?,
-        PATH_THREADS => {
-            options.path_threads = match switch(value)? {
-                true => PathThreads::OnePerPath,
-                false => PathThreads::OneForAll,
-            };
-        }
+        PATH_THREADS => options.path_threads = switch(value)?.into(),
         ETHERNET_PATHS => options.ethernet_paths = switch(value)?,
         _ => return Err(Failure::argument(format!("there is no option {option}"))),
     }

@@ -161,10 +161,7 @@ impl Options {
             device: device.map(|it| it.get().0.clone()),
             paths: paths.map_or(Ok(default.paths), path::count)?,
             links: path::links(&links.unwrap_or_default())?,
-            path_threads: match path_threads {
-                Some(true) => PathThreads::OnePerPath,
-                _ => PathThreads::OneForAll,
-            },
+            path_threads: path_threads.map_or(default.path_threads, PathThreads::from),
             rendezvous: rendezvous.map(rendezvous_name).transpose()?,
             ethernet_paths: ethernet_paths.unwrap_or(default.ethernet_paths),
             ..default

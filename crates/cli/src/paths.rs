@@ -32,10 +32,7 @@ pub(crate) struct ThreadsArgs {
 
 impl ThreadsArgs {
     pub(crate) fn choice(self) -> PathThreads {
-        match self.path_threads {
-            true => PathThreads::OnePerPath,
-            false => PathThreads::OneForAll,
-        }
+        self.path_threads.into()
     }
 }
 

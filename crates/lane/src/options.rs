@@ -40,6 +40,16 @@ pub enum PathThreads {
     OnePerPath,
 }
 
+/// As switches of commands and bindings have it: whether each path has a thread.
+impl From<bool> for PathThreads {
+    fn from(one_per_path: bool) -> PathThreads {
+        match one_per_path {
+            true => PathThreads::OnePerPath,
+            false => PathThreads::OneForAll,
+        }
+    }
+}
+
 /// Settings of a connection. The defaults suit a LAN.
 #[derive(Clone, Debug)]
 pub struct Options {

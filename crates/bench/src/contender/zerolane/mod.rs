@@ -21,7 +21,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use zerolane::counters::Account;
-use zerolane::options::{EthernetAddress, PathThreads, Profile, Profiles};
+use zerolane::options::{EthernetAddress, Profile, Profiles};
 use zerolane::{Connection, Endpoint, Options, Region};
 use zerolane_cli::lane::LaneName;
 
@@ -148,10 +148,7 @@ impl Zerolane {
             lane: job.lane.into(),
             paths: job.links.len() as u8 + 1,
             ethernet_paths: job.links.iter().any(PathEnds::is_ethernet),
-            path_threads: match job.path_threads {
-                true => PathThreads::OnePerPath,
-                false => PathThreads::OneForAll,
-            },
+            path_threads: job.path_threads.into(),
             ..options(self.protection.unwrap_or(job.security))
         };
         if let Some(profile) = self.profile {
