@@ -317,8 +317,13 @@ impl Registry {
         errand
     }
 
+    /// What another thread was to write is not [taken](Registry::take_written) any more, and what it does is over when this returns.
+    pub(crate) fn give_up(&self, writing: Writing) {
+        self.call_back(|it| it.writes == Some(writing));
+    }
+
     /// Whether another thread may write bytes of `span`, or wrote some that were not taken.
-    pub(crate) fn is_away(&self, span: Span) -> bool {
+    fn is_away(&self, span: Span) -> bool {
         let away = self.away.borrow();
         away.iter().any(|it| it.writes_in(span))
     }
@@ -361,6 +366,15 @@ impl Registry {
         self.call_back(|it| it.writes_in(span));
         // SAFETY: offset <= len of an open entry, which is no gathered one: those are not writable.
         Some(unsafe { entry.start.add(span.offset as usize) })
+    }
+
+    /// Where the bytes of `span` may be written before it is known that they are what comes next: [`Registry::target`], but for what
+    /// is away, of which a wrong guess would call something off.
+    pub(crate) fn prediction(&self, span: Span) -> Option<*mut u8> {
+        match self.is_away(span) {
+            true => None,
+            false => self.target(span),
+        }
     }
 
     /// The first `len` bytes of `region` are not written any more: others may read them meanwhile.

@@ -26,7 +26,7 @@ use super::protect;
 use super::receive::{Envelope, Receiver};
 use super::send::Sender;
 use crate::ethernet::{Ear, Station};
-use crate::{Account, LaneError, NoPath, Options, PathAddresses, PathThreads, Turn};
+use crate::{Account, LaneError, NoPath, Options, PathAddresses, PathThreads, Registry, Turn};
 use ends::{Asker, PathSocket};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use secrets::PathSecrets;
@@ -62,10 +62,10 @@ struct Link {
 
 impl Link {
     /// The path is none any more: its thread ends, and what it had is lost.
-    fn detach(&mut self) {
+    fn detach(&mut self, memory: &Registry) {
         self.thread = None;
         self.sender.begin_thread(None);
-        self.receiver.begin_thread(None);
+        self.receiver.begin_thread(None, memory);
         self.socket = None;
     }
 
@@ -218,7 +218,7 @@ impl Links {
         }
         for link in &mut self.list {
             if turn.core.path_life(link.path) == PathLife::Absent {
-                link.detach();
+                link.detach(turn.memory);
             }
         }
     }
@@ -235,11 +235,11 @@ impl Links {
         let path = turn.core.add_path(turn.now, made.size);
         let path = path.ok_or(NoPath::Full)?;
         let at = self.place(path, first, made.peer).ok_or(NoPath::Full)?;
-        Ok(self.attach(at, made)?)
+        Ok(self.attach(at, made, turn.memory)?)
     }
 
     /// From here on the path at `at` has this socket.
-    fn attach(&mut self, at: usize, made: PathSocket) -> io::Result<()> {
+    fn attach(&mut self, at: usize, made: PathSocket, memory: &Registry) -> io::Result<()> {
         let PathSocket {
             socket,
             peer,
@@ -248,7 +248,7 @@ impl Links {
             ..
         } = made;
         let link = &mut self.list[at];
-        link.detach();
+        link.detach(memory);
         let threads = match envelope {
             Envelope::Udp => self.options.path_threads,
             // What a path's thread does is for sockets that merge and cut.
@@ -265,8 +265,8 @@ impl Links {
                 self.watched
                     .add(thread.channel().watched(), interest(false))?;
                 link.sender.begin_thread(Some(Arc::clone(thread.channel())));
-                link.receiver
-                    .begin_thread(Some(Arc::clone(thread.channel())));
+                let channel = Some(Arc::clone(thread.channel()));
+                link.receiver.begin_thread(channel, memory);
                 link.thread = Some(thread);
             }
         }
@@ -355,7 +355,7 @@ impl Links {
             let size = made.size;
             let mut nonce = [0; 4];
             getrandom::fill(&mut nonce).map_err(|_| NoPath::Refused(0))?;
-            self.attach(at, made)?;
+            self.attach(at, made, turn.memory)?;
             Ok((size, u32::from_ne_bytes(nonce)))
         });
         match attached {

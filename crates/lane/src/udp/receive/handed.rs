@@ -7,7 +7,7 @@ use super::{Receiver, SPILL};
 use crate::registry::Writing;
 use crate::seal::{TRAILER_LEN, Trailer};
 use crate::udp::path_thread::{Arrived, Channel, OpenOrder, Order};
-use crate::{LaneError, MoveCause, Turn};
+use crate::{LaneError, MoveCause, Registry, Turn};
 use socket2::Socket;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -45,8 +45,15 @@ impl std::fmt::Debug for Arrived {
 }
 
 impl Receiver {
-    /// Messages come from this thread of the path from here on, or from none.
-    pub(in crate::udp) fn begin_thread(&mut self, channel: Option<Arc<Channel>>) {
+    /// Messages come from this thread of the path from here on, or from none. What an earlier one did is lost.
+    pub(in crate::udp) fn begin_thread(
+        &mut self,
+        channel: Option<Arc<Channel>>,
+        memory: &Registry,
+    ) {
+        for train in self.inbox.take().into_iter().flat_map(|it| it.away) {
+            memory.give_up(train.writing);
+        }
         self.inbox = channel.map(|channel| {
             Box::new(Inbox {
                 channel,

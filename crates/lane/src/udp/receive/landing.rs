@@ -64,7 +64,7 @@ impl Receiver {
             datagram: 0,
         });
         let rest = landing.rest();
-        let Some(start) = memory.target(rest) else {
+        let Some(start) = memory.prediction(rest) else {
             return false;
         };
         self.trains.landing = Some(landing);

@@ -66,10 +66,7 @@ impl Receiver {
             while at < run.span.len && message < messages {
                 let len = u64::from(run.stu).min(run.span.len - at);
                 let span = run.span.part(at, len);
-                if memory.is_away(span) {
-                    break 'runs;
-                }
-                let Some(place) = memory.target(span) else {
+                let Some(place) = memory.prediction(span) else {
                     break 'runs;
                 };
                 let layout = &mut self.buffers.layouts[message];
@@ -118,10 +115,7 @@ impl Receiver {
             if self.incoming.opens_apart(memory, run.span.region) {
                 break;
             }
-            if memory.is_away(run.span) {
-                break;
-            }
-            let Some(start) = memory.target(run.span) else {
+            let Some(start) = memory.prediction(run.span) else {
                 break;
             };
             let mut at = 0;
