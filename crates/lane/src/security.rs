@@ -110,3 +110,21 @@ pub fn random() -> io::Result<[u8; 32]> {
     getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
     Ok(bytes)
 }
+
+/// Calls `act` with a source of random numbers.
+///
+/// # Errors
+/// The system gave none; what `act` made is thrown away.
+pub(crate) fn with_random<T>(act: impl FnOnce(&mut dyn FnMut() -> [u8; 32]) -> T) -> io::Result<T> {
+    let mut failed = None;
+    let made = act(&mut || {
+        random().unwrap_or_else(|error| {
+            failed = Some(error);
+            [0; 32]
+        })
+    });
+    match failed {
+        None => Ok(made),
+        Some(error) => Err(error),
+    }
+}

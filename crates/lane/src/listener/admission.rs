@@ -1,0 +1,276 @@
+//! How a stranger becomes a connection, or is told why not.
+
+use super::Listener;
+use super::caller::Caller;
+use super::error::{is_exhausted, reachable};
+use crate::ethernet::EthernetLane;
+use crate::ip::IpLane;
+use crate::shm::{Ends, ShmLane};
+use crate::udp::{self, PacketAddresses, PeerMigration, UdpLane};
+use crate::{AnyLane, Driver, security};
+use std::io;
+use std::net::SocketAddr;
+use zerolane_handshake::{Admitted, Exchange, Origin, Reply, Session, refuse_hello};
+use zerolane_wire::handshake::HandshakeMessage;
+use zerolane_wire::{Operation, Packet, Reason};
+
+/// Whether a stranger becomes a connection.
+#[allow(clippy::large_enum_variant, reason = "it is taken apart at once")]
+enum Admittance {
+    /// By this lane.
+    By(AnyLane),
+    /// There are as many as may be, or the system has no more of what one needs.
+    Busy,
+    /// It cannot be reached.
+    Unreachable,
+}
+
+impl Listener {
+    /// Considers what a stranger says: it becomes a connection, or is answered, or not.
+    ///
+    /// # Errors
+    /// The system gave no random numbers, or no socket for another reason than that there is none left.
+    pub(super) fn consider(
+        &mut self,
+        datagram: &[u8],
+        caller: &mut Caller,
+    ) -> io::Result<Option<Driver<AnyLane>>> {
+        match (&mut self.gate, HandshakeMessage::is(datagram)) {
+            (Some(_), true) => self.knock(datagram, caller),
+            (None, false) => self.request(datagram, caller),
+            (Some(_), false) => {
+                self.counters.refused += 1;
+                let packet = Packet::parse(datagram).ok();
+                let reject = |packet| zerolane_core::reject(&packet, Reason::ProtectionRequired);
+                if let Some(rejection) = packet.and_then(reject) {
+                    let (bytes, len) = rejection.emit();
+                    caller.answer(&self.socket, &bytes[..len]);
+                }
+                Ok(None)
+            }
+            (None, true) => {
+                self.counters.refused += 1;
+                if let Some(refusal) = refuse_hello(datagram, Reason::PlainOnly) {
+                    caller.answer(&self.socket, refusal.bytes());
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// A message of the key exchange.
+    fn knock(
+        &mut self,
+        datagram: &[u8],
+        caller: &mut Caller,
+    ) -> io::Result<Option<Driver<AnyLane>>> {
+        let peer = caller.address(self.port.local());
+        let Some(gate) = &mut self.gate else {
+            return Ok(None);
+        };
+        let now = self.clock.now();
+        match security::with_random(|draw| gate.take(now, peer, datagram, draw))? {
+            Reply::Nothing => {
+                self.counters.refused += 1;
+                Ok(None)
+            }
+            Reply::Send(reply) => {
+                caller.answer(&self.socket, reply.bytes());
+                Ok(None)
+            }
+            Reply::Admit(admitted) => self.admit(*admitted, caller),
+        }
+    }
+
+    /// A stranger whose key is proven becomes a connection, or is told why not.
+    fn admit(
+        &mut self,
+        admitted: Admitted,
+        caller: &mut Caller,
+    ) -> io::Result<Option<Driver<AnyLane>>> {
+        let Admitted {
+            session,
+            request,
+            trusted,
+            finish,
+        } = admitted;
+        let peer = caller.address(self.port.local());
+        if !trusted {
+            self.untrusted.note(session.peer, peer);
+            let rejection = zerolane_core::reject(&request, Reason::Denied);
+            self.refuse(rejection, Some(session), caller);
+            return Ok(None);
+        }
+        let entropy = udp::entropy()?;
+        let lane = match self.let_in(caller, entropy.key)? {
+            Admittance::By(lane) => lane,
+            Admittance::Unreachable => return Ok(None),
+            Admittance::Busy => {
+                let rejection = zerolane_core::reject(&request, Reason::Busy);
+                self.refuse(rejection, Some(session), caller);
+                return Ok(None);
+            }
+        };
+        let config = lane.config(&self.options);
+        let made = Driver::try_new(lane, &self.options, |now| {
+            zerolane_core::Connection::admit(now, config, entropy, &request)
+        });
+        match made {
+            Ok(mut driver) => {
+                let exchange = Exchange::admitted(finish);
+                Ok(driver.lane_mut().admit(exchange, session).then_some(driver))
+            }
+            Err((rejection, lane)) => {
+                caller.take_back(lane);
+                self.refuse(rejection, Some(session), caller);
+                Ok(None)
+            }
+        }
+    }
+
+    /// A Request_Connection without protection.
+    fn request(
+        &mut self,
+        datagram: &[u8],
+        caller: &mut Caller,
+    ) -> io::Result<Option<Driver<AnyLane>>> {
+        let packet = Packet::parse(datagram);
+        let Ok(packet @ Packet { operation, .. }) = &packet else {
+            self.counters.refused += 1;
+            return Ok(None);
+        };
+        let Operation::RequestConnection(request) = operation else {
+            self.counters.refused += 1;
+            return Ok(None);
+        };
+        let peer = caller.address(self.port.local());
+        if self.remembered.has(peer, request.s_key) {
+            return Ok(None);
+        }
+        let entropy = udp::entropy()?;
+        let lane = match self.let_in(caller, entropy.key)? {
+            Admittance::By(lane) => lane,
+            Admittance::Unreachable => return Ok(None),
+            Admittance::Busy => {
+                self.refuse(zerolane_core::reject(packet, Reason::Busy), None, caller);
+                return Ok(None);
+            }
+        };
+        let config = lane.config(&self.options);
+        let made = Driver::try_new(lane, &self.options, |now| {
+            zerolane_core::listen(now, config, entropy, packet)
+        });
+        match made {
+            Ok(driver) => {
+                self.remembered.note(peer, request.s_key);
+                Ok(Some(driver))
+            }
+            Err((rejection, lane)) => {
+                caller.take_back(lane);
+                self.refuse(rejection, None, caller);
+                Ok(None)
+            }
+        }
+    }
+
+    /// A lane to a stranger, to which our key is `key`, if there may be one more.
+    fn let_in(&mut self, caller: &mut Caller, key: u32) -> io::Result<Admittance> {
+        if self.is_full(caller.address(self.port.local())) {
+            return Ok(Admittance::Busy);
+        }
+        match self.lane(caller, key) {
+            Ok(lane) => Ok(lane.map_or(Admittance::Unreachable, Admittance::By)),
+            Err(error) if is_exhausted(&error) => {
+                self.counters.exhausted += 1;
+                Ok(Admittance::Busy)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether there may not be one more connection with `peer`, which is counted.
+    fn is_full(&mut self, peer: SocketAddr) -> bool {
+        let (all, of_origin) = self.port.connections(Origin::of(peer.ip()));
+        let full = all >= self.options.max_connections;
+        let full_of_origin = of_origin >= self.options.max_connections_of_origin;
+        self.counters.full += u64::from(full);
+        self.counters.full_of_origin += u64::from(full_of_origin && !full);
+        full || full_of_origin
+    }
+
+    /// A lane to a stranger, to which our key is `key`; `None` if it cannot be reached.
+    fn lane(&self, caller: &mut Caller, key: u32) -> io::Result<Option<AnyLane>> {
+        let peer = caller.address(self.port.local());
+        match caller {
+            Caller::Packet(addresses) => {
+                let lane = self.udp_lane(*addresses, key)?;
+                Ok(lane.map(|it| AnyLane::Udp(it, None)))
+            }
+            Caller::Frame(from) => {
+                let lane = EthernetLane::accepted(&self.port, *from, key, &self.options)?;
+                Ok(Some(AnyLane::Ethernet(lane)))
+            }
+            Caller::Raw(addresses) => {
+                let lane = IpLane::accepted(&self.port, *addresses, key, &self.options);
+                reachable(lane.map(AnyLane::Ip118))
+            }
+            Caller::Visitor(visitor) => Ok(visitor.take().map(|visitor| {
+                if let Some(host) = &self.host {
+                    // From here on the connection's alone.
+                    host.leave(&visitor);
+                }
+                let local = (peer.ip(), self.port.local().port()).into();
+                let seat = self.port.seat(key, peer);
+                let ends = Ends { local, peer };
+                let lane = ShmLane::accepted(*visitor, ends, seat, &self.options);
+                AnyLane::SharedMemory(lane, None)
+            })),
+        }
+    }
+
+    /// A socket of its own for a peer, to which our key is `key`; `None` if the peer cannot be reached. It
+    /// speaks from the address that was called, and is bound to that if the system would choose another.
+    fn udp_lane(&self, addresses: PacketAddresses, key: u32) -> io::Result<Option<UdpLane>> {
+        let local = self.port.local();
+        let lane = self.lane_at(local, addresses.peer, key)?;
+        let here = lane.as_ref().and_then(UdpLane::local_addr);
+        match addresses.called(local) {
+            Some(called) if here.is_some_and(|it| it.ip() != called.ip()) => {
+                drop(lane);
+                self.lane_at(called, addresses.peer, key)
+            }
+            _ => Ok(lane),
+        }
+    }
+
+    fn lane_at(
+        &self,
+        local: SocketAddr,
+        peer: SocketAddr,
+        key: u32,
+    ) -> io::Result<Option<UdpLane>> {
+        let socket = self.port.join(local, self.options.receive_buffer)?;
+        let roam = PeerMigration::new(&self.port, local, key, peer);
+        reachable(UdpLane::new(socket, peer, roam, &self.options))
+    }
+
+    /// Tells a stranger why not, with the keys of `session` if there is one.
+    fn refuse(&mut self, rejection: Option<Packet>, session: Option<Session>, caller: &mut Caller) {
+        self.counters.refused += 1;
+        let Some(rejection) = rejection else {
+            return;
+        };
+        match (session, &caller) {
+            // In memory nothing is sealed.
+            (Some(session), Caller::Packet(_) | Caller::Frame(_) | Caller::Raw(_)) => {
+                if let Some(bytes) = udp::sealed(session, &rejection) {
+                    caller.answer(&self.socket, &bytes);
+                }
+            }
+            _ => {
+                let (bytes, len) = rejection.emit();
+                caller.answer(&self.socket, &bytes[..len]);
+            }
+        }
+    }
+}

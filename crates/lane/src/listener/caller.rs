@@ -1,0 +1,52 @@
+//! Strangers, by the way that they come.
+
+use crate::ethernet::{self, Station};
+use crate::shm::Visitor;
+use crate::udp::{self, PacketAddresses};
+use crate::{AnyLane, ip};
+use socket2::Socket;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// Where a stranger is.
+pub(super) enum Caller {
+    /// Where its packets come from.
+    Packet(PacketAddresses),
+    /// Where its frames come from.
+    Frame(Station),
+    /// Where its packets of IP protocol 118 come from.
+    Raw(PacketAddresses),
+    /// In memory that it shares. `None` once it is a connection's.
+    Visitor(Option<Box<Visitor>>),
+}
+
+impl Caller {
+    /// Sends something to it, by the `socket` listened on.
+    pub(super) fn answer(&mut self, socket: &Socket, bytes: &[u8]) {
+        match self {
+            Caller::Packet(addresses) => udp::answer(socket, bytes, *addresses),
+            Caller::Raw(addresses) => ip::answer(socket, bytes, *addresses),
+            // As good as lost if it cannot be sent.
+            Caller::Frame(from) => drop(ethernet::send(socket, bytes, *from)),
+            Caller::Visitor(Some(visitor)) => visitor.answer(bytes),
+            Caller::Visitor(None) => {}
+        }
+    }
+
+    /// The address by which it is counted, where the listener has `local`. In memory it has none but the host's.
+    pub(super) fn address(&self, local: SocketAddr) -> SocketAddr {
+        match (self, local.ip()) {
+            (Caller::Packet(addresses) | Caller::Raw(addresses), _) => addresses.peer,
+            (Caller::Frame(from), _) => from.address(),
+            (Caller::Visitor(_), ip) if !ip.is_unspecified() => (ip, 0).into(),
+            (Caller::Visitor(_), IpAddr::V4(_)) => (Ipv4Addr::LOCALHOST, 0).into(),
+            (Caller::Visitor(_), IpAddr::V6(_)) => (Ipv6Addr::LOCALHOST, 0).into(),
+        }
+    }
+
+    /// Takes back the `lane` that it got, for the connection was refused and is to be told so.
+    pub(super) fn take_back(&mut self, lane: AnyLane) {
+        if let AnyLane::SharedMemory(lane, _) = lane {
+            *self = Caller::Visitor(Some(Box::new(lane.into_visitor())));
+        }
+    }
+}

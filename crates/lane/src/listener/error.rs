@@ -1,0 +1,41 @@
+//! Whose an error is: the listener's, the system's, or a stranger's.
+
+use crate::ethernet::NoEthernet;
+use std::io;
+
+/// Whether the process, the system or the device has no more of what a connection needs.
+pub(super) fn is_exhausted(error: &io::Error) -> bool {
+    let why = error.get_ref().and_then(|it| it.downcast_ref());
+    if let Some(NoEthernet::Full | NoEthernet::Refused { .. }) = why {
+        return true;
+    }
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM | libc::ENOSPC)
+    )
+}
+
+/// A lane to a peer; `None` if that cannot be reached.
+pub(super) fn reachable<L>(lane: io::Result<L>) -> io::Result<Option<L>> {
+    match lane {
+        Ok(lane) => Ok(Some(lane)),
+        Err(error) if is_peers(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether it is of an answer sent earlier, or of a peer that is not there.
+pub(super) fn is_peers(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(
+            libc::ECONNREFUSED
+                | libc::EHOSTUNREACH
+                | libc::ENETUNREACH
+                | libc::ENETDOWN
+                | libc::EPERM
+                | libc::EINTR
+                | libc::EMSGSIZE
+        )
+    )
+}

@@ -1,0 +1,130 @@
+//! Processes of this host, who meet the listener in memory.
+
+use crate::Options;
+use crate::shm::{Arrived, Visitor, Visitors};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use socket2::Socket;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+/// The rendezvous of processes of this host, and one descriptor to watch for it and the port.
+#[derive(Debug)]
+pub(super) struct Host {
+    visitors: Visitors,
+    watched: Epoll,
+    /// Has the listener look again after [`PAUSE`].
+    timer: TimerFd,
+    timed: bool,
+    /// There were no descriptors.
+    paused: bool,
+    /// The rendezvous is watched.
+    watches: bool,
+}
+
+/// How long a listener without descriptors, or with as many visitors as it may have, lets processes of this host wait before
+/// it looks at them again. A visitor that becomes a connection, or leaves, ends the wait for a place at once.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// An event for what is to be watched; none for what is not at present.
+fn event(watch: bool) -> EpollEvent {
+    let flags = match watch {
+        true => EpollFlags::EPOLLIN,
+        false => EpollFlags::empty(),
+    };
+    EpollEvent::new(flags, 0)
+}
+
+impl Host {
+    pub(super) fn listen(
+        local: SocketAddr,
+        options: &Options,
+        socket: &Socket,
+    ) -> io::Result<Host> {
+        let visitors = Visitors::listen(local, options.rendezvous.as_ref())?;
+        let watched = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
+        let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?;
+        watched.add(socket, event(true))?;
+        watched.add(visitors.rendezvous(), event(true))?;
+        watched.add(&timer, event(true))?;
+        Ok(Host {
+            visitors,
+            watched,
+            timer,
+            timed: false,
+            paused: false,
+            watches: true,
+        })
+    }
+
+    /// The next thing that they want.
+    ///
+    /// # Errors
+    /// The system's: there may be no descriptor left.
+    pub(super) fn next(&mut self) -> io::Result<Arrived> {
+        if self.timed && self.timer.wait().is_ok() {
+            (self.timed, self.paused) = (false, false);
+        }
+        let has_place = self.visitors.has_place();
+        if !has_place {
+            // One that says nothing is told by nothing else.
+            self.look_again()?;
+        }
+        let accepts = has_place && !self.paused;
+        self.watch_rendezvous(accepts)?;
+        let watched = &self.watched;
+        let watch = |socket: BorrowedFd<'_>| Ok(watched.add(socket, event(true))?);
+        self.visitors.next(accepts, watch)
+    }
+
+    /// Those who wait at the rendezvous keep it readable, so it is watched only where they are let in.
+    fn watch_rendezvous(&mut self, watch: bool) -> io::Result<()> {
+        if watch != self.watches {
+            let rendezvous = self.visitors.rendezvous();
+            self.watched.modify(rendezvous, &mut event(watch))?;
+            self.watches = watch;
+        }
+        Ok(())
+    }
+
+    fn look_again(&mut self) -> io::Result<()> {
+        if !self.timed {
+            let after = Expiration::OneShot(PAUSE.into());
+            self.timer.set(after, TimerSetTimeFlags::empty())?;
+            self.timed = true;
+        }
+        Ok(())
+    }
+
+    /// None can be let in for now.
+    pub(super) fn pause(&mut self) -> io::Result<()> {
+        self.paused = true;
+        self.look_again()?;
+        self.watch_rendezvous(false)
+    }
+
+    /// `visitor` waits to be heard further.
+    pub(super) fn keep(&mut self, visitor: Visitor) {
+        self.visitors.keep(visitor);
+    }
+
+    /// `visitor` is a connection's alone from here on.
+    pub(super) fn leave(&self, visitor: &Visitor) {
+        let _ = self.watched.delete(visitor.socket());
+    }
+
+    /// Those who became no connection.
+    pub(super) fn refused(&self) -> u64 {
+        self.visitors.refused
+    }
+}
+
+/// Readable when there is something to look at, of the port as well.
+impl AsFd for Host {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.watched.0.as_fd()
+    }
+}

@@ -1,0 +1,433 @@
+//! Where strangers arrive, over any lane. Each client that proves its identity (or, in plain mode, merely asks) gets a
+//! connected socket of its own, or the memory that it shares.
+
+mod admission;
+mod caller;
+mod error;
+mod host;
+mod remembered;
+mod untrusted;
+
+pub use untrusted::Untrusted;
+
+use crate::claim::Claim;
+use crate::clock::Clock;
+use crate::ethernet::{self, Answering, Attended, Ear, NoEthernet, Station, Strange};
+use crate::ip;
+use crate::shm::{Arrived, NoSharedMemory};
+use crate::udp::SharedPort;
+use crate::{AnyLane, Driver, LaneChoice, Options, poll, security};
+use caller::Caller;
+use error::{is_exhausted, is_peers};
+use host::Host;
+use remembered::Remembered;
+use socket2::Socket;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use zerolane_handshake::{Gate, GateCounters, PublicKey};
+
+/// What a listening end counted besides what its gate did ([`Listener::gate_counters`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ListenerCounters {
+    /// Datagrams that were no Request_Connection, or one that was refused; and processes of this host that became no
+    /// connection: of another user, without proper memory to share, too slow, or gone.
+    pub refused: u64,
+    /// Connections refused because there were [`Options::max_connections`].
+    pub full: u64,
+    /// Connections refused because this process or the system had no descriptor or memory left; and how often processes
+    /// of this host were left waiting for that reason.
+    pub exhausted: u64,
+    /// Connections refused because their origin had [`Options::max_connections_of_origin`].
+    pub full_of_origin: u64,
+    /// Datagrams of connections whose peer moved, or of strangers meanwhile, that were dropped because
+    /// too many waited to be looked at.
+    pub unread: u64,
+}
+
+/// How strangers' datagrams are heard.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "a listener has one")]
+enum Door {
+    /// At a UDP port, which is the kernel's.
+    Udp,
+    /// At a port of raw Ethernet, on which nobody else listens; and what is said of this host's name.
+    Ethernet(#[allow(dead_code, reason = "held")] Attended, Answering),
+    /// At a port of IP protocol 118, on which nobody else listens.
+    Ip118(#[allow(dead_code, reason = "held")] Claim),
+}
+
+/// A listening UDP port, or one of raw Ethernet or IP protocol 118, and the rendezvous of processes of this host if
+/// [`Options::lane`] asks for it.
+#[derive(Debug)]
+pub struct Listener {
+    socket: Arc<Socket>,
+    host: Option<Host>,
+    options: Options,
+    /// What comes for connections that exist.
+    port: Arc<SharedPort>,
+    door: Door,
+    /// What strangers meet; `None` in plain mode.
+    gate: Option<Gate>,
+    key: Option<PublicKey>,
+    clock: Clock,
+    remembered: Remembered,
+    counters: ListenerCounters,
+    untrusted: Untrusted,
+    /// Why it listens by UDP alone, where shared memory would be best.
+    no_shared_memory: Option<NoSharedMemory>,
+    /// Processes of this host are looked at first, the next time.
+    visitors_first: bool,
+}
+
+impl Listener {
+    /// Listens on `local` (port 0: any), which may be an address that connections of an earlier listener of
+    /// this process still have. The connections accepted share a scheduler, that of
+    /// `options` or one of their own.
+    ///
+    /// # Errors
+    /// The address is in use or not ours, or the system gives no random numbers; or paths over raw Ethernet were to be taken, and
+    /// may not be ([`NoEthernet::NotPermitted`]).
+    pub fn bind(local: SocketAddr, options: Options) -> io::Result<Listener> {
+        Listener::at(options, |options| match options.lane {
+            LaneChoice::Ethernet => {
+                let (port, socket, attended) = ethernet::attend(local, options)?;
+                let answering = Answering::new(&options.neighbour, port.local().port());
+                Ok((port, socket, Door::Ethernet(attended, answering)))
+            }
+            LaneChoice::Ip118 => {
+                let (port, socket, claim) = ip::attend(local, options)?;
+                Ok((port, socket, Door::Ip118(claim)))
+            }
+            LaneChoice::Udp | LaneChoice::Best | LaneChoice::SharedMemory => {
+                let ports = &options.ports;
+                let (port, socket) = SharedPort::attend(local, options.receive_buffer, ports)?;
+                Ok((port, socket, Door::Udp))
+            }
+        })
+    }
+
+    /// Listens on a UDP socket that another program opened and bound, such as one of [`passed_sockets`](udp::passed_sockets). It may be
+    /// another user's. What else has it should leave it alone.
+    ///
+    /// # Errors
+    /// It is no UDP socket that is bound and not connected, or connections could not share its address; or the
+    /// system gives no random numbers.
+    pub fn adopt(socket: OwnedFd, options: Options) -> io::Result<Listener> {
+        if let LaneChoice::Ethernet | LaneChoice::Ip118 = options.lane {
+            let why = "a UDP socket carries neither raw Ethernet nor IP protocol 118";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        Listener::at(options, |options| {
+            let (port, socket) = SharedPort::adopt(socket, options.receive_buffer, &options.ports)?;
+            Ok((port, socket, Door::Udp))
+        })
+    }
+
+    fn at(
+        mut options: Options,
+        attend: impl FnOnce(&Options) -> io::Result<(Arc<SharedPort>, Arc<Socket>, Door)>,
+    ) -> io::Result<Listener> {
+        options.scheduler.get_or_insert_default();
+        let clock = Clock::start();
+        let credentials = options.security.credentials()?;
+        let mut key = None;
+        let gate = match credentials {
+            Some(credentials) => {
+                key = Some(credentials.identity.public());
+                Some(security::with_random(|draw| {
+                    Gate::new(clock.now(), credentials, draw)
+                })?)
+            }
+            None => None,
+        };
+        if options.takes_ethernet_paths() {
+            Ear::try_one()?;
+        }
+        let (port, socket, door) = attend(&options)?;
+        let enciphers = options.security.cipher.is_some();
+        let (host, no_shared_memory) = match options.lane {
+            LaneChoice::Udp | LaneChoice::Ethernet | LaneChoice::Ip118 => (None, None),
+            LaneChoice::Best if enciphers => (None, Some(NoSharedMemory::Cipher)),
+            LaneChoice::SharedMemory if enciphers => return Err(NoSharedMemory::Cipher.into()),
+            LaneChoice::SharedMemory => {
+                let host = Host::listen(port.local(), &options, &socket)?;
+                (Some(host), None)
+            }
+            LaneChoice::Best => match Host::listen(port.local(), &options, &socket) {
+                Ok(host) => (Some(host), None),
+                // Processes of this host come by UDP.
+                Err(_) => (None, Some(NoSharedMemory::without_rendezvous())),
+            },
+        };
+        Ok(Listener {
+            socket,
+            host,
+            port,
+            door,
+            options,
+            gate,
+            key,
+            clock,
+            remembered: Remembered::default(),
+            counters: ListenerCounters::default(),
+            untrusted: Untrusted::default(),
+            no_shared_memory,
+            visitors_first: true,
+        })
+    }
+
+    /// Makes the address one of the user `uid`, for a process that is about to become that user: every
+    /// connection binds a socket of its own to it, and the kernel lets only one user's sockets share
+    /// an address. It listens by UDP alone from here on: a rendezvous stays its maker's.
+    ///
+    /// # Errors
+    /// Only root may give to others; and the options insist on something else than UDP, which is another user's, or needs
+    /// the rights that are about to go.
+    pub fn give_to(&mut self, uid: u32) -> io::Result<()> {
+        if !matches!(self.options.lane, LaneChoice::Udp | LaneChoice::Best) {
+            let why = "only a listener by UDP can become another user's";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        if self.options.takes_ethernet_paths() {
+            let why = "paths over raw Ethernet need the rights that are about to go";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        std::os::unix::fs::fchown(&*self.socket, Some(uid), None)?;
+        if self.host.take().is_some() {
+            self.no_shared_memory = Some(NoSharedMemory::OtherUser);
+        }
+        Ok(())
+    }
+
+    /// Why it listens by UDP alone although [`Options::lane`] is [`LaneChoice::Best`].
+    pub fn no_shared_memory(&self) -> Option<NoSharedMemory> {
+        self.no_shared_memory
+    }
+
+    /// The key by which clients know this end: `None` in plain mode.
+    pub fn public_key(&self) -> Option<PublicKey> {
+        self.key
+    }
+
+    /// What the gate counted: `None` in plain mode.
+    pub fn gate_counters(&self) -> Option<&GateCounters> {
+        self.gate.as_ref().map(Gate::counters)
+    }
+
+    /// Whether no stranger gets in any more by the one-time code that is asked for.
+    pub fn is_spent(&self) -> bool {
+        self.gate.as_ref().is_some_and(Gate::is_spent)
+    }
+
+    /// The address listened on.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.port.local()
+    }
+
+    /// What was counted of those that did not become connections.
+    pub fn counters(&self) -> ListenerCounters {
+        let visitors = self.host.as_ref().map_or(0, Host::refused);
+        ListenerCounters {
+            refused: self.counters.refused + visitors,
+            unread: self.port.dropped(),
+            ..self.counters
+        }
+    }
+
+    /// The clients that were not trusted since this was asked the last time.
+    pub fn take_untrusted(&mut self) -> Untrusted {
+        std::mem::take(&mut self.untrusted)
+    }
+
+    /// The next connection, or `None` when `timeout` ran out. Its answer leaves with the driver's
+    /// first call.
+    ///
+    /// # Errors
+    /// The socket failed.
+    pub fn accept(&mut self, timeout: Option<Duration>) -> io::Result<Option<Driver<AnyLane>>> {
+        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        let left = || deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        loop {
+            let accepted = self.try_accept()?;
+            if let Accept::Connection(driver) = accepted {
+                return Ok(Some(*driver));
+            }
+            // Also when strangers never stop talking.
+            let left = left();
+            if left == Some(Duration::ZERO) {
+                return Ok(None);
+            }
+            if matches!(accepted, Accept::Nothing) {
+                poll::wait(self.as_fd(), false, [None; 2], left)?;
+            }
+        }
+    }
+
+    /// Looks at the next datagram, without waiting for one.
+    ///
+    /// # Errors
+    /// The socket failed.
+    pub fn try_accept(&mut self) -> io::Result<Accept> {
+        // By turns, so that neither keeps the other from being looked at.
+        let visitors_first = self.visitors_first;
+        self.visitors_first = !visitors_first;
+        let found = match visitors_first {
+            true => self.next_visitor()?,
+            false => self.next_stranger()?,
+        };
+        match (found, visitors_first) {
+            (Accept::Nothing, true) => self.next_stranger(),
+            (Accept::Nothing, false) => self.next_visitor(),
+            (found, _) => Ok(found),
+        }
+    }
+
+    /// Looks at the next datagram of a stranger.
+    fn next_stranger(&mut self) -> io::Result<Accept> {
+        let Some((datagram, mut caller)) = self.next_datagram()? else {
+            return Ok(Accept::Nothing);
+        };
+        if self.options.lane == LaneChoice::SharedMemory {
+            self.counters.refused += 1;
+            return Ok(Accept::Stranger);
+        }
+        let driver = self.consider(&datagram, &mut caller)?;
+        Ok(driver.map_or(Accept::Stranger, |it| Accept::Connection(Box::new(it))))
+    }
+
+    /// Looks at the next thing that processes of this host want.
+    fn next_visitor(&mut self) -> io::Result<Accept> {
+        let Some(host) = &mut self.host else {
+            return Ok(Accept::Nothing);
+        };
+        let arrived = match host.next() {
+            Ok(arrived) => arrived,
+            Err(error) if is_exhausted(&error) => {
+                self.counters.exhausted += 1;
+                host.pause()?;
+                return Ok(Accept::Nothing);
+            }
+            Err(error) => return Err(error),
+        };
+        let (datagram, visitor) = match arrived {
+            Arrived::Nothing => return Ok(Accept::Nothing),
+            Arrived::Other => return Ok(Accept::Stranger),
+            Arrived::Datagram(datagram, visitor) => (datagram, visitor),
+        };
+        let mut caller = Caller::Visitor(Some(visitor));
+        let driver = self.consider(&datagram, &mut caller)?;
+        if let (Caller::Visitor(Some(visitor)), Some(host)) = (caller, &mut self.host) {
+            host.keep(*visitor);
+        }
+        Ok(driver.map_or(Accept::Stranger, |it| Accept::Connection(Box::new(it))))
+    }
+
+    /// The keys of connections for which something came from elsewhere than their peer's address, since this was asked
+    /// last: the peer may have moved. See [`UdpLane::look_for_peer`].
+    pub fn unmatched(&self) -> Vec<u32> {
+        self.port.unmatched()
+    }
+
+    /// Whether [`Listener::try_accept`] has something to look at although the socket may be empty.
+    pub fn has_other(&self) -> bool {
+        self.port.has_other()
+    }
+
+    /// The next datagram. `None` when the socket is empty, or when there was something else than a stranger's.
+    fn next_datagram(&mut self) -> io::Result<Option<(Vec<u8>, Caller)>> {
+        let next = match &mut self.door {
+            Door::Ethernet(_, answering) => ethernet::receive(&self.socket).map(|it| match it? {
+                Strange::Discovery(frame, from) => {
+                    if let Some(answer) = answering.answer(&frame, Instant::now()) {
+                        // Who does not get it asks again.
+                        let _ = ethernet::send(&self.socket, &answer, from);
+                    }
+                    None
+                }
+                Strange::Datagram(bytes, from) => Some((bytes, Caller::Frame(from))),
+                Strange::Foreign => {
+                    self.counters.refused += 1;
+                    None
+                }
+            }),
+            Door::Ip118(_) => ip::receive(&self.socket)
+                .map(|it| it.map(|(bytes, addresses)| (bytes, Caller::Raw(addresses)))),
+            Door::Udp => self
+                .port
+                .next_other(&self.socket)
+                .map(|it| it.map(|(bytes, addresses)| (bytes, Caller::Packet(addresses)))),
+        };
+        match next {
+            Err(error) if self.is_interface_gone(&error) => Err(NoEthernet::Gone.into()),
+            // Errors of answers sent earlier are not the listener's.
+            Err(error) if is_peers(&error) => Ok(None),
+            next => next,
+        }
+    }
+
+    /// Whether the interface listened on is no more, as `error` may say.
+    fn is_interface_gone(&self, error: &io::Error) -> bool {
+        let down = error.raw_os_error() == Some(libc::ENETDOWN);
+        let local = Station::of(self.port.local())
+            .filter(|_| down && matches!(self.door, Door::Ethernet(..)));
+        local.is_some_and(|it| ethernet::is_gone(&self.socket, it.interface))
+    }
+}
+
+/// What [`Listener::try_accept`] found.
+#[derive(Debug)]
+pub enum Accept {
+    /// A connection. Its answer leaves with the driver's first call.
+    Connection(Box<Driver<AnyLane>>),
+    /// A datagram of a stranger who is not, or not yet, a connection.
+    Stranger,
+    /// Nothing, or what came for connections.
+    Nothing,
+}
+
+/// What to watch: [`Listener::try_accept`] has something to look at when it is readable.
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.host {
+            Some(host) => host.as_fd(),
+            None => self.socket.as_fd(),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.port.leave();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    #[test]
+    fn give_to__is_for_udp_alone() {
+        let given = |lane| {
+            let options = Options {
+                lane,
+                ..Options::default()
+            };
+            let any = SocketAddr::from(([127, 0, 0, 1], 0));
+            let mut listener = Listener::bind(any, options).expect("bound");
+            assert_eq!(listener.no_shared_memory(), None);
+            listener.give_to(nix::unistd::geteuid().as_raw())?;
+            Ok((listener.host.is_some(), listener.no_shared_memory()))
+        };
+        let by_udp: io::Result<_> = given(LaneChoice::Udp);
+        assert_eq!(by_udp.expect("to itself"), (false, None));
+        let left = Some(NoSharedMemory::OtherUser);
+        let gave_up = given(LaneChoice::Best).expect("UDP is left");
+        assert_eq!(gave_up, (false, left), "the rendezvous stays its maker's");
+        let refused = given(LaneChoice::SharedMemory).expect_err("nothing is left");
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+    }
+}
