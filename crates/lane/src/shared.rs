@@ -4,7 +4,10 @@
 //! connections and by the kernel, all at once. What Rust code touches of it goes by atomic accesses
 //! of one size: whole aligned words, and parts of a word by compare-exchange; so there is no data
 //! race, and an aligned word is never seen half written. Bytes behind the last whole word have
-//! accesses of their own size.
+//! accesses of their own size. Where the processor has atomic accesses of two words ([`pairs`]), long
+//! copies go by these.
+
+mod pairs;
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use zerolane_core::Atomic;
@@ -72,11 +75,18 @@ pub(crate) unsafe fn store(bounds: Bounds, offset: usize, bytes: &[u8]) {
         store_part(unsafe { bounds.word(at / WORD * WORD) }, at % WORD, head);
         at += head.len();
     }
-    for whole in words.as_chunks().0 {
-        // SAFETY: a whole word in bounds.
-        unsafe { bounds.word(at) }.store(u64::from_ne_bytes(*whole), Ordering::Relaxed);
-        at += WORD;
-    }
+    let (before, by_pairs) = pairs::part(bounds.start as usize + at, words.len());
+    let (before, words) = words.split_at(before);
+    let (by_pairs, words) = words.split_at(by_pairs);
+    // SAFETY: whole words in bounds.
+    let store_words = |at: usize, words: &[u8]| unsafe { store_words(bounds, at, words) };
+    store_words(at, before);
+    at += before.len();
+    // SAFETY: in bounds, and the part that may be stored so.
+    unsafe { pairs::store(bounds.start.add(at), by_pairs) };
+    at += by_pairs.len();
+    store_words(at, words);
+    at += words.len();
     if !tail.is_empty() {
         // SAFETY: as above.
         store_part(unsafe { bounds.word(at) }, 0, tail);
@@ -107,6 +117,27 @@ impl Pieces {
             words: in_words - head - tail,
             tail,
         }
+    }
+}
+
+/// # Safety
+/// As of [`store`]; `at` is aligned to a word, and `words` are whole ones.
+unsafe fn store_words(bounds: Bounds, mut at: usize, words: &[u8]) {
+    for whole in words.as_chunks().0 {
+        // SAFETY: a whole word in bounds.
+        unsafe { bounds.word(at) }.store(u64::from_ne_bytes(*whole), Ordering::Relaxed);
+        at += WORD;
+    }
+}
+
+/// # Safety
+/// As of [`load`]; `at` is aligned to a word, and `words` are whole ones.
+unsafe fn load_words(bounds: Bounds, mut at: usize, words: &mut [u8]) {
+    for whole in words.as_chunks_mut().0 {
+        // SAFETY: a whole word in bounds.
+        let word = unsafe { bounds.word(at) };
+        *whole = word.load(Ordering::Relaxed).to_ne_bytes();
+        at += WORD;
     }
 }
 
@@ -142,13 +173,18 @@ pub(crate) unsafe fn load(bounds: Bounds, offset: usize, into: &mut [u8]) {
         load_part(unsafe { bounds.word(at / WORD * WORD) }, at % WORD, head);
         at += head.len();
     }
-    for whole in words.as_chunks_mut().0 {
-        // SAFETY: a whole word in bounds.
-        *whole = unsafe { bounds.word(at) }
-            .load(Ordering::Relaxed)
-            .to_ne_bytes();
-        at += WORD;
-    }
+    let (before, by_pairs) = pairs::part(bounds.start as usize + at, words.len());
+    let (before, words) = words.split_at_mut(before);
+    let (by_pairs, words) = words.split_at_mut(by_pairs);
+    // SAFETY: whole words in bounds.
+    let load_words = |at: usize, words: &mut [u8]| unsafe { load_words(bounds, at, words) };
+    load_words(at, before);
+    at += before.len();
+    // SAFETY: in bounds, and the part that may be loaded so.
+    unsafe { pairs::load(bounds.start.add(at), by_pairs) };
+    at += by_pairs.len();
+    load_words(at, words);
+    at += words.len();
     if !tail.is_empty() {
         // SAFETY: as above.
         load_part(unsafe { bounds.word(at) }, 0, tail);

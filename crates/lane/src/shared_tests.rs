@@ -5,15 +5,19 @@ use proptest::prelude::*;
 proptest! {
     #[test]
     fn store__changes_just_these_bytes(
+        // Of words, and of pairs of them.
+        long in any::<bool>(),
+        first in 0..2usize,
         len in 1..80usize,
         at in 0..80usize,
-        bytes in proptest::collection::vec(any::<u8>(), 0..80),
+        bytes in proptest::collection::vec(any::<u8>(), 0..700),
     ) {
+        let len = len + if long { 700 } else { 0 };
         let at = at.min(len);
         let bytes = &bytes[..bytes.len().min(len - at)];
-        let mut memory: Vec<u64> = (0..11).map(|n| n * 0x0123_4567_89ab_cdef).collect();
-        let whole = 88;
-        let bounds = Bounds { start: memory.as_mut_ptr().cast(), len };
+        let mut memory: Vec<u64> = (0..101).map(|n| n * 0x0123_4567_89ab_cdef).collect();
+        let whole = 800;
+        let bounds = Bounds { start: memory[first..].as_mut_ptr().cast(), len };
         let all = Bounds { len: whole, ..bounds };
         let (mut before, mut after) = (vec![0; whole], vec![0; whole]);
         let mut read = vec![0; bytes.len()];
@@ -28,6 +32,39 @@ proptest! {
         prop_assert_eq!(after, before);
         prop_assert_eq!(read, bytes);
     }
+}
+
+/// Long copies go by pairs of words, in both directions.
+#[test]
+fn copies__of_many_words_have_none_half_written() {
+    const WORDS: usize = 515;
+    let mut memory = vec![0u64; WORDS];
+    let bounds = Bounds {
+        start: memory.as_mut_ptr().cast(),
+        len: 8 * WORDS,
+    };
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(move || {
+            for n in 0..20_000u64 {
+                let value = [if n % 2 == 0 { 0 } else { 0xff }; 8 * WORDS];
+                // SAFETY: in bounds; only touched as this module does until both threads are done.
+                unsafe { store(bounds, 0, &value) };
+            }
+        });
+        let mut seen = [1; 8 * WORDS];
+        while !writer.is_finished() {
+            // SAFETY: as above.
+            unsafe { load(bounds, 0, &mut seen) };
+            let words = seen
+                .as_chunks::<8>()
+                .0
+                .iter()
+                .map(|it| u64::from_ne_bytes(*it));
+            for word in words {
+                assert!(word == 0 || word == u64::MAX, "{word:x}");
+            }
+        }
+    });
 }
 
 #[test]

@@ -8,7 +8,7 @@ use netlab::forge::Forger;
 use netlab::netns::{Namespace, Topology};
 use netsim::Side;
 use socket2::{Domain, Protocol, Socket, Type};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::process::Command;
 use std::sync::Mutex;
 use std::time::Instant;
@@ -207,20 +207,28 @@ fn overhear(host: &Namespace) -> Socket {
         let ethertype = i32::from(ETHERTYPE.to_be());
         let socket = Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(ethertype)));
         let socket = socket.expect("permitted");
-        socket.set_read_timeout(Some(PATIENCE)).expect("set");
+        socket.set_nonblocking(true).expect("set");
         socket
     });
     opened.expect("enter")
 }
 
-/// The next frame of this operation.
-fn overheard(mut ear: &Socket, op: Op) -> Vec<u8> {
+/// The next frame of this operation; while there is none, there is to be `more` of the stream.
+fn overheard(mut ear: &Socket, op: Op, mut more: impl FnMut()) -> Vec<u8> {
     let mut frame = vec![0; 10_000];
+    let start = Instant::now();
     loop {
-        let len = ear.read(&mut frame).expect("a frame");
-        if len > AROUND + HEADER_LEN && frame[AROUND] >> 3 == op as u8 {
-            frame.truncate(len);
-            return frame;
+        match ear.read(&mut frame) {
+            Ok(len) if len > AROUND + HEADER_LEN && frame[AROUND] >> 3 == op as u8 => {
+                frame.truncate(len);
+                return frame;
+            }
+            Ok(_) => {}
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::WouldBlock);
+                assert!(start.elapsed() < PATIENCE, "no {op:?}");
+                more();
+            }
         }
     }
 }
@@ -261,14 +269,11 @@ fn mixed__frames_that_are_forged_are_dropped_and_counted() {
         let mut sent = 0;
         until_usable(&mut a, 2, 4, &mut sent);
         let ears = [hosts.a(), hosts.b()].map(overhear);
-        until_usable(&mut a, 2, 4, &mut sent);
         let dropped = |it: &Account| it.protocol.dropped_total();
         let theirs = || counted.lock().expect("whole").0;
         let before = [a.account(), theirs()];
-        let (to_a, to_b) = (
-            overheard(&ears[0], Op::State),
-            overheard(&ears[1], Op::Data),
-        );
+        let [to_a, to_b] = [(&ears[0], Op::State), (&ears[1], Op::Data)]
+            .map(|(ear, op)| overheard(ear, op, || until_usable(&mut a, 2, 1, &mut sent)));
         let ((foreign_a, broken_a), (foreign_b, mut broken_b)) = (forged(&to_a), forged(&to_b));
         // A question for a path that there is not yet, by a forger who heard the key.
         let key = &to_b[AROUND + 8..][..4];

@@ -165,6 +165,10 @@ const DOCUMENTS: &[Document] = &[
         name: "docs/protocol.md",
         text: include_str!("../../../../docs/protocol.md"),
         facts: &[
+            Fact(
+                "LEAVES of this path, by up to {65,535}, is a copy",
+                &["links::MAX_AGE - 1"],
+            ),
             Fact("Version {1}.", &["connection::VERSION"]),
             Fact("the {40}-byte header", &["HEADER_LEN"]),
             Fact("or exactly {32} bytes of them", &["OPTIONS_LEN"]),
