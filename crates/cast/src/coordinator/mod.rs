@@ -3,6 +3,7 @@
 //! It decides from whom each node receives, and nothing else: what a chunk is, its digest says. It hears of every node how
 //! many chunks of each stripe are verified there, and from that it finds the nodes that hold others back.
 
+mod pace;
 mod review;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +15,7 @@ use crate::manifest::Header;
 use crate::message::{Contact, Fault, Message, NodeId, Place};
 use crate::options::{Event, Options, Slow};
 use crate::topology::Topology;
-use review::Finding;
+use pace::Watch;
 
 /// Nodes of a rack, those with the fewest successors, of which helpers are taken.
 const COMPARED: usize = 16;
@@ -29,7 +30,7 @@ pub(crate) struct Coordinator {
     members: BTreeMap<NodeId, Member>,
     successors: Vec<Contact>,
     epoch: u64,
-    begun: bool,
+    begun: Option<Duration>,
     finished: bool,
     /// Until then nodes are waited for.
     gathers_until: Duration,
@@ -38,8 +39,6 @@ pub(crate) struct Coordinator {
     turns_head_at: Option<Duration>,
     /// The head that went there last.
     turned: Option<NodeId>,
-    /// What the last reviews found, how many in a row, and how many chunks the node had at the first.
-    findings: BTreeMap<Finding, (u32, u32)>,
     /// The last node that was named as a helper.
     last_helper: NodeId,
     messages: Vec<(NodeId, Message)>,
@@ -54,10 +53,10 @@ struct Member {
     life: Life,
     apart: bool,
     verified: Vec<u32>,
-    /// As it was at the last review.
-    reviewed: Vec<u32>,
-    /// Chunks by stripe between the last two reviews in which it lacked some.
-    pace: Vec<u32>,
+    /// By stripe, how it keeps up with the node above it.
+    watches: Vec<Watch>,
+    /// When a review saw it gain something last, and how many chunks it had then.
+    gained: (Duration, u32),
     held_by: Option<NodeId>,
     /// Reviews since it got its place.
     settled: u32,
@@ -65,11 +64,14 @@ struct Member {
     starved: u32,
     /// Successors that were found slow behind it: with more than chance puts there it is itself.
     lost: Vec<NodeId>,
-    /// How often it was found slow, and in how many reviews in a row it kept up since.
+    /// How often it was found slow.
     set_apart: u32,
     /// Those that it sent to lagged.
     holds: bool,
-    kept_up: u32,
+    /// Reviews since it was set apart, or its trial was over.
+    waited: u32,
+    /// It is served in turn, though it has no successors.
+    in_turn: bool,
     accused_by: BTreeSet<NodeId>,
     accusations: u32,
     /// Reports and searches since the last review.
@@ -110,13 +112,12 @@ impl Coordinator {
             members: BTreeMap::new(),
             successors: Vec::new(),
             epoch: 0,
-            begun: false,
+            begun: None,
             finished: false,
             gathers_until: now + options.gather,
             next_review: now,
             turns_head_at: None,
             turned: None,
-            findings: BTreeMap::new(),
             last_helper: NodeId(0),
             messages: Vec::new(),
             events: Vec::new(),
@@ -133,7 +134,7 @@ impl Coordinator {
         epoch: u64,
     ) -> Coordinator {
         let mut coordinator = Coordinator::new(now, own, rack, header, options);
-        coordinator.begun = true;
+        coordinator.begun = Some(now);
         coordinator.epoch = epoch;
         coordinator.options.expected = 0;
         // Those that look for it have waited for the one before, and for others in between.
@@ -183,7 +184,7 @@ impl Coordinator {
     /// Waits for so many nodes, and for no more.
     pub(crate) fn expect(&mut self, now: Duration, nodes: u32) {
         self.options.expected = nodes;
-        if !self.begun && nodes > 0 && self.members.len() >= nodes as usize {
+        if self.begun.is_none() && nodes > 0 && self.members.len() >= nodes as usize {
             self.begin(now);
         }
     }
@@ -214,16 +215,17 @@ impl Coordinator {
             rate: joining.rate,
             life: Life::Active,
             apart,
-            reviewed: joining.verified.clone(),
             verified: joining.verified,
-            pace: vec![0; stripes],
+            watches: vec![Watch::default(); stripes],
+            gained: (now, 0),
             held_by: None,
             settled: 0,
             starved: 0,
             lost: Vec::new(),
             set_apart: 0,
             holds: false,
-            kept_up: 0,
+            waited: 0,
+            in_turn: false,
             accused_by,
             accusations,
             complaints: 0,
@@ -233,7 +235,7 @@ impl Coordinator {
         self.finished = false;
         self.events.push(Event::Joined(id));
         self.say(id, Message::Welcome(self.header));
-        if self.begun {
+        if self.begun.is_some() {
             let not = self.members[&id].accused_by.clone();
             self.topology.attach(id, rack, apart, &not);
             self.name_successors();
@@ -248,7 +250,7 @@ impl Coordinator {
 
     /// Gives all their places.
     fn begin(&mut self, now: Duration) {
-        self.begun = true;
+        self.begun = Some(now);
         self.epoch += 1;
         let mut rates: Vec<u64> = self
             .members
@@ -341,7 +343,10 @@ impl Coordinator {
             predecessors,
             helpers,
             successors: self.successors.clone(),
-            apart: self.members.get(&id).is_some_and(|it| it.apart),
+            apart: self
+                .members
+                .get(&id)
+                .is_some_and(|it| it.apart && !it.in_turn),
         };
         self.say(id, Message::Place(place));
     }
@@ -528,11 +533,21 @@ impl Coordinator {
         }
     }
 
+    /// After nodes went, or got other places: none is to send more than its share.
+    fn even_out(&mut self) {
+        let changed = self.topology.even_out();
+        self.epoch += u64::from(!changed.is_empty());
+        for changed in changed {
+            self.place(changed, Vec::new());
+        }
+    }
+
     /// Gives a node another place: one without successors, or one with.
     fn move_to(&mut self, id: NodeId, apart: bool) {
         self.take_out(id);
         if let Some(member) = self.members.get_mut(&id) {
             member.apart = apart;
+            (member.in_turn, member.waited) = (false, 0);
             self.topology
                 .attach(id, member.rack, apart, &member.accused_by);
             self.place(id, Vec::new());
@@ -541,16 +556,17 @@ impl Coordinator {
 
     /// The time has come for what is due; `done` says whether this node itself has all.
     pub(crate) fn tick(&mut self, now: Duration, done: bool) {
-        if !self.begun && now >= self.gathers_until && !self.members.is_empty() {
+        if self.begun.is_none() && now >= self.gathers_until && !self.members.is_empty() {
             self.begin(now);
         }
-        if self.begun && now >= self.next_review {
+        if self.begun.is_some() && now >= self.next_review {
             self.next_review = now + self.options.beat * 2;
             self.review(now);
+            self.even_out();
         }
         let gathered = now >= self.gathers_until || self.options.expected > 0;
         let over = !self.members.values().any(|it| it.life == Life::Active);
-        if self.begun && gathered && over && done && !self.finished {
+        if self.begun.is_some() && gathered && over && done && !self.finished {
             self.finished = true;
             self.events.push(Event::Finished);
             for id in self.members.keys().copied().collect::<Vec<_>>() {

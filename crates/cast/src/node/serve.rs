@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use super::{Link, Node, Peer};
-use crate::limits::{MAX_REQUESTS, STORE_SENDS};
+use crate::limits::{MAX_REQUESTS, SENDS_AT_ONCE, STORE_SENDS};
 use crate::message::{Fault, Message, NodeId};
 use crate::options::Action;
 
@@ -253,13 +253,12 @@ impl Node {
         more
     }
 
-    /// In a chain a second chunk is ready while the first is on its way; with many successors they are that for each other.
+    /// One that comes last has on its way no more than the chunk that no other had a use for.
     fn sends_at_once(&self, id: NodeId) -> usize {
-        let chain = self.header.is_some_and(|it| it.arity == 1);
-        if chain && !self.serve.apart.contains(&id) {
-            2
-        } else {
+        if self.serve.apart.contains(&id) {
             1
+        } else {
+            SENDS_AT_ONCE
         }
     }
 
