@@ -52,7 +52,7 @@ pub const MAX_ACCUSATIONS: u32 = 3;
 pub const ACCUSERS: usize = 2;
 
 /// Reviews after a change of its place in which a node is not found slow: it has to be connected, and asks anew.
-pub const SETTLED_REVIEWS: u32 = 2;
+pub const SETTLED_REVIEWS: u32 = 1;
 
 /// Reviews that a node apart waits until it is served in turn, to see whether it keeps up; twice as many each time that it was
 /// found slow.

@@ -15,7 +15,7 @@ use crate::manifest::Header;
 use crate::message::{Contact, Fault, Message, NodeId, Place};
 use crate::options::{Event, Options, Slow};
 use crate::topology::Topology;
-use pace::Watch;
+use pace::{Overall, Verdict, Watch};
 
 /// Nodes of a rack, those with the fewest successors, of which helpers are taken.
 const COMPARED: usize = 16;
@@ -53,8 +53,12 @@ struct Member {
     life: Life,
     apart: bool,
     verified: Vec<u32>,
+    /// When it said that.
+    said: Duration,
     /// By stripe, how it keeps up with the node above it.
     watches: Vec<Watch>,
+    /// How it keeps up with all of them.
+    overall: Overall,
     /// When a review saw it gain something last, and how many chunks it had then.
     gained: (Duration, u32),
     held_by: Option<NodeId>,
@@ -77,6 +81,16 @@ struct Member {
     /// Reports and searches since the last review.
     complaints: u32,
     seeks: u32,
+}
+
+impl Member {
+    /// Whether it keeps up with those above it. With one of them there is nothing to add up.
+    fn keeps_up(&self) -> Verdict {
+        match &self.watches[..] {
+            [only] => only.verdict(),
+            _ => self.overall.verdict(),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -216,7 +230,9 @@ impl Coordinator {
             life: Life::Active,
             apart,
             verified: joining.verified,
+            said: now,
             watches: vec![Watch::default(); stripes],
+            overall: Overall::default(),
             gained: (now, 0),
             held_by: None,
             settled: 0,
@@ -360,6 +376,7 @@ impl Coordinator {
 
     pub(crate) fn on_progress(
         &mut self,
+        now: Duration,
         from: NodeId,
         verified: &[u32],
         done: bool,
@@ -375,6 +392,7 @@ impl Coordinator {
         for (stripe, count) in verified.iter().enumerate() {
             member.verified[stripe] = (*count).min(self.header.chunks_of(stripe));
         }
+        member.said = now;
         member.held_by = held_by;
         if done && member.life == Life::Active {
             member.life = Life::Done;

@@ -1,8 +1,9 @@
-//! Whether a node keeps up with the one above it in a stripe.
+//! Whether a node keeps up with those above it.
 //!
 //! Counts of chunks are all that a coordinator hears. Where a chunk takes longer than the time between two reviews, a node
 //! gains none in most of them, however fast it is: so the two are compared over as many reviews as the node above needs to
-//! gain some chunks.
+//! gain some chunks. In trees a node that is slow is slow in all stripes: what it was offered in all of them together says so
+//! in a fraction of the time, and whichever of those above it is slow, too, offers nothing and does not count.
 
 use std::time::Duration;
 
@@ -13,6 +14,9 @@ use crate::message::NodeId;
 fn span(arity: u32) -> u32 {
     (16 / arity.max(1)).clamp(4, 8)
 }
+
+/// Chunks that a node is offered in all stripes together until it is compared with all above it: at least two of each stripe.
+const LEAST_OFFERED: u32 = 8;
 
 /// Chunks that a node which keeps up may be behind: one on its way, and one that waits for its turn.
 const LAG: u32 = 2;
@@ -33,10 +37,52 @@ pub(super) enum Verdict {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Above {
     pub(super) id: NodeId,
-    /// Chunks of the stripe that it has.
+    /// Chunks of the stripe that it has, and when it said so.
     pub(super) verified: u32,
+    pub(super) said: Duration,
     /// How long the cast takes from one to the next. What the node above gains faster, from helpers, it cannot pass on as fast.
     pub(super) chunk_time: Duration,
+}
+
+/// The node itself, as a review sees it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Own {
+    /// Chunks of the stripe that it has, and when it said so.
+    pub(super) verified: u32,
+    pub(super) said: Duration,
+}
+
+/// What both had, each at the time at which it said so.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    theirs: (Duration, u32),
+    own: (Duration, u32),
+}
+
+impl Counts {
+    fn of(above: Above, own: Own) -> Counts {
+        Counts {
+            theirs: (above.said, above.verified),
+            own: (own.said, own.verified),
+        }
+    }
+
+    /// What the one above gained since, and what the node would have in the same time: they do not tell at the same moments.
+    fn since(&self, before: &Counts) -> (u32, f64) {
+        let time = |it: (Duration, u32), before: (Duration, u32)| {
+            it.0.saturating_sub(before.0).as_secs_f64()
+        };
+        let (theirs, own) = (time(self.theirs, before.theirs), time(self.own, before.own));
+        let ratio = if own > 0.0 { theirs / own } else { 1.0 };
+        let gained = f64::from(self.own.1.saturating_sub(before.own.1));
+        (self.theirs.1.saturating_sub(before.theirs.1), gained * ratio)
+    }
+}
+
+/// Whether `passed` is clearly less than half of what was offered: a full half may be what an uplink leaves, or a port that
+/// two share.
+fn is_slow(passed: f64, offered: u32) -> bool {
+    passed < f64::from(offered) * 0.375
 }
 
 /// What a comparison takes at least.
@@ -62,9 +108,61 @@ pub(super) struct Watch {
     /// The node above has gained something since it is the one.
     begun: bool,
     since: Duration,
-    theirs: u32,
-    own: u32,
+    /// What both had then, and at the last review.
+    before: Counts,
+    last: Counts,
+    reviewed: Duration,
     verdict: Verdict,
+}
+
+/// What a node was offered in a stripe between two reviews, and what it got.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Passed {
+    offered: u32,
+    got: f64,
+    /// Chunks that the node above has and it lacks.
+    behind: u32,
+}
+
+/// The comparison of a node with all above it together.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Overall {
+    /// The last review before it was offered anything.
+    since: Duration,
+    offered: u32,
+    got: f64,
+    verdict: Verdict,
+}
+
+impl Overall {
+    pub(super) fn verdict(&self) -> Verdict {
+        self.verdict
+    }
+
+    /// What was seen before says nothing.
+    pub(super) fn forget(&mut self) {
+        *self = Overall::default();
+    }
+
+    /// A review, in which so much was passed in each of the stripes that are compared.
+    pub(super) fn see(&mut self, now: Duration, passed: &[Passed], time: Duration) {
+        if self.offered == 0 {
+            (self.since, self.got) = (now, 0.0);
+        }
+        self.offered += passed.iter().map(|it| it.offered).sum::<u32>();
+        self.got += passed.iter().map(|it| it.got).sum::<f64>();
+        let stripes = passed.len() as u32;
+        if self.offered < (2 * stripes).max(LEAST_OFFERED) || now.saturating_sub(self.since) < time {
+            return;
+        }
+        let slow = is_slow(self.got, self.offered);
+        let behind = passed.iter().filter(|it| it.behind > LAG).count();
+        self.verdict = match slow && 2 * behind > passed.len() {
+            true => Verdict::Lags,
+            false => Verdict::KeepsUp,
+        };
+        (self.since, self.offered, self.got) = (now, 0, 0.0);
+    }
 }
 
 impl Watch {
@@ -82,38 +180,53 @@ impl Watch {
         self.verdict
     }
 
-    /// A review, in which the node has `own` chunks of the stripe.
-    pub(super) fn see(&mut self, now: Duration, above: Above, own: u32, least: Least) {
-        let theirs = above.verified;
-        if self.above != Some(above.id) || theirs < self.theirs {
+    /// A review: what the node was offered, and got, since the one before.
+    pub(super) fn see(&mut self, now: Duration, above: Above, own: Own, least: Least) -> Passed {
+        let counts = Counts::of(above, own);
+        if self.above != Some(above.id) || above.verified < self.before.theirs.1 {
             *self = Watch {
                 above: Some(above.id),
                 since: now,
-                theirs,
-                own,
+                reviewed: now,
+                before: counts,
+                last: counts,
                 ..Watch::default()
             };
         }
+        let usual = |time: Duration| {
+            let usual = time.as_nanos() / above.chunk_time.as_nanos().max(1);
+            u32::try_from(usual).unwrap_or(u32::MAX)
+        };
+        let (offered, got) = counts.since(&self.last);
+        let most = usual(now.saturating_sub(self.reviewed)).saturating_add(1);
+        let passed = Passed {
+            offered: offered.min(most),
+            got,
+            behind: above.verified.saturating_sub(own.verified),
+        };
+        (self.last, self.reviewed) = (counts, now);
+        self.compare(now, counts, usual(now.saturating_sub(self.since)), least);
+        passed
+    }
+
+    /// Compares the two, of which the one above usually gains so many chunks in that time.
+    fn compare(&mut self, now: Duration, counts: Counts, usual: u32, least: Least) {
+        let (gained, passed) = counts.since(&self.before);
         if !self.begun {
-            self.begun = theirs > self.theirs;
-            (self.since, self.theirs, self.own) = (now, theirs, own);
+            self.begun = gained > 0;
+            (self.since, self.before) = (now, counts);
             return;
         }
-        let span = now.saturating_sub(self.since);
-        let usual = span.as_nanos() / above.chunk_time.as_nanos().max(1);
-        let usual = u32::try_from(usual).unwrap_or(u32::MAX);
-        let gained = (theirs - self.theirs).min(usual.saturating_mul(2).saturating_add(2));
-        if gained < least.chunks || span < least.time {
+        let gained = gained.min(usual.saturating_mul(2).saturating_add(2));
+        if gained < least.chunks || now.saturating_sub(self.since) < least.time {
             return;
         }
-        // A full half may be what an uplink leaves, or a port that two share: over many chunks it has to be clearly less.
-        let passed = own.saturating_sub(self.own).saturating_add(gained / 8);
-        let slow = passed < gained.div_ceil(2);
-        self.verdict = match slow && theirs.saturating_sub(own) > LAG {
+        let behind = counts.theirs.1.saturating_sub(counts.own.1);
+        self.verdict = match is_slow(passed, gained) && behind > LAG {
             true => Verdict::Lags,
             false => Verdict::KeepsUp,
         };
-        (self.since, self.theirs, self.own) = (now, theirs, own);
+        (self.since, self.before) = (now, counts);
     }
 }
 
@@ -133,9 +246,14 @@ mod tests {
             let above = Above {
                 id: NodeId(1),
                 verified: 10 + chunks(theirs),
+                said: now,
                 chunk_time: Duration::from_millis(theirs),
             };
-            watch.see(now, above, 9 + chunks(own), Least::new(REVIEW * 2, 4));
+            let node = Own {
+                verified: 9 + chunks(own),
+                said: now,
+            };
+            watch.see(now, above, node, Least::new(REVIEW * 2, 4));
             assert!(
                 own > theirs || watch.verdict() != Verdict::Lags,
                 "{own} {theirs}: at {now:?}"

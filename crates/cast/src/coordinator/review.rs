@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::pace::{Above, Least, Verdict, Watch};
+use super::pace::{Above, Least, Own, Verdict, Watch};
 use super::{Coordinator, Life};
 use crate::limits::{RECOVERED_REVIEWS, SETTLED_REVIEWS};
 use crate::message::{Fault, NodeId};
@@ -75,7 +75,7 @@ impl Coordinator {
         let totals: Vec<u32> = (0..stripes).map(|it| self.header.chunks_of(it)).collect();
         let heads = self.heads();
         let lasted = now.saturating_sub(self.begun.unwrap_or(now));
-        let chunk_time = lasted / heads.unwrap_or(0).max(1);
+        let chunk_time = lasted / heads.map_or(0, |it| it.1).max(1);
         let least = Least::new(self.options.beat * 4, self.header.arity);
         for id in self.members.keys().copied().collect::<Vec<_>>() {
             let member = &self.members[&id];
@@ -85,29 +85,38 @@ impl Coordinator {
             let mut watches =
                 std::mem::take(&mut self.members.get_mut(&id).expect("it is there").watches);
             let predecessors = self.topology.predecessors(id);
+            let mut passed = Vec::with_capacity(stripes);
             for (stripe, watch) in watches.iter_mut().enumerate() {
-                let own = self.members[&id].verified[stripe];
+                let member = &self.members[&id];
+                let own = Own {
+                    verified: member.verified[stripe],
+                    said: member.said,
+                };
                 let above = predecessors.get(stripe).copied().flatten();
                 let verified = match above {
                     // The root has all from the start: what counts is how far the others below it are.
                     Some(above) if above == self.own.id => heads,
-                    Some(above) => self.members.get(&above).map(|it| it.verified[stripe]),
+                    Some(above) => self.members.get(&above).map(|it| (it.said, it.verified[stripe])),
                     None => None,
                 };
                 // One above that has all gains no more: there is no pace to compare with.
-                let open = own < totals[stripe] && verified.is_some_and(|it| it < totals[stripe]);
-                let (Some(above), Some(verified), true) = (above, verified, open) else {
+                let open = own.verified < totals[stripe]
+                    && verified.is_some_and(|it| it.1 < totals[stripe]);
+                let (Some(above), Some((said, verified)), true) = (above, verified, open) else {
                     watch.forget();
                     continue;
                 };
                 let above = Above {
                     id: above,
                     verified,
+                    said,
                     chunk_time,
                 };
-                watch.see(now, above, own, least);
+                passed.push(watch.see(now, above, own, least));
             }
-            self.members.get_mut(&id).expect("it is there").watches = watches;
+            let member = self.members.get_mut(&id).expect("it is there");
+            member.watches = watches;
+            member.overall.see(now, &passed, self.options.beat * 4);
         }
     }
 
@@ -187,28 +196,31 @@ impl Coordinator {
         let mut behind: BTreeMap<NodeId, usize> = BTreeMap::new();
         for (id, member) in &self.members {
             let above = self.lags_behind(*id);
-            if member.apart || member.life != Life::Active || above.is_empty() {
+            let lags = member.keeps_up() == Verdict::Lags;
+            if member.apart || member.life != Life::Active || (above.is_empty() && !lags) {
                 continue;
             }
             if let Some(holder) = member.held_by {
                 found.insert(Finding::Slow(holder));
                 continue;
             }
+            if lags && stripes == 1 && std::env::var("DBG").is_ok() {
+                eprintln!("DBG {id:?} {:?} {:?} said {:?} above {:?}", member.verified, member.watches[0], member.said, above.iter().map(|it| self.members.get(it).map(|it| &it.verified)).collect::<Vec<_>>());
+            }
+            if lags {
+                let guilty = above.iter().find(|it| self.lost_too_many(**it, *id));
+                found.insert(guilty.map_or(Finding::Slow(*id), |it| Finding::Holds(*it)));
+                continue;
+            }
             let verdicts = member.watches.iter().map(Watch::verdict);
             let decided = verdicts.filter(|it| *it != Verdict::Unknown).count();
             // The others may have lagged with it, and would have been compared a moment later.
-            if 2 * decided <= stripes {
-                continue;
-            }
-            if 2 * above.len() <= decided {
+            if 2 * decided > stripes && 2 * above.len() <= decided {
                 for above in &above {
                     *behind.entry(*above).or_default() += 1;
                 }
                 starved.push((*id, above));
-                continue;
             }
-            let guilty = above.iter().find(|it| self.lost_too_many(**it, *id));
-            found.insert(guilty.map_or(Finding::Slow(*id), |it| Finding::Holds(*it)));
         }
         behind.retain(|id, lagging| {
             let successors = (0..stripes).flat_map(|it| self.topology.successors(*id, it));
@@ -248,26 +260,21 @@ impl Coordinator {
                 continue;
             }
             member.waited += 1;
-            let verdicts = || member.watches.iter().map(Watch::verdict);
-            let lags = verdicts().any(|it| it == Verdict::Lags);
-            let some = verdicts().any(|it| it == Verdict::KeepsUp);
-            let lacking = |stripe: usize| member.verified[stripe] < self.header.chunks_of(stripe);
-            let open = verdicts()
-                .zip(0..)
-                .any(|(it, stripe)| it == Verdict::Unknown && lacking(stripe));
+            let verdict = member.keeps_up();
             match member.in_turn {
                 false if member.waited >= RECOVERED_REVIEWS << member.set_apart.min(8) => {
                     member.in_turn = true;
                     member.watches.iter_mut().for_each(Watch::forget);
+                    member.overall.forget();
                     changed.push(*id);
                 }
-                true if lags => {
+                true if verdict == Verdict::Lags => {
                     (member.in_turn, member.waited) = (false, 0);
                     member.set_apart += 1;
                     changed.push(*id);
                 }
                 // What it receives says nothing of what it sends: it gets no successors again, but is served as others are.
-                true if some && !open && !member.holds => sound.push(*id),
+                true if verdict == Verdict::KeepsUp && !member.holds => sound.push(*id),
                 _ => {}
             }
         }
@@ -279,14 +286,17 @@ impl Coordinator {
         }
     }
 
-    /// How far the foremost node is that receives from the root.
-    fn heads(&self) -> Option<u32> {
+    /// How far the foremost node is that receives from the root, and when it said so.
+    fn heads(&self) -> Option<(Duration, u32)> {
         let stripes = 0..self.header.arity as usize;
         let heads = stripes.flat_map(|it| {
             let successors = self.topology.successors(self.own.id, it).iter();
             successors.map(move |id| (it, id))
         });
-        let found = heads.filter_map(|(it, id)| Some(self.members.get(id)?.verified[it]));
-        found.max()
+        let found = heads.filter_map(|(it, id)| {
+            let member = self.members.get(id)?;
+            Some((member.said, member.verified[it]))
+        });
+        found.max_by_key(|it| (it.1, it.0))
     }
 }

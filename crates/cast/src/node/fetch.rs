@@ -403,7 +403,11 @@ impl Node {
     fn stands_still(&self, stripe: u32) -> bool {
         let state = &self.fetch.stripes[stripe as usize];
         let total = self.header.map_or(0, |it| it.chunks_of(stripe as usize));
-        let paces = (state.pace * STALLED_PACES).min(self.options.patience / 2);
+        // Nothing came of it yet: the trees fill, for as long as they are deep. That another holds it up, the coordinator sees.
+        let paces = match state.verified {
+            0 => self.options.patience / 2,
+            _ => (state.pace * STALLED_PACES).min(self.options.patience / 2),
+        };
         let still = self.now.saturating_sub(state.progressed);
         state.verified < total && still > self.options.stall.max(paces)
     }
