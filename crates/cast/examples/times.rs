@@ -1,11 +1,16 @@
-//! Makes the table of completion times of `docs/cast.md`, and its plot. Beside each row, on standard error: its CPU time.
+//! Makes the table of completion times and its plot, `docs/cast-times.md` and `docs/cast.svg`. On standard error, for each row: the
+//! time that its simulation took of a processor.
 //!
-//! `cargo run --release -p zerolane-cast --example times -- [MOST_NODES] [PLOT.svg]`; `ZEROLANE_SEED` is the seed, 1 unless set,
-//! and `ZEROLANE_LEAST_NODES` leaves the rows of fewer nodes out.
+//! `cargo run --release -p zerolane-cast --example times -- DIRECTORY`; `ZEROLANE_SEED` is the seed, 1 unless set.
 
+use std::path::PathBuf;
+use std::sync::Mutex;
 use std::time::Duration;
 
-use zerolane_cast::sim::table::{HEAD, NODES, cases, plot, row};
+use zerolane_cast::sim::table::{HEAD, NODES, Row, cases, plot, row};
+
+/// Rows that are simulated at once.
+const THREADS: usize = 2;
 
 /// Time that this thread was on a processor; none where the kernel does not count it.
 fn cpu() -> Option<Duration> {
@@ -15,31 +20,42 @@ fn cpu() -> Option<Duration> {
 }
 
 fn main() -> std::io::Result<()> {
-    let number = |name: &str| std::env::var(name).ok().and_then(|it| it.parse().ok());
-    let seed = number("ZEROLANE_SEED").unwrap_or(1);
-    let least = number("ZEROLANE_LEAST_NODES").unwrap_or(0);
-    let mut arguments = std::env::args().skip(1);
-    let most = arguments.next().and_then(|it| it.parse().ok());
-    let most = most.unwrap_or(u64::MAX);
+    let seed = std::env::var("ZEROLANE_SEED").ok();
+    let seed = seed.and_then(|it| it.parse().ok()).unwrap_or(1);
+    let Some(directory) = std::env::args().nth(1).map(PathBuf::from) else {
+        eprintln!("times DIRECTORY");
+        std::process::exit(2);
+    };
     eprintln!("ZEROLANE_SEED={seed}");
-    println!("{HEAD}");
-    let mut rows = Vec::new();
-    for nodes in NODES {
-        if !(least..=most).contains(&u64::from(nodes)) {
-            continue;
+    let all: Vec<_> = NODES.into_iter().flat_map(|it| cases(it, seed)).collect();
+    // The largest first: they take the longest.
+    let left = Mutex::new((0..all.len()).collect::<Vec<_>>());
+    let rows: Mutex<Vec<(usize, Row)>> = Mutex::default();
+    let next = || left.lock().expect("no thread panicked").pop();
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                while let Some(index) = next() {
+                    let began = cpu();
+                    let row = row(all[index]);
+                    let took = cpu().zip(began).map(|(now, began)| now - began);
+                    eprintln!("{row} {:.1} s", took.unwrap_or_default().as_secs_f64());
+                    rows.lock().expect("no thread panicked").push((index, row));
+                }
+            });
         }
-        for case in cases(nodes, seed) {
-            let began = cpu();
-            let row = row(case);
-            println!("{row}");
-            if let (Some(began), Some(now)) = (began, cpu()) {
-                eprintln!("{:.1} s of CPU", (now - began).as_secs_f64());
-            }
-            rows.push(row);
-        }
+    });
+    let mut rows = rows.into_inner().expect("no thread panicked");
+    rows.sort_by_key(|it| it.0);
+    let rows: Vec<Row> = rows.into_iter().map(|it| it.1).collect();
+    let mut text = format!(
+        "# Completion times of casts, in virtual time\n\n\
+         100 GB over ports of 10 Gb/s, seed {seed}, made by `cargo run --release -p zerolane-cast --example times -- docs`; \
+         what the columns mean is in [cast.md](cast.md#many-nodes-in-virtual-time).\n\n{HEAD}\n"
+    );
+    for row in &rows {
+        text += &format!("{row}\n");
     }
-    match arguments.next() {
-        Some(path) => std::fs::write(path, plot(&rows)),
-        None => Ok(()),
-    }
+    std::fs::write(directory.join("cast-times.md"), text)?;
+    std::fs::write(directory.join("cast.svg"), plot(&rows))
 }

@@ -192,20 +192,48 @@ impl Topology {
         feeds
     }
 
-    /// Adds a node that came late, below none of `not`; one that is apart gets no successors.
-    pub(crate) fn attach(&mut self, id: NodeId, rack: u32, apart: bool, not: &BTreeSet<NodeId>) {
+    /// Adds a node that came late, below none of `not`; one that is apart gets no successors. The nodes that have another
+    /// predecessor now.
+    pub(crate) fn attach(
+        &mut self,
+        id: NodeId,
+        rack: u32,
+        apart: bool,
+        not: &BTreeSet<NodeId>,
+    ) -> Vec<NodeId> {
+        let mut changed = Vec::new();
         if self.spots.contains_key(&id) {
-            return;
+            return changed;
         }
         self.spots.insert(id, Spot::new(self.arity, rack, apart));
-        for stripe in 0..self.arity {
-            if let Some(predecessor) = self.choose(stripe, id, not) {
-                self.link(stripe, predecessor, id);
-            }
-        }
         if !apart {
             self.may_have_successors(id);
         }
+        for stripe in 0..self.arity {
+            // Its rack may pass the stripe on to another: from here on through it, for an uplink carries it once.
+            let near = apart || self.room_near(stripe, id, not).is_some();
+            if let Some((above, below)) = (!near).then(|| self.exit(stripe, id, not)).flatten() {
+                self.unlink(stripe, below);
+                self.link(stripe, above, id);
+                self.link(stripe, id, below);
+                changed.push(below);
+            } else if let Some(predecessor) = self.choose(stripe, id, not) {
+                self.link(stripe, predecessor, id);
+            }
+        }
+        changed
+    }
+
+    /// A node of the rack of `id` that sends this stripe to one of another rack, and that one.
+    fn exit(&self, stripe: usize, id: NodeId, not: &BTreeSet<NodeId>) -> Option<(NodeId, NodeId)> {
+        let rack = self.spots[&id].rack;
+        let near = self.by_load.of_rack(rack).map(|it| it.1);
+        let allowed = near.filter(|it| *it != id && *it != self.root && !not.contains(it));
+        allowed.take(4 * COMPARED).find_map(|above| {
+            let mut below = self.spots[&above].successors[stripe].iter();
+            let far = below.find(|it| self.spots[it].rack != rack && !self.spots[it].apart);
+            far.map(|it| (above, *it))
+        })
     }
 
     /// Takes a node out; the nodes that have another predecessor now.

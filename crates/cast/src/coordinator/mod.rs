@@ -84,6 +84,12 @@ struct Member {
 }
 
 impl Member {
+    /// Whether it may be found to lag in a moment.
+    fn is_warned(&self) -> bool {
+        let active = self.life == Life::Active && !self.apart;
+        active && self.watches.iter().any(Watch::is_warned)
+    }
+
     /// Whether it keeps up with those above it. With one of them there is nothing to add up.
     fn keeps_up(&self) -> Verdict {
         match &self.watches[..] {
@@ -253,9 +259,10 @@ impl Coordinator {
         self.say(id, Message::Welcome(self.header));
         if self.begun.is_some() {
             let not = self.members[&id].accused_by.clone();
-            self.topology.attach(id, rack, apart, &not);
+            let changed = self.topology.attach(id, rack, apart, &not);
             self.name_successors();
             self.epoch += 1;
+            self.place_all(changed);
             let helpers = self.helpers_for(id);
             self.place(id, helpers);
         } else if self.options.expected > 0 && self.members.len() >= self.options.expected as usize
@@ -546,8 +553,12 @@ impl Coordinator {
         if self.successors.iter().any(|it| it.id == id) {
             self.name_successors();
         }
-        for changed in changed {
-            self.place(changed, Vec::new());
+        self.place_all(changed);
+    }
+
+    fn place_all(&mut self, changed: Vec<NodeId>) {
+        for id in changed {
+            self.place(id, Vec::new());
         }
     }
 
@@ -555,9 +566,7 @@ impl Coordinator {
     fn even_out(&mut self) {
         let changed = self.topology.even_out();
         self.epoch += u64::from(!changed.is_empty());
-        for changed in changed {
-            self.place(changed, Vec::new());
-        }
+        self.place_all(changed);
     }
 
     /// Gives a node another place: one without successors, or one with.
@@ -566,8 +575,10 @@ impl Coordinator {
         if let Some(member) = self.members.get_mut(&id) {
             member.apart = apart;
             (member.in_turn, member.waited) = (false, 0);
-            self.topology
+            let changed = self
+                .topology
                 .attach(id, member.rack, apart, &member.accused_by);
+            self.place_all(changed);
             self.place(id, Vec::new());
         }
     }

@@ -29,7 +29,7 @@ pub(super) enum Verdict {
     Unknown,
     /// The node has at least half the pace, or is hardly behind.
     KeepsUp,
-    /// It is behind, and has less than half the pace.
+    /// It is behind, and has less than half the pace, twice in a row if it is compared with one alone.
     Lags,
 }
 
@@ -67,7 +67,8 @@ impl Counts {
         }
     }
 
-    /// What the one above gained since, and what the node would have in the same time: they do not tell at the same moments.
+    /// What the one above gained since that the node lacked, and what the node would have in the same time: they do not tell
+    /// at the same moments.
     fn since(&self, before: &Counts) -> (u32, f64) {
         let time = |it: (Duration, u32), before: (Duration, u32)| {
             it.0.saturating_sub(before.0).as_secs_f64()
@@ -75,7 +76,11 @@ impl Counts {
         let (theirs, own) = (time(self.theirs, before.theirs), time(self.own, before.own));
         let ratio = if own > 0.0 { theirs / own } else { 1.0 };
         let gained = f64::from(self.own.1.saturating_sub(before.own.1));
-        (self.theirs.1.saturating_sub(before.theirs.1), gained * ratio)
+        let offered = self
+            .theirs
+            .1
+            .saturating_sub(before.theirs.1.max(before.own.1));
+        (offered, gained * ratio)
     }
 }
 
@@ -112,6 +117,8 @@ pub(super) struct Watch {
     before: Counts,
     last: Counts,
     reviewed: Duration,
+    /// The comparison before said that it lags: one may be chance.
+    warned: bool,
     verdict: Verdict,
 }
 
@@ -152,7 +159,8 @@ impl Overall {
         self.offered += passed.iter().map(|it| it.offered).sum::<u32>();
         self.got += passed.iter().map(|it| it.got).sum::<f64>();
         let stripes = passed.len() as u32;
-        if self.offered < (2 * stripes).max(LEAST_OFFERED) || now.saturating_sub(self.since) < time {
+        if self.offered < (2 * stripes).max(LEAST_OFFERED) || now.saturating_sub(self.since) < time
+        {
             return;
         }
         let slow = is_slow(self.got, self.offered);
@@ -178,6 +186,11 @@ impl Watch {
 
     pub(super) fn verdict(&self) -> Verdict {
         self.verdict
+    }
+
+    /// The last comparison said that the node lags.
+    pub(super) fn is_warned(&self) -> bool {
+        self.warned
     }
 
     /// A review: what the node was offered, and got, since the one before.
@@ -222,11 +235,13 @@ impl Watch {
             return;
         }
         let behind = counts.theirs.1.saturating_sub(counts.own.1);
-        self.verdict = match is_slow(passed, gained) && behind > LAG {
-            true => Verdict::Lags,
-            false => Verdict::KeepsUp,
+        let lags = is_slow(passed, gained) && behind > LAG;
+        self.verdict = match (lags, self.warned) {
+            (true, true) => Verdict::Lags,
+            (true, false) => self.verdict,
+            (false, _) => Verdict::KeepsUp,
         };
-        (self.since, self.before) = (now, counts);
+        (self.since, self.before, self.warned) = (now, counts, lags);
     }
 }
 

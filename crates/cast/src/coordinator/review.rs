@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::pace::{Above, Least, Own, Verdict, Watch};
-use super::{Coordinator, Life};
+use super::{Coordinator, Life, Member};
 use crate::limits::{RECOVERED_REVIEWS, SETTLED_REVIEWS};
 use crate::message::{Fault, NodeId};
 use crate::options::{Event, Slow};
@@ -47,11 +47,15 @@ impl Coordinator {
         }
         self.watch(now);
         let found = self.find();
-        if found.is_empty() && self.turns_head_at.is_some_and(|it| now >= it) {
+        // One that may be slow is not to become the head.
+        let sure = found.is_empty() && !self.members.values().any(Member::is_warned);
+        if sure && self.turns_head_at.is_some_and(|it| now >= it) {
             self.turns_head_at = None;
             self.turn_head();
         }
         self.try_those_apart();
+        // Before the node looks for others itself, and gets something of them; but a slow one gets a chunk in that time.
+        let longest = (self.options.stall / 2).max(self.chunk_time(now) * 16);
         for finding in found {
             let (Finding::Slow(id) | Finding::Holds(id) | Finding::Starved(id, _)) = finding;
             // Its place has changed meanwhile: what was found was true of the one before.
@@ -62,7 +66,7 @@ impl Coordinator {
             // A slow one may get its next chunk a while later.
             let silent = self.header.arity == 1 && since >= self.options.beat * 2;
             match silent {
-                true if since >= self.options.stall => self.act_on_silence(now, id),
+                true if since >= longest => self.act_on_silence(now, id),
                 true => {}
                 false => self.act_on(now, finding),
             }
@@ -74,8 +78,7 @@ impl Coordinator {
         let stripes = self.header.arity as usize;
         let totals: Vec<u32> = (0..stripes).map(|it| self.header.chunks_of(it)).collect();
         let heads = self.heads();
-        let lasted = now.saturating_sub(self.begun.unwrap_or(now));
-        let chunk_time = lasted / heads.map_or(0, |it| it.1).max(1);
+        let chunk_time = self.chunk_time(now);
         let least = Least::new(self.options.beat * 4, self.header.arity);
         for id in self.members.keys().copied().collect::<Vec<_>>() {
             let member = &self.members[&id];
@@ -96,7 +99,10 @@ impl Coordinator {
                 let verified = match above {
                     // The root has all from the start: what counts is how far the others below it are.
                     Some(above) if above == self.own.id => heads,
-                    Some(above) => self.members.get(&above).map(|it| (it.said, it.verified[stripe])),
+                    Some(above) => self
+                        .members
+                        .get(&above)
+                        .map(|it| (it.said, it.verified[stripe])),
                     None => None,
                 };
                 // One above that has all gains no more: there is no pace to compare with.
@@ -204,9 +210,6 @@ impl Coordinator {
                 found.insert(Finding::Slow(holder));
                 continue;
             }
-            if lags && stripes == 1 && std::env::var("DBG").is_ok() {
-                eprintln!("DBG {id:?} {:?} {:?} said {:?} above {:?}", member.verified, member.watches[0], member.said, above.iter().map(|it| self.members.get(it).map(|it| &it.verified)).collect::<Vec<_>>());
-            }
             if lags {
                 let guilty = above.iter().find(|it| self.lost_too_many(**it, *id));
                 found.insert(guilty.map_or(Finding::Slow(*id), |it| Finding::Holds(*it)));
@@ -284,6 +287,12 @@ impl Coordinator {
         for id in sound {
             self.move_to(id, false);
         }
+    }
+
+    /// How long the cast takes from one chunk of a stripe to the next.
+    fn chunk_time(&self, now: Duration) -> Duration {
+        let lasted = now.saturating_sub(self.begun.unwrap_or(now));
+        lasted / self.heads().map_or(0, |it| it.1).max(1)
     }
 
     /// How far the foremost node is that receives from the root, and when it said so.

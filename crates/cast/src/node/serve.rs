@@ -223,7 +223,7 @@ impl Node {
 
     /// Sends what can be sent: a round of the peers that wait; those that are apart only when no other could have more.
     pub(super) fn send_chunks(&mut self) {
-        if !self.send_round(false) {
+        if !self.send_round(false) && !self.serve.apart.is_empty() {
             self.send_round(true);
         }
     }
@@ -245,8 +245,10 @@ impl Node {
             if self.serve.apart.contains(&id) == apart {
                 let most = self.sends_at_once(id);
                 while self.peers[&id].sending.len() < most && self.send_next(id) {}
-                let queue = &self.peers[&id].queue;
-                more |= queue.iter().any(|it| self.verified.contains(*it));
+                // Only those that come last depend on it.
+                let asked = (!self.serve.apart.is_empty()).then(|| &self.peers[&id].queue);
+                let mut asked = asked.into_iter().flatten();
+                more |= asked.any(|it| self.verified.contains(*it));
             }
             self.serve.turns.push_back(id);
         }

@@ -74,9 +74,9 @@ pub struct Group {
     pub arity: u32,
     /// Racks, if the network has two levels.
     pub racks: Option<Racks>,
-    /// Share of the nodes that die, each at a random moment.
+    /// Share of the nodes that die, each at a random moment; one at least, unless it is 0.
     pub dying: f64,
-    /// Share of the nodes that are slow from the start, and by what factor.
+    /// Share of the nodes that are slow from the start, one at least unless it is 0, and by what factor.
     pub slow: f64,
     /// The same.
     pub slow_by: u32,
@@ -224,14 +224,15 @@ impl Setup {
         // The coordinator hears of each node at each beat: 2,500 times a second, and some more where there are very many.
         let beat = Duration::from_micros(400) * group.nodes;
         let options = &mut setup.options;
-        options.beat = beat.clamp(options.beat, Duration::from_millis(750));
+        options.beat = beat.clamp(options.beat, Duration::from_millis(600));
         options.silence = options.silence.max(options.beat * 4);
         options.stall = options.stall.max(options.beat * 5);
         setup.until = ideal * 20 + Duration::from_secs(600);
         let mut random = Random::new(group.seed);
         let mut nodes: Vec<u32> = (1..=group.nodes).collect();
         let mut pick = |share: f64| {
-            let count = (f64::from(group.nodes) * share).round() as usize;
+            let least = usize::from(share > 0.0);
+            let count = ((f64::from(group.nodes) * share).round() as usize).max(least);
             let picked = (0..count.min(nodes.len()))
                 .map(|_| nodes.swap_remove(random.below(nodes.len() as u64) as usize));
             picked.collect::<Vec<_>>()

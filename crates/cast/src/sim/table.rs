@@ -1,19 +1,26 @@
-//! The table of completion times of `docs/cast.md`, and its plot: what the model says beside what the engine does in virtual
-//! time.
+//! The table of completion times, `docs/cast-times.md`, and its plot, `docs/cast.svg`: what the model says beside what the
+//! engine does in virtual time.
 
 use std::fmt::{self, Display, Write};
 
 use super::{Group, Racks, Setup, run};
+use crate::limits::STORE_SENDS;
 use crate::plan::{Cast, Shape, estimate, plan};
 
 /// Nodes of the rows.
-pub const NODES: [u32; 5] = [8, 64, 300, 1000, 10_000];
+pub const NODES: [u32; 5] = [1, 8, 64, 1000, 10_000];
 
 /// Nodes of the rows that a test repeats: the others take too long for each run of the tests.
-pub const QUICK: u32 = 64;
+pub const QUICK: u32 = 8;
 
 /// Nodes of the longest chain that is simulated. A longer one fills for longer than it takes to pass the content.
-const LONGEST_CHAIN: u32 = 300;
+const LONGEST_CHAIN: u32 = 64;
+
+/// Most nodes in racks that are simulated.
+const MOST_IN_RACKS: u32 = 1000;
+
+/// Stripes of the trees of the rows.
+const TREE: Shape = Shape::Tree(4);
 
 /// Bytes of the content.
 const BYTES: u64 = 100_000_000_000;
@@ -27,6 +34,44 @@ const RACKS: Racks = Racks {
     uplink: 2 * PORT,
 };
 
+/// What is wrong with the nodes of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Faults {
+    /// Nothing.
+    None,
+    /// 1 % die, each at a random moment; one at least.
+    Dying,
+    /// 5 % are slow by ten times from the start; one at least.
+    Slow,
+    /// Both.
+    Both,
+}
+
+impl Faults {
+    const ALL: [Faults; 4] = [Faults::None, Faults::Dying, Faults::Slow, Faults::Both];
+
+    /// The shares that die, and that are slow.
+    fn shares(self) -> (f64, f64) {
+        match self {
+            Faults::None => (0.0, 0.0),
+            Faults::Dying => (0.01, 0.0),
+            Faults::Slow => (0.0, 0.05),
+            Faults::Both => (0.01, 0.05),
+        }
+    }
+}
+
+impl Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Faults::None => "none",
+            Faults::Dying => "1 % die",
+            Faults::Slow => "5 % slow",
+            Faults::Both => "1 % die, 5 % slow",
+        })
+    }
+}
+
 /// What is one row of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case {
@@ -34,8 +79,8 @@ pub struct Case {
     pub nodes: u32,
     /// Whether they stand in racks of forty.
     pub racks: bool,
-    /// Whether 1 % die and 5 % are slow by ten times.
-    pub faults: bool,
+    /// What is wrong with them.
+    pub faults: Faults,
     /// The way.
     pub shape: Shape,
     /// What random choices come from.
@@ -57,37 +102,50 @@ pub struct Row {
     pub ideal: f64,
     /// How often the busiest uplink carried the content in one direction.
     pub carried: Option<f64>,
+    /// The most chunks in memory at one node, and how many its window and its reads allow.
+    pub memory: Option<(u32, u32)>,
+    /// It is the way that the model chooses.
+    pub chosen: bool,
 }
 
-/// The rows for so many nodes: star (by the model alone), chain, tree of four stripes, and in racks the way that is chosen
-/// there.
+/// The rows for so many nodes: star and long chains by the model alone, chain, tree of four stripes, what else is chosen; and
+/// in racks the way that is chosen there.
 #[must_use]
 pub fn cases(nodes: u32, seed: u64) -> Vec<Case> {
     let mut cases = Vec::new();
-    for racks in [false, true] {
-        for faults in [false, true] {
-            let case = |shape| Case {
-                nodes,
-                racks,
-                faults,
-                shape,
-                seed,
-            };
-            if racks {
-                let (_, cast) = setup(&case(Shape::Chain));
-                cases.push(case(plan(&cast).chosen.shape));
-                continue;
-            }
-            cases.push(case(Shape::Star));
-            cases.extend(
-                [case(Shape::Chain)]
-                    .iter()
-                    .filter(|_| nodes <= LONGEST_CHAIN),
-            );
-            cases.extend([case(Shape::Tree(4))].iter().filter(|_| nodes > 8));
+    for faults in Faults::ALL {
+        if nodes == 1 && faults != Faults::None {
+            continue;
+        }
+        let case = |racks, shape| Case {
+            nodes,
+            racks,
+            faults,
+            shape,
+            seed,
+        };
+        if faults == Faults::None {
+            cases.push(case(false, Shape::Star));
+        }
+        cases.push(case(false, Shape::Chain));
+        if nodes > 1 {
+            cases.push(case(false, TREE));
+        }
+        let chosen = choice(&case(false, Shape::Chain));
+        if ![Shape::Chain, TREE].contains(&chosen) {
+            cases.push(case(false, chosen));
+        }
+        let alike = matches!(faults, Faults::None | Faults::Both);
+        if alike && (RACKS.nodes..=MOST_IN_RACKS).contains(&nodes) {
+            cases.push(case(true, choice(&case(true, Shape::Chain))));
         }
     }
     cases
+}
+
+/// The way that the model chooses for what a case is of.
+fn choice(case: &Case) -> Shape {
+    plan(&setup(case).1).chosen.shape
 }
 
 /// Simulates one.
@@ -102,13 +160,19 @@ pub fn row(case: Case) -> Row {
         simulated: None,
         ideal,
         carried: None,
+        memory: None,
+        chosen: case.shape == choice(&case),
     };
-    if case.shape == Shape::Star {
+    let long = case.shape == Shape::Chain && case.nodes > LONGEST_CHAIN;
+    if case.shape == Shape::Star || long {
         return row;
     }
     let outcome = run(&setup);
     let done = outcome.done(setup.sound());
     row.simulated = Some(done.map_or(f64::NAN, |it| it.as_secs_f64()));
+    let most = setup.options.window + setup.arity + STORE_SENDS as u32;
+    let peak = outcome.nodes.iter().map(|it| it.peak_window).max();
+    row.memory = peak.map(|it| (it, most));
     let carried = outcome.uplinks.iter().flat_map(|it| [it.sent, it.received]);
     row.carried = carried.max().map(|it| it as f64 / setup.bytes() as f64);
     row
@@ -116,11 +180,7 @@ pub fn row(case: Case) -> Row {
 
 fn setup(case: &Case) -> (Setup, Cast) {
     let racks = case.racks.then_some(RACKS);
-    let (dying, slow) = if case.faults {
-        (0.01, 0.05)
-    } else {
-        (0.0, 0.0)
-    };
+    let (dying, slow) = case.faults.shares();
     let setup = Setup::group(&Group {
         nodes: case.nodes,
         bytes: BYTES,
@@ -155,17 +215,12 @@ fn setup(case: &Case) -> (Setup, Cast) {
 
 /// The head of the table.
 pub const HEAD: &str = "\
-| nodes | racks | faults | way | chunk | model | simulated | of the ideal | an uplink carries |
-|---|---|---|---|---|---|---|---|---|";
+| nodes | racks | faults | way | chunk | model | simulated | of the ideal | memory | an uplink carries |
+|---|---|---|---|---|---|---|---|---|---|";
 
 impl Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let racks = if self.case.racks { "of 40" } else { "one" };
-        let faults = if self.case.faults {
-            "1 % die, 5 % slow"
-        } else {
-            "none"
-        };
         let way = match self.case.shape {
             Shape::Star => "star".into(),
             Shape::Chain => "chain".into(),
@@ -173,14 +228,20 @@ impl Display for Row {
         };
         write!(
             f,
-            "| {} | {racks} | {faults} | {way} | {} MB | {:.1} s |",
+            "| {} | {racks} | {} | {way}{} | {} MB | {:.1} s |",
             self.case.nodes,
+            self.case.faults,
+            if self.chosen { " (chosen)" } else { "" },
             self.chunk / 1_000_000,
             self.model
         )?;
         match self.simulated {
             Some(seconds) => write!(f, " {seconds:.1} s | {:.2} |", seconds / self.ideal)?,
             None => write!(f, " - | {:.2} |", self.model / self.ideal)?,
+        }
+        match self.memory {
+            Some((peak, most)) => write!(f, " {peak} of {most} |")?,
+            None => write!(f, " - |")?,
         }
         match self.carried {
             Some(times) => write!(f, " {times:.2} |"),
@@ -237,11 +298,11 @@ pub fn plot(rows: &[Row]) -> String {
         ));
     }
     let series = [
-        ("star (model)", "#888888", false, Shape::Star),
-        ("chain", "#1b9e77", false, Shape::Chain),
-        ("chain, faults", "#66a61e", true, Shape::Chain),
-        ("tree of 4", "#7570b3", false, Shape::Tree(4)),
-        ("tree of 4, faults", "#d95f02", true, Shape::Tree(4)),
+        ("star (model)", "#888888", Faults::None, Shape::Star),
+        ("chain", "#1b9e77", Faults::None, Shape::Chain),
+        ("chain, faults", "#66a61e", Faults::Both, Shape::Chain),
+        ("tree of 4", "#7570b3", Faults::None, TREE),
+        ("tree of 4, faults", "#d95f02", Faults::Both, TREE),
     ];
     for (number, (name, colour, faults, shape)) in series.into_iter().enumerate() {
         let of = |it: &&Row| !it.case.racks && it.case.faults == faults && it.case.shape == shape;
