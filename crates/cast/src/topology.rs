@@ -392,8 +392,10 @@ impl Topology {
         changed
     }
 
-    /// Gives a node another predecessor than `not` wherever it is that; whether any was found.
-    pub(crate) fn avoid(&mut self, id: NodeId, not: NodeId) -> bool {
+    /// Gives a node another predecessor than `not` wherever it is that, and none of `doubted`; whether any was found.
+    pub(crate) fn avoid(&mut self, id: NodeId, not: NodeId, doubted: &BTreeSet<NodeId>) -> bool {
+        let mut out = doubted.clone();
+        out.insert(not);
         let mut moved = false;
         for stripe in 0..self.arity {
             if self.predecessors(id).get(stripe) != Some(&Some(not)) {
@@ -402,9 +404,9 @@ impl Topology {
             let above = self.predecessors(not).get(stripe).copied().flatten();
             self.unlink(stripe, id);
             // In a chain there is one place that fits; in trees another has room where the one above has none.
-            let near =
-                above.filter(|it| !self.spots[it].apart && (self.arity == 1 || self.has_room(*it)));
-            let found = near.or_else(|| self.choose(stripe, id, &BTreeSet::from([not])));
+            let near = above.filter(|it| !self.spots[it].apart && !out.contains(it));
+            let near = near.filter(|it| self.arity == 1 || self.has_room(*it));
+            let found = near.or_else(|| self.choose(stripe, id, &out));
             self.link(stripe, found.unwrap_or(not), id);
             moved |= found.is_some();
         }

@@ -164,11 +164,11 @@ fn remove__loads_stay_even_when_many_go_and_come() {
 #[test]
 fn avoid__another_predecessor_without_a_circle() {
     let mut topology = built(1, 4, 100);
-    assert!(topology.avoid(NodeId(3), NodeId(2)));
+    assert!(topology.avoid(NodeId(3), NodeId(2), &BTreeSet::new()));
     assert_eq!(topology.predecessors(NodeId(3)), [Some(NodeId(1))]);
     check(&topology);
     let mut pair = built(1, 1, 100);
-    assert!(!pair.avoid(NodeId(1), ROOT), "there is no other");
+    assert!(!pair.avoid(NodeId(1), ROOT, &BTreeSet::new()), "there is no other");
     check(&pair);
 }
 
@@ -199,7 +199,7 @@ fn even_out__leaves_no_node_with_more_than_its_share_where_another_has_room() {
             let gone = NodeId(1 + round * 37 % 400);
             for stripe in 0..arity {
                 for successor in topology.successors(gone, stripe).to_vec() {
-                    topology.avoid(successor, gone);
+                    topology.avoid(successor, gone, &BTreeSet::new());
                 }
             }
             topology.remove(gone);

@@ -39,6 +39,8 @@ pub(crate) struct Coordinator {
     turns_head_at: Option<Duration>,
     /// The head that went there last.
     turned: Option<NodeId>,
+    /// Members that another did not reach and that said nothing since: none gets them as predecessors.
+    doubted: BTreeSet<NodeId>,
     /// The last node that was named as a helper.
     last_helper: NodeId,
     messages: Vec<(NodeId, Message)>,
@@ -138,6 +140,7 @@ impl Coordinator {
             next_review: now,
             turns_head_at: None,
             turned: None,
+            doubted: BTreeSet::new(),
             last_helper: NodeId(0),
             messages: Vec::new(),
             events: Vec::new(),
@@ -400,6 +403,7 @@ impl Coordinator {
             member.verified[stripe] = (*count).min(self.header.chunks_of(stripe));
         }
         member.said = now;
+        self.doubted.remove(&from);
         member.held_by = held_by;
         if done && member.life == Life::Active {
             member.life = Life::Done;
@@ -412,8 +416,11 @@ impl Coordinator {
             return;
         }
         if fault == Fault::Gone {
+            if self.members.contains_key(&peer) {
+                self.doubted.insert(peer);
+            }
             if self.topology.predecessors(from).contains(&Some(peer))
-                && self.topology.avoid(from, peer)
+                && self.topology.avoid(from, peer, &self.doubted)
             {
                 self.epoch += 1;
                 let helpers = self.helpers_for(from);
@@ -548,6 +555,7 @@ impl Coordinator {
 
     /// Takes a node out of the trees and gives those behind it other predecessors.
     fn take_out(&mut self, id: NodeId) {
+        self.doubted.remove(&id);
         let changed = self.topology.remove(id);
         self.epoch += 1;
         if self.successors.iter().any(|it| it.id == id) {

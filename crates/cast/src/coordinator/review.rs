@@ -151,7 +151,7 @@ impl Coordinator {
                 id
             }
             Finding::Starved(id, not) => {
-                self.topology.avoid(id, not);
+                self.topology.avoid(id, not, &self.doubted);
                 self.epoch += 1;
                 self.place(id, Vec::new());
                 return;

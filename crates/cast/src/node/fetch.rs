@@ -405,7 +405,7 @@ impl Node {
         let total = self.header.map_or(0, |it| it.chunks_of(stripe as usize));
         // Nothing came of it yet: the trees fill, for as long as they are deep. That another holds it up, the coordinator sees.
         let paces = match state.verified {
-            0 => self.options.patience / 2,
+            0 => self.options.stall * STALLED_PACES,
             _ => (state.pace * STALLED_PACES).min(self.options.patience / 2),
         };
         let still = self.now.saturating_sub(state.progressed);
