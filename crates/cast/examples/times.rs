@@ -1,7 +1,7 @@
 //! Makes the table of completion times and its plot, `docs/cast-times.md` and `docs/cast.svg`. On standard error, for each row: the
 //! time that its simulation took of a processor.
 //!
-//! `cargo run --release -p zerolane-cast --example times -- DIRECTORY`; `ZEROLANE_SEED` is the seed, 1 unless set.
+//! `cargo run --release -p zerolane-cast --example times -- DIRECTORY [MOST_NODES]`; `ZEROLANE_SEED` is the seed, 1 unless set.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -23,11 +23,15 @@ fn main() -> std::io::Result<()> {
     let seed = std::env::var("ZEROLANE_SEED").ok();
     let seed = seed.and_then(|it| it.parse().ok()).unwrap_or(1);
     let Some(directory) = std::env::args().nth(1).map(PathBuf::from) else {
-        eprintln!("times DIRECTORY");
+        eprintln!("times DIRECTORY [MOST_NODES]");
         std::process::exit(2);
     };
     eprintln!("ZEROLANE_SEED={seed}");
-    let all: Vec<_> = NODES.into_iter().flat_map(|it| cases(it, seed)).collect();
+    let most = std::env::args().nth(2).and_then(|it| it.parse().ok());
+    let nodes = NODES
+        .into_iter()
+        .filter(|it| most.is_none_or(|most: u32| *it <= most));
+    let all: Vec<_> = nodes.flat_map(|it| cases(it, seed)).collect();
     // The largest first: they take the longest.
     let left = Mutex::new((0..all.len()).collect::<Vec<_>>());
     let rows: Mutex<Vec<(usize, Row)>> = Mutex::default();

@@ -168,7 +168,10 @@ fn avoid__another_predecessor_without_a_circle() {
     assert_eq!(topology.predecessors(NodeId(3)), [Some(NodeId(1))]);
     check(&topology);
     let mut pair = built(1, 1, 100);
-    assert!(!pair.avoid(NodeId(1), ROOT, &BTreeSet::new()), "there is no other");
+    assert!(
+        !pair.avoid(NodeId(1), ROOT, &BTreeSet::new()),
+        "there is no other"
+    );
     check(&pair);
 }
 
