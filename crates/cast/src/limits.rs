@@ -36,6 +36,9 @@ pub const MAX_MEMBERS: usize = 1 << 17;
 /// Sends from the store in flight, besides one for each stripe: what a node holds in memory beyond its window.
 pub const STORE_SENDS: usize = 4;
 
+/// Chunks on their way to one peer: a second is ready while the first is, else the port rests until that is confirmed.
+pub const SENDS_AT_ONCE: usize = 2;
+
 /// Helpers that are named at once to a node that lacks chunks.
 pub const HELPERS: usize = 3;
 
@@ -48,12 +51,9 @@ pub const MAX_ACCUSATIONS: u32 = 3;
 /// Accusers after whom a node is cut out, not only left without successors.
 pub const ACCUSERS: usize = 2;
 
-/// Reviews in a row by which a node is found slow.
-pub const SLOW_REVIEWS: u32 = 2;
-
 /// Reviews after a change of its place in which a node is not found slow: it has to be connected, and asks anew.
-pub const SETTLED_REVIEWS: u32 = 2;
+pub const SETTLED_REVIEWS: u32 = 1;
 
-/// Reviews in a row in which a node apart keeps up until it has a place with successors again; twice as many each time that
-/// it was found slow.
+/// Reviews that a node apart waits until it is served in turn, to see whether it keeps up; twice as many each time that it was
+/// found slow.
 pub const RECOVERED_REVIEWS: u32 = 4;

@@ -96,8 +96,7 @@ pub struct Plan {
     pub chosen: Estimate,
 }
 
-/// Stripes that are tried. With 8, slow nodes were seen to cost three times the ideal in simulation: not before that is
-/// understood.
+/// Stripes that are tried. More keep more connections, and a stripe of 8 fills as slowly.
 const ARITIES: [u32; 2] = [2, 4];
 
 /// A tree has to be faster than a chain by this factor: it keeps more connections.

@@ -15,6 +15,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::message::NodeId;
 
+/// Nodes of which the one nearest to the root is taken.
+const COMPARED: usize = 8;
+
 /// Who receives from whom.
 #[derive(Debug)]
 pub(crate) struct Topology {
@@ -118,11 +121,9 @@ impl Topology {
         for stripe in 0..self.arity {
             self.build_stripe(stripe, &racks, &mut left_over);
         }
-        // A node of another group has room for each of them, now that the others have theirs.
-        for (stripe, id) in left_over {
-            let found = self.choose(stripe, id, &BTreeSet::new());
-            self.link(stripe, found.unwrap_or(self.root), id);
-        }
+        // The nodes of a rack have places for all of it and for the racks below, but of some stripes in other groups' nodes.
+        let waiting = left_over.into_iter().map(|(stripe, id)| (stripe, id, true));
+        self.place_all(waiting.collect(), &mut Vec::new());
     }
 
     fn build_stripe(
@@ -191,20 +192,48 @@ impl Topology {
         feeds
     }
 
-    /// Adds a node that came late, below none of `not`; one that is apart gets no successors.
-    pub(crate) fn attach(&mut self, id: NodeId, rack: u32, apart: bool, not: &BTreeSet<NodeId>) {
+    /// Adds a node that came late, below none of `not`; one that is apart gets no successors. The nodes that have another
+    /// predecessor now.
+    pub(crate) fn attach(
+        &mut self,
+        id: NodeId,
+        rack: u32,
+        apart: bool,
+        not: &BTreeSet<NodeId>,
+    ) -> Vec<NodeId> {
+        let mut changed = Vec::new();
         if self.spots.contains_key(&id) {
-            return;
+            return changed;
         }
         self.spots.insert(id, Spot::new(self.arity, rack, apart));
-        for stripe in 0..self.arity {
-            if let Some(predecessor) = self.choose(stripe, id, not) {
-                self.link(stripe, predecessor, id);
-            }
-        }
         if !apart {
             self.may_have_successors(id);
         }
+        for stripe in 0..self.arity {
+            // Its rack may pass the stripe on to another: from here on through it, for an uplink carries it once.
+            let near = apart || self.room_near(stripe, id, not).is_some();
+            if let Some((above, below)) = (!near).then(|| self.exit(stripe, id, not)).flatten() {
+                self.unlink(stripe, below);
+                self.link(stripe, above, id);
+                self.link(stripe, id, below);
+                changed.push(below);
+            } else if let Some(predecessor) = self.choose(stripe, id, not) {
+                self.link(stripe, predecessor, id);
+            }
+        }
+        changed
+    }
+
+    /// A node of the rack of `id` that sends this stripe to one of another rack, and that one.
+    fn exit(&self, stripe: usize, id: NodeId, not: &BTreeSet<NodeId>) -> Option<(NodeId, NodeId)> {
+        let rack = self.spots[&id].rack;
+        let near = self.by_load.of_rack(rack).map(|it| it.1);
+        let allowed = near.filter(|it| *it != id && *it != self.root && !not.contains(it));
+        allowed.take(4 * COMPARED).find_map(|above| {
+            let mut below = self.spots[&above].successors[stripe].iter();
+            let far = below.find(|it| self.spots[it].rack != rack && !self.spots[it].apart);
+            far.map(|it| (above, *it))
+        })
     }
 
     /// Takes a node out; the nodes that have another predecessor now.
@@ -225,25 +254,148 @@ impl Topology {
             }
         }
         let mut changed = Vec::new();
+        let mut waiting = VecDeque::new();
         for (stripe, mut orphans) in spot.successors.into_iter().enumerate() {
             // One of its own rack takes its place; the rest of the rack is fed from there.
             orphans.sort_by_key(|it| self.spots[it].rack != spot.rack);
             for orphan in orphans {
-                let near = freed[stripe].filter(|it| self.has_room(*it));
-                let found = near.or_else(|| self.choose(stripe, orphan, &BTreeSet::new()));
-                if let Some(predecessor) = found {
-                    self.link(stripe, predecessor, orphan);
+                match freed[stripe].filter(|it| self.has_room(*it)) {
+                    Some(near) => self.link(stripe, near, orphan),
+                    None => waiting.push_back((stripe, orphan, true)),
                 }
                 changed.push(orphan);
             }
         }
+        self.place_all(waiting, &mut changed);
         changed.sort_unstable();
         changed.dedup();
         changed
     }
 
-    /// Gives a node another predecessor than `not` wherever it is that; whether any was found.
-    pub(crate) fn avoid(&mut self, id: NodeId, not: NodeId) -> bool {
+    /// Gives predecessors to nodes that have none in a stripe; the third says whether another may make room for it.
+    ///
+    /// What receives through one of them can be above another only once that one is linked, so those for which there is room
+    /// are linked first. If room is left only below the others, or in other racks, one of them takes the place of a leaf, which
+    /// goes there.
+    fn place_all(
+        &mut self,
+        mut waiting: VecDeque<(usize, NodeId, bool)>,
+        changed: &mut Vec<NodeId>,
+    ) {
+        let mut tried = 0;
+        while let Some((stripe, id, displaces)) = waiting.pop_front() {
+            let apart = self.spots[&id].apart;
+            let near = (!apart).then(|| self.room_near(stripe, id, &BTreeSet::new()));
+            if let Some(found) = near.flatten() {
+                self.link(stripe, found, id);
+                tried = 0;
+            } else if tried < waiting.len() {
+                waiting.push_back((stripe, id, displaces));
+                tried += 1;
+            } else if let Some(leaf) = (displaces && !apart)
+                .then(|| self.leaf(stripe, id))
+                .flatten()
+            {
+                let above = self.spots[&leaf].predecessors[stripe].unwrap_or(self.root);
+                self.unlink(stripe, leaf);
+                self.link(stripe, above, id);
+                changed.push(leaf);
+                waiting.push_back((stripe, leaf, false));
+                tried = 0;
+            } else {
+                let found = self.choose(stripe, id, &BTreeSet::new());
+                self.link(stripe, found.unwrap_or(self.root), id);
+                tried = 0;
+            }
+        }
+    }
+
+    /// A node that sends this stripe to none, and receives it from one of the rack of `id`, not through `id`: one of those
+    /// that are near the root.
+    fn leaf(&self, stripe: usize, id: NodeId) -> Option<NodeId> {
+        let rack = self.spots[&id].rack;
+        let leaves = self.by_load.of_rack(rack).take(4 * COMPARED).filter(|it| {
+            let spot = &self.spots[&it.1];
+            let above = spot.predecessors[stripe].and_then(|it| self.spots.get(&it));
+            it.1 != id
+                && spot.successors[stripe].is_empty()
+                && above.is_some_and(|it| it.rack == rack)
+        });
+        self.nearest(stripe, id, leaves.map(|it| it.1))
+    }
+
+    /// Of the first of these that receive a stripe from the root, not through `id`, the one with the fewest nodes above it.
+    fn nearest(
+        &self,
+        stripe: usize,
+        id: NodeId,
+        nodes: impl Iterator<Item = NodeId>,
+    ) -> Option<NodeId> {
+        let found = nodes.filter_map(|it| Some((self.depth(stripe, it, id)?, it)));
+        found.take(COMPARED).min().map(|it| it.1)
+    }
+
+    /// A node of the same rack that has room for another.
+    fn room_near(&self, stripe: usize, id: NodeId, not: &BTreeSet<NodeId>) -> Option<NodeId> {
+        let rack = self.spots[&id].rack;
+        self.room_among(stripe, id, not, self.by_load.of_rack(rack))
+    }
+
+    /// A node that has room for another: of its own rack if one has room there.
+    fn find_room(&self, stripe: usize, id: NodeId, not: &BTreeSet<NodeId>) -> Option<NodeId> {
+        self.room_near(stripe, id, not)
+            .or_else(|| self.room_among(stripe, id, not, self.by_load.all.iter().copied()))
+    }
+
+    fn room_among(
+        &self,
+        stripe: usize,
+        id: NodeId,
+        not: &BTreeSet<NodeId>,
+        nodes: impl Iterator<Item = (usize, NodeId)>,
+    ) -> Option<NodeId> {
+        let with_room = nodes.take_while(|it| it.0 < self.arity);
+        let allowed = with_room.filter(|it| it.1 != id && !not.contains(&it.1));
+        self.nearest(stripe, id, allowed.map(|it| it.1))
+    }
+
+    /// Where a node has more successors than its share and another has fewer, one goes from the one to the other: the nodes
+    /// that have another predecessor now.
+    pub(crate) fn even_out(&mut self) -> Vec<NodeId> {
+        let mut changed = Vec::new();
+        for _ in 0..2 * self.arity {
+            let most = self.by_load.all.last().filter(|it| it.0 > self.arity);
+            let Some((_, from)) = most.copied() else {
+                break;
+            };
+            let spot = &self.spots[&from];
+            let of_stripe =
+                |stripe: usize| spot.successors[stripe].iter().map(move |it| (stripe, *it));
+            let mut successors: Vec<(usize, NodeId)> = (0..self.arity)
+                .flat_map(of_stripe)
+                .filter(|it| !self.spots[&it.1].apart)
+                .collect();
+            // Those that pass it on to many would take them along.
+            successors.sort_by_key(|(stripe, it)| self.spots[it].successors[*stripe].len());
+            let not = BTreeSet::from([from]);
+            let found = successors.into_iter().find_map(|(stripe, id)| {
+                let to = self.find_room(stripe, id, &not)?;
+                Some((stripe, id, to))
+            });
+            let Some((stripe, id, to)) = found else {
+                break;
+            };
+            self.unlink(stripe, id);
+            self.link(stripe, to, id);
+            changed.push(id);
+        }
+        changed
+    }
+
+    /// Gives a node another predecessor than `not` wherever it is that, and none of `doubted`; whether any was found.
+    pub(crate) fn avoid(&mut self, id: NodeId, not: NodeId, doubted: &BTreeSet<NodeId>) -> bool {
+        let mut out = doubted.clone();
+        out.insert(not);
         let mut moved = false;
         for stripe in 0..self.arity {
             if self.predecessors(id).get(stripe) != Some(&Some(not)) {
@@ -252,9 +404,9 @@ impl Topology {
             let above = self.predecessors(not).get(stripe).copied().flatten();
             self.unlink(stripe, id);
             // In a chain there is one place that fits; in trees another has room where the one above has none.
-            let near =
-                above.filter(|it| !self.spots[it].apart && (self.arity == 1 || self.has_room(*it)));
-            let found = near.or_else(|| self.choose(stripe, id, &BTreeSet::from([not])));
+            let near = above.filter(|it| !self.spots[it].apart && !out.contains(it));
+            let near = near.filter(|it| self.arity == 1 || self.has_room(*it));
+            let found = near.or_else(|| self.choose(stripe, id, &out));
             self.link(stripe, found.unwrap_or(not), id);
             moved |= found.is_some();
         }
@@ -286,33 +438,37 @@ impl Topology {
         self.by_load.racks.len() > 1
     }
 
-    /// The node with the fewest successors that may be above `id`: of its own rack if one has room there.
+    /// A node that may be above `id`: one with room, else the one with the fewest successors. The root is the last of
+    /// these: what it sends late all get late.
     fn choose(&self, stripe: usize, id: NodeId, not: &BTreeSet<NodeId>) -> Option<NodeId> {
         let (rack, apart) = (self.spots[&id].rack, self.spots[&id].apart);
         let nodes = if apart { &self.by_all } else { &self.by_load };
+        if !apart && let Some(found) = self.find_room(stripe, id, not) {
+            return Some(found);
+        }
         let possible = |it: &(usize, NodeId)| {
-            // The root always has something for others: one that comes last would wait until the end.
-            let serves = !apart || it.1 != self.root;
-            let allowed = it.1 != id && !not.contains(&it.1);
-            serves && allowed && self.descends_from_root(stripe, it.1, id)
+            let allowed = it.1 != id && it.1 != self.root && !not.contains(&it.1);
+            allowed && self.depth(stripe, it.1, id).is_some()
         };
-        let with_room = |it: &(usize, NodeId)| it.0 < self.arity || apart;
-        let near = nodes.of_rack(rack).take_while(with_room).find(possible);
+        // One that is apart takes nothing from others, so it may as well be below one of its rack.
+        let near = nodes.of_rack(rack).filter(|_| apart).find(possible);
         let found = near.or_else(|| nodes.all.iter().copied().find(possible));
         found
             .map(|(_, id)| id)
             .or(Some(self.root).filter(|it| !not.contains(it)))
     }
 
-    /// Whether what `id` receives comes from the root, and not through `through`.
-    fn descends_from_root(&self, stripe: usize, mut id: NodeId, through: NodeId) -> bool {
+    /// How many nodes are above `id` in a stripe; none, if it does not come from the root, or comes through `through`.
+    fn depth(&self, stripe: usize, mut id: NodeId, through: NodeId) -> Option<usize> {
+        let mut depth = 0;
         while id != self.root {
-            match self.spots.get(&id).and_then(|it| it.predecessors[stripe]) {
-                Some(above) if above != through => id = above,
-                _ => return false,
+            let above = self.spots.get(&id)?.predecessors[stripe]?;
+            if id == through || above == through {
+                return None;
             }
+            (id, depth) = (above, depth + 1);
         }
-        true
+        Some(depth)
     }
 
     fn link(&mut self, stripe: usize, predecessor: NodeId, id: NodeId) {

@@ -147,6 +147,29 @@ fn slow__one_of_eight_holds_the_others_back_by_a_tenth_at_most() {
     }
 }
 
+/// Those behind a slow node, and those before it, look slow for a while: none of them is named.
+#[test]
+fn slow__one_at_each_place_of_chains_and_trees_and_no_sound_one_is_named() {
+    for (nodes, arity) in [(24, 1), (24, 2), (24, 4), (40, 8)] {
+        for slow in 1..=nodes {
+            let mut setup = Setup::new(nodes, 300, MB, PORT).with_arity(arity);
+            setup.disturbances = vec![(Duration::ZERO, Disturbance::Slow(slow, 10))];
+            setup.awaits_slow = false;
+            let outcome = run(&setup);
+            let what = format!("arity {arity}, node {slow} is slow");
+            done(&outcome, (1..=nodes).filter(|it| *it != slow), &what);
+            let named = |it: &Event| matches!(it, Event::NodeSlow(_));
+            let slow_one = Event::NodeSlow(NodeId(u64::from(slow)));
+            assert!(outcome.told(|it| *it == slow_one), "{what}: not named");
+            assert!(
+                !outcome.told(|it| named(it) && *it != slow_one),
+                "{what}: another is named: {:?}",
+                outcome.events
+            );
+        }
+    }
+}
+
 #[test]
 fn slow__policies_wait_and_drop() {
     let mut setup = eight();

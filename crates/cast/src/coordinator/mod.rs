@@ -3,6 +3,7 @@
 //! It decides from whom each node receives, and nothing else: what a chunk is, its digest says. It hears of every node how
 //! many chunks of each stripe are verified there, and from that it finds the nodes that hold others back.
 
+mod pace;
 mod review;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +15,7 @@ use crate::manifest::Header;
 use crate::message::{Contact, Fault, Message, NodeId, Place};
 use crate::options::{Event, Options, Slow};
 use crate::topology::Topology;
-use review::Finding;
+use pace::{Overall, Verdict, Watch};
 
 /// Nodes of a rack, those with the fewest successors, of which helpers are taken.
 const COMPARED: usize = 16;
@@ -29,7 +30,7 @@ pub(crate) struct Coordinator {
     members: BTreeMap<NodeId, Member>,
     successors: Vec<Contact>,
     epoch: u64,
-    begun: bool,
+    begun: Option<Duration>,
     finished: bool,
     /// Until then nodes are waited for.
     gathers_until: Duration,
@@ -38,8 +39,8 @@ pub(crate) struct Coordinator {
     turns_head_at: Option<Duration>,
     /// The head that went there last.
     turned: Option<NodeId>,
-    /// What the last reviews found, how many in a row, and how many chunks the node had at the first.
-    findings: BTreeMap<Finding, (u32, u32)>,
+    /// Members that another did not reach and that said nothing since: none gets them as predecessors.
+    doubted: BTreeSet<NodeId>,
     /// The last node that was named as a helper.
     last_helper: NodeId,
     messages: Vec<(NodeId, Message)>,
@@ -54,10 +55,14 @@ struct Member {
     life: Life,
     apart: bool,
     verified: Vec<u32>,
-    /// As it was at the last review.
-    reviewed: Vec<u32>,
-    /// Chunks by stripe between the last two reviews in which it lacked some.
-    pace: Vec<u32>,
+    /// When it said that.
+    said: Duration,
+    /// By stripe, how it keeps up with the node above it.
+    watches: Vec<Watch>,
+    /// How it keeps up with all of them.
+    overall: Overall,
+    /// When a review saw it gain something last, and how many chunks it had then.
+    gained: (Duration, u32),
     held_by: Option<NodeId>,
     /// Reviews since it got its place.
     settled: u32,
@@ -65,16 +70,35 @@ struct Member {
     starved: u32,
     /// Successors that were found slow behind it: with more than chance puts there it is itself.
     lost: Vec<NodeId>,
-    /// How often it was found slow, and in how many reviews in a row it kept up since.
+    /// How often it was found slow.
     set_apart: u32,
     /// Those that it sent to lagged.
     holds: bool,
-    kept_up: u32,
+    /// Reviews since it was set apart, or its trial was over.
+    waited: u32,
+    /// It is served in turn, though it has no successors.
+    in_turn: bool,
     accused_by: BTreeSet<NodeId>,
     accusations: u32,
     /// Reports and searches since the last review.
     complaints: u32,
     seeks: u32,
+}
+
+impl Member {
+    /// Whether it may be found to lag in a moment.
+    fn is_warned(&self) -> bool {
+        let active = self.life == Life::Active && !self.apart;
+        active && self.watches.iter().any(Watch::is_warned)
+    }
+
+    /// Whether it keeps up with those above it. With one of them there is nothing to add up.
+    fn keeps_up(&self) -> Verdict {
+        match &self.watches[..] {
+            [only] => only.verdict(),
+            _ => self.overall.verdict(),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,13 +134,13 @@ impl Coordinator {
             members: BTreeMap::new(),
             successors: Vec::new(),
             epoch: 0,
-            begun: false,
+            begun: None,
             finished: false,
             gathers_until: now + options.gather,
             next_review: now,
             turns_head_at: None,
             turned: None,
-            findings: BTreeMap::new(),
+            doubted: BTreeSet::new(),
             last_helper: NodeId(0),
             messages: Vec::new(),
             events: Vec::new(),
@@ -133,7 +157,7 @@ impl Coordinator {
         epoch: u64,
     ) -> Coordinator {
         let mut coordinator = Coordinator::new(now, own, rack, header, options);
-        coordinator.begun = true;
+        coordinator.begun = Some(now);
         coordinator.epoch = epoch;
         coordinator.options.expected = 0;
         // Those that look for it have waited for the one before, and for others in between.
@@ -183,7 +207,7 @@ impl Coordinator {
     /// Waits for so many nodes, and for no more.
     pub(crate) fn expect(&mut self, now: Duration, nodes: u32) {
         self.options.expected = nodes;
-        if !self.begun && nodes > 0 && self.members.len() >= nodes as usize {
+        if self.begun.is_none() && nodes > 0 && self.members.len() >= nodes as usize {
             self.begin(now);
         }
     }
@@ -214,16 +238,19 @@ impl Coordinator {
             rate: joining.rate,
             life: Life::Active,
             apart,
-            reviewed: joining.verified.clone(),
             verified: joining.verified,
-            pace: vec![0; stripes],
+            said: now,
+            watches: vec![Watch::default(); stripes],
+            overall: Overall::default(),
+            gained: (now, 0),
             held_by: None,
             settled: 0,
             starved: 0,
             lost: Vec::new(),
             set_apart: 0,
             holds: false,
-            kept_up: 0,
+            waited: 0,
+            in_turn: false,
             accused_by,
             accusations,
             complaints: 0,
@@ -233,11 +260,12 @@ impl Coordinator {
         self.finished = false;
         self.events.push(Event::Joined(id));
         self.say(id, Message::Welcome(self.header));
-        if self.begun {
+        if self.begun.is_some() {
             let not = self.members[&id].accused_by.clone();
-            self.topology.attach(id, rack, apart, &not);
+            let changed = self.topology.attach(id, rack, apart, &not);
             self.name_successors();
             self.epoch += 1;
+            self.place_all(changed);
             let helpers = self.helpers_for(id);
             self.place(id, helpers);
         } else if self.options.expected > 0 && self.members.len() >= self.options.expected as usize
@@ -248,7 +276,7 @@ impl Coordinator {
 
     /// Gives all their places.
     fn begin(&mut self, now: Duration) {
-        self.begun = true;
+        self.begun = Some(now);
         self.epoch += 1;
         let mut rates: Vec<u64> = self
             .members
@@ -341,7 +369,10 @@ impl Coordinator {
             predecessors,
             helpers,
             successors: self.successors.clone(),
-            apart: self.members.get(&id).is_some_and(|it| it.apart),
+            apart: self
+                .members
+                .get(&id)
+                .is_some_and(|it| it.apart && !it.in_turn),
         };
         self.say(id, Message::Place(place));
     }
@@ -355,6 +386,7 @@ impl Coordinator {
 
     pub(crate) fn on_progress(
         &mut self,
+        now: Duration,
         from: NodeId,
         verified: &[u32],
         done: bool,
@@ -370,6 +402,8 @@ impl Coordinator {
         for (stripe, count) in verified.iter().enumerate() {
             member.verified[stripe] = (*count).min(self.header.chunks_of(stripe));
         }
+        member.said = now;
+        self.doubted.remove(&from);
         member.held_by = held_by;
         if done && member.life == Life::Active {
             member.life = Life::Done;
@@ -382,8 +416,11 @@ impl Coordinator {
             return;
         }
         if fault == Fault::Gone {
+            if self.members.contains_key(&peer) {
+                self.doubted.insert(peer);
+            }
             if self.topology.predecessors(from).contains(&Some(peer))
-                && self.topology.avoid(from, peer)
+                && self.topology.avoid(from, peer, &self.doubted)
             {
                 self.epoch += 1;
                 let helpers = self.helpers_for(from);
@@ -518,14 +555,26 @@ impl Coordinator {
 
     /// Takes a node out of the trees and gives those behind it other predecessors.
     fn take_out(&mut self, id: NodeId) {
+        self.doubted.remove(&id);
         let changed = self.topology.remove(id);
         self.epoch += 1;
         if self.successors.iter().any(|it| it.id == id) {
             self.name_successors();
         }
-        for changed in changed {
-            self.place(changed, Vec::new());
+        self.place_all(changed);
+    }
+
+    fn place_all(&mut self, changed: Vec<NodeId>) {
+        for id in changed {
+            self.place(id, Vec::new());
         }
+    }
+
+    /// After nodes went, or got other places: none is to send more than its share.
+    fn even_out(&mut self) {
+        let changed = self.topology.even_out();
+        self.epoch += u64::from(!changed.is_empty());
+        self.place_all(changed);
     }
 
     /// Gives a node another place: one without successors, or one with.
@@ -533,24 +582,28 @@ impl Coordinator {
         self.take_out(id);
         if let Some(member) = self.members.get_mut(&id) {
             member.apart = apart;
-            self.topology
+            (member.in_turn, member.waited) = (false, 0);
+            let changed = self
+                .topology
                 .attach(id, member.rack, apart, &member.accused_by);
+            self.place_all(changed);
             self.place(id, Vec::new());
         }
     }
 
     /// The time has come for what is due; `done` says whether this node itself has all.
     pub(crate) fn tick(&mut self, now: Duration, done: bool) {
-        if !self.begun && now >= self.gathers_until && !self.members.is_empty() {
+        if self.begun.is_none() && now >= self.gathers_until && !self.members.is_empty() {
             self.begin(now);
         }
-        if self.begun && now >= self.next_review {
+        if self.begun.is_some() && now >= self.next_review {
             self.next_review = now + self.options.beat * 2;
             self.review(now);
+            self.even_out();
         }
         let gathered = now >= self.gathers_until || self.options.expected > 0;
         let over = !self.members.values().any(|it| it.life == Life::Active);
-        if self.begun && gathered && over && done && !self.finished {
+        if self.begun.is_some() && gathered && over && done && !self.finished {
             self.finished = true;
             self.events.push(Event::Finished);
             for id in self.members.keys().copied().collect::<Vec<_>>() {

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::pace::{Above, Least, Own, Verdict, Watch};
 use super::{Coordinator, Life, Member};
-use crate::limits::{RECOVERED_REVIEWS, SETTLED_REVIEWS, SLOW_REVIEWS};
+use crate::limits::{RECOVERED_REVIEWS, SETTLED_REVIEWS};
 use crate::message::{Fault, NodeId};
 use crate::options::{Event, Slow};
 
@@ -33,46 +34,95 @@ impl Coordinator {
 
     /// Looks for nodes that hold others back.
     pub(super) fn review(&mut self, now: Duration) {
-        let totals: Vec<u32> = (0..self.header.arity as usize)
-            .map(|it| self.header.chunks_of(it))
-            .collect();
         for member in self.members.values_mut() {
             member.complaints = 0;
             member.settled += 1;
-            for (stripe, total) in totals.iter().enumerate() {
-                if member.reviewed[stripe] < *total {
-                    member.pace[stripe] =
-                        member.verified[stripe].saturating_sub(member.reviewed[stripe]);
-                }
-                member.reviewed[stripe] = member.verified[stripe];
+            let verified = member.verified.iter().sum();
+            if verified > member.gained.1 {
+                member.gained = (now, verified);
             }
         }
         if self.options.slow == Slow::Wait {
             return;
         }
+        self.watch(now);
         let found = self.find();
-        if found.is_empty() && self.turns_head_at.is_some_and(|it| now >= it) {
+        // One that may be slow is not to become the head.
+        let sure = found.is_empty() && !self.members.values().any(Member::is_warned);
+        if sure && self.turns_head_at.is_some_and(|it| now >= it) {
             self.turns_head_at = None;
             self.turn_head();
         }
-        for id in self.recovered() {
-            self.move_to(id, false);
-        }
-        let before = std::mem::take(&mut self.findings);
+        self.try_those_apart();
+        // Before the node looks for others itself, and gets something of them; but a slow one gets a chunk in that time.
+        let longest = (self.options.stall / 2).max(self.chunk_time(now) * 16);
         for finding in found {
             let (Finding::Slow(id) | Finding::Holds(id) | Finding::Starved(id, _)) = finding;
-            let verified: u32 = self.members[&id].verified.iter().sum();
-            let (times, first) = before
-                .get(&finding)
-                .map_or((1, verified), |(times, first)| (times + 1, *first));
-            let silent = first == verified && self.header.arity == 1;
+            // Its place has changed meanwhile: what was found was true of the one before.
+            let Some(member) = self.members.get(&id).filter(|it| it.settled > 0) else {
+                continue;
+            };
+            let since = now.saturating_sub(member.gained.0);
             // A slow one may get its next chunk a while later.
-            let soon = silent && self.options.beat * 2 * times < self.options.stall;
-            match times < SLOW_REVIEWS || soon {
-                true => drop(self.findings.insert(finding, (times, first))),
-                false if silent => self.act_on_silence(now, id),
+            let silent = self.header.arity == 1 && since >= self.options.beat * 2;
+            match silent {
+                true if since >= longest => self.act_on_silence(now, id),
+                true => {}
                 false => self.act_on(now, finding),
             }
+        }
+    }
+
+    /// Compares each node with those above it.
+    fn watch(&mut self, now: Duration) {
+        let stripes = self.header.arity as usize;
+        let totals: Vec<u32> = (0..stripes).map(|it| self.header.chunks_of(it)).collect();
+        let heads = self.heads();
+        let chunk_time = self.chunk_time(now);
+        let least = Least::new(self.options.beat * 4, self.header.arity);
+        for id in self.members.keys().copied().collect::<Vec<_>>() {
+            let member = &self.members[&id];
+            if member.life != Life::Active || member.settled < SETTLED_REVIEWS {
+                continue;
+            }
+            let mut watches =
+                std::mem::take(&mut self.members.get_mut(&id).expect("it is there").watches);
+            let predecessors = self.topology.predecessors(id);
+            let mut passed = Vec::with_capacity(stripes);
+            for (stripe, watch) in watches.iter_mut().enumerate() {
+                let member = &self.members[&id];
+                let own = Own {
+                    verified: member.verified[stripe],
+                    said: member.said,
+                };
+                let above = predecessors.get(stripe).copied().flatten();
+                let verified = match above {
+                    // The root has all from the start: what counts is how far the others below it are.
+                    Some(above) if above == self.own.id => heads,
+                    Some(above) => self
+                        .members
+                        .get(&above)
+                        .map(|it| (it.said, it.verified[stripe])),
+                    None => None,
+                };
+                // One above that has all gains no more: there is no pace to compare with.
+                let open = own.verified < totals[stripe]
+                    && verified.is_some_and(|it| it.1 < totals[stripe]);
+                let (Some(above), Some((said, verified)), true) = (above, verified, open) else {
+                    watch.forget();
+                    continue;
+                };
+                let above = Above {
+                    id: above,
+                    verified,
+                    said,
+                    chunk_time,
+                };
+                passed.push(watch.see(now, above, own, least));
+            }
+            let member = self.members.get_mut(&id).expect("it is there");
+            member.watches = watches;
+            member.overall.see(now, &passed, self.options.beat * 4);
         }
     }
 
@@ -101,7 +151,7 @@ impl Coordinator {
                 id
             }
             Finding::Starved(id, not) => {
-                self.topology.avoid(id, not);
+                self.topology.avoid(id, not, &self.doubted);
                 self.epoch += 1;
                 self.place(id, Vec::new());
                 return;
@@ -111,16 +161,19 @@ impl Coordinator {
             // It was slow: so may be the one that is the head now.
             self.turns_head_at = Some(now + self.options.beat * 8);
         }
-        let above = self.topology.predecessors(id).first().copied().flatten();
-        if let Some(above) = above.and_then(|it| self.members.get_mut(&it)) {
-            above.lost.push(id);
+        for above in self.lags_behind(id) {
+            if let Some(above) = self.members.get_mut(&above)
+                && !above.lost.contains(&id)
+            {
+                above.lost.push(id);
+            }
         }
         self.events.push(Event::NodeSlow(id));
         match self.options.slow {
             Slow::Drop => self.fail(id, Fault::Slow),
             _ => {
                 if let Some(member) = self.members.get_mut(&id) {
-                    (member.set_apart, member.kept_up) = (member.set_apart + 1, 0);
+                    member.set_apart += 1;
                 }
                 self.move_to(id, true);
             }
@@ -145,128 +198,114 @@ impl Coordinator {
     fn find(&self) -> BTreeSet<Finding> {
         let stripes = self.header.arity as usize;
         let mut found = BTreeSet::new();
-        let mut behind: BTreeMap<NodeId, Vec<NodeId>> = BTreeMap::new();
+        let mut starved: Vec<(NodeId, Vec<NodeId>)> = Vec::new();
+        let mut behind: BTreeMap<NodeId, usize> = BTreeMap::new();
         for (id, member) in &self.members {
-            if member.apart || member.life != Life::Active || member.settled < SETTLED_REVIEWS {
-                continue;
-            }
-            let lagging: Vec<NodeId> = (0..stripes)
-                .filter_map(|it| self.lags(*id, member, it))
-                .collect();
-            let above = lagging.first().and_then(|it| self.members.get(it));
-            if lagging.is_empty() {
+            let above = self.lags_behind(*id);
+            let lags = member.keeps_up() == Verdict::Lags;
+            if member.apart || member.life != Life::Active || (above.is_empty() && !lags) {
                 continue;
             }
             if let Some(holder) = member.held_by {
                 found.insert(Finding::Slow(holder));
-            } else if 2 * lagging.len() <= stripes {
-                lagging
-                    .iter()
-                    .for_each(|it| behind.entry(*it).or_default().push(*id));
-            } else if above.is_some_and(|it| self.lost_too_many(it, *id)) {
-                found.insert(Finding::Holds(lagging[0]));
-            } else {
-                found.insert(Finding::Slow(*id));
+                continue;
+            }
+            if lags {
+                let guilty = above.iter().find(|it| self.lost_too_many(**it, *id));
+                found.insert(guilty.map_or(Finding::Slow(*id), |it| Finding::Holds(*it)));
+                continue;
+            }
+            let verdicts = member.watches.iter().map(Watch::verdict);
+            let decided = verdicts.filter(|it| *it != Verdict::Unknown).count();
+            // The others may have lagged with it, and would have been compared a moment later.
+            if 2 * decided > stripes && 2 * above.len() <= decided {
+                for above in &above {
+                    *behind.entry(*above).or_default() += 1;
+                }
+                starved.push((*id, above));
             }
         }
-        for (id, lagging) in behind {
-            let successors: usize = (0..stripes)
-                .map(|it| self.topology.successors(id, it).len())
-                .sum();
-            match lagging.len() >= 2 && 2 * lagging.len() > successors {
-                true => drop(found.insert(Finding::Holds(id))),
-                false => found.extend(lagging.iter().map(|it| Finding::Starved(*it, id))),
-            }
+        behind.retain(|id, lagging| {
+            let successors = (0..stripes).flat_map(|it| self.topology.successors(*id, it));
+            let placed = |it: &&NodeId| self.members.get(it).is_some_and(|it| !it.apart);
+            *lagging >= 2 && 2 * *lagging > successors.filter(placed).count()
+        });
+        for (id, above) in starved {
+            let others = above.into_iter().filter(|it| !behind.contains_key(it));
+            found.extend(others.map(|it| Finding::Starved(id, it)));
         }
+        found.extend(behind.into_keys().map(Finding::Holds));
         let member = |it: &NodeId| self.members.get(it).is_some_and(|it| !it.apart);
         found.retain(|it| !matches!(it, Finding::Slow(id) | Finding::Holds(id) if !member(id)));
         found
     }
 
-    /// Whether more nodes were slow behind this one than chance puts there, of the places that it has: it is the one.
-    fn lost_too_many(&self, above: &Member, id: NodeId) -> bool {
-        let others = above.lost.iter().filter(|it| **it != id).count();
-        others > 0 && 2 * (others + 1) > self.header.arity as usize
+    /// By stripe in which it lags, the node above.
+    fn lags_behind(&self, id: NodeId) -> Vec<NodeId> {
+        let watches = self.members.get(&id).map_or(&[][..], |it| &it.watches);
+        watches.iter().filter_map(Watch::lags).collect()
     }
 
-    /// Nodes apart that keep up with those that they receive from for so many reviews that they are not slow, or not any
-    /// more. One that was found slow again has to show it for longer.
-    fn recovered(&mut self) -> Vec<NodeId> {
-        let kept_up: Vec<(NodeId, bool)> = self
-            .members
-            .iter()
-            .filter(|(_, it)| {
-                it.apart && !it.holds && it.life == Life::Active && it.accused_by.is_empty()
-            })
-            .map(|(id, member)| (*id, self.keeps_up(*id, member)))
-            .collect();
-        let mut recovered = Vec::new();
-        for (id, keeps_up) in kept_up {
-            let member = self.members.get_mut(&id).expect("it was just found");
-            member.kept_up = if keeps_up { member.kept_up + 1 } else { 0 };
-            if member.kept_up >= RECOVERED_REVIEWS << member.set_apart.min(8) {
-                recovered.push(id);
-            }
-        }
-        recovered
+    /// Whether another node of a chain was slow behind this one: it is the one. In trees a node that lags behind most of
+    /// those above it is it itself.
+    fn lost_too_many(&self, above: NodeId, id: NodeId) -> bool {
+        let above = self.members.get(&above).filter(|_| self.header.arity == 1);
+        above.is_some_and(|it| it.lost.iter().any(|it| *it != id))
     }
 
-    /// Whether a node has at least half the pace of its predecessor in each stripe that it lacks some of.
-    fn keeps_up(&self, id: NodeId, member: &Member) -> bool {
-        let predecessors = self.topology.predecessors(id);
-        let mut some = false;
-        for (stripe, above) in predecessors.iter().enumerate() {
-            if member.verified[stripe] >= self.header.chunks_of(stripe) {
+    /// Nodes apart get what others leave, which says nothing of their pace. So each is served in turn now and then: if it
+    /// keeps up then, it is not slow, or not any more. One that was found slow again waits longer.
+    fn try_those_apart(&mut self) {
+        let (mut sound, mut changed) = (Vec::new(), Vec::new());
+        for (id, member) in &mut self.members {
+            let trusted = member.accused_by.is_empty() && member.life == Life::Active;
+            if !member.apart || !trusted {
                 continue;
             }
-            let pace = match above {
-                Some(above) if *above != self.own.id => {
-                    self.members.get(above).map(|it| it.pace[stripe])
+            member.waited += 1;
+            let verdict = member.keeps_up();
+            match member.in_turn {
+                false if member.waited >= RECOVERED_REVIEWS << member.set_apart.min(8) => {
+                    member.in_turn = true;
+                    member.watches.iter_mut().for_each(Watch::forget);
+                    member.overall.forget();
+                    changed.push(*id);
                 }
-                _ => self.heads().map(|it| it.1),
-            };
-            if pace.is_none_or(|it| 2 * member.pace[stripe] < it) || member.pace[stripe] == 0 {
-                return false;
+                true if verdict == Verdict::Lags => {
+                    (member.in_turn, member.waited) = (false, 0);
+                    member.set_apart += 1;
+                    changed.push(*id);
+                }
+                // What it receives says nothing of what it sends: it gets no successors again, but is served as others are.
+                true if verdict == Verdict::KeepsUp && !member.holds => sound.push(*id),
+                _ => {}
             }
-            some = true;
         }
-        some
+        for id in changed {
+            self.place(id, Vec::new());
+        }
+        for id in sound {
+            self.move_to(id, false);
+        }
     }
 
-    /// The predecessor that a node lags behind in a stripe: far, and at less than half the pace.
-    fn lags(&self, id: NodeId, member: &Member, stripe: usize) -> Option<NodeId> {
-        let above = self
-            .topology
-            .predecessors(id)
-            .get(stripe)
-            .copied()
-            .flatten()?;
-        let (ahead, pace) = match above == self.own.id {
-            // The root has all from the start: what counts is how far the others below it are.
-            true => self.heads()?,
-            false => {
-                let above = self.members.get(&above)?;
-                (above.verified[stripe], above.pace[stripe])
-            }
-        };
-        let most = self.options.window / self.header.arity + 2;
-        let lag = ahead.saturating_sub(member.verified[stripe]);
-        (lag > most && 2 * member.pace[stripe] < pace).then_some(above)
+    /// How long the cast takes from one chunk of a stripe to the next.
+    fn chunk_time(&self, now: Duration) -> Duration {
+        let lasted = now.saturating_sub(self.begun.unwrap_or(now));
+        lasted / self.heads().map_or(0, |it| it.1).max(1)
     }
 
-    /// How far, and how fast, the foremost node is that receives from the root.
-    fn heads(&self) -> Option<(u32, u32)> {
+    /// How far the foremost node is that receives from the root, and when it said so.
+    fn heads(&self) -> Option<(Duration, u32)> {
         let stripes = 0..self.header.arity as usize;
         let heads = stripes.flat_map(|it| {
-            self.topology
-                .successors(self.own.id, it)
-                .iter()
-                .map(move |id| (it, id))
+            let successors = self.topology.successors(self.own.id, it).iter();
+            successors.map(move |id| (it, id))
         });
         let found = heads.filter_map(|(it, id)| {
             let member = self.members.get(id)?;
-            Some((member.verified[it], member.pace[it]))
+            Some((member.said, member.verified[it]))
         });
-        found.max()
+        found.max_by_key(|it| (it.1, it.0))
     }
 }

@@ -179,7 +179,7 @@ impl Node {
                 done,
                 held_by,
             } => {
-                coordinator.on_progress(from, &verified, done, held_by);
+                coordinator.on_progress(self.now, from, &verified, done, held_by);
             }
             Message::Report { peer, fault } => coordinator.on_report(from, peer, fault),
             _ => coordinator.on_seek(from),

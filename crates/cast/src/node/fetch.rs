@@ -263,6 +263,15 @@ impl Node {
             peer.is_some_and(|it| it.link == Link::Up && !it.has.is_empty())
         });
         for of in helpers.collect::<Vec<_>>() {
+            if self.peers[&of]
+                .has
+                .first_beyond(&self.verified, 0)
+                .is_none()
+            {
+                // All that it had is here.
+                self.fetch.helpers.remove(&of);
+                continue;
+            }
             let mut chunks = Vec::new();
             // Helpers begin at different places, so that they do not all give the same.
             let len = self.verified.len();
@@ -394,7 +403,11 @@ impl Node {
     fn stands_still(&self, stripe: u32) -> bool {
         let state = &self.fetch.stripes[stripe as usize];
         let total = self.header.map_or(0, |it| it.chunks_of(stripe as usize));
-        let paces = (state.pace * STALLED_PACES).min(self.options.patience / 2);
+        // Nothing came of it yet: the trees fill, for as long as they are deep. That another holds it up, the coordinator sees.
+        let paces = match state.verified {
+            0 => self.options.stall * STALLED_PACES,
+            _ => (state.pace * STALLED_PACES).min(self.options.patience / 2),
+        };
         let still = self.now.saturating_sub(state.progressed);
         state.verified < total && still > self.options.stall.max(paces)
     }
@@ -470,7 +483,11 @@ impl Node {
         }
         let peer = self.peers.get_mut(&from).expect("it is connected");
         peer.has = has;
-        self.set_apart(from, apart);
+        // What is new comes from the one that leads alone: those that it helps wait until its successors have that.
+        let own = Some(self.id());
+        let leads = self.coordinator.as_ref();
+        let helps = leads.is_some_and(|it| !it.predecessors(from).contains(&own));
+        self.set_apart(from, apart || helps);
         if self.fetch.helpers.contains(&from) {
             self.free_for_helpers();
         }

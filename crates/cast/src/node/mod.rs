@@ -455,7 +455,8 @@ impl Node {
             coordinator.on_left(id);
         }
         self.lose_leader(id);
-        if self.fetch.predecessors.contains(&Some(id)) {
+        // One that has all needs no other.
+        if self.fetch.predecessors.contains(&Some(id)) && !self.verified.is_full() {
             self.report(id, Fault::Gone);
         }
     }

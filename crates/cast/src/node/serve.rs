@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use super::{Link, Node, Peer};
-use crate::limits::{MAX_REQUESTS, STORE_SENDS};
+use crate::limits::{MAX_REQUESTS, SENDS_AT_ONCE, STORE_SENDS};
 use crate::message::{Fault, Message, NodeId};
 use crate::options::Action;
 
@@ -223,7 +223,7 @@ impl Node {
 
     /// Sends what can be sent: a round of the peers that wait; those that are apart only when no other could have more.
     pub(super) fn send_chunks(&mut self) {
-        if !self.send_round(false) {
+        if !self.send_round(false) && !self.serve.apart.is_empty() {
             self.send_round(true);
         }
     }
@@ -245,21 +245,22 @@ impl Node {
             if self.serve.apart.contains(&id) == apart {
                 let most = self.sends_at_once(id);
                 while self.peers[&id].sending.len() < most && self.send_next(id) {}
-                let queue = &self.peers[&id].queue;
-                more |= queue.iter().any(|it| self.verified.contains(*it));
+                // Only those that come last depend on it.
+                let asked = (!self.serve.apart.is_empty()).then(|| &self.peers[&id].queue);
+                let mut asked = asked.into_iter().flatten();
+                more |= asked.any(|it| self.verified.contains(*it));
             }
             self.serve.turns.push_back(id);
         }
         more
     }
 
-    /// In a chain a second chunk is ready while the first is on its way; with many successors they are that for each other.
+    /// One that comes last has on its way no more than the chunk that no other had a use for.
     fn sends_at_once(&self, id: NodeId) -> usize {
-        let chain = self.header.is_some_and(|it| it.arity == 1);
-        if chain && !self.serve.apart.contains(&id) {
-            2
-        } else {
+        if self.serve.apart.contains(&id) {
             1
+        } else {
+            SENDS_AT_ONCE
         }
     }
 

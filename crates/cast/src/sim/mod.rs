@@ -6,6 +6,7 @@
 //! what a node has at the end is compared with what was cast.
 
 mod network;
+pub mod table;
 mod world;
 
 use std::collections::BTreeSet;
@@ -73,9 +74,9 @@ pub struct Group {
     pub arity: u32,
     /// Racks, if the network has two levels.
     pub racks: Option<Racks>,
-    /// Share of the nodes that die, each at a random moment.
+    /// Share of the nodes that die, each at a random moment; one at least, unless it is 0.
     pub dying: f64,
-    /// Share of the nodes that are slow from the start, and by what factor.
+    /// Share of the nodes that are slow from the start, one at least unless it is 0, and by what factor.
     pub slow: f64,
     /// The same.
     pub slow_by: u32,
@@ -84,10 +85,11 @@ pub struct Group {
 }
 
 /// Chunks that all nodes of a large group receive together: what a simulation costs, some microseconds each.
-const ARRIVALS: u64 = 3_000_000;
+const ARRIVALS: u64 = 400_000;
 
-/// Chunks of a large content in a simulation. Few are coarser than any that is cast: the trees fill the more slowly.
-const CHUNKS: std::ops::RangeInclusive<u64> = 300..=1500;
+/// Chunks of a large content in a simulation. Few are coarser than any that is cast: the trees fill the more slowly, and slow
+/// nodes are found the later.
+const CHUNKS: std::ops::RangeInclusive<u64> = 400..=1500;
 
 /// Bytes of the smallest chunk.
 const LEAST_CHUNK: u64 = 1 << 20;
@@ -219,16 +221,18 @@ impl Setup {
         setup.racks = group.racks;
         setup.wire = false;
         setup.awaits_slow = false;
-        if group.nodes > 1000 {
-            setup.options.beat = Duration::from_millis(750);
-            setup.options.silence = Duration::from_secs(3);
-            setup.options.stall = Duration::from_secs(4);
-        }
+        // The coordinator hears of each node at each beat: 2,500 times a second, and some more where there are very many.
+        let beat = Duration::from_micros(400) * group.nodes;
+        let options = &mut setup.options;
+        options.beat = beat.clamp(options.beat, Duration::from_millis(600));
+        options.silence = options.silence.max(options.beat * 4);
+        options.stall = options.stall.max(options.beat * 5);
         setup.until = ideal * 20 + Duration::from_secs(600);
         let mut random = Random::new(group.seed);
         let mut nodes: Vec<u32> = (1..=group.nodes).collect();
         let mut pick = |share: f64| {
-            let count = (f64::from(group.nodes) * share).round() as usize;
+            let least = usize::from(share > 0.0);
+            let count = ((f64::from(group.nodes) * share).round() as usize).max(least);
             let picked = (0..count.min(nodes.len()))
                 .map(|_| nodes.swap_remove(random.below(nodes.len() as u64) as usize));
             picked.collect::<Vec<_>>()

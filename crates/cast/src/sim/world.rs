@@ -27,6 +27,11 @@ type Payload = Rc<[u8]>;
 
 enum What {
     Beat(u32),
+    /// A node says to several peers that it is alive: most of what is said, and one entry for all of them.
+    Alive {
+        from: u32,
+        to: Vec<u32>,
+    },
     Link {
         ends: [u32; 2],
     },
@@ -239,6 +244,7 @@ impl<'a> World<'a> {
         let life = |it: u32| self.lives[it as usize];
         match what {
             What::Beat(node) | What::PortFree(node) => [life(*node), 0],
+            What::Alive { from, .. } => [life(*from), 0],
             What::Unreached { node, .. }
             | What::Closed { node, .. }
             | What::Written { node, .. } => [life(*node), 0],
@@ -338,6 +344,13 @@ impl<'a> World<'a> {
                     self.at(next, What::Beat(node));
                 }
             }
+            What::Alive { from, to } => {
+                for to in to {
+                    if self.reach(from, to) {
+                        self.with(to, |it, now| it.message(now, id(from), Message::Alive));
+                    }
+                }
+            }
             What::Link { ends: [a, b] } => {
                 let has = |a: u32, b: u32| {
                     self.machines[a as usize]
@@ -400,12 +413,23 @@ impl<'a> World<'a> {
 
     /// Does what a node asks for.
     fn act(&mut self, node: u32) {
+        let mut alive = Vec::new();
         while let Some(action) = self.machines[node as usize]
             .node
             .as_mut()
             .and_then(Node::poll_action)
         {
-            self.do_one(node, action);
+            match action {
+                Action::Send {
+                    to,
+                    message: Message::Alive,
+                } if !self.setup.wire => alive.push(to.0 as u32),
+                _ => self.do_one(node, action),
+            }
+        }
+        if !alive.is_empty() {
+            let (at, from) = (self.now + self.network.latency(), node);
+            self.at(at, What::Alive { from, to: alive });
         }
     }
 

@@ -1,0 +1,10 @@
+//! Any text as the one-time code by which hosts of a cast are called: no panic, and what is taken are eight digits in order.
+#![no_main]
+
+use zerolane_handshake::Code;
+
+libfuzzer_sys::fuzz_target!(|text: &str| {
+    let digits: String = text.chars().filter(|it| !"- ".contains(*it)).collect();
+    let is_code = digits.len() == 8 && digits.bytes().all(|it| it.is_ascii_digit());
+    assert_eq!(text.parse::<Code>().is_ok(), is_code);
+});
