@@ -53,6 +53,7 @@ mod security;
 mod shared;
 mod shm;
 mod submissions;
+pub mod spin;
 pub mod udp;
 mod waker;
 

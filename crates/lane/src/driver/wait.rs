@@ -1,12 +1,9 @@
 //! What a driver does while nothing moves: spin, nap or sleep.
 
 use super::{Driver, DriverError, Progress};
-use crate::{Lane, Waker};
+use crate::{Lane, Waker, spin};
 use std::time::Duration;
 use zerolane_core::{Instant, Life};
-
-/// Shortest spin, as a part of the longest: a shorter one finds nothing.
-const MIN_SPIN_PART: u32 = 16;
 
 /// Spin hints between two looks while much is in flight: a microsecond or two, the time a burst of 8 KiB takes at 32 to
 /// 64 Gb/s.
@@ -124,9 +121,9 @@ impl<L: Lane> Driver<L> {
                 self.pause();
                 continue;
             }
-            self.spin = (self.spin / 2).max(self.max_spin / MIN_SPIN_PART);
+            let since = idle_since.take().unwrap_or(now);
             self.sleep(deadline)?;
-            idle_since = None;
+            self.spin = spin::after_sleep(self.spin, self.clock.now() - since, self.max_spin);
         }
     }
 
