@@ -52,8 +52,8 @@ mod seal;
 mod security;
 mod shared;
 mod shm;
-mod submissions;
 pub mod spin;
+mod submissions;
 pub mod udp;
 mod waker;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Clients at a time, those counted whose requests are not over yet.
 pub const MAX_CLIENTS: usize = 16;
-/// Requests of a client that are not answered.
+/// Requests of a client that are not answered, and answers that it has not taken.
 pub const MAX_REQUESTS: usize = 256;
 /// Payload of a client's requests and of replies that it has not taken, bytes. One request may always have its own.
 pub const MAX_CLIENT_BYTES: usize = 64 << 20;

@@ -122,8 +122,9 @@ impl<L: Lane> Driver<L> {
                 continue;
             }
             let since = idle_since.take().unwrap_or(now);
-            self.sleep(deadline)?;
-            self.spin = spin::after_sleep(self.spin, self.clock.now() - since, self.max_spin);
+            let arrived = self.sleep(deadline)?;
+            let idle = self.clock.now() - since;
+            self.spin = spin::after_sleep(self.spin, idle, self.max_spin, arrived);
         }
     }
 
@@ -154,7 +155,8 @@ impl<L: Lane> Driver<L> {
         }
     }
 
-    fn sleep(&mut self, deadline: Option<Instant>) -> Result<(), DriverError> {
+    /// Whether something arrived.
+    fn sleep(&mut self, deadline: Option<Instant>) -> Result<bool, DriverError> {
         // So the peer does not wait for our wake-up to learn what was done.
         self.rest()?;
         let until = [self.core.next_timeout(), deadline]
@@ -168,7 +170,7 @@ impl<L: Lane> Driver<L> {
         } else {
             self.account.sleeps += 1;
         }
-        Ok(())
+        Ok(woken)
     }
 }
 

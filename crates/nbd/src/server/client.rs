@@ -118,10 +118,11 @@ impl Client {
         !self.outgoing.is_empty()
     }
 
-    /// More is taken from it: it has room for another request.
+    /// More is taken from it: it has room for another request, and takes its answers.
     pub(super) fn has_room(&self) -> bool {
         let is_open = self.end.is_none() && !self.leaving;
-        is_open && self.requests < MAX_REQUESTS && self.bytes < MAX_CLIENT_BYTES
+        let requests = self.requests + self.outgoing.len();
+        is_open && requests < MAX_REQUESTS && self.bytes < MAX_CLIENT_BYTES
     }
 
     /// Why it is no more, if so.

@@ -135,6 +135,8 @@ impl<T: FnMut(News)> Serving<'_, T> {
                     return Ok(());
                 }
                 self.bury();
+                // Also while clients give no time to sleep.
+                self.accept()?;
             }
             if self.turn() {
                 idle_since = None;
@@ -271,14 +273,21 @@ impl<T: FnMut(News)> Serving<'_, T> {
         if let Some(seat) = &mut self.seat {
             longest = seat.next_timeout().map_or(longest, |it| it.min(longest));
             if let Some((descriptor, writable)) = seat.watched() {
-                let out = if writable { PollFlags::OUT } else { PollFlags::empty() };
+                let out = if writable {
+                    PollFlags::OUT
+                } else {
+                    PollFlags::empty()
+                };
                 polls.push(PollFd::from_borrowed_fd(descriptor, PollFlags::IN | out));
             }
         }
         for client in self.clients.values_mut() {
             let mut wanted = PollFlags::empty();
             wanted.set(PollFlags::IN, client.has_room());
-            wanted.set(PollFlags::OUT, client.has_output() && client.end().is_none());
+            wanted.set(
+                PollFlags::OUT,
+                client.has_output() && client.end().is_none(),
+            );
             // Of one that waits for neither, its end would wake for nothing.
             if !wanted.is_empty() {
                 polls.push(PollFd::new(client.stream(), wanted));

@@ -39,11 +39,20 @@ pub(super) struct Over {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     /// Whole blocks, for the client.
-    Read { at: u64, bytes: usize },
+    Read {
+        at: u64,
+        bytes: usize,
+    },
     /// The payload, as it is.
-    Write { at: u64, durable: bool },
+    Write {
+        at: u64,
+        durable: bool,
+    },
     /// Whole blocks, to be changed.
-    Fetch { at: u64, bytes: usize },
+    Fetch {
+        at: u64,
+        bytes: usize,
+    },
     /// They are written back, changed from `skip` on: `bytes` of the payload, or of zeros if there is none.
     Store {
         at: u64,
@@ -51,9 +60,15 @@ enum Step {
         bytes: usize,
         durable: bool,
     },
-    Zero { at: u64, bytes: u64, unmap: bool },
+    Zero {
+        at: u64,
+        bytes: u64,
+        unmap: bool,
+    },
     Flush,
-    Status { at: u64 },
+    Status {
+        at: u64,
+    },
 }
 
 struct Job {
@@ -183,7 +198,9 @@ impl<'a> Work<'a> {
         };
         let step = job.steps.pop_front();
         match step {
-            Some(Step::Read { .. } | Step::Fetch { .. } | Step::Status { .. }) => job.blocks = memory,
+            Some(Step::Read { .. } | Step::Fetch { .. } | Step::Status { .. }) => {
+                job.blocks = memory
+            }
             _ => pool.give(memory),
         }
         match result {
@@ -339,7 +356,11 @@ fn steps(request: &Request, block: u64, thin: bool) -> VecDeque<Step> {
         }
         // The rest of a block is needed.
         Kind::Trim { durable } => {
-            zero(&mut steps, (from.next_multiple_of(block), to - to % block), thin);
+            zero(
+                &mut steps,
+                (from.next_multiple_of(block), to - to % block),
+                thin,
+            );
             flush_if(&mut steps, durable);
         }
         Kind::Zero { unmap, durable } => {

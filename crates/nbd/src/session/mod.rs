@@ -18,7 +18,7 @@ pub use export::Export;
 pub use replies::Errno;
 pub use requests::{Kind, Request};
 
-use options::{Negotiation, Negotiated};
+use options::{Negotiated, Negotiation};
 use requests::HEADER;
 
 /// What no client does. Its connection ends.

@@ -86,7 +86,9 @@ impl Negotiation {
                 return Ok(None);
             };
             let known = u32::from(FIXED_NEWSTYLE | NO_ZEROES);
-            let flags = u16::try_from(flags & known).ok().filter(|_| flags & !known == 0);
+            let flags = u16::try_from(flags & known)
+                .ok()
+                .filter(|_| flags & !known == 0);
             self.flags = Some(flags.ok_or(Offence::Flags)?);
             return Ok(Some((4, None)));
         };

@@ -1,8 +1,8 @@
 //! Answers to requests. Data is not copied: it follows the bytes that are made here.
 
+use super::Session;
 use super::options::ALLOCATION_ID;
 use super::requests::{Kind, Request};
-use super::Session;
 
 const SIMPLE: u32 = 0x6744_6698;
 const STRUCTURED: u32 = 0x668e_33ef;
@@ -73,8 +73,8 @@ impl Session {
         match request.kind {
             // A chunk of data has at least one byte.
             Kind::Read if request.bytes > 0 => {
-                // A request is so short that the sum is one, too.
-                let mut reply = chunk(request, OFFSET_DATA, 8 + request.bytes);
+                // One that is not refused is short.
+                let mut reply = chunk(request, OFFSET_DATA, request.bytes.saturating_add(8));
                 reply.extend(request.at.to_be_bytes());
                 reply
             }

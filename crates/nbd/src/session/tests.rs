@@ -106,7 +106,12 @@ fn negotiation__go_says_size_flags_and_lengths() {
         let (session, out) = negotiated(EXPORT, &parts);
         assert!(session.is_serving());
         let said = answers(&out);
-        let about = [&[0, 0][..], &(1u64 << 20).to_be_bytes(), &flags.to_be_bytes()].concat();
+        let about = [
+            &[0, 0][..],
+            &(1u64 << 20).to_be_bytes(),
+            &flags.to_be_bytes(),
+        ]
+        .concat();
         let lengths = [&[0, 3][..], &[0, 0, 2, 0], &[0, 0, 16, 0], &[2, 0, 0, 0]].concat();
         let wanted = [(7, 3, about), (7, 3, lengths), (7, 1, Vec::new())];
         assert_eq!(said[usize::from(structured)..], wanted);

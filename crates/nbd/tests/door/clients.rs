@@ -64,7 +64,9 @@ fn door__bytes_of_several_clients_do_what_the_model_does() {
             for _ in 0..3 {
                 let reply = client.reply();
                 assert_eq!(reply.error, 0);
-                let known = asked.iter().find(|it| (it.0, it.1) == (number, reply.cookie));
+                let known = asked
+                    .iter()
+                    .find(|it| (it.0, it.1) == (number, reply.cookie));
                 let range = known.unwrap().2.clone();
                 if !reply.data.is_empty() {
                     assert!(reply.data == model[range], "what was read");
@@ -115,7 +117,11 @@ fn door__what_no_client_does_ends_it_and_no_other() {
     assert!(huge.is_over());
     assert_eq!(good.call(WRITE, 0, 512, &[1; 512]).error, 0);
     assert_eq!(good.call(READ, 0, 512, &[]).data, [1; 512]);
-    assert!(fs::read(&lab.image).unwrap()[512..].iter().all(|&it| it == 0));
+    assert!(
+        fs::read(&lab.image).unwrap()[512..]
+            .iter()
+            .all(|&it| it == 0)
+    );
 }
 
 /// Clients that go at any point: while they write, with answers that they did not take, and politely.
@@ -126,10 +132,20 @@ fn door__clients_that_go_leave_it_as_it_was() {
         let mut raw = Raw::new(&lab.door.socket);
         match round % 4 {
             // In the middle of a payload.
-            0 => drop(raw.ask(WRITE, 0, 1 << 20, &vec![9; 300_000])),
+            0 => {
+                raw.ask(WRITE, 0, 1 << 20, &vec![9; 300_000]);
+            }
             // With replies of more than any socket keeps.
-            1 => (0..8).for_each(|_| drop(raw.ask(READ, 0, 4 << 20, &[]))),
-            2 => (0..100).for_each(|_| drop(raw.ask(WRITE, 1 << 20, 4096, &[5; 4096]))),
+            1 => {
+                for _ in 0..8 {
+                    raw.ask(READ, 0, 4 << 20, &[]);
+                }
+            }
+            2 => {
+                for _ in 0..100 {
+                    raw.ask(WRITE, 1 << 20, 4096, &[5; 4096]);
+                }
+            }
             _ => {
                 let cookie = raw.ask(READ, 0, 4096, &[]);
                 raw.ask(LEAVE, 0, 0, &[]);
@@ -159,6 +175,25 @@ fn door__a_client_that_takes_no_answers_holds_up_no_other() {
     }
     let answers: Vec<usize> = (0..12).map(|_| slow.reply().data.len()).collect();
     assert_eq!(answers, [16 << 20; 12], "they come when it takes them");
+}
+
+/// It asks for what is refused at once, so that answers would be all that grows.
+#[test]
+fn door__answers_that_a_client_does_not_take_are_few() {
+    let lab = Lab::new(false);
+    let mut slow = Raw::new(&lab.door.socket);
+    slow.stream
+        .set_write_timeout(Some(Duration::from_secs(1)))
+        .unwrap();
+    let request = [&0x2560_9513u32.to_be_bytes()[..], &[0, 0, 0, 55], &[0; 20]].concat();
+    let many = request.repeat(1000);
+    let all = (0..2000).all(|_| slow.stream.write_all(&many).is_ok());
+    assert!(
+        !all,
+        "the server read 2 million requests, and has their answers"
+    );
+    let mut good = Raw::new(&lab.door.socket);
+    assert_eq!(good.call(READ, 0, 512, &[]).error, 0);
 }
 
 #[test]

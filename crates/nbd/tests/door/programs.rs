@@ -122,7 +122,8 @@ fn door__fio_verifies_while_the_target_is_started_anew() {
     fio.args(["--bsrange=4k-256k", "--fsync=64", "--verify=crc32c"]);
     fio.args(["--verify_backlog=64", "--verify_fatal=1", "--time_based"]);
     fio.args(["--runtime=3", "--randrepeat=0"]);
-    fio.arg(format!("--size={DISK}")).arg(format!("--uri={}", lab.door.uri));
+    fio.arg(format!("--size={DISK}"))
+        .arg(format!("--uri={}", lab.door.uri));
     fio.current_dir(lab.directory.path()).stdin(Stdio::null());
     fio.stdout(Stdio::piped()).stderr(Stdio::piped());
     let job = fio.spawn().unwrap();

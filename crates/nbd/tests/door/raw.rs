@@ -94,7 +94,9 @@ impl Raw {
     pub(crate) fn is_over(&mut self) -> bool {
         let mut rest = Vec::new();
         // What was not read by the server makes it a reset.
-        self.stream.read_to_end(&mut rest).is_ok_and(|it| it < 1 << 20)
+        self.stream
+            .read_to_end(&mut rest)
+            .is_ok_and(|it| it < 1 << 20)
             || self.stream.read(&mut [0]).is_ok_and(|it| it == 0)
     }
 }

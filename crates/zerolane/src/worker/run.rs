@@ -100,12 +100,10 @@ impl Worker {
                 std::hint::spin_loop();
                 continue;
             }
-            if self.arm_until(deadline)? {
-                self.poller.sleep()?;
-            }
+            let arrived = !self.arm_until(deadline)? || self.poller.sleep()?;
             looked = Instant::now();
             let idle = looked - idle_since.take().unwrap_or(now);
-            self.spin = spin::after_sleep(self.spin, idle, self.max_spin);
+            self.spin = spin::after_sleep(self.spin, idle, self.max_spin, arrived);
         }
     }
 
