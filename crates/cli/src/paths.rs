@@ -1,6 +1,6 @@
 //! `--path`, `--paths` and `--path-threads`: several paths of one connection.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::UdpSocket;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use zerolane::options::{MAX_PATHS, PathAddresses, PathThreads};

@@ -52,6 +52,15 @@ struct Incoming {
     filled: usize,
 }
 
+/// What came of a look at a socket.
+enum Look {
+    Nothing,
+    /// Something, and there may be more.
+    Some,
+    /// Less than was asked for: there was no more.
+    All,
+}
+
 /// Why a client is no more.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum End {
@@ -74,6 +83,8 @@ pub(super) struct Client {
     /// Requests that are not answered, and bytes of theirs and of replies.
     requests: usize,
     bytes: usize,
+    /// There was no room for what was read last.
+    is_full: bool,
     /// It sends no more.
     leaving: bool,
     end: Option<End>,
@@ -98,6 +109,7 @@ impl Client {
             sent: 0,
             requests: 0,
             bytes: 0,
+            is_full: false,
             leaving: false,
             end: None,
         };
@@ -111,6 +123,11 @@ impl Client {
 
     pub(super) fn session(&self) -> &Session {
         &self.session
+    }
+
+    /// Something that it sent waits here, and there is room for it.
+    pub(super) fn has_input(&self) -> bool {
+        self.is_full && self.has_room()
     }
 
     /// There is something to be sent.
@@ -148,8 +165,12 @@ impl Client {
         let mut moved = false;
         while self.has_room() {
             match self.read_once(pool, take) {
-                Ok(true) => moved = true,
-                Ok(false) => break,
+                Ok(Look::Some) => moved = true,
+                Ok(Look::All) => {
+                    moved = true;
+                    break;
+                }
+                Ok(Look::Nothing) => break,
                 Err(end) => {
                     self.end = Some(end);
                     break;
@@ -159,12 +180,12 @@ impl Client {
         moved
     }
 
-    /// One call that reads, at most. False: there is nothing more at present.
+    /// One call that reads, at most.
     fn read_once(
         &mut self,
         pool: &mut Pool,
         take: &mut impl FnMut(Request, Region),
-    ) -> Result<bool, End> {
+    ) -> Result<Look, End> {
         if let Some(incoming) = &mut self.incoming
             && self.unread.is_empty()
             && !incoming.memory.is_empty()
@@ -172,10 +193,10 @@ impl Client {
             let came = came(self.stream.read(&mut incoming.memory[incoming.filled..]))?;
             incoming.filled += came.unwrap_or(0);
             self.finish_incoming(take);
-            return Ok(came.is_some());
+            return Ok(came.map_or(Look::Nothing, |_| Look::Some));
         }
         if self.take_input(pool, take)? {
-            return Ok(true);
+            return Ok(Look::Some);
         }
         // What is left is the beginning of an option or a request: there is room behind it at the front.
         self.input.copy_within(self.unread.clone(), 0);
@@ -185,7 +206,12 @@ impl Client {
         let came = came(self.stream.read(&mut room[..most]))?;
         self.unread.end += came.unwrap_or(0);
         self.take_input(pool, take)?;
-        Ok(came.is_some())
+        Ok(match came {
+            None => Look::Nothing,
+            // The rest of a payload goes to its memory.
+            Some(bytes) if bytes == most || self.incoming.is_some() => Look::Some,
+            Some(_) => Look::All,
+        })
     }
 
     /// Takes what was read. Returns whether it took anything.
@@ -223,6 +249,7 @@ impl Client {
                 Some(Event::Request(request)) => self.begin(request, pool, take),
             }
         }
+        self.is_full = !self.unread.is_empty() && !self.has_room();
         Ok(self.unread.len() < before)
     }
 

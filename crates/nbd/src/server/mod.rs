@@ -34,6 +34,11 @@ const BROKEN: Duration = Duration::from_millis(5);
 /// How long the server looks for what the disk's host answers before it sleeps.
 const SPIN: Duration = Duration::from_micros(50);
 
+/// How long the connection to the disk's host is left alone that has nothing in progress but moved something last.
+const REST: Duration = Duration::from_micros(500);
+/// Turns that move nothing for one that looks at clients.
+const READ_EVERY: u32 = 4;
+
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
@@ -99,6 +104,7 @@ impl Server {
             pool: Pool::default(),
             work: Work::new(queue),
             over: Vec::new(),
+            idle_turns: 0,
         };
         serving.run(stop)
     }
@@ -121,6 +127,8 @@ struct Serving<'a, T> {
     pool: Pool,
     work: Work<'a>,
     over: Vec<Over>,
+    /// Turns since the last that moved something.
+    idle_turns: u32,
 }
 
 impl<T: FnMut(News)> Serving<'_, T> {
@@ -138,7 +146,9 @@ impl<T: FnMut(News)> Serving<'_, T> {
                 // Also while clients give no time to sleep.
                 self.accept()?;
             }
-            if self.turn() {
+            let moved = self.turn();
+            // With nothing in progress the client has the next word, and may need this core for it.
+            if moved && self.is_busy() {
                 idle_since = None;
                 continue;
             }
@@ -156,17 +166,16 @@ impl<T: FnMut(News)> Serving<'_, T> {
         }
     }
 
+    /// Requests are in progress or were read, or answers wait for their clients' sockets.
+    fn is_busy(&self) -> bool {
+        let waits = |client: &Client| client.has_output() || client.has_input();
+        self.work.is_busy() || self.clients.values().any(waits)
+    }
+
     /// Moves what can be moved. False if nothing could.
     fn turn(&mut self) -> bool {
-        let mut moved = false;
-        for (&id, client) in &mut self.clients {
-            let (work, pool) = (&mut self.work, &mut self.pool);
-            let mut begun = Vec::new();
-            moved |= client.read(pool, &mut |request, payload| begun.push((request, payload)));
-            for (request, payload) in begun {
-                work.begin(id, request, payload, pool);
-            }
-        }
+        // A client that waits for an answer is looked at less often than what brings the answer.
+        let mut moved = self.idle_turns.is_multiple_of(READ_EVERY) && self.read();
         if self.seat.is_none() {
             self.seat = self.queue.sit();
         }
@@ -188,9 +197,27 @@ impl<T: FnMut(News)> Serving<'_, T> {
                 moved |= client.write(&mut self.pool);
             }
         }
+        self.idle_turns = match moved {
+            true => 0,
+            false => self.idle_turns.wrapping_add(1),
+        };
         let ended = |client: &mut Client| client.end().is_some() && client.is_idle();
         if self.clients.values_mut().any(ended) {
             self.bury();
+        }
+        moved
+    }
+
+    /// Takes what clients ask for. False if they ask for nothing.
+    fn read(&mut self) -> bool {
+        let mut moved = false;
+        for (&id, client) in &mut self.clients {
+            let (work, pool) = (&mut self.work, &mut self.pool);
+            let mut begun = Vec::new();
+            moved |= client.read(pool, &mut |request, payload| begun.push((request, payload)));
+            for (request, payload) in begun {
+                work.begin(id, request, payload, pool);
+            }
         }
         moved
     }
@@ -271,7 +298,13 @@ impl<T: FnMut(News)> Serving<'_, T> {
         let mut polls = Vec::with_capacity(2 + self.clients.len());
         polls.push(PollFd::new(self.listener, PollFlags::IN));
         if let Some(seat) = &mut self.seat {
-            longest = seat.next_timeout().map_or(longest, |it| it.min(longest));
+            let next = seat.next_timeout();
+            // Of a connection that moved something and has nothing in progress, what is left is readable, or not urgent.
+            let next = match next {
+                Some(Duration::ZERO) if !self.work.is_busy() => Some(REST),
+                next => next,
+            };
+            longest = next.map_or(longest, |it| it.min(longest));
             if let Some((descriptor, writable)) = seat.watched() {
                 let out = if writable {
                     PollFlags::OUT
