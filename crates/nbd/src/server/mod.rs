@@ -39,6 +39,14 @@ const REST: Duration = Duration::from_micros(500);
 /// Turns that move nothing for one that looks at clients.
 const READ_EVERY: u32 = 4;
 
+/// Answers that wait for others, and what they have read at most, bytes; fewer where they are a part of this size of what
+/// is in progress, so that one alone never waits.
+const GATHERED: usize = 8;
+const GATHERED_BYTES: usize = 64 << 10;
+const GATHERED_OF: usize = 4;
+/// How long they wait at most.
+const GATHERING: Duration = Duration::from_micros(30);
+
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
@@ -105,6 +113,7 @@ impl Server {
             work: Work::new(queue),
             over: Vec::new(),
             idle_turns: 0,
+            held: Held::default(),
         };
         serving.run(stop)
     }
@@ -129,6 +138,17 @@ struct Serving<'a, T> {
     over: Vec<Over>,
     /// Turns since the last that moved something.
     idle_turns: u32,
+    held: Held,
+}
+
+/// Answers since clients were written to last.
+#[derive(Default)]
+struct Held {
+    answers: usize,
+    /// What they have read.
+    bytes: usize,
+    /// When the first of them was looked at.
+    since: Option<Instant>,
 }
 
 impl<T: FnMut(News)> Serving<'_, T> {
@@ -192,9 +212,12 @@ impl<T: FnMut(News)> Serving<'_, T> {
         for over in std::mem::take(&mut self.over) {
             self.answer(over);
         }
-        for client in self.clients.values_mut() {
-            if client.has_output() {
-                moved |= client.write(&mut self.pool);
+        if self.is_to_write() {
+            self.held = Held::default();
+            for client in self.clients.values_mut() {
+                if client.has_output() {
+                    moved |= client.write(&mut self.pool);
+                }
             }
         }
         self.idle_turns = match moved {
@@ -222,12 +245,32 @@ impl<T: FnMut(News)> Serving<'_, T> {
         moved
     }
 
+    /// Whether answers go to their clients now, or wait a moment for more. A client that gets one at a time asks for one at
+    /// a time, and each costs its wake-up, a datagram and an answer of its own.
+    fn is_to_write(&mut self) -> bool {
+        let Held {
+            answers,
+            bytes,
+            since,
+        } = &mut self.held;
+        let is_little = *answers < GATHERED && *bytes < GATHERED_BYTES;
+        if *answers == 0 || !is_little || self.work.len() < *answers * GATHERED_OF {
+            return true;
+        }
+        since.get_or_insert_with(Instant::now).elapsed() > GATHERING
+    }
+
     fn answer(&mut self, over: Over) {
         let Over {
             client,
             request,
             outcome,
         } = over;
+        self.held.answers += 1;
+        self.held.bytes += match outcome {
+            Outcome::Done(ref memory, _) => memory.len(),
+            _ => 0,
+        };
         // A client is there until its requests are over.
         let Some(client) = self.clients.get_mut(&client) else {
             return;

@@ -123,6 +123,11 @@ impl<'a> Work<'a> {
         !self.jobs.is_empty()
     }
 
+    /// How many.
+    pub(super) fn len(&self) -> usize {
+        self.jobs.len()
+    }
+
     /// What is over.
     pub(super) fn take_over(&mut self, into: &mut Vec<Over>) {
         into.append(&mut self.over);
