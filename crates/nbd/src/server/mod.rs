@@ -39,7 +39,7 @@ const REST: Duration = Duration::from_micros(500);
 /// Turns that move nothing for one that looks at clients.
 const READ_EVERY: u32 = 4;
 
-/// Answers that wait for others, and what they have read at most, bytes; fewer where they are a part of this size of what
+/// Answers that wait for others, and what they have read at most, bytes: fewer where they are a part of this size of what
 /// is in progress, so that one alone never waits.
 const GATHERED: usize = 8;
 const GATHERED_BYTES: usize = 64 << 10;
