@@ -5,11 +5,13 @@
 //! | module | what it knows |
 //! |---|---|
 //! | `client` | a client's socket |
-//! | `work` | requests, and what they are at the disk |
+//! | `work` | requests in progress at the disk |
+//! | `steps` | what a request is at the disk |
 //! | `pool` | memory |
 
 mod client;
 mod pool;
+mod steps;
 mod work;
 
 use std::collections::BTreeMap;

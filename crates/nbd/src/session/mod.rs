@@ -6,16 +6,18 @@
 //! | `options` | negotiation: options, and answers to them |
 //! | `requests` | requests, and what is wrong with them |
 //! | `replies` | answers to requests |
+//! | `errno` | errors |
 //! | `bytes` | numbers in bytes |
 
 mod bytes;
+mod errno;
 mod export;
 mod options;
 mod replies;
 mod requests;
 
+pub use errno::Errno;
 pub use export::Export;
-pub use replies::Errno;
 pub use requests::{Kind, Request};
 
 use options::{Negotiated, Negotiation};

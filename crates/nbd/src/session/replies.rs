@@ -1,6 +1,7 @@
 //! Answers to requests. Data is not copied: it follows the bytes that are made here.
 
 use super::Session;
+use super::errno::Errno;
 use super::options::ALLOCATION_ID;
 use super::requests::{Kind, Request};
 
@@ -16,36 +17,6 @@ const ERROR: u16 = 1 << 15 | 1;
 
 const HOLE: u32 = 1;
 const ZERO: u32 = 2;
-
-/// A number of an error that NBD knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Errno(u32);
-
-impl Errno {
-    /// EPERM.
-    pub const PERMISSION: Errno = Errno(1);
-    /// EIO.
-    pub const IO: Errno = Errno(5);
-    /// ENOMEM.
-    pub const MEMORY: Errno = Errno(12);
-    /// EINVAL.
-    pub const INVALID: Errno = Errno(22);
-    /// ENOSPC.
-    pub const SPACE: Errno = Errno(28);
-
-    /// The one that Linux's number means, EIO if NBD has none.
-    pub fn of(number: i32) -> Errno {
-        let known = [
-            Errno::PERMISSION,
-            Errno::MEMORY,
-            Errno::INVALID,
-            Errno::SPACE,
-        ];
-        let mut known = known.into_iter();
-        let found = known.find(|it| i64::from(it.0) == i64::from(number));
-        found.unwrap_or(Errno::IO)
-    }
-}
 
 fn simple(request: &Request, error: u32) -> Vec<u8> {
     let mut reply = SIMPLE.to_be_bytes().to_vec();
@@ -85,10 +56,10 @@ impl Session {
     /// `request` failed.
     pub fn failed(&self, request: &Request, why: Errno) -> Vec<u8> {
         if !self.terms().structured {
-            return simple(request, why.0);
+            return simple(request, why.number());
         }
         let mut reply = chunk(request, ERROR, 6);
-        reply.extend(why.0.to_be_bytes());
+        reply.extend(why.number().to_be_bytes());
         reply.extend(0u16.to_be_bytes());
         reply
     }

@@ -1,8 +1,8 @@
 //! Requests.
 
 use super::bytes::Taker;
+use super::errno::Errno;
 use super::export::Export;
-use super::replies::Errno;
 use super::{Offence, Terms};
 use crate::limits::MAX_PAYLOAD;
 
