@@ -18,11 +18,11 @@ fn changed(kind: Kind, at: u64, bytes: u32) -> Vec<u8> {
     for step in steps(&request, BLOCK, true) {
         match step {
             Step::Write { at, .. } => {
-                assert!(at % BLOCK == 0 && u64::from(bytes) % BLOCK == 0);
+                assert!(at.is_multiple_of(BLOCK) && u64::from(bytes).is_multiple_of(BLOCK));
                 disk[at as usize..][..bytes as usize].fill(0);
             }
             Step::Fetch { at, bytes } => {
-                assert!(at % BLOCK == 0 && bytes as u64 % BLOCK == 0);
+                assert!(at.is_multiple_of(BLOCK) && (bytes as u64).is_multiple_of(BLOCK));
                 fetched = Some((at, bytes));
             }
             Step::Store {
@@ -33,7 +33,7 @@ fn changed(kind: Kind, at: u64, bytes: u32) -> Vec<u8> {
                 disk[at as usize + skip..][..bytes].fill(0);
             }
             Step::Zero { at, bytes, .. } => {
-                assert!(at % BLOCK == 0 && bytes % BLOCK == 0);
+                assert!(at.is_multiple_of(BLOCK) && bytes.is_multiple_of(BLOCK));
                 disk[at as usize..][..bytes as usize].fill(0);
             }
             Step::Read { .. } | Step::Flush | Step::Status { .. } => {}

@@ -184,14 +184,13 @@ fn negotiation__contexts_are_those_that_there_are() {
         (10, &["qemu:x", "base:allocation"], true),
     ] {
         let parts = [option(8, &[]), option(number, &contexts(queries))];
-        let (session, out) = negotiated(EXPORT, &parts);
+        let (_, out) = negotiated(EXPORT, &parts);
         let said = answers(&out);
         let id = u32::from(number == 10);
         let mut wanted = vec![(8, 1, Vec::new())];
         wanted.extend(found.then(|| (number, 4, allocation(id))));
         wanted.push((number, 1, Vec::new()));
         assert_eq!(said, wanted, "{number} {queries:?}");
-        drop(session);
     }
 }
 
