@@ -35,8 +35,9 @@ fn door__bytes_of_several_clients_do_what_the_model_does() {
     const CLIENTS: usize = 4;
     let mut clients: Vec<Raw> = (0..CLIENTS).map(|_| Raw::new(&lab.door.socket)).collect();
     let mut model = vec![0; DISK];
-    const PART: usize = 100_003;
-    for _ in 0..60 {
+    // Neighbours share a block.
+    const PART: usize = 1003;
+    for _ in 0..100 {
         let mut asked = Vec::new();
         for (number, client) in clients.iter_mut().enumerate() {
             // Requests that are in progress together have no order: each has a part of its own.
