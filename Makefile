@@ -5,7 +5,7 @@
 
 PREFIX ?= /usr/local
 BINDIR ?= $(PREFIX)/bin
-# Where `zerolane disk attach` looks for the plugin of nbdkit.
+# Where the plugin of nbdkit is.
 LIBDIR ?= $(PREFIX)/lib/zerolane
 MANDIR ?= $(PREFIX)/share/man
 BASHDIR ?= $(PREFIX)/share/bash-completion/completions

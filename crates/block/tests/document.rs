@@ -72,6 +72,10 @@ fn document__names_tests_that_are_there() {
         include_str!("../../iscsi/tests/conformance.rs"),
         include_str!("../../iscsi/tests/pdus.rs"),
         include_str!("../../iscsi/tests/session.rs"),
+        include_str!("../../nbd/src/session/tests.rs"),
+        include_str!("../../nbd/tests/session.rs"),
+        include_str!("../../nbd/tests/door/clients.rs"),
+        include_str!("../../nbd/tests/door/programs.rs"),
         include_str!("../../../bindings/nbdkit/tests/nbdkit.rs"),
     ]
     .concat();

@@ -47,11 +47,6 @@ impl PathArgs {
         self.threads.choice()
     }
 
-    /// As they are written, one by one.
-    pub fn shown(&self) -> impl Iterator<Item = String> {
-        self.links.iter().map(PathAddresses::to_string)
-    }
-
     /// The paths beside the first, for a connection over `lane`.
     ///
     /// # Errors
@@ -131,16 +126,6 @@ mod tests {
         assert_eq!(links.links(LaneName::Udp).unwrap().len(), 2);
         assert_eq!(args(&["="; 7]).links(LaneName::Auto).unwrap().len(), 7);
         assert!(args(&[]).links(LaneName::Shm).unwrap().is_empty());
-    }
-
-    #[test]
-    fn shown__is_parsed_to_the_same() {
-        for text in ["127.0.0.1=127.0.0.2:9181", "[::1]:7=", "=::1", "="] {
-            let one = args(&[text]);
-            let shown: Vec<String> = one.shown().collect();
-            let again = args(&[shown[0].as_str()]);
-            assert_eq!(again.links, one.links, "{text}");
-        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use zerolane::Security;
 use zerolane::failure::{CloseReason, Reason};
 use zerolane::keys::{self, Access, AllowFile, HostTrust, KnownHosts, Meeting, identity};
 use zerolane::lanes;
-use zerolane::options::{NeighbourName, PathThreads, Profile, Profiles, RendezvousName};
+use zerolane::options::{NeighbourName, Profile, Profiles, RendezvousName};
 use zerolane::security::{Code, Identity, Mode, PublicKey};
 
 use crate::bypass::Bypass;
@@ -205,36 +205,6 @@ impl ClientArgs {
             bypass: None,
             paths: PathArgs::default(),
         }
-    }
-
-    /// The same as parameters of the nbdkit plugin.
-    ///
-    /// # Errors
-    /// The plugin has no parameter for what was said.
-    pub(crate) fn for_plugin(&self) -> Result<Vec<String>> {
-        let given = [
-            (self.profile == ProfileName::Classic, "--profile classic"),
-            (self.rendezvous.is_some(), "--rendezvous"),
-            (
-                self.paths.threads() != PathThreads::default(),
-                "--path-threads",
-            ),
-        ];
-        if let Some((_, option)) = given.iter().find(|(given, _)| *given) {
-            return Err(anyhow!("the door has no {option}").context(Exit::Usage));
-        }
-        let mut words = Vec::new();
-        if let Some(path) = &self.identity {
-            let path = path.canonicalize().unwrap_or_else(|_| path.clone());
-            words.push(format!("identity={}", path.display()));
-        }
-        words.extend(self.server_key.map(|key| format!("server-key={key}")));
-        words.extend(self.authenticated.then(|| "authenticated=true".into()));
-        words.extend(self.plain.then(|| "plain=true".into()));
-        words.extend(self.lane.map(|it| format!("lane={}", it.name())));
-        words.extend(self.bypass.map(|it| format!("bypass={}", it.name())));
-        words.extend(self.paths.shown().map(|it| format!("path={it}")));
-        Ok(words)
     }
 }
 

@@ -2,7 +2,7 @@
 
 #![allow(non_snake_case)]
 
-mod plugin;
+mod programs;
 mod running;
 
 use std::fs::{self, File};
@@ -126,17 +126,14 @@ fn disk_info__of_a_disk_that_there_is_not_fails_with_words() {
 
 #[test]
 fn disk_attach__is_the_door_for_nbd_clients() {
-    let Some(plugin) = plugin::plugin() else {
-        return;
-    };
-    if !plugin::are_there(&["nbdkit", "nbdcopy"]) {
+    if !programs::are_there(&["nbdcopy"]) {
         return;
     }
     let lab = Lab::new(&[]);
     let socket = lab.home.path().join("door");
     let words = ["disk", "attach", "--socket", socket.to_str().unwrap()];
     let mut attach = zerolane(lab.home.path(), &words);
-    attach.arg("--plugin").arg(plugin).arg(lab.place(1));
+    attach.arg(lab.place(1));
     let mut door = Running::new(attach);
     let uri = door.line();
     assert!(uri.starts_with("nbd+unix:///?socket="), "{uri:?}");

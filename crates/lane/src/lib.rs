@@ -52,6 +52,7 @@ mod seal;
 mod security;
 mod shared;
 mod shm;
+pub mod spin;
 mod submissions;
 pub mod udp;
 mod waker;

@@ -6,7 +6,7 @@
 //! | `list` | `disk ls`: the disks of a host |
 //! | `info`, `image` | `disk info`: what an image would be, or a disk is |
 //! | `bench` | `disk bench`: how fast a disk is |
-//! | `attach` | `disk attach`: the door for other programs, by nbdkit |
+//! | `attach` | `disk attach`: the door for other programs, over NBD |
 //! | `iscsi` | `disk attach --iscsi`: the door for iSCSI initiators |
 //! | `remote` | the meaning of HOST/LUN; the queue to it |
 

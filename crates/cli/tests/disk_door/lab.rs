@@ -10,7 +10,6 @@ use netlab::netns::Topology;
 use netlab::udp::Relay;
 use netsim::link::LinkConfig;
 
-use crate::plugin;
 use crate::running::Running;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_zerolane");
@@ -51,14 +50,13 @@ pub(crate) struct Lab {
 }
 
 impl Lab {
-    /// A sparse image of so many bytes, served and attached. `None` if the plugin is not built.
+    /// A sparse image of so many bytes, served and attached.
     pub(crate) fn new(
         bytes: u64,
         between: Between,
         serve_options: &[&str],
         attach_options: &[&str],
-    ) -> Option<Lab> {
-        let plugin = plugin::plugin()?;
+    ) -> Lab {
         let base = tempfile::tempdir().unwrap();
         let image = base.path().join("image");
         File::create(&image).unwrap().set_len(bytes).unwrap();
@@ -91,16 +89,13 @@ impl Lab {
         }
         let socket = lab.path("socket");
         let mut attach = lab.command(true);
-        attach.args(["disk", "attach", "--socket", &socket, "--plugin"]);
-        attach
-            .arg(&plugin)
-            .args(attach_options)
-            .arg(format!("{to}/0"));
+        attach.args(["disk", "attach", "--socket", &socket]);
+        attach.args(attach_options).arg(format!("{to}/0"));
         let mut door = Running::new(attach);
         lab.uri = door.line();
         assert!(lab.uri.starts_with("nbd+unix:"), "no door: {}", lab.uri);
         lab.door = Some(door);
-        Some(lab)
+        lab
     }
 
     pub(crate) fn path(&self, name: &str) -> String {

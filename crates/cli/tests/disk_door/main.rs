@@ -8,8 +8,8 @@ mod content;
 mod filesystems;
 mod lab;
 mod paths;
-#[path = "../plugin/mod.rs"]
-mod plugin;
+#[path = "../programs/mod.rs"]
+mod programs;
 #[path = "../running/mod.rs"]
 #[allow(dead_code)]
 mod running;

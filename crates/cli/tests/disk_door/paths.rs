@@ -6,7 +6,7 @@ use std::time::Duration;
 use netlab::netns::{self, Counters, Topology};
 
 use crate::lab::{Between, Lab};
-use crate::plugin;
+use crate::programs;
 
 const DISK: u64 = 64 << 20;
 /// What a link has carried when it carries the disk, bytes.
@@ -40,7 +40,7 @@ fn paths__a_disk_over_two_links_goes_on_when_one_dies() {
         eprintln!("skipped: network namespaces need root");
         return;
     }
-    if !plugin::are_there(&["nbdkit", "fio"]) {
+    if !programs::are_there(&["fio"]) {
         return;
     }
     let hosts = Topology::pairs("dpath", 1500, 2).unwrap();
@@ -49,9 +49,6 @@ fn paths__a_disk_over_two_links_goes_on_when_one_dies() {
     let serve = ["--paths", "2"];
     let attach = ["--path", &path];
     let lab = Lab::new(DISK, Between::Hosts(hosts), &serve, &attach);
-    let Some(lab) = lab else {
-        return;
-    };
     let hosts = lab.hosts.as_ref().unwrap();
     let moved = |before: &[Counters]| -> Vec<u64> {
         let after = hosts.a().counters().unwrap();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use zerolane::{Completion, ExportedRegion, Region, RegionKey};
+use zerolane::{Completion, Connection, ExportedRegion, Region, RegionKey};
 use zerolane_block::sense::Key;
 use zerolane_block::sst::Outcome;
 use zerolane_block::{Lun, Status};
@@ -113,7 +113,7 @@ impl Driver {
         self.link = Some(link);
     }
 
-    fn turn_link(&mut self, link: &mut Link) -> Result<(), Exit> {
+    fn turn_link(&mut self, link: &mut Link, waits: bool) -> Result<(), Exit> {
         let most = link.target.transfer_bytes.min(self.options.transfer_bytes);
         let Some(ended) = self.take_requests(most.into()) else {
             return Err(Exit::Closed);
@@ -123,11 +123,39 @@ impl Driver {
         let mut batch = std::mem::take(&mut self.batch);
         let turned = self
             .send(link)
-            .and_then(|()| wait(link, &mut batch, longest, self.live.len() > 1))
+            .and_then(|()| match waits {
+                true => wait(link, &mut batch, longest, self.live.len() > 1),
+                false => Ok(link.connection.poll_batch(&mut batch, BATCH).map(drop)?),
+            })
             .and_then(|()| self.take_ended(link, &mut batch))
             .and_then(|()| self.look());
         self.batch = batch;
         turned.map_err(Exit::Broken)
+    }
+
+    /// A turn of the connection, which waits for what comes or only looks. False if there is none.
+    fn turn_with(&mut self, waits: bool) -> bool {
+        let Some(mut link) = self.link.take() else {
+            return false;
+        };
+        match self.turn_link(&mut link, waits) {
+            Ok(()) => self.link = Some(link),
+            Err(exit) => {
+                self.recall();
+                self.why = Some(exit);
+            }
+        }
+        self.link.is_some()
+    }
+
+    /// [`Drive::turn`], without a wait.
+    pub(super) fn look_once(&mut self) -> bool {
+        self.turn_with(false)
+    }
+
+    /// The connection, if there is one.
+    pub(super) fn connection(&self) -> Option<&Connection> {
+        self.link.as_ref().map(|it| &it.connection)
     }
 
     /// Takes what was asked for, and says whether any of it is over at once. `None` if the queue is closed.
@@ -431,17 +459,7 @@ impl Drive for Driver {
     }
 
     fn turn(&mut self) -> bool {
-        let Some(mut link) = self.link.take() else {
-            return false;
-        };
-        match self.turn_link(&mut link) {
-            Ok(()) => self.link = Some(link),
-            Err(exit) => {
-                self.recall();
-                self.why = Some(exit);
-            }
-        }
-        self.link.is_some()
+        self.turn_with(true)
     }
 
     fn mend(&mut self) -> bool {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use zerolane_block::sense::{Code, Sense};
+use zerolane_block::sense::{Code, Key, Sense};
 
 /// Why a request, or a queue, failed.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -62,6 +62,25 @@ pub enum Error {
     /// The queue was closed before.
     #[error("the queue is closed")]
     Closed,
+}
+
+/// Error numbers that NBD knows: those of Linux.
+const EPERM: i32 = 1;
+const EIO: i32 = 5;
+const EINVAL: i32 = 22;
+const ENOSPC: i32 = 28;
+
+impl Error {
+    /// The error number that tells a program of it: EPERM, EINVAL, ENOSPC or EIO.
+    pub fn errno(&self) -> i32 {
+        match self {
+            Error::Sense(Wrong(sense)) if sense.code == Code::SPACE_ALLOCATION_FAILED => ENOSPC,
+            Error::Sense(Wrong(sense)) if sense.key == Key::DataProtect => EPERM,
+            Error::Reserved => EPERM,
+            Error::Range { .. } => EINVAL,
+            _ => EIO,
+        }
+    }
 }
 
 /// Sense data, in words.

@@ -36,7 +36,17 @@ impl Queue {
         let start = at - at % block;
         let Done { result, memory } = self.call(Request::Status { at: start, memory });
         result?;
-        let mut found = parse(&memory, start, unit)?;
+        self.extents_in(&memory, at)
+    }
+
+    /// What `answer`, the memory of a [`Request::Status`] of the block of `at`, says of the bytes from `at` on.
+    ///
+    /// # Errors
+    /// It is no answer to that.
+    pub fn extents_in(&self, answer: &[u8], at: u64) -> Result<Vec<Extent>, Error> {
+        let unit = self.unit();
+        let start = at - at % u64::from(unit.block_bytes);
+        let mut found = parse(answer, start, unit)?;
         if let Some(first) = found.first_mut() {
             (first.at, first.bytes) = (at, first.bytes - (at - start));
         }

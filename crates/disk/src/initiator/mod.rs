@@ -22,11 +22,13 @@
 //! | `request` | requests, and the commands they are made of |
 //! | `drive` | what is known of requests, and one turn of the connection |
 //! | `seat` | which thread drives |
+//! | `pilot` | a seat for a thread that watches descriptors of its own, too |
 
 mod drive;
 mod error;
 mod extents;
 mod link;
+mod pilot;
 mod request;
 mod seat;
 mod unit;
@@ -34,6 +36,7 @@ mod unit;
 pub use error::{Error, Wrong};
 pub use extents::Extent;
 pub use link::Dial;
+pub use pilot::Seat;
 pub use request::{Done, Request};
 pub use unit::Unit;
 

@@ -141,6 +141,8 @@ pub(super) struct Inbox<D> {
     left: Instant,
     /// The thread of the queue is to drive now.
     is_urgent: bool,
+    /// A [`Seat`](super::Seat) is taken, or is about to be: the thread of the queue only connects again.
+    is_reserved: bool,
 }
 
 impl<D: Drive> Inbox<D> {
@@ -169,7 +171,7 @@ pub(super) struct Shared<D> {
 }
 
 /// A thread that drives. Dropped, it leaves the seat to another.
-struct Seated<'a, D: Drive> {
+pub(super) struct Seated<'a, D: Drive> {
     shared: &'a Shared<D>,
     driver: Option<Box<D>>,
 }
@@ -178,6 +180,11 @@ impl<D: Drive> Seated<'_, D> {
     /// A turn. False if there is no connection.
     fn turn(&mut self) -> bool {
         self.driver.as_mut().is_some_and(|it| it.turn())
+    }
+
+    /// What it drives.
+    pub(super) fn driver(&mut self) -> Option<&mut D> {
+        self.driver.as_deref_mut()
     }
 
     /// There is no connection to be driven.
@@ -207,6 +214,7 @@ impl<D: Drive> Shared<D> {
                 next_caller: 0,
                 left: Instant::now(),
                 is_urgent: false,
+                is_reserved: false,
             }),
             news: Condvar::new(),
             reconnects: AtomicU64::new(0),
@@ -280,6 +288,28 @@ impl<D: Drive> Shared<D> {
         self.inbox().callers.remove(&number);
     }
 
+    /// The seat, if there is a connection and no other thread drives it. If one does, it leaves at the end of its
+    /// turn; from here on the thread of the queue only connects again, until [`Shared::release`].
+    pub(super) fn reserve(&self) -> Option<Seated<'_, D>> {
+        let mut inbox = self.inbox();
+        inbox.is_reserved = true;
+        let driver = inbox.take_driver();
+        if driver.is_none() {
+            wake(inbox);
+            return None;
+        }
+        Some(Seated {
+            shared: self,
+            driver,
+        })
+    }
+
+    /// The thread of the queue drives again when no other does.
+    pub(super) fn release(&self) {
+        self.inbox().is_reserved = false;
+        self.news.notify_all();
+    }
+
     /// Leaves `driver` to the first that waits, or to the thread of the queue.
     fn leave(&self, driver: Box<D>) {
         let mut inbox = self.inbox();
@@ -330,6 +360,14 @@ impl<D: Drive> Shared<D> {
         let mut inbox = self.inbox();
         loop {
             let has_ended = inbox.end.is_some();
+            if inbox.is_reserved && !has_ended {
+                if let Some(driver) = inbox.driver.take_if(|it| !it.has_link()) {
+                    return driver;
+                }
+                let woken = self.news.wait(inbox);
+                inbox = woken.unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
             let is_due = inbox.is_urgent || has_ended || inbox.left.elapsed() >= GRACE;
             if is_due && let Some(driver) = inbox.driver.take() {
                 inbox.is_urgent = false;
@@ -343,7 +381,7 @@ impl<D: Drive> Shared<D> {
     /// Whether the thread of the queue is to drive on: no caller could, or the end has come.
     fn is_wanted(&self) -> bool {
         let inbox = self.inbox();
-        inbox.end.is_some() || inbox.callers.values().all(|it| it.is_over())
+        inbox.end.is_some() || !inbox.is_reserved && inbox.callers.values().all(|it| it.is_over())
     }
 
     pub(super) fn failure(&self) -> Option<Error> {

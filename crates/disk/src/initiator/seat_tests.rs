@@ -149,3 +149,53 @@ fn seat__is_handed_on_and_what_none_waits_for_is_driven() {
     shared.close();
     thread.join().unwrap();
 }
+
+/// The seat, once its owner has asked for it often enough.
+fn reserved(shared: &Shared<Driver>) -> Seated<'_, Driver> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        if let Some(seated) = shared.reserve() {
+            return seated;
+        }
+        assert!(Instant::now() < until, "another thread keeps the seat");
+        thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// Of a connection that breaks at every seventh turn: the queue's thread mends it, and does nothing else.
+#[test]
+fn seat__that_is_reserved_is_left_to_its_owner() {
+    let (shared, orders, thread) = driven(7);
+    let (told, ended) = channel();
+    let mut seated = Some(reserved(&shared));
+    for number in 0..1000 {
+        let told = told.clone();
+        shared.submit(
+            Request::Flush,
+            Box::new(move |_| told.send(number).unwrap_or(())),
+        );
+        // No other thread drives: what is asked for is over when the owner turns, and not before.
+        assert!(seated.is_none() || ended.try_recv().is_err());
+        let mut over = false;
+        while !over {
+            let seat = seated.get_or_insert_with(|| reserved(&shared));
+            if !seat.turn() {
+                seated = None;
+            }
+            over = ended.try_recv().is_ok_and(|it| it == number);
+        }
+    }
+    drop(seated.take());
+    assert!(orders.mended.load(Ordering::Relaxed) > 100);
+    // From here on the queue's thread drives.
+    shared.release();
+    shared.call(Request::Flush).result.unwrap();
+    let told = told.clone();
+    shared.submit(
+        Request::Flush,
+        Box::new(move |_| told.send(1000).unwrap_or(())),
+    );
+    assert_eq!(ended.recv_timeout(PATIENCE), Ok(1000));
+    shared.close();
+    thread.join().unwrap();
+}

@@ -1,12 +1,9 @@
 //! What a driver does while nothing moves: spin, nap or sleep.
 
 use super::{Driver, DriverError, Progress};
-use crate::{Lane, Waker};
+use crate::{Lane, Waker, spin};
 use std::time::Duration;
 use zerolane_core::{Instant, Life};
-
-/// Shortest spin, as a part of the longest: a shorter one finds nothing.
-const MIN_SPIN_PART: u32 = 16;
 
 /// Spin hints between two looks while much is in flight: a microsecond or two, the time a burst of 8 KiB takes at 32 to
 /// 64 Gb/s.
@@ -124,9 +121,10 @@ impl<L: Lane> Driver<L> {
                 self.pause();
                 continue;
             }
-            self.spin = (self.spin / 2).max(self.max_spin / MIN_SPIN_PART);
-            self.sleep(deadline)?;
-            idle_since = None;
+            let since = idle_since.take().unwrap_or(now);
+            let arrived = self.sleep(deadline)?;
+            let idle = self.clock.now() - since;
+            self.spin = spin::after_sleep(self.spin, idle, self.max_spin, arrived);
         }
     }
 
@@ -157,7 +155,8 @@ impl<L: Lane> Driver<L> {
         }
     }
 
-    fn sleep(&mut self, deadline: Option<Instant>) -> Result<(), DriverError> {
+    /// Whether something arrived.
+    fn sleep(&mut self, deadline: Option<Instant>) -> Result<bool, DriverError> {
         // So the peer does not wait for our wake-up to learn what was done.
         self.rest()?;
         let until = [self.core.next_timeout(), deadline]
@@ -171,7 +170,7 @@ impl<L: Lane> Driver<L> {
         } else {
             self.account.sleeps += 1;
         }
-        Ok(())
+        Ok(woken)
     }
 }
 

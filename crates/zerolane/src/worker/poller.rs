@@ -136,14 +136,14 @@ impl Poller {
         Ok(())
     }
 
-    /// Sleeps until there is something to do.
-    pub(super) fn sleep(&self) -> io::Result<()> {
-        let mut fds = [rustix::event::PollFd::new(
-            &self.epoll,
-            rustix::event::PollFlags::IN,
-        )];
+    /// Sleeps until there is something to do. Returns whether something came before the timer's time.
+    pub(super) fn sleep(&self) -> io::Result<bool> {
+        use rustix::event::{PollFd, PollFlags};
+        let [epoll, timer] = [&self.epoll, &self.timer];
+        let mut fds = [epoll, timer].map(|it| PollFd::new(it, PollFlags::IN));
         match rustix::event::poll(&mut fds, None) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Ok(_) => Ok(fds[1].revents().is_empty()),
+            Err(Errno::INTR) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }

@@ -4,7 +4,7 @@ use super::{Key, Slot, Worker};
 use crate::Result;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
-use zerolane_lane::{AnyLane, Lane as _};
+use zerolane_lane::{AnyLane, Lane as _, spin};
 
 /// Turns in one call of [`Worker::progress`]: some hundred microseconds.
 const TURNS: usize = 64;
@@ -12,8 +12,6 @@ const TURNS: usize = 64;
 const SUBMISSIONS: usize = 256;
 /// Calls of [`Worker::progress`] that found enough to do without looking at the descriptors.
 const UNLOOKED: u32 = 8;
-/// Shortest spin, as a part of the longest: a shorter one finds nothing.
-const MIN_SPIN_PART: u32 = 16;
 /// Between two looks of one spin a thread that had its core loses no more time than this.
 const PREEMPTED: Duration = Duration::from_micros(500);
 
@@ -102,12 +100,10 @@ impl Worker {
                 std::hint::spin_loop();
                 continue;
             }
-            self.spin = (self.spin / 2).max(self.max_spin / MIN_SPIN_PART);
-            if self.arm_until(deadline)? {
-                self.poller.sleep()?;
-            }
-            idle_since = None;
+            let arrived = !self.arm_until(deadline)? || self.poller.sleep()?;
             looked = Instant::now();
+            let idle = looked - idle_since.take().unwrap_or(now);
+            self.spin = spin::after_sleep(self.spin, idle, self.max_spin, arrived);
         }
     }
 

@@ -1,0 +1,16 @@
+//! Programs that may be missing.
+
+use std::process::{Command, Stdio};
+
+/// Whether all of `programs` are installed; says which is not.
+pub(crate) fn are_there(programs: &[&str]) -> bool {
+    let missing = programs.iter().find(|program| {
+        let mut command = Command::new(program);
+        command.arg("--version").stdin(Stdio::null());
+        command.output().is_err()
+    });
+    if let Some(missing) = missing {
+        eprintln!("skipped: {missing} is not installed");
+    }
+    missing.is_none()
+}

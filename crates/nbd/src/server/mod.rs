@@ -1,0 +1,394 @@
+//! The server: one thread that watches the clients' sockets, drives the connection to the disk, and sleeps when there is
+//! nothing to do. Payload of a write is read from the socket into the memory that the disk's host fetches it from; what is
+//! read is sent from the memory that the disk's host put it into.
+//!
+//! | module | what it knows |
+//! |---|---|
+//! | `client` | a client's socket |
+//! | `work` | requests in progress at the disk |
+//! | `steps` | what a request is at the disk |
+//! | `pool` | memory |
+
+mod client;
+mod pool;
+mod steps;
+mod work;
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use zerolane_disk::initiator::{Queue, Seat};
+
+use crate::limits::MAX_CLIENTS;
+use crate::session::{Export, Offence};
+use client::{Client, End};
+use pool::Pool;
+use work::{ClientId, Outcome, Over, Work};
+
+/// How often the server looks whether it is to stop.
+const LOOK: Duration = Duration::from_millis(100);
+/// Time between two looks for a connection that is made again.
+const BROKEN: Duration = Duration::from_millis(5);
+/// How long the server looks for what the disk's host answers before it sleeps.
+const SPIN: Duration = Duration::from_micros(50);
+
+/// How long the connection to the disk's host is left alone that has nothing in progress but moved something last.
+const REST: Duration = Duration::from_micros(500);
+/// Turns that move nothing for one that looks at clients.
+const READ_EVERY: u32 = 4;
+
+/// Answers that wait for others, and what they have read at most, bytes: fewer where they are a part of this size of what
+/// is in progress, so that one alone never waits.
+const GATHERED: usize = 8;
+const GATHERED_BYTES: usize = 64 << 10;
+const GATHERED_OF: usize = 4;
+/// How long they wait at most.
+const GATHERING: Duration = Duration::from_micros(30);
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    /// A client has connected.
+    Came,
+    /// It is gone.
+    Left,
+    /// It was cut off.
+    CutOff(Offence),
+    /// There are too many: one was closed at once.
+    Full,
+}
+
+/// An NBD server on a UNIX socket, whose file is removed when it is dropped.
+pub struct Server {
+    listener: UnixListener,
+    path: PathBuf,
+    read_only: bool,
+}
+
+impl Server {
+    /// Listens on `path`, which must not be there yet. Clients of a `read_only` one may not write.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn bind(path: &Path, read_only: bool) -> io::Result<Server> {
+        let listener = UnixListener::bind(path)?;
+        let path = path.to_owned();
+        let server = Server {
+            listener,
+            path,
+            read_only,
+        };
+        server.listener.set_nonblocking(true)?;
+        Ok(server)
+    }
+
+    /// Serves the disk of `queue` until `stop` says so or the queue has failed; `tell` hears the news. The thread drives
+    /// the queue meanwhile.
+    ///
+    /// # Errors
+    /// The listening socket failed, or descriptors cannot be waited for.
+    pub fn serve(
+        &self,
+        queue: &Queue,
+        stop: impl Fn() -> bool,
+        tell: impl FnMut(News),
+    ) -> io::Result<()> {
+        let unit = queue.unit();
+        let export = Export {
+            bytes: unit.bytes(),
+            block_bytes: unit.block_bytes,
+            read_only: self.read_only || unit.read_only,
+        };
+        let mut serving = Serving {
+            listener: &self.listener,
+            queue,
+            export,
+            tell,
+            seat: None,
+            clients: BTreeMap::new(),
+            next: 0,
+            pool: Pool::default(),
+            work: Work::new(queue),
+            over: Vec::new(),
+            idle_turns: 0,
+            held: Held::default(),
+        };
+        serving.run(stop)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+struct Serving<'a, T> {
+    listener: &'a UnixListener,
+    queue: &'a Queue,
+    export: Export,
+    tell: T,
+    seat: Option<Seat<'a>>,
+    clients: BTreeMap<ClientId, Client>,
+    next: ClientId,
+    pool: Pool,
+    work: Work<'a>,
+    over: Vec<Over>,
+    /// Turns since the last that moved something.
+    idle_turns: u32,
+    held: Held,
+}
+
+/// Answers since clients were written to last.
+#[derive(Default)]
+struct Held {
+    answers: usize,
+    /// What they have read.
+    bytes: usize,
+    /// When the first of them was looked at.
+    since: Option<Instant>,
+}
+
+impl<T: FnMut(News)> Serving<'_, T> {
+    fn run(&mut self, stop: impl Fn() -> bool) -> io::Result<()> {
+        let mut idle_since: Option<Instant> = None;
+        let mut looked = Instant::now();
+        loop {
+            let now = Instant::now();
+            if now - looked > LOOK {
+                looked = now;
+                if stop() {
+                    return Ok(());
+                }
+                self.bury();
+                // Also while clients give no time to sleep.
+                self.accept()?;
+            }
+            let moved = self.turn();
+            // With nothing in progress the client has the next word, and may need this core for it.
+            if moved && self.is_busy() {
+                idle_since = None;
+                continue;
+            }
+            if self.work.is_busy() && now - *idle_since.get_or_insert(now) < SPIN {
+                std::hint::spin_loop();
+                continue;
+            }
+            idle_since = None;
+            if self.seat.is_none() && self.queue.failure().is_some() && !self.work.is_busy() {
+                return Ok(());
+            }
+            if self.sleep()? {
+                self.accept()?;
+            }
+        }
+    }
+
+    /// Requests are in progress or were read, or answers wait for their clients' sockets.
+    fn is_busy(&self) -> bool {
+        let waits = |client: &Client| client.has_output() || client.has_input();
+        self.work.is_busy() || self.clients.values().any(waits)
+    }
+
+    /// Moves what can be moved. False if nothing could.
+    fn turn(&mut self) -> bool {
+        // A client that waits for an answer is looked at less often than what brings the answer.
+        let mut moved = self.idle_turns.is_multiple_of(READ_EVERY) && self.read();
+        if self.seat.is_none() {
+            self.seat = self.queue.sit();
+        }
+        if let Some(seat) = &mut self.seat {
+            if seat.turn() {
+                moved |= seat.next_timeout() == Some(Duration::ZERO);
+            } else {
+                self.seat = None;
+            }
+        }
+        self.work.proceed(&mut self.pool);
+        self.work.take_over(&mut self.over);
+        moved |= !self.over.is_empty();
+        for over in std::mem::take(&mut self.over) {
+            self.answer(over);
+        }
+        if self.is_to_write() {
+            self.held = Held::default();
+            for client in self.clients.values_mut() {
+                if client.has_output() {
+                    moved |= client.write(&mut self.pool);
+                }
+            }
+        }
+        self.idle_turns = match moved {
+            true => 0,
+            false => self.idle_turns.wrapping_add(1),
+        };
+        let ended = |client: &mut Client| client.end().is_some() && client.is_idle();
+        if self.clients.values_mut().any(ended) {
+            self.bury();
+        }
+        moved
+    }
+
+    /// Takes what clients ask for. False if they ask for nothing.
+    fn read(&mut self) -> bool {
+        let mut moved = false;
+        for (&id, client) in &mut self.clients {
+            let (work, pool) = (&mut self.work, &mut self.pool);
+            let mut begun = Vec::new();
+            moved |= client.read(pool, &mut |request, payload| begun.push((request, payload)));
+            for (request, payload) in begun {
+                work.begin(id, request, payload, pool);
+            }
+        }
+        moved
+    }
+
+    /// Whether answers go to their clients now, or wait a moment for more. A client that gets one at a time asks for one at
+    /// a time, and each costs its wake-up, a datagram and an answer of its own.
+    fn is_to_write(&mut self) -> bool {
+        let Held {
+            answers,
+            bytes,
+            since,
+        } = &mut self.held;
+        let is_little = *answers < GATHERED && *bytes < GATHERED_BYTES;
+        if *answers == 0 || !is_little || self.work.len() < *answers * GATHERED_OF {
+            return true;
+        }
+        since.get_or_insert_with(Instant::now).elapsed() > GATHERING
+    }
+
+    fn answer(&mut self, over: Over) {
+        let Over {
+            client,
+            request,
+            outcome,
+        } = over;
+        self.held.answers += 1;
+        self.held.bytes += match outcome {
+            Outcome::Done(ref memory, _) => memory.len(),
+            _ => 0,
+        };
+        // A client is there until its requests are over.
+        let Some(client) = self.clients.get_mut(&client) else {
+            return;
+        };
+        let session = client.session();
+        let none = zerolane::Region::empty();
+        match outcome {
+            Outcome::Done(memory, skip) => {
+                let head = session.done(&request);
+                let part = match memory.is_empty() {
+                    true => 0..0,
+                    false => skip..skip + request.bytes as usize,
+                };
+                client.answer(&request, head, memory, part);
+            }
+            Outcome::Extents(extents) => {
+                let head = session.extents(&request, &extents);
+                client.answer(&request, head, none, 0..0);
+            }
+            Outcome::Failed(why) => {
+                let head = session.failed(&request, why);
+                client.answer(&request, head, none, 0..0);
+            }
+        }
+    }
+
+    /// Forgets clients that are gone, and nothing of which is in progress.
+    fn bury(&mut self) {
+        let tell = &mut self.tell;
+        self.clients.retain(|_, client| {
+            let news = match client.end() {
+                None => return true,
+                Some(End::Left) => News::Left,
+                Some(&End::CutOff(offence)) => News::CutOff(offence),
+            };
+            if client.is_idle() {
+                tell(news);
+            }
+            !client.is_idle()
+        });
+    }
+
+    fn accept(&mut self) -> io::Result<()> {
+        loop {
+            match self.listener.accept() {
+                Ok(_) if self.clients.len() >= MAX_CLIENTS => (self.tell)(News::Full),
+                Ok((stream, _)) => {
+                    let Ok(client) = Client::new(stream, self.export) else {
+                        continue;
+                    };
+                    self.next += 1;
+                    self.clients.insert(self.next, client);
+                    (self.tell)(News::Came);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if is_passing(&error) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Sleeps until there may be something to do. Returns whether a client wants to connect.
+    fn sleep(&mut self) -> io::Result<bool> {
+        let mut longest = match self.seat {
+            Some(_) => LOOK,
+            None => BROKEN,
+        };
+        let mut polls = Vec::with_capacity(2 + self.clients.len());
+        polls.push(PollFd::new(self.listener, PollFlags::IN));
+        if let Some(seat) = &mut self.seat {
+            let next = seat.next_timeout();
+            // Of a connection that moved something and has nothing in progress, what is left is readable, or not urgent.
+            let next = match next {
+                Some(Duration::ZERO) if !self.work.is_busy() => Some(REST),
+                next => next,
+            };
+            longest = next.map_or(longest, |it| it.min(longest));
+            if let Some((descriptor, writable)) = seat.watched() {
+                let out = if writable {
+                    PollFlags::OUT
+                } else {
+                    PollFlags::empty()
+                };
+                polls.push(PollFd::from_borrowed_fd(descriptor, PollFlags::IN | out));
+            }
+        }
+        for client in self.clients.values_mut() {
+            let mut wanted = PollFlags::empty();
+            wanted.set(PollFlags::IN, client.has_room());
+            wanted.set(
+                PollFlags::OUT,
+                client.has_output() && client.end().is_none(),
+            );
+            // Of one that waits for neither, its end would wake for nothing.
+            if !wanted.is_empty() {
+                polls.push(PollFd::new(client.stream(), wanted));
+            }
+        }
+        let timeout = Timespec {
+            tv_sec: 0,
+            tv_nsec: i64::from(longest.subsec_nanos()),
+        };
+        match poll(&mut polls, Some(&timeout)) {
+            Ok(_) => Ok(!polls[0].revents().is_empty()),
+            Err(rustix::io::Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// A connection that could not be taken; others can, later.
+fn is_passing(error: &io::Error) -> bool {
+    // EMFILE, ENFILE, ENOBUFS, ENOMEM have no kinds of their own.
+    let few = [24, 23, 105, 12];
+    matches!(
+        error.kind(),
+        ErrorKind::Interrupted | ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset
+    ) || error.raw_os_error().is_some_and(|it| few.contains(&it))
+}
