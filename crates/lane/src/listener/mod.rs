@@ -109,7 +109,7 @@ impl Listener {
         })
     }
 
-    /// Listens on a UDP socket that another program opened and bound, such as one of [`passed_sockets`](udp::passed_sockets). It may be
+    /// Listens on a UDP socket that another program opened and bound, such as one of [`passed_sockets`](crate::udp::passed_sockets). It may be
     /// another user's. What else has it should leave it alone.
     ///
     /// # Errors
@@ -326,7 +326,7 @@ impl Listener {
     }
 
     /// The keys of connections for which something came from elsewhere than their peer's address, since this was asked
-    /// last: the peer may have moved. See [`UdpLane::look_for_peer`].
+    /// last: the peer may have moved. See [`UdpLane::look_for_peer`](crate::udp::UdpLane::look_for_peer).
     pub fn unmatched(&self) -> Vec<u32> {
         self.port.unmatched()
     }
