@@ -77,8 +77,18 @@ impl Coordinator {
     fn watch(&mut self, now: Duration) {
         let stripes = self.header.arity as usize;
         let totals: Vec<u32> = (0..stripes).map(|it| self.header.chunks_of(it)).collect();
-        let heads = self.heads();
         let chunk_time = self.chunk_time(now);
+        let told = |member: &Member, stripe: usize| {
+            let verified = member.verified[stripe];
+            if verified < totals[stripe] {
+                return (member.said, verified);
+            }
+            // It gains no more, and could pass on as fast as before: a node that is slow is slow still.
+            let since = now.saturating_sub(member.gained.0).as_nanos();
+            let more = since / chunk_time.as_nanos().max(1);
+            (now, verified.saturating_add(u32::try_from(more).unwrap_or(u32::MAX)))
+        };
+        let heads = self.foremost().map(|(it, stripe)| told(it, stripe));
         let least = Least::new(self.options.beat * 4, self.header.arity);
         for id in self.members.keys().copied().collect::<Vec<_>>() {
             let member = &self.members[&id];
@@ -99,15 +109,10 @@ impl Coordinator {
                 let verified = match above {
                     // The root has all from the start: what counts is how far the others below it are.
                     Some(above) if above == self.own.id => heads,
-                    Some(above) => self
-                        .members
-                        .get(&above)
-                        .map(|it| (it.said, it.verified[stripe])),
+                    Some(above) => self.members.get(&above).map(|it| told(it, stripe)),
                     None => None,
                 };
-                // One above that has all gains no more: there is no pace to compare with.
-                let open = own.verified < totals[stripe]
-                    && verified.is_some_and(|it| it.1 < totals[stripe]);
+                let open = own.verified < totals[stripe];
                 let (Some(above), Some((said, verified)), true) = (above, verified, open) else {
                     watch.forget();
                     continue;
@@ -289,23 +294,27 @@ impl Coordinator {
         }
     }
 
-    /// How long the cast takes from one chunk of a stripe to the next.
+    /// How long the cast takes from one chunk of a stripe to the next, or took while the foremost node lacked some.
     fn chunk_time(&self, now: Duration) -> Duration {
-        let lasted = now.saturating_sub(self.begun.unwrap_or(now));
-        lasted / self.heads().map_or(0, |it| it.1).max(1)
+        let Some((head, stripe)) = self.foremost() else {
+            return now.saturating_sub(self.begun.unwrap_or(now));
+        };
+        let verified = head.verified[stripe];
+        let until = match verified < self.header.chunks_of(stripe) {
+            true => now,
+            false => head.gained.0,
+        };
+        until.saturating_sub(self.begun.unwrap_or(until)) / verified.max(1)
     }
 
-    /// How far the foremost node is that receives from the root, and when it said so.
-    fn heads(&self) -> Option<(Duration, u32)> {
+    /// The foremost node of those that receive from the root, and in which stripe.
+    fn foremost(&self) -> Option<(&Member, usize)> {
         let stripes = 0..self.header.arity as usize;
         let heads = stripes.flat_map(|it| {
             let successors = self.topology.successors(self.own.id, it).iter();
             successors.map(move |id| (it, id))
         });
-        let found = heads.filter_map(|(it, id)| {
-            let member = self.members.get(id)?;
-            Some((member.said, member.verified[it]))
-        });
-        found.max_by_key(|it| (it.1, it.0))
+        let found = heads.filter_map(|(it, id)| Some((self.members.get(id)?, it)));
+        found.max_by_key(|(member, it)| (member.verified[*it], member.said))
     }
 }
