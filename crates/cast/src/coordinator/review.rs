@@ -86,7 +86,10 @@ impl Coordinator {
             // It gains no more, and could pass on as fast as before: a node that is slow is slow still.
             let since = now.saturating_sub(member.gained.0).as_nanos();
             let more = since / chunk_time.as_nanos().max(1);
-            (now, verified.saturating_add(u32::try_from(more).unwrap_or(u32::MAX)))
+            (
+                now,
+                verified.saturating_add(u32::try_from(more).unwrap_or(u32::MAX)),
+            )
         };
         let heads = self.foremost().map(|(it, stripe)| told(it, stripe));
         let least = Least::new(self.options.beat * 4, self.header.arity);
