@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use zerolane_disk::initiator::{Queue, Seat};
 
 use crate::limits::MAX_CLIENTS;
@@ -377,7 +378,7 @@ impl<T: FnMut(News)> Serving<'_, T> {
         };
         match poll(&mut polls, Some(&timeout)) {
             Ok(_) => Ok(!polls[0].revents().is_empty()),
-            Err(rustix::io::Errno::INTR) => Ok(false),
+            Err(Errno::INTR) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
@@ -385,10 +386,16 @@ impl<T: FnMut(News)> Serving<'_, T> {
 
 /// A connection that could not be taken; others can, later.
 fn is_passing(error: &io::Error) -> bool {
-    // EMFILE, ENFILE, ENOBUFS, ENOMEM have no kinds of their own.
-    let few = [24, 23, 105, 12];
     matches!(
-        error.kind(),
-        ErrorKind::Interrupted | ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset
-    ) || error.raw_os_error().is_some_and(|it| few.contains(&it))
+        Errno::from_io_error(error),
+        Some(
+            Errno::INTR
+                | Errno::CONNABORTED
+                | Errno::CONNRESET
+                | Errno::MFILE
+                | Errno::NFILE
+                | Errno::NOBUFS
+                | Errno::NOMEM
+        )
+    )
 }
