@@ -191,6 +191,21 @@ static void until_carried(zl_connection *ours, zl_connection *peers, const unsig
     free(received);
 }
 
+/* A connection of the client to an endpoint with these options. The endpoint and the other end are given back too. */
+static zl_connection *meet(struct client *client, const zl_options *options, zl_endpoint **endpoint,
+                           zl_connection **peers)
+{
+    pthread_t thread;
+    void *connected;
+
+    EXPECT(zl_endpoint_bind("127.0.0.1:0", options, endpoint) == ZL_OK);
+    EXPECT(zl_endpoint_local_addr(*endpoint, client->address, sizeof client->address) == ZL_OK);
+    EXPECT(pthread_create(&thread, NULL, connect_only, client) == 0);
+    EXPECT(zl_endpoint_accept(*endpoint, 10000, peers) == ZL_OK);
+    EXPECT(pthread_join(thread, &connected) == 0);
+    return connected;
+}
+
 /* Payload goes by two paths, with a thread each or without; one is removed, and added again. */
 static void several(uint64_t threads, const unsigned char *content)
 {
@@ -199,20 +214,13 @@ static void several(uint64_t threads, const unsigned char *content)
     zl_endpoint *endpoint;
     zl_connection *ours, *peers;
     zl_path paths[8];
-    pthread_t thread;
     size_t count;
-    void *connected;
 
     EXPECT(zl_options_set(options, ZL_OPTION_PATHS, 2) == ZL_OK);
     EXPECT(zl_options_set(options, ZL_OPTION_PATH_THREADS, threads) == ZL_OK);
     EXPECT(zl_options_set(client.options, ZL_OPTION_PATH_THREADS, threads) == ZL_OK);
     EXPECT(zl_options_add_path(client.options, "127.0.0.1=") == ZL_OK);
-    EXPECT(zl_endpoint_bind("127.0.0.1:0", options, &endpoint) == ZL_OK);
-    EXPECT(zl_endpoint_local_addr(endpoint, client.address, sizeof client.address) == ZL_OK);
-    EXPECT(pthread_create(&thread, NULL, connect_only, &client) == 0);
-    EXPECT(zl_endpoint_accept(endpoint, 10000, &peers) == ZL_OK);
-    EXPECT(pthread_join(thread, &connected) == 0);
-    ours = connected;
+    ours = meet(&client, options, &endpoint, &peers);
     until_carried(ours, peers, content, 2);
     EXPECT(zl_paths_read(peers, paths, 8, &count) == ZL_OK && count == 2);
     EXPECT(paths[0].index == 0 && paths[1].index == 1 && paths[1].bytes_received > 1 << 20);
@@ -264,8 +272,6 @@ static void mixed(const unsigned char *content)
     zl_options *options = on(ZL_LANE_UDP);
     zl_endpoint *endpoint;
     zl_connection *ours, *peers;
-    pthread_t thread;
-    void *connected;
 
     if (unshare(CLONE_NEWNET) != 0) {
         fputs("skipped: network namespaces need root\n", stderr);
@@ -276,12 +282,7 @@ static void mixed(const unsigned char *content)
         EXPECT(zl_options_set(options, ZL_OPTION_PATHS, 2) == ZL_OK);
         EXPECT(zl_options_set(options, ZL_OPTION_ETHERNET_PATHS, 1) == ZL_OK);
         EXPECT(zl_options_add_path(client.options, "ether:zl0=ether:zl0/02:00:00:00:00:02") == ZL_OK);
-        EXPECT(zl_endpoint_bind("127.0.0.1:0", options, &endpoint) == ZL_OK);
-        EXPECT(zl_endpoint_local_addr(endpoint, client.address, sizeof client.address) == ZL_OK);
-        EXPECT(pthread_create(&thread, NULL, connect_only, &client) == 0);
-        EXPECT(zl_endpoint_accept(endpoint, 10000, &peers) == ZL_OK);
-        EXPECT(pthread_join(thread, &connected) == 0);
-        ours = connected;
+        ours = meet(&client, options, &endpoint, &peers);
         until_carried(ours, peers, content, 2);
         EXPECT(zl_remove_path(ours, 1) == ZL_OK);
         until_carried(ours, peers, content, 1);
