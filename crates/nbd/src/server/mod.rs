@@ -112,6 +112,7 @@ impl Server {
             seat: None,
             clients: BTreeMap::new(),
             next: 0,
+            no_room: false,
             pool: Pool::default(),
             work: Work::new(queue),
             over: Vec::new(),
@@ -136,6 +137,9 @@ struct Serving<'a, T> {
     seat: Option<Seat<'a>>,
     clients: BTreeMap<ClientId, Client>,
     next: ClientId,
+    /// A client that waits could not be taken, for want of descriptors or memory. Until the next look the listener is
+    /// not waited for: it stays readable, and would end every sleep at once.
+    no_room: bool,
     pool: Pool,
     work: Work<'a>,
     over: Vec<Over>,
@@ -317,6 +321,7 @@ impl<T: FnMut(News)> Serving<'_, T> {
     }
 
     fn accept(&mut self) -> io::Result<()> {
+        self.no_room = false;
         loop {
             match self.listener.accept() {
                 Ok(_) if self.clients.len() >= MAX_CLIENTS => (self.tell)(News::Full),
@@ -329,7 +334,11 @@ impl<T: FnMut(News)> Serving<'_, T> {
                     (self.tell)(News::Came);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if is_passing(&error) => return Ok(()),
+                Err(error) if is_of_the_client(&error) => {}
+                Err(error) if is_want(&error) => {
+                    self.no_room = true;
+                    return Ok(());
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -342,7 +351,9 @@ impl<T: FnMut(News)> Serving<'_, T> {
             None => BROKEN,
         };
         let mut polls = Vec::with_capacity(2 + self.clients.len());
-        polls.push(PollFd::new(self.listener, PollFlags::IN));
+        let mut arriving = PollFlags::empty();
+        arriving.set(PollFlags::IN, !self.no_room);
+        polls.push(PollFd::new(self.listener, arriving));
         if let Some(seat) = &mut self.seat {
             let next = seat.next_timeout();
             // Of a connection that moved something and has nothing in progress, what is left is readable, or not urgent.
@@ -384,18 +395,18 @@ impl<T: FnMut(News)> Serving<'_, T> {
     }
 }
 
-/// A connection that could not be taken; others can, later.
-fn is_passing(error: &io::Error) -> bool {
+/// A connection that ended before it was taken: the next one can be.
+fn is_of_the_client(error: &io::Error) -> bool {
     matches!(
         Errno::from_io_error(error),
-        Some(
-            Errno::INTR
-                | Errno::CONNABORTED
-                | Errno::CONNRESET
-                | Errno::MFILE
-                | Errno::NFILE
-                | Errno::NOBUFS
-                | Errno::NOMEM
-        )
+        Some(Errno::INTR | Errno::CONNABORTED | Errno::CONNRESET)
+    )
+}
+
+/// This process or its host lacks what a connection takes, for now.
+fn is_want(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)
     )
 }
