@@ -91,6 +91,20 @@ def test_device__says_why_not() -> None:
     peers.abort()
 
 
+def run_in_a_namespace(program: str) -> None:
+    """Runs a Python program in a network namespace of its own, or skips the test."""
+    may = subprocess.run(["unshare", "-n", "true"], capture_output=True)
+    if may.returncode != 0:
+        pytest.skip("network namespaces need root")
+    done = subprocess.run(
+        ["unshare", "-n", sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+
+
 # Between the two ends of a veth in a network namespace of its own.
 AF_XDP = """
 import subprocess, zerolane
@@ -135,13 +149,7 @@ assert not account.bypass and "XDP program" in account.no_bypass, account.no_byp
 
 
 def test_device__carries_past_the_network_stack_or_says_why_not() -> None:
-    may = subprocess.run(["unshare", "-n", "true"], capture_output=True)
-    if may.returncode != 0:
-        pytest.skip("network namespaces need root")
-    done = subprocess.run(
-        ["unshare", "-n", sys.executable, "-c", AF_XDP], capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
+    run_in_a_namespace(AF_XDP)
 
 
 def test_lane__ip118_where_this_process_may_and_words_where_not() -> None:
@@ -292,13 +300,7 @@ with ThreadPoolExecutor(1) as executor, zerolane.Endpoint("127.0.0.1:0", taking)
 
 
 def test_paths__over_raw_ethernet_carry_beside_udp() -> None:
-    may = subprocess.run(["unshare", "-n", "true"], capture_output=True)
-    if may.returncode != 0:
-        pytest.skip("network namespaces need root")
-    done = subprocess.run(
-        ["unshare", "-n", sys.executable, "-c", MIXED], capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
+    run_in_a_namespace(MIXED)
 
 
 @pytest.mark.parametrize(
