@@ -62,12 +62,15 @@ const NEVER: Instant = Instant::from_nanos(u64::MAX);
 #[derive(Clone, Debug)]
 pub(crate) struct Timers {
     at: [Instant; Timer::ALL.len()],
+    /// None strikes before this: most looks whether one has struck see this alone.
+    not_before: Instant,
 }
 
 impl Default for Timers {
     fn default() -> Timers {
         Timers {
             at: [NEVER; Timer::ALL.len()],
+            not_before: NEVER,
         }
     }
 }
@@ -75,12 +78,14 @@ impl Default for Timers {
 impl Timers {
     pub(crate) fn set(&mut self, timer: Timer, at: Instant) {
         self.at[timer as usize] = at;
+        self.not_before = at.min(self.not_before);
     }
 
     /// Sets `timer` unless it already strikes earlier.
     pub(crate) fn set_earlier(&mut self, timer: Timer, at: Instant) {
         let place = &mut self.at[timer as usize];
         *place = at.min(*place);
+        self.not_before = at.min(self.not_before);
     }
 
     pub(crate) fn runs(&self, timer: Timer) -> bool {
@@ -98,6 +103,18 @@ impl Timers {
     pub(crate) fn next(&self) -> Option<Instant> {
         let next = self.at.iter().fold(NEVER, |next, &at| next.min(at));
         (next != NEVER).then_some(next)
+    }
+
+    /// Whether one has struck.
+    #[inline]
+    pub(crate) fn has_struck(&mut self, now: Instant) -> bool {
+        now >= self.not_before && self.look(now)
+    }
+
+    /// The earliest may have been stopped, or set anew to a later time.
+    fn look(&mut self, now: Instant) -> bool {
+        self.not_before = self.next().unwrap_or(NEVER);
+        now >= self.not_before
     }
 
     /// Stops `timer` if it has struck.
