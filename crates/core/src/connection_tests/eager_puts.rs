@@ -300,3 +300,40 @@ fn cancel__of_a_put_whose_middle_was_lost_shows_nothing() {
         assert!(long == 0 || sim.b.holds(other, 1, long));
     }
 }
+
+/// As a disk answers reads: data of 4 KiB, and a status behind it that shows itself, 32 at a time. The path loses nothing,
+/// so the window opens, and from then on none of them is announced.
+#[test]
+fn puts__of_4_kib_32_at_a_time_need_no_announcements_once_the_window_is_open() {
+    let mut sim = quiet(Config::default());
+    let data = sim.b.empty(32 * 4096);
+    let data = export(&mut sim, data, Rights::WRITE);
+    let status = sim.b.empty(32 * 48);
+    let status = export(&mut sim, status, Rights::WRITE);
+    let mut answered = 0_u32;
+    let mut answer = |sim: &mut Sim| {
+        let slot = u64::from(answered % 32);
+        put(sim, at(data, slot * 4096), slot, 4096, None);
+        put(sim, at(status, slot * 48), slot, 48, Some(answered));
+        answered += 1;
+    };
+    for _ in 0..32 {
+        answer(&mut sim);
+    }
+    let mut shown = 0;
+    while shown < 2_000 {
+        sim.run_until(S, |sim| !sim.b.events.is_empty());
+        let events = std::mem::take(&mut sim.b.events);
+        for event in events {
+            assert_eq!(event, Event::Immediate { value: shown });
+            shown += 1;
+            answer(&mut sim);
+            if shown == 1_000 {
+                sim.trace = Some(vec![]);
+            }
+        }
+    }
+    let announced = sim.spoken().matches("RequestToSend").count();
+    assert_eq!(announced, 0);
+    sim.a.c().assert_bounded();
+}

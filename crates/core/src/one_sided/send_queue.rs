@@ -175,12 +175,13 @@ impl SendQueue {
     }
 
     /// Whether a put may leave at once as `count` operations: they wait for no congestion controller, so they
-    /// are few, and fewer on a path that lost some lately. In time it may have more again.
+    /// have half of the window, which confirmations open and losses close. Where it was closed, in time it has again
+    /// what it had at first.
     pub(crate) fn takes_run(&mut self, count: usize) -> bool {
-        let most = self.window.min(MAX_EAGER_OPERATIONS);
+        let most = (self.window / 2).min(MAX_EAGER_OPERATIONS);
         let takes = self.tries == 0 && self.ops.len() + count <= most;
-        if !takes {
-            self.window = (self.window + 1).min(MAX_UNCONFIRMED_DATAGRAMS);
+        if !takes && self.window < FIRST_WINDOW {
+            self.window += 1;
         }
         takes
     }
