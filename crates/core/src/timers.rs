@@ -126,3 +126,35 @@ impl Timers {
         expired
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    /// Timers set, set earlier, stopped and taken in every mix of a few steps.
+    #[test]
+    fn has_struck__exactly_when_the_next_one_has() {
+        let at = |nanos| Instant::from_nanos(nanos);
+        for mut mix in 0..6_u64.pow(5) {
+            let mut timers = Timers::default();
+            for now in 1..=5 {
+                match mix % 6 {
+                    0 => timers.set(Timer::Memory, at(now + 2)),
+                    1 => timers.set(Timer::DelayedAck, at(now)),
+                    2 => timers.set_earlier(Timer::Memory, at(now + 1)),
+                    3 => timers.stop(Timer::Memory),
+                    4 => timers.stop(Timer::DelayedAck),
+                    _ => drop(timers.take_expired(Timer::Memory, at(now))),
+                }
+                mix /= 6;
+                let struck = timers.next().is_some_and(|next| next <= at(now));
+                assert_eq!(timers.has_struck(at(now)), struck, "{timers:?} at {now}");
+            }
+        }
+        let mut timers = Timers::default();
+        timers.set(Timer::Peer, at(1));
+        timers.stop_all();
+        assert!(!timers.has_struck(at(9)));
+    }
+}
