@@ -145,7 +145,9 @@ mod tests {
                     2 => timers.set_earlier(Timer::Memory, at(now + 1)),
                     3 => timers.stop(Timer::Memory),
                     4 => timers.stop(Timer::DelayedAck),
-                    _ => drop(timers.take_expired(Timer::Memory, at(now))),
+                    _ => {
+                        timers.take_expired(Timer::Memory, at(now));
+                    }
                 }
                 mix /= 6;
                 let struck = timers.next().is_some_and(|next| next <= at(now));

@@ -203,12 +203,13 @@ fn window__is_of_datagrams_which_small_operations_share() {
 
 #[test]
 fn takes_run__half_of_the_window_which_confirmations_open_and_refusals_only_open_again() {
+    let takes = |stream: &mut SendQueue, count| stream.takes_run(count, 16 << 10);
     let mut stream = SendQueue::default();
-    assert!(stream.takes_run(FIRST_WINDOW / 2) && !stream.takes_run(FIRST_WINDOW / 2 + 1));
+    assert!(takes(&mut stream, FIRST_WINDOW / 2) && !takes(&mut stream, FIRST_WINDOW / 2 + 1));
     for _ in 0..1_000 {
-        stream.takes_run(FIRST_WINDOW);
+        takes(&mut stream, FIRST_WINDOW);
     }
-    assert!(!stream.takes_run(FIRST_WINDOW / 2 + 1), "no confirmation");
+    assert!(!takes(&mut stream, FIRST_WINDOW / 2 + 1), "no confirmation");
     let mut confirmed = 0;
     for id in 0..1_000 {
         stream.push(NOW, request(id, false));
@@ -217,14 +218,14 @@ fn takes_run__half_of_the_window_which_confirmations_open_and_refusals_only_open
         assert!(stream.confirm(NOW, confirmed));
         popped(&mut stream);
     }
-    assert!(stream.takes_run(MAX_EAGER_OPERATIONS));
-    assert!(!stream.takes_run(MAX_EAGER_OPERATIONS + 1));
+    assert!(takes(&mut stream, MAX_EAGER_DATAGRAMS));
+    assert!(!takes(&mut stream, MAX_EAGER_DATAGRAMS + 1));
     stream.push(NOW, request(1_000, false));
     stream.take(NOW, 1);
     stream.go_back(NOW);
-    assert!(!stream.takes_run(1), "something is to be repeated");
+    assert!(!takes(&mut stream, 1), "something is to be repeated");
     assert!(stream.confirm(NOW, confirmed + 1));
     popped(&mut stream);
-    assert!(stream.takes_run(MAX_EAGER_OPERATIONS / 2));
-    assert!(!stream.takes_run(MAX_EAGER_OPERATIONS / 2 + 1));
+    assert!(takes(&mut stream, MAX_EAGER_DATAGRAMS / 2));
+    assert!(!takes(&mut stream, MAX_EAGER_DATAGRAMS / 2 + 1));
 }

@@ -129,7 +129,7 @@ impl OneSided {
     /// Whether a put of `count` operations leaves at once, unannounced.
     fn leaves_at_once(&mut self, kind: &RequestKind, count: usize, sending: &Sending) -> bool {
         let follows = kind.immediate().is_some() && sending.is_putting();
-        !follows && self.send_queue.takes_run(count)
+        !follows && self.send_queue.takes_run(count, kind.content_len().into())
     }
 
     /// Announces a put, with the immediate that it brings.

@@ -185,8 +185,8 @@ const DOCUMENTS: &[Document] = &[
             Fact("numbered: 0 to {1192} bytes", &["MAX_SMALL"]),
             Fact("A put of at most {16 KiB} may leave", &["MAX_EAGER_PUT"]),
             Fact(
-                "datagrams, which at most {128} are, and",
-                &["MAX_EAGER_OPERATIONS"],
+                "and {128} datagrams at most, and nothing",
+                &["MAX_EAGER_DATAGRAMS"],
             ),
             Fact("more than {32} operations. They take", &["MAX_RUN"]),
             Fact("If {1024} of those wait", &["MAX_UNREAD"]),
