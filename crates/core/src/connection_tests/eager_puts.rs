@@ -306,6 +306,7 @@ fn cancel__of_a_put_whose_middle_was_lost_shows_nothing() {
 #[test]
 fn puts__of_4_kib_32_at_a_time_need_no_announcements_once_the_window_is_open() {
     let mut sim = quiet(Config::default());
+    sim.trace = None;
     let data = sim.b.empty(32 * 4096);
     let data = export(&mut sim, data, Rights::WRITE);
     let status = sim.b.empty(32 * 48);
@@ -328,7 +329,7 @@ fn puts__of_4_kib_32_at_a_time_need_no_announcements_once_the_window_is_open() {
     };
     (0..32).for_each(|number| ask(&mut sim, number));
     let (mut answered, mut shown) = (0, 0);
-    while shown < 2_000 {
+    while shown < 9_000 {
         let is_news = |event: &Event| matches!(event, Event::Immediate { .. });
         sim.run_until(S, |sim| {
             sim.a.events.iter().chain(&sim.b.events).any(is_news)
@@ -347,7 +348,7 @@ fn puts__of_4_kib_32_at_a_time_need_no_announcements_once_the_window_is_open() {
                 assert_eq!(event, Event::Immediate { value: shown });
                 ask(&mut sim, shown + 32);
                 shown += 1;
-                if shown == 1_000 {
+                if shown == 8_000 {
                     sim.trace = Some(vec![]);
                 }
             }
