@@ -179,10 +179,13 @@ pub const MAX_EAGER_ASKS: u32 = 6;
 /// long as a round trip at 10 Gb/s and 13 us, the one that an announcement would cost.
 pub const MAX_EAGER_PUT: u64 = 16 << 10;
 
-/// Numbered operations that are not over when a put leaves at once, its own included, at most: two of the
-/// longest. They wait for no congestion controller, so more are announced, and a peer with tiny buffers is
-/// announced what would take more.
-pub const MAX_EAGER_OPERATIONS: usize = 32;
+/// Numbered operations of one put, at most: a peer with tiny buffers is announced what would take more.
+pub const MAX_RUN: usize = 32;
+
+/// Datagrams of numbered operations that are not over when a put leaves at once as several, its own included, at most:
+/// half of the window, so that what fits a datagram has room beside them. They wait for no congestion controller but
+/// that window, so more are announced.
+pub const MAX_EAGER_DATAGRAMS: usize = MAX_UNCONFIRMED_DATAGRAMS / 2;
 
 /// Bytes of control in a message (P0.1: Trapeze's control messages have 128).
 pub const MAX_CONTROL: u32 = 128;

@@ -62,12 +62,15 @@ const NEVER: Instant = Instant::from_nanos(u64::MAX);
 #[derive(Clone, Debug)]
 pub(crate) struct Timers {
     at: [Instant; Timer::ALL.len()],
+    /// None strikes before this: most looks whether one has struck see this alone.
+    not_before: Instant,
 }
 
 impl Default for Timers {
     fn default() -> Timers {
         Timers {
             at: [NEVER; Timer::ALL.len()],
+            not_before: NEVER,
         }
     }
 }
@@ -75,12 +78,14 @@ impl Default for Timers {
 impl Timers {
     pub(crate) fn set(&mut self, timer: Timer, at: Instant) {
         self.at[timer as usize] = at;
+        self.not_before = at.min(self.not_before);
     }
 
     /// Sets `timer` unless it already strikes earlier.
     pub(crate) fn set_earlier(&mut self, timer: Timer, at: Instant) {
         let place = &mut self.at[timer as usize];
         *place = at.min(*place);
+        self.not_before = at.min(self.not_before);
     }
 
     pub(crate) fn runs(&self, timer: Timer) -> bool {
@@ -100,6 +105,18 @@ impl Timers {
         (next != NEVER).then_some(next)
     }
 
+    /// Whether one has struck.
+    #[inline]
+    pub(crate) fn has_struck(&mut self, now: Instant) -> bool {
+        now >= self.not_before && self.look(now)
+    }
+
+    /// The earliest may have been stopped, or set anew to a later time.
+    fn look(&mut self, now: Instant) -> bool {
+        self.not_before = self.next().unwrap_or(NEVER);
+        now >= self.not_before
+    }
+
     /// Stops `timer` if it has struck.
     pub(crate) fn take_expired(&mut self, timer: Timer, now: Instant) -> bool {
         let expired = self.runs(timer) && self.at[timer as usize] <= now;
@@ -107,5 +124,39 @@ impl Timers {
             self.stop(timer);
         }
         expired
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    /// Timers set, set earlier, stopped and taken in every mix of a few steps.
+    #[test]
+    fn has_struck__exactly_when_the_next_one_has() {
+        let at = |nanos| Instant::from_nanos(nanos);
+        for mut mix in 0..6_u64.pow(5) {
+            let mut timers = Timers::default();
+            for now in 1..=5 {
+                match mix % 6 {
+                    0 => timers.set(Timer::Memory, at(now + 2)),
+                    1 => timers.set(Timer::DelayedAck, at(now)),
+                    2 => timers.set_earlier(Timer::Memory, at(now + 1)),
+                    3 => timers.stop(Timer::Memory),
+                    4 => timers.stop(Timer::DelayedAck),
+                    _ => {
+                        timers.take_expired(Timer::Memory, at(now));
+                    }
+                }
+                mix /= 6;
+                let struck = timers.next().is_some_and(|next| next <= at(now));
+                assert_eq!(timers.has_struck(at(now)), struck, "{timers:?} at {now}");
+            }
+        }
+        let mut timers = Timers::default();
+        timers.set(Timer::Peer, at(1));
+        timers.stop_all();
+        assert!(!timers.has_struck(at(9)));
     }
 }

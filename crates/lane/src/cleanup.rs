@@ -75,9 +75,11 @@ impl Source {
 }
 
 impl Move {
+    /// Does this one alone.
+    ///
     /// # Safety
     /// As of [`perform`].
-    unsafe fn perform(&self) -> Result<(), Gone> {
+    pub(crate) unsafe fn perform(&self) -> Result<(), Gone> {
         if !self.file && self.shared.is_none() && !self.from.file && self.from.shared.is_none() {
             // SAFETY: as promised by the caller; ptr::copy allows the two to overlap.
             unsafe { std::ptr::copy(self.from.start, self.to, self.len) };

@@ -10,7 +10,7 @@
 //! An entry of exported memory is followed only within a turn, which a revocation waits for
 //! ([`ExportWindow`](crate::exported::ExportWindow)), and only as `shared` does it.
 
-use crate::cleanup::{self, Move, Source};
+use crate::cleanup::{Move, Source};
 use crate::digest::Digest;
 use crate::errand::{Errand, Recall, errand};
 use crate::shared::{self, Bounds};
@@ -430,17 +430,17 @@ impl Registry {
     pub(crate) fn fill(&self, span: Span, bytes: &[u8]) -> Result<(), LaneError> {
         let fault = LaneError::Fault(span.region);
         let to = self.target(span).filter(|_| span.len == bytes.len() as u64);
-        let mut moves = vec![Move {
+        let only = Move {
             from: Source::own(bytes),
             to: to.ok_or(fault)?,
             len: bytes.len(),
             region: span.region,
             file: self.is_file(span.region),
             shared: self.bounds(span.region),
-        }];
+        };
         // SAFETY: an open entry's bytes, which `target` checked; ours are another's, and shared memory is
         // named as such.
-        unsafe { cleanup::perform(&mut moves) }.map_err(LaneError::Fault)
+        unsafe { only.perform() }.map_err(|_| LaneError::Fault(span.region))
     }
 
     /// Writes `bytes` at `span` of exported memory. False if that cannot be.

@@ -37,7 +37,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Notify};
 use loom::thread;
 use mailbox::Mailbox;
-use ring::{ARRIVAL, Consumer, End, Producer, ROOM, Way};
+use ring::{ALIGN, ARRIVAL, Consumer, End, Producer, ROOM, Way};
 use std::collections::VecDeque;
 use submissions::Submissions;
 use sync::{AtomicUsize, Ordering};
@@ -260,8 +260,8 @@ struct Shared {
     slots: [UnsafeCell<u64>; 2],
 }
 
-/// Two records of one word each.
-const CAPACITY: u64 = 16;
+/// Two records of the shortest length.
+const CAPACITY: u64 = 2 * ALIGN;
 
 #[test]
 fn ring__each_record_is_taken_once_in_order_and_no_end_sleeps_through_the_other() {
@@ -273,17 +273,17 @@ fn ring__each_record_is_taken_once_in_order_and_no_end_sleeps_through_the_other(
         let producing = thread::spawn(move || {
             let mut producer = Producer::default();
             for n in 1..=3 {
-                while !producer.has_room(&theirs.way, CAPACITY, 8).unwrap() {
+                while !producer.has_room(&theirs.way, CAPACITY, ALIGN).unwrap() {
                     theirs.ends[0].arm(ROOM);
                     if !producer.is_behind(&theirs.way) {
                         theirs.bells[0].wait();
                     }
                     theirs.ends[0].disarm();
                 }
-                let slot = producer.position() % CAPACITY / 8;
+                let slot = producer.position() % CAPACITY / ALIGN;
                 // SAFETY: loom's cell tells if the consumer is in it, too.
                 theirs.slots[slot as usize].with_mut(|it| unsafe { *it = n });
-                producer.publish(&theirs.way, 8);
+                producer.publish(&theirs.way, ALIGN);
                 if theirs.ends[1].claim(ARRIVAL) {
                     theirs.bells[1].notify();
                 }
@@ -298,11 +298,11 @@ fn ring__each_record_is_taken_once_in_order_and_no_end_sleeps_through_the_other(
                 }
                 shared.ends[1].disarm();
             }
-            let slot = consumer.position() % CAPACITY / 8;
+            let slot = consumer.position() % CAPACITY / ALIGN;
             // SAFETY: loom's cell tells if the producer is in it, too.
             let found = shared.slots[slot as usize].with(|it| unsafe { *it });
             assert_eq!(found, n, "lost, or out of order");
-            consumer.take(8);
+            consumer.take(ALIGN);
             consumer.release(&shared.way);
             if shared.ends[0].claim(ROOM) {
                 shared.bells[0].notify();
@@ -321,7 +321,7 @@ fn ring__what_was_given_back_is_never_told() {
         let (theirs, named) = (Arc::clone(&way), Arc::clone(&memory));
         let producing = thread::spawn(move || {
             let mut producer = Producer::default();
-            producer.publish(&theirs, 8);
+            producer.publish(&theirs, ALIGN);
             producer.void(&theirs);
             named.store(0, Ordering::Relaxed);
         });

@@ -173,6 +173,12 @@ impl Connection {
         self.cx.timers.next()
     }
 
+    /// Whether [`Connection::on_timeout`] is to be called now.
+    #[inline]
+    pub fn is_due(&mut self, now: Instant) -> bool {
+        self.cx.timers.has_struck(now)
+    }
+
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         let event = self.cx.events.pop_front();

@@ -300,3 +300,60 @@ fn cancel__of_a_put_whose_middle_was_lost_shows_nothing() {
         assert!(long == 0 || sim.b.holds(other, 1, long));
     }
 }
+
+/// As a disk answers reads, 32 at a time: data of 4 KiB, and a status behind it that shows itself and has the next one
+/// asked for. The path loses nothing, so the window opens, and from then on none of them is announced.
+#[test]
+fn puts__of_4_kib_32_at_a_time_need_no_announcements_once_the_window_is_open() {
+    let mut sim = quiet(Config::default());
+    sim.trace = None;
+    let data = sim.b.empty(32 * 4096);
+    let data = export(&mut sim, data, Rights::WRITE);
+    let status = sim.b.empty(32 * 48);
+    let status = export(&mut sim, status, Rights::WRITE);
+    let commands = sim.a.empty(32 * 100);
+    let (handle, mx) = sim.a.c().export(commands, Rights::WRITE, None).unwrap();
+    let ask = |sim: &mut Sim, number: u32| {
+        let address = u64::from(number % 32) * 100;
+        let place = RemotePlace {
+            handle,
+            mx,
+            address,
+        };
+        let (now, span) = (sim.now(), sim.b.filled(1, 100));
+        let posted = sim
+            .b
+            .c()
+            .post_put(now, place, span, Some(number), WorkFlags::default());
+        posted.unwrap();
+    };
+    (0..32).for_each(|number| ask(&mut sim, number));
+    let (mut answered, mut shown) = (0, 0);
+    while shown < 9_000 {
+        let is_news = |event: &Event| matches!(event, Event::Immediate { .. });
+        sim.run_until(S, |sim| {
+            sim.a.events.iter().chain(&sim.b.events).any(is_news)
+        });
+        for event in std::mem::take(&mut sim.a.events) {
+            if is_news(&event) {
+                assert_eq!(event, Event::Immediate { value: answered });
+                let slot = u64::from(answered % 32);
+                put(&mut sim, at(data, slot * 4096), slot, 4096, None);
+                put(&mut sim, at(status, slot * 48), slot, 48, Some(answered));
+                answered += 1;
+            }
+        }
+        for event in std::mem::take(&mut sim.b.events) {
+            if is_news(&event) {
+                assert_eq!(event, Event::Immediate { value: shown });
+                ask(&mut sim, shown + 32);
+                shown += 1;
+                if shown == 8_000 {
+                    sim.trace = Some(vec![]);
+                }
+            }
+        }
+    }
+    assert_eq!(sim.spoken().matches("RequestToSend").count(), 0);
+    sim.a.c().assert_bounded();
+}

@@ -7,7 +7,7 @@
 //! what came early: these operations are small, and sending some again is cheap.
 
 use crate::limits::{
-    MAX_EAGER_OPERATIONS, MAX_FETCHES, MAX_SMALL, MAX_UNCONFIRMED, MAX_UNCONFIRMED_DATAGRAMS,
+    MAX_EAGER_DATAGRAMS, MAX_FETCHES, MAX_SMALL, MAX_UNCONFIRMED, MAX_UNCONFIRMED_DATAGRAMS,
     MIN_UNCONFIRMED_DATAGRAMS,
 };
 use crate::request::{Request, RequestKind};
@@ -174,13 +174,21 @@ impl SendQueue {
             && (!fetch || self.fetches < max_fetches)
     }
 
-    /// Whether a put may leave at once as `count` operations: they wait for no congestion controller, so they
-    /// are few, and fewer on a path that lost some lately. In time it may have more again.
-    pub(crate) fn takes_run(&mut self, count: usize) -> bool {
-        let most = self.window.min(MAX_EAGER_OPERATIONS);
-        let takes = self.tries == 0 && self.ops.len() + count <= most;
-        if !takes {
-            self.window = (self.window + 1).min(MAX_UNCONFIRMED_DATAGRAMS);
+    /// Whether a put of `len` bytes may leave at once as `count` operations: they wait for no congestion controller, so
+    /// they have half of the window, which confirmations open and losses close. Where it was closed, in time it has
+    /// again what it had at first.
+    pub(crate) fn takes_run(&mut self, count: usize, len: u64) -> bool {
+        let alone = count as u64 * u64::from(MAX_SMALL);
+        let weight = match self.shared {
+            true => alone.min(count as u64 * FRAME_HEAD_LEN as u64 + len),
+            false => alone,
+        };
+        let most = (self.window / 2).min(MAX_EAGER_DATAGRAMS) as u64;
+        let takes = self.tries == 0
+            && self.ops.len() + count <= MAX_UNCONFIRMED
+            && u64::from(self.occupied) + weight <= most * u64::from(MAX_SMALL);
+        if !takes && self.window < FIRST_WINDOW {
+            self.window += 1;
         }
         takes
     }

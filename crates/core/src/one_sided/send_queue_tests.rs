@@ -200,3 +200,32 @@ fn window__is_of_datagrams_which_small_operations_share() {
     assert_eq!(stream.occupied, 0);
     stream.assert_bounded();
 }
+
+#[test]
+fn takes_run__half_of_the_window_which_confirmations_open_and_refusals_only_open_again() {
+    let takes = |stream: &mut SendQueue, count| stream.takes_run(count, 16 << 10);
+    let mut stream = SendQueue::default();
+    assert!(takes(&mut stream, FIRST_WINDOW / 2) && !takes(&mut stream, FIRST_WINDOW / 2 + 1));
+    for _ in 0..1_000 {
+        takes(&mut stream, FIRST_WINDOW);
+    }
+    assert!(!takes(&mut stream, FIRST_WINDOW / 2 + 1), "no confirmation");
+    let mut confirmed = 0;
+    for id in 0..1_000 {
+        stream.push(NOW, request(id, false));
+        stream.take(NOW, 1);
+        confirmed += 1;
+        assert!(stream.confirm(NOW, confirmed));
+        popped(&mut stream);
+    }
+    assert!(takes(&mut stream, MAX_EAGER_DATAGRAMS));
+    assert!(!takes(&mut stream, MAX_EAGER_DATAGRAMS + 1));
+    stream.push(NOW, request(1_000, false));
+    stream.take(NOW, 1);
+    stream.go_back(NOW);
+    assert!(!takes(&mut stream, 1), "something is to be repeated");
+    assert!(stream.confirm(NOW, confirmed + 1));
+    popped(&mut stream);
+    assert!(takes(&mut stream, MAX_EAGER_DATAGRAMS / 2));
+    assert!(!takes(&mut stream, MAX_EAGER_DATAGRAMS / 2 + 1));
+}

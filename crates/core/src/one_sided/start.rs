@@ -3,7 +3,7 @@
 use super::OneSided;
 use super::send_queue::Part;
 use crate::context::{Context, Debt};
-use crate::limits::{MAX_EAGER_OPERATIONS, MAX_EAGER_PUT, MAX_FETCHES, MAX_POSTED, MAX_SMALL};
+use crate::limits::{MAX_EAGER_PUT, MAX_FETCHES, MAX_POSTED, MAX_RUN, MAX_SMALL};
 use crate::receiving::Receiving;
 use crate::request::{Request, RequestKind};
 use crate::sending::Sending;
@@ -129,7 +129,7 @@ impl OneSided {
     /// Whether a put of `count` operations leaves at once, unannounced.
     fn leaves_at_once(&mut self, kind: &RequestKind, count: usize, sending: &Sending) -> bool {
         let follows = kind.immediate().is_some() && sending.is_putting();
-        !follows && self.send_queue.takes_run(count)
+        !follows && self.send_queue.takes_run(count, kind.content_len().into())
     }
 
     /// Announces a put, with the immediate that it brings.
@@ -237,8 +237,8 @@ fn operations(cx: &Context, kind: &RequestKind) -> Option<usize> {
         return None;
     }
     let tiles = tiles(place.address, span.len as u32, stu, cx.peer_buffer_log2());
-    let count = tiles.take(MAX_EAGER_OPERATIONS + 1).count();
-    (count <= MAX_EAGER_OPERATIONS).then_some(count)
+    let count = tiles.take(MAX_RUN + 1).count();
+    (count <= MAX_RUN).then_some(count)
 }
 
 /// Bytes that a put of several operations has at most. Credit does not count: nobody has to hold it.

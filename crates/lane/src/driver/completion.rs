@@ -258,6 +258,10 @@ impl<L: Lane> Driver<L> {
     }
 
     fn release_held(&mut self) {
+        // As a rule none is.
+        if self.held.is_empty() {
+            return;
+        }
         let lane = &self.lane;
         let released = self.held.extract_if(.., |held| !lane.holds(held.region));
         let told = released

@@ -240,15 +240,10 @@ impl<L: Lane> Driver<L> {
             return self.turn().map(drop);
         }
         (self.more, self.moved) = (false, false);
-        if self.is_due(now) {
+        if self.core.is_due(now) {
             self.core.on_timeout(now);
         }
         self.flush()
-    }
-
-    /// Whether a timer of the connection has struck.
-    fn is_due(&self, now: Instant) -> bool {
-        self.core.next_timeout().is_some_and(|at| at <= now)
     }
 
     /// Sends what may otherwise wait for something to ride on: the caller is about to sleep.
@@ -407,13 +402,13 @@ impl<L: Lane> Driver<L> {
         // The time at the start of the turn may be old: see `Turn::refresh`. Nothing is sent by it if all is quiet.
         let now = match received {
             Ok(true) => turn.now,
-            Ok(false) if self.core.is_quiet() && !self.is_due(now) => now,
+            Ok(false) if self.core.is_quiet() && !self.core.is_due(now) => now,
             _ => self.clock.now(),
         };
         self.turned = now;
         self.more |= more;
         let received = self.survive(received)?;
-        if self.is_due(now) {
+        if self.core.is_due(now) {
             self.core.on_timeout(now);
         }
         let sent = self.transmit(now)?;

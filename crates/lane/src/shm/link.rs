@@ -20,7 +20,7 @@ use zerolane_wire::encapsulation::MAX_MEMORY_STU;
 
 /// Most bytes of a record behind its first word: the longest datagram.
 pub(super) const MAX_RECORD: usize = MAX_MEMORY_STU + HEADER_LEN;
-const _: () = assert!(3 * (MAX_RECORD + 16) <= RING);
+const _: () = assert!(3 * (MAX_RECORD + WORD).next_multiple_of(ALIGN as usize) <= RING);
 /// The word in front of a record: its length, and in the lowest byte its kind.
 const WORD: usize = 8;
 const CAPACITY: u64 = RING as u64;
@@ -165,7 +165,8 @@ impl Link {
         let word = (len as u64) << 8 | kind as u64;
         let ring = self.shared.ring_out();
         let mut at = self.producer.position();
-        write(ring, at, &word.to_ne_bytes());
+        // SAFETY: records begin at whole words of the ring, which is mapped as long as the link.
+        unsafe { shared::word(ring, place(at)) }.store(word, Ordering::Relaxed);
         at += WORD as u64;
         for part in parts {
             write(ring, at, part);
@@ -256,10 +257,8 @@ impl Link {
         }
         let ring = self.shared.ring_in();
         let at = self.consumer.position();
-        let mut word = [0; WORD];
-        // What is not aligned is not available, so there is at least a word.
-        read(ring, at, &mut word);
-        let word = u64::from_ne_bytes(word);
+        // SAFETY: as in `push`; what is not aligned is not available, so there is at least a word.
+        let word = unsafe { shared::word(ring, place(at)) }.load(Ordering::Relaxed);
         let kind = match word & 0xff {
             1 => Kind::Datagram,
             2 => Kind::Reference,
@@ -407,25 +406,34 @@ impl Link {
     }
 }
 
+/// Where position `at` of a ring lies in it.
+fn place(at: u64) -> usize {
+    (at % CAPACITY) as usize
+}
+
 /// Writes `bytes` at position `at` of a ring, of which they are a part.
 fn write(ring: Bounds, at: u64, bytes: &[u8]) {
-    let start = (at % CAPACITY) as usize;
+    let start = place(at);
     let (first, rest) = bytes.split_at(bytes.len().min(RING - start));
     // SAFETY: both lie in the ring, which is mapped as long as the link and touched by atomic accesses alone.
     unsafe {
         shared::store(ring, start, first);
-        shared::store(ring, 0, rest);
+        if !rest.is_empty() {
+            shared::store(ring, 0, rest);
+        }
     }
 }
 
 /// Reads as many bytes from position `at` of a ring.
 fn read(ring: Bounds, at: u64, bytes: &mut [u8]) {
-    let start = (at % CAPACITY) as usize;
+    let start = place(at);
     let len = bytes.len();
     let (first, rest) = bytes.split_at_mut(len.min(RING - start));
     // SAFETY: as in `write`.
     unsafe {
         shared::load(ring, start, first);
-        shared::load(ring, 0, rest);
+        if !rest.is_empty() {
+            shared::load(ring, 0, rest);
+        }
     }
 }

@@ -19,7 +19,7 @@ use std::str::FromStr;
 use zerolane_wire::discovery::is_neighbour_name;
 
 /// What the Initiator says with the memory that it passes: a name, and the version of what lies in the memory.
-const HELLO: [u8; 8] = *b"zl-shm\x00\x03";
+const HELLO: [u8; 8] = *b"zl-shm\x00\x04";
 /// Descriptors of which more are not looked at: one is right.
 const MAX_PASSED: usize = 4;
 /// Initiators that may wait to be accepted, where the system permits as many (`net.core.somaxconn`). Each has passed a

@@ -8,8 +8,9 @@
 use super::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use core::fmt;
 
-/// Records begin at multiples of this, bytes.
-pub(crate) const ALIGN: u64 = 8;
+/// Records begin at multiples of this, bytes: cache lines, so that a short message is one that moves between the ends, and
+/// what is written next is none that the other end still reads.
+pub(crate) const ALIGN: u64 = 64;
 
 /// It wants to be woken by what arrives.
 pub(crate) const ARRIVAL: u32 = 1;

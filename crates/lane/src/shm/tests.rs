@@ -216,7 +216,9 @@ fn hostile__records_that_cannot_be() {
             let at = (at % mapping::RING as u64) as usize;
             crate::shared::store(shared.ring_out(), at, &word.to_ne_bytes());
         }
-        way.produced.published.store(at + 8, Ordering::SeqCst);
+        way.produced
+            .published
+            .store(at + ring::ALIGN, Ordering::SeqCst);
         broken(&mut b, RingFault::Record);
     }
 }

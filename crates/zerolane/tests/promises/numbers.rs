@@ -185,9 +185,10 @@ const DOCUMENTS: &[Document] = &[
             Fact("numbered: 0 to {1192} bytes", &["MAX_SMALL"]),
             Fact("A put of at most {16 KiB} may leave", &["MAX_EAGER_PUT"]),
             Fact(
-                "with it, at most {32} operations are",
-                &["MAX_EAGER_OPERATIONS"],
+                "and {128} datagrams at most, and nothing",
+                &["MAX_EAGER_DATAGRAMS"],
             ),
+            Fact("more than {32} operations. They take", &["MAX_RUN"]),
             Fact("If {1024} of those wait", &["MAX_UNREAD"]),
             Fact("Extended: up to {64} at a", &["MAX_FETCHES"]),
             Fact("asked again every {100 ms}", &["NOT_READY_INTERVAL"]),
