@@ -332,8 +332,8 @@ fn patience__ends_though_the_source_dies_before_it_begins() {
     }
 }
 
-/// A node that did not run for a while, for its machine was busy or it was stopped, does not take that time for the silence
-/// of its peers, nor for time in which it was patient.
+/// A node that did not run for a while, for its machine was busy or it was stopped, does not take that time for the
+/// silence of its peers, nor for time in which it was patient.
 #[test]
 fn rest__of_a_node_longer_than_its_patience_is_not_held_against_others() {
     for node in 0..=8 {
@@ -348,35 +348,6 @@ fn rest__of_a_node_longer_than_its_patience_is_not_held_against_others() {
         let told = outcome.events.iter().filter(|it| stuck(&it.2));
         let told: Vec<_> = told.map(|it| (it.0, it.1)).collect();
         assert!(node == 0 || told.is_empty(), "{what}: {told:?}");
-    }
-}
-
-/// A source waits a few seconds for a node that it lost when all others are done: the node tries it again at once.
-#[test]
-fn lost__a_node_whose_connection_to_the_source_failed_is_back_before_it_could_be_taken_for_dead() {
-    for node in 1..=8 {
-        let mut setup = eight();
-        let failed = seconds(6.0) + setup.options.silence + setup.options.beat;
-        let heals = failed + setup.options.beat * 3;
-        setup.disturbances = vec![
-            (seconds(6.0), Disturbance::Split(vec![node])),
-            (failed + setup.options.beat / 2, Disturbance::Heal),
-        ];
-        let outcome = run(&setup);
-        let what = format!("node {node} is cut off");
-        done(&outcome, 1..=8, &what);
-        let id = NodeId(u64::from(node));
-        assert!(
-            outcome.told(|it| *it == Event::NodeFailed(id, Fault::Gone)),
-            "{what}"
-        );
-        let joins = outcome.events.iter().filter(|it| it.2 == Event::Joined(id));
-        let again = joins.last().expect("it joined").0;
-        let allowed = heals + setup.options.silence;
-        assert!(
-            again > seconds(6.0) && again <= allowed,
-            "{what}: back at {again:?}, allowed {allowed:?}"
-        );
     }
 }
 
