@@ -296,12 +296,13 @@ fn source__dies_too_early_and_all_say_that_they_are_stuck() {
     }
 }
 
-/// A cast whose source waits for a ninth node that never comes, three times as long as the eight have patience.
+/// A cast whose source waits for a ninth node that never comes. The eight have less patience than it takes until they
+/// ask the source for what it has, though it has not begun.
 fn waiting() -> Setup {
     let mut setup = eight();
     setup.options.expected = 9;
     setup.options.gather = seconds(30.0);
-    setup.options.patience = seconds(10.0);
+    setup.options.patience = seconds(4.0);
     setup.until = seconds(90.0);
     setup
 }
