@@ -296,6 +296,62 @@ fn source__dies_too_early_and_all_say_that_they_are_stuck() {
     }
 }
 
+/// A cast whose source waits for a ninth node that never comes. The eight have less patience than it takes until they
+/// ask the source for what it has, though it has not begun.
+fn waiting() -> Setup {
+    let mut setup = eight();
+    setup.options.expected = 9;
+    setup.options.gather = seconds(30.0);
+    setup.options.patience = seconds(4.0);
+    setup.until = seconds(90.0);
+    setup
+}
+
+#[test]
+fn patience__is_not_used_up_while_the_source_waits_for_others() {
+    let outcome = run(&waiting());
+    let all = done(&outcome, 1..=8, "one is waited for");
+    assert!(all > seconds(30.0), "it was not waited for: {all:?}");
+    let stuck = |it: &Event| matches!(it, Event::Stuck { .. });
+    assert!(!outcome.told(stuck), "{:?}", outcome.events);
+}
+
+#[test]
+fn patience__ends_though_the_source_dies_before_it_begins() {
+    let mut setup = waiting();
+    let dies = seconds(7.0);
+    setup.disturbances = vec![(dies, Disturbance::Kill(0))];
+    let outcome = run(&setup);
+    let ends = dies + setup.options.patience + setup.options.beat * 3;
+    for node in 1..=8 {
+        let stuck = outcome
+            .events
+            .iter()
+            .find(|(_, it, event)| *it == node && matches!(event, Event::Stuck { .. }));
+        let (at, ..) = stuck.expect("it says that it is stuck");
+        assert!(*at > dies && *at <= ends, "node {node}: {at:?}");
+    }
+}
+
+/// A node that did not run for a while, for its machine was busy or it was stopped, does not take that time for the
+/// silence of its peers, nor for time in which it was patient.
+#[test]
+fn rest__of_a_node_longer_than_its_patience_is_not_held_against_others() {
+    for node in 0..=8 {
+        let mut setup = eight();
+        setup.options.patience = seconds(5.0);
+        setup.disturbances = vec![(seconds(6.0), Disturbance::Rest(node, seconds(5.5)))];
+        setup.until = seconds(120.0);
+        let outcome = run(&setup);
+        let what = format!("node {node} rests");
+        done(&outcome, 1..=8, &what);
+        let stuck = |it: &Event| matches!(it, Event::Stuck { .. });
+        let told = outcome.events.iter().filter(|it| stuck(&it.2));
+        let told: Vec<_> = told.map(|it| (it.0, it.1)).collect();
+        assert!(node == 0 || told.is_empty(), "{what}: {told:?}");
+    }
+}
+
 #[test]
 fn split__healed_after_thirty_seconds() {
     for nodes in [

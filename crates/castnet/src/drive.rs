@@ -142,6 +142,12 @@ impl Drive {
         Ok(())
     }
 
+    /// The source has called again: the node is to be a part of its group.
+    pub(crate) fn reach_source(&mut self) -> Result<(), Error> {
+        self.node.reach_source(self.now());
+        self.act()
+    }
+
     /// Lets what was posted be sent, and the connections end, `most` at most.
     pub(crate) fn settle(&mut self, most: Duration) -> Result<(), Error> {
         for connection in self.worker.connection_ids().collect::<Vec<_>>() {

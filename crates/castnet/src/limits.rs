@@ -49,7 +49,8 @@ pub const CALLERS: usize = 16;
 /// How long a caller may take to say what it wants.
 pub const CALLER_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a source waits for the last words of hosts that have all.
+/// How long a source waits for the last words of hosts that have all, and for one that answered its call to take part
+/// again.
 pub const FAREWELL: Duration = Duration::from_secs(10);
 
 /// Bytes that a stream's reader asks of the partial file at a time.

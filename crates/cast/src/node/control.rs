@@ -1,5 +1,7 @@
 //! What passes between a node and its coordinator, whichever of the two this node is.
 
+use std::time::Duration;
+
 use super::{Link, Node};
 use crate::bitmap::Bitmap;
 use crate::coordinator::{Coordinator, Joining};
@@ -41,6 +43,12 @@ impl Node {
         }
     }
 
+    /// Whether `from` is the source, and has given this node no place: it waits for others, and nothing can come
+    /// before. Of one that follows the source this is not believed, for it may not lead at all.
+    pub(super) fn waits_to_begin(&self, from: NodeId) -> bool {
+        self.epoch == 0 && self.leader == 0 && self.leader() == Some(from)
+    }
+
     /// Where this node stands among those that may lead; behind all, if it may not.
     fn own_rank(&self) -> usize {
         let own = self.id();
@@ -78,7 +86,19 @@ impl Node {
         if led && !self.ended {
             self.epoch = 0;
             self.try_next_leader();
+            // The connection may have failed while its ends are there: the one that led is tried again at once.
+            self.retry_at = self.now + self.options.beat;
         }
+    }
+
+    /// The source was heard of in another way: it is there, and takes this node in again. Connects to it, unless
+    /// there is a connection.
+    pub fn reach_source(&mut self, now: Duration) {
+        self.now = now;
+        if let Some(source) = self.leaders.first().filter(|_| !self.ended).cloned() {
+            self.connect(&source);
+        }
+        self.settle();
     }
 
     fn try_next_leader(&mut self) {

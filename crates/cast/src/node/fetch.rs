@@ -13,7 +13,7 @@ use crate::bitmap::Bitmap;
 use crate::limits::{HASHES_PER_MESSAGE, MAX_UNASKED};
 use crate::manifest::{Hash, Header, Manifest};
 use crate::message::{Contact, Fault, Message, NodeId};
-use crate::options::{Action, Event};
+use crate::options::Action;
 
 /// What a node waits for.
 #[derive(Debug, Default)]
@@ -31,9 +31,10 @@ pub(super) struct Fetch {
     pub(super) helpers: BTreeSet<NodeId>,
     /// There was no room in the window for something that could be asked for.
     blocked: bool,
-    /// When a search for helpers began last, and when anything new came.
+    /// When a search for helpers began last.
     sought: Duration,
-    progressed: Duration,
+    /// Since when digests are waited for.
+    hashes_since: Duration,
 }
 
 #[derive(Debug, Default)]
@@ -125,7 +126,7 @@ impl Node {
             });
         self.fetch.stripes = stripes.collect();
         self.fetch.predecessors = vec![None; header.arity as usize];
-        self.fetch.progressed = self.now;
+        self.fetch.hashes_since = self.now;
     }
 
     /// Takes the predecessors that the coordinator gave.
@@ -339,8 +340,7 @@ impl Node {
         self.verified.insert(chunk);
         let arity = self.fetch.stripes.len() as u32;
         self.fetch.stripes[(chunk % arity) as usize].advance(now);
-        self.fetch.progressed = now;
-        self.stuck_told = false;
+        self.heard_news();
         self.keep(chunk);
         self.actions.push_back(Action::Write(chunk));
         self.send_new(chunk);
@@ -384,13 +384,6 @@ impl Node {
         if self.manifest.is_none() {
             self.ask_another_for_hashes(deadline);
             return;
-        }
-        if self.now.saturating_sub(self.fetch.progressed) > self.options.patience
-            && !self.stuck_told
-        {
-            self.stuck_told = true;
-            let lacking = self.verified.len() - self.verified.count();
-            self.tell(Event::Stuck { lacking });
         }
         let stalled = (0..self.fetch.stripes.len() as u32).any(|it| self.stands_still(it));
         if stalled && self.fetch.sought <= deadline {
@@ -522,8 +515,8 @@ impl Node {
 
     /// One that does not answer is not waited for: who leads has them.
     fn ask_another_for_hashes(&mut self, deadline: Duration) {
-        if self.fetch.progressed < deadline {
-            self.fetch.progressed = self.now;
+        if self.fetch.hashes_since < deadline {
+            self.fetch.hashes_since = self.now;
             self.hashes_from = None;
             if let Some(leader) = self.leaders.get(self.leader).map(|it| it.id) {
                 self.ask_hashes(leader);
@@ -577,7 +570,7 @@ impl Node {
         let hashes = std::mem::take(&mut self.hashes);
         let manifest = Manifest::covered(header, hashes).map_err(|_| Fault::WrongHashes)?;
         self.manifest = Some(manifest);
-        self.fetch.progressed = self.now;
+        self.heard_news();
         let waiting = self
             .peers
             .iter_mut()

@@ -98,6 +98,8 @@ pub struct Node {
     next_beat: Duration,
     told_done: bool,
     ended: bool,
+    /// When anything new came: what `patience` is counted from.
+    news: Duration,
     stuck_told: bool,
     /// Members that came before this node knew that it leads.
     early: Vec<(NodeId, Message)>,
@@ -195,6 +197,7 @@ impl Node {
             next_beat: now + options.beat,
             told_done: false,
             ended: false,
+            news: now,
             stuck_told: false,
             early: Vec::new(),
             counters: Counters::default(),
@@ -330,9 +333,13 @@ impl Node {
         };
         peer.heard = now;
         peer.messages += 1;
+        let floods = peer.messages > MESSAGES_PER_BEAT;
+        if self.waits_to_begin(from) {
+            self.heard_news();
+        }
         let beats = matches!(message, Message::Alive | Message::Progress { .. });
         let asks = matches!(message, Message::Request(_));
-        if peer.messages > MESSAGES_PER_BEAT {
+        if floods {
             self.blame(from, Fault::Flood);
         } else if let Err(fault) = self.take(from, message) {
             self.counters.messages_refused += 1;
@@ -361,6 +368,7 @@ impl Node {
         if now < self.next_beat {
             return;
         }
+        self.rested(now.saturating_sub(self.next_beat));
         self.next_beat = now + self.options.beat;
         if self.ended {
             return;
@@ -369,6 +377,7 @@ impl Node {
         self.look_for_leader();
         self.reconnect();
         self.search();
+        self.notice_stuck();
         if let Some(coordinator) = &mut self.coordinator {
             coordinator.tick(now, self.header.is_some() && self.written.is_full());
         }
@@ -479,6 +488,34 @@ impl Node {
         for id in silent.collect::<Vec<_>>() {
             self.disconnect(id);
         }
+    }
+
+    /// The beat is late by so much. By several beats: this node did not run, or hardly, and what it did not hear
+    /// meanwhile says nothing of its peers. It goes on as if that time had not been.
+    fn rested(&mut self, late: Duration) {
+        if late < self.options.beat * 2 {
+            return;
+        }
+        self.news = (self.news + late).min(self.now);
+        for peer in self.peers.values_mut() {
+            peer.heard = (peer.heard + late).min(self.now);
+        }
+    }
+
+    /// Anything new has come.
+    fn heard_news(&mut self) {
+        (self.news, self.stuck_told) = (self.now, false);
+    }
+
+    /// For as long as nothing new came as this node has patience.
+    fn notice_stuck(&mut self) {
+        let still = self.now.saturating_sub(self.news);
+        if self.stuck_told || self.is_done() || still <= self.options.patience {
+            return;
+        }
+        self.stuck_told = true;
+        let lacking = self.written.len() - self.written.count();
+        self.tell(Event::Stuck { lacking });
     }
 
     fn say_alive(&mut self) {

@@ -111,6 +111,8 @@ pub enum Disturbance {
     Mute(u32),
     /// A node says that its predecessors sent wrong chunks.
     Accuse(u32),
+    /// A node does not run for so long, and then finds all that came meanwhile.
+    Rest(u32, Duration),
     /// These nodes and the others do not reach each other.
     Split(Vec<u32>),
     /// All reach each other again.

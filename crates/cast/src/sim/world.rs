@@ -123,6 +123,8 @@ struct Machine {
     lies: bool,
     mute: bool,
     gone: bool,
+    /// Until then it does not run.
+    rests_until: Nanos,
     outcome: NodeOutcome,
 }
 
@@ -165,6 +167,7 @@ impl<'a> World<'a> {
             lies: false,
             mute: false,
             gone: false,
+            rests_until: 0,
             outcome: NodeOutcome::default(),
         };
         let mut world = World {
@@ -335,7 +338,32 @@ impl<'a> World<'a> {
         }
     }
 
+    /// Until when the node rests to which this happens, if it does.
+    fn rests(&self, what: &What) -> Option<Nanos> {
+        let node = match what {
+            What::Beat(node)
+            | What::Unreached { node, .. }
+            | What::Closed { node, .. }
+            | What::Read { node, .. }
+            | What::Written { node, .. } => *node,
+            What::Message { to, .. } | What::Arrived { to, .. } => *to,
+            What::Link { ends } => ends.iter().copied().max_by_key(|it| self.wakes(*it))?,
+            What::Alive { .. } | What::PortFree(_) | What::Disturbed(_) => return None,
+        };
+        Some(self.wakes(node)).filter(|it| *it > self.now)
+    }
+
+    fn wakes(&self, node: u32) -> Nanos {
+        self.machines[node as usize].rests_until
+    }
+
     fn happen(&mut self, what: What) {
+        if let Some(wakes) = self.rests(&what) {
+            // The clock is looked at before all that came is read: the harder case.
+            let later = Nanos::from(!matches!(what, What::Beat(_)));
+            self.at(wakes + later, what);
+            return;
+        }
         match what {
             What::Beat(node) => {
                 self.with(node, |it, now| it.timeout(now));
@@ -346,7 +374,10 @@ impl<'a> World<'a> {
             }
             What::Alive { from, to } => {
                 for to in to {
-                    if self.reach(from, to) {
+                    if self.wakes(to) > self.now {
+                        let message = Box::new(Message::Alive);
+                        self.at(self.wakes(to), What::Message { from, to, message });
+                    } else if self.reach(from, to) {
                         self.with(to, |it, now| it.message(now, id(from), Message::Alive));
                     }
                 }
@@ -616,6 +647,9 @@ impl<'a> World<'a> {
                         },
                     );
                 }
+            }
+            Disturbance::Rest(node, time) => {
+                self.machines[node as usize].rests_until = self.now + time.as_nanos() as Nanos;
             }
             Disturbance::Split(nodes) => {
                 for node in nodes {

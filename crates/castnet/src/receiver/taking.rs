@@ -48,8 +48,6 @@ pub(super) struct Taking {
     endpoint: EndpointId,
     times: Times,
     begun: Instant,
-    /// Chunks when anything new came last, and when.
-    progressed: (u32, Instant),
     resumed: u64,
     /// The node takes part no more.
     over: bool,
@@ -114,7 +112,6 @@ impl Taking {
             endpoint,
             times,
             begun,
-            progressed: (0, begun),
             resumed: 0,
             over: false,
             dismissed: None,
@@ -187,6 +184,10 @@ impl Taking {
             Event::Leads => self
                 .notes
                 .push("the source is gone: this node leads".into()),
+            Event::Stuck { lacking } => {
+                let seconds = self.times.patience.as_secs();
+                return Err(Error::Stuck { lacking, seconds });
+            }
             Event::Liar { peer, fault, .. } => {
                 self.notes.push(format!("{peer}: it {fault}: cut off"))
             }
@@ -245,18 +246,6 @@ impl Taking {
             self.in_place = Some(self.begun.elapsed());
             self.say(&Word::Ended(Ok(())));
         }
-        let count = self.drive.node.written().count();
-        if count != self.progressed.0 {
-            self.progressed = (count, Instant::now());
-        }
-        let still = self.progressed.1.elapsed();
-        if self.target.is_some() && still > self.times.patience {
-            let lacking = self.drive.node.written().len() - count;
-            return Err(Error::Stuck {
-                lacking,
-                seconds: still.as_secs(),
-            });
-        }
         Ok(())
     }
 
@@ -270,9 +259,11 @@ impl Taking {
         }
         // It has all, and the one that led is gone for long.
         let alone = self.source.is_none() && !self.drive.node.leads() && self.drive.peers() == 0;
-        self.in_place.is_some()
-            && alone
-            && self.progressed.1.elapsed() > self.times.silence * FORSAKEN
+        let since = |it| self.begun.elapsed().saturating_sub(it);
+        alone
+            && self
+                .in_place
+                .is_some_and(|it| since(it) > self.times.silence * FORSAKEN)
     }
 
     fn take(&mut self, event: Happened) -> Result<(), Error> {
@@ -321,6 +312,8 @@ impl Taking {
             Some(Call::Group { secret, .. }) if is_source && secret == self.secret => {
                 self.source = Some(connection);
                 let _ = listen(&mut self.drive.worker, connection);
+                // It misses this node.
+                self.drive.reach_source()?;
                 if self.in_place.is_some() {
                     self.say(&Word::Ended(Ok(())));
                 }

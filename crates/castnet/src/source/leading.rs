@@ -176,7 +176,9 @@ impl Leading {
             return told || since.elapsed() > self.cast.silence;
         }
         match self.finished {
-            Some(at) if self.calls.has_unfinished() => at.elapsed() > FAREWELL,
+            Some(at) if self.calls.has_unfinished() || self.calls.is_talking() => {
+                at.elapsed() > FAREWELL
+            }
             Some(at) => at.elapsed() > self.cast.linger,
             // None came.
             None => {

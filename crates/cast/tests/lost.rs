@@ -1,0 +1,86 @@
+//! What a node does when its connection to the source fails.
+#![allow(non_snake_case)]
+
+use std::time::Duration;
+
+use zerolane_cast::{Action, Contact, Manifest, Message, Node, NodeId, Options, Place, Profile};
+
+const SOURCE: NodeId = NodeId(1);
+const OWN: NodeId = NodeId(2);
+const SUCCESSOR: NodeId = NodeId(3);
+
+fn contact(id: NodeId) -> Contact {
+    Contact {
+        id,
+        address: Vec::new(),
+    }
+}
+
+fn actions(node: &mut Node) -> Vec<Action> {
+    std::iter::from_fn(|| node.poll_action()).collect()
+}
+
+fn connects_to_source(actions: &[Action]) -> bool {
+    actions.contains(&Action::Connect(contact(SOURCE)))
+}
+
+/// A node that receives from the source, whose connection has just failed.
+fn cut_off(options: Options) -> Node {
+    let now = Duration::ZERO;
+    let profile = Profile {
+        contact: contact(OWN),
+        rack: 0,
+        rate: 0,
+    };
+    let mut node = Node::receiver(now, profile, vec![contact(SOURCE)], options, None);
+    node.connected(now, SOURCE);
+    let header = Manifest::of(&[7; 64], 8, 1).unwrap().header();
+    node.message(now, SOURCE, Message::Welcome(header));
+    let place = Place {
+        epoch: 1,
+        predecessors: vec![Some(contact(SUCCESSOR))],
+        helpers: Vec::new(),
+        successors: vec![contact(SUCCESSOR)],
+        apart: false,
+    };
+    node.message(now, SOURCE, Message::Place(place));
+    node.connected(now, SUCCESSOR);
+    actions(&mut node);
+    node.disconnected(now, SOURCE);
+    assert!(!connects_to_source(&actions(&mut node)));
+    node
+}
+
+/// The source waits a few seconds for a node that it lost when all others are done.
+#[test]
+fn source__that_is_lost_is_tried_again_at_the_next_beat() {
+    let options = Options::default();
+    let mut node = cut_off(options);
+    let now = node.next_timeout();
+    assert!(now <= options.beat * 2);
+    node.timeout(now);
+    assert!(connects_to_source(&actions(&mut node)));
+}
+
+/// It was called: the source misses it, and is there.
+#[test]
+fn source__that_calls_is_reached_at_once() {
+    let mut node = cut_off(Options::default());
+    node.reach_source(Duration::ZERO);
+    assert!(connects_to_source(&actions(&mut node)));
+    // There is one on its way.
+    node.reach_source(Duration::ZERO);
+    assert!(!connects_to_source(&actions(&mut node)));
+    let now = Duration::from_millis(1);
+    node.connected(now, SOURCE);
+    let joins = |it: &Action| {
+        matches!(
+            it,
+            Action::Send {
+                to: SOURCE,
+                message: Message::Join { .. }
+            }
+        )
+    };
+    assert!(actions(&mut node).iter().any(joins));
+}
