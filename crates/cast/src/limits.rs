@@ -27,7 +27,8 @@ pub const MAX_PEERS: usize = 256;
 /// Messages that a peer may send between two beats. An honest one sends one for each chunk and a few besides.
 pub const MESSAGES_PER_BEAT: u32 = 2048;
 
-/// Chunks that come unasked from one peer before it is cut off. A cancelled request may cross its chunk.
+/// Chunks that come unasked from one peer, and are of no use, before it is cut off; each that was asked for makes up for one. A
+/// cancelled request may cross its chunk.
 pub const MAX_UNASKED: u32 = 64;
 
 /// Members of a cast. The coordinator holds some hundred bytes of each.

@@ -504,3 +504,25 @@ fn late__joins_at_half_time_and_its_own_port_is_the_limit() {
         "{took:?} of {undisturbed:?}"
     );
 }
+
+/// A port on which a chunk takes twelve seconds, eight times as long as a first search lasts: what was asked for is on its way, and what
+/// is taken back each time would be sent again without end. Two thirds more than the content are received at most, for the
+/// first chunks come from several.
+#[test]
+fn slow__a_node_whose_chunks_take_longer_than_a_search_is_sent_little_twice() {
+    let (mut received, mut content) = (0, 0);
+    for node in 1..=8 {
+        let mut setup = Setup::new(8, 60, MB, PORT);
+        setup.disturbances = vec![(seconds(1.0), Disturbance::Slow(node, 300))];
+        setup.until = seconds(3000.0);
+        let outcome = run(&setup);
+        done(&outcome, 1..=8, &format!("node {node} is slow"));
+        received += outcome.nodes[node as usize].received;
+        content += setup.bytes();
+    }
+    println!(
+        "received {:.2} of the content",
+        received as f64 / content as f64
+    );
+    assert!(received <= content * 5 / 3, "{received} of {content}");
+}

@@ -31,8 +31,9 @@ pub(super) struct Fetch {
     pub(super) helpers: BTreeSet<NodeId>,
     /// There was no room in the window for something that could be asked for.
     blocked: bool,
-    /// When a search for helpers began last.
+    /// When a search for helpers began last, and how many began since something came.
     sought: Duration,
+    searches: u32,
     /// Since when digests are waited for.
     hashes_since: Duration,
 }
@@ -330,16 +331,23 @@ impl Node {
             self.settle();
             return false;
         }
-        let Some(asked) = self.fetch.unask(chunk) else {
-            self.counters.chunks_unasked += 1;
-            return self.count_unasked(from);
-        };
-        if asked != from {
-            self.send(asked, Message::Cancel(vec![chunk]));
+        match self.fetch.unask(chunk) {
+            Some(asked) if asked == from => {
+                let peer = self.peers.get_mut(&from).expect("it is connected");
+                peer.unasked = peer.unasked.saturating_sub(1);
+            }
+            Some(asked) => self.send(asked, Message::Cancel(vec![chunk])),
+            // A request that was taken back while its chunk was on the way.
+            None if self.make_room() => {}
+            None => {
+                self.counters.chunks_unasked += 1;
+                return self.count_unasked(from);
+            }
         }
         self.verified.insert(chunk);
         let arity = self.fetch.stripes.len() as u32;
         self.fetch.stripes[(chunk % arity) as usize].advance(now);
+        self.fetch.searches = 0;
         self.heard_news();
         self.keep(chunk);
         self.actions.push_back(Action::Write(chunk));
@@ -348,7 +356,8 @@ impl Node {
         true
     }
 
-    /// What comes unasked is dropped; a peer that sends much of it is cut off.
+    /// What comes unasked, and is here or has no room, is dropped; a peer that sends much more of it than of what it is asked
+    /// for is cut off.
     fn count_unasked(&mut self, from: NodeId) -> bool {
         let peer = self.peers.get_mut(&from).expect("it is connected");
         peer.unasked += 1;
@@ -386,11 +395,22 @@ impl Node {
             return;
         }
         let stalled = (0..self.fetch.stripes.len() as u32).any(|it| self.stands_still(it));
-        if stalled && self.fetch.sought <= deadline {
+        let since = self.now.saturating_sub(self.fetch.sought);
+        if stalled && since >= self.time_of_search() {
             self.fetch.sought = self.now;
-            self.free_for_helpers();
+            self.fetch.searches += 1;
+            self.free_for_helpers(true);
             self.seek();
         }
+    }
+
+    /// How long helpers have to send what they are asked for: twice as long after each search of which nothing came. On a slow
+    /// link or machine what is taken back would be asked for again, and taken back, without end.
+    fn time_of_search(&self) -> Duration {
+        let doubled = self.options.stall * (1 << self.fetch.searches.min(8));
+        doubled
+            .min(self.options.patience / 4)
+            .max(self.options.stall)
     }
 
     fn stands_still(&self, stripe: u32) -> bool {
@@ -405,8 +425,9 @@ impl Node {
         state.verified < total && still > self.options.stall.max(paces)
     }
 
-    /// Of what a silent predecessor was asked for in a stripe, helpers may be asked, if they have it.
-    fn free_for_helpers(&mut self) {
+    /// Of what a silent predecessor was asked for in a stripe, helpers may be asked, if they have it; and others of what the
+    /// helpers were asked for whose time is over.
+    fn free_for_helpers(&mut self, their_time_is_over: bool) {
         let arity = self.fetch.stripes.len() as u32;
         let stalled: Vec<u32> = (0..arity).filter(|it| self.stands_still(*it)).collect();
         let held: Vec<(u32, NodeId)> = self
@@ -421,7 +442,12 @@ impl Node {
                 *id != of && peer.is_some_and(|it| it.has.contains(chunk))
             });
             let helper = !self.fetch.predecessors.contains(&Some(of));
-            if stalled.contains(&(chunk % arity)) && (elsewhere || helper) {
+            let free = if helper {
+                their_time_is_over
+            } else {
+                elsewhere
+            };
+            if free && stalled.contains(&(chunk % arity)) {
                 self.fetch.unask(chunk);
                 self.fetch.lacks(chunk);
                 self.send(of, Message::Cancel(vec![chunk]));
@@ -482,7 +508,7 @@ impl Node {
         let helps = leads.is_some_and(|it| !it.predecessors(from).contains(&own));
         self.set_apart(from, apart || helps);
         if self.fetch.helpers.contains(&from) {
-            self.free_for_helpers();
+            self.free_for_helpers(false);
         }
         if answer {
             self.hello(from, false);
