@@ -148,11 +148,13 @@ fn overtaking(long: u64, security: Security, threads: PathThreads) {
             a.send(&all).expect("sent");
             sent += 1;
         }
-        for _ in 0..3 {
+        // On a busy machine the longer path may have a small share for a while.
+        let joined = sent;
+        while sent < joined + 3 || super::bytes_sent(&a, 1) <= 8 << 20 {
+            assert!(sent < joined + 40, "{:?}", a.paths());
             a.send(&all).expect("sent");
             sent += 1;
         }
-        assert!(super::bytes_sent(&a, 1) > 8 << 20, "{:?}", a.paths());
         let account = a.account();
         a.close().expect("closed");
         (account, sent)
