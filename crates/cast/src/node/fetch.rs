@@ -338,7 +338,7 @@ impl Node {
             }
             Some(asked) => self.send(asked, Message::Cancel(vec![chunk])),
             // A request that was taken back while its chunk was on the way.
-            None if self.make_room() => {}
+            None if self.manifest.is_some() && chunk < self.verified.len() && self.make_room() => {}
             None => {
                 self.counters.chunks_unasked += 1;
                 return self.count_unasked(from);
