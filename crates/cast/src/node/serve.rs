@@ -108,7 +108,7 @@ impl Node {
         if let Some(resident) = self.serve.resident.get_mut(&chunk) {
             resident.written = true;
             self.written.insert(chunk);
-            (self.news, self.stuck_told) = (now, false);
+            self.heard_news();
         }
         // Its place may be free; what can be sent is the same.
         self.request_if_blocked();
