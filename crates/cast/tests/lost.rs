@@ -1,4 +1,4 @@
-//! What a node does when its connection to the source fails.
+//! What a node does when its connection to the source fails, and of a connection that it does not take.
 #![allow(non_snake_case)]
 
 use std::time::Duration;
@@ -83,4 +83,19 @@ fn source__that_calls_is_reached_at_once() {
         )
     };
     assert!(actions(&mut node).iter().any(joins));
+}
+
+/// A peer that has this node's own identity would be a member below itself, in a tree that never ends.
+#[test]
+fn own__identity_is_no_peer() {
+    let now = Duration::ZERO;
+    let manifest = Manifest::of(&[7; 64], 8, 1).unwrap();
+    let profile = Profile {
+        contact: contact(SOURCE),
+        rack: 0,
+        rate: 0,
+    };
+    let mut source = Node::source(now, profile, manifest, Options::default());
+    source.connected(now, SOURCE);
+    assert!(actions(&mut source).contains(&Action::Disconnect(SOURCE)));
 }

@@ -297,7 +297,9 @@ impl Node {
         self.now = now;
         let leads = self.leads() || self.leaders.iter().any(|it| it.id == id);
         let known = self.peers.contains_key(&id);
+        // As a member of its own group it would be below itself.
         if self.ended
+            || id == self.id()
             || self.banned.contains(&id)
             || (!known && !leads && self.peers.len() >= MAX_PEERS)
         {
