@@ -399,9 +399,6 @@ impl Connection {
     /// The next completion of a whole request.
     pub(crate) fn next_whole(&mut self) -> Option<Completion> {
         while let Some(completion) = self.driver.next_completion() {
-            if self.vectored.is_empty() {
-                return Some(completion.into());
-            }
             let whole = self.vectored.absorb(completion.into());
             if whole.is_some() {
                 return whole;

@@ -34,11 +34,6 @@ impl Vectored {
         });
     }
 
-    /// Whether no request of several pieces is in progress.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.groups.is_empty()
-    }
-
     /// Takes the completion of a piece; returns that of the request after the last piece.
     pub(crate) fn absorb(&mut self, mut completion: Completion) -> Option<Completion> {
         let piece = |group: &Group| group.pieces.iter().position(|it| it.0 == completion.id);
