@@ -389,9 +389,8 @@ impl Node {
         if self.verified.is_full() || self.header.is_none() {
             return;
         }
-        let deadline = self.now.saturating_sub(self.options.stall);
         if self.manifest.is_none() {
-            self.ask_another_for_hashes(deadline);
+            self.ask_another_for_hashes();
             return;
         }
         let stalled = (0..self.fetch.stripes.len() as u32).any(|it| self.stands_still(it));
@@ -540,8 +539,9 @@ impl Node {
     }
 
     /// One that does not answer is not waited for: who leads has them.
-    fn ask_another_for_hashes(&mut self, deadline: Duration) {
-        if self.fetch.hashes_since < deadline {
+    fn ask_another_for_hashes(&mut self) {
+        let waited = self.now.saturating_sub(self.fetch.hashes_since);
+        if waited > self.options.stall {
             self.fetch.hashes_since = self.now;
             self.hashes_from = None;
             if let Some(leader) = self.leaders.get(self.leader).map(|it| it.id) {
