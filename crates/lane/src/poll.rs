@@ -4,14 +4,23 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-/// Sleeps until the socket is readable (or writable, if asked), an error is pending, one of `others` is
-/// readable, or `timeout`. True if the socket woke us.
+/// What ended a sleep: none of them where it was the timeout, or a signal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ready {
+    /// The socket is as was asked, or has an error.
+    pub(crate) socket: bool,
+    /// The waker's descriptor is readable.
+    pub(crate) waker: bool,
+}
+
+/// Sleeps until the socket is readable (or writable, if asked), an error is pending, one of `others`, of which the
+/// first is a waker's, is readable, or `timeout`.
 pub(crate) fn wait(
     socket: BorrowedFd<'_>,
     writable: bool,
     others: [Option<BorrowedFd<'_>>; 2],
     timeout: Option<Duration>,
-) -> io::Result<bool> {
+) -> io::Result<Ready> {
     let events = libc::POLLIN | if writable { libc::POLLOUT } else { 0 };
     // The kernel passes over negative descriptors.
     let [first, second] = others.map(|other| libc::pollfd {
@@ -37,9 +46,12 @@ pub(crate) fn wait(
     match ready {
         -1 => match io::Error::last_os_error() {
             // A signal: the caller looks around and comes back.
-            error if error.kind() == io::ErrorKind::Interrupted => Ok(false),
+            error if error.kind() == io::ErrorKind::Interrupted => Ok(Ready::default()),
             error => Err(error),
         },
-        _ => Ok(polls[0].revents != 0),
+        _ => Ok(Ready {
+            socket: polls[0].revents != 0,
+            waker: polls[1].revents != 0,
+        }),
     }
 }

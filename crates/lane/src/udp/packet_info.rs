@@ -160,7 +160,8 @@ mod tests {
         let mut bytes = [0; 8];
         assert!(
             crate::poll::wait(std::os::fd::AsFd::as_fd(&here), false, [None; 2], None)
-                .expect("readable")
+                .expect("a poll")
+                .socket
         );
         let (len, addresses) = receive(&here, &mut bytes).expect("read").expect("sent");
         assert_eq!(bytes[..len], [1, 2, 3]);

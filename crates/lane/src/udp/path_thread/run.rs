@@ -2,7 +2,7 @@
 
 use super::send::Stage;
 use super::{Arrived, BUFFERS, Channel, OpenOrder, Order, Report, SendOrder};
-use crate::poll;
+use crate::poll::{self, Ready};
 use crate::udp::send::is_full;
 use socket2::Socket;
 use std::collections::VecDeque;
@@ -149,7 +149,14 @@ impl<'a> Run<'a> {
             let timeout = wake.is_none().then_some(UNWOKEN_SLEEP);
             match wake.filter(|_| self.free.is_empty()) {
                 // What arrives waits for a buffer, which is ordered to be free.
-                Some(wake) => poll::wait(wake, false, [None, None], full.then_some(UNWOKEN_SLEEP)),
+                Some(wake) => {
+                    let woken =
+                        poll::wait(wake, false, [None, None], full.then_some(UNWOKEN_SLEEP))?;
+                    Ok(Ready {
+                        socket: false,
+                        waker: woken.socket,
+                    })
+                }
                 None => poll::wait(self.socket.as_fd(), full, [wake, None], timeout),
             }
         });
