@@ -85,5 +85,6 @@ pub(crate) unsafe fn work(work: *const zl_work) -> Result<Work, Failure> {
         immediate: (work.flags & ZL_WORK_IMMEDIATE != 0).then_some(work.immediate),
         delivery: delivery(work.delivery)?,
         context: work.context,
+        ..Work::default()
     })
 }

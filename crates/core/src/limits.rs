@@ -182,6 +182,10 @@ pub const MAX_EAGER_PUT: u64 = 16 << 10;
 /// Numbered operations of one put, at most: a peer with tiny buffers is announced what would take more.
 pub const MAX_RUN: usize = 32;
 
+/// Room in the last datagram of a put that leaves at once as several operations, for what is put behind it, bytes: a status of
+/// 64 bytes, say, with the head of its frame and that of the frame before.
+pub const BEHIND_RUN: u32 = 128;
+
 /// Datagrams of numbered operations that are not over when a put leaves at once as several, its own included, at most:
 /// half of the window, so that what fits a datagram has room beside them. They wait for no congestion controller but
 /// that window, so more are announced.

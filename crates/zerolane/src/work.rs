@@ -14,6 +14,9 @@ pub struct Work {
     /// Completes with a [`Completion`](crate::Completion) also when it succeeds. If not, owned
     /// memory is freed on success.
     pub signalled: bool,
+    /// Somebody waits for its completion: the peer is asked to confirm a put or a message at once, by a datagram of its
+    /// own. If not, it confirms with what it sends next, or soon.
+    pub awaited: bool,
     /// Begins only when everything asked of the peer's memory before is complete.
     pub fence: bool,
     /// A put shows the peer this number when it, and every put before it, is placed.
@@ -30,6 +33,7 @@ impl Default for Work {
     fn default() -> Work {
         Work {
             signalled: true,
+            awaited: true,
             fence: false,
             immediate: None,
             delivery: Delivery::Interrupt,
@@ -44,6 +48,15 @@ impl Work {
     pub fn unsignalled(self) -> Work {
         Work {
             signalled: false,
+            ..self
+        }
+    }
+
+    /// Completes when the peer has confirmed it by the way: for memory that is wanted back, and not soon.
+    #[must_use]
+    pub fn unawaited(self) -> Work {
+        Work {
+            awaited: false,
             ..self
         }
     }
@@ -89,7 +102,7 @@ impl Work {
         WorkFlags {
             signalled: self.signalled,
             fence: self.fence,
-            awaited: self.signalled,
+            awaited: self.signalled && self.awaited,
         }
     }
 }
@@ -105,5 +118,20 @@ impl From<Delivery> for Work {
 impl From<u64> for Work {
     fn from(context: u64) -> Work {
         Work::default().with_context(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    #[test]
+    fn work__unawaited_is_told_of_and_the_peer_not_asked() {
+        let flags = |work: Work| (work.flags().signalled, work.flags().awaited);
+        assert_eq!(flags(Work::default()), (true, true));
+        assert_eq!(flags(Work::default().unawaited()), (true, false));
+        assert_eq!(flags(Work::default().unsignalled()), (false, false));
+        assert!(Work::default().unawaited().report().signalled);
     }
 }

@@ -357,3 +357,36 @@ fn puts__of_4_kib_32_at_a_time_need_no_announcements_once_the_window_is_open() {
     assert_eq!(sim.spoken().matches("RequestToSend").count(), 0);
     sim.a.c().assert_bounded();
 }
+
+/// As a disk answers eight reads at once: all leaves as one burst, of datagrams of one length. Each status shares the last
+/// datagram of its data.
+#[test]
+fn puts__of_4_kib_and_their_statuses_leave_as_one_burst() {
+    let mut sim = quiet(Config::default());
+    let (data, status) = (sim.b.empty(8 * 4096), sim.b.empty(8 * 64));
+    let (into, shown) = (
+        export(&mut sim, data, Rights::WRITE),
+        export(&mut sim, status, Rights::WRITE),
+    );
+    for slot in 0..8 {
+        put(&mut sim, at(into, slot * 4096), slot, 4096, None);
+        put(&mut sim, at(shown, slot * 64), slot, 64, Some(slot as u32));
+    }
+    let now = sim.now();
+    let limit = BurstLimit {
+        segments: 64,
+        ..BurstLimit::default()
+    };
+    let burst = sim.a.c().poll_transmit(now, limit);
+    let Some(Transmit::Operations(burst)) = burst else {
+        panic!("{burst:?}");
+    };
+    assert_eq!((burst.len(), burst.segments), (8 * 5, 8 * 4));
+    sim.a.c().take_back(&burst);
+    sim.run_for(S);
+    for slot in 0..8 {
+        assert!(sim.b.holds(data.part(slot * 4096, 4096), slot, 4096));
+        assert!(sim.b.holds(status.part(slot * 64, 64), slot, 64));
+    }
+    sim.b.assert_guards();
+}

@@ -3,7 +3,7 @@
 use super::OneSided;
 use super::send_queue::Part;
 use crate::context::{Context, Debt};
-use crate::limits::{MAX_EAGER_PUT, MAX_FETCHES, MAX_POSTED, MAX_RUN, MAX_SMALL};
+use crate::limits::{BEHIND_RUN, MAX_EAGER_PUT, MAX_FETCHES, MAX_POSTED, MAX_RUN, MAX_SMALL};
 use crate::receiving::Receiving;
 use crate::request::{Request, RequestKind};
 use crate::sending::Sending;
@@ -103,7 +103,7 @@ impl OneSided {
                     self.send_queue.push(cx.now, *request);
                 }
                 (Some(count), _) if self.leaves_at_once(&kind, count, sending) => {
-                    self.push_parts(cx, request, place, span);
+                    self.push_parts(cx, request, place, span, count);
                 }
                 _ => self.announce(cx, sending, id, place, span, immediate),
             },
@@ -163,9 +163,17 @@ impl OneSided {
 
     /// Numbers a put of several operations. The last of them is the request itself: it brings the immediate
     /// and tells the user.
-    fn push_parts(&mut self, cx: &mut Context, request: &Request, place: RemotePlace, span: Span) {
+    fn push_parts(
+        &mut self,
+        cx: &mut Context,
+        request: &Request,
+        place: RemotePlace,
+        span: Span,
+        count: usize,
+    ) {
         let (len, of) = (span.len as u32, request.id);
-        for tile in tiles(place.address, len, max_put(cx), cx.peer_buffer_log2()) {
+        let most = longest_part(cx, place, len, count);
+        for tile in tiles(place.address, len, most, cx.peer_buffer_log2()) {
             let (rest, at) = (len - tile.start - tile.len, u64::from(tile.start));
             let continues = tile.start > 0;
             let span = span.part(at, tile.len.into());
@@ -239,6 +247,19 @@ fn operations(cx: &Context, kind: &RequestKind) -> Option<usize> {
     let tiles = tiles(place.address, span.len as u32, stu, cx.peer_buffer_log2());
     let count = tiles.take(MAX_RUN + 1).count();
     (count <= MAX_RUN).then_some(count)
+}
+
+/// Bytes of each of the `count` operations that a put of `len` bytes is, but for the last, which is shorter by what may share
+/// its datagram. So the datagrams of such puts, one behind the other, are of one length, or nearly: they leave as one.
+fn longest_part(cx: &Context, place: RemotePlace, len: u32, count: usize) -> u32 {
+    let most = max_put(cx);
+    let even = (len + BEHIND_RUN).div_ceil(count.max(1) as u32);
+    let even = even.next_multiple_of(size_of::<u64>() as u32);
+    let as_few = || tiles(place.address, len, even, cx.peer_buffer_log2()).count() <= count;
+    match cx.sends_frames() && even < most && as_few() {
+        true => even,
+        false => most,
+    }
 }
 
 /// Bytes that a put of several operations has at most. Credit does not count: nobody has to hold it.

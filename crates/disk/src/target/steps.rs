@@ -88,7 +88,8 @@ impl Server {
         if let Some(data) = data {
             let place = held.place.ok_or(Offence::Memory)?;
             let context = peer.depart(Flight::Put);
-            let work = Request::default().with_context(context);
+            // The status behind it is what the initiator waits for. Nobody waits for the memory.
+            let work = Request::default().unawaited().with_context(context);
             let Some(connection) = self.worker.connection(id) else {
                 return Ok(());
             };

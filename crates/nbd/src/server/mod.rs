@@ -5,11 +5,13 @@
 //! | module | what it knows |
 //! |---|---|
 //! | `client` | a client's socket |
+//! | `core` | whether others want the processor's core |
 //! | `work` | requests in progress at the disk |
 //! | `steps` | what a request is at the disk |
 //! | `pool` | memory |
 
 mod client;
+mod core;
 mod pool;
 mod steps;
 mod work;
@@ -27,6 +29,7 @@ use zerolane_disk::initiator::{Queue, Seat};
 use crate::limits::MAX_CLIENTS;
 use crate::session::{Export, Offence};
 use client::{Client, End};
+use core::Core;
 use pool::Pool;
 use work::{ClientId, Outcome, Over, Work};
 
@@ -118,6 +121,8 @@ impl Server {
             over: Vec::new(),
             idle_turns: 0,
             held: Held::default(),
+            has_written: false,
+            core: Core::default(),
         };
         serving.run(stop)
     }
@@ -146,6 +151,9 @@ struct Serving<'a, T> {
     /// Turns since the last that moved something.
     idle_turns: u32,
     held: Held,
+    /// Answers went to clients since the last sleep.
+    has_written: bool,
+    core: Core,
 }
 
 /// Answers since clients were written to last.
@@ -179,7 +187,10 @@ impl<T: FnMut(News)> Serving<'_, T> {
                 idle_since = None;
                 continue;
             }
-            if self.work.is_busy() && now - *idle_since.get_or_insert(now) < SPIN {
+            // A client that has answers goes on before more is asked for; if it shares this core, only when that is free.
+            let is_in_the_way = self.has_written && self.core.is_wanted(now);
+            let is_to_spin = self.work.is_busy() && !is_in_the_way;
+            if is_to_spin && now - *idle_since.get_or_insert(now) < SPIN {
                 std::hint::spin_loop();
                 continue;
             }
@@ -223,7 +234,9 @@ impl<T: FnMut(News)> Serving<'_, T> {
             self.held = Held::default();
             for client in self.clients.values_mut() {
                 if client.has_output() {
-                    moved |= client.write(&mut self.pool);
+                    let written = client.write(&mut self.pool);
+                    self.has_written |= written;
+                    moved |= written;
                 }
             }
         }
@@ -346,6 +359,8 @@ impl<T: FnMut(News)> Serving<'_, T> {
 
     /// Sleeps until there may be something to do. Returns whether a client wants to connect.
     fn sleep(&mut self) -> io::Result<bool> {
+        // What ends the sleep is looked at first.
+        (self.has_written, self.idle_turns) = (false, 0);
         let mut longest = match self.seat {
             Some(_) => LOOK,
             None => BROKEN,
