@@ -14,7 +14,7 @@ pub struct Work {
     /// Completes with a [`Completion`](crate::Completion) also when it succeeds. If not, owned
     /// memory is freed on success.
     pub signalled: bool,
-    /// Somebody waits for its completion: the peer is asked to confirm a put or a message at once, by a datagram of its
+    /// The caller waits for its completion: the peer is asked to confirm a put or a message at once, by a datagram of its
     /// own. If not, it confirms with what it sends next, or soon.
     pub awaited: bool,
     /// Begins only when everything asked of the peer's memory before is complete.

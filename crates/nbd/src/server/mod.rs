@@ -5,13 +5,13 @@
 //! | module | what it knows |
 //! |---|---|
 //! | `client` | a client's socket |
-//! | `core` | whether others want the processor's core |
+//! | `contention` | whether others want the processor's core |
 //! | `work` | requests in progress at the disk |
 //! | `steps` | what a request is at the disk |
 //! | `pool` | memory |
 
 mod client;
-mod core;
+mod contention;
 mod pool;
 mod steps;
 mod work;
@@ -29,7 +29,7 @@ use zerolane_disk::initiator::{Queue, Seat};
 use crate::limits::MAX_CLIENTS;
 use crate::session::{Export, Offence};
 use client::{Client, End};
-use core::Core;
+use contention::Contention;
 use pool::Pool;
 use work::{ClientId, Outcome, Over, Work};
 
@@ -122,7 +122,7 @@ impl Server {
             idle_turns: 0,
             held: Held::default(),
             has_written: false,
-            core: Core::default(),
+            contention: Contention::default(),
         };
         serving.run(stop)
     }
@@ -153,7 +153,7 @@ struct Serving<'a, T> {
     held: Held,
     /// Answers went to clients since the last sleep.
     has_written: bool,
-    core: Core,
+    contention: Contention,
 }
 
 /// Answers since clients were written to last.
@@ -188,7 +188,7 @@ impl<T: FnMut(News)> Serving<'_, T> {
                 continue;
             }
             // A client that has answers goes on before more is asked for; if it shares this core, only when that is free.
-            let is_in_the_way = self.has_written && self.core.is_wanted(now);
+            let is_in_the_way = self.has_written && self.contention.is_wanted(now);
             let is_to_spin = self.work.is_busy() && !is_in_the_way;
             if is_to_spin && now - *idle_since.get_or_insert(now) < SPIN {
                 std::hint::spin_loop();

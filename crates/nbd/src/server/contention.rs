@@ -10,12 +10,12 @@ const REFUSED: Duration = Duration::from_micros(3);
 
 /// What is known of the core.
 #[derive(Default)]
-pub(super) struct Core {
+pub(super) struct Contention {
     asked: Option<Instant>,
     is_wanted: bool,
 }
 
-impl Core {
+impl Contention {
     /// Whether other threads wait for it. To be asked when one was just woken that may be among them.
     pub(super) fn is_wanted(&mut self, now: Instant) -> bool {
         if self.asked.is_none_or(|at| now - at > ASK_EVERY) {
@@ -36,12 +36,12 @@ mod tests {
 
     #[test]
     fn core__is_offered_seldom_and_what_came_of_it_remembered() {
-        let mut core = Core::default();
-        let first = core.is_wanted(Instant::now());
-        let asked = core.asked.expect("it was offered");
-        assert_eq!(core.is_wanted(asked + ASK_EVERY), first);
-        assert_eq!(core.asked, Some(asked));
-        core.is_wanted(asked + 2 * ASK_EVERY);
-        assert!(core.asked > Some(asked));
+        let mut contention = Contention::default();
+        let first = contention.is_wanted(Instant::now());
+        let asked = contention.asked.expect("it was offered");
+        assert_eq!(contention.is_wanted(asked + ASK_EVERY), first);
+        assert_eq!(contention.asked, Some(asked));
+        contention.is_wanted(asked + 2 * ASK_EVERY);
+        assert!(contention.asked > Some(asked));
     }
 }
