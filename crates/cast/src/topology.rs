@@ -28,6 +28,8 @@ pub(crate) struct Topology {
     by_load: Loads,
     /// The same, by how many they have of both sorts.
     by_all: Loads,
+    /// By rack, how many nodes of others its nodes send to; those that are apart do not count.
+    exits: BTreeMap<u32, usize>,
 }
 
 /// Nodes by how many successors they have.
@@ -95,6 +97,7 @@ impl Topology {
             spots: BTreeMap::from([(root, Spot::new(arity, rack, false))]),
             by_load: Loads::default(),
             by_all: Loads::default(),
+            exits: BTreeMap::new(),
         };
         topology.may_have_successors(root);
         topology
@@ -123,7 +126,7 @@ impl Topology {
         }
         // The nodes of a rack have places for all of it and for the racks below, but of some stripes in other groups' nodes.
         let waiting = left_over.into_iter().map(|(stripe, id)| (stripe, id, true));
-        self.place_all(waiting.collect(), &mut Vec::new());
+        self.place_all(waiting.collect(), &BTreeSet::new(), &mut Vec::new());
     }
 
     fn build_stripe(
@@ -209,18 +212,9 @@ impl Topology {
         if !apart {
             self.may_have_successors(id);
         }
-        for stripe in 0..self.arity {
-            // Its rack may pass the stripe on to another: from here on through it, for an uplink carries it once.
-            let near = apart || self.room_near(stripe, id, not).is_some();
-            if let Some((above, below)) = (!near).then(|| self.exit(stripe, id, not)).flatten() {
-                self.unlink(stripe, below);
-                self.link(stripe, above, id);
-                self.link(stripe, id, below);
-                changed.push(below);
-            } else if let Some(predecessor) = self.choose(stripe, id, not) {
-                self.link(stripe, predecessor, id);
-            }
-        }
+        let waiting = (0..self.arity).map(|stripe| (stripe, id, true));
+        self.place_all(waiting.collect(), not, &mut changed);
+        changed.retain(|it| *it != id);
         changed
     }
 
@@ -229,7 +223,9 @@ impl Topology {
         let rack = self.spots[&id].rack;
         let near = self.by_load.of_rack(rack).map(|it| it.1);
         let allowed = near.filter(|it| *it != id && *it != self.root && !not.contains(it));
-        allowed.take(4 * COMPARED).find_map(|above| {
+        let nearby = allowed.take(4 * COMPARED);
+        let mut fed = nearby.filter(|it| self.depth(stripe, *it, id).is_some());
+        fed.find_map(|above| {
             let mut below = self.spots[&above].successors[stripe].iter();
             let far = below.find(|it| self.spots[it].rack != rack && !self.spots[it].apart);
             far.map(|it| (above, *it))
@@ -251,6 +247,7 @@ impl Topology {
         for (stripe, orphans) in spot.successors.iter().enumerate() {
             for orphan in orphans {
                 self.spot(*orphan).predecessors[stripe] = None;
+                self.count_exit(spot.rack, *orphan, false);
             }
         }
         let mut changed = Vec::new();
@@ -266,7 +263,7 @@ impl Topology {
                 changed.push(orphan);
             }
         }
-        self.place_all(waiting, &mut changed);
+        self.place_all(waiting, &BTreeSet::new(), &mut changed);
         changed.sort_unstable();
         changed.dedup();
         changed
@@ -280,12 +277,13 @@ impl Topology {
     fn place_all(
         &mut self,
         mut waiting: VecDeque<(usize, NodeId, bool)>,
+        not: &BTreeSet<NodeId>,
         changed: &mut Vec<NodeId>,
     ) {
         let mut tried = 0;
         while let Some((stripe, id, displaces)) = waiting.pop_front() {
             let apart = self.spots[&id].apart;
-            let near = (!apart).then(|| self.room_near(stripe, id, &BTreeSet::new()));
+            let near = (!apart).then(|| self.room_near(stripe, id, not));
             if let Some(found) = near.flatten() {
                 self.link(stripe, found, id);
                 tried = 0;
@@ -293,7 +291,7 @@ impl Topology {
                 waiting.push_back((stripe, id, displaces));
                 tried += 1;
             } else if let Some(leaf) = (displaces && !apart)
-                .then(|| self.leaf(stripe, id))
+                .then(|| self.leaf(stripe, id, not))
                 .flatten()
             {
                 let above = self.spots[&leaf].predecessors[stripe].unwrap_or(self.root);
@@ -302,8 +300,18 @@ impl Topology {
                 changed.push(leaf);
                 waiting.push_back((stripe, leaf, false));
                 tried = 0;
+            } else if let Some((above, below)) = (displaces && self.has_room(id))
+                .then(|| self.exit(stripe, id, not))
+                .flatten()
+            {
+                // Its rack passes the stripe on to another: from here on through it, for an uplink carries it once.
+                self.unlink(stripe, below);
+                self.link(stripe, above, id);
+                self.link(stripe, id, below);
+                changed.push(below);
+                tried = 0;
             } else {
-                let found = self.choose(stripe, id, &BTreeSet::new());
+                let found = self.choose(stripe, id, not);
                 self.link(stripe, found.unwrap_or(self.root), id);
                 tried = 0;
             }
@@ -312,7 +320,7 @@ impl Topology {
 
     /// A node that sends this stripe to none, and receives it from one of the rack of `id`, not through `id`: one of those
     /// that are near the root.
-    fn leaf(&self, stripe: usize, id: NodeId) -> Option<NodeId> {
+    fn leaf(&self, stripe: usize, id: NodeId, not: &BTreeSet<NodeId>) -> Option<NodeId> {
         let rack = self.spots[&id].rack;
         let leaves = self.by_load.of_rack(rack).take(4 * COMPARED).filter(|it| {
             let spot = &self.spots[&it.1];
@@ -320,6 +328,7 @@ impl Topology {
             it.1 != id
                 && spot.successors[stripe].is_empty()
                 && above.is_some_and(|it| it.rack == rack)
+                && spot.predecessors[stripe].is_some_and(|it| !not.contains(&it))
         });
         self.nearest(stripe, id, leaves.map(|it| it.1))
     }
@@ -341,10 +350,24 @@ impl Topology {
         self.room_among(stripe, id, not, self.by_load.of_rack(rack))
     }
 
-    /// A node that has room for another: of its own rack if one has room there.
+    /// A node that has room for another: of its own rack if one has room there, else of the one that sends least to others.
     fn find_room(&self, stripe: usize, id: NodeId, not: &BTreeSet<NodeId>) -> Option<NodeId> {
-        self.room_near(stripe, id, not)
-            .or_else(|| self.room_among(stripe, id, not, self.by_load.all.iter().copied()))
+        let near = self.room_near(stripe, id, not);
+        near.or_else(|| self.room_far(stripe, id, not))
+    }
+
+    fn room_far(&self, stripe: usize, id: NodeId, not: &BTreeSet<NodeId>) -> Option<NodeId> {
+        let own = self.spots[&id].rack;
+        let racks = self.by_load.racks.iter();
+        let with_room =
+            racks.filter(|(_, loads)| loads.first().is_some_and(|it| it.0 < self.arity));
+        let mut racks: Vec<(usize, u32)> = with_room
+            .map(|(rack, _)| (self.exits.get(rack).copied().unwrap_or(0), *rack))
+            .filter(|(_, rack)| *rack != own)
+            .collect();
+        racks.sort_unstable();
+        let mut racks = racks.into_iter();
+        racks.find_map(|(_, rack)| self.room_among(stripe, id, not, self.by_load.of_rack(rack)))
     }
 
     fn room_among(
@@ -388,6 +411,38 @@ impl Topology {
             self.unlink(stripe, id);
             self.link(stripe, to, id);
             changed.push(id);
+        }
+        changed
+    }
+
+    /// Where a stripe enters a rack at several nodes and it has room for one of them, that one receives from its own rack: the
+    /// nodes that have another predecessor now. A node that found no room when a predecessor went is brought back so.
+    pub(crate) fn gather(&mut self) -> Vec<NodeId> {
+        let mut changed = Vec::new();
+        if !self.has_racks() {
+            return changed;
+        }
+        let mut entries: BTreeMap<(u32, usize), Vec<NodeId>> = BTreeMap::new();
+        for (id, spot) in self.spots.iter().filter(|it| !it.1.apart) {
+            for (stripe, above) in spot.predecessors.iter().enumerate() {
+                if above.is_some_and(|it| self.spots[&it].rack != spot.rack) {
+                    entries.entry((spot.rack, stripe)).or_default().push(*id);
+                }
+            }
+        }
+        let of_root = self.spots[&self.root].rack;
+        for ((rack, stripe), mut nodes) in entries {
+            // Those that pass it on to many would take them along.
+            nodes.sort_by_key(|it| self.spots[it].successors[stripe].len());
+            nodes.truncate(nodes.len() - usize::from(rack != of_root));
+            for id in nodes {
+                let Some(above) = self.room_near(stripe, id, &BTreeSet::new()) else {
+                    continue;
+                };
+                self.unlink(stripe, id);
+                self.link(stripe, above, id);
+                changed.push(id);
+            }
         }
         changed
     }
@@ -475,6 +530,7 @@ impl Topology {
         let spot = self.spot(id);
         spot.predecessors[stripe] = Some(predecessor);
         let counts = usize::from(!spot.apart);
+        self.count_exit(self.spots[&predecessor].rack, id, true);
         self.change_load(predecessor, |it| {
             it.successors[stripe].push(id);
             it.load += counts;
@@ -485,11 +541,22 @@ impl Topology {
         let spot = self.spot(id);
         let counts = usize::from(!spot.apart);
         if let Some(predecessor) = spot.predecessors[stripe].take() {
+            self.count_exit(self.spots[&predecessor].rack, id, false);
             self.change_load(predecessor, |it| {
                 it.successors[stripe].retain(|it| *it != id);
                 it.load -= counts;
             });
         }
+    }
+
+    /// A node of this rack begins or ceases to send to `id`.
+    fn count_exit(&mut self, rack: u32, id: NodeId, begins: bool) {
+        let spot = &self.spots[&id];
+        if spot.rack == rack || spot.apart {
+            return;
+        }
+        let exits = self.exits.entry(rack).or_default();
+        *exits = if begins { *exits + 1 } else { *exits - 1 };
     }
 
     fn change_load(&mut self, id: NodeId, change: impl FnOnce(&mut Spot)) {

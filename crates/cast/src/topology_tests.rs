@@ -137,6 +137,32 @@ fn remove__a_rack_is_entered_once_by_each_stripe_when_nodes_go() {
     }
 }
 
+/// Nodes that found no room in their rack when their predecessor went are brought back when there is some.
+#[test]
+fn gather__a_rack_is_entered_once_by_each_stripe_again() {
+    let mut topology = built(4, 400, 40);
+    let entries = |topology: &Topology| crossings(topology).values().map(|it| it.0).sum::<usize>();
+    assert_eq!(entries(&topology), 9 * 4);
+    for id in [200, 230, 330].map(NodeId) {
+        for stripe in 0..4 {
+            // One that passes the stripe on takes the rest of its rack along, and is the only one by which it enters.
+            if topology.successors(id, stripe).is_empty() {
+                topology.unlink(stripe, id);
+                topology.link(stripe, NodeId(100), id);
+            }
+        }
+    }
+    let before = entries(&topology);
+    assert!(before > 9 * 4, "{before}");
+    while !topology.gather().is_empty() {
+        check(&topology);
+    }
+    let after = entries(&topology);
+    assert_eq!(after, 9 * 4, "{before} before");
+    let exits: usize = topology.exits.values().sum();
+    assert_eq!(exits, after, "exits are counted as links change");
+}
+
 #[test]
 fn remove__the_successor_of_a_chain_goes_to_the_predecessor() {
     let mut topology = built(1, 8, 100);

@@ -570,9 +570,10 @@ impl Coordinator {
         }
     }
 
-    /// After nodes went, or got other places: none is to send more than its share.
+    /// After nodes went, or got other places: none is to send more than its share, and a stripe is to enter a rack once.
     fn even_out(&mut self) {
-        let changed = self.topology.even_out();
+        let mut changed = self.topology.even_out();
+        changed.extend(self.topology.gather());
         self.epoch += u64::from(!changed.is_empty());
         self.place_all(changed);
     }

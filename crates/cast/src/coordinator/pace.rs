@@ -18,6 +18,9 @@ fn span(arity: u32) -> u32 {
 /// Chunks that a node is offered in all stripes together until it is compared with all above it: at least two of each stripe.
 const LEAST_OFFERED: u32 = 8;
 
+/// Stripes in which a node is behind that lags in all together: in one alone it may be the node above that does.
+const LEAST_BEHIND: usize = 2;
+
 /// Chunks that a node which keeps up may be behind: one on its way, and one that waits for its turn.
 const LAG: u32 = 2;
 
@@ -37,6 +40,7 @@ pub(super) enum Verdict {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Above {
     pub(super) id: NodeId,
+    pub(super) stripe: usize,
     /// Chunks of the stripe that it has, and when it said so.
     pub(super) verified: u32,
     pub(super) said: Duration,
@@ -125,6 +129,7 @@ pub(super) struct Watch {
 /// What a node was offered in a stripe between two reviews, and what it got.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Passed {
+    stripe: usize,
     offered: u32,
     got: f64,
     /// Chunks that the node above has and it lacks.
@@ -136,7 +141,8 @@ pub(super) struct Passed {
 pub(super) struct Overall {
     /// The last review before it was offered anything.
     since: Duration,
-    offered: u32,
+    /// By stripe.
+    offered: Vec<u32>,
     got: f64,
     verdict: Verdict,
 }
@@ -153,23 +159,31 @@ impl Overall {
 
     /// A review, in which so much was passed in each of the stripes that are compared.
     pub(super) fn see(&mut self, now: Duration, passed: &[Passed], time: Duration) {
-        if self.offered == 0 {
+        if self.offered.is_empty() {
             (self.since, self.got) = (now, 0.0);
         }
-        self.offered += passed.iter().map(|it| it.offered).sum::<u32>();
+        for it in passed.iter().filter(|it| it.offered > 0) {
+            let stripes = self.offered.len().max(it.stripe + 1);
+            self.offered.resize(stripes, 0);
+            self.offered[it.stripe] += it.offered;
+        }
         self.got += passed.iter().map(|it| it.got).sum::<f64>();
-        let stripes = passed.len() as u32;
-        if self.offered < (2 * stripes).max(LEAST_OFFERED) || now.saturating_sub(self.since) < time
-        {
+        let offered = self.offered.iter().sum::<u32>();
+        let least = (2 * passed.len() as u32).max(LEAST_OFFERED);
+        if offered < least || now.saturating_sub(self.since) < time {
             return;
         }
-        let slow = is_slow(self.got, self.offered);
-        let behind = passed.iter().filter(|it| it.behind > LAG).count();
-        self.verdict = match slow && 2 * behind > passed.len() {
+        // A stripe in which little was offered says little: another slow node may be above.
+        let behind = passed.iter().filter(|it| it.behind > LAG);
+        let of = |it: &Passed| self.offered.get(it.stripe).copied().unwrap_or(0);
+        let weight: u32 = behind.clone().map(of).sum();
+        let most = 2 * weight > offered && behind.count() >= passed.len().min(LEAST_BEHIND);
+        self.verdict = match most && is_slow(self.got, offered) {
             true => Verdict::Lags,
             false => Verdict::KeepsUp,
         };
-        (self.since, self.offered, self.got) = (now, 0, 0.0);
+        (self.since, self.got) = (now, 0.0);
+        self.offered.clear();
     }
 }
 
@@ -213,6 +227,7 @@ impl Watch {
         let (offered, got) = counts.since(&self.last);
         let most = usual(now.saturating_sub(self.reviewed)).saturating_add(1);
         let passed = Passed {
+            stripe: above.stripe,
             offered: offered.min(most),
             got,
             behind: above.verified.saturating_sub(own.verified),
@@ -260,6 +275,7 @@ mod tests {
             let chunks = |each: u64| (now.as_millis() as u64 / each) as u32;
             let above = Above {
                 id: NodeId(1),
+                stripe: 0,
                 verified: 10 + chunks(theirs),
                 said: now,
                 chunk_time: Duration::from_millis(theirs),
@@ -284,5 +300,31 @@ mod tests {
             assert_eq!(verdict(chunk * 10, chunk, enough), Verdict::Lags, "{chunk}");
             assert_eq!(verdict(chunk, chunk, enough), Verdict::KeepsUp, "{chunk}");
         }
+    }
+
+    /// The verdict on a node that got so much in each stripe of what it was offered there.
+    fn overall(stripes: &[(u32, f64)]) -> Verdict {
+        let passed = |(stripe, (offered, got)): (usize, &(u32, f64))| Passed {
+            stripe,
+            offered: *offered,
+            got: *got,
+            behind: (f64::from(*offered) - got) as u32,
+        };
+        let passed: Vec<Passed> = stripes.iter().enumerate().map(passed).collect();
+        let mut overall = Overall::default();
+        overall.see(REVIEW, &passed, Duration::ZERO);
+        overall.verdict()
+    }
+
+    /// Slow nodes above it leave it little of two stripes, and hid it.
+    #[test]
+    fn overall__a_slow_node_is_found_by_the_stripes_in_which_it_is_offered_something() {
+        let slow = [(6, 1.0), (6, 0.0), (1, 0.0), (0, 0.0)];
+        assert_eq!(overall(&slow), Verdict::Lags);
+        let sound = [(6, 6.0), (6, 5.0), (1, 0.0), (0, 0.0)];
+        assert_eq!(overall(&sound), Verdict::KeepsUp);
+        // In one stripe alone it may be the node above.
+        let below = [(12, 0.0), (1, 1.0), (1, 1.0), (0, 0.0)];
+        assert_eq!(overall(&below), Verdict::KeepsUp);
     }
 }

@@ -122,6 +122,7 @@ impl Coordinator {
                 };
                 let above = Above {
                     id: above,
+                    stripe,
                     verified,
                     said,
                     chunk_time,

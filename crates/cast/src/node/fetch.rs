@@ -23,8 +23,8 @@ pub(super) struct Fetch {
     /// The same, and where they are.
     contacts: Vec<Contact>,
     stripes: Vec<Stripe>,
-    /// Chunks that are asked for, and of whom.
-    asked: BTreeMap<u32, NodeId>,
+    /// Chunks that are asked for.
+    asked: BTreeMap<u32, Asked>,
     /// How many of each.
     asked_of: BTreeMap<NodeId, u32>,
     /// Peers that are asked for whatever they have.
@@ -36,6 +36,13 @@ pub(super) struct Fetch {
     searches: u32,
     /// Since when digests are waited for.
     hashes_since: Duration,
+}
+
+/// Of whom a chunk is asked, and since when.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    of: NodeId,
+    since: Duration,
 }
 
 #[derive(Debug, Default)]
@@ -81,7 +88,7 @@ impl Fetch {
     }
 
     fn unask(&mut self, chunk: u32) -> Option<NodeId> {
-        let of = self.asked.remove(&chunk)?;
+        let Asked { of, .. } = self.asked.remove(&chunk)?;
         if let Some(count) = self.asked_of.get_mut(&of) {
             *count -= 1;
         }
@@ -102,7 +109,7 @@ impl Fetch {
         let asked = self
             .asked
             .iter()
-            .filter(|(chunk, of)| self.stripe_of(**chunk) == stripe && Some(**of) == above);
+            .filter(|(chunk, it)| self.stripe_of(**chunk) == stripe && Some(it.of) == above);
         self.stripes[stripe].asked = asked.count() as u32;
     }
 
@@ -174,7 +181,7 @@ impl Node {
             .fetch
             .asked
             .iter()
-            .filter(|(chunk, by)| **by == of && **chunk % arity == stripe as u32);
+            .filter(|(chunk, it)| it.of == of && **chunk % arity == stripe as u32);
         let chunks: Vec<u32> = all.map(|(chunk, _)| *chunk).collect();
         for chunk in &chunks {
             self.fetch.unask(*chunk);
@@ -187,7 +194,7 @@ impl Node {
 
     /// What a lost peer was asked for is lacking again.
     pub(super) fn unasked(&mut self, of: NodeId) {
-        let all = self.fetch.asked.iter().filter(|(_, by)| **by == of);
+        let all = self.fetch.asked.iter().filter(|(_, it)| it.of == of);
         for chunk in all.map(|(chunk, _)| *chunk).collect::<Vec<_>>() {
             self.fetch.unask(chunk);
             self.fetch.lacks(chunk);
@@ -306,7 +313,8 @@ impl Node {
         if self.fetch.predecessors[stripe] == Some(of) {
             self.fetch.stripes[stripe].asked += 1;
         }
-        self.fetch.asked.insert(chunk, of);
+        let since = self.now;
+        self.fetch.asked.insert(chunk, Asked { of, since });
         *self.fetch.asked_of.entry(of).or_default() += 1;
         self.note_window();
         true
@@ -348,12 +356,31 @@ impl Node {
         let arity = self.fetch.stripes.len() as u32;
         self.fetch.stripes[(chunk % arity) as usize].advance(now);
         self.fetch.searches = 0;
+        self.take_back_before(from, chunk);
         self.heard_news();
         self.keep(chunk);
         self.actions.push_back(Action::Write(chunk));
         self.send_new(chunk);
         self.request_chunks();
         true
+    }
+
+    /// The predecessor sends again, and in order: what lies before, helpers are not asked for any more. They serve it when they have
+    /// nothing else to do, and all behind this node wait for it.
+    fn take_back_before(&mut self, from: NodeId, chunk: u32) {
+        let stripe = self.fetch.stripe_of(chunk);
+        if self.fetch.predecessors[stripe] != Some(from) {
+            return;
+        }
+        let before = self.fetch.asked.range(..chunk);
+        let of_helpers =
+            before.filter(|(chunk, it)| self.fetch.stripe_of(**chunk) == stripe && it.of != from);
+        for (chunk, of) in of_helpers
+            .map(|(chunk, it)| (*chunk, it.of))
+            .collect::<Vec<_>>()
+        {
+            self.take_back(chunk, of);
+        }
     }
 
     /// What comes unasked, and is here or has no room, is dropped; a peer that sends much more of it than of what it is asked
@@ -370,7 +397,7 @@ impl Node {
 
     pub(super) fn take_missing(&mut self, from: NodeId, chunks: &[u32]) -> Result<(), Fault> {
         for chunk in chunks {
-            if self.fetch.asked.get(chunk) == Some(&from) {
+            if self.fetch.asked.get(chunk).is_some_and(|it| it.of == from) {
                 self.fetch.unask(*chunk);
                 self.fetch.lacks(*chunk);
             }
@@ -393,6 +420,7 @@ impl Node {
             self.ask_another_for_hashes();
             return;
         }
+        self.take_back_from_helpers();
         let stalled = (0..self.fetch.stripes.len() as u32).any(|it| self.stands_still(it));
         let since = self.now.saturating_sub(self.fetch.sought);
         if stalled && since >= self.time_of_search() {
@@ -410,6 +438,31 @@ impl Node {
         doubled
             .min(self.options.patience / 4)
             .max(self.options.stall)
+    }
+
+    /// A chunk that was asked of a peer may be asked of another.
+    fn take_back(&mut self, chunk: u32, of: NodeId) {
+        self.fetch.unask(chunk);
+        self.fetch.lacks(chunk);
+        self.send(of, Message::Cancel(vec![chunk]));
+    }
+
+    /// What a helper was asked for and did not send in its time is asked of others again, the predecessor before all.
+    fn take_back_from_helpers(&mut self) {
+        let time = self.time_of_search();
+        let over = self.fetch.asked.iter().filter(|(chunk, it)| {
+            let stripe = self.fetch.stripe_of(**chunk);
+            let paces = self.fetch.stripes[stripe].pace * STALLED_PACES;
+            self.fetch.predecessors[stripe] != Some(it.of)
+                && self.now.saturating_sub(it.since) > time.max(paces)
+        });
+        for (chunk, of) in over.map(|(chunk, it)| (*chunk, it.of)).collect::<Vec<_>>() {
+            self.take_back(chunk, of);
+            if let Some(peer) = self.peers.get_mut(&of) {
+                peer.has = Bitmap::default();
+            }
+            self.fetch.helpers.remove(&of);
+        }
     }
 
     fn stands_still(&self, stripe: u32) -> bool {
@@ -433,7 +486,7 @@ impl Node {
             .fetch
             .asked
             .iter()
-            .map(|(chunk, of)| (*chunk, *of))
+            .map(|(chunk, it)| (*chunk, it.of))
             .collect();
         for (chunk, of) in held {
             let elsewhere = self.fetch.helpers.iter().any(|id| {
@@ -447,9 +500,7 @@ impl Node {
                 elsewhere
             };
             if free && stalled.contains(&(chunk % arity)) {
-                self.fetch.unask(chunk);
-                self.fetch.lacks(chunk);
-                self.send(of, Message::Cancel(vec![chunk]));
+                self.take_back(chunk, of);
                 if let Some(peer) = self.peers.get_mut(&of).filter(|_| helper) {
                     // It had its time.
                     peer.has = Bitmap::default();
@@ -473,7 +524,10 @@ impl Node {
         let Some(header) = self.header else {
             return;
         };
-        let (has, apart) = (self.verified.clone(), self.apart);
+        // In trees what a helper passes on comes before what it helps with: many ask the one that has most, and behind it are more. In a
+        // chain it is the one above, and as far ahead as the chain is late.
+        let helper = header.arity > 1 && !self.fetch.predecessors.contains(&Some(to));
+        let (has, apart) = (self.verified.clone(), self.apart || helper);
         self.send(
             to,
             Message::Hello {

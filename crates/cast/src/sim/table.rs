@@ -17,7 +17,7 @@ pub const QUICK: u32 = 8;
 const LONGEST_CHAIN: u32 = 64;
 
 /// Most nodes in racks that are simulated.
-const MOST_IN_RACKS: u32 = 64;
+const MOST_IN_RACKS: u32 = 1000;
 
 /// Stripes of the trees of the rows.
 const TREE: Shape = Shape::Tree(4);

@@ -1,0 +1,133 @@
+//! What a node says to those that help it, and when it asks its predecessor again.
+#![allow(non_snake_case)]
+
+use std::time::Duration;
+
+use zerolane_cast::{
+    Action, Bitmap, Contact, Manifest, Message, Node, NodeId, Options, Place, Profile,
+};
+
+const SOURCE: NodeId = NodeId(1);
+const OWN: NodeId = NodeId(2);
+const PREDECESSOR: NodeId = NodeId(3);
+const HELPER: NodeId = NodeId(4);
+
+fn contact(id: NodeId) -> Contact {
+    Contact {
+        id,
+        address: Vec::new(),
+    }
+}
+
+fn actions(node: &mut Node) -> Vec<Action> {
+    std::iter::from_fn(|| node.poll_action()).collect()
+}
+
+/// What is said to a peer.
+fn said(actions: &[Action], peer: NodeId) -> Vec<&Message> {
+    let of = |it| match it {
+        &Action::Send { to, ref message } if to == peer => Some(message),
+        _ => None,
+    };
+    actions.iter().filter_map(of).collect()
+}
+
+fn requests(actions: &[Action], peer: NodeId) -> Vec<u32> {
+    let of = |it: &Message| match it {
+        Message::Request(chunks) => chunks.clone(),
+        _ => Vec::new(),
+    };
+    said(actions, peer).into_iter().flat_map(of).collect()
+}
+
+/// A node with a predecessor in so many stripes and a helper that has the first four chunks, and what it did until then.
+fn helped(arity: u32) -> (Node, Vec<Action>) {
+    let now = Duration::ZERO;
+    let profile = Profile {
+        contact: contact(OWN),
+        rack: 0,
+        rate: 0,
+    };
+    let options = Options::default();
+    let mut node = Node::receiver(now, profile, vec![contact(SOURCE)], options, None);
+    node.connected(now, SOURCE);
+    let manifest = Manifest::of(&[7; 64], 8, arity).unwrap();
+    let header = manifest.header();
+    node.message(now, SOURCE, Message::Welcome(header));
+    let hashes = manifest.hashes().to_vec();
+    node.message(now, SOURCE, Message::Hashes { first: 0, hashes });
+    let place = Place {
+        epoch: 1,
+        predecessors: vec![Some(contact(PREDECESSOR)); arity as usize],
+        helpers: vec![contact(HELPER)],
+        successors: Vec::new(),
+        apart: false,
+    };
+    node.message(now, SOURCE, Message::Place(place));
+    let mut all = actions(&mut node);
+    node.connected(now, HELPER);
+    let mut has = Bitmap::empty(header.chunks());
+    for chunk in 0..4 {
+        has.insert(chunk);
+    }
+    let hello = Message::Hello {
+        root: header.root,
+        has,
+        answer: false,
+        apart: false,
+    };
+    node.message(now, HELPER, hello);
+    node.connected(now, PREDECESSOR);
+    all.extend(actions(&mut node));
+    (node, all)
+}
+
+/// Many of a rack ask the node that has most. What it passes on comes first, or all behind it wait.
+#[test]
+fn helper__serves_its_successors_first() {
+    let (_, actions) = helped(2);
+    let apart = |peer| {
+        let of = |it: &Message| match it {
+            Message::Hello { apart, .. } => Some(*apart),
+            _ => None,
+        };
+        said(&actions, peer).into_iter().find_map(of)
+    };
+    assert_eq!(apart(HELPER), Some(true));
+    assert_eq!(apart(PREDECESSOR), Some(false));
+}
+
+#[test]
+fn helper__is_not_asked_any_more_for_what_the_predecessor_has_passed() {
+    let (mut node, before) = helped(1);
+    let (of_helper, of_predecessor) = (requests(&before, HELPER), requests(&before, PREDECESSOR));
+    let first = *of_helper.first().expect("the helper is asked");
+    let after = of_predecessor.iter().find(|it| **it > first);
+    let after = *after.expect("the predecessor is asked for a later one");
+    let now = Duration::from_millis(10);
+    node.chunk(now, PREDECESSOR, after, true);
+    let actions = actions(&mut node);
+    let taken_back =
+        |it: &Message| matches!(it, Message::Cancel(chunks) if chunks.contains(&first));
+    assert!(said(&actions, HELPER).into_iter().any(taken_back));
+    assert!(requests(&actions, PREDECESSOR).contains(&first));
+}
+
+#[test]
+fn helper__that_sends_nothing_in_its_time_is_asked_no_more() {
+    let (mut node, before) = helped(1);
+    let first = requests(&before, HELPER)[0];
+    let options = Options::default();
+    let mut all = Vec::new();
+    while node.next_timeout() < options.stall * 4 {
+        let now = node.next_timeout();
+        for peer in [SOURCE, PREDECESSOR, HELPER] {
+            node.message(now, peer, Message::Alive);
+        }
+        node.timeout(now);
+        all.extend(actions(&mut node));
+    }
+    let taken_back =
+        |it: &Message| matches!(it, Message::Cancel(chunks) if chunks.contains(&first));
+    assert!(said(&all, HELPER).into_iter().any(taken_back));
+}
