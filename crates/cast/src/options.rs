@@ -89,6 +89,14 @@ pub enum Action {
         /// It is read from the store, for it is not in memory.
         from_store: bool,
     },
+    /// Give a send up that was asked for, where its chunk has not all left: the peer waits for nothing any more. Its end is
+    /// `sent` all the same.
+    Withdraw {
+        /// To which peer.
+        to: NodeId,
+        /// Which.
+        chunk: u32,
+    },
     /// Write a chunk that is in memory to the store; the end is `written`.
     Write(u32),
     /// Free the memory of a chunk.

@@ -349,6 +349,7 @@ impl Drive {
                     self.jobs.read(to, chunk, self.pool.take()?, manifest);
                 }
             }
+            Action::Withdraw { to, chunk } => self.withdraw(to, chunk),
             Action::Write(chunk) => {
                 if let (Some(content), Some(manifest)) = (self.memory.get(&chunk), &self.manifest) {
                     let offset = u64::from(chunk) * u64::from(manifest.header().chunk_bytes);

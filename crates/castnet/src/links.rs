@@ -23,11 +23,14 @@ pub(crate) struct Link {
     pub(crate) unsent: usize,
     /// Chunks on the way to it.
     pub(crate) sending: BTreeMap<u32, Sending>,
+    /// Chunks that are read for it, and are not to be sent any more.
+    pub(crate) withdrawn: BTreeSet<u32>,
 }
 
 /// A chunk on its way.
 #[derive(Debug)]
 pub(crate) struct Sending {
+    pub(crate) id: TransferId,
     pub(crate) content: Chunk,
     /// It is in memory for this alone.
     pub(crate) from_store: bool,
@@ -50,6 +53,7 @@ impl Links {
             slots: Vec::new(),
             unsent: 0,
             sending: BTreeMap::new(),
+            withdrawn: BTreeSet::new(),
         };
         self.links.insert(connection, link);
         self.by_peer.insert(id, connection);

@@ -122,9 +122,20 @@ struct Peer {
     wants_hashes: Option<u32>,
     /// What it asked for.
     queue: VecDeque<u32>,
-    sending: BTreeSet<u32>,
+    /// Chunks on their way to it.
+    sending: BTreeMap<u32, Wanted>,
     /// It stands among those that are served in turn.
     in_turns: bool,
+}
+
+/// Whether a peer still waits for a chunk that is on its way to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    Yes,
+    /// It cancelled its request: what it has room for may arrive all the same.
+    No,
+    /// It has room for none any more, and the driver was asked to give the send up.
+    Withdrawn,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

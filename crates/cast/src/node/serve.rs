@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use super::{Link, Node, Peer};
+use super::{Link, Node, Peer, Wanted};
 use crate::limits::{MAX_REQUESTS, SENDS_AT_ONCE, STORE_SENDS};
 use crate::message::{Fault, Message, NodeId};
 use crate::options::Action;
@@ -91,7 +91,7 @@ impl Node {
         let holding = |peer: &Peer| {
             peer.queue
                 .iter()
-                .chain(&peer.sending)
+                .chain(peer.sending.keys())
                 .filter(|it| written(it))
                 .count()
         };
@@ -122,7 +122,7 @@ impl Node {
             return;
         };
         peer.heard = now;
-        if peer.sending.remove(&chunk) {
+        if peer.sending.remove(&chunk).is_some() {
             self.counters.chunks_sent += 1;
             self.end_send(to, chunk);
         }
@@ -143,7 +143,7 @@ impl Node {
         for chunk in &peer.queue {
             self.not_waited_for(*chunk);
         }
-        for chunk in peer.sending {
+        for chunk in peer.sending.into_keys() {
             self.end_send(id, chunk);
         }
         if peer.in_turns {
@@ -179,9 +179,13 @@ impl Node {
             return Err(Fault::Flood);
         }
         for chunk in chunks {
-            if !peer.queue.contains(chunk) && !peer.sending.contains(chunk) {
-                peer.queue.push_back(*chunk);
-                *self.serve.waiting.entry(*chunk).or_default() += 1;
+            match peer.sending.get_mut(chunk) {
+                Some(wanted @ (Wanted::Yes | Wanted::No)) => *wanted = Wanted::Yes,
+                Some(Wanted::Withdrawn) | None if !peer.queue.contains(chunk) => {
+                    peer.queue.push_back(*chunk);
+                    *self.serve.waiting.entry(*chunk).or_default() += 1;
+                }
+                _ => {}
             }
         }
         if !peer.in_turns && !peer.queue.is_empty() {
@@ -199,6 +203,20 @@ impl Node {
             .filter(|it| peer.queue.contains(it))
             .collect();
         peer.queue.retain(|it| !chunks.contains(it));
+        for chunk in chunks {
+            if let Some(wanted @ Wanted::Yes) = peer.sending.get_mut(chunk) {
+                *wanted = Wanted::No;
+            }
+        }
+        // A peer that waits for nothing receives nothing: what is on its way would stay so, and keep its memory.
+        if peer.queue.is_empty() && !peer.sending.values().any(|it| *it == Wanted::Yes) {
+            let unwanted = peer.sending.iter_mut().filter(|it| *it.1 == Wanted::No);
+            for (chunk, wanted) in unwanted {
+                *wanted = Wanted::Withdrawn;
+                let (to, chunk) = (from, *chunk);
+                self.actions.push_back(Action::Withdraw { to, chunk });
+            }
+        }
         for chunk in before {
             self.not_waited_for(chunk);
         }
@@ -268,7 +286,9 @@ impl Node {
     /// Sends a peer the first chunk of those that it waits for that is here; whether there was one.
     fn send_next(&mut self, to: NodeId) -> bool {
         let queue = &self.peers[&to].queue;
-        let Some(index) = queue.iter().position(|it| self.verified.contains(*it)) else {
+        let sending = &self.peers[&to].sending;
+        let here = |it: &u32| self.verified.contains(*it) && !sending.contains_key(it);
+        let Some(index) = queue.iter().position(here) else {
             return false;
         };
         let chunk = queue[index];
@@ -299,7 +319,7 @@ impl Node {
         }
         let from_store = matches!(place, Place::Store);
         let peer = self.peers.get_mut(&to).expect("it is connected");
-        peer.sending.insert(chunk);
+        peer.sending.insert(chunk, Wanted::Yes);
         peer.said = self.now;
         self.note_window();
         self.actions.push_back(Action::SendChunk {

@@ -511,6 +511,8 @@ impl<'a> World<'a> {
                 chunk,
                 from_store,
             } => self.send_chunk(node, to.0 as u32, chunk, from_store),
+            // It is at the port already, and arrives.
+            Action::Withdraw { .. } => {}
             Action::Write(chunk) => self.write(node, chunk),
             Action::Forget(chunk) => drop(self.machines[node as usize].memory.remove(&chunk)),
             Action::Tell(event) => self.tell(node, event),

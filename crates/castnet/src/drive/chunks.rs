@@ -94,6 +94,17 @@ impl Drive {
         Ok(())
     }
 
+    /// Gives up sending a chunk: its completion is told as that of any.
+    pub(super) fn withdraw(&mut self, to: NodeId, chunk: u32) {
+        let Some((connection, link)) = self.links.link_to(to) else {
+            return;
+        };
+        match (link.sending.get(&chunk), self.worker.connection(connection)) {
+            (Some(sending), Some(there)) => drop(there.cancel(sending.id)),
+            _ => drop(link.withdrawn.insert(chunk)),
+        }
+    }
+
     pub(super) fn send_chunk(&mut self, to: NodeId, chunk: u32, content: Chunk, from_store: bool) {
         let bytes = self.shown(&content);
         let limit = self.membership.transport.max_rate;
@@ -102,21 +113,18 @@ impl Drive {
             false => self.pace.rate().into_iter().chain(limit).min(),
         };
         if let Some((connection, link)) = self.links.link_to(to)
+            && !link.withdrawn.remove(&chunk)
             && let Some(there) = self.worker.connection(connection)
         {
             there.set_max_rate(pace);
             let work = Work::default().with_context(u64::from(chunk));
-            if there
-                .post_message(&chunk.to_le_bytes(), Some(bytes), work)
-                .is_ok()
-            {
-                link.sending.insert(
-                    chunk,
-                    Sending {
-                        content,
-                        from_store,
-                    },
-                );
+            if let Ok(id) = there.post_message(&chunk.to_le_bytes(), Some(bytes), work) {
+                let sending = Sending {
+                    id,
+                    content,
+                    from_store,
+                };
+                link.sending.insert(chunk, sending);
                 return;
             }
         }
