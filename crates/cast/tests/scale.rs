@@ -21,6 +21,12 @@ fn group(nodes: u32, gigabytes: u64) -> Group {
     }
 }
 
+/// Times the content that the busiest uplink carried, in the direction that carried more.
+fn carried(setup: &Setup, outcome: &Outcome) -> f64 {
+    let carried = outcome.uplinks.iter().flat_map(|it| [it.sent, it.received]);
+    carried.max().expect("there are racks") as f64 / setup.bytes() as f64
+}
+
 /// The sound nodes have all; in what part of the ideal time. No node holds more than its window.
 fn check(setup: &Setup) -> (f64, Outcome) {
     let outcome = run(setup);
@@ -99,8 +105,7 @@ fn group__racks_whose_uplinks_have_the_rate_of_two_ports_carry_the_content_about
             ..group(100, 10)
         });
         let (ratio, outcome) = check(&setup);
-        let carried = outcome.uplinks.iter().flat_map(|it| [it.sent, it.received]);
-        let carried = carried.max().expect("there are racks") as f64 / setup.bytes() as f64;
+        let carried = carried(&setup, &outcome);
         println!(
             "arity {arity}, dying {dying}: {ratio:.3} of the ideal time, {carried:.3} times by an uplink"
         );
@@ -128,8 +133,7 @@ fn group__of_hundreds_in_racks_with_dead_and_slow_ones() {
             ..group(500, 100)
         });
         let (ratio, outcome) = check(&setup);
-        let carried = outcome.uplinks.iter().flat_map(|it| [it.sent, it.received]);
-        let carried = carried.max().expect("there are racks") as f64 / setup.bytes() as f64;
+        let carried = carried(&setup, &outcome);
         let what = format!(
             "ZEROLANE_SEED={seed}: {ratio:.3} of the ideal time, {carried:.3} times by an uplink"
         );

@@ -180,8 +180,8 @@ impl Node {
         }
         for chunk in chunks {
             match peer.sending.get_mut(chunk) {
-                Some(wanted @ (Wanted::Yes | Wanted::No)) => *wanted = Wanted::Yes,
-                Some(Wanted::Withdrawn) | None if !peer.queue.contains(chunk) => {
+                Some(wanted) if *wanted != Wanted::Withdrawn => *wanted = Wanted::Yes,
+                _ if !peer.queue.contains(chunk) => {
                     peer.queue.push_back(*chunk);
                     *self.serve.waiting.entry(*chunk).or_default() += 1;
                 }

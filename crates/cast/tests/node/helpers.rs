@@ -3,25 +3,14 @@
 
 use std::time::Duration;
 
-use zerolane_cast::{
-    Action, Bitmap, Contact, Manifest, Message, Node, NodeId, Options, Place, Profile,
-};
+use zerolane_cast::{Action, Bitmap, Manifest, Message, Node, NodeId, Options, Place};
+
+use crate::{actions, contact, profile};
 
 const SOURCE: NodeId = NodeId(1);
 const OWN: NodeId = NodeId(2);
 const PREDECESSOR: NodeId = NodeId(3);
 const HELPER: NodeId = NodeId(4);
-
-fn contact(id: NodeId) -> Contact {
-    Contact {
-        id,
-        address: Vec::new(),
-    }
-}
-
-fn actions(node: &mut Node) -> Vec<Action> {
-    std::iter::from_fn(|| node.poll_action()).collect()
-}
 
 /// What is said to a peer.
 fn said(actions: &[Action], peer: NodeId) -> Vec<&Message> {
@@ -43,13 +32,8 @@ fn requests(actions: &[Action], peer: NodeId) -> Vec<u32> {
 /// A node with a predecessor in so many stripes and a helper that has the first four chunks, and what it did until then.
 fn helped(arity: u32) -> (Node, Vec<Action>) {
     let now = Duration::ZERO;
-    let profile = Profile {
-        contact: contact(OWN),
-        rack: 0,
-        rate: 0,
-    };
     let options = Options::default();
-    let mut node = Node::receiver(now, profile, vec![contact(SOURCE)], options, None);
+    let mut node = Node::receiver(now, profile(OWN), vec![contact(SOURCE)], options, None);
     node.connected(now, SOURCE);
     let manifest = Manifest::of(&[7; 64], 8, arity).unwrap();
     let header = manifest.header();

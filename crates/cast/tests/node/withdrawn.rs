@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use zerolane_cast::{Action, Contact, Manifest, Message, Node, NodeId, Options, Profile};
+use zerolane_cast::{Action, Manifest, Message, Node, NodeId, Options};
+
+use crate::{actions, profile};
 
 const OWN: NodeId = NodeId(1);
 const PEER: NodeId = NodeId(2);
@@ -11,16 +13,8 @@ const NOW: Duration = Duration::ZERO;
 
 /// A source of eight chunks, to which a peer is connected.
 fn source() -> Node {
-    let profile = Profile {
-        contact: Contact {
-            id: OWN,
-            address: Vec::new(),
-        },
-        rack: 0,
-        rate: 0,
-    };
     let manifest = Manifest::of(&[7; 64], 8, 1).unwrap();
-    let mut node = Node::source(NOW, profile, manifest, Options::default());
+    let mut node = Node::source(NOW, profile(OWN), manifest, Options::default());
     node.connected(NOW, PEER);
     tell(&mut node, Message::Request(Vec::new()));
     node
@@ -39,7 +33,7 @@ fn sent(node: &mut Node, chunk: u32) -> [Vec<u32>; 2] {
 
 fn done(node: &mut Node) -> [Vec<u32>; 2] {
     let [mut begun, mut given_up] = [Vec::new(), Vec::new()];
-    while let Some(action) = node.poll_action() {
+    for action in actions(node) {
         match action {
             Action::SendChunk {
                 to: PEER, chunk, ..

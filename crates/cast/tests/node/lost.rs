@@ -3,22 +3,13 @@
 
 use std::time::Duration;
 
-use zerolane_cast::{Action, Contact, Manifest, Message, Node, NodeId, Options, Place, Profile};
+use zerolane_cast::{Action, Manifest, Message, Node, NodeId, Options, Place};
+
+use crate::{actions, contact, profile};
 
 const SOURCE: NodeId = NodeId(1);
 const OWN: NodeId = NodeId(2);
 const SUCCESSOR: NodeId = NodeId(3);
-
-fn contact(id: NodeId) -> Contact {
-    Contact {
-        id,
-        address: Vec::new(),
-    }
-}
-
-fn actions(node: &mut Node) -> Vec<Action> {
-    std::iter::from_fn(|| node.poll_action()).collect()
-}
 
 fn connects_to_source(actions: &[Action]) -> bool {
     actions.contains(&Action::Connect(contact(SOURCE)))
@@ -27,12 +18,7 @@ fn connects_to_source(actions: &[Action]) -> bool {
 /// A node that receives from the source, whose connection has just failed.
 fn cut_off(options: Options) -> Node {
     let now = Duration::ZERO;
-    let profile = Profile {
-        contact: contact(OWN),
-        rack: 0,
-        rate: 0,
-    };
-    let mut node = Node::receiver(now, profile, vec![contact(SOURCE)], options, None);
+    let mut node = Node::receiver(now, profile(OWN), vec![contact(SOURCE)], options, None);
     node.connected(now, SOURCE);
     let header = Manifest::of(&[7; 64], 8, 1).unwrap().header();
     node.message(now, SOURCE, Message::Welcome(header));
@@ -90,12 +76,7 @@ fn source__that_calls_is_reached_at_once() {
 fn own__identity_is_no_peer() {
     let now = Duration::ZERO;
     let manifest = Manifest::of(&[7; 64], 8, 1).unwrap();
-    let profile = Profile {
-        contact: contact(SOURCE),
-        rack: 0,
-        rate: 0,
-    };
-    let mut source = Node::source(now, profile, manifest, Options::default());
+    let mut source = Node::source(now, profile(SOURCE), manifest, Options::default());
     source.connected(now, SOURCE);
     assert!(actions(&mut source).contains(&Action::Disconnect(SOURCE)));
 }

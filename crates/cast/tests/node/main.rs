@@ -1,0 +1,27 @@
+//! One node, told what happens and asked what it does.
+
+mod helpers;
+mod lost;
+mod withdrawn;
+
+use zerolane_cast::{Action, Contact, Node, NodeId, Profile};
+
+fn contact(id: NodeId) -> Contact {
+    Contact {
+        id,
+        address: Vec::new(),
+    }
+}
+
+fn profile(id: NodeId) -> Profile {
+    Profile {
+        contact: contact(id),
+        rack: 0,
+        rate: 0,
+    }
+}
+
+/// What it wants done since it was asked last.
+fn actions(node: &mut Node) -> Vec<Action> {
+    std::iter::from_fn(|| node.poll_action()).collect()
+}
