@@ -13,27 +13,27 @@ pub(crate) struct Ready {
     pub(crate) waker: bool,
 }
 
-/// Sleeps until the socket is readable (or writable, if asked), an error is pending, one of `others`, of which the
-/// first is a waker's, is readable, or `timeout`.
+/// Sleeps until the socket, if any, is readable (or writable, if asked), an error is pending, one of `others`, of which
+/// the first is a waker's, is readable, or `timeout`.
 pub(crate) fn wait(
-    socket: BorrowedFd<'_>,
+    socket: Option<BorrowedFd<'_>>,
     writable: bool,
     others: [Option<BorrowedFd<'_>>; 2],
     timeout: Option<Duration>,
 ) -> io::Result<Ready> {
     let events = libc::POLLIN | if writable { libc::POLLOUT } else { 0 };
+    let [waker, other] = others;
+    let asked = [
+        (socket, events),
+        (waker, libc::POLLIN),
+        (other, libc::POLLIN),
+    ];
     // The kernel passes over negative descriptors.
-    let [first, second] = others.map(|other| libc::pollfd {
-        fd: other.map_or(-1, |other| other.as_raw_fd()),
-        events: libc::POLLIN,
-        revents: 0,
-    });
-    let socket = libc::pollfd {
-        fd: socket.as_raw_fd(),
+    let mut polls = asked.map(|(descriptor, events)| libc::pollfd {
+        fd: descriptor.map_or(-1, |it| it.as_raw_fd()),
         events,
         revents: 0,
-    };
-    let mut polls = [socket, first, second];
+    });
     let timeout = timeout.map(|timeout| libc::timespec {
         tv_sec: timeout.as_secs().min(1 << 30) as libc::time_t,
         tv_nsec: libc::c_long::from(timeout.subsec_nanos() as i32),

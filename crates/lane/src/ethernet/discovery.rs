@@ -133,7 +133,7 @@ pub fn neighbours(interface: &str, name: Option<&str>) -> io::Result<Vec<Neighbo
         socket::send(&socket, &question.emit(), all)?;
         let mut until = Instant::now() + PATIENCE;
         while let Some(left) = until.checked_duration_since(Instant::now()) {
-            if !poll::wait(socket.as_fd(), false, [None, None], Some(left))?.socket {
+            if !poll::wait(Some(socket.as_fd()), false, [None, None], Some(left))?.socket {
                 break;
             }
             let had = found.len();

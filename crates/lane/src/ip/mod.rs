@@ -159,7 +159,7 @@ impl Lane for IpLane {
 
     fn wait(&mut self, waker: &Waker, timeout: Option<Duration>) -> io::Result<bool> {
         let full = self.wants_write();
-        waker.sleep(|wake| poll::wait(self.socket(), full, [wake, None], timeout))
+        waker.sleep(|wake| poll::wait(Some(self.socket()), full, [wake, None], timeout))
     }
 
     fn wants_write(&self) -> bool {

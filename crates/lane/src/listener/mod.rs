@@ -261,7 +261,7 @@ impl Listener {
                 return Ok(None);
             }
             if matches!(accepted, Accept::Nothing) {
-                poll::wait(self.as_fd(), false, [None; 2], left)?;
+                poll::wait(Some(self.as_fd()), false, [None; 2], left)?;
             }
         }
     }

@@ -215,7 +215,7 @@ impl Lane for ShmLane {
         }
         let timeout = timeout.unwrap_or(LONGEST_SLEEP).min(LONGEST_SLEEP);
         let (socket, process) = (self.link.socket(), self.link.process.handle());
-        waker.sleep(|wake| poll::wait(socket, false, [wake, process], Some(timeout)))
+        waker.sleep(|wake| poll::wait(Some(socket), false, [wake, process], Some(timeout)))
     }
 
     /// Room in the ring is told of as what arrives is.

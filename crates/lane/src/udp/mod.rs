@@ -187,7 +187,7 @@ impl Lane for UdpLane {
     fn wait(&mut self, waker: &Waker, timeout: Option<Duration>) -> io::Result<bool> {
         let full = self.wants_write();
         let timeout = timeout.into_iter().chain(self.longest_sleep()).min();
-        waker.sleep(|wake| poll::wait(self.socket(), full, [wake, None], timeout))
+        waker.sleep(|wake| poll::wait(Some(self.socket()), full, [wake, None], timeout))
     }
 
     fn wants_write(&self) -> bool {

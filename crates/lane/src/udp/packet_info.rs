@@ -159,9 +159,14 @@ mod tests {
         peer.send_to(&[1, 2, 3], called).expect("sent");
         let mut bytes = [0; 8];
         assert!(
-            crate::poll::wait(std::os::fd::AsFd::as_fd(&here), false, [None; 2], None)
-                .expect("a poll")
-                .socket
+            crate::poll::wait(
+                Some(std::os::fd::AsFd::as_fd(&here)),
+                false,
+                [None; 2],
+                None
+            )
+            .expect("a poll")
+            .socket
         );
         let (len, addresses) = receive(&here, &mut bytes).expect("read").expect("sent");
         assert_eq!(bytes[..len], [1, 2, 3]);

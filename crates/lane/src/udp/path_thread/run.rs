@@ -2,7 +2,7 @@
 
 use super::send::Stage;
 use super::{Arrived, BUFFERS, Channel, OpenOrder, Order, Report, SendOrder};
-use crate::poll::{self, Ready};
+use crate::poll;
 use crate::udp::send::is_full;
 use socket2::Socket;
 use std::collections::VecDeque;
@@ -146,19 +146,12 @@ impl<'a> Run<'a> {
         let waker = &self.channel.waker;
         // One that cannot sleep looks again.
         let _ = waker.sleep(|wake| {
-            let timeout = wake.is_none().then_some(UNWOKEN_SLEEP);
-            match wake.filter(|_| self.free.is_empty()) {
-                // What arrives waits for a buffer, which is ordered to be free.
-                Some(wake) => {
-                    let woken =
-                        poll::wait(wake, false, [None, None], full.then_some(UNWOKEN_SLEEP))?;
-                    Ok(Ready {
-                        socket: false,
-                        waker: woken.socket,
-                    })
-                }
-                None => poll::wait(self.socket.as_fd(), full, [wake, None], timeout),
-            }
+            // What arrives waits for a buffer, which is ordered to be free.
+            let awaits_order = wake.is_some() && self.free.is_empty();
+            let socket = (!awaits_order).then(|| self.socket.as_fd());
+            let looks_again = wake.is_none() || awaits_order && full;
+            let timeout = looks_again.then_some(UNWOKEN_SLEEP);
+            poll::wait(socket, full, [wake, None], timeout)
         });
     }
 }
