@@ -153,6 +153,8 @@ fn of_process(pid: u32) -> Switches {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+    use std::io::{Read, Write};
+    use std::process::{Command, Stdio};
 
     #[test]
     fn since__is_the_difference() {
@@ -168,16 +170,34 @@ mod tests {
         assert_eq!(activity.wake_ups, None);
     }
 
+    /// Of a process that ends with the test and has one thread: those of this one end at any time, and take their
+    /// counters with them.
     #[test]
-    fn read__of_this_process() {
-        let own = Whose::Process(std::process::id());
-        let before = Counters::read(own);
-        std::thread::sleep(std::time::Duration::from_millis(1));
-        assert!(
-            Counters::read(own)
+    fn read__of_a_process() {
+        let mut process = Command::new("cat")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("cat");
+        let whose = Whose::Process(process.id());
+        let mut answers = process.stdout.take().expect("piped");
+        let mut requests = process.stdin.take().expect("piped");
+        let mut ask = || {
+            requests.write_all(b"x").expect("written");
+            answers.read_exact(&mut [0]).expect("answered");
+        };
+        ask();
+        let before = Counters::read(whose);
+        // It may find a request before it slept.
+        let woken = (0..10_000).any(|_| {
+            ask();
+            Counters::read(whose)
                 .since(&before)
                 .wake_ups
                 .is_some_and(|it| it > 0)
-        );
+        });
+        drop(requests);
+        process.wait().expect("ended");
+        assert!(woken);
     }
 }

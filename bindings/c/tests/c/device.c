@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 
 #include "expect.h"
+#include "join.h"
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -94,7 +95,7 @@ int main(void)
     EXPECT(memcmp(received, content, LENGTH) == 0);
     EXPECT(zl_account_read(connection, &account) == ZL_OK);
     EXPECT(account.lane == ZL_LANE_ETHERNET && account.bypass == 1);
-    EXPECT(pthread_join(thread, NULL) == 0);
+    join_serving(thread, connection);
     zl_connection_free(connection);
 
     /* A device is one interface's. */

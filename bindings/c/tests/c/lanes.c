@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 
 #include "expect.h"
+#include "join.h"
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -67,7 +68,7 @@ static void carries(uint64_t ours, uint64_t theirs, uint64_t expected, const uns
     EXPECT(zl_recv_into(connection, received, LENGTH, &length) == ZL_OK && length == LENGTH);
     EXPECT(memcmp(received, content, LENGTH) == 0);
     EXPECT(zl_account_read(connection, &account) == ZL_OK);
-    EXPECT(pthread_join(thread, NULL) == 0);
+    join_serving(thread, connection);
     EXPECT(account.lane == expected && client.lane == expected);
     zl_connection_free(connection);
     zl_endpoint_free(endpoint);
@@ -165,29 +166,40 @@ static void *connect_only(void *argument)
     return connection;
 }
 
-/* Moves content until `count` paths each sent a MiB. */
+/* Whether `count` usable paths of `ours` each brought a MiB to the peer. What was sent may be lost on a busy host. */
+static int each_carried(zl_connection *ours, zl_connection *peers, size_t count)
+{
+    zl_path paths[8], theirs[8];
+    size_t found, known, carried = 0;
+
+    EXPECT(zl_paths_read(ours, paths, 8, &found) == ZL_OK);
+    EXPECT(zl_paths_read(peers, theirs, 8, &known) == ZL_OK);
+    for (size_t at = 0; at < found; at++)
+        for (size_t of = 0; of < known; of++)
+            carried += paths[at].life == ZL_PATH_USABLE && paths[at].index == theirs[of].index
+                       && paths[at].bytes_sent > 1 << 20 && theirs[of].bytes_received > 1 << 20;
+    return found == count && carried == count;
+}
+
+/* Moves content until `count` paths each carried a MiB. */
 static void until_carried(zl_connection *ours, zl_connection *peers, const unsigned char *content, size_t count)
 {
     unsigned char *received = calloc(1, LENGTH);
     struct sender sender = {.connection = ours, .content = content};
-    zl_path paths[8];
-    size_t found = 0, carried = 0;
+    int done = 0;
 
     EXPECT(received != NULL);
-    for (int round = 0; round < 1000 && (found != count || carried != count); round++) {
+    for (int round = 0; round < 1000 && !done; round++) {
         pthread_t thread;
         size_t length;
 
         EXPECT(pthread_create(&thread, NULL, send_again, &sender) == 0);
         EXPECT(zl_recv_into(peers, received, LENGTH, &length) == ZL_OK && length == LENGTH);
         EXPECT(memcmp(received, content, LENGTH) == 0);
-        EXPECT(pthread_join(thread, NULL) == 0);
-        EXPECT(zl_paths_read(ours, paths, 8, &found) == ZL_OK);
-        carried = 0;
-        for (size_t at = 0; at < found; at++)
-            carried += paths[at].life == ZL_PATH_USABLE && paths[at].bytes_sent > 1 << 20;
+        join_serving(thread, peers);
+        done = each_carried(ours, peers, count);
     }
-    EXPECT(found == count && carried == count);
+    EXPECT(done);
     free(received);
 }
 
@@ -223,7 +235,7 @@ static void several(uint64_t threads, const unsigned char *content)
     ours = meet(&client, options, &endpoint, &peers);
     until_carried(ours, peers, content, 2);
     EXPECT(zl_paths_read(peers, paths, 8, &count) == ZL_OK && count == 2);
-    EXPECT(paths[0].index == 0 && paths[1].index == 1 && paths[1].bytes_received > 1 << 20);
+    EXPECT(paths[0].index == 0 && paths[1].index == 1);
     EXPECT(paths[0].rtt_us > 0);
     EXPECT(zl_paths_read(peers, paths, 1, &count) == ZL_OK && count == 1);
     EXPECT(zl_paths_read(peers, paths, 0, &count) == ZL_ERROR_ARGUMENT);
