@@ -353,11 +353,13 @@ void zl_connection_free(struct zl_connection *connection);
 typedef struct zl_region zl_region;
 
 /**
- * Allocates a region of `len` zero bytes: page-aligned, in huge pages where the system has them.
+ * Allocates a region of `len` zero bytes: page-aligned, in huge pages where the system has them and `len` is at least
+ * 1 MiB. A region of less than 2 MiB takes the whole of one.
  *
  * Threads: any.
  */
-zl_status zl_region_new(size_t len, struct zl_region **region);
+zl_status zl_region_new(size_t len,
+                        struct zl_region **region);
 
 /**
  * Names `len` bytes at `memory`, which must stay where they are until the region is freed and every

@@ -81,7 +81,8 @@ pub(crate) unsafe fn gathered(parts: *const zl_part, count: usize) -> Result<Mem
     Ok(parts?.into())
 }
 
-/// Allocates a region of `len` zero bytes: page-aligned, in huge pages where the system has them.
+/// Allocates a region of `len` zero bytes: page-aligned, in huge pages where the system has them and `len` is at least
+/// 1 MiB. A region of less than 2 MiB takes the whole of one.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]

@@ -47,10 +47,36 @@ fn anonymous__is_zero_and_huge_regions_start_on_a_huge_page() {
             .iter()
             .all(|&byte| byte == 0)
     );
-    let region = Region::anonymous(HUGE_PAGE + 1).expect("memory");
-    assert_eq!(region.len(), HUGE_PAGE + 1);
-    assert_eq!(region.as_ptr() as usize % HUGE_PAGE, 0);
-    assert_eq!(region[HUGE_PAGE], 0, "the last byte is ours");
+    for len in [1 << 20, HUGE_PAGE + 1] {
+        let region = Region::anonymous(len).expect("memory");
+        assert_eq!(region.len(), len);
+        assert_eq!(region.as_ptr() as usize % HUGE_PAGE, 0);
+        assert_eq!(region[len - 1], 0, "the last byte is ours");
+        let advised = advised_huge(region.as_ptr() as usize);
+        assert!(advised >= HUGE_PAGE, "{advised} bytes of {len}");
+    }
+    assert!(Region::anonymous(usize::MAX).is_err());
+}
+
+/// The bytes from `start` on that are advised to be in huge pages. More than any region where the kernel has none of them.
+fn advised_huge(start: usize) -> usize {
+    if !std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
+        return usize::MAX;
+    }
+    let mappings = std::fs::read_to_string("/proc/self/smaps").expect("procfs");
+    let mut range = 0..0;
+    for line in mappings.lines() {
+        let bounds = line.split_once(' ').and_then(|(it, _)| it.split_once('-'));
+        let hex = |it| usize::from_str_radix(it, 16).ok();
+        if let Some((Some(from), Some(to))) = bounds.map(|(from, to)| (hex(from), hex(to))) {
+            range = from..to;
+        }
+        let flags = line.strip_prefix("VmFlags:").unwrap_or_default();
+        if range.contains(&start) && flags.split(' ').any(|it| it == "hg") {
+            return range.end - start;
+        }
+    }
+    0
 }
 
 #[test]
