@@ -28,6 +28,13 @@ impl Doorbell {
         self.rung.load(Ordering::Relaxed) && self.rung.swap(false, Ordering::Acquire)
     }
 
+    /// Takes the rings until now, then says whether the hearer goes on: not once `ended`, which is set before a ring. The
+    /// other way round the ring of an end that comes between the two would be taken, and the end slept through.
+    pub(crate) fn goes_on(&self, ended: &AtomicBool) -> bool {
+        self.take();
+        !ended.load(Ordering::Acquire)
+    }
+
     /// Runs `sleep`, which must end when the hearer is woken; `None` if it was rung already.
     pub(crate) fn sleep<T>(&self, sleep: impl FnOnce() -> T) -> Option<T> {
         let slept = self.arm().then(sleep);

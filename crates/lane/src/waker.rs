@@ -4,6 +4,7 @@ use crate::doorbell::Doorbell;
 use crate::poll::Ready;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 /// Ends a wait of the [`Driver`](crate::Driver) it belongs to, or the next one if there is none.
@@ -65,6 +66,11 @@ impl Waker {
     /// Whether it was used since the last look.
     pub fn take(&self) -> bool {
         self.shared.bell.take()
+    }
+
+    /// Takes the wakes until now, then says whether the driver goes on: not once `ended`, which is set before a wake.
+    pub(crate) fn goes_on(&self, ended: &AtomicBool) -> bool {
+        self.shared.bell.goes_on(ended)
     }
 
     /// Runs `sleep`, which must end when its descriptor is readable, and say whether that is so; not if already used.

@@ -40,7 +40,7 @@ use mailbox::Mailbox;
 use ring::{ALIGN, ARRIVAL, Consumer, End, Producer, ROOM, Way};
 use std::collections::VecDeque;
 use submissions::Submissions;
-use sync::{AtomicUsize, Ordering};
+use sync::{AtomicBool, AtomicUsize, Ordering};
 
 /// Sleeps as a driver does, until woken; loom reports one that never wakes.
 fn hear(bell: &Doorbell, event: &Notify) {
@@ -64,6 +64,24 @@ fn doorbell__no_ring_is_slept_through() {
         hear(&shared.0, &shared.1);
         ringing.join().unwrap();
         assert!(!shared.0.take(), "heard twice");
+    });
+}
+
+#[test]
+fn doorbell__no_end_is_slept_through() {
+    loom::model(|| {
+        let shared = Arc::new((Doorbell::default(), Notify::new(), AtomicBool::new(false)));
+        let hearer = Arc::clone(&shared);
+        let hears = thread::spawn(move || {
+            let (bell, event, ended) = &*hearer;
+            while bell.goes_on(ended) {
+                bell.sleep(|| event.wait());
+            }
+        });
+        let (bell, event, ended) = &*shared;
+        ended.store(true, Ordering::Release);
+        ring(bell, event);
+        hears.join().unwrap();
     });
 }
 

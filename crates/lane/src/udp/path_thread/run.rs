@@ -7,7 +7,6 @@ use crate::udp::send::is_full;
 use socket2::Socket;
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Longest sleep where nothing tells of what is waited for: the system had no descriptor left to be woken by, or there is no
@@ -45,9 +44,8 @@ impl<'a> Run<'a> {
 
     pub(super) fn until_stopped(&mut self) {
         let mut idle_since = None;
-        while !self.channel.stop.load(Ordering::Acquire) {
-            // Before the orders are taken, so that one that comes behind them is no order slept through.
-            self.channel.waker.take();
+        // Before the orders are taken, so that one that comes behind them is no order slept through.
+        while self.channel.waker.goes_on(&self.channel.stop) {
             let mut moved = self.obey();
             moved |= self.send();
             moved |= self.receive();
