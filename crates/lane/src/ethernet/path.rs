@@ -6,7 +6,7 @@
 use super::address::Station;
 use super::socket::Strange;
 use super::{IncomingFrames, NoEthernet, OutgoingFrames, filter, socket};
-use crate::udp::{self, MAX_MESSAGES};
+use crate::udp::{MAX_MESSAGES, prepare};
 use socket2::Socket;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -29,7 +29,7 @@ impl EthernetPath {
         let hardware = peer.hardware.ok_or(NoEthernet::NoAddress)?;
         let interface = peer.interface;
         let (socket, own) = socket::open(interface, &filter::of_connection(key, None))?;
-        udp::prepare(&socket, receive_buffer);
+        prepare(&socket, receive_buffer);
         Ok(EthernetPath {
             outgoing: OutgoingFrames::new(interface, hardware, None),
             incoming: IncomingFrames::new(interface, (own, hardware), MAX_MESSAGES),

@@ -1,16 +1,22 @@
 //! The socket of a path, over UDP or raw Ethernet, at either end.
 
-use crate::PathAddresses;
+use super::FirstPath;
 use crate::ethernet::{EthernetPath, OutgoingFrames, Station};
-use crate::udp::migration::PeerMigration;
-use crate::udp::packet_info::PacketAddresses;
-use crate::udp::receive::Envelope;
-use crate::udp::socket;
+use crate::udp::{
+    Envelope, PacketAddresses, Share, any_address, bind, encapsulation, path_datagram,
+};
+use crate::{NoPath, PathAddresses};
 use socket2::{SockAddr, Socket};
 use std::io;
 use std::net::SocketAddr;
 use zerolane_core::Config;
 use zerolane_wire::encapsulation::Encapsulation;
+
+/// Where the first path goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum FirstPeer {
+    Udp(SocketAddr),
+}
 
 /// A socket for a path, and what is around its datagrams.
 pub(super) struct PathSocket {
@@ -30,15 +36,16 @@ impl PathSocket {
     /// No such address or interface, no way there, or no right to use it.
     pub(super) fn open(
         addresses: PathAddresses,
-        first: SocketAddr,
+        first: FirstPeer,
         key: u32,
         receive_buffer: usize,
     ) -> io::Result<PathSocket> {
         match addresses {
             PathAddresses::Udp { local, peer } => {
+                let FirstPeer::Udp(first) = first;
                 let peer = udp_peer(peer, first);
-                let local = local.unwrap_or_else(|| socket::any_address(peer, 0));
-                let socket = socket::bind(local, socket::Share::WithJoining, receive_buffer)?;
+                let local = local.unwrap_or_else(|| any_address(peer, 0));
+                let socket = bind(local, Share::WithJoining, receive_buffer)?;
                 socket.connect(&SockAddr::from(peer))?;
                 Ok(PathSocket::of_udp(socket, peer))
             }
@@ -55,8 +62,8 @@ impl PathSocket {
 
     /// `socket` is connected to `peer`.
     fn of_udp(socket: Socket, peer: SocketAddr) -> PathSocket {
-        let datagram = socket::path_datagram(&socket, peer);
-        let encapsulation = socket::encapsulation(&socket, peer);
+        let datagram = path_datagram(&socket, peer);
+        let encapsulation = encapsulation(&socket, peer);
         PathSocket {
             socket,
             peer,
@@ -116,17 +123,18 @@ impl Asker {
     /// The system gives none, or there is no way back.
     pub(super) fn answer(
         &self,
-        migration: &PeerMigration,
+        first: &FirstPath<'_>,
         receive_buffer: usize,
-    ) -> io::Result<PathSocket> {
+    ) -> Result<PathSocket, NoPath> {
         match *self {
             Asker::Packet(addresses) => {
-                let socket = migration.join(addresses, receive_buffer)?;
+                let unmatched = first.unmatched.as_ref().ok_or(NoPath::Refused(0))?;
+                let socket = unmatched.join(addresses, receive_buffer)?;
                 Ok(PathSocket::of_udp(socket, addresses.peer))
             }
             Asker::Frame(station) => {
                 let peer = Station { port: 0, ..station };
-                PathSocket::of_ethernet(peer, migration.key(), receive_buffer)
+                Ok(PathSocket::of_ethernet(peer, first.key, receive_buffer)?)
             }
         }
     }

@@ -10,7 +10,7 @@
 //!                      a connected socket  <-- opened with the keys of path 1
 //! ```
 //!
-//! A path may have a thread of its own ([`super::path_thread`]).
+//! A path may have a thread of its own (`udp::path_thread`).
 //!
 //! A path may go by raw Ethernet: its socket is a packet socket then, and the question for it comes to an [`Ear`].
 //!
@@ -20,12 +20,10 @@
 mod ends;
 mod secrets;
 
-use super::migration::PeerMigration;
-use super::path_thread::{Order, PathThread, Report};
-use super::protect;
-use super::receive::{Envelope, Receiver};
-use super::send::Sender;
+pub(crate) use ends::FirstPeer;
+
 use crate::ethernet::{Ear, Station};
+use crate::udp::{Envelope, Order, PathThread, Receiver, Report, Sender, Unmatched, protect};
 use crate::{Account, LaneError, NoPath, Options, PathAddresses, PathThreads, Registry, Turn};
 use ends::{Asker, PathSocket};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
@@ -45,6 +43,16 @@ use zerolane_wire::{HEADER_LEN, Header, Op};
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 /// Frames taken in one look: a sender of questions without end must not keep the connection from its turn.
 const MAX_QUESTIONS: usize = 64;
+
+/// What the others need of the first path.
+pub(crate) struct FirstPath<'a> {
+    pub(crate) socket: &'a Socket,
+    pub(crate) peer: FirstPeer,
+    /// The connection's key to us.
+    pub(crate) key: u32,
+    /// Where questions for paths over UDP arrive, if there may be such.
+    pub(crate) unmatched: Option<&'a mut Unmatched>,
+}
 
 /// A path beyond the first. Without a socket it is none at present, and what sealed and opened stays.
 #[derive(Debug)]
@@ -105,7 +113,7 @@ impl Link {
 
 /// The paths of a connection that may have several.
 #[derive(Debug)]
-pub(super) struct Links {
+pub(crate) struct Links {
     list: Vec<Link>,
     /// All sockets of the connection: one descriptor to wait for.
     watched: Epoll,
@@ -130,7 +138,7 @@ fn interest(full: bool) -> EpollEvent {
 
 impl Links {
     /// Beside the path of `first`; `None` unless `options` ask for several.
-    pub(super) fn new(first: &Socket, options: &Options) -> io::Result<Option<Box<Links>>> {
+    pub(crate) fn new(first: &Socket, options: &Options) -> io::Result<Option<Box<Links>>> {
         if options.most_paths() < 2 {
             return Ok(None);
         }
@@ -153,22 +161,22 @@ impl Links {
     }
 
     /// What is readable when anything came by any path, or has room that was waited for.
-    pub(super) fn watched(&self) -> BorrowedFd<'_> {
+    pub(crate) fn watched(&self) -> BorrowedFd<'_> {
         self.watched.0.as_fd()
     }
 
     /// The keys of the connection, of which those of its paths are made.
-    pub(super) fn protect(&mut self, session: &Session) {
+    pub(crate) fn protect(&mut self, session: &Session) {
         self.secrets = Some(PathSecrets::of(session));
     }
 
     /// A path more is wanted.
-    pub(super) fn want(&mut self, addresses: PathAddresses) {
+    pub(crate) fn want(&mut self, addresses: PathAddresses) {
         self.wanted.push_back(addresses);
     }
 
     /// The next look for paths that the peer adds does not wait for its time.
-    pub(super) fn look_now(&mut self) {
+    pub(crate) fn look_now(&mut self) {
         self.next_look = Instant::ZERO;
     }
 
@@ -198,23 +206,18 @@ impl Links {
     }
 
     /// Adds what is wanted, looks for what the peer adds, and closes what is over.
-    pub(super) fn tend(
-        &mut self,
-        first: (&Socket, SocketAddr),
-        migration: &mut PeerMigration,
-        turn: &mut Turn<'_>,
-    ) {
+    pub(crate) fn tend(&mut self, mut first: FirstPath<'_>, turn: &mut Turn<'_>) {
         if turn.core.life() != Life::Established {
             return;
         }
         while let Some(addresses) = self.wanted.pop_front() {
-            if let Err(why) = self.add(addresses, first, migration.key(), turn) {
+            if let Err(why) = self.add(addresses, &first, turn) {
                 refuse(turn.account, why);
             }
         }
         if turn.core.max_paths() > 1 && turn.now >= self.next_look {
             self.next_look = turn.now + LOOK_INTERVAL;
-            self.look(first.0, migration, turn);
+            self.look(&mut first, turn);
         }
         for link in &mut self.list {
             if turn.core.path_life(link.path) == PathLife::Absent {
@@ -223,18 +226,20 @@ impl Links {
         }
     }
 
-    /// Opens a path of this end, whose key to the peer is `key`.
+    /// Opens a path of this end.
     fn add(
         &mut self,
         addresses: PathAddresses,
-        (first, peer): (&Socket, SocketAddr),
-        key: u32,
+        first: &FirstPath<'_>,
         turn: &mut Turn<'_>,
     ) -> Result<(), NoPath> {
-        let made = PathSocket::open(addresses, peer, key, self.options.receive_buffer)?;
+        let receive_buffer = self.options.receive_buffer;
+        let made = PathSocket::open(addresses, first.peer, first.key, receive_buffer)?;
         let path = turn.core.add_path(turn.now, made.size);
         let path = path.ok_or(NoPath::Full)?;
-        let at = self.place(path, first, made.peer).ok_or(NoPath::Full)?;
+        let at = self
+            .place(path, first.socket, made.peer)
+            .ok_or(NoPath::Full)?;
         Ok(self.attach(at, made, turn.memory)?)
     }
 
@@ -276,17 +281,18 @@ impl Links {
     }
 
     /// Looks for questions of the peer by paths that it adds.
-    fn look(&mut self, first: &Socket, migration: &mut PeerMigration, turn: &mut Turn<'_>) {
+    fn look(&mut self, first: &mut FirstPath<'_>, turn: &mut Turn<'_>) {
         if !turn.core.awaits_paths() {
             self.ear = None;
             return;
         }
-        for (bytes, addresses) in migration.listen().unwrap_or_default() {
-            self.on_question(bytes, Asker::Packet(addresses), (first, migration), turn);
+        let by_udp = first.unmatched.as_mut().map(|it| it.take());
+        for (bytes, addresses) in by_udp.and_then(Result::ok).unwrap_or_default() {
+            self.on_question(bytes, Asker::Packet(addresses), first, turn);
         }
         if self.takes_frames {
-            for (bytes, from) in self.framed_questions(migration.key(), turn.account) {
-                self.on_question(bytes, Asker::Frame(from), (first, migration), turn);
+            for (bytes, from) in self.framed_questions(first.key, turn.account) {
+                self.on_question(bytes, Asker::Frame(from), first, turn);
             }
         }
     }
@@ -327,7 +333,7 @@ impl Links {
         &mut self,
         mut bytes: Vec<u8>,
         from: Asker,
-        (first, migration): (&Socket, &PeerMigration),
+        first: &FirstPath<'_>,
         turn: &mut Turn<'_>,
     ) {
         let head: Option<&[u8; HEADER_LEN]> = bytes.first_chunk();
@@ -341,7 +347,7 @@ impl Links {
             return;
         }
         // The rest costs nobody anything without the keys.
-        let Some(at) = self.place(path, first, from.address()) else {
+        let Some(at) = self.place(path, first.socket, from.address()) else {
             return;
         };
         let Some(opened) = self.list[at].receiver.unseal(&mut bytes, turn) else {
@@ -350,8 +356,8 @@ impl Links {
         if turn.core.joins(opened) != Some(path) {
             return;
         }
-        let made = from.answer(migration, self.options.receive_buffer);
-        let attached = made.map_err(NoPath::from).and_then(|made| {
+        let made = from.answer(first, self.options.receive_buffer);
+        let attached = made.and_then(|made| {
             let size = made.size;
             let mut nonce = [0; 4];
             getrandom::fill(&mut nonce).map_err(|_| NoPath::Refused(0))?;
@@ -382,7 +388,7 @@ impl Links {
     }
 
     /// Takes what came by all paths but the first.
-    pub(super) fn receive(&mut self, turn: &mut Turn<'_>, strict: bool) -> Result<bool, LaneError> {
+    pub(crate) fn receive(&mut self, turn: &mut Turn<'_>, strict: bool) -> Result<bool, LaneError> {
         let mut received = false;
         for link in &mut self.list {
             let Some(socket) = &link.socket else { continue };
@@ -402,7 +408,7 @@ impl Links {
     }
 
     /// Sends what is to leave by all paths but the first.
-    pub(super) fn transmit(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
+    pub(crate) fn transmit(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
         let mut sent = false;
         for link in &mut self.list {
             let Some(socket) = &link.socket else { continue };
@@ -430,12 +436,12 @@ impl Links {
     }
 
     /// The first path has no room, or has it again.
-    pub(super) fn watch_first(&self, first: &Socket, full: bool) {
+    pub(crate) fn watch_first(&self, first: &Socket, full: bool) {
         let _ = self.watched.modify(first, &mut interest(full));
     }
 
     /// Whether the kernel has memory of `region` for any of them.
-    pub(super) fn holds(&self, region: zerolane_core::RegionId) -> bool {
+    pub(crate) fn holds(&self, region: zerolane_core::RegionId) -> bool {
         let mut open = self
             .list
             .iter()
