@@ -7,7 +7,6 @@ use crate::udp::{
 };
 use crate::{NoPath, PathAddresses};
 use socket2::{SockAddr, Socket};
-use std::io;
 use std::net::SocketAddr;
 use zerolane_core::Config;
 use zerolane_wire::encapsulation::Encapsulation;
@@ -16,12 +15,34 @@ use zerolane_wire::encapsulation::Encapsulation;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FirstPeer {
     Udp(SocketAddr),
+    Ethernet(Station),
+}
+
+impl FirstPeer {
+    /// The peer's address of a path over UDP to `peer`, or what of that is said.
+    ///
+    /// # Errors
+    /// [`NoPath::NoAddress`]
+    fn udp_peer(self, peer: Option<SocketAddr>) -> Result<SocketAddr, NoPath> {
+        let port = match self {
+            FirstPeer::Udp(first) => first.port(),
+            FirstPeer::Ethernet(first) => first.port,
+        };
+        match (peer, self) {
+            (Some(peer), _) if peer.port() == 0 => Ok(SocketAddr::new(peer.ip(), port)),
+            (Some(peer), _) => Ok(peer),
+            (None, FirstPeer::Udp(first)) => Ok(first),
+            (None, FirstPeer::Ethernet(_)) => Err(NoPath::NoAddress),
+        }
+    }
 }
 
 /// A socket for a path, and what is around its datagrams.
 pub(super) struct PathSocket {
     pub(super) socket: Socket,
     pub(super) peer: SocketAddr,
+    /// The same, if it is over raw Ethernet.
+    pub(super) station: Option<Station>,
     pub(super) envelope: Envelope,
     /// Those that its datagrams leave in, if they do so in frames.
     pub(super) frames: Option<OutgoingFrames>,
@@ -30,20 +51,19 @@ pub(super) struct PathSocket {
 }
 
 impl PathSocket {
-    /// From this end to `addresses`, where the first path goes to `first`, and our key is `key`.
+    /// From this end to `addresses`. `others`: where paths over raw Ethernet go.
     ///
     /// # Errors
     /// No such address or interface, no way there, or no right to use it.
     pub(super) fn open(
         addresses: PathAddresses,
-        first: FirstPeer,
-        key: u32,
+        first: &FirstPath<'_>,
+        others: &[Station],
         receive_buffer: usize,
-    ) -> io::Result<PathSocket> {
+    ) -> Result<PathSocket, NoPath> {
         match addresses {
             PathAddresses::Udp { local, peer } => {
-                let FirstPeer::Udp(first) = first;
-                let peer = udp_peer(peer, first);
+                let peer = first.peer.udp_peer(peer)?;
                 let local = local.unwrap_or_else(|| any_address(peer, 0));
                 let socket = bind(local, Share::WithJoining, receive_buffer)?;
                 socket.connect(&SockAddr::from(peer))?;
@@ -55,7 +75,7 @@ impl PathSocket {
                     hardware: Some(peer),
                     port: 0,
                 };
-                PathSocket::of_ethernet(peer, key, receive_buffer)
+                PathSocket::of_ethernet(peer, first.key, others, receive_buffer)
             }
         }
     }
@@ -67,18 +87,29 @@ impl PathSocket {
         PathSocket {
             socket,
             peer,
+            station: None,
             envelope: Envelope::Udp,
             frames: None,
             size: (encapsulation, datagram.unwrap_or_else(any_datagram)),
         }
     }
 
-    fn of_ethernet(peer: Station, key: u32, receive_buffer: usize) -> io::Result<PathSocket> {
-        let path = EthernetPath::open(peer, key, receive_buffer)?;
+    fn of_ethernet(
+        peer: Station,
+        key: u32,
+        others: &[Station],
+        receive_buffer: usize,
+    ) -> Result<PathSocket, NoPath> {
+        let ends = |it: &Station| (it.interface, it.hardware);
+        if others.iter().any(|it| ends(it) == ends(&peer)) {
+            return Err(NoPath::Taken);
+        }
+        let path = EthernetPath::open(peer, key, others, receive_buffer)?;
         let datagram = path.datagram.unwrap_or_else(any_datagram);
         Ok(PathSocket {
             socket: path.socket,
             peer: peer.address(),
+            station: Some(peer),
             envelope: Envelope::Frame(Box::new(path.incoming)),
             frames: Some(path.outgoing),
             size: (Encapsulation::Ethernet, datagram),
@@ -89,15 +120,6 @@ impl PathSocket {
 /// The longest datagram of a path of which that is not known.
 fn any_datagram() -> usize {
     Config::default().path_datagram
-}
-
-/// The peer's address of a path over UDP, if that of the first is `first`.
-fn udp_peer(peer: Option<SocketAddr>, first: SocketAddr) -> SocketAddr {
-    match peer {
-        None => first,
-        Some(peer) if peer.port() == 0 => SocketAddr::new(peer.ip(), first.port()),
-        Some(peer) => peer,
-    }
 }
 
 /// Where a question for a path came from.
@@ -117,13 +139,14 @@ impl Asker {
         }
     }
 
-    /// A socket for the path, to where the question came from.
+    /// A socket for the path, to where the question came from. `others`: where paths over raw Ethernet go.
     ///
     /// # Errors
     /// The system gives none, or there is no way back.
     pub(super) fn answer(
         &self,
         first: &FirstPath<'_>,
+        others: &[Station],
         receive_buffer: usize,
     ) -> Result<PathSocket, NoPath> {
         match *self {
@@ -134,7 +157,7 @@ impl Asker {
             }
             Asker::Frame(station) => {
                 let peer = Station { port: 0, ..station };
-                Ok(PathSocket::of_ethernet(peer, first.key, receive_buffer)?)
+                PathSocket::of_ethernet(peer, first.key, others, receive_buffer)
             }
         }
     }
@@ -145,19 +168,34 @@ mod tests {
     #![allow(non_snake_case)]
     use super::*;
 
+    fn udp_peer(first: FirstPeer, text: &str) -> Result<SocketAddr, NoPath> {
+        let Ok(PathAddresses::Udp { peer, .. }) = text.parse() else {
+            panic!("{text} is over UDP");
+        };
+        first.udp_peer(peer)
+    }
+
     #[test]
-    fn udp_peer__a_port_that_is_left_out_is_that_of_the_first_path() {
-        let first = "192.0.2.9:9181".parse().expect("an address");
+    fn udp_peer__what_is_left_out_is_that_of_the_first_path_if_it_has_such() {
+        let by_udp = FirstPeer::Udp("192.0.2.9:9181".parse().expect("an address"));
+        let by_ethernet = FirstPeer::Ethernet(Station {
+            interface: 1,
+            hardware: Some([2, 0, 0, 0, 0, 1]),
+            port: 9181,
+        });
         for (text, to) in [
             ("=", "192.0.2.9:9181"),
             ("=192.0.2.2", "192.0.2.2:9181"),
             ("=192.0.2.2:5", "192.0.2.2:5"),
         ] {
-            let Ok(PathAddresses::Udp { peer, .. }) = text.parse() else {
-                panic!("{text} is over UDP");
+            let to = Ok(to.parse().expect("an address"));
+            assert_eq!(udp_peer(by_udp, text), to, "{text}");
+            let named = if text == "=" {
+                Err(NoPath::NoAddress)
+            } else {
+                to
             };
-            let to = to.parse().expect("an address");
-            assert_eq!(udp_peer(peer, first), to, "{text}");
+            assert_eq!(udp_peer(by_ethernet, text), named, "{text}");
         }
     }
 }

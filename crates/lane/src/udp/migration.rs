@@ -34,7 +34,7 @@ const MAX_LOOK_INTERVAL: Duration = Duration::from_millis(128);
 /// The same at its own address, which costs more.
 const SOURCE_INTERVAL: Duration = Duration::from_millis(250);
 /// Longest sleep of an end that may have to look elsewhere for its peer.
-pub(super) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+pub(crate) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// What seals and opens.
 type Ends<'a> = (&'a mut Sender, &'a mut Receiver);

@@ -14,7 +14,7 @@ mod system;
 mod unmatched;
 mod zerocopy;
 
-pub(crate) use migration::PeerMigration;
+pub(crate) use migration::{LONGEST_SLEEP, PeerMigration};
 pub(crate) use packet_info::{PacketAddresses, receive as receive_packet, show_called};
 pub use passed::passed_sockets;
 pub(crate) use path_thread::{Order, PathThread, Report};
@@ -68,7 +68,7 @@ impl UdpLane {
         socket.connect(&SockAddr::from(peer))?;
         let sender = Sender::new(&socket, None, options);
         let receiver = Receiver::new(&socket, Envelope::Udp, options);
-        let links = Links::new(&socket, options)?;
+        let links = Links::new(&socket, options, options.ethernet_paths)?;
         Ok(UdpLane {
             socket,
             peer,
@@ -207,7 +207,7 @@ impl Lane for UdpLane {
     }
 
     fn longest_sleep(&self) -> Option<Duration> {
-        Some(migration::LONGEST_SLEEP)
+        Some(LONGEST_SLEEP)
     }
 
     fn holds(&self, region: RegionId) -> bool {
