@@ -93,8 +93,6 @@ pub struct EthernetLane {
     links: Option<Box<Links>>,
     /// Where questions for such over UDP come, if they may.
     unmatched: Option<Unmatched>,
-    /// The interface is gone, and the connection has gone on by other paths.
-    gone: bool,
     /// Who the peer proved to be.
     peer_key: Option<PublicKey>,
 }
@@ -151,7 +149,6 @@ impl EthernetLane {
         Ok(EthernetLane {
             links: Links::new(&socket, options, true)?,
             unmatched: None,
-            gone: false,
             sender: Sender::new(&socket, Some(outgoing), options),
             receiver: Receiver::new(&socket, Envelope::Frame(Box::new(incoming)), options),
             socket,
@@ -249,33 +246,20 @@ impl EthernetLane {
         Ok(received)
     }
 
-    /// Takes what came by the first path. Where its interface is gone nothing does, and the others go on.
-    fn receive_first(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
-        let received = self.receive_any(turn);
-        let received = self.without_first(received, turn)?;
-        match self.gone && !self.has_others(turn) {
-            true => Err(LaneError::Io(NoEthernet::Gone.into())),
-            false => Ok(received),
-        }
-    }
-
-    /// What comes of `outcome` where other paths go on without the first.
+    /// What comes of `outcome` of the first path where its interface may be gone: as long as there are others, nothing came and
+    /// nothing left.
     fn without_first(
-        &mut self,
+        &self,
         outcome: Result<bool, LaneError>,
         turn: &Turn<'_>,
     ) -> Result<bool, LaneError> {
+        let links = self.links.as_ref();
         match outcome {
-            Err(error) if is_gone_error(&error) && self.has_others(turn) => {
-                self.gone = true;
+            Err(error) if is_gone_error(&error) && links.is_some_and(|it| it.is_any(turn.core)) => {
                 Ok(false)
             }
             outcome => outcome,
         }
-    }
-
-    fn has_others(&self, turn: &Turn<'_>) -> bool {
-        self.links.as_ref().is_some_and(|it| it.is_any(turn.core))
     }
 
     /// Sends what is to leave by the first path.
@@ -354,7 +338,8 @@ impl EthernetLane {
 
 impl Lane for EthernetLane {
     fn receive(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
-        let received = self.receive_first(turn);
+        let received = self.receive_any(turn);
+        let received = self.without_first(received, turn);
         if let Some(session) = self.receiver.take_session() {
             self.protect(*session);
         }

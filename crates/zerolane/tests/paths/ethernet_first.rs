@@ -2,15 +2,17 @@
 
 use super::mixed::{AROUND, Counted, by_ethernet, forged, overhear, overheard, receive_and_count};
 use super::{
-    PATIENCE, THREADS, accept, between, bytes_sent, content, hardware_of, options, path_between,
-    receive, send, two_pairs, until_usable, usable,
+    PATIENCE, THREADS, accept, between, between_owned, bytes_sent, content, hardware_of, options,
+    path_between, receive, send, two_pairs, until_usable, usable,
 };
 use netlab::forge::Forger;
 use netlab::netns::{Namespace, Topology};
 use netsim::Side;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
-use zerolane::counters::{Account, NoPath};
+use zerolane::counters::{Account, NoPath, PathLife};
 use zerolane::options::{LaneChoice, PathAddresses, PathThreads};
+use zerolane::worker::{Event, Worker};
 use zerolane::{Connection, Endpoint, Error, Options, Security};
 use zerolane_wire::Op;
 
@@ -282,50 +284,71 @@ fn mixed__ethernet_alone_frames_that_are_forged_are_dropped_and_counted() {
     assert_eq!(account.dropped_foreign, 3);
 }
 
-/// From the first interface of `a` to that hardware address behind it.
-fn behind_first(a: &Namespace, hardware: &str) -> PathAddresses {
-    let path = format!("=ether:{}/{hardware}", a.device());
+/// From that interface of this host to that hardware address behind it.
+fn behind(device: &str, hardware: &str) -> PathAddresses {
+    let path = format!("=ether:{device}/{hardware}");
     path.parse().expect("an interface")
+}
+
+/// The second interface of a host on the first segment, and its hardware address.
+const SECOND: (&str, &str) = ("second", "02:00:00:00:77:01");
+
+fn add_second(host: &Namespace) {
+    let (name, hardware) = SECOND;
+    let add = ["link", "add", "link", host.device(), "name", name];
+    let kind = ["address", hardware, "type", "macvlan", "mode", "bridge"];
+    for words in [[add, kind].concat(), vec!["link", "set", name, "up"]] {
+        let done = host.command("ip").args(words).status().expect("ip");
+        assert!(done.success());
+    }
 }
 
 #[test]
 fn mixed__ethernet_alone_two_paths_at_one_interface_are_told_apart_by_the_peers() {
-    for security in [Security::default(), Security::plain()] {
+    let all = Side::BOTH
+        .map(|side| [Security::default(), Security::plain()].map(|security| (side, security)));
+    for (side, security) in all.into_iter().flatten() {
         let Some(hosts) = two_pairs() else { return };
-        // A second interface of `b` on the first segment.
-        const OTHER: &str = "02:00:00:00:77:01";
-        let words = [
-            &["link", "add", "link", hosts.b().device(), "name", "second"][..],
-            &["address", OTHER, "type", "macvlan", "mode", "bridge"],
-        ];
-        for words in [words.concat(), vec!["link", "set", "second", "up"]] {
-            let done = hosts.b().command("ip").args(words).status().expect("ip");
-            assert!(done.success());
-        }
+        add_second(hosts.side(side));
         let options = framed(security, 3, PathThreads::OneForAll);
-        let (sent, received) = between((hosts.a(), hosts.b()), &options, receive, |to, _| {
+        let counted = Counted::default();
+        let serve = |endpoint: &mut Endpoint| receive_and_count(endpoint, &counted);
+        let (sent, received) = between((hosts.a(), hosts.b()), &options, serve, |to, _| {
+            let (device, theirs) = (hosts.a().device(), hardware_of(hosts.b(), 0));
+            let first = behind(device, &theirs);
+            let second = match side {
+                Side::A => behind(SECOND.0, &theirs),
+                Side::B => behind(device, SECOND.1),
+            };
             let mut a = Connection::connect(to, &options).expect("connected");
-            assert!(a.add_path(behind_first(hosts.a(), OTHER)));
+            assert!(a.add_path(second));
             let mut sent = 0;
             until_usable(&mut a, 2, 8, &mut sent);
             // What of one path came by the other's socket would have come twice.
             assert_clean(&a.account());
             // The same two interfaces are no other path.
-            for hardware in [hardware_of(hosts.b(), 0), OTHER.into()] {
-                assert!(a.add_path(behind_first(hosts.a(), &hardware)));
+            for there_is in [first, second] {
+                assert!(a.add_path(there_is));
                 until_usable(&mut a, 2, 2, &mut sent);
                 assert_eq!(a.account().no_path, Some(NoPath::Taken));
             }
             assert_eq!(a.account().paths_refused, 2);
             a.remove_path(1);
             until_usable(&mut a, 1, 2, &mut sent);
-            assert!(a.add_path(behind_first(hosts.a(), OTHER)));
+            assert!(a.add_path(second));
             until_usable(&mut a, 2, 8, &mut sent);
             assert_eq!(a.account().paths_refused, 2);
             a.close().expect("closed");
             sent
         });
         assert_eq!(sent, received);
+        let (account, _) = counted.into_inner().expect("whole");
+        // The questions for a path are for no socket, and payload would be thousands.
+        let (foreign, refused) = (account.dropped_foreign, account.paths_refused);
+        assert!(
+            foreign < 100 && refused == 0,
+            "{foreign} foreign, {refused}"
+        );
     }
 }
 
@@ -358,26 +381,68 @@ fn mixed__ethernet_first_a_path_over_udp_is_named_in_whole_and_taken_where_told(
     assert_eq!(sent, received);
 }
 
+/// Adds a path over UDP to a connection by which nothing goes, and whose first path is down.
+fn add_while_down(hosts: &Topology, to: SocketAddr, by_udp: PathAddresses, options: &Options) {
+    let mut a = Connection::connect(to, options).expect("connected");
+    let start = Instant::now();
+    let wait = |a: &mut Connection| {
+        assert!(start.elapsed() < PATIENCE, "{:?}", a.paths());
+        a.wait(Some(Duration::from_millis(10))).expect("alive");
+        a.account().datagrams_received
+    };
+    // What an open connection finds out of its path is known.
+    let (mut heard, mut silent) = (0, 0);
+    while silent < 30 {
+        let before = std::mem::replace(&mut heard, wait(&mut a));
+        silent = if heard == before { silent + 1 } else { 0 };
+    }
+    hosts.a().set_up(0, false).expect("set");
+    assert!(a.add_path(by_udp));
+    let carries = |a: &Connection| {
+        let mut paths = a.paths().into_iter();
+        paths.any(|it| it.0 == 1 && it.1.life == PathLife::Usable)
+    };
+    while !carries(&a) {
+        wait(&mut a);
+    }
+    hosts.a().set_up(0, true).expect("set");
+    a.close().expect("closed");
+}
+
 #[test]
-fn mixed__ethernet_first_takes_a_path_over_udp_while_nothing_else_comes() {
+fn mixed__ethernet_first_takes_a_path_over_udp_while_the_first_is_down() {
     let Some(hosts) = two_pairs() else { return };
     let options = with_udp(2, PathThreads::OneForAll);
     let serve = |endpoint: &mut Endpoint| {
         let mut b = accept(endpoint);
-        let mut buffer = vec![0; super::PIECE];
-        while let Ok(len) = b.recv_into(&mut buffer) {
-            assert!(buffer[..len] == content(0)[..]);
-        }
+        // It asks for nothing, and sleeps until the peer closes.
+        let mut waits = (0..2).map(|_| b.wait(Some(PATIENCE)));
+        assert!(waits.any(|it| it.is_err()), "no end");
     };
     between((hosts.a(), hosts.b()), &options, serve, |to, by_udp| {
-        let mut a = Connection::connect(to, &options).expect("connected");
-        a.send(&content(0)).expect("sent");
-        assert!(a.add_path(by_udp));
+        add_while_down(&hosts, to, by_udp, &options);
+    });
+}
+
+#[test]
+fn mixed__ethernet_first_a_worker_takes_a_path_over_udp_while_the_first_is_down() {
+    let Some(hosts) = two_pairs() else { return };
+    let options = with_udp(2, PathThreads::OneForAll);
+    let serve = |endpoint: Endpoint| {
+        let mut worker = Worker::new().expect("a worker");
+        worker.listen_on(endpoint).expect("listening");
         let start = Instant::now();
-        while usable(&a) < 2 {
-            assert!(start.elapsed() < PATIENCE, "{:?}", a.paths());
-            a.wait(Some(Duration::from_millis(10))).expect("alive");
+        loop {
+            assert!(start.elapsed() < PATIENCE, "no end");
+            worker.wait(Some(PATIENCE)).expect("alive");
+            while let Some(event) = worker.next_event() {
+                if matches!(event, Event::Closed { .. }) {
+                    return;
+                }
+            }
         }
-        a.close().expect("closed");
+    };
+    between_owned((hosts.a(), hosts.b()), &options, serve, |to, by_udp| {
+        add_while_down(&hosts, to, by_udp, &options);
     });
 }

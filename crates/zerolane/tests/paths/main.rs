@@ -77,15 +77,25 @@ fn ethernet_address(here: &Namespace, there: &Namespace, port: u16) -> SocketAdd
 /// interface, and `call` in `a`, which is told the address of `b`'s first interface and the path over UDP between the second ones.
 /// What both return.
 fn between<A: Send, B: Send>(
-    (a, b): (&Namespace, &Namespace),
+    hosts: (&Namespace, &Namespace),
     options: &Options,
     serve: impl FnOnce(&mut Endpoint) -> B + Send,
+    call: impl FnOnce(SocketAddr, PathAddresses) -> A + Send,
+) -> (A, B) {
+    between_owned(hosts, options, |mut endpoint| serve(&mut endpoint), call)
+}
+
+/// The same, where `serve` has the endpoint for itself.
+fn between_owned<A: Send, B: Send>(
+    (a, b): (&Namespace, &Namespace),
+    options: &Options,
+    serve: impl FnOnce(Endpoint) -> B + Send,
     call: impl FnOnce(SocketAddr, PathAddresses) -> A + Send,
 ) -> (A, B) {
     let (tell, told): (Sender<u16>, Receiver<u16>) = channel();
     let served = || {
         b.enter().expect("enter");
-        let mut endpoint = match options.lane {
+        let endpoint = match options.lane {
             LaneChoice::Ethernet => {
                 let own = EthernetAddress::new(b.device(), None, 0);
                 Endpoint::bind(own, options.clone()).expect("bind")
@@ -93,7 +103,7 @@ fn between<A: Send, B: Send>(
             _ => Endpoint::bind((Ipv4Addr::UNSPECIFIED, 0), options.clone()).expect("bind"),
         };
         tell.send(endpoint.local_addr().port()).expect("heard");
-        serve(&mut endpoint)
+        serve(endpoint)
     };
     std::thread::scope(|scope| {
         let server = scope.spawn(served);
