@@ -143,7 +143,7 @@ mod tests {
     fn links__what_cannot_be_says_what_to_do() {
         for (links, lane, says) in [
             (&["="; 8][..], LaneName::Udp, "8 paths at most"),
-            (&["="], LaneName::Shm, "--lane shm is not"),
+            (&["="], LaneName::Shm, "--lane shm is neither"),
             (&["="], LaneName::Ip118, "leave one of them out"),
             (&["127.0.0.1="], LaneName::Ethernet, "names an IP address"),
             (&["192.0.2.77="], LaneName::Udp, "`ip address`"),

@@ -95,7 +95,7 @@ fn path__over_udp_beside_raw_ethernet_names_the_server_and_has_no_device() {
             .env("ZEROLANE_CONFIG", "/dev/null")
             .args([&["cp"], words, &["Cargo.toml", there]].concat());
         let done = command.output().unwrap();
-        assert_eq!(done.status.code(), Some(1), "{command:?}");
+        assert_eq!(done.status.code(), Some(2), "{command:?}");
         String::from_utf8_lossy(&done.stderr).into_owned()
     };
     for (words, says) in [

@@ -24,7 +24,7 @@ use std::str::FromStr;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PathAddresses {
-    /// Over UDP. Where the first path is over raw Ethernet, [`Options::udp_paths`](crate::Options::udp_paths) is the peer's to say.
+    /// Over UDP; where the first path is over raw Ethernet, to a peer that takes such: [`Options::udp_paths`](crate::Options::udp_paths).
     Udp {
         /// Our address: that of the interface to use, with port 0 for any. `None`: what the system chooses, and a port of
         /// its own.
