@@ -2066,8 +2066,8 @@ enum zl_option
      */
     ZL_OPTION_LANE = 13,
     /**
-     * Paths that a connection over UDP may have at a time, 1 to 8; the lesser of both ends' counts. Default 1, and no fewer than
-     * zl_options_add_path asks for.
+     * Paths that a connection over UDP or raw Ethernet may have at a time, 1 to 8; the lesser of both ends' counts. Default 1, and no
+     * fewer than zl_options_add_path asks for. Not with zl_options_set_device.
      */
     ZL_OPTION_PATHS = 14,
     /**
@@ -2076,9 +2076,15 @@ enum zl_option
     ZL_OPTION_PATH_THREADS = 15,
     /**
      * 1: the peer may add paths over raw Ethernet to a connection over UDP that an endpoint accepts, at any interface, where
-     * ZL_OPTION_PATHS is 2 at least. Needs CAP_NET_RAW, or zl_endpoint_bind fails and says so. Default 0.
+     * ZL_OPTION_PATHS is 2 at least. Needs CAP_NET_RAW, or zl_endpoint_bind fails and says so. Default 0. An endpoint of
+     * ZL_LANE_ETHERNET takes such without it.
      */
     ZL_OPTION_ETHERNET_PATHS = 16,
+    /**
+     * 1: the peer may add paths over UDP to a connection over raw Ethernet that an endpoint accepts, at any address of the host, at
+     * the UDP port with the number of the endpoint's, where ZL_OPTION_PATHS is 2 at least. Default 0.
+     */
+    ZL_OPTION_UDP_PATHS = 17,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -2437,7 +2443,8 @@ zl_status zl_handle_account(const struct zl_handle *connection, struct zl_accoun
  *
  * "ether:IFACE=ether:IFACE/MAC" is one over raw Ethernet, from this interface of this host to that hardware address of the
  * peer's on its segment; the peer has to take such (ZL_OPTION_ETHERNET_PATHS), and this end needs CAP_NET_RAW. An interface that
- * is not there is ZL_ERROR_ARGUMENT.
+ * is not there is ZL_ERROR_ARGUMENT. Of a connection over raw Ethernet (ZL_LANE_ETHERNET) the peer takes such by itself; one over
+ * UDP beside it names an address of the peer's, which has to take such (ZL_OPTION_UDP_PATHS).
  *
  * Threads: any.
  */
@@ -2446,8 +2453,8 @@ zl_status zl_options_add_path(struct zl_options *options,
 
 /**
  * Adds a path to an open connection, as zl_options_add_path has it. ZL_ERROR_ARGUMENT if it can have none: what carries
- * it is not UDP, or neither ZL_OPTION_PATHS nor zl_options_add_path asked for several. zl_paths_read tells what becomes
- * of it.
+ * it is neither UDP nor raw Ethernet, or neither ZL_OPTION_PATHS nor zl_options_add_path asked for several. zl_paths_read tells
+ * what becomes of it.
  *
  * Threads: one at a time.
  */

@@ -54,14 +54,18 @@ pub enum zl_option {
     ZL_OPTION_AUTHENTICATED = 12,
     /// What carries the connection, a value of enum zl_lane. Default ZL_LANE_BEST.
     ZL_OPTION_LANE = 13,
-    /// Paths that a connection over UDP may have at a time, 1 to 8; the lesser of both ends' counts. Default 1, and no fewer than
-    /// zl_options_add_path asks for.
+    /// Paths that a connection over UDP or raw Ethernet may have at a time, 1 to 8; the lesser of both ends' counts. Default 1, and no
+    /// fewer than zl_options_add_path asks for. Not with zl_options_set_device.
     ZL_OPTION_PATHS = 14,
     /// 1: at this end, a thread for each path beside the first, so that one connection takes more than one core. Default 0.
     ZL_OPTION_PATH_THREADS = 15,
     /// 1: the peer may add paths over raw Ethernet to a connection over UDP that an endpoint accepts, at any interface, where
-    /// ZL_OPTION_PATHS is 2 at least. Needs CAP_NET_RAW, or zl_endpoint_bind fails and says so. Default 0.
+    /// ZL_OPTION_PATHS is 2 at least. Needs CAP_NET_RAW, or zl_endpoint_bind fails and says so. Default 0. An endpoint of
+    /// ZL_LANE_ETHERNET takes such without it.
     ZL_OPTION_ETHERNET_PATHS = 16,
+    /// 1: the peer may add paths over UDP to a connection over raw Ethernet that an endpoint accepts, at any address of the host, at
+    /// the UDP port with the number of the endpoint's, where ZL_OPTION_PATHS is 2 at least. Default 0.
+    ZL_OPTION_UDP_PATHS = 17,
 }
 
 use zl_option::*;
@@ -201,6 +205,7 @@ fn set(options: &mut Options, option: u32, value: u64) -> Result<(), Failure> {
     const PATHS: u32 = ZL_OPTION_PATHS as u32;
     const PATH_THREADS: u32 = ZL_OPTION_PATH_THREADS as u32;
     const ETHERNET_PATHS: u32 = ZL_OPTION_ETHERNET_PATHS as u32;
+    const UDP_PATHS: u32 = ZL_OPTION_UDP_PATHS as u32;
     match option {
         STRICT => options.strict = switch(value)?,
         GSO => options.gso = switch(value)?,
@@ -218,6 +223,7 @@ fn set(options: &mut Options, option: u32, value: u64) -> Result<(), Failure> {
         PATHS => options.paths = paths(value)?,
         PATH_THREADS => options.path_threads = switch(value)?.into(),
         ETHERNET_PATHS => options.ethernet_paths = switch(value)?,
+        UDP_PATHS => options.udp_paths = switch(value)?,
         _ => return Err(Failure::argument(format!("there is no option {option}"))),
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Paths of a connection over UDP that may have several.
+//! Paths of a connection that may have several.
 
 use crate::connection::{with, zl_connection};
 use crate::options::{change, zl_options};
@@ -75,7 +75,8 @@ impl zl_path {
 ///
 /// "ether:IFACE=ether:IFACE/MAC" is one over raw Ethernet, from this interface of this host to that hardware address of the
 /// peer's on its segment; the peer has to take such (ZL_OPTION_ETHERNET_PATHS), and this end needs CAP_NET_RAW. An interface that
-/// is not there is ZL_ERROR_ARGUMENT.
+/// is not there is ZL_ERROR_ARGUMENT. Of a connection over raw Ethernet (ZL_LANE_ETHERNET) the peer takes such by itself; one over
+/// UDP beside it names an address of the peer's, which has to take such (ZL_OPTION_UDP_PATHS).
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -100,8 +101,8 @@ pub unsafe extern "C" fn zl_options_add_path(
 }
 
 /// Adds a path to an open connection, as zl_options_add_path has it. ZL_ERROR_ARGUMENT if it can have none: what carries
-/// it is not UDP, or neither ZL_OPTION_PATHS nor zl_options_add_path asked for several. zl_paths_read tells what becomes
-/// of it.
+/// it is neither UDP nor raw Ethernet, or neither ZL_OPTION_PATHS nor zl_options_add_path asked for several. zl_paths_read tells
+/// what becomes of it.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -115,7 +116,7 @@ pub unsafe extern "C" fn zl_add_path(
             match connection.add_path(addresses(path)?) {
                 true => Ok(zl_status::ZL_OK),
                 false => Err(Failure::argument(
-                    "this connection has one path: several are over UDP, and asked for by ZL_OPTION_PATHS",
+                    "this connection has one path: several are over UDP or raw Ethernet, and asked for by ZL_OPTION_PATHS",
                 )),
             }
         })

@@ -25,11 +25,12 @@ use zerolane::security::PublicKey;
 /// "ether:IFACE/MAC:PORT", "ether:IFACE:PORT" to listen on; `device`, an EthernetDevice, has it go past the kernel's
 /// network stack), or "ip118" (IP protocol 118 without UDP, or an error). Nothing is encrypted in shared memory: the kernel keeps others out.
 ///
-/// `paths` is how many paths a connection over UDP may have, 1 to 8, the lesser of both ends' counts. `links` has the paths that
+/// `paths` is how many paths a connection over UDP or raw Ethernet may have, 1 to 8, the lesser of both ends' counts. `links` has the paths that
 /// a connection opened from here gets beside the first, each "LOCAL=PEER": from this address of this host to that one of the
 /// peer. What is left out, a port as well, is as for the first path. "ether:IFACE=ether:IFACE/MAC" is one over raw Ethernet, from
 /// this interface of this host to that hardware address of the peer's; it needs CAP_NET_RAW, and a peer whose endpoint has
-/// `ethernet_paths`, which needs it as well. `path_threads` gives each path beside the first
+/// `ethernet_paths`, which needs it as well, or `lane` "ethernet". Over raw Ethernet a path over UDP names an address of the peer's,
+/// whose endpoint has `udp_paths`; and there is one path with a `device`. `path_threads` gives each path beside the first
 /// a thread of its own at this end.
 ///
 /// `rendezvous` is the name, in place of the address, by which both ends meet in shared memory: for containers of one kernel with
@@ -113,7 +114,7 @@ impl Options {
                         max_in_flight=None, spin=None, connect_timeout=None, idle_timeout=None,
                         plain=None, authenticated=None, identity=None, trust=None, lane=None, device=None,
                         paths=None, links=None, path_threads=None, ethernet_paths=None,
-                        rendezvous=None))]
+                        udp_paths=None, rendezvous=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords, in Python")]
     fn new(
         strict: Option<bool>,
@@ -135,6 +136,7 @@ impl Options {
         links: Option<Vec<String>>,
         path_threads: Option<bool>,
         ethernet_paths: Option<bool>,
+        udp_paths: Option<bool>,
         rendezvous: Option<&str>,
     ) -> PyResult<Options> {
         let default = zerolane::Options::default();
@@ -164,6 +166,7 @@ impl Options {
             path_threads: path_threads.map_or(default.path_threads, PathThreads::from),
             rendezvous: rendezvous.map(rendezvous_name).transpose()?,
             ethernet_paths: ethernet_paths.unwrap_or(default.ethernet_paths),
+            udp_paths: udp_paths.unwrap_or(default.udp_paths),
             ..default
         }))
     }

@@ -1,4 +1,4 @@
-//! Paths of a connection over UDP that may have several.
+//! Paths of a connection that may have several.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

@@ -247,7 +247,7 @@ impl Requests {
     }
 
     /// Adds a path, "LOCAL=PEER", as `Options(links=...)` has it. False if the connection can have none: what carries it
-    /// is not UDP, or neither `paths` nor `links` asked for several. `paths()` tells what becomes of it.
+    /// is neither UDP nor raw Ethernet, or neither `paths` nor `links` asked for several. `paths()` tells what becomes of it.
     fn add_path(&self, py: Python<'_>, link: &str) -> PyResult<bool> {
         let link = path::addresses(link)?;
         self.with(py, |connection| Ok(connection.add_path(link)))

@@ -303,6 +303,43 @@ def test_paths__over_raw_ethernet_carry_beside_udp() -> None:
     run_in_a_namespace(MIXED)
 
 
+# The first path goes from one end of a veth to the other, and the other one is loopback's.
+ETHERNET_FIRST = """
+import subprocess, zerolane
+from concurrent.futures import ThreadPoolExecutor
+for words in ("set lo up",
+              "add zl0 address 02:00:00:00:00:01 type veth peer name zl1 address 02:00:00:00:00:02",
+              "set zl0 up", "set zl1 up"):
+    subprocess.run(["ip", "link", *words.split()], check=True)
+content = bytes(range(256)) * 4096
+taking = zerolane.Options(lane="ethernet", paths=2, udp_paths=True)
+options = zerolane.Options(lane="ethernet", links=["=127.0.0.1"])
+with ThreadPoolExecutor(1) as executor, zerolane.Endpoint("ether:zl1:0", taking) as endpoint:
+    port = str(endpoint.local_addr).rpartition(":")[2]
+    connecting = executor.submit(zerolane.connect, f"ether:zl0/02:00:00:00:00:02:{port}", options)
+    peers = endpoint.accept(timeout=10)
+    ours = connecting.result()
+    for _ in range(1000):
+        sending = executor.submit(ours.send, content)
+        buffer = bytearray(len(content))
+        assert peers.recv_into(buffer) == len(content)
+        sending.result()
+        assert buffer == content
+        paths = ours.paths()
+        if len(paths) == 2 and all(it.bytes_sent > 1 << 20 for it in paths):
+            break
+    else:
+        raise AssertionError(ours.paths())
+    assert (ours.account().lane, ours.account().no_path) == ("ethernet", None)
+    ours.abort()
+    peers.abort()
+"""
+
+
+def test_paths__over_udp_carry_beside_raw_ethernet() -> None:
+    run_in_a_namespace(ETHERNET_FIRST)
+
+
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [

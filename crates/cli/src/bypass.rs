@@ -40,6 +40,21 @@ impl Bypass {
         said.or(configured).unwrap_or_default()
     }
 
+    /// What is left of it for connections of several paths, which go by packet sockets.
+    ///
+    /// # Errors
+    /// AF_XDP was asked for.
+    pub fn beside(self, several_paths: bool) -> Result<Bypass> {
+        match self {
+            Bypass::Always if several_paths => {
+                let words = "--bypass always is for connections of one path: leave it out, or --path and --paths";
+                Err(anyhow!(words).context(Exit::Usage))
+            }
+            Bypass::Auto if several_paths => Ok(Bypass::Never),
+            bypass => Ok(bypass),
+        }
+    }
+
     /// The device for connections of `lane`, at the interface that `interface` names. `None`: packet sockets, or
     /// another lane.
     ///
@@ -127,6 +142,24 @@ mod tests {
         }
         let error = interface_of("127.0.0.1", 9).unwrap_err().to_string();
         assert!(error.contains("raw Ethernet needs an address"), "{error}");
+    }
+
+    #[test]
+    fn beside__several_paths_goes_by_packet_sockets() {
+        for (bypass, several, left) in [
+            (Bypass::Auto, false, Some(Bypass::Auto)),
+            (Bypass::Always, false, Some(Bypass::Always)),
+            (Bypass::Auto, true, Some(Bypass::Never)),
+            (Bypass::Never, true, Some(Bypass::Never)),
+            (Bypass::Always, true, None),
+        ] {
+            let is = bypass.beside(several);
+            if let Err(error) = &is {
+                assert_eq!(Exit::of(error), Exit::Usage);
+                assert!(format!("{error:#}").contains("of one path"), "{error:#}");
+            }
+            assert_eq!(is.ok(), left, "{bypass:?}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::net::UdpSocket;
 
 use anyhow::{Context, Result, anyhow, ensure};
+use zerolane::counters::NoPath;
 use zerolane::lanes::look_ethernet;
 use zerolane::options::{MAX_PATHS, PathAddresses, PathThreads};
 
@@ -15,7 +16,8 @@ pub struct PathArgs {
     /// One more path, from this address of this host to that one of the server, which has to be told --paths; as often as
     /// wanted, up to 7 times. What is left out, a port as well, is as for the first path: '=' is one from another port.
     /// ether:IFACE=ether:IFACE/MAC is one over raw Ethernet, from an interface of this host to that hardware address of the
-    /// server's, which has to be told --ethernet-paths
+    /// server's, which has to be told --ethernet-paths, unless the first path is over raw Ethernet as well; then one over UDP names
+    /// the server's address, and the server has to be told --udp-paths
     #[arg(long = "path", value_name = "LOCAL=PEER")]
     links: Vec<PathAddresses>,
     #[command(flatten)]
@@ -65,20 +67,23 @@ impl PathArgs {
             self.links.len()
         );
         ensure!(
-            self.is_empty() || matches!(lane, LaneName::Udp | LaneName::Auto),
-            "--path is for UDP, and --lane {} is not: leave one of them out",
+            self.is_empty() || matches!(lane, LaneName::Udp | LaneName::Auto | LaneName::Ethernet),
+            "--path is for UDP and raw Ethernet, and --lane {} is neither: leave one of them out",
             lane.name()
         );
         for path in &self.links {
             if let Some(peer) = path.ethernet_peer() {
                 look_ethernet(peer).with_context(|| format!("--path {path}"))?;
             }
-            let &PathAddresses::Udp {
-                local: Some(local), ..
-            } = path
-            else {
+            let &PathAddresses::Udp { local, peer } = path else {
                 continue;
             };
+            ensure!(
+                lane != LaneName::Ethernet || peer.is_some(),
+                "--path {path}: {}",
+                NoPath::NoAddress
+            );
+            let Some(local) = local else { continue };
             let socket = UdpSocket::bind(local);
             let words = || {
                 let ip = local.ip();
@@ -95,7 +100,7 @@ impl PathArgs {
 /// How many paths a client may have, for a command that listens.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct PathsArgs {
-    /// Paths that a client may have at a time, over UDP: 1 to 8. For paths to other addresses of this host, --listen any of them
+    /// Paths that a client may have at a time, over UDP or raw Ethernet: 1 to 8. For paths to other addresses of this host, --listen any of them
     /// (0.0.0.0 or [::])
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_PATHS)))]
     pub(crate) paths: u8,
@@ -103,6 +108,10 @@ pub(crate) struct PathsArgs {
     /// long as it listens it needs CAP_NET_RAW
     #[arg(long, requires = "paths")]
     pub(crate) ethernet_paths: bool,
+    /// Clients may add paths over UDP to what they have over raw Ethernet, at any address of this host, at the UDP port of the
+    /// same number; with --paths
+    #[arg(long, requires = "paths")]
+    pub(crate) udp_paths: bool,
     #[command(flatten)]
     pub(crate) threads: ThreadsArgs,
 }
@@ -126,14 +135,17 @@ mod tests {
         assert_eq!(links.links(LaneName::Udp).unwrap().len(), 2);
         assert_eq!(args(&["="; 7]).links(LaneName::Auto).unwrap().len(), 7);
         assert!(args(&[]).links(LaneName::Shm).unwrap().is_empty());
+        let named = args(&["=127.0.0.2"]).links(LaneName::Ethernet);
+        assert_eq!(named.unwrap().len(), 1);
     }
 
     #[test]
     fn links__what_cannot_be_says_what_to_do() {
         for (links, lane, says) in [
             (&["="; 8][..], LaneName::Udp, "8 paths at most"),
-            (&["="], LaneName::Shm, "--lane shm is not"),
-            (&["="], LaneName::Ethernet, "leave one of them out"),
+            (&["="], LaneName::Shm, "--lane shm is neither"),
+            (&["="], LaneName::Ip118, "leave one of them out"),
+            (&["127.0.0.1="], LaneName::Ethernet, "names an IP address"),
             (&["192.0.2.77="], LaneName::Udp, "`ip address`"),
         ] {
             let error = args(links).links(lane).unwrap_err();

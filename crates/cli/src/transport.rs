@@ -22,6 +22,7 @@ impl ClientArgs {
     pub(crate) fn transport(&self, host: (&str, u16), configured: Configured) -> Result<Options> {
         let lane = LaneName::to(host.0, self.lane, configured.lane)?;
         let bypass = Bypass::of(lane, self.bypass, configured.bypass);
+        let bypass = bypass.beside(!self.paths.is_empty())?;
         Ok(Options {
             profiles: self.profile.into(),
             lane: lane.into(),
@@ -46,6 +47,7 @@ impl ServerArgs {
         configured: Configured,
     ) -> Result<Options> {
         let bypass = Bypass::of(lane, self.bypass, configured.bypass);
+        let bypass = bypass.beside(self.paths.paths > 1)?;
         Ok(Options {
             profiles: self.profile.into(),
             lane: lane.into(),
@@ -54,6 +56,7 @@ impl ServerArgs {
             neighbour: self.neighbour(),
             paths: self.paths.paths,
             ethernet_paths: self.paths.ethernet_paths,
+            udp_paths: self.paths.udp_paths,
             path_threads: self.paths.threads.choice(),
             ..Options::default()
         })

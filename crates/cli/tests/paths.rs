@@ -43,24 +43,71 @@ fn succeed(mut command: Command) {
     assert!(done.status.success(), "{command:?}: {said}");
 }
 
+/// Where the server of the second host listens, and how it is called from the first.
+#[derive(Clone, Copy, PartialEq)]
+enum First {
+    Udp,
+    Ethernet,
+}
+
+/// The path over UDP between the second interfaces.
+fn second_by_udp(hosts: &Topology) -> String {
+    let second = [hosts.a(), hosts.b()].map(|it| it.interface(1).ipv4());
+    format!("{}={}", second[0], second[1])
+}
+
+/// The one over raw Ethernet.
+fn second_by_ethernet(hosts: &Topology) -> String {
+    let device = hosts.a().interface(1).device();
+    format!("ether:{device}=ether:{device}/{}", hardware(hosts.b(), 1))
+}
+
+fn hardware(host: &Namespace, index: usize) -> String {
+    let file = format!("/sys/class/net/{}/address", host.interface(index).device());
+    let read = host.command("cat").arg(file).output().unwrap();
+    String::from_utf8(read.stdout).unwrap().trim().to_owned()
+}
+
 #[test]
 fn copies__go_by_both_of_two_veth_pairs() {
-    copies_go_by_both(&[], |hosts| {
-        let second = [hosts.a(), hosts.b()].map(|it| it.interface(1).ipv4());
-        format!("{}={}", second[0], second[1])
-    });
+    copies_go_by_both(First::Udp, &[], second_by_udp);
 }
 
 #[test]
 fn copies__go_by_udp_and_raw_ethernet() {
-    copies_go_by_both(&["--ethernet-paths"], |hosts| {
-        let device = hosts.a().interface(1).device();
-        let theirs = hosts.b().interface(1).device();
-        let file = format!("/sys/class/net/{theirs}/address");
-        let read = hosts.b().command("cat").arg(file).output().unwrap();
-        let hardware = String::from_utf8(read.stdout).unwrap();
-        format!("ether:{device}=ether:{device}/{}", hardware.trim())
-    });
+    copies_go_by_both(First::Udp, &["--ethernet-paths"], second_by_ethernet);
+}
+
+#[test]
+fn copies__go_by_raw_ethernet_twice_and_by_it_and_udp() {
+    copies_go_by_both(First::Ethernet, &[], second_by_ethernet);
+    copies_go_by_both(First::Ethernet, &["--udp-paths"], second_by_udp);
+}
+
+#[test]
+fn path__over_udp_beside_raw_ethernet_names_the_server_and_has_no_device() {
+    let cp = |words: &[&str]| {
+        let base = tempfile::tempdir().unwrap();
+        let there = "ether:lo/02:00:00:00:00:01:b";
+        let mut command = Command::new(PROGRAM);
+        command
+            .env("ZEROLANE_HOME", base.path().join("home"))
+            .env("ZEROLANE_CONFIG", "/dev/null")
+            .args([&["cp"], words, &["Cargo.toml", there]].concat());
+        let done = command.output().unwrap();
+        assert_eq!(done.status.code(), Some(2), "{command:?}");
+        String::from_utf8_lossy(&done.stderr).into_owned()
+    };
+    for (words, says) in [
+        (&["--path", "="][..], "names an IP address of the peer's"),
+        (
+            &["--path", "=127.0.0.1", "--bypass", "always"],
+            "--bypass always is for connections of one path",
+        ),
+    ] {
+        let said = cp(words);
+        assert!(said.contains(says), "{said}");
+    }
 }
 
 #[test]
@@ -108,7 +155,7 @@ fn path__over_raw_ethernet_that_cannot_be_says_why() {
 }
 
 /// Copies there and back, where `serve` has these words more, go by the first pair and by the path of `path`.
-fn copies_go_by_both(words: &[&str], path: impl Fn(&Topology) -> String) {
+fn copies_go_by_both(first: First, words: &[&str], path: impl Fn(&Topology) -> String) {
     if !netns::is_permitted() {
         eprintln!("skipped: network namespaces need root");
         return;
@@ -121,7 +168,12 @@ fn copies_go_by_both(words: &[&str], path: impl Fn(&Topology) -> String) {
     fs::write(place("a"), &content).unwrap();
 
     let share = place("share");
-    let serve = ["serve", &share, "--listen", "0.0.0.0:0", "--paths", "2"];
+    let listen = match first {
+        First::Udp => "0.0.0.0:".to_owned(),
+        First::Ethernet => format!("ether:{}", hosts.b().device()),
+    };
+    let any_port = format!("{}:0", listen.trim_end_matches(':'));
+    let serve = ["serve", &share, "--listen", &any_port, "--paths", "2"];
     let words = [&serve, words].concat();
     let mut server = on(hosts.b(), &base, &words)
         .stdout(Stdio::piped())
@@ -132,11 +184,19 @@ fn copies_go_by_both(words: &[&str], path: impl Fn(&Topology) -> String) {
     let mut line = String::new();
     out.read_line(&mut line).unwrap();
     let _server = Running(server, out);
-    let port = line.split("0.0.0.0:").nth(1);
+    let own = match first {
+        First::Udp => listen,
+        First::Ethernet => format!("{listen}/{}:", hardware(hosts.b(), 0)),
+    };
+    let port = line.split(&own).nth(1);
     let port = port.and_then(|it| it.split(|it: char| !it.is_ascii_digit()).next());
     let port = port.unwrap_or_else(|| panic!("{line:?}"));
 
-    let there = format!("{}:{port}:b", hosts.b().ipv4());
+    let host = match first {
+        First::Udp => hosts.b().ipv4().to_string(),
+        First::Ethernet => format!("ether:{}/{}", hosts.a().device(), hardware(hosts.b(), 0)),
+    };
+    let there = format!("{host}:{port}:b");
     let path = path(&hosts);
     // There and back: each of the hosts sends once.
     for (host, from, to) in [

@@ -116,10 +116,13 @@ impl AnyLane {
         of_each!(self, it => it.peer_addr())
     }
 
-    /// The next turn that receives nothing looks whether the peer moved, if it is silent: over UDP alone.
+    /// The next turn that receives nothing looks whether the peer moved, if it is silent: over UDP alone; and for paths over UDP
+    /// that the peer adds.
     pub fn look_for_peer(&mut self) {
-        if let AnyLane::Udp(it, _) = self {
-            it.look_for_peer();
+        match self {
+            AnyLane::Udp(it, _) => it.look_for_peer(),
+            AnyLane::Ethernet(it) => it.look_for_paths(),
+            AnyLane::SharedMemory(..) | AnyLane::Ip118(_) => {}
         }
     }
 
@@ -178,7 +181,8 @@ impl AnyLane {
     pub fn add_path(&mut self, addresses: PathAddresses) -> bool {
         match self {
             AnyLane::Udp(it, _) => it.add_path(addresses),
-            AnyLane::SharedMemory(..) | AnyLane::Ethernet(_) | AnyLane::Ip118(_) => false,
+            AnyLane::Ethernet(it) => it.add_path(addresses),
+            AnyLane::SharedMemory(..) | AnyLane::Ip118(_) => false,
         }
     }
 

@@ -37,6 +37,7 @@ mod holds;
 mod initiate;
 mod ip;
 mod lane_error;
+mod links;
 mod listener;
 mod mailbox;
 mod mapping;

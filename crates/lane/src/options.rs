@@ -73,8 +73,9 @@ pub struct Options {
     pub neighbour: NeighbourName,
     /// The device of raw Ethernet that the connection, or a listener with its connections, is at. `None`: none is needed.
     pub device: Option<Arc<EthernetDevice>>,
-    /// Paths that a connection over UDP may have at a time, 1 to 8; the lesser of both ends' counts. More than 1 takes one
-    /// descriptor more for each connection, and one for each path.
+    /// Paths that a connection over UDP or raw Ethernet may have at a time, 1 to 8; the lesser of both ends' counts. More than 1
+    /// takes one descriptor more for each connection, and one for each path; over raw Ethernet, at the end that listens, one more
+    /// as long as the peer may add a path. Not with [`Options::device`].
     pub paths: u8,
     /// Paths beside the first, to be added once a connection that is opened from here is there. [`Options::paths`] is
     /// at least one more than these. One that cannot be opened is counted, in
@@ -82,8 +83,13 @@ pub struct Options {
     pub links: Vec<PathAddresses>,
     /// Whether the peer may add paths over raw Ethernet to a connection over UDP that a listener accepts, at any interface of the
     /// network namespace. Needs CAP_NET_RAW as long as connections may add paths, and takes one descriptor more for each while
-    /// it may. Without [`Options::paths`] of 2 at least, and over other lanes, nothing comes of it.
+    /// it may. Without [`Options::paths`] of 2 at least, and over other lanes, nothing comes of it: a listener of raw Ethernet takes
+    /// such paths without it.
     pub ethernet_paths: bool,
+    /// Whether the peer may add paths over UDP to a connection over raw Ethernet that a listener accepts, at any address of the
+    /// host, at the UDP port with the number of the listener's. Without [`Options::paths`] of 2 at least, and over other lanes,
+    /// nothing comes of it: a listener of UDP takes such paths without it.
+    pub udp_paths: bool,
     /// Which threads carry a connection over several paths: this end's own choice.
     pub path_threads: PathThreads,
     /// Use UDP segmentation offload for sending, where the kernel has it.
@@ -153,6 +159,7 @@ impl Default for Options {
             paths: 1,
             links: Vec::new(),
             ethernet_paths: false,
+            udp_paths: false,
             path_threads: PathThreads::default(),
             gso: true,
             gro: true,
@@ -195,6 +202,11 @@ impl Options {
             LaneChoice::SharedMemory | LaneChoice::Ethernet | LaneChoice::Ip118 => false,
         };
         may && self.ethernet_paths && self.most_paths() > 1
+    }
+
+    /// Whether connections over raw Ethernet that a listener accepts may get paths over UDP.
+    pub(crate) fn takes_udp_paths(&self) -> bool {
+        self.lane == LaneChoice::Ethernet && self.udp_paths && self.most_paths() > 1
     }
 
     /// Bytes of eager Transfers that the peer may send before receives are posted: some of the longest.

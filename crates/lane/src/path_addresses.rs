@@ -24,17 +24,17 @@ use std::str::FromStr;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PathAddresses {
-    /// Over UDP.
+    /// Over UDP; where the first path is over raw Ethernet, to a peer that takes such: [`Options::udp_paths`](crate::Options::udp_paths).
     Udp {
         /// Our address: that of the interface to use, with port 0 for any. `None`: what the system chooses, and a port of
         /// its own.
         local: Option<SocketAddr>,
         /// An address of the peer, and the port that it listens on; port 0: that of the first path. `None`: the address of the
-        /// first path, too.
+        /// first path, too, which there is none of where that is over raw Ethernet ([`NoPath::NoAddress`]).
         peer: Option<SocketAddr>,
     },
-    /// Over raw Ethernet, to a peer that takes such paths: [`Options::ethernet_paths`](crate::Options::ethernet_paths). Needs
-    /// CAP_NET_RAW.
+    /// Over raw Ethernet, to a peer that takes such paths: one that was called over raw Ethernet, or has
+    /// [`Options::ethernet_paths`](crate::Options::ethernet_paths). Needs CAP_NET_RAW.
     Ethernet {
         /// The number of this host's interface.
         interface: u32,
@@ -209,6 +209,10 @@ pub enum NoPath {
     NotPermitted,
     /// The interface is gone, or no Ethernet.
     NoInterface,
+    /// It is over UDP beside a first path over raw Ethernet, and does not say to which address of the peer's.
+    NoAddress,
+    /// Another path of the connection goes between these two interfaces by raw Ethernet.
+    Taken,
     /// The system refused a socket or a thread: its reason (errno); 0: none.
     Refused(i32),
 }
@@ -229,6 +233,12 @@ impl fmt::Display for NoPath {
             NoPath::Full => f.write_str("there are as many paths as both ends take"),
             NoPath::NotPermitted => NoEthernet::NotPermitted.fmt(f),
             NoPath::NoInterface => f.write_str("the interface of the path is gone, or no Ethernet"),
+            NoPath::NoAddress => f.write_str(
+                "the first path is over raw Ethernet: one over UDP names an IP address of the peer's, as in 192.0.2.1=192.0.2.2",
+            ),
+            NoPath::Taken => f.write_str(
+                "another path goes between these two interfaces by raw Ethernet, where ports tell no frames apart",
+            ),
             NoPath::Refused(0) => f.write_str("the system refuses the path"),
             NoPath::Refused(errno) => {
                 let error = io::Error::from_raw_os_error(*errno);

@@ -506,7 +506,7 @@ impl Connection {
     }
 
     /// Adds a path, as soon as the connection is open: payload goes by all, each as fast as it carries. False if it can have
-    /// none: what carries it is not UDP, or [`Options::paths`] did not ask for several. A path that cannot be opened is
+    /// none: neither UDP nor raw Ethernet carries it, or [`Options::paths`] did not ask for several. A path that cannot be opened is
     /// counted in [`Account::paths_refused`](crate::counters::Account::paths_refused).
     pub fn add_path(&mut self, addresses: PathAddresses) -> bool {
         self.driver.lane_mut().add_path(addresses)

@@ -134,6 +134,8 @@ static void options(void)
     EXPECT(strstr(zl_last_error(), "ether:IFACE/MAC") != NULL);
     REFUSED(zl_options_set(options, ZL_OPTION_ETHERNET_PATHS, 2));
     EXPECT(zl_options_set(options, ZL_OPTION_ETHERNET_PATHS, 1) == ZL_OK);
+    REFUSED(zl_options_set(options, ZL_OPTION_UDP_PATHS, 2));
+    EXPECT(zl_options_set(options, ZL_OPTION_UDP_PATHS, 1) == ZL_OK);
     for (int path = 1; path < 8; path++)
         EXPECT(zl_options_add_path(options, "192.0.2.1=192.0.2.2:9181") == ZL_OK);
     REFUSED(zl_options_add_path(options, "="));

@@ -203,19 +203,25 @@ static void until_carried(zl_connection *ours, zl_connection *peers, const unsig
     free(received);
 }
 
-/* A connection of the client to an endpoint with these options. The endpoint and the other end are given back too. */
-static zl_connection *meet(struct client *client, const zl_options *options, zl_endpoint **endpoint,
-                           zl_connection **peers)
+/* A connection of `client` to the address that it has, and the other end of it, at `endpoint`. */
+static zl_connection *call(struct client *client, zl_endpoint *endpoint, zl_connection **peers)
 {
     pthread_t thread;
     void *connected;
 
-    EXPECT(zl_endpoint_bind("127.0.0.1:0", options, endpoint) == ZL_OK);
-    EXPECT(zl_endpoint_local_addr(*endpoint, client->address, sizeof client->address) == ZL_OK);
     EXPECT(pthread_create(&thread, NULL, connect_only, client) == 0);
-    EXPECT(zl_endpoint_accept(*endpoint, 10000, peers) == ZL_OK);
+    EXPECT(zl_endpoint_accept(endpoint, 10000, peers) == ZL_OK);
     EXPECT(pthread_join(thread, &connected) == 0);
     return connected;
+}
+
+/* A connection of the client to an endpoint with these options. The endpoint and the other end are given back too. */
+static zl_connection *meet(struct client *client, const zl_options *options, zl_endpoint **endpoint,
+                           zl_connection **peers)
+{
+    EXPECT(zl_endpoint_bind("127.0.0.1:0", options, endpoint) == ZL_OK);
+    EXPECT(zl_endpoint_local_addr(*endpoint, client->address, sizeof client->address) == ZL_OK);
+    return call(client, *endpoint, peers);
 }
 
 /* Payload goes by two paths, with a thread each or without; one is removed, and added again. */
@@ -277,6 +283,32 @@ static void by_name(void)
     zl_options_free(client.options);
 }
 
+/* A path over UDP beside that over raw Ethernet, by which the connection is set up, between the two ends of a veth. */
+static void ethernet_first(const unsigned char *content)
+{
+    struct client client = {.options = on(ZL_LANE_ETHERNET)};
+    zl_options *options = on(ZL_LANE_ETHERNET);
+    zl_endpoint *endpoint;
+    zl_connection *ours, *peers;
+    zl_account account;
+    char own[64];
+
+    EXPECT(zl_options_set(options, ZL_OPTION_PATHS, 2) == ZL_OK);
+    EXPECT(zl_options_set(options, ZL_OPTION_UDP_PATHS, 1) == ZL_OK);
+    EXPECT(zl_options_add_path(client.options, "=127.0.0.1") == ZL_OK);
+    EXPECT(zl_endpoint_bind("ether:zl1:0", options, &endpoint) == ZL_OK);
+    EXPECT(zl_endpoint_local_addr(endpoint, own, sizeof own) == ZL_OK);
+    snprintf(client.address, sizeof client.address, "ether:zl0/02:00:00:00:00:02%s", strrchr(own, ':'));
+    ours = call(&client, endpoint, &peers);
+    until_carried(ours, peers, content, 2);
+    EXPECT(zl_account_read(ours, &account) == ZL_OK && account.lane == ZL_LANE_ETHERNET);
+    zl_connection_free(ours);
+    zl_connection_free(peers);
+    zl_endpoint_free(endpoint);
+    zl_options_free(options);
+    zl_options_free(client.options);
+}
+
 /* A path over raw Ethernet beside that over UDP, in a network namespace of this process, which it stays in. */
 static void mixed(const unsigned char *content)
 {
@@ -303,6 +335,7 @@ static void mixed(const unsigned char *content)
         zl_connection_free(ours);
         zl_connection_free(peers);
         zl_endpoint_free(endpoint);
+        ethernet_first(content);
     }
     zl_options_free(options);
     zl_options_free(client.options);

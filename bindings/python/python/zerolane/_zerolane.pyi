@@ -119,6 +119,7 @@ class Options:
         path_threads: bool | None = None,
         rendezvous: str | None = None,
         ethernet_paths: bool | None = None,
+        udp_paths: bool | None = None,
     ) -> Self: ...
     @property
     def key(self) -> str | None: ...

@@ -152,6 +152,17 @@ impl EthernetDevice {
         Ok(Some(Heard { program, port }))
     }
 
+    /// For connections of so many `paths`.
+    ///
+    /// # Errors
+    /// [`NoEthernet::OnePath`]: there is a program, which knows nothing of what is granted by other paths.
+    pub(super) fn permit(&self, paths: u8) -> io::Result<()> {
+        match self.program.is_some() && paths > 1 {
+            true => Err(NoEthernet::OnePath.into()),
+            false => Ok(()),
+        }
+    }
+
     fn check(&self, interface: u32) -> io::Result<()> {
         match interface == self.interface {
             true => Ok(()),

@@ -361,3 +361,29 @@ fn forged__frames_change_nothing() {
         transfer(&mut b, &mut a, 1 << 20);
     }
 }
+
+/// The program in the driver knows what is granted by one path.
+#[test]
+fn several_paths__are_refused_beside_a_device_and_taken_without() {
+    let Some(hosts) = hosts(1500) else {
+        return;
+    };
+    let options = Options {
+        paths: 2,
+        ..options(Security::default())
+    };
+    let mut listener = listen(hosts.b(), 0, &options).expect("packet sockets");
+    let to = seen_from(hosts.a(), listener.local_addr());
+    let devices = Devices::open(&hosts, DeviceOptions::default());
+    let with_device = |side| devices.options(side, &options);
+    let connect = || crate::connect(to, &with_device(Side::A)).map(drop);
+    let connecting = inside(hosts.a(), connect);
+    let listening = listen(hosts.b(), 0, &with_device(Side::B)).map(drop);
+    for refused in [connecting, listening] {
+        let error = refused.expect_err("one path");
+        assert_eq!(error.to_string(), NoEthernet::OnePath.to_string());
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    }
+    let (mut a, mut b) = join_at(&hosts, &mut listener, &options);
+    transfer(&mut a, &mut b, 300_000);
+}

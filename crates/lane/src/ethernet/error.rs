@@ -26,6 +26,9 @@ pub enum NoEthernet {
     InUse,
     /// [`Options::device`](crate::Options::device) is another interface's.
     OtherDevice,
+    /// [`Options::device`](crate::Options::device) is there, whose connections have one path each, and several were asked for
+    /// ([`Options::paths`](crate::Options::paths), [`Options::links`](crate::Options::links)).
+    OnePath,
     /// This process may not use packet sockets.
     NotPermitted,
     /// The interface is gone: removed, or moved to another network namespace. One that is down, or has another name now, is
@@ -78,6 +81,10 @@ impl fmt::Display for NoEthernet {
             NoEthernet::OtherKind(name) => write!(f, "the interface {name} is no Ethernet"),
             NoEthernet::OtherHost => f.write_str("the hardware address is not that of the interface"),
             NoEthernet::OtherDevice => f.write_str("the device of the options is another interface's"),
+            NoEthernet::OnePath => f.write_str(
+                "a connection that goes past the kernel's network stack has one path: leave out the device (--bypass never), and \
+                 packet sockets carry several, or the paths",
+            ),
             NoEthernet::InUse => f.write_str("something else listens on that port of the interface"),
             NoEthernet::NotPermitted => f.write_str(
                 "raw Ethernet needs CAP_NET_RAW: run as root, or let the program have it with `setcap cap_net_raw+ep PROGRAM`",
@@ -111,9 +118,10 @@ impl std::error::Error for NoEthernet {}
 impl From<NoEthernet> for io::Error {
     fn from(why: NoEthernet) -> io::Error {
         let kind = match why {
-            NoEthernet::NoAddress | NoEthernet::OtherLane | NoEthernet::OtherDevice => {
-                io::ErrorKind::InvalidInput
-            }
+            NoEthernet::NoAddress
+            | NoEthernet::OtherLane
+            | NoEthernet::OtherDevice
+            | NoEthernet::OnePath => io::ErrorKind::InvalidInput,
             NoEthernet::NoInterface(_)
             | NoEthernet::OtherHost
             | NoEthernet::NoNeighbour(_)

@@ -60,19 +60,39 @@ pub(super) fn of_questions(key: u32) -> Vec<SockFilter> {
         .take()
 }
 
+/// Instructions of [`expect_source`].
+const SOURCE_LEN: u8 = 4;
+
+/// Goes on with what is from `hardware`; else skips so many instructions behind these four.
+fn expect_source(program: &mut Program, hardware: Hardware, skip: u8) -> &mut Program {
+    let [a, b, c, d, e, f] = hardware;
+    program
+        .load(LOAD_WORD, SOURCE)
+        .expect(u32::from_be_bytes([a, b, c, d]), skip + 2)
+        .load(LOAD_HALF, SOURCE + 4)
+        .expect(u16::from_be_bytes([e, f]).into(), skip)
+}
+
 /// What has a connection's `key`, whoever it is from; and where a listener at `service` made it, what its peer, with this
 /// hardware address and port, repeats of what it asked there.
 pub(super) fn of_connection(key: u32, asked: Option<(u16, Hardware, u16)>) -> Vec<SockFilter> {
     let mut program = Program::of_datagrams();
     program.expect_key(key, 1).show(ALL);
-    if let Some((service, [a, b, c, d, e, f], port)) = asked {
-        program
-            .expect_asked((service, port), 5)
-            .load(LOAD_WORD, SOURCE)
-            .expect(u32::from_be_bytes([a, b, c, d]), 3)
-            .load(LOAD_HALF, SOURCE + 4)
-            .expect(u16::from_be_bytes([e, f]).into(), 1)
-            .show(ALL);
+    if let Some((service, hardware, port)) = asked {
+        program.expect_asked((service, port), SOURCE_LEN + 1);
+        expect_source(&mut program, hardware, 1).show(ALL);
     }
     program.show(0).take()
+}
+
+/// What has a connection's `key`, whoever it is from but those of `others`, fewer than a connection has paths: what comes by its other
+/// paths at the same interface is shown to their sockets.
+pub(super) fn of_path(key: u32, others: &[Hardware]) -> Vec<SockFilter> {
+    let mut program = Program::of_datagrams();
+    let each = SOURCE_LEN + 1;
+    program.expect_key(key, each * others.len() as u8 + 1);
+    for &other in others {
+        expect_source(&mut program, other, 1).show(0);
+    }
+    program.show(ALL).show(0).take()
 }

@@ -12,6 +12,8 @@
 //! lane's; each datagram is a frame, for no kernel cuts or merges these. What a connection hears that its peer did not send from
 //! its hardware address, or that is for another host or of a VLAN, is dropped and counted.
 //!
+//! Paths beside this one have sockets of their own (`links`).
+//!
 //! With an [`EthernetDevice`] frames lie in memory that is shared with the kernel ([`afxdp`]). The packet socket stays, for what the
 //! program in the driver passes on, which is all of it once that is detached.
 
@@ -40,14 +42,19 @@ pub use discovery::{Neighbour, NeighbourName, neighbours};
 pub use error::{NoBypass, NoEthernet};
 pub(crate) use frames::{IncomingFrames, OutgoingFrames};
 pub use named::{resolve, resolve_host};
-pub(crate) use path::{Ear, EthernetPath};
+pub(crate) use path::{Ear, EthernetPath, leave_to};
 pub(crate) use port::{Attended, attend};
 pub(crate) use socket::{Strange, is_gone, receive, send};
 pub use xdp::{NoXdp, XdpCounters};
 
 use crate::initiate::initiate;
-use crate::udp::{self, Envelope, MAX_MESSAGES, Receiver, Seat, Sender, SharedPort};
-use crate::{Account, Driver, Lane, LaneError, LaneKind, Options, Turn, Waker, poll};
+use crate::links::{FirstPath, FirstPeer, Links};
+use crate::udp::{
+    self, Envelope, LONGEST_SLEEP, MAX_MESSAGES, Receiver, Seat, Sender, SharedPort, Unmatched,
+};
+use crate::{
+    Account, Driver, Lane, LaneError, LaneKind, Options, PathAddresses, Turn, Waker, poll,
+};
 use address::Hardware;
 use device::Line;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
@@ -76,11 +83,16 @@ pub struct EthernetLane {
     no_bypass: Option<NoBypass>,
     local: SocketAddr,
     peer: SocketAddr,
-    interface: u32,
+    /// The same.
+    station: Station,
     sender: Sender,
     receiver: Receiver,
     seat: Seat,
     strict: bool,
+    /// The paths beside this one, if there may be any.
+    links: Option<Box<Links>>,
+    /// Where questions for such over UDP come, if they may.
+    unmatched: Option<Unmatched>,
     /// Who the peer proved to be.
     peer_key: Option<PublicKey>,
 }
@@ -120,6 +132,7 @@ impl EthernetLane {
         udp::prepare(&socket, options.receive_buffer);
         let interface = peer.interface;
         let device = options.device.as_ref();
+        device.map_or(Ok(()), |it| it.permit(options.most_paths()))?;
         let line = device.map(|it| it.line(interface, (own, hardware)));
         let (queues, no_bypass) = match line.transpose()? {
             Some(Line::Queues(queues)) => (Some(queues), None),
@@ -134,6 +147,8 @@ impl EthernetLane {
         let outgoing = OutgoingFrames::new(interface, hardware, grants);
         let incoming = IncomingFrames::new(interface, (own, hardware), MAX_MESSAGES);
         Ok(EthernetLane {
+            links: Links::new(&socket, options, true)?,
+            unmatched: None,
             sender: Sender::new(&socket, Some(outgoing), options),
             receiver: Receiver::new(&socket, Envelope::Frame(Box::new(incoming)), options),
             socket,
@@ -141,14 +156,14 @@ impl EthernetLane {
             no_bypass,
             local: local.address(),
             peer: peer.address(),
-            interface,
+            station: peer,
             seat,
             strict: options.strict,
             peer_key: None,
         })
     }
 
-    /// To `peer`, which asked the listener at `port`, and to which our key is `key`.
+    /// To `peer`, which asked the listener at `port`, and to which our key is `key`. It may add paths over UDP to `udp_port`.
     ///
     /// # Errors
     /// [`NoEthernet`], or the system has no more of what a socket needs.
@@ -156,6 +171,7 @@ impl EthernetLane {
         port: &Arc<SharedPort>,
         peer: Station,
         key: u32,
+        udp_port: Option<&Arc<SharedPort>>,
         options: &Options,
     ) -> io::Result<EthernetLane> {
         let hardware = peer.hardware.ok_or(NoEthernet::NoAddress)?;
@@ -167,13 +183,17 @@ impl EthernetLane {
             port: service,
             ..peer
         };
-        let seat = port.seat(key, peer.address());
-        EthernetLane::new(socket, (local, own), (peer, hardware), seat, options)
+        let seat = |port: &Arc<SharedPort>| port.seat(key, peer.address());
+        let lane = EthernetLane::new(socket, (local, own), (peer, hardware), seat(port), options)?;
+        Ok(EthernetLane {
+            unmatched: udp_port.map(|it| Unmatched::of(seat(it))),
+            ..lane
+        })
     }
 
     /// What the core is to know of the socket.
     pub(crate) fn config(&self, options: &Options) -> Config {
-        let path_datagram = socket::path_datagram(&self.socket, self.interface).ok();
+        let path_datagram = socket::path_datagram(&self.socket, self.station.interface).ok();
         let queues = self.bypass.as_ref().map(|it| &it.queues);
         let longest = queues.map(|it| it.longest());
         let config = udp::config(
@@ -226,8 +246,50 @@ impl EthernetLane {
         Ok(received)
     }
 
+    /// What comes of `outcome` of the first path where its interface may be gone: as long as there are others, nothing came and
+    /// nothing left.
+    fn without_first(
+        &self,
+        outcome: Result<bool, LaneError>,
+        turn: &Turn<'_>,
+    ) -> Result<bool, LaneError> {
+        let links = self.links.as_ref();
+        match outcome {
+            Err(error) if is_gone_error(&error) && links.is_some_and(|it| it.is_any(turn.core)) => {
+                Ok(false)
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Sends what is to leave by the first path.
+    fn transmit_first(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
+        let exchange = self.receiver.exchange();
+        let Some(bypass) = &mut self.bypass else {
+            let sent = self
+                .sender
+                .transmit(&self.socket, self.peer, None, exchange, turn);
+            return self.without_first(sent, turn);
+        };
+        let queues = &mut *bypass.queues;
+        if queues.has_unsent() {
+            // What an interface says of it, it says again of what follows.
+            let _ = queues.flush(&mut turn.account.tx_data_syscalls);
+        }
+        let way = Some(&mut *queues);
+        let sent = self
+            .sender
+            .transmit(&self.socket, self.peer, way, exchange, turn);
+        // Nothing tells of frames that come back.
+        turn.more |= queues.has_unsent() || self.sender.is_full();
+        sent
+    }
+
     fn protect(&mut self, session: Session) -> bool {
         self.peer_key = Some(session.peer);
+        if let Some(links) = &mut self.links {
+            links.protect(&session);
+        }
         udp::protect(&mut self.sender, &mut self.receiver, session)
     }
 
@@ -241,11 +303,25 @@ impl EthernetLane {
         self.seat.key()
     }
 
-    /// The socket, to be waited on together with others.
+    /// Adds a path as soon as the connection is open. False if [`Options`] did not ask for several.
+    pub fn add_path(&mut self, addresses: PathAddresses) -> bool {
+        let links = self.links.as_mut();
+        links.map(|it| it.want(addresses)).is_some()
+    }
+
+    /// The next turn looks for paths that the peer adds.
+    pub(crate) fn look_for_paths(&mut self) {
+        if let Some(links) = &mut self.links {
+            links.look_now();
+        }
+    }
+
+    /// The socket, to be waited on together with others. Of several paths or with queues, what is readable when one of them is.
     pub fn socket(&self) -> BorrowedFd<'_> {
-        match &self.bypass {
-            None => self.socket.as_fd(),
-            Some(bypass) => bypass.both.0.as_fd(),
+        match (&self.links, &self.bypass) {
+            (Some(links), _) => links.watched(),
+            (None, Some(bypass)) => bypass.both.0.as_fd(),
+            (None, None) => self.socket.as_fd(),
         }
     }
 
@@ -263,48 +339,61 @@ impl EthernetLane {
 impl Lane for EthernetLane {
     fn receive(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
         let received = self.receive_any(turn);
+        let received = self.without_first(received, turn);
         if let Some(session) = self.receiver.take_session() {
             self.protect(*session);
         }
-        received
+        let received = received?;
+        let Some(links) = &mut self.links else {
+            return Ok(received);
+        };
+        let others = links.receive(turn, self.strict);
+        turn.core.select_path(0);
+        let first = FirstPath {
+            socket: &self.socket,
+            peer: FirstPeer::Ethernet(self.station),
+            key: self.seat.key(),
+            unmatched: self.unmatched.as_mut(),
+        };
+        links.tend(first, turn);
+        if let Some(unmatched) = &mut self.unmatched
+            && !turn.core.awaits_paths()
+        {
+            unmatched.close();
+        }
+        Ok(others? || received)
     }
 
     fn transmit(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
-        let exchange = self.receiver.exchange();
-        let Some(bypass) = &mut self.bypass else {
-            return self
-                .sender
-                .transmit(&self.socket, self.peer, None, exchange, turn);
+        let sent = self.transmit_first(turn)?;
+        let Some(links) = &mut self.links else {
+            return Ok(sent);
         };
-        let queues = &mut *bypass.queues;
-        if queues.has_unsent() {
-            // What an interface says of it, it says again of what follows.
-            let _ = queues.flush(&mut turn.account.tx_data_syscalls);
-        }
-        let way = Some(&mut *queues);
-        let sent = self
-            .sender
-            .transmit(&self.socket, self.peer, way, exchange, turn);
-        // Nothing tells of frames that come back.
-        turn.more |= queues.has_unsent() || self.sender.is_full();
-        sent
+        links.watch_first(&self.socket, self.sender.is_full());
+        let others = links.transmit(turn);
+        turn.core.select_path(0);
+        Ok(others? || sent)
     }
 
     fn wait(&mut self, waker: &Waker, timeout: Option<Duration>) -> io::Result<bool> {
         let full = self.wants_write();
+        let timeout = timeout.into_iter().chain(self.longest_sleep()).min();
         waker.sleep(|wake| poll::wait(Some(self.socket()), full, [wake, None], timeout))
     }
 
     fn wants_write(&self) -> bool {
-        self.bypass.is_none() && self.sender.is_full()
+        // Of several paths, what is watched says it.
+        self.bypass.is_none() && self.links.is_none() && self.sender.is_full()
     }
 
     fn longest_sleep(&self) -> Option<Duration> {
-        None
+        // Others read at the port of UDP, too.
+        self.unmatched.is_some().then_some(LONGEST_SLEEP)
     }
 
     fn holds(&self, region: RegionId) -> bool {
-        self.sender.holds(&self.socket, region)
+        let others = self.links.as_ref().is_some_and(|it| it.holds(region));
+        others || self.sender.holds(&self.socket, region)
     }
 
     fn describe(&self, account: &mut Account) {
@@ -314,6 +403,15 @@ impl Lane for EthernetLane {
         account.receive_buffer = udp::receive_buffer(&self.socket);
         account.cipher = self.sender.cipher();
     }
+}
+
+/// Whether it says that the interface is no more.
+fn is_gone_error(error: &LaneError) -> bool {
+    let LaneError::Io(error) = error else {
+        return false;
+    };
+    let why = error.get_ref().and_then(|it| it.downcast_ref());
+    why == Some(&NoEthernet::Gone)
 }
 
 /// Opens a connection to `peer` with a lane that `wrap` makes of this one.

@@ -1,13 +1,13 @@
-//! A packet socket as one path of a connection whose first path is another lane's.
+//! A packet socket as one path of a connection that has others.
 //!
 //! The frames of a path have the connection's key, as its datagrams have, so a filter shows the path's socket nothing else. The
 //! peer's first question comes before there is such a socket: an [`Ear`] is shown it, at whichever interface it comes.
 
-use super::address::Station;
+use super::address::{Hardware, Station};
 use super::socket::Strange;
 use super::{IncomingFrames, NoEthernet, OutgoingFrames, filter, socket};
-use crate::udp::{self, MAX_MESSAGES};
-use socket2::Socket;
+use crate::udp::{MAX_MESSAGES, prepare};
+use socket2::{SockFilter, Socket};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -21,15 +21,20 @@ pub(crate) struct EthernetPath {
 }
 
 impl EthernetPath {
-    /// To `peer`, for what has the connection's `key` to us.
+    /// To `peer`, for what has the connection's `key` to us. `others`: where its other paths go.
     ///
     /// # Errors
     /// [`NoEthernet`], or the system has no more of what a socket needs.
-    pub(crate) fn open(peer: Station, key: u32, receive_buffer: usize) -> io::Result<EthernetPath> {
+    pub(crate) fn open(
+        peer: Station,
+        key: u32,
+        others: &[Station],
+        receive_buffer: usize,
+    ) -> io::Result<EthernetPath> {
         let hardware = peer.hardware.ok_or(NoEthernet::NoAddress)?;
         let interface = peer.interface;
-        let (socket, own) = socket::open(interface, &filter::of_connection(key, None))?;
-        udp::prepare(&socket, receive_buffer);
+        let (socket, own) = socket::open(interface, &path_filter(interface, key, others))?;
+        prepare(&socket, receive_buffer);
         Ok(EthernetPath {
             outgoing: OutgoingFrames::new(interface, hardware, None),
             incoming: IncomingFrames::new(interface, (own, hardware), MAX_MESSAGES),
@@ -37,6 +42,25 @@ impl EthernetPath {
             socket,
         })
     }
+}
+
+/// Shows `socket`, of a path at `interface` of the connection with that `key` to us, nothing that comes from `others` there from
+/// here on.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn leave_to(
+    others: &[Station],
+    (socket, interface): (&Socket, u32),
+    key: u32,
+) -> io::Result<()> {
+    socket.attach_filter(&path_filter(interface, key, others))
+}
+
+fn path_filter(interface: u32, key: u32, others: &[Station]) -> Vec<SockFilter> {
+    let at_interface = others.iter().filter(|it| it.interface == interface);
+    let others: Vec<Hardware> = at_interface.filter_map(|it| it.hardware).collect();
+    filter::of_path(key, &others)
 }
 
 /// A question, and where it came from; `None`: a frame that is dropped, and counted.

@@ -40,6 +40,7 @@ pub(crate) fn attend(
         return Err(NoEthernet::OtherHost.into());
     }
     let device = options.device.as_ref();
+    device.map_or(Ok(()), |it| it.permit(options.most_paths()))?;
     let heard = device.map(|it| it.listen(station.interface, port));
     let heard = heard.transpose()?.flatten();
     udp::prepare(&socket, options.receive_buffer);

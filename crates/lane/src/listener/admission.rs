@@ -207,7 +207,8 @@ impl Listener {
                 Ok(lane.map(|it| AnyLane::Udp(it, None)))
             }
             Caller::Frame(from) => {
-                let lane = EthernetLane::accepted(&self.port, *from, key, &self.options)?;
+                let lane =
+                    EthernetLane::accepted(&self.port, *from, key, self.udp_port(), &self.options)?;
                 Ok(Some(AnyLane::Ethernet(lane)))
             }
             Caller::Raw(addresses) => {

@@ -6,6 +6,7 @@ mod caller;
 mod error;
 mod host;
 mod remembered;
+mod udp_paths;
 mod untrusted;
 
 pub use untrusted::Untrusted;
@@ -27,6 +28,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use udp_paths::UdpPaths;
 use zerolane_handshake::{Gate, GateCounters, PublicKey};
 
 /// What a listening end counted besides what its gate did ([`Listener::gate_counters`]).
@@ -69,6 +71,8 @@ pub struct Listener {
     /// What comes for connections that exist.
     port: Arc<SharedPort>,
     door: Door,
+    /// Where paths over UDP come from, for connections over raw Ethernet that may have such.
+    udp_paths: Option<UdpPaths>,
     /// What strangers meet; `None` in plain mode.
     gate: Option<Gate>,
     key: Option<PublicKey>,
@@ -89,7 +93,7 @@ impl Listener {
     ///
     /// # Errors
     /// The address is in use or not ours, or the system gives no random numbers; or paths over raw Ethernet were to be taken, and
-    /// may not be ([`NoEthernet::NotPermitted`]).
+    /// may not be ([`NoEthernet::NotPermitted`]); or paths over UDP beside raw Ethernet, and the UDP port is in use.
     pub fn bind(local: SocketAddr, options: Options) -> io::Result<Listener> {
         Listener::at(options, |options| match options.lane {
             LaneChoice::Ethernet => {
@@ -147,6 +151,10 @@ impl Listener {
             Ear::try_one()?;
         }
         let (port, socket, door) = attend(&options)?;
+        let udp_paths = match options.takes_udp_paths() {
+            true => Some(UdpPaths::attend(port.local().port(), &socket, &options)?),
+            false => None,
+        };
         let enciphers = options.security.cipher.is_some();
         let (host, no_shared_memory) = match options.lane {
             LaneChoice::Udp | LaneChoice::Ethernet | LaneChoice::Ip118 => (None, None),
@@ -167,6 +175,7 @@ impl Listener {
             host,
             port,
             door,
+            udp_paths,
             options,
             gate,
             key,
@@ -232,7 +241,7 @@ impl Listener {
         let visitors = self.host.as_ref().map_or(0, Host::refused);
         ListenerCounters {
             refused: self.counters.refused + visitors,
-            unread: self.port.dropped(),
+            unread: self.port.dropped() + self.udp_port().map_or(0, |it| it.dropped()),
             ..self.counters
         }
     }
@@ -288,7 +297,7 @@ impl Listener {
     /// Looks at the next datagram of a stranger.
     fn next_stranger(&mut self) -> io::Result<Accept> {
         let Some((datagram, mut caller)) = self.next_datagram()? else {
-            return Ok(Accept::Nothing);
+            return Ok(self.sort_udp());
         };
         if self.options.lane == LaneChoice::SharedMemory {
             self.counters.refused += 1;
@@ -296,6 +305,21 @@ impl Listener {
         }
         let driver = self.consider(&datagram, &mut caller)?;
         Ok(driver.map_or(Accept::Stranger, |it| Accept::Connection(Box::new(it))))
+    }
+
+    /// Sorts what came by UDP for paths of connections. No stranger is let in there.
+    fn sort_udp(&mut self) -> Accept {
+        match self.udp_paths.as_ref().is_some_and(UdpPaths::sort) {
+            true => {
+                self.counters.refused += 1;
+                Accept::Stranger
+            }
+            false => Accept::Nothing,
+        }
+    }
+
+    fn udp_port(&self) -> Option<&Arc<SharedPort>> {
+        self.udp_paths.as_ref().map(UdpPaths::port)
     }
 
     /// Looks at the next thing that processes of this host want.
@@ -326,9 +350,11 @@ impl Listener {
     }
 
     /// The keys of connections for which something came from elsewhere than their peer's address, since this was asked
-    /// last: the peer may have moved. See [`UdpLane::look_for_peer`](crate::udp::UdpLane::look_for_peer).
+    /// last: the peer may have moved, or adds a path. See [`AnyLane::look_for_peer`].
     pub fn unmatched(&self) -> Vec<u32> {
-        self.port.unmatched()
+        let mut keys = self.port.unmatched();
+        keys.extend(self.udp_port().into_iter().flat_map(|it| it.unmatched()));
+        keys
     }
 
     /// Whether [`Listener::try_accept`] has something to look at although the socket may be empty.
@@ -391,9 +417,10 @@ pub enum Accept {
 /// What to watch: [`Listener::try_accept`] has something to look at when it is readable.
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        match &self.host {
-            Some(host) => host.as_fd(),
-            None => self.socket.as_fd(),
+        match (&self.host, &self.udp_paths) {
+            (Some(host), _) => host.as_fd(),
+            (None, Some(udp_paths)) => udp_paths.as_fd(),
+            (None, None) => self.socket.as_fd(),
         }
     }
 }

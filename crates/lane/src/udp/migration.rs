@@ -14,14 +14,13 @@
 //! address is gone, or is not the one that the system would choose now, connects its socket anew, unless
 //! it was bound to that address on purpose.
 
-use super::packet_info::PacketAddresses;
-use super::port::{Received, SHOWN, Seat, SharedPort};
+use super::port::{SHOWN, SharedPort};
 use super::receive::Receiver;
 use super::send::Sender;
 use super::socket;
+use super::unmatched::Unmatched;
 use crate::Turn;
 use socket2::{SockAddr, Socket};
-use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -35,7 +34,7 @@ const MAX_LOOK_INTERVAL: Duration = Duration::from_millis(128);
 /// The same at its own address, which costs more.
 const SOURCE_INTERVAL: Duration = Duration::from_millis(250);
 /// Longest sleep of an end that may have to look elsewhere for its peer.
-pub(super) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+pub(crate) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// What seals and opens.
 type Ends<'a> = (&'a mut Sender, &'a mut Receiver);
@@ -44,11 +43,9 @@ type Ends<'a> = (&'a mut Sender, &'a mut Receiver);
 #[derive(Debug)]
 pub(crate) struct PeerMigration {
     /// Where the peer may be heard, and by what key.
-    seat: Seat,
+    unmatched: Unmatched,
     /// Whether the system chooses our address.
     free: bool,
-    /// Held while the peer is silent.
-    fallback: Option<Arc<Socket>>,
     /// When to look there again, and how long after that.
     next_look: Instant,
     interval: Duration,
@@ -66,9 +63,8 @@ impl PeerMigration {
         peer: SocketAddr,
     ) -> PeerMigration {
         PeerMigration {
-            seat: port.seat(key, peer),
+            unmatched: Unmatched::of(port.seat(key, peer)),
             free: local.ip().is_unspecified(),
-            fallback: None,
             next_look: Instant::ZERO,
             interval: LOOK_INTERVAL,
             next_source: Instant::ZERO,
@@ -76,7 +72,12 @@ impl PeerMigration {
     }
 
     pub(crate) fn key(&self) -> u32 {
-        self.seat.key()
+        self.unmatched.seat().key()
+    }
+
+    /// What came from others than the peer.
+    pub(super) fn unmatched(&mut self) -> &mut Unmatched {
+        &mut self.unmatched
     }
 
     /// The next [`PeerMigration::look`] at a silent peer does not wait for its time.
@@ -111,7 +112,7 @@ impl PeerMigration {
         if !turn.core.is_peer_silent(turn.now) {
             self.interval = LOOK_INTERVAL;
             if !turn.core.awaits_paths() {
-                self.fallback = None;
+                self.unmatched.close();
             }
             return None;
         }
@@ -140,7 +141,7 @@ impl PeerMigration {
         if turn.now < self.next_look {
             return None;
         }
-        let received = self.listen().unwrap_or_default();
+        let received = self.unmatched.take().unwrap_or_default();
         // What was found calls for an answer, which comes the same way.
         self.interval = match received.is_empty() {
             true => (self.interval * 2).min(MAX_LOOK_INTERVAL),
@@ -154,33 +155,6 @@ impl PeerMigration {
         // If there is no way there, there is none to the old address either.
         let _ = socket.connect(&SockAddr::from(from));
         Some(from)
-    }
-
-    /// A socket of this port for a path by which something came: it speaks from the address that was called.
-    ///
-    /// # Errors
-    /// The system gives none, or there is no way back.
-    pub(super) fn join(
-        &self,
-        addresses: PacketAddresses,
-        receive_buffer: usize,
-    ) -> io::Result<Socket> {
-        let port = self.seat.port();
-        let local = addresses.called(port.local()).unwrap_or(port.local());
-        let socket = port.join(local, receive_buffer)?;
-        socket.connect(&SockAddr::from(addresses.peer))?;
-        Ok(socket)
-    }
-
-    /// What came from others than the peer.
-    pub(super) fn listen(&mut self) -> io::Result<VecDeque<Received>> {
-        let fallback = match self.fallback.take() {
-            Some(fallback) => fallback,
-            None => self.seat.port().listen()?,
-        };
-        let received = self.seat.port().of(self.seat.key(), &fallback);
-        self.fallback = Some(fallback);
-        Ok(received)
     }
 
     /// `peer`, if our own address is another now.
@@ -198,8 +172,8 @@ impl PeerMigration {
         if !renewed {
             return None;
         }
-        if port_of(socket).is_ok_and(|port| port != self.seat.port().local().port())
-            && let Ok(roam) = PeerMigration::of_socket(socket, self.seat.key(), peer)
+        if port_of(socket).is_ok_and(|port| port != self.unmatched.seat().port().local().port())
+            && let Ok(roam) = PeerMigration::of_socket(socket, self.key(), peer)
         {
             *self = roam;
         }

@@ -1,33 +1,38 @@
 //! The UDP lane: any network, no privileges.
 
 mod adopted;
-mod links;
 mod migration;
 mod packet_info;
 mod passed;
 mod path_thread;
 mod port;
+mod protect;
 mod receive;
 mod send;
 mod socket;
 mod system;
+mod unmatched;
 mod zerocopy;
 
-pub(crate) use migration::PeerMigration;
+pub(crate) use migration::{LONGEST_SLEEP, PeerMigration};
 pub(crate) use packet_info::{PacketAddresses, receive as receive_packet, show_called};
 pub use passed::passed_sockets;
+pub(crate) use path_thread::{Order, PathThread, Report};
 pub use port::Ports;
 pub(crate) use port::{SHOWN, Seat, SharedPort};
+pub(crate) use protect::protect;
 pub(crate) use receive::{Envelope, IPV4_HEADER, MAX_MESSAGES, Receiver};
 pub(crate) use send::Sender;
 pub(crate) use socket::{
-    encapsulation, forbid_fragmentation, path_datagram, prepare, receive_buffer,
+    Share, any_address, bind, encapsulation, forbid_fragmentation, path_datagram, prepare,
+    receive_buffer,
 };
+pub(crate) use unmatched::Unmatched;
 
 use crate::initiate::initiate;
-use crate::seal::{Opener, Sealer};
+use crate::links::{FirstPath, FirstPeer, Links};
+use crate::seal::Sealer;
 use crate::{Account, Driver, Lane, LaneError, Options, PathAddresses, Turn, Waker, poll};
-use links::Links;
 use socket2::{SockAddr, Socket};
 use std::io;
 use std::net::SocketAddr;
@@ -63,7 +68,7 @@ impl UdpLane {
         socket.connect(&SockAddr::from(peer))?;
         let sender = Sender::new(&socket, None, options);
         let receiver = Receiver::new(&socket, Envelope::Udp, options);
-        let links = Links::new(&socket, options)?;
+        let links = Links::new(&socket, options, options.ethernet_paths)?;
         Ok(UdpLane {
             socket,
             peer,
@@ -160,7 +165,13 @@ impl Lane for UdpLane {
             Some(links) => {
                 let others = links.receive(turn, self.strict);
                 turn.core.select_path(0);
-                links.tend((&self.socket, self.peer), &mut self.migration, turn);
+                let first = FirstPath {
+                    socket: &self.socket,
+                    peer: FirstPeer::Udp(self.peer),
+                    key: self.migration.key(),
+                    unmatched: Some(self.migration.unmatched()),
+                };
+                links.tend(first, turn);
                 Ok(others? || received)
             }
             None => Ok(received),
@@ -196,7 +207,7 @@ impl Lane for UdpLane {
     }
 
     fn longest_sleep(&self) -> Option<Duration> {
-        Some(migration::LONGEST_SLEEP)
+        Some(LONGEST_SLEEP)
     }
 
     fn holds(&self, region: RegionId) -> bool {
@@ -248,27 +259,6 @@ pub(crate) fn to(peer: SocketAddr, options: &Options, entropy: Entropy) -> io::R
     )?;
     let migration = PeerMigration::of_socket(&socket, entropy.key, peer)?;
     UdpLane::new(socket, peer, migration, options)
-}
-
-/// Has both halves seal and open with the keys of `session` from here on. False if the cryptography refuses them: nothing is
-/// sent or received then.
-pub(crate) fn protect(sender: &mut Sender, receiver: &mut Receiver, session: Session) -> bool {
-    let Session {
-        send,
-        receive,
-        cipher,
-        ..
-    } = session;
-    let sealer = Sealer::new(cipher, send);
-    let opener = Opener::new(cipher, receive);
-    match (sealer, opener) {
-        (Some(sealer), Some(opener)) => {
-            sender.protect(sealer);
-            receiver.protect(opener);
-            true
-        }
-        _ => false,
-    }
 }
 
 /// What the core is to know of this socket, and of what carries its datagrams, of this length if that is known.

@@ -30,7 +30,7 @@ pub(crate) fn encapsulation(socket: &Socket, peer: SocketAddr) -> Encapsulation 
 
 /// Whether others may be bound to the same address.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Share {
+pub(crate) enum Share {
     /// Those of [`Share::Joins`] may: a listener's, and an Initiator's. No other socket is bound to the address
     /// when it is taken, a listener of the same user included, with which the kernel would divide strangers
     /// (and whose port it would give out when any port is asked for).
@@ -62,7 +62,7 @@ pub(super) fn open(local: SocketAddr, share: Share) -> io::Result<Socket> {
 }
 
 /// As [`open`], with a receive buffer of so many bytes, if the system gives it.
-pub(super) fn bind(local: SocketAddr, share: Share, receive_buffer: usize) -> io::Result<Socket> {
+pub(crate) fn bind(local: SocketAddr, share: Share, receive_buffer: usize) -> io::Result<Socket> {
     let socket = open(local, share)?;
     prepare(&socket, receive_buffer);
     Ok(socket)
@@ -153,7 +153,7 @@ pub(super) fn renew_source(socket: &Socket, peer: SocketAddr) -> io::Result<bool
 }
 
 /// No address in particular, of the family of `like`.
-pub(super) fn any_address(like: SocketAddr, port: u16) -> SocketAddr {
+pub(crate) fn any_address(like: SocketAddr, port: u16) -> SocketAddr {
     let any: IpAddr = match like {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),

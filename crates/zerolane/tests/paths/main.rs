@@ -1,19 +1,21 @@
 //! One connection over several paths, payload verified by content.
 //!
 //! ```text
-//!  stream.rs      what is sent, and looked at
-//!  relays.rs      through emulated links on loopback, by any user
-//!  interfaces.rs  over veth pairs, which go down, go away, get other names
-//!  mixed.rs       over UDP by one of them and raw Ethernet by the other
-//!  switches.rs    through emulated switches, which die
-//!  operations.rs  gets, atomic operations and messages when their path dies
-//!  pairs.rs       rates over veth pairs, by one thread and by one each
-//!  rates.rs       over emulated links, by the clock
+//!  stream.rs          what is sent, and looked at
+//!  relays.rs          through emulated links on loopback, by any user
+//!  interfaces.rs      over veth pairs, which go down, go away, get other names
+//!  mixed.rs           over UDP by one of them and raw Ethernet by the other
+//!  ethernet_first.rs  the first path over raw Ethernet, and others of either kind
+//!  switches.rs        through emulated switches, which die
+//!  operations.rs      gets, atomic operations and messages when their path dies
+//!  pairs.rs           rates over veth pairs, by one thread and by one each
+//!  rates.rs           over emulated links, by the clock
 //! ```
 //!
 //! Nothing depends on the clock but how long a failure takes to show.
 #![allow(non_snake_case)]
 
+mod ethernet_first;
 mod interfaces;
 mod mixed;
 mod operations;
@@ -24,13 +26,13 @@ mod stream;
 mod switches;
 
 use netlab::netns::{self, Namespace, Topology};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use stream::{
     PATIENCE, PIECE, THREADS, accept, bytes_sent, content, options, receive, send, until_usable,
     usable,
 };
-use zerolane::options::PathAddresses;
+use zerolane::options::{EthernetAddress, LaneChoice, PathAddresses};
 use zerolane::{Endpoint, Options};
 
 /// Whether namespaces may be made; says it if not.
@@ -55,27 +57,62 @@ fn path_between(here: &Namespace, there: &Namespace, index: usize, port: u16) ->
     }
 }
 
-/// What runs in the two hosts: `serve` with an endpoint that listens at any address of `b`, and `call` in `a`, which is told
-/// the address of `b`'s first interface and the path between the second ones. What both return.
+/// The hardware address of the interface of this index.
+fn hardware_of(host: &Namespace, index: usize) -> String {
+    let file = format!("/sys/class/net/{}/address", host.interface(index).device());
+    let read = host.command("cat").arg(file).output().expect("read");
+    String::from_utf8(read.stdout).expect("text").trim().into()
+}
+
+/// Over raw Ethernet, `port` of the first interface of `there`, as `here`, in whose namespace this thread is, calls it.
+fn ethernet_address(here: &Namespace, there: &Namespace, port: u16) -> SocketAddr {
+    let hardware = hardware_of(there, 0);
+    let text = format!("ether:{}/{hardware}:{port}", here.device());
+    let address: EthernetAddress = text.parse().expect("an address");
+    let mut found = address.to_socket_addrs().expect("an interface");
+    found.next().expect("one")
+}
+
+/// What runs in the two hosts: `serve` with an endpoint that listens at any address of `b`, or over raw Ethernet at its first
+/// interface, and `call` in `a`, which is told the address of `b`'s first interface and the path over UDP between the second ones.
+/// What both return.
 fn between<A: Send, B: Send>(
-    (a, b): (&Namespace, &Namespace),
+    hosts: (&Namespace, &Namespace),
     options: &Options,
     serve: impl FnOnce(&mut Endpoint) -> B + Send,
+    call: impl FnOnce(SocketAddr, PathAddresses) -> A + Send,
+) -> (A, B) {
+    between_owned(hosts, options, |mut endpoint| serve(&mut endpoint), call)
+}
+
+/// The same, where `serve` has the endpoint for itself.
+fn between_owned<A: Send, B: Send>(
+    (a, b): (&Namespace, &Namespace),
+    options: &Options,
+    serve: impl FnOnce(Endpoint) -> B + Send,
     call: impl FnOnce(SocketAddr, PathAddresses) -> A + Send,
 ) -> (A, B) {
     let (tell, told): (Sender<u16>, Receiver<u16>) = channel();
     let served = || {
         b.enter().expect("enter");
-        let any = (Ipv4Addr::UNSPECIFIED, 0);
-        let mut endpoint = Endpoint::bind(any, options.clone()).expect("bind");
+        let endpoint = match options.lane {
+            LaneChoice::Ethernet => {
+                let own = EthernetAddress::new(b.device(), None, 0);
+                Endpoint::bind(own, options.clone()).expect("bind")
+            }
+            _ => Endpoint::bind((Ipv4Addr::UNSPECIFIED, 0), options.clone()).expect("bind"),
+        };
         tell.send(endpoint.local_addr().port()).expect("heard");
-        serve(&mut endpoint)
+        serve(endpoint)
     };
     std::thread::scope(|scope| {
         let server = scope.spawn(served);
         let port = told.recv_timeout(PATIENCE).expect("listening");
         let called = a.enter_thread(|| {
-            let to = (b.ipv4(), port).into();
+            let to = match options.lane {
+                LaneChoice::Ethernet => ethernet_address(a, b, port),
+                _ => (b.ipv4(), port).into(),
+            };
             call(to, path_between(a, b, 1, port))
         });
         let called = called.expect("enter");

@@ -1,8 +1,8 @@
 //! One connection over UDP and raw Ethernet: its first path is UDP's, by one veth pair, and another goes in frames, by the other.
 
 use super::{
-    PATIENCE, PIECE, THREADS, accept, between, bytes_sent, content, is_permitted, options,
-    path_between, receive, send, two_pairs, until_usable, usable,
+    PATIENCE, PIECE, THREADS, accept, between, bytes_sent, content, hardware_of, is_permitted,
+    options, path_between, receive, send, two_pairs, until_usable, usable,
 };
 use netlab::forge::Forger;
 use netlab::netns::{Namespace, Topology};
@@ -19,7 +19,7 @@ use zerolane_wire::encapsulation::ETHERTYPE;
 use zerolane_wire::{HEADER_LEN, Header, Op};
 
 /// In front of what a frame holds.
-const AROUND: usize = 14;
+pub(super) const AROUND: usize = 14;
 
 /// Such that either end may have paths of both kinds.
 fn mixed(security: Security, paths: u8, threads: PathThreads) -> Options {
@@ -30,24 +30,18 @@ fn mixed(security: Security, paths: u8, threads: PathThreads) -> Options {
 }
 
 /// From the interface of this index of `a`, whose namespace this thread is in, to that of `b`.
-fn by_ethernet(a: &Namespace, b: &Namespace, index: usize) -> PathAddresses {
+pub(super) fn by_ethernet(a: &Namespace, b: &Namespace, index: usize) -> PathAddresses {
     let hardware = hardware_of(b, index);
     let device = a.interface(index).device();
     let path = format!("ether:{device}=ether:{device}/{hardware}");
     path.parse().expect("an interface")
 }
 
-fn hardware_of(host: &Namespace, index: usize) -> String {
-    let file = format!("/sys/class/net/{}/address", host.interface(index).device());
-    let read = host.command("cat").arg(file).output().expect("read");
-    String::from_utf8(read.stdout).expect("text").trim().into()
-}
-
 /// What a receiver counted, in all and of each path.
-type Counted = Mutex<(Account, Vec<(usize, PathState)>)>;
+pub(super) type Counted = Mutex<(Account, Vec<(usize, PathState)>)>;
 
 /// As `receive`, and what the receiver counted, shown after every piece.
-fn receive_and_count(endpoint: &mut Endpoint, counted: &Counted) -> usize {
+pub(super) fn receive_and_count(endpoint: &mut Endpoint, counted: &Counted) -> usize {
     let mut connection = accept(endpoint);
     let mut buffer = vec![0; PIECE];
     let mut pieces = 0;
@@ -202,7 +196,7 @@ fn mixed__interface_deleted_amid() {
 }
 
 /// What comes to a host's interfaces in frames of this protocol.
-fn overhear(host: &Namespace) -> Socket {
+pub(super) fn overhear(host: &Namespace) -> Socket {
     let opened = host.enter_thread(|| {
         let ethertype = i32::from(ETHERTYPE.to_be());
         let socket = Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(ethertype)));
@@ -214,7 +208,7 @@ fn overhear(host: &Namespace) -> Socket {
 }
 
 /// The next frame of this operation; while there is none, there is to be `more` of the stream.
-fn overheard(mut ear: &Socket, op: Op, mut more: impl FnMut()) -> Vec<u8> {
+pub(super) fn overheard(mut ear: &Socket, op: Op, mut more: impl FnMut()) -> Vec<u8> {
     let mut frame = vec![0; 10_000];
     let start = Instant::now();
     loop {
@@ -235,7 +229,7 @@ fn overheard(mut ear: &Socket, op: Op, mut more: impl FnMut()) -> Vec<u8> {
 
 /// Frames that a forger on the segment makes of one that it heard: as from another host, or for another or all; and such as seem
 /// the peer's.
-fn forged(heard: &[u8]) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
+pub(super) fn forged(heard: &[u8]) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
     let changed = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut frame = heard.to_vec();
         change(&mut frame);

@@ -76,7 +76,8 @@ pub(super) fn ethernet_to(to: SocketAddr, hardware: [u8; 6]) -> Result<SocketAdd
 /// `options` with the device of the interface of `address`, where the job is to use one.
 pub(super) fn with_device(options: Options, address: SocketAddr, job: &Job) -> Result<Options> {
     let interface = || Ok(EthernetAddress::of(address)?.interface().to_owned());
-    let device = job.bypass.device(job.lane, interface)?;
+    let bypass = job.bypass.beside(!job.links.is_empty())?;
+    let device = bypass.device(job.lane, interface)?;
     Ok(Options { device, ..options })
 }
 

@@ -148,6 +148,7 @@ impl Zerolane {
             lane: job.lane.into(),
             paths: job.links.len() as u8 + 1,
             ethernet_paths: job.links.iter().any(PathEnds::is_ethernet),
+            udp_paths: !job.links.iter().all(PathEnds::is_ethernet),
             path_threads: job.path_threads.into(),
             ..options(self.protection.unwrap_or(job.security))
         };

@@ -8,10 +8,10 @@ use std::os::fd::AsRawFd;
 /// Bytes of a message: the largest datagram or super-packet there is.
 const BYTES: usize = 65_536;
 /// Bytes of control messages: as many as the receiver reads.
-pub(in crate::udp) const CONTROL: usize = 128;
+pub(crate) const CONTROL: usize = 128;
 
 /// A buffer, and the message in it.
-pub(in crate::udp) struct Arrived {
+pub(crate) struct Arrived {
     bytes: Box<[u8]>,
     len: usize,
     control: [u64; CONTROL / 8],
@@ -58,12 +58,12 @@ impl Arrived {
     }
 
     /// The message.
-    pub(in crate::udp) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 
     /// Its control messages, of which so many bytes are, and its flags.
-    pub(in crate::udp) fn told(&self) -> (&[u64; CONTROL / 8], usize, i32) {
+    pub(crate) fn told(&self) -> (&[u64; CONTROL / 8], usize, i32) {
         (&self.control, self.control_len, self.flags)
     }
 }

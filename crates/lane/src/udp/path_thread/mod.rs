@@ -21,8 +21,8 @@ mod arrived;
 mod run;
 mod send;
 
-pub(in crate::udp) use arrived::Arrived;
-pub(in crate::udp) use send::SendOrder;
+pub(crate) use arrived::Arrived;
+pub(crate) use send::SendOrder;
 
 use crate::errand::Errand;
 use crate::mailbox::Mailbox;
@@ -41,10 +41,10 @@ use std::time::Duration;
 use zerolane_wire::HEADER_LEN;
 
 /// Messages received and not done with, of one path: 1 MiB.
-pub(in crate::udp) const BUFFERS: usize = 16;
+pub(crate) const BUFFERS: usize = 16;
 
 /// What the path's thread is to do.
-pub(in crate::udp) enum Order {
+pub(crate) enum Order {
     Send(SendOrder),
     Open(OpenOrder),
     /// This buffer may be received into again.
@@ -52,22 +52,22 @@ pub(in crate::udp) enum Order {
 }
 
 /// A train that is to be opened into its place.
-pub(in crate::udp) struct OpenOrder {
-    pub(in crate::udp) errand: Errand,
+pub(crate) struct OpenOrder {
+    pub(crate) errand: Errand,
     /// What it lies in, with all that is around it.
-    pub(in crate::udp) from: Box<Arrived>,
-    pub(in crate::udp) header: [u8; HEADER_LEN],
-    pub(in crate::udp) payload: Range<usize>,
-    pub(in crate::udp) opening: Opening,
+    pub(crate) from: Box<Arrived>,
+    pub(crate) header: [u8; HEADER_LEN],
+    pub(crate) payload: Range<usize>,
+    pub(crate) opening: Opening,
     /// As many bytes as its payload has, to be written as long as the errand is under way.
-    pub(in crate::udp) place: *mut u8,
+    pub(crate) place: *mut u8,
 }
 
 // SAFETY: the place is touched only as the errand permits, whatever thread that is in.
 unsafe impl Send for OpenOrder {}
 
 /// What it did.
-pub(in crate::udp) enum Report {
+pub(crate) enum Report {
     /// The first burst of those that were to be sent left, or was called off, or why not.
     Sent(io::Result<()>),
     /// A message.
@@ -79,7 +79,7 @@ pub(in crate::udp) enum Report {
 }
 
 /// What a path's thread and the one that drives the connection share.
-pub(in crate::udp) struct Channel {
+pub(crate) struct Channel {
     orders: Submissions<Order>,
     waker: Waker,
     stop: AtomicBool,
@@ -95,7 +95,7 @@ impl std::fmt::Debug for Channel {
 }
 
 impl Channel {
-    pub(in crate::udp) fn order(&self, order: Order) {
+    pub(crate) fn order(&self, order: Order) {
         // Closed only when the thread ended, which gives up what it was to do.
         let _ = self.orders.push(order);
         self.waker.wake();
@@ -109,7 +109,7 @@ impl Channel {
     }
 
     /// What was reported since this was asked last.
-    pub(in crate::udp) fn reports(&self) -> VecDeque<Report> {
+    pub(crate) fn reports(&self) -> VecDeque<Report> {
         self.reports.take(VecDeque::new(), || {
             let mut told = [0; 8];
             match (&self.event).read_exact(&mut told) {
@@ -120,14 +120,14 @@ impl Channel {
     }
 
     /// What is readable when there are reports.
-    pub(in crate::udp) fn watched(&self) -> BorrowedFd<'_> {
+    pub(crate) fn watched(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
 }
 
 /// The thread of one path, which ends when this is dropped.
 #[derive(Debug)]
-pub(in crate::udp) struct PathThread {
+pub(crate) struct PathThread {
     channel: Arc<Channel>,
     thread: Option<JoinHandle<()>>,
     process: Process,
@@ -138,7 +138,7 @@ impl PathThread {
     ///
     /// # Errors
     /// There are no more threads, or descriptors.
-    pub(in crate::udp) fn spawn(
+    pub(crate) fn spawn(
         path: usize,
         socket: Arc<Socket>,
         spin: Duration,
@@ -161,7 +161,7 @@ impl PathThread {
         })
     }
 
-    pub(in crate::udp) fn channel(&self) -> &Arc<Channel> {
+    pub(crate) fn channel(&self) -> &Arc<Channel> {
         &self.channel
     }
 }

@@ -12,12 +12,12 @@ use zerolane_wire::HEADER_LEN;
 const STAGE: usize = 65_536;
 
 /// A burst that is to be sealed, and sent.
-pub(in crate::udp) struct SendOrder {
-    pub(in crate::udp) errand: Errand,
-    pub(in crate::udp) burst: DataBurst,
-    pub(in crate::udp) numbers: SealNumbers,
+pub(crate) struct SendOrder {
+    pub(crate) errand: Errand,
+    pub(crate) burst: DataBurst,
+    pub(crate) numbers: SealNumbers,
     /// The payload, in one piece, to be read as long as the errand is under way.
-    pub(in crate::udp) payload: *const u8,
+    pub(crate) payload: *const u8,
 }
 
 // SAFETY: the payload is touched only as the errand permits, whatever thread that is in.

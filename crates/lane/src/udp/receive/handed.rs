@@ -46,11 +46,7 @@ impl std::fmt::Debug for Arrived {
 
 impl Receiver {
     /// Messages come from this thread of the path from here on, or from none. What an earlier one did is lost.
-    pub(in crate::udp) fn begin_thread(
-        &mut self,
-        channel: Option<Arc<Channel>>,
-        memory: &Registry,
-    ) {
+    pub(crate) fn begin_thread(&mut self, channel: Option<Arc<Channel>>, memory: &Registry) {
         for train in self.inbox.take().into_iter().flat_map(|it| it.away) {
             memory.give_up(train.writing);
         }
@@ -65,7 +61,7 @@ impl Receiver {
     }
 
     /// The thread received a message.
-    pub(in crate::udp) fn on_arrived(&mut self, message: Box<Arrived>) {
+    pub(crate) fn on_arrived(&mut self, message: Box<Arrived>) {
         if let Some(inbox) = &mut self.inbox {
             inbox.waiting.push_back((message, None));
         }
@@ -73,7 +69,7 @@ impl Receiver {
 
     /// The thread opened the first of the trains that it had, or saw that it was not the peer's. `None`: it was called off,
     /// for its memory is another's, or something else was put there.
-    pub(in crate::udp) fn on_opened(&mut self, opened: Option<bool>) {
+    pub(crate) fn on_opened(&mut self, opened: Option<bool>) {
         if let Some(inbox) = &mut self.inbox {
             inbox.opened.push_back(opened);
         }
@@ -112,7 +108,7 @@ impl Receiver {
     ///
     /// # Errors
     /// See [`LaneError`].
-    pub(in crate::udp) fn deliver_arrived(
+    pub(crate) fn deliver_arrived(
         &mut self,
         socket: &Socket,
         turn: &mut Turn<'_>,

@@ -207,12 +207,7 @@ impl Receiver {
     }
 
     /// What follows comes by another socket, in such envelopes.
-    pub(in crate::udp) fn begin_at(
-        &mut self,
-        socket: &Socket,
-        envelope: Envelope,
-        options: &Options,
-    ) {
+    pub(crate) fn begin_at(&mut self, socket: &Socket, envelope: Envelope, options: &Options) {
         let merges = envelope.merges();
         if envelope.has_marks() {
             socket::show_ecn(socket);
@@ -349,7 +344,7 @@ impl Receiver {
     }
 
     #[inline]
-    pub(in crate::udp) fn refused(
+    pub(crate) fn refused(
         &mut self,
         error: io::Error,
         socket: &Socket,

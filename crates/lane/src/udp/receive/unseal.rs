@@ -216,7 +216,7 @@ impl Receiver {
 
     /// Opens a datagram in one piece and returns its header and payload: `None` if there is nothing
     /// left to do with it.
-    pub(in crate::udp) fn unseal<'d>(
+    pub(crate) fn unseal<'d>(
         &mut self,
         datagram: &'d mut [u8],
         turn: &mut Turn<'_>,

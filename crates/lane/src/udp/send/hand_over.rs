@@ -22,12 +22,12 @@ pub(super) struct Outbox {
 
 impl Sender {
     /// Bursts are sent by this thread of the path from here on, or by none.
-    pub(in crate::udp) fn begin_thread(&mut self, channel: Option<Arc<Channel>>) {
+    pub(crate) fn begin_thread(&mut self, channel: Option<Arc<Channel>>) {
         self.outbox = channel.map(|channel| Outbox { channel, away: 0 });
     }
 
     /// Whether the thread will say when there is room.
-    pub(in crate::udp) fn waits_for_thread(&self) -> bool {
+    pub(crate) fn waits_for_thread(&self) -> bool {
         self.outbox.as_ref().is_some_and(|it| it.away > 0)
     }
 
@@ -82,7 +82,7 @@ impl Sender {
     ///
     /// # Errors
     /// The path is broken.
-    pub(in crate::udp) fn on_sent(
+    pub(crate) fn on_sent(
         &mut self,
         outcome: io::Result<()>,
         (socket, peer): (&Socket, SocketAddr),

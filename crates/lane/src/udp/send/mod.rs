@@ -158,7 +158,7 @@ impl Sender {
     }
 
     /// What follows leaves by another socket, in frames or not: what waited for room in the one before is lost.
-    pub(super) fn begin_at(
+    pub(crate) fn begin_at(
         &mut self,
         socket: &Socket,
         frames: Option<OutgoingFrames>,

@@ -10,24 +10,25 @@
 //!                      a connected socket  <-- opened with the keys of path 1
 //! ```
 //!
-//! A path may have a thread of its own ([`super::path_thread`]).
+//! A path may have a thread of its own (`udp::path_thread`).
 //!
-//! A path may go by raw Ethernet: its socket is a packet socket then, and the question for it comes to an [`Ear`].
+//! A path may go by raw Ethernet: its socket is a packet socket then, and the question for it comes to an [`Ear`]. Packet sockets at
+//! one interface all see what comes there: each leaves to the others what their peers sent.
 //!
 //! Keys are of a path: so numbers are counted, and what is repeated is told, path by path, and whatever comes by
 //! another path than it was sealed for is dropped. They outlive the socket, for numbers must not begin again.
 
 mod ends;
+mod link;
 mod secrets;
 
-use super::migration::PeerMigration;
-use super::path_thread::{Order, PathThread, Report};
-use super::protect;
-use super::receive::{Envelope, Receiver};
-use super::send::Sender;
-use crate::ethernet::{Ear, Station};
+pub(crate) use ends::FirstPeer;
+
+use crate::ethernet::{Ear, Station, leave_to};
+use crate::udp::{Envelope, PathThread, Receiver, Sender, Unmatched, protect};
 use crate::{Account, LaneError, NoPath, Options, PathAddresses, PathThreads, Registry, Turn};
 use ends::{Asker, PathSocket};
+use link::Link;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use secrets::PathSecrets;
 use socket2::Socket;
@@ -37,7 +38,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
-use zerolane_core::{Instant, Life, PathLife};
+use zerolane_core::{Connection, Instant, Life, PathLife};
 use zerolane_handshake::Session;
 use zerolane_wire::{HEADER_LEN, Header, Op};
 
@@ -46,66 +47,19 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 /// Frames taken in one look: a sender of questions without end must not keep the connection from its turn.
 const MAX_QUESTIONS: usize = 64;
 
-/// A path beyond the first. Without a socket it is none at present, and what sealed and opened stays.
-#[derive(Debug)]
-struct Link {
-    path: usize,
-    socket: Option<Arc<Socket>>,
-    peer: SocketAddr,
-    sender: Sender,
-    receiver: Receiver,
-    /// The one that receives and sends here, if the path has one of its own.
-    thread: Option<PathThread>,
-    /// Room in the socket is waited for, which its thread does not tell of.
-    watches_room: bool,
-}
-
-impl Link {
-    /// The path is none any more: its thread ends, and what it had is lost.
-    fn detach(&mut self, memory: &Registry) {
-        self.thread = None;
-        self.sender.begin_thread(None);
-        self.receiver.begin_thread(None, memory);
-        self.socket = None;
-    }
-
-    /// Takes what the path's thread reports. True if there was anything.
-    fn take_reports(&mut self, turn: &mut Turn<'_>, strict: bool) -> Result<bool, LaneError> {
-        let (Some(thread), Some(socket)) = (&self.thread, &self.socket) else {
-            return Ok(false);
-        };
-        let reports = thread.channel().reports();
-        if reports.is_empty() {
-            return Ok(false);
-        }
-        turn.refresh();
-        let mut outcome = Ok(());
-        for report in reports {
-            let done = match report {
-                Report::Sent(sent) => self.sender.on_sent(sent, (socket, self.peer), turn),
-                Report::Opened(opened) => {
-                    self.receiver.on_opened(opened);
-                    Ok(())
-                }
-                Report::Arrived(message) => {
-                    self.receiver.on_arrived(message);
-                    Ok(())
-                }
-                Report::Refused(buffer, error) => {
-                    thread.channel().order(Order::Free(buffer));
-                    self.receiver.refused(error, socket, turn).map(drop)
-                }
-            };
-            outcome = outcome.and(done);
-        }
-        let delivered = self.receiver.deliver_arrived(socket, turn, strict);
-        outcome.and(delivered).map(|()| true)
-    }
+/// What the others need of the first path.
+pub(crate) struct FirstPath<'a> {
+    pub(crate) socket: &'a Socket,
+    pub(crate) peer: FirstPeer,
+    /// The connection's key to us.
+    pub(crate) key: u32,
+    /// Where questions for paths over UDP arrive, if there may be such.
+    pub(crate) unmatched: Option<&'a mut Unmatched>,
 }
 
 /// The paths of a connection that may have several.
 #[derive(Debug)]
-pub(super) struct Links {
+pub(crate) struct Links {
     list: Vec<Link>,
     /// All sockets of the connection: one descriptor to wait for.
     watched: Epoll,
@@ -129,8 +83,12 @@ fn interest(full: bool) -> EpollEvent {
 }
 
 impl Links {
-    /// Beside the path of `first`; `None` unless `options` ask for several.
-    pub(super) fn new(first: &Socket, options: &Options) -> io::Result<Option<Box<Links>>> {
+    /// Beside the path of `first`; `None` unless `options` ask for several. `takes_frames`: the peer may add such over raw Ethernet.
+    pub(crate) fn new(
+        first: &Socket,
+        options: &Options,
+        takes_frames: bool,
+    ) -> io::Result<Option<Box<Links>>> {
         if options.most_paths() < 2 {
             return Ok(None);
         }
@@ -147,29 +105,34 @@ impl Links {
             },
             wanted: options.links.iter().copied().collect(),
             next_look: Instant::ZERO,
-            takes_frames: options.ethernet_paths,
+            takes_frames,
             ear: None,
         })))
     }
 
     /// What is readable when anything came by any path, or has room that was waited for.
-    pub(super) fn watched(&self) -> BorrowedFd<'_> {
+    pub(crate) fn watched(&self) -> BorrowedFd<'_> {
         self.watched.0.as_fd()
     }
 
     /// The keys of the connection, of which those of its paths are made.
-    pub(super) fn protect(&mut self, session: &Session) {
+    pub(crate) fn protect(&mut self, session: &Session) {
         self.secrets = Some(PathSecrets::of(session));
     }
 
     /// A path more is wanted.
-    pub(super) fn want(&mut self, addresses: PathAddresses) {
+    pub(crate) fn want(&mut self, addresses: PathAddresses) {
         self.wanted.push_back(addresses);
     }
 
     /// The next look for paths that the peer adds does not wait for its time.
-    pub(super) fn look_now(&mut self) {
+    pub(crate) fn look_now(&mut self) {
         self.next_look = Instant::ZERO;
+    }
+
+    /// Whether there is any beside the first.
+    pub(crate) fn is_any(&self, core: &Connection) -> bool {
+        (1..core.max_paths()).any(|path| core.path_life(path) != PathLife::Absent)
     }
 
     /// The place of `path` in the list, which has it from here on, with keys of its own. `like`: a socket of the
@@ -182,6 +145,7 @@ impl Links {
             path,
             socket: None,
             peer,
+            station: None,
             sender: Sender::new(like, None, &self.options),
             receiver: Receiver::new(like, Envelope::Udp, &self.options),
             thread: None,
@@ -197,52 +161,105 @@ impl Links {
         Some(self.list.len() - 1)
     }
 
-    /// Adds what is wanted, looks for what the peer adds, and closes what is over.
-    pub(super) fn tend(
-        &mut self,
-        first: (&Socket, SocketAddr),
-        migration: &mut PeerMigration,
-        turn: &mut Turn<'_>,
-    ) {
+    /// Closes what is over, adds what is wanted, and looks for what the peer adds.
+    pub(crate) fn tend(&mut self, mut first: FirstPath<'_>, turn: &mut Turn<'_>) {
         if turn.core.life() != Life::Established {
             return;
         }
+        self.close_absent(&first, turn);
         while let Some(addresses) = self.wanted.pop_front() {
-            if let Err(why) = self.add(addresses, first, migration.key(), turn) {
+            if let Err(why) = self.add(addresses, &first, turn) {
                 refuse(turn.account, why);
             }
         }
         if turn.core.max_paths() > 1 && turn.now >= self.next_look {
             self.next_look = turn.now + LOOK_INTERVAL;
-            self.look(first.0, migration, turn);
+            self.look(&mut first, turn);
         }
+    }
+
+    fn close_absent(&mut self, first: &FirstPath<'_>, turn: &Turn<'_>) {
+        let mut left = Vec::new();
         for link in &mut self.list {
-            if turn.core.path_life(link.path) == PathLife::Absent {
+            if link.socket.is_some() && turn.core.path_life(link.path) == PathLife::Absent {
+                left.extend(link.station.map(|it| it.interface));
                 link.detach(turn.memory);
+            }
+        }
+        for interface in left {
+            self.part(interface, first);
+        }
+    }
+
+    /// Where the peer is, by path, on the segments of those that are over raw Ethernet.
+    fn stations(&self, first: &FirstPath<'_>) -> Vec<(usize, Station)> {
+        let of_first = match first.peer {
+            FirstPeer::Ethernet(station) => Some((0, station)),
+            FirstPeer::Udp(_) => None,
+        };
+        let others = self
+            .list
+            .iter()
+            .filter_map(|it| Some((it.path, it.station?)));
+        of_first.into_iter().chain(others).collect()
+    }
+
+    /// Where it is by those but `path`.
+    fn others(&self, path: usize, first: &FirstPath<'_>) -> Vec<Station> {
+        let all = self.stations(first).into_iter();
+        all.filter(|it| it.0 != path).map(|it| it.1).collect()
+    }
+
+    /// The paths over raw Ethernet at `interface` are others than they were: each socket there leaves to the others what is theirs.
+    fn part(&self, interface: u32, first: &FirstPath<'_>) {
+        for (path, station) in self.stations(first) {
+            if station.interface != interface {
+                continue;
+            }
+            let link = self.list.iter().find(|it| it.path == path);
+            let socket = match path {
+                0 => Some(first.socket),
+                _ => link.and_then(|it| it.socket.as_deref()),
+            };
+            if let Some(socket) = socket {
+                // Else what is others' is dropped here as foreign.
+                let others = self.others(path, first);
+                let _ = leave_to(&others, (socket, interface), first.key);
             }
         }
     }
 
-    /// Opens a path of this end, whose key to the peer is `key`.
+    /// Opens a path of this end.
     fn add(
         &mut self,
         addresses: PathAddresses,
-        (first, peer): (&Socket, SocketAddr),
-        key: u32,
+        first: &FirstPath<'_>,
         turn: &mut Turn<'_>,
     ) -> Result<(), NoPath> {
-        let made = PathSocket::open(addresses, peer, key, self.options.receive_buffer)?;
+        let receive_buffer = self.options.receive_buffer;
+        // None of those that are over is left.
+        let others = self.others(usize::MAX, first);
+        let made = PathSocket::open(addresses, first, &others, receive_buffer)?;
         let path = turn.core.add_path(turn.now, made.size);
         let path = path.ok_or(NoPath::Full)?;
-        let at = self.place(path, first, made.peer).ok_or(NoPath::Full)?;
-        Ok(self.attach(at, made, turn.memory)?)
+        let at = self
+            .place(path, first.socket, made.peer)
+            .ok_or(NoPath::Full)?;
+        Ok(self.attach(at, made, first, turn.memory)?)
     }
 
     /// From here on the path at `at` has this socket.
-    fn attach(&mut self, at: usize, made: PathSocket, memory: &Registry) -> io::Result<()> {
+    fn attach(
+        &mut self,
+        at: usize,
+        made: PathSocket,
+        first: &FirstPath<'_>,
+        memory: &Registry,
+    ) -> io::Result<()> {
         let PathSocket {
             socket,
             peer,
+            station,
             envelope,
             frames,
             ..
@@ -272,21 +289,26 @@ impl Links {
         }
         link.watches_room = false;
         (link.socket, link.peer) = (Some(socket), peer);
+        link.station = station;
+        if let Some(station) = station {
+            self.part(station.interface, first);
+        }
         Ok(())
     }
 
     /// Looks for questions of the peer by paths that it adds.
-    fn look(&mut self, first: &Socket, migration: &mut PeerMigration, turn: &mut Turn<'_>) {
+    fn look(&mut self, first: &mut FirstPath<'_>, turn: &mut Turn<'_>) {
         if !turn.core.awaits_paths() {
             self.ear = None;
             return;
         }
-        for (bytes, addresses) in migration.listen().unwrap_or_default() {
-            self.on_question(bytes, Asker::Packet(addresses), (first, migration), turn);
+        let by_udp = first.unmatched.as_mut().map(|it| it.take());
+        for (bytes, addresses) in by_udp.and_then(Result::ok).unwrap_or_default() {
+            self.on_question(bytes, Asker::Packet(addresses), first, turn);
         }
         if self.takes_frames {
-            for (bytes, from) in self.framed_questions(migration.key(), turn.account) {
-                self.on_question(bytes, Asker::Frame(from), (first, migration), turn);
+            for (bytes, from) in self.framed_questions(first.key, turn.account) {
+                self.on_question(bytes, Asker::Frame(from), first, turn);
             }
         }
     }
@@ -327,7 +349,7 @@ impl Links {
         &mut self,
         mut bytes: Vec<u8>,
         from: Asker,
-        (first, migration): (&Socket, &PeerMigration),
+        first: &FirstPath<'_>,
         turn: &mut Turn<'_>,
     ) {
         let head: Option<&[u8; HEADER_LEN]> = bytes.first_chunk();
@@ -341,7 +363,7 @@ impl Links {
             return;
         }
         // The rest costs nobody anything without the keys.
-        let Some(at) = self.place(path, first, from.address()) else {
+        let Some(at) = self.place(path, first.socket, from.address()) else {
             return;
         };
         let Some(opened) = self.list[at].receiver.unseal(&mut bytes, turn) else {
@@ -350,12 +372,13 @@ impl Links {
         if turn.core.joins(opened) != Some(path) {
             return;
         }
-        let made = from.answer(migration, self.options.receive_buffer);
-        let attached = made.map_err(NoPath::from).and_then(|made| {
+        let others = self.others(path, first);
+        let made = from.answer(first, &others, self.options.receive_buffer);
+        let attached = made.and_then(|made| {
             let size = made.size;
             let mut nonce = [0; 4];
             getrandom::fill(&mut nonce).map_err(|_| NoPath::Refused(0))?;
-            self.attach(at, made, turn.memory)?;
+            self.attach(at, made, first, turn.memory)?;
             Ok((size, u32::from_ne_bytes(nonce)))
         });
         match attached {
@@ -382,7 +405,7 @@ impl Links {
     }
 
     /// Takes what came by all paths but the first.
-    pub(super) fn receive(&mut self, turn: &mut Turn<'_>, strict: bool) -> Result<bool, LaneError> {
+    pub(crate) fn receive(&mut self, turn: &mut Turn<'_>, strict: bool) -> Result<bool, LaneError> {
         let mut received = false;
         for link in &mut self.list {
             let Some(socket) = &link.socket else { continue };
@@ -402,7 +425,7 @@ impl Links {
     }
 
     /// Sends what is to leave by all paths but the first.
-    pub(super) fn transmit(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
+    pub(crate) fn transmit(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
         let mut sent = false;
         for link in &mut self.list {
             let Some(socket) = &link.socket else { continue };
@@ -430,12 +453,12 @@ impl Links {
     }
 
     /// The first path has no room, or has it again.
-    pub(super) fn watch_first(&self, first: &Socket, full: bool) {
+    pub(crate) fn watch_first(&self, first: &Socket, full: bool) {
         let _ = self.watched.modify(first, &mut interest(full));
     }
 
     /// Whether the kernel has memory of `region` for any of them.
-    pub(super) fn holds(&self, region: zerolane_core::RegionId) -> bool {
+    pub(crate) fn holds(&self, region: zerolane_core::RegionId) -> bool {
         let mut open = self
             .list
             .iter()
