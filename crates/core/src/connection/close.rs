@@ -131,6 +131,8 @@ impl Connection {
                 if matches!(before, Life::Answered | Life::Established) {
                     self.fail_all(why);
                 }
+                // The peer asks by each path in turn where one is dead, and so it is to hear.
+                self.follow_control();
                 self.session.agree_to_disconnect(&mut self.cx, before, why);
             }
             Transition::Complete => {

@@ -141,6 +141,27 @@ impl Connection {
         }
     }
 
+    /// Control goes by the next path that carries.
+    pub(super) fn turn_control(&mut self) {
+        let links = &self.cx.links;
+        let control = links.control;
+        let behind = links.carrying().find(|&it| it > control);
+        if let Some(path) = behind.or_else(|| links.carrying().next())
+            && path != control
+        {
+            self.cx.set_control(path);
+        }
+    }
+
+    /// Control goes by the path that the peer was heard by last.
+    pub(super) fn follow_control(&mut self) {
+        let links = &self.cx.links;
+        let selected = links.selected;
+        if links.is_several() && selected != links.control && links.get(selected).is_some() {
+            self.cx.set_control(selected);
+        }
+    }
+
     pub(super) fn on_nop(&mut self, it: &Nop) -> Result<(), DropReason> {
         let cx = &mut self.cx;
         let path = usize::from(it.path);

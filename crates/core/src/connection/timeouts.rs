@@ -65,6 +65,10 @@ impl Connection {
     }
 
     fn on_handshake_timeout(&mut self) {
+        if self.session.misses_disconnect_answer() {
+            // No other timer looks at paths any more, and the one that was asked by may be dead.
+            self.turn_control();
+        }
         let delivered = self.delivered();
         self.session.on_handshake_timeout(&mut self.cx, delivered);
     }

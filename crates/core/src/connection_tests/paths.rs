@@ -8,7 +8,7 @@ use netsim::Side;
 use netsim::link::{LinkConfig, Loss};
 use proptest::prelude::*;
 use std::time::Duration;
-use zerolane_wire::{FetchOpKind, Rights};
+use zerolane_wire::{FetchOpKind, Reason, Rights};
 
 pub(super) const MS: Duration = Duration::from_millis(1);
 pub(super) const S: Duration = Duration::from_secs(1);
@@ -211,6 +211,27 @@ fn operations__go_on_by_the_other_path_when_theirs_dies() {
         assert_eq!(sim.a.failed(get), None);
         assert!(sim.a.holds(target, 5, LEN), "path {dying}");
         assert_eq!(sim.b.c().path_life(dying), PathLife::Suspect);
+    }
+}
+
+/// Neither end has anything in flight by which it would notice that a path is dead.
+#[test]
+fn close__is_heard_by_the_path_that_is_left() {
+    for (side, dying) in [(Side::A, 0), (Side::A, 1), (Side::B, 0), (Side::B, 1)] {
+        let mut links = [link(20, 500), link(20, 500)];
+        // Control goes by the shorter one.
+        links[dying] = link(5, 500);
+        let mut sim = PathsSim::over(&links, 10);
+        sim.run_for(3 * S);
+        sim.set_up(dying, false);
+        let now = sim.now();
+        sim.host(side).c().close(now);
+        // Neither end waits until it gives the other up.
+        sim.run_until(S, |sim| {
+            sim.a.closed().is_some() && sim.b.closed().is_some()
+        });
+        let peer = sim.host(side.other()).closed();
+        assert_eq!(peer, Some(CloseReason::Peer(Reason::Normal)));
     }
 }
 

@@ -406,6 +406,11 @@ impl Session {
         self.close_reason
     }
 
+    /// The peer was asked to disconnect, and did not answer.
+    pub(crate) fn misses_disconnect_answer(&self) -> bool {
+        self.life == Life::Disconnecting && self.handshake_tries > 0
+    }
+
     /// This end wants to disconnect, for this reason.
     pub(crate) fn begin_to_disconnect(&mut self, cx: &mut Context, why: CloseReason) {
         self.close_reason = why;
