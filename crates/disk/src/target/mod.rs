@@ -190,7 +190,11 @@ impl Server {
     }
 
     fn turn(&mut self, timeout: Duration) -> Result<(), ServerError> {
-        self.worker.wait(Some(timeout))?;
+        // A spin would keep the threads from what it waits for.
+        match self.pool.needs_core() {
+            true => self.worker.wait_asleep(Some(timeout))?,
+            false => self.worker.wait(Some(timeout))?,
+        };
         while let Some(event) = self.worker.next_event() {
             self.on_event(event)?;
         }
