@@ -1,6 +1,6 @@
 //! Two initiators that send any CDBs, parameter lists and task management functions, in any order, to a target whose
 //! transport takes its time: no panic, nothing read or written outside a unit or of a unit that may not be written,
-//! sense data that parse to the same, and one end of every command.
+//! sense data that parse to the same, nothing taken of a capsule but all, and one end of every command.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -104,6 +104,8 @@ struct World {
     nexuses: [NexusId; 2],
     /// Room for data of commands that have no response yet.
     open: BTreeMap<(NexusId, u64), u64>,
+    /// Data that came in the capsules of commands.
+    capsules: BTreeMap<(NexusId, u64), u64>,
     works: Vec<(TaskId, NexusId, u64, Work)>,
     fetches: Vec<(TaskId, usize)>,
     tag: u64,
@@ -140,6 +142,7 @@ impl World {
             target,
             nexuses,
             open: BTreeMap::new(),
+            capsules: BTreeMap::new(),
             works: Vec::new(),
             fetches: Vec::new(),
             tag: 0,
@@ -149,7 +152,9 @@ impl World {
 
     fn submit(&mut self, input: &mut Input<'_>) {
         let nexus = self.nexuses[usize::from(input.byte() % 2)];
-        let attribute = match input.byte() % 8 {
+        let how = input.byte();
+        let in_capsule = how >= 128;
+        let attribute = match how % 8 {
             0 => Attribute::Ordered,
             1 => Attribute::HeadOfQueue,
             _ => Attribute::Simple,
@@ -162,10 +167,14 @@ impl World {
             attribute,
             data_in: input.length(),
             data_out: input.length(),
+            in_capsule,
             cdb: input.bytes(length),
         };
         self.aborts |= request.cdb.first() == Some(&opcode::PERSISTENT_RESERVE_OUT);
         self.open.insert((nexus, self.tag), request.data_in);
+        if in_capsule {
+            self.capsules.insert((nexus, self.tag), request.data_out);
+        }
         self.target.submit(nexus, &request).expect("a nexus");
     }
 
@@ -175,13 +184,26 @@ impl World {
                 return;
             };
             match step {
-                Step::Fetch { task, bytes, .. } => self.fetches.push((task, bytes)),
+                Step::Fetch {
+                    task,
+                    nexus,
+                    tag,
+                    bytes,
+                } => {
+                    self.check_capsule(nexus, tag, bytes as u64);
+                    self.fetches.push((task, bytes));
+                }
                 Step::Work {
                     task,
                     nexus,
                     tag,
                     work,
-                } => self.works.push((task, nexus, tag, work)),
+                } => {
+                    if let Payload::Out(bytes) = work.payload() {
+                        self.check_capsule(nexus, tag, bytes);
+                    }
+                    self.works.push((task, nexus, tag, work));
+                }
                 Step::Respond {
                     nexus,
                     tag,
@@ -193,6 +215,12 @@ impl World {
                 Step::Managed { .. } => {}
             }
         }
+    }
+
+    /// All of a capsule is taken, or nothing.
+    fn check_capsule(&self, nexus: NexusId, tag: u64, bytes: u64) {
+        let held = self.capsules.get(&(nexus, tag));
+        assert!(held.is_none_or(|&it| it == bytes), "{bytes} of {held:?}");
     }
 
     fn fetch(&mut self, input: &mut Input<'_>) {

@@ -18,7 +18,7 @@ fn login() -> impl Strategy<Value = Login> {
         any::<u16>(),
         1..=MAX_SLOTS,
         any::<u32>(),
-        any::<(u64, u64)>(),
+        any::<(u32, u64)>(),
     )
         .prop_map(
             |(
@@ -27,14 +27,14 @@ fn login() -> impl Strategy<Value = Login> {
                 units,
                 slots,
                 transfer_bytes,
-                (status_region, session),
+                (capsule_bytes, session),
             )| Login {
                 roles: Roles { initiator, target },
                 alignment,
                 units,
                 slots,
                 transfer_bytes,
-                status_region,
+                capsule_bytes,
                 session,
             },
         )

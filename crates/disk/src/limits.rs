@@ -8,6 +8,10 @@ pub const TARGET_SLOTS: u16 = 256;
 /// Payload of one command that a target takes, bytes. More is no command of an initiator that read the login.
 pub const TARGET_TRANSFER_BYTES: u32 = 4 << 20;
 
+/// Payload of one command that a target takes in its capsule, bytes: a put of as many leaves unannounced. To copy more
+/// takes longer than to have it fetched.
+pub const CAPSULE_BYTES: u32 = 16 << 10;
+
 /// Memory of a target for the payload of one initiator, bytes. Commands that need more wait for those before them.
 pub const INITIATOR_BYTES: usize = 64 << 20;
 

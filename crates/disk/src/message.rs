@@ -1,10 +1,10 @@
-//! What the messages carry: a unit of SST, and where the initiator's memory is.
+//! What the messages carry: a unit of SST, and where data is.
 //!
 //! | message | bytes |
 //! |---|---|
 //! | login of an initiator | [`Login`], then the key of its status region, 24 |
-//! | login of a target | [`Login`] |
-//! | command without data | [`CommandUnit`] |
+//! | login of a target | [`Login`]; if both ends know capsules, then the key of its region of them, 24 |
+//! | command without data, or with its data in the capsule of its slot | [`CommandUnit`] |
 //! | command with data | [`CommandUnit`], then the key of the region with its data, 24, where in it they begin, 8 |
 //! | task management | [`ManagementUnit`] |
 
@@ -15,10 +15,10 @@ use zerolane_block::sst::{
 
 /// Length of the name of a region.
 const KEY: usize = RegionKey::BYTES;
-/// Length of the login of an initiator.
-const INITIATOR_LOGIN: usize = LOGIN_BYTES + KEY;
-/// Length of a command with data.
-const WITH_DATA: usize = COMMAND_BYTES + KEY + 8;
+/// Length of the login of an initiator, or of a target with capsules.
+const LOGIN_WITH_KEY: usize = LOGIN_BYTES + KEY;
+/// Length of a command with data in the initiator's memory.
+const WITH_PLACE: usize = COMMAND_BYTES + KEY + 8;
 
 /// Where the data of a command is: a part of a region that the initiator exports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,13 +29,24 @@ pub struct Place {
     pub offset: u64,
 }
 
+/// Where the data of a command is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Data {
+    /// It has none.
+    None,
+    /// In the target's memory: the initiator put it into the capsule of the command's slot before it sent the command.
+    InCapsule,
+    /// In memory of the initiator's.
+    At(Place),
+}
+
 /// What an initiator sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message {
     /// The first of all, and where statuses are put.
     Login(Login, RegionKey),
     /// A command, and where its data is.
-    Command(CommandUnit, Option<Place>),
+    Command(CommandUnit, Data),
     /// A task management function.
     Management(ManagementUnit),
 }
@@ -59,37 +70,59 @@ pub fn login(login: &Login, status: &RegionKey) -> Vec<u8> {
     [&login.encode()[..], &status.to_bytes()].concat()
 }
 
+/// The bytes of a target's login.
+pub fn target_login(login: &Login, capsules: Option<&RegionKey>) -> Vec<u8> {
+    let mut bytes = login.encode().to_vec();
+    bytes.extend(capsules.into_iter().flat_map(RegionKey::to_bytes));
+    bytes
+}
+
+/// What `bytes` of a target say of it, and where its capsules are.
+///
+/// # Errors
+/// They are no login.
+pub fn parse_target_login(bytes: &[u8]) -> Result<(Login, Option<RegionKey>), BadMessage> {
+    if bytes.len() != LOGIN_WITH_KEY {
+        return Ok((Login::parse(bytes)?, None));
+    }
+    let (unit, rest) = bytes.split_at(LOGIN_BYTES);
+    Ok((Login::parse(unit)?, Some(key(rest)?)))
+}
+
 /// The bytes of a command.
-pub fn command(unit: &CommandUnit, place: Option<&Place>) -> Vec<u8> {
-    let mut bytes = unit.encode().to_vec();
-    if let Some(place) = place {
+pub fn command(unit: &CommandUnit, data: &Data) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(WITH_PLACE);
+    bytes.extend(unit.encode());
+    if let Data::At(place) = data {
         bytes.extend(place.region.to_bytes());
         bytes.extend(place.offset.to_be_bytes());
     }
     bytes
 }
 
-/// What `bytes` of an initiator say. Data that is announced lies within its region, which is granted for it.
+/// What `bytes` of an initiator say. Data in its memory lies within its region, which is granted for it; whether data in a
+/// capsule fits that is the target's to judge.
 ///
 /// # Errors
 /// They are no message.
 pub fn parse(bytes: &[u8]) -> Result<Message, BadMessage> {
     match (bytes.first(), bytes.len()) {
-        (Some(b'Z'), INITIATOR_LOGIN) => {
+        (Some(b'Z'), LOGIN_WITH_KEY) => {
             let (unit, rest) = bytes.split_at(LOGIN_BYTES);
             Ok(Message::Login(Login::parse(unit)?, key(rest)?))
         }
-        (Some(1), WITH_DATA) => {
+        (Some(1), WITH_PLACE) => {
             let (unit, rest) = bytes.split_at(COMMAND_BYTES);
             let unit = CommandUnit::parse(unit)?;
             let place = place(rest)?;
             check(&unit, &place)?;
-            Ok(Message::Command(unit, Some(place)))
+            Ok(Message::Command(unit, Data::At(place)))
         }
         (Some(1), _) => {
             let unit = CommandUnit::parse(bytes)?;
             match (unit.data_in, unit.data_out) {
-                (0, 0) => Ok(Message::Command(unit, None)),
+                (0, 0) => Ok(Message::Command(unit, Data::None)),
+                (0, _) => Ok(Message::Command(unit, Data::InCapsule)),
                 _ => Err(BadMessage::Region),
             }
         }

@@ -325,6 +325,13 @@ impl Connection {
         }
     }
 
+    /// Whether a put of `bytes` to `offset` would leave at once. If not, it waits or is announced, which takes a round trip
+    /// more, and messages posted behind it wait for its end.
+    pub fn puts_at_once(&mut self, to: &RegionKey, offset: u64, bytes: u64) -> bool {
+        let place = to.place(offset, bytes, Rights::WRITE);
+        place.is_ok_and(|place| self.driver.puts_at_once(place, bytes))
+    }
+
     /// Posts a put of a copy of `data`, at most [`MAX_INLINE`](crate::request::MAX_INLINE) bytes: the weaker, local completion is
     /// the return of this call, after which `data` may change. Many that are posted together leave
     /// as one burst.

@@ -37,8 +37,9 @@ pub struct Login {
     pub slots: u16,
     /// Payload of a command, bytes.
     pub transfer_bytes: u32,
-    /// The initiator's status region, of [`STATUS_BYTES`](super::STATUS_BYTES) a slot; zero of an end that is none.
-    pub status_region: u64,
+    /// Data in the capsule of a command, bytes: so many of what it writes travel with it. Zero of an end that knows none,
+    /// as all were before there were capsules.
+    pub capsule_bytes: u32,
     /// Of an initiator: names it over its connections, so that what an older one of them began is over before a newer
     /// one begins. Of a target: another one when what was written and not flushed may be lost.
     pub session: u64,
@@ -55,7 +56,7 @@ impl Login {
         bytes[8..10].copy_from_slice(&self.units.to_be_bytes());
         bytes[10..12].copy_from_slice(&self.slots.to_be_bytes());
         bytes[12..16].copy_from_slice(&self.transfer_bytes.to_be_bytes());
-        bytes[16..24].copy_from_slice(&self.status_region.to_be_bytes());
+        bytes[20..24].copy_from_slice(&self.capsule_bytes.to_be_bytes());
         bytes[24..].copy_from_slice(&self.session.to_be_bytes());
         bytes
     }
@@ -84,6 +85,7 @@ impl Login {
             return Err(Malformed::field("slots", slots));
         }
         reserved(&bytes[7..8])?;
+        reserved(&bytes[16..20])?;
         Ok(Login {
             roles: Roles {
                 initiator: roles & 1 == 1,
@@ -93,7 +95,7 @@ impl Login {
             units: number(&bytes[8..10]) as u16,
             slots,
             transfer_bytes: number(&bytes[12..16]) as u32,
-            status_region: number(&bytes[16..24]),
+            capsule_bytes: number(&bytes[20..24]) as u32,
             session: number(&bytes[24..]),
         })
     }

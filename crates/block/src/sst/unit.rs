@@ -73,8 +73,8 @@ impl CommandUnit {
         }
     }
 
-    /// What a target is asked.
-    pub fn request(&self) -> Request<'_> {
+    /// What a target is asked. `in_capsule`: the data came with it.
+    pub fn request(&self, in_capsule: bool) -> Request<'_> {
         Request {
             tag: self.tag,
             lun: self.lun,
@@ -82,6 +82,7 @@ impl CommandUnit {
             cdb: &self.cdb,
             data_in: self.data_in,
             data_out: self.data_out,
+            in_capsule,
         }
     }
 

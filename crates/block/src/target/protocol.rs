@@ -38,6 +38,8 @@ pub struct Request<'a> {
     pub data_in: u64,
     /// What the initiator has to be written, bytes.
     pub data_out: u64,
+    /// That came with the command: it is as long as the CDB says, or the command does nothing.
+    pub in_capsule: bool,
 }
 
 /// Status of a command.

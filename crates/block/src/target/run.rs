@@ -69,6 +69,7 @@ impl Target {
                 .map_or(0, |it| it.disk.geometry.block_bytes),
             data_in: request.data_in,
             data_out: request.data_out,
+            in_capsule: request.in_capsule,
             state: State::Waiting,
             aborted: false,
         };
@@ -151,13 +152,12 @@ impl Target {
                 _ => 0,
             },
         };
-        if needed > task.data_out {
+        let is_over = matches!(next, Next::End(_));
+        if needed > task.data_out || !is_over && task.is_cut() {
             let sense = Sense::illegal(Code::INVALID_FIELD_IN_IU);
             return self.end(id, End::Check(sense));
         }
-        if !matches!(next, Next::End(_))
-            && let Some(sense) = exactly(task, needed)
-        {
+        if !is_over && let Some(sense) = exactly(task, needed) {
             return self.end(id, End::Check(sense));
         }
         let (nexus, tag, task_id) = (task.nexus, task.tag, id);

@@ -30,6 +30,7 @@ pub(super) struct Task {
     pub(super) block_bytes: u32,
     pub(super) data_in: u64,
     pub(super) data_out: u64,
+    pub(super) in_capsule: bool,
     pub(super) state: State,
     /// Nothing is told of it when its work is over.
     pub(super) aborted: bool,
@@ -43,6 +44,13 @@ impl Task {
 
     fn atomic(&self) -> Option<Extent> {
         atomic(self.command.as_ref().ok()?)
+    }
+
+    /// The data in its capsule is not what its CDB takes: one of both is wrong.
+    pub(super) fn is_cut(&self) -> bool {
+        let takes = |command: &Command| command.bytes_out(self.block_bytes);
+        let taken = self.command.as_ref().map_or(0, takes);
+        self.in_capsule && taken != self.data_out
     }
 
     /// It may not run beside `other`: one compares and writes blocks that the other may write.

@@ -294,6 +294,7 @@ fn preempt_and_abort__ends_when_the_work_of_the_preempted_is_over() {
         cdb,
         data_in: 0,
         data_out: BLOCK as u64,
+        in_capsule: false,
     };
     rig.target.submit(a, &request(cdb.as_bytes(), 1)).unwrap();
     let Some(Step::Work { task: work, .. }) = rig.target.next_step() else {

@@ -20,6 +20,7 @@ fn submit(target: &mut Target, nexus: NexusId, tag: u64, attribute: Attribute, c
         cdb: cdb.as_bytes(),
         data_in: 4096,
         data_out: command.bytes_out(512).max(32),
+        in_capsule: false,
     };
     target.submit(nexus, &request).unwrap();
 }
@@ -385,6 +386,7 @@ fn detach__ends_what_an_initiator_had_and_begins_what_waited() {
         cdb: cdb.as_bytes(),
         data_in: 0,
         data_out: 0,
+        in_capsule: false,
     };
     assert_eq!(target.submit(nexus, &request), Err(Refused::NoNexus));
     assert_eq!(

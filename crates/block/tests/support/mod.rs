@@ -120,6 +120,7 @@ impl Rig {
             cdb,
             data_in: 0,
             data_out: 0,
+            in_capsule: false,
         };
         let mut data = vec![0; room];
         let response = execute(&mut self.target, nexus, &request, out, &mut data).unwrap();

@@ -163,6 +163,7 @@ fn inquire(target: &mut Target, nexus: NexusId, lun: Lun, page: Option<u8>) -> R
         cdb: cdb.as_bytes(),
         data_in: ROOM.into(),
         data_out: 0,
+        in_capsule: false,
     };
     let response = execute(target, nexus, &request, &[], &mut [0; ROOM as usize])?;
     match response {

@@ -134,6 +134,7 @@ pub(super) fn run(args: Args) -> Result<()> {
     let mut server = Server::new(Settings {
         allowed,
         threads: args.threads,
+        ..Settings::default()
     })?;
     let mut shown = Vec::new();
     for (number, medium) in args.images.iter().enumerate() {

@@ -3,7 +3,7 @@
 use super::Connection;
 use crate::one_sided::in_bounds;
 use crate::request::{AtomicRequest, RequestKind, WorkRequest};
-use crate::{Instant, PostError, RegionName, Span, TransferId, limits};
+use crate::{Instant, PostError, RegionName, RemotePlace, Span, TransferId, limits};
 use zerolane_wire::{Rights, Target};
 
 impl Connection {
@@ -151,6 +151,13 @@ impl Connection {
             && !self.one_sided.is_working()
             && !self.sending.is_putting()
             && !self.receiving.is_getting()
+    }
+
+    /// Whether a put of `len` bytes to `place` would leave at once, unannounced, and no message behind it would have to
+    /// wait for its end.
+    pub fn puts_at_once(&mut self, place: RemotePlace, len: u64) -> bool {
+        let (cx, sending) = (&self.cx, &self.sending);
+        self.session.is_established() && self.one_sided.puts_at_once(cx, sending, place, len)
     }
 
     /// An identifier for a request that is done by other means.

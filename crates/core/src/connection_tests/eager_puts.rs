@@ -390,3 +390,35 @@ fn puts__of_4_kib_and_their_statuses_leave_as_one_burst() {
     }
     sim.b.assert_guards();
 }
+
+/// What is said of a put before it is posted is what becomes of it, also when what may leave at once is used up.
+#[test]
+fn put__is_known_to_leave_at_once_before_it_is_posted() {
+    let mut sim = far();
+    sim.trace = Some(vec![]);
+    let target = sim.b.empty(EAGER + 1);
+    let place = export(&mut sim, target, Rights::WRITE);
+    let announced = |sim: &mut Sim| {
+        sim.run_for(MS);
+        sim.spoken().matches("RequestToSend").count()
+    };
+    for len in [100, 4_096, EAGER] {
+        let mut left = 0;
+        while sim.a.c().puts_at_once(place, len) {
+            put(&mut sim, place, 1, len, None);
+            left += 1;
+            assert!(left <= limits::MAX_UNCONFIRMED, "without end");
+        }
+        assert!(left > 1, "{left} of {len} bytes");
+        assert_eq!(announced(&mut sim), 0, "one of {left} of {len} bytes");
+        sim.run_for(S);
+        sim.trace = Some(vec![]);
+    }
+    assert!(!sim.a.c().puts_at_once(place, EAGER + 1));
+    // Behind one that is a Transfer a message would wait.
+    put(&mut sim, place, 2, EAGER + 1, None);
+    assert!(!sim.a.c().puts_at_once(place, 100));
+    assert_eq!(announced(&mut sim), 1);
+    sim.run_for(S);
+    assert!(sim.a.c().puts_at_once(place, 100));
+}

@@ -126,6 +126,28 @@ impl OneSided {
         }
     }
 
+    /// Whether a put of `len` bytes to `place`, without an immediate, would begin at once, and as no Transfer.
+    pub(crate) fn puts_at_once(
+        &mut self,
+        cx: &Context,
+        sending: &Sending,
+        place: RemotePlace,
+        len: u64,
+    ) -> bool {
+        let kind = RequestKind::Put {
+            place,
+            span: Span { len, ..Span::EMPTY },
+            immediate: None,
+        };
+        let is_next = self.queued.is_empty() && !sending.is_putting();
+        is_next
+            && match operations(cx, &kind) {
+                Some(1) => self.send_queue.has_room(&kind, max_fetches(cx)),
+                Some(count) => self.leaves_at_once(&kind, count, sending),
+                None => false,
+            }
+    }
+
     /// Whether a put of `count` operations leaves at once, unannounced.
     fn leaves_at_once(&mut self, kind: &RequestKind, count: usize, sending: &Sending) -> bool {
         let follows = kind.immediate().is_some() && sending.is_putting();

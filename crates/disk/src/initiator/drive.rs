@@ -17,17 +17,54 @@ use super::request::{Direction, Done, Effect, Part, Request};
 use super::seat::{Drive, Over, Shared, refuse};
 use super::unit::Unit;
 use crate::limits::{MAX_REPEATS, PAUSE};
-use crate::message::Place;
+use crate::message::{Data, Place};
 
 /// How often commands without a status are looked for, and a wait for completions at most.
 const LOOK: Duration = Duration::from_millis(500);
 /// Completions taken at a time.
 const BATCH: usize = 64;
 
+/// The memory of a request in progress.
+enum Held {
+    /// This program's alone. Its start is a multiple of 8.
+    Own(Region),
+    /// Also the target's.
+    Exported(ExportedRegion),
+}
+
+impl Held {
+    /// Fills `into` from its byte `at` on.
+    fn copy(&self, at: usize, into: &mut [u8]) {
+        match self {
+            Held::Own(region) => into.copy_from_slice(&region[at..at + into.len()]),
+            Held::Exported(region) => region.read(at, into),
+        }
+    }
+
+    /// As the target can have it.
+    fn exported(&mut self) -> Result<&ExportedRegion, Error> {
+        if let Held::Own(region) = self {
+            let region = std::mem::replace(region, Region::empty());
+            *self = ExportedRegion::new(region).map_or_else(Held::Own, Held::Exported);
+        }
+        match self {
+            Held::Exported(region) => Ok(region),
+            Held::Own(_) => Err(Error::Misaligned),
+        }
+    }
+
+    fn into_region(self) -> Region {
+        match self {
+            Held::Own(region) => region,
+            Held::Exported(region) => region.revoke().unwrap_or_else(|_| Region::empty()),
+        }
+    }
+}
+
 /// A request in progress.
 struct Live {
     over: Over,
-    memory: Option<ExportedRegion>,
+    memory: Held,
     is_in: bool,
     /// By which the target knows the memory on this connection.
     key: Option<RegionKey>,
@@ -185,20 +222,14 @@ impl Driver {
             let result = Ok(());
             return over(Done { result, memory });
         }
-        let memory = match memory.is_empty() {
-            true => None,
-            false => match ExportedRegion::new(memory) {
-                Ok(memory) => Some(memory),
-                Err(memory) => {
-                    let result = Err(Error::Misaligned);
-                    return over(Done { result, memory });
-                }
-            },
-        };
+        if !memory.is_empty() && !(memory.as_ptr() as usize).is_multiple_of(8) {
+            let result = Err(Error::Misaligned);
+            return over(Done { result, memory });
+        }
         self.next_request += 1;
         let live = Live {
             over,
-            memory,
+            memory: Held::Own(memory),
             is_in,
             key: None,
             left: parts.len(),
@@ -245,29 +276,33 @@ impl Driver {
 
     /// Sends a command; its slot. `None`: there is no room in the connection.
     fn send_one(&mut self, link: &mut Link, part: &Part) -> Result<Option<u16>, Error> {
-        let place = self.place(link, part)?;
+        let data = self.data(link, part)?;
         let lengths = match part.direction {
             Direction::None => (0, 0),
             Direction::In => (part.bytes, 0),
             Direction::Out => (0, part.bytes),
         };
         let lun = Lun::new(self.unit.lun).ok_or(Error::Closed)?;
-        Ok(link.send(lun, &part.cdb, lengths, place.as_ref())?)
+        Ok(link.send(lun, &part.cdb, lengths, &data)?)
     }
 
-    /// Where the data of a command is; its memory is exported if it was not.
-    fn place(&mut self, link: &mut Link, part: &Part) -> Result<Option<Place>, Error> {
+    /// Where the data of a command is: what is short leaves in front of it. Else its memory is exported, if it was not.
+    fn data(&mut self, link: &mut Link, part: &Part) -> Result<Data, Error> {
         let live = self.live.get_mut(&part.request);
         let Some(live) = live.filter(|_| part.direction != Direction::None) else {
-            return Ok(None);
+            return Ok(Data::None);
         };
-        if let (None, Some(memory)) = (live.key, &live.memory) {
-            live.key = Some(link.export(memory, live.is_in)?);
+        let copy = |into: &mut [u8]| live.memory.copy(part.offset as usize, into);
+        if part.direction == Direction::Out && link.put_in_capsule(part.bytes, copy)? {
+            return Ok(Data::InCapsule);
         }
-        Ok(live.key.map(|region| Place {
-            region,
-            offset: part.offset,
-        }))
+        let region = match live.key {
+            Some(key) => key,
+            None => link.export(live.memory.exported()?, live.is_in)?,
+        };
+        live.key = Some(region);
+        let offset = part.offset;
+        Ok(Data::At(Place { region, offset }))
     }
 
     fn take_ended(&mut self, link: &mut Link, batch: &mut Vec<Completion>) -> Result<(), Error> {
@@ -336,8 +371,7 @@ impl Driver {
         if let (Some(link), Some(key)) = (link, live.key) {
             link.connection.revoke(&key);
         }
-        let memory = live.memory.map(ExportedRegion::revoke);
-        let memory = memory.and_then(Result::ok).unwrap_or_else(Region::empty);
+        let memory = live.memory.into_region();
         let result = match live.error {
             None if live.is_flush && self.is_lost => Err(Error::Lost),
             None => Ok(()),

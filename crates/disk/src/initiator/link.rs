@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use zerolane::failure::NotPosted;
+use zerolane::failure::{NotPosted, PostError};
 use zerolane::request::WorkKind;
 use zerolane::{Completion, Connection, ExportedRegion, Region, RegionKey, Rights, Work};
 use zerolane_block::cdb::{Cdb, Command};
@@ -11,8 +11,8 @@ use zerolane_block::sst::{CommandUnit, Login, Outcome, Roles, STATUS_BYTES, Stat
 use zerolane_block::{Lun, Status};
 
 use super::error::{Error, Wrong};
-use crate::limits::MAX_ATTENTIONS;
-use crate::message::{self, Place};
+use crate::limits::{CAPSULE_BYTES, MAX_ATTENTIONS};
+use crate::message::{self, Data, Place};
 
 /// How a connection is made, again and again.
 pub type Dial = Box<dyn FnMut() -> zerolane::Result<Connection> + Send>;
@@ -26,6 +26,8 @@ pub(super) struct Link {
     free: Vec<u16>,
     /// What the target said.
     pub(super) target: Login,
+    /// The target's memory for data that comes with commands, and how much of it each slot has, bytes.
+    capsules: Option<(RegionKey, u32)>,
     /// The last tag.
     tag: u64,
 }
@@ -58,7 +60,7 @@ impl Link {
             units: 0,
             slots,
             transfer_bytes: u32::MAX,
-            status_region: 0,
+            capsule_bytes: CAPSULE_BYTES,
             session,
         };
         connection
@@ -69,10 +71,10 @@ impl Link {
             .post_message(&message::login(&login, &key), None, unsignalled)
             .map_err(zerolane::Error::from)?;
         let deadline = Instant::now() + patience;
-        let target = loop {
+        let (target, capsules) = loop {
             let completion = next(&mut connection, deadline)?;
             if completion.kind == WorkKind::MessageReceived && completion.result.is_ok() {
-                let login = Login::parse(&completion.control);
+                let login = message::parse_target_login(&completion.control);
                 break login.map_err(|error| Error::Protocol(error.to_string()))?;
             }
         };
@@ -80,12 +82,19 @@ impl Link {
             return Err(Error::Protocol("a login of no target".into()));
         }
         let slots = slots.min(target.slots);
+        let capsule_bytes = target.capsule_bytes.min(CAPSULE_BYTES);
+        let capsules = capsules.filter(|_| capsule_bytes > 0);
+        let room = u64::from(slots) * u64::from(capsule_bytes);
+        if capsules.is_some_and(|it| it.len() < room || !it.rights().write) {
+            return Err(Error::Protocol("capsules too small for its slots".into()));
+        }
         Ok(Link {
             connection,
             status,
             slots: vec![None; slots.into()],
             free: (0..slots).rev().collect(),
             target,
+            capsules: capsules.map(|it| (it, capsule_bytes)),
             tag: 0,
         })
     }
@@ -100,6 +109,40 @@ impl Link {
         !self.free.is_empty()
     }
 
+    /// Has `bytes` travel in the capsule of the command that is sent next. False: they are too many, or would delay what is
+    /// behind them, or the target takes none. `copy` fills a copy of them, which nobody waits for.
+    ///
+    /// # Errors
+    /// The connection's.
+    pub(super) fn put_in_capsule(
+        &mut self,
+        bytes: u64,
+        copy: impl FnOnce(&mut [u8]),
+    ) -> Result<bool, zerolane::Error> {
+        let (Some((region, most)), Some(&slot)) = (self.capsules, self.free.last()) else {
+            return Ok(false);
+        };
+        let at = u64::from(slot) * u64::from(most);
+        let fits = bytes <= most.into();
+        if !fits || !self.connection.puts_at_once(&region, at, bytes) {
+            return Ok(false);
+        }
+        let mut data = vec![0; bytes as usize];
+        copy(&mut data);
+        let work = Work::default().unsignalled().unawaited();
+        match self
+            .connection
+            .post_put(&region, at, Region::from_vec(data), work)
+        {
+            Ok(_) => Ok(true),
+            Err(NotPosted {
+                reason: PostError::Full,
+                ..
+            }) => Ok(false),
+            Err(refused) => Err(refused.into()),
+        }
+    }
+
     /// Sends a command; returns its slot. `None`: too much is under way in the connection.
     ///
     /// # Errors
@@ -109,19 +152,19 @@ impl Link {
         lun: Lun,
         cdb: &Cdb,
         (data_in, data_out): (u64, u64),
-        place: Option<&Place>,
+        data: &Data,
     ) -> Result<Option<u16>, zerolane::Error> {
         let Some(&slot) = self.free.last() else {
             return Ok(None);
         };
         let mut unit = CommandUnit::new(slot, self.tag + 1, lun.encode(), cdb);
         (unit.data_in, unit.data_out) = (data_in, data_out);
-        let bytes = message::command(&unit, place);
+        let bytes = message::command(&unit, data);
         let work = Work::default().unsignalled();
         match self.connection.post_message(&bytes, None, work) {
             Ok(_) => {}
             Err(NotPosted {
-                reason: zerolane::failure::PostError::Full,
+                reason: PostError::Full,
                 ..
             }) => return Ok(None),
             Err(refused) => return Err(refused.into()),
@@ -198,10 +241,11 @@ impl Link {
             let key = self.connection.export(&region, Rights::WRITE)?;
             data = Some((region, key));
         }
-        let place = data
-            .as_ref()
-            .map(|&(_, region)| Place { region, offset: 0 });
-        self.send(lun, &cdb, (room as u64, 0), place.as_ref())?;
+        let place = match data {
+            Some((_, region)) => Data::At(Place { region, offset: 0 }),
+            None => Data::None,
+        };
+        self.send(lun, &cdb, (room as u64, 0), &place)?;
         let outcome = loop {
             let completion = next(&mut self.connection, deadline)?;
             if let Some(ended) = self.ended(&completion)? {
@@ -263,3 +307,7 @@ fn next(connection: &mut Connection, deadline: Instant) -> Result<Completion, Er
         }
     }
 }
+
+#[cfg(test)]
+#[path = "link_tests.rs"]
+mod tests;

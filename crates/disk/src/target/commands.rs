@@ -10,10 +10,10 @@ use zerolane_block::sst::{
 use zerolane_block::{Residual, Status};
 
 use super::offence::Offence;
-use super::peer::{Flight, Held, Member, Name, Stage};
+use super::peer::{Capsules, Flight, Held, Member, Name, Stage};
 use super::{News, Server};
 use crate::limits::{TARGET_SLOTS, TARGET_TRANSFER_BYTES};
-use crate::message::{self, Message, Place};
+use crate::message::{self, Data, Message};
 
 impl Server {
     pub(super) fn on_completion(&mut self, id: ConnectionId, completion: Completion) {
@@ -37,7 +37,7 @@ impl Server {
         }
         match message::parse(bytes).map_err(|_| Offence::Message)? {
             Message::Login(login, status) => self.on_login(id, login, status),
-            Message::Command(unit, place) => self.on_command(id, &unit, place),
+            Message::Command(unit, data) => self.on_command(id, &unit, data),
             Message::Management(unit) => self.on_management(id, &unit),
         }
     }
@@ -131,14 +131,24 @@ impl Server {
 
     fn let_in(&mut self, id: ConnectionId, login: &Login, status: RegionKey) -> Option<()> {
         let peer = self.peers.get_mut(&id)?;
+        let connection = self.worker.connection(id)?;
         let access = peer.access.clone();
         let units = access.units.as_ref().map_or(0, Vec::len) as u16;
+        let slots = login.slots.min(TARGET_SLOTS);
+        let capsule_bytes = login.capsule_bytes.min(self.capsule_bytes);
+        let (mut capsules, mut key) = (None, None);
+        if capsule_bytes > 0 {
+            let made = Capsules::new(slots, capsule_bytes).ok()?;
+            key = Some(made.export(connection).ok()?);
+            capsules = Some(made);
+        }
         let nexus = self.engine.attach(peer.initiator.clone(), access).ok()?;
         self.nexuses.insert(nexus, id);
         peer.stage = Stage::In(Member {
             nexus,
             status,
-            slots: vec![None; login.slots.min(TARGET_SLOTS).into()],
+            capsules,
+            slots: vec![None; slots.into()],
             held: Default::default(),
         });
         self.news.push(News::Came(peer.address));
@@ -151,12 +161,13 @@ impl Server {
             units,
             slots: TARGET_SLOTS,
             transfer_bytes: TARGET_TRANSFER_BYTES,
-            status_region: 0,
+            // An initiator that knows of no capsules knows no other login than it had before.
+            capsule_bytes,
             session: self.lineage,
         };
-        let connection = self.worker.connection(id)?;
+        let login = message::target_login(&own, key.as_ref());
         let work = Work::default().unsignalled();
-        connection.post_message(&own.encode(), None, work).ok()?;
+        connection.post_message(&login, None, work).ok()?;
         Some(())
     }
 
@@ -164,20 +175,24 @@ impl Server {
         &mut self,
         id: ConnectionId,
         unit: &CommandUnit,
-        place: Option<Place>,
+        data: Data,
     ) -> Result<(), Offence> {
         if unit.data_in.max(unit.data_out) > u64::from(TARGET_TRANSFER_BYTES) {
             return Err(Offence::Length);
         }
         let held = Held {
             slot: unit.slot,
-            place,
+            data,
             task: None,
             read: None,
         };
         let name = Name::Command(unit.tag);
         let (engine, peer) = (&mut self.engine, self.peers.get_mut(&id));
         let member = peer.and_then(|it| it.member()).ok_or(Offence::Login)?;
+        let in_capsule = data == Data::InCapsule;
+        if in_capsule && unit.data_out > member.capsule_bytes() {
+            return Err(Offence::Capsule);
+        }
         let nexus = member.nexus;
         let is_live = |name: Name| match name {
             Name::Command(tag) => engine.has_command(nexus, tag),
@@ -190,7 +205,7 @@ impl Server {
             return Err(Offence::Slot);
         }
         // There is such a nexus as long as there is the member.
-        let _ = engine.submit(nexus, &unit.request());
+        let _ = engine.submit(nexus, &unit.request(in_capsule));
         self.take_steps();
         Ok(())
     }
@@ -214,7 +229,7 @@ impl Server {
     fn on_management(&mut self, id: ConnectionId, unit: &ManagementUnit) -> Result<(), Offence> {
         let held = Held {
             slot: unit.slot,
-            place: None,
+            data: Data::None,
             task: None,
             read: None,
         };

@@ -35,7 +35,7 @@ use zerolane_block::sense::{Code, Key, Sense};
 use zerolane_block::store::Store;
 use zerolane_block::{Access, Disk, Initiator, Lun, NexusId, Refused, Target};
 
-use crate::limits::{DATA_PATIENCE, LOGIN_PATIENCE, LOOK, TARGET_RECEIVES};
+use crate::limits::{CAPSULE_BYTES, DATA_PATIENCE, LOGIN_PATIENCE, LOOK, TARGET_RECEIVES};
 use buffers::Buffers;
 use peer::{Flight, Ghost, Peer, Stage};
 use pool::{Done, Pool};
@@ -72,6 +72,9 @@ pub struct Settings {
     pub allowed: Allowed,
     /// Threads that work on disks.
     pub threads: usize,
+    /// Data that a command may have in its capsule, bytes: as much memory for each slot of each initiator. Zero: all is
+    /// fetched, as for initiators that know of none.
+    pub capsule_bytes: u32,
 }
 
 impl Default for Settings {
@@ -79,6 +82,7 @@ impl Default for Settings {
         Settings {
             allowed: Allowed::default(),
             threads: 4,
+            capsule_bytes: CAPSULE_BYTES,
         }
     }
 }
@@ -89,6 +93,7 @@ pub struct Server {
     engine: Target,
     units: Vec<(Lun, String)>,
     allowed: Allowed,
+    capsule_bytes: u32,
     peers: HashMap<ConnectionId, Peer>,
     nexuses: HashMap<NexusId, ConnectionId>,
     ghosts: HashMap<ConnectionId, Ghost>,
@@ -115,6 +120,7 @@ impl Server {
             engine: Target::new(),
             units: Vec::new(),
             allowed: settings.allowed,
+            capsule_bytes: settings.capsule_bytes,
             peers: HashMap::new(),
             nexuses: HashMap::new(),
             ghosts: HashMap::new(),
@@ -184,7 +190,11 @@ impl Server {
     }
 
     fn turn(&mut self, timeout: Duration) -> Result<(), ServerError> {
-        self.worker.wait(Some(timeout))?;
+        // A spin would keep the threads from what it waits for.
+        match self.pool.needs_core() {
+            true => self.worker.wait_asleep(Some(timeout))?,
+            false => self.worker.wait(Some(timeout))?,
+        };
         while let Some(event) = self.worker.next_event() {
             self.on_event(event)?;
         }

@@ -22,6 +22,9 @@ pub enum Offence {
     /// More payload than a command may have.
     #[error("more than {TARGET_TRANSFER_BYTES} bytes in one command")]
     Length,
+    /// More data in the capsule of a command than that has, or no capsules were agreed on.
+    #[error("more data in a capsule than there is room for")]
+    Capsule,
     /// The memory it named is not there.
     #[error("memory that it does not export")]
     Memory,

@@ -1,16 +1,17 @@
 //! What a target knows of one initiator's connection.
 
 use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use zerolane::{Region, RegionKey};
+use zerolane::{Connection, ExportedRegion, Region, RegionKey, Rights};
 use zerolane_block::sst::Login;
 use zerolane_block::{Access, Initiator, NexusId, TaskId, Work};
 
-use crate::message::Place;
+use crate::message::Data;
 
 /// What a slot is in use for: commands and functions have tags of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,7 +25,7 @@ pub(super) enum Name {
 pub(super) struct Held {
     pub(super) slot: u16,
     /// Where its data is.
-    pub(super) place: Option<Place>,
+    pub(super) data: Data,
     /// Whose work is done for it. Tags come again, tasks do not.
     pub(super) task: Option<TaskId>,
     /// What it read.
@@ -53,12 +54,44 @@ pub(super) enum Stage {
     In(Member),
 }
 
+/// Memory that an initiator puts data of commands into before it sends them: a capsule for each of its slots.
+#[derive(Debug)]
+pub(super) struct Capsules {
+    region: ExportedRegion,
+    /// Length of one.
+    pub(super) bytes: u32,
+}
+
+impl Capsules {
+    /// For so many slots, of so many bytes each. Memory that nothing is put into is none.
+    pub(super) fn new(slots: u16, bytes: u32) -> io::Result<Capsules> {
+        let region = Region::anonymous(usize::from(slots) * bytes as usize)?;
+        let region = ExportedRegion::new(region);
+        let region = region.map_err(|_| io::ErrorKind::InvalidData)?;
+        Ok(Capsules { region, bytes })
+    }
+
+    /// By which the initiator knows them.
+    pub(super) fn export(&self, connection: &mut Connection) -> zerolane::Result<RegionKey> {
+        connection.export(&self.region, Rights::WRITE)
+    }
+
+    /// Copies what lies at the start of the capsule of `slot`: the initiator may write to that at any time, and what is
+    /// worked with must not change.
+    pub(super) fn copy(&self, slot: u16, into: &mut [u8]) {
+        self.region
+            .read(usize::from(slot) * self.bytes as usize, into);
+    }
+}
+
 /// An initiator that the engine knows.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) nexus: NexusId,
     /// Its status region.
     pub(super) status: RegionKey,
+    /// Where its commands' data comes with them.
+    pub(super) capsules: Option<Capsules>,
     /// What each slot is in use for.
     pub(super) slots: Vec<Option<Name>>,
     pub(super) held: HashMap<Name, Held>,
@@ -130,6 +163,11 @@ impl Peer {
 }
 
 impl Member {
+    /// Data that a command of it may have in its capsule, bytes.
+    pub(super) fn capsule_bytes(&self) -> u64 {
+        self.capsules.as_ref().map_or(0, |it| it.bytes.into())
+    }
+
     /// Takes a slot for `name`. False if there is no such slot, or `is_live` says that it is in use.
     pub(super) fn take_slot(
         &mut self,

@@ -61,6 +61,10 @@ impl Shared {
 pub(super) struct Pool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
+    /// Jobs that were pushed, and are not taken as done.
+    outstanding: usize,
+    /// This process has one core.
+    shares_core: bool,
 }
 
 impl Pool {
@@ -74,6 +78,8 @@ impl Pool {
         let mut pool = Pool {
             shared,
             threads: Vec::new(),
+            outstanding: 0,
+            shares_core: thread::available_parallelism().is_ok_and(|it| it.get() == 1),
         };
         for number in 0..threads.max(1) {
             let shared = Arc::clone(&pool.shared);
@@ -83,14 +89,23 @@ impl Pool {
         Ok(pool)
     }
 
-    pub(super) fn push(&self, job: Job) {
+    pub(super) fn push(&mut self, job: Job) {
+        self.outstanding += 1;
         self.shared.queue().jobs.push_back(job);
         self.shared.news.notify_one();
     }
 
     /// What is done since this was asked.
-    pub(super) fn take_done(&self) -> Vec<Done> {
-        std::mem::take(&mut self.shared.queue().done)
+    pub(super) fn take_done(&mut self) -> Vec<Done> {
+        let done = std::mem::take(&mut self.shared.queue().done);
+        self.outstanding -= done.len();
+        done
+    }
+
+    /// Its threads need the core that the caller's thread is on: they have several jobs, and there is no other core. That
+    /// of one job has it when it is woken, and is done sooner than the caller could sleep and wake.
+    pub(super) fn needs_core(&self) -> bool {
+        self.shares_core && self.outstanding > 1
     }
 }
 

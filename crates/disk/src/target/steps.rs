@@ -13,6 +13,7 @@ use super::offence::Offence;
 use super::peer::{Flight, Name};
 use super::pool::{Done, Job};
 use crate::limits::{AT_ONCE_BYTES, INITIATOR_BYTES};
+use crate::message::Data;
 
 impl Server {
     /// Does what the engine says, as long as it says something.
@@ -86,7 +87,9 @@ impl Server {
         };
         let bytes = data.as_ref().map_or(0, |it| it.len() as u64);
         if let Some(data) = data {
-            let place = held.place.ok_or(Offence::Memory)?;
+            let Data::At(place) = held.data else {
+                return Err(Offence::Memory);
+            };
             let context = peer.depart(Flight::Put);
             // The status behind it is what the initiator waits for. Nobody waits for the memory.
             let work = Request::default().unawaited().with_context(context);
@@ -112,8 +115,28 @@ impl Server {
         tag: u64,
         bytes: usize,
     ) -> Result<(), Offence> {
-        let memory = Region::from_vec(vec![0; bytes]);
+        let mut memory = Region::from_vec(vec![0; bytes]);
+        if self.copy_capsule(nexus, tag, &mut memory) {
+            self.engine.fetched(task, &memory);
+            return Ok(());
+        }
         self.get(nexus, tag, memory, Flight::Fetch { task })
+    }
+
+    /// Fills `memory` with data of the command `tag`, if that came with it.
+    fn copy_capsule(&mut self, nexus: NexusId, tag: u64, memory: &mut Region) -> bool {
+        let id = self.nexuses.get(&nexus);
+        let peer = id.and_then(|id| self.peers.get_mut(id));
+        let Some(member) = peer.and_then(|it| it.member()) else {
+            return false;
+        };
+        let held = member.held.get(&Name::Command(tag));
+        let held = held.filter(|it| it.data == Data::InCapsule);
+        let Some((held, capsules)) = held.zip(member.capsules.as_ref()) else {
+            return false;
+        };
+        capsules.copy(held.slot, memory);
+        true
     }
 
     /// Gets data of the command `tag` into `memory`.
@@ -133,10 +156,12 @@ impl Server {
         let held = peer
             .member()
             .and_then(|it| it.held.get(&Name::Command(tag)));
-        let place = held.and_then(|it| it.place);
+        let data = held.map(|it| it.data);
         peer.memory += memory.len();
         let work = Request::default().with_context(peer.depart(flight));
-        let place = place.ok_or(Offence::Memory)?;
+        let Some(Data::At(place)) = data else {
+            return Err(Offence::Memory);
+        };
         let Some(connection) = self.worker.connection(id) else {
             return Ok(());
         };
@@ -184,17 +209,20 @@ impl Server {
                 break;
             };
             let nexus = peer.member().map(|it| it.nexus);
-            let (Ok(memory), Some(nexus)) = (self.buffers.take(bytes), nexus) else {
+            let (Ok(mut memory), Some(nexus)) = (self.buffers.take(bytes), nexus) else {
                 // The system has no memory: the initiator is told, and may try again.
                 self.engine.done(task, Err(ABORTED));
                 continue;
             };
-            if matches!(work.payload(), Payload::In(_)) {
-                peer.memory += bytes;
-                self.set_to_work(id, task, tag, work, memory);
-            } else {
+            let is_in = matches!(work.payload(), Payload::In(_));
+            if !is_in && !self.copy_capsule(nexus, tag, &mut memory) {
                 self.get(nexus, tag, memory, Flight::Get { task, tag, work })?;
+                continue;
             }
+            if let Some(peer) = self.peers.get_mut(&id) {
+                peer.memory += bytes;
+            }
+            self.set_to_work(id, task, tag, work, memory);
         }
         Ok(())
     }

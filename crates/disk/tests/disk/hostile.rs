@@ -7,7 +7,7 @@ use zerolane_block::Residual;
 use zerolane_block::cdb::{Command, Extent, Form};
 use zerolane_block::sst::{CommandUnit, Outcome};
 use zerolane_disk::initiator::{Options, Queue};
-use zerolane_disk::message::{self, Place};
+use zerolane_disk::message::{self, Data, Place};
 use zerolane_disk::target::Offence;
 
 use super::support::raw::{Raw, SLOTS, login};
@@ -118,7 +118,10 @@ fn hostile__huge_lengths() {
         bytes[16..].copy_from_slice(&huge_key_length(huge));
         let region = RegionKey::from_bytes(bytes).unwrap();
         let unit = raw.unit(&read(0, DISK / 512), huge, 0);
-        raw.send(&message::command(&unit, Some(&Place { region, offset: 0 })));
+        raw.send(&message::command(
+            &unit,
+            &Data::At(Place { region, offset: 0 }),
+        ));
     });
 }
 
@@ -132,7 +135,7 @@ fn hostile__data_outside_of_its_region() {
         let unit = raw.unit(&read(0, 1), 512, 0);
         let mut place = raw.place();
         place.offset = (1 << 20) - 511;
-        raw.send(&message::command(&unit, Some(&place)));
+        raw.send(&message::command(&unit, &Data::At(place)));
     });
 }
 
@@ -148,12 +151,12 @@ fn hostile__memory_that_it_does_not_export() {
     is_cut_off(Offence::Memory, |raw| {
         let unit = raw.unit(&write(0, 64), 0, 32 << 10);
         let place = made_up(raw);
-        raw.send(&message::command(&unit, Some(&place)));
+        raw.send(&message::command(&unit, &Data::At(place)));
     });
     is_cut_off(Offence::Memory, |raw| {
         let unit = raw.unit(&read(0, 64), 32 << 10, 0);
         let place = made_up(raw);
-        raw.send(&message::command(&unit, Some(&place)));
+        raw.send(&message::command(&unit, &Data::At(place)));
     });
 }
 
@@ -181,10 +184,14 @@ fn hostile__random_messages_are_taken_or_refused() {
                 *first = [1, 1, 2, b'Z'][rng.usize(0..4)];
             }
             match message::parse(&bytes) {
-                Ok(message::Message::Command(unit, Some(place))) => {
+                Ok(message::Message::Command(unit, Data::At(place))) => {
                     let most = unit.data_in.max(unit.data_out);
                     let end = place.offset.checked_add(most).unwrap();
                     assert!(most == 0 || end <= place.region.len());
+                    taken += 1;
+                }
+                Ok(message::Message::Command(unit, Data::InCapsule)) => {
+                    assert!(unit.data_in == 0 && unit.data_out > 0);
                     taken += 1;
                 }
                 Ok(_) => taken += 1,

@@ -2,6 +2,7 @@
 
 #![allow(non_snake_case)]
 
+mod capsules;
 mod crash;
 mod drivers;
 mod extents;

@@ -11,6 +11,7 @@ use zerolane_block::store::{MemoryStore, Store};
 use zerolane_disk::initiator::{Dial, Error, Options, Queue, Request};
 use zerolane_disk::target::News;
 
+use super::support::gated::Gated;
 use super::support::model::Model;
 use super::support::{self, Served, Shown, memory, seeds};
 
@@ -191,68 +192,9 @@ fn queue__another_disk_in_its_place_is_not_written() {
     drop(served);
 }
 
-/// A store whose first write waits until it is let go.
-#[derive(Debug)]
-struct Gated {
-    inner: MemoryStore,
-    /// Whether a write waits, and whether it may go.
-    gate: Mutex<(bool, bool)>,
-    news: Condvar,
-}
-
-impl Gated {
-    /// Waits until the first write waits.
-    fn has_one(&self) {
-        let gate = self.gate.lock().unwrap();
-        drop(self.news.wait_while(gate, |(waits, _)| !*waits).unwrap());
-    }
-
-    fn open(&self) {
-        self.gate.lock().unwrap().1 = true;
-        self.news.notify_all();
-    }
-}
-
-impl Store for Gated {
-    fn bytes(&self) -> u64 {
-        self.inner.bytes()
-    }
-
-    fn read(&self, at: u64, into: &mut [u8]) -> std::io::Result<()> {
-        self.inner.read(at, into)
-    }
-
-    fn write(&self, at: u64, from: &[u8]) -> std::io::Result<()> {
-        let mut gate = self.gate.lock().unwrap();
-        if !std::mem::replace(&mut gate.0, true) {
-            self.news.notify_all();
-            drop(self.news.wait_while(gate, |(_, open)| !*open).unwrap());
-        } else {
-            drop(gate);
-        }
-        self.inner.write(at, from)
-    }
-
-    fn flush(&self) -> std::io::Result<()> {
-        self.inner.flush()
-    }
-
-    fn unmap(&self, at: u64, bytes: u64) -> std::io::Result<()> {
-        self.inner.unmap(at, bytes)
-    }
-
-    fn run(&self, at: u64) -> std::io::Result<zerolane_block::store::Run> {
-        self.inner.run(at)
-    }
-}
-
 #[test]
 fn queue__what_an_older_connection_began_is_over_before_the_newer_one_begins() {
-    let store = Arc::new(Gated {
-        inner: MemoryStore::new(DISK),
-        gate: Mutex::default(),
-        news: Condvar::new(),
-    });
+    let store = Arc::new(Gated::new(MemoryStore::new(DISK)));
     let shown = Shown {
         store: Arc::clone(&store) as Arc<dyn Store>,
         read_only: false,

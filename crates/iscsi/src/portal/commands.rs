@@ -267,6 +267,7 @@ impl Portal {
             cdb: &cdb,
             data_in: if read { expected.into() } else { 0 },
             data_out: data_out.into(),
+            in_capsule: false,
         };
         // There is such a nexus as long as there is the session.
         let _ = self.engine.submit(nexus, &submitted);

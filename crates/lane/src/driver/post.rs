@@ -6,7 +6,7 @@ use super::{Driver, NotPosted, WorkKind};
 use crate::memory::Postable;
 use crate::registry::EntryFlags;
 use crate::{Lane, Memory, Region};
-use zerolane_core::{PostError, RegionId, Span, TransferId, WorkRequest};
+use zerolane_core::{PostError, RegionId, RemotePlace, Span, TransferId, WorkRequest};
 
 /// How the end of a request is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,6 +155,11 @@ impl<L: Lane> Driver<L> {
     /// How many more puts, gets, atomic operations and messages may be posted now.
     pub fn room_for_operations(&self) -> usize {
         self.core.room_for_operations()
+    }
+
+    /// Whether a put of `len` bytes to `place` would leave at once, unannounced.
+    pub fn puts_at_once(&mut self, place: RemotePlace, len: u64) -> bool {
+        self.core.puts_at_once(place, len)
     }
 
     /// Posts a put of a copy of at most [`MAX_INLINE`] bytes: `data` is the caller's again at once.

@@ -101,13 +101,17 @@ impl Server {
         stop: impl Fn() -> bool,
         tell: impl FnMut(News),
     ) -> io::Result<()> {
+        self.serving(queue, tell).run(stop)
+    }
+
+    fn serving<'a, T: FnMut(News)>(&'a self, queue: &'a Queue, tell: T) -> Serving<'a, T> {
         let unit = queue.unit();
         let export = Export {
             bytes: unit.bytes(),
             block_bytes: unit.block_bytes,
             read_only: self.read_only || unit.read_only,
         };
-        let mut serving = Serving {
+        Serving {
             listener: &self.listener,
             queue,
             export,
@@ -123,8 +127,7 @@ impl Server {
             held: Held::default(),
             has_written: false,
             contention: Contention::default(),
-        };
-        serving.run(stop)
+        }
     }
 }
 
@@ -425,3 +428,7 @@ fn is_want(error: &io::Error) -> bool {
         Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)
     )
 }
+
+#[cfg(test)]
+#[path = "server_tests.rs"]
+mod tests;

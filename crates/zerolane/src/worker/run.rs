@@ -70,6 +70,19 @@ impl Worker {
     /// # Errors
     /// As of [`Worker::progress`].
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<bool> {
+        self.wait_with(timeout, true)
+    }
+
+    /// As [`Worker::wait`], but sleeps as soon as there is nothing to do: for a program that waits for threads of its own,
+    /// which need the core.
+    ///
+    /// # Errors
+    /// As of [`Worker::progress`].
+    pub fn wait_asleep(&mut self, timeout: Option<Duration>) -> Result<bool> {
+        self.wait_with(timeout, false)
+    }
+
+    fn wait_with(&mut self, timeout: Option<Duration>, spins: bool) -> Result<bool> {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
         let mut idle_since = None;
         let mut looked = Instant::now();
@@ -96,14 +109,17 @@ impl Worker {
             let spun = now - *idle_since.get_or_insert(now);
             // Others want the core: it is theirs.
             let preempted = now - std::mem::replace(&mut looked, now) > PREEMPTED;
-            if spun < self.spin && !preempted {
+            if spins && spun < self.spin && !preempted {
                 std::hint::spin_loop();
                 continue;
             }
             let arrived = !self.arm_until(deadline)? || self.poller.sleep()?;
             looked = Instant::now();
             let idle = looked - idle_since.take().unwrap_or(now);
-            self.spin = spin::after_sleep(self.spin, idle, self.max_spin, arrived);
+            // A sleep that was asked for says nothing of what a spin would have found.
+            if spins {
+                self.spin = spin::after_sleep(self.spin, idle, self.max_spin, arrived);
+            }
         }
     }
 

@@ -749,3 +749,43 @@ fn request_and_answer__cost_an_end_one_receive_and_one_send() {
         }
     }
 }
+
+/// How often this thread gave its core away by itself.
+fn sleeps() -> u64 {
+    let status = std::fs::read_to_string("/proc/thread-self/status").expect("Linux");
+    let line = status
+        .lines()
+        .find(|it| it.starts_with("voluntary_ctxt_switches"));
+    let count = line.and_then(|it| it.split_whitespace().nth(1));
+    count.and_then(|it| it.parse().ok()).expect("a number")
+}
+
+/// However long it may look for more, it sleeps at once, and what comes ends that.
+#[test]
+fn wait_asleep__sleeps_without_a_spin_until_something_comes() {
+    let (mut worker, _, address) = listening(plain());
+    worker.set_spin(PATIENCE);
+    let before = sleeps();
+    let timeout = Some(Duration::from_millis(1));
+    const WAITS: u64 = 50;
+    for _ in 0..WAITS {
+        assert!(!worker.wait_asleep(timeout).expect("the system allows it"));
+    }
+    // Now and then the time is over before it could; one that looks sleeps as seldom, when its core is taken.
+    let slept = sleeps() - before;
+    assert!(slept > WAITS / 2, "{slept} of {WAITS}");
+    let waker = worker.waker();
+    std::thread::scope(|scope| {
+        scope.spawn(|| waker.wake());
+        assert!(!worker.wait_asleep(None).expect("the system allows it"));
+        let client = scope.spawn(move || Connection::connect(address, &plain()));
+        let accepted = loop {
+            assert!(worker.wait_asleep(Some(PATIENCE)).expect("allowed"));
+            if let Some(Event::Accepted { connection, .. }) = worker.next_event() {
+                break connection;
+            }
+        };
+        assert!(worker.connection(accepted).is_some());
+        drop(client.join());
+    });
+}

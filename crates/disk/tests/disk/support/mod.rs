@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub)] // Each test program uses a part.
 
 pub mod child;
+pub mod gated;
 pub mod model;
 pub mod raw;
 pub mod seeds;

@@ -4,10 +4,12 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use zerolane::request::WorkKind;
-use zerolane::{Connection, Error, ExportedRegion, Options, Region, RegionKey, Rights, Work};
+use zerolane::{
+    Completion, Connection, Error, ExportedRegion, Options, Region, RegionKey, Rights, Work,
+};
 use zerolane_block::cdb::Command;
 use zerolane_block::sst::{CommandUnit, Login, Outcome, Roles, STATUS_BYTES, StatusUnit};
-use zerolane_disk::message::{self, Place};
+use zerolane_disk::message::{self, Data, Place};
 
 pub const SLOTS: u16 = 8;
 /// Longer than a target is silent for.
@@ -19,6 +21,8 @@ pub struct Raw {
     pub status_key: RegionKey,
     pub data: ExportedRegion,
     pub data_key: RegionKey,
+    /// What the target gave of capsules, and the length of one.
+    pub capsules: Option<(RegionKey, u32)>,
     tag: u64,
 }
 
@@ -32,7 +36,7 @@ pub fn login(session: u64) -> Login {
         units: 0,
         slots: SLOTS,
         transfer_bytes: 1 << 20,
-        status_region: 0,
+        capsule_bytes: 0,
         session,
     }
 }
@@ -55,6 +59,7 @@ impl Raw {
             status_key,
             data,
             data_key,
+            capsules: None,
             tag: 0,
         }
     }
@@ -67,10 +72,21 @@ impl Raw {
     }
 
     pub fn log_in(&mut self, session: u64) {
+        self.log_in_with(session, 0);
+    }
+
+    /// Asks for so long capsules; returns what the target said.
+    pub fn log_in_with(&mut self, session: u64, capsule_bytes: u32) -> Vec<u8> {
         self.connection.post_message_recv(None).unwrap();
-        let bytes = message::login(&login(session), &self.status_key);
-        self.send(&bytes);
-        self.until(WorkKind::MessageReceived);
+        let login = Login {
+            capsule_bytes,
+            ..login(session)
+        };
+        self.send(&message::login(&login, &self.status_key));
+        let answer = self.until(WorkKind::MessageReceived).control.to_vec();
+        let (login, key) = message::parse_target_login(&answer).unwrap();
+        self.capsules = key.map(|it| (it, login.capsule_bytes));
+        answer
     }
 
     pub fn send(&mut self, bytes: &[u8]) {
@@ -78,13 +94,23 @@ impl Raw {
         self.connection.post_message(bytes, None, work).unwrap();
     }
 
-    fn until(&mut self, kind: WorkKind) -> u64 {
+    /// Has the connection go on until `done`. Nothing is expected of it meanwhile.
+    pub fn turn_until(&mut self, done: impl Fn() -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !done() {
+            assert!(Instant::now() < deadline, "it is not done");
+            let wait = Some(Duration::from_millis(1));
+            assert!(self.connection.wait(wait).unwrap().is_none());
+        }
+    }
+
+    fn until(&mut self, kind: WorkKind) -> Completion {
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
             if let Some(completion) = self.connection.wait(Some(PATIENCE)).unwrap()
                 && completion.kind == kind
             {
-                return completion.value;
+                return completion;
             }
         }
         panic!("no {kind:?}");
@@ -123,12 +149,17 @@ impl Raw {
     pub fn post(&mut self, unit: &CommandUnit) {
         let place = self.place();
         let has_data = unit.data_in + unit.data_out > 0;
-        self.send(&message::command(unit, has_data.then_some(&place)));
+        let data = if has_data {
+            Data::At(place)
+        } else {
+            Data::None
+        };
+        self.send(&message::command(unit, &data));
     }
 
     /// Waits for a status.
     pub fn status(&mut self) -> StatusUnit {
-        let slot = self.until(WorkKind::Immediate) as usize;
+        let slot = self.until(WorkKind::Immediate).value as usize;
         let mut bytes = [0; STATUS_BYTES];
         self.status.read(slot * STATUS_BYTES, &mut bytes);
         StatusUnit::parse(&bytes).unwrap()
@@ -147,6 +178,26 @@ impl Raw {
             data.truncate(data_in as usize);
         }
         (status.outcome, data)
+    }
+
+    /// Puts `bytes` into the capsule of `slot`, as far as that has room.
+    pub fn put_capsule(&mut self, slot: u16, bytes: &[u8]) {
+        let (region, each) = self.capsules.unwrap();
+        let at = u64::from(slot) * u64::from(each);
+        let memory = Region::from_vec(bytes.to_vec());
+        let work = Work::default().unsignalled();
+        let posted = self.connection.post_put(&region, at, memory, work);
+        posted.unwrap();
+    }
+
+    /// Has a command done whose data is in its capsule.
+    pub fn call_in_capsule(&mut self, command: &Command, out: &[u8]) -> Outcome {
+        self.put_capsule(0, out);
+        let unit = self.unit(command, 0, out.len() as u64);
+        self.send(&message::command(&unit, &Data::InCapsule));
+        let status = self.status();
+        assert_eq!(status.tag, unit.tag);
+        status.outcome
     }
 
     /// Takes the attention of its first command.
