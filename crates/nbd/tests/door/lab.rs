@@ -1,6 +1,7 @@
 //! A disk of another host behind the door: the target in one thread, the door in another.
 
 use std::fs::File;
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -8,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use zerolane::{Connection, Options};
 use zerolane_block::store::FileStore;
@@ -33,7 +35,7 @@ pub(crate) struct Served {
 impl Served {
     /// At `listen`, if that has a port.
     pub(crate) fn new(image: &Path, block: u32, listen: SocketAddr) -> Served {
-        let store = FileStore::open(image, false).unwrap();
+        let store = opened(image);
         let disk = Disk::of(&store, block, Identity::named("test")).unwrap();
         let mut server = Target::new(Settings::default()).unwrap();
         server
@@ -135,6 +137,20 @@ impl Lab {
     pub(crate) fn restart(&mut self) {
         let address = self.served.take().unwrap().address;
         self.served = Some(Served::new(&self.image, 512, address));
+    }
+}
+
+/// The image. Programs that other tests start have its lock, as all descriptors, from their fork until they are executed.
+fn opened(image: &Path) -> FileStore {
+    let start = Instant::now();
+    loop {
+        match FileStore::open(image, false) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                assert!(start.elapsed() < Duration::from_secs(20), "{error}");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            opened => return opened.unwrap(),
+        }
     }
 }
 
