@@ -40,7 +40,8 @@ pub struct Config {
     pub eager_credit: u32,
     /// Send and take several small operations in one datagram (extended profile).
     pub frames: bool,
-    /// Grant posted receives before Transfers are announced for them, and take such grants (extended profile).
+    /// Grant posted receives, and those of messages, before Transfers are announced for them, and take such grants
+    /// (extended profile).
     pub advance_grants: bool,
     /// Paths that the connection may have, 1 to [`MAX_PATHS`] (extended profile): the lesser of both ends' counts.
     pub paths: u8,
@@ -121,6 +122,7 @@ impl Config {
             eager: if classic { Eager::NONE } else { self.eager() },
             frames: self.frames && !classic,
             advance_grants: self.advance_grants && !classic,
+            advance_messages: self.advance_grants && !classic,
             paths: match classic {
                 true => 1,
                 false => self.paths.clamp(1, MAX_PATHS),

@@ -456,6 +456,11 @@ impl Context {
         self.takes_advance_grants() && self.peer.is_some_and(|peer| peer.advance_grants)
     }
 
+    /// Whether they are given to receives of messages.
+    pub(crate) fn gives_advance_to_messages(&self) -> bool {
+        self.takes_advance_grants() && self.peer.is_some_and(|peer| peer.advance_messages)
+    }
+
     /// Whether it sends them so.
     pub(crate) fn sends_frames(&self) -> bool {
         self.takes_frames() && self.peer.is_some_and(|peer| peer.frames)

@@ -27,7 +27,7 @@ pub const MAX_GAPS_PER_BLOCK: usize = 1024;
 /// finds the rest dropped.
 pub const MAX_HELD_GRANTS: usize = 1024;
 
-/// Receives that are granted in advance at a time, and grants that an end holds for what it has not announced.
+/// Grants in advance at a time, and those that an end holds for what it has not announced.
 pub const MAX_ADVANCE_GRANTS: usize = 64;
 
 /// Overtaken ranges watched at a time. At 10 Gb/s, 50 ms and 5 % loss there are about 2500 of them;

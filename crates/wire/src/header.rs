@@ -119,7 +119,7 @@ impl Flags {
     /// Request_To_Send: into a persistent memory region. State, Request_Answer: of numbered
     /// operations on such. Data: the value of one; eager, with [`Flags::MESSAGE`]: the message itself.
     pub const MEMORY: Flags = Flags(0x010);
-    /// Request_To_Send, eager Data: the payload of a message.
+    /// Request_To_Send, eager Data: the payload of a message. Clear_To_Send, given in advance: for that of one.
     pub const MESSAGE: Flags = Flags(0x100);
     /// Data: announces its own Transfer, which nothing has granted.
     pub const EAGER: Flags = Flags(0x040);
@@ -157,6 +157,8 @@ impl Flags {
     pub const CAP_FRAMES: Flags = Flags(0x040);
     /// Request_Connection, Connection_Answer: takes grants in advance.
     pub const CAP_ADVANCE: Flags = Flags(0x080);
+    /// Request_Connection, Connection_Answer: takes grants in advance of the payload of messages.
+    pub const CAP_ADVANCE_MESSAGES: Flags = Flags(0x100);
 
     const MASK: u16 = 0x7ff;
 

@@ -31,11 +31,11 @@ mod train;
 pub use frames::{FRAME_HEAD_LEN, FrameFields, FrameHead, Frames, MAX_FRAME_HEAD_LEN, MAX_FRAMES};
 pub use header::{Field, Flags, HEADER_LEN, Header, Op, ParseError, Problem};
 pub use operation::{
-    Answer, Capabilities, ClearToSend, ConnectionAnswer, ConnectionVerdict, Delivered, Disconnect,
-    Eager, End, FetchOp, FetchOpKind, Get, Grant, Immediate, MAX_EAGER, MAX_PATHS, MAX_RANGES,
-    MemoryRegionAvailable, MemoryState, Nop, OPTIONS_LEN, Occasion, Operation, Packet, Place,
-    Profile, Profiles, Progress, Range, Ranges, Reason, Report, RequestAnswer, RequestConnection,
-    RequestDisconnect, RequestMemoryRegion, RequestState, RequestToReceive, RequestToSend, Rights,
-    Route, State, Target, VERSION, VERSION_MIN,
+    Advance, Answer, Capabilities, ClearToSend, ConnectionAnswer, ConnectionVerdict, Delivered,
+    Disconnect, Eager, End, FetchOp, FetchOpKind, Get, Grant, Immediate, MAX_EAGER, MAX_PATHS,
+    MAX_RANGES, MemoryRegionAvailable, MemoryState, Nop, OPTIONS_LEN, Occasion, Operation, Packet,
+    Place, Profile, Profiles, Progress, Range, Ranges, Reason, Report, RequestAnswer,
+    RequestConnection, RequestDisconnect, RequestMemoryRegion, RequestState, RequestToReceive,
+    RequestToSend, Rights, Route, State, Target, VERSION, VERSION_MIN,
 };
 pub use train::{Assembled, Assembler, DIGEST_LEN, MAX_TRAIN, Train};

@@ -77,7 +77,9 @@ impl Connection {
         match operation {
             Operation::RequestToSend(it) => return self.on_request_to_send(&it),
             Operation::RequestAnswer(it) => return self.on_request_answer(&it),
-            Operation::ClearToSend(it) => return sending.on_clear_to_send(cx, &it),
+            Operation::ClearToSend(it) => {
+                return sending.on_clear_to_send(cx, &it, one_sided.next_number());
+            }
             Operation::RequestToReceive(it) => return sending.on_request_to_receive(cx, &it),
             Operation::RequestState(it) => receiving.on_request_state(cx, &it),
             Operation::State(it) => return self.on_state(&it),
@@ -216,7 +218,7 @@ impl Connection {
         } = self;
         if it.from_source {
             receiving.on_end_of_source(cx, it)?;
-            one_sided.on_payload_ended(cx, it.s_id, it.reason);
+            one_sided.on_payload_ended(cx, receiving, it.s_id, it.reason);
         } else if it.d_id == 0 {
             sending.on_end_of_read(cx, it)?;
         } else if let Some(ended) = sending.on_end(cx, it) {

@@ -158,7 +158,7 @@ impl Connection {
                     one_sided.finish_receives(cx, receiving);
                 }
                 Debt::Read => receiving.ask_reads(cx),
-                Debt::Grant => receiving.grant(cx),
+                Debt::Grant => receiving.grant(cx, one_sided.expected()),
                 Debt::Show => one_sided.show_immediates(cx, receiving),
                 Debt::Peer => {
                     session.expect_peer(cx);
@@ -492,6 +492,7 @@ impl Connection {
         self.cx.assert_bounded();
         self.sending.assert_bounded(self.cx.slots());
         self.receiving.assert_bounded(&self.cx);
+        self.receiving.assert_messages(self.one_sided.receives());
         self.one_sided.assert_bounded();
     }
 }

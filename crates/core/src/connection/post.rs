@@ -135,7 +135,7 @@ impl Connection {
             }
             WorkRequest::ReceiveMessage { control } => {
                 let payload = Some(memory).filter(|span| span.len > 0);
-                return Ok(one_sided.post_receive(cx, control, payload));
+                return Ok(one_sided.post_receive(cx, receiving, control, payload));
             }
             WorkRequest::OpenRegion { name, rights } => {
                 return Ok(one_sided.request_region(cx, name, rights));

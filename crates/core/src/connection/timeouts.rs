@@ -40,7 +40,7 @@ impl Connection {
             Timer::Answers => self.on_answers_timeout(),
             Timer::Payload => receiving.on_payload_timeout(cx),
             Timer::LossDetection => receiving.on_loss_detection_timeout(cx),
-            Timer::Admission => receiving.grant(cx),
+            Timer::Admission => receiving.grant(cx, one_sided.expected()),
             Timer::ProbeTimeout => {
                 let silent = cx.now - session.last_heard() >= cx.longest_data_timeout();
                 sending.on_probe_timeout(cx, silent, one_sided.is_answering());

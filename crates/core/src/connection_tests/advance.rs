@@ -10,13 +10,13 @@ use netsim::Side;
 use netsim::link::LinkConfig;
 use std::collections::VecDeque;
 use std::time::Duration;
-use zerolane_wire::{ClearToSend, Flags, Grant, Header, Op, Operation};
+use zerolane_wire::{Advance, ClearToSend, Flags, Grant, Header, Op, Operation};
 
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
-const LENGTH: u64 = 100_000;
+pub(super) const LENGTH: u64 = 100_000;
 
-fn sim_with(a: Config, b: Config) -> Sim {
+pub(super) fn sim_with(a: Config, b: Config) -> Sim {
     let link = LinkConfig {
         delay: 5 * MS,
         ..LinkConfig::default()
@@ -38,7 +38,7 @@ fn read(sim: &mut Sim, length: u64) -> (TransferId, Span) {
     (read, target)
 }
 
-fn granted_in_advance(sim: &mut Sim) -> u64 {
+pub(super) fn granted_in_advance(sim: &mut Sim) -> u64 {
     sim.b.c().counters().granted_in_advance
 }
 
@@ -76,7 +76,7 @@ fn transfer(sim: &mut Sim, receives: &[(TransferId, Span)], lengths: &[u64]) {
 }
 
 /// The datagrams of `op` that are sent by `side`.
-fn count(sim: &Sim, side: Side, op: Op) -> usize {
+pub(super) fn count(sim: &Sim, side: Side, op: Op) -> usize {
     let sent = sim.trace.iter().flatten();
     let headers = sent
         .filter(|it| it.0 == side)
@@ -306,7 +306,7 @@ fn finish__fails_the_receives_that_were_granted() {
 fn advance(number: u32, b_num: u32, offset: u64, length: u32) -> Operation {
     let cts = grant(number, b_num, offset, length);
     let in_advance = |grant| Grant {
-        advance: Some(0),
+        advance: Some(Advance::Announcement(0)),
         ..grant
     };
     Operation::ClearToSend(ClearToSend {

@@ -150,6 +150,7 @@ fn request(version_min: u8, version_max: u8) -> Packet {
                 eager: Eager::NONE,
                 frames: false,
                 advance_grants: false,
+                advance_messages: false,
                 paths: 1,
             },
             s_key: 4711,

@@ -1,6 +1,7 @@
 #![allow(non_snake_case)]
 
 mod advance;
+mod advance_messages;
 mod advance_trains;
 mod arrived;
 mod bare_messages;

@@ -198,6 +198,11 @@ impl OneSided {
         (!waits).then(|| self.send_queue.next_number())
     }
 
+    /// The number that the next operation gets.
+    pub(crate) fn next_number(&self) -> u32 {
+        self.send_queue.next_number()
+    }
+
     /// Number of the operation of the peer that is expected next.
     pub(crate) fn expected(&self) -> u32 {
         self.responder.expected()

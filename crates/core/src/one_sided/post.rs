@@ -59,10 +59,12 @@ impl OneSided {
     pub(crate) fn post_receive(
         &mut self,
         cx: &mut Context,
+        receiving: &mut Receiving,
         control: Span,
         payload: Option<Span>,
     ) -> TransferId {
         let id = cx.new_id();
+        receiving.post_message(cx, id, payload.unwrap_or(Span::EMPTY));
         self.receives.push_back(MessageReceive {
             id,
             control,
@@ -73,12 +75,13 @@ impl OneSided {
     }
 
     /// Fails the receives that no message is to meet any more, once all that the peer sent arrived.
-    pub(crate) fn finish_receives(&mut self, cx: &mut Context, receiving: &Receiving) {
+    pub(crate) fn finish_receives(&mut self, cx: &mut Context, receiving: &mut Receiving) {
         let is_executed = |it: Finished| self.expected().wrapping_sub(it.operation) as i32 >= 0;
         let is_over = receiving.finished().is_some_and(is_executed);
         if !is_over || !self.payloads.is_empty() || receiving.is_receiving_message() {
             return;
         }
+        receiving.clear_messages();
         cx.fail_finished(self.receives.drain(..).map(|it| it.id));
     }
 

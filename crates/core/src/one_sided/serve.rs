@@ -358,7 +358,9 @@ impl OneSided {
         let length = header.wide();
         let room = it.payload.map_or(0, |span| span.len);
         self.receives.pop_front();
-        if len > MAX_CONTROL || u64::from(len) > it.control.len || length > room {
+        let fits = len <= MAX_CONTROL && u64::from(len) <= it.control.len && length <= room;
+        receiving.meet_message(header.sync, fits && length > 0);
+        if !fits {
             // Both ends fail, as with a Transfer that meets a receive too small for it.
             let error = TransferError::MessageTooLarge { length, room };
             cx.events.push_back(Event::Failed { id: it.id, error });
@@ -387,10 +389,17 @@ impl OneSided {
     }
 
     /// The source of a message took its payload back.
-    pub(crate) fn on_payload_ended(&mut self, cx: &mut Context, peer: u32, reason: Reason) {
+    pub(crate) fn on_payload_ended(
+        &mut self,
+        cx: &mut Context,
+        receiving: &mut Receiving,
+        peer: u32,
+        reason: Reason,
+    ) {
         let awaited = self.payloads.iter().position(|it| it.peer == peer);
         if let Some(index) = awaited {
             let id = self.payloads.swap_remove(index).id;
+            receiving.forget_payload(id);
             let error = TransferError::Refused(reason);
             cx.events.push_back(Event::Failed { id, error });
         }
@@ -563,6 +572,7 @@ fn receive_payload(
     // The message said something else.
     let reason = Reason::ProtocolViolation;
     receiving.refuse_announcement(cx, rts, Refusal::because(reason));
+    receiving.forget_payload(it.id);
     let error = TransferError::Refused(reason);
     cx.events.push_back(Event::Failed { id: it.id, error });
 }

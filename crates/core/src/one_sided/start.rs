@@ -89,6 +89,7 @@ impl OneSided {
         receiving: &mut Receiving,
     ) {
         let &Request { id, kind, .. } = request;
+        let first = self.send_queue.next_number();
         match kind {
             RequestKind::Put {
                 place,
@@ -123,6 +124,10 @@ impl OneSided {
             _ => {
                 self.send_queue.push(cx.now, *request);
             }
+        }
+        let next = self.send_queue.next_number();
+        if next != first && !matches!(kind, RequestKind::Message { .. }) {
+            sending.on_no_message(next.wrapping_sub(1));
         }
     }
 

@@ -1,7 +1,7 @@
 //! Blocks granted, as far as the window and the other connections allow.
 
 use super::Receiving;
-use super::inbound::{Geometry, Origin};
+use super::inbound::{Geometry, Origin, Queue};
 use crate::RemotePlace;
 use crate::context::{Context, Debt};
 use crate::recovery::Timed;
@@ -10,8 +10,9 @@ use crate::transmit::split;
 use zerolane_wire::{Get, Operation, Profile, Range};
 
 impl Receiving {
-    /// Grants Blocks as far as the window allows.
-    pub(crate) fn grant(&mut self, cx: &mut Context) {
+    /// Grants Blocks as far as the window allows. `expected`: the number of the peer's operation that is executed next.
+    pub(crate) fn grant(&mut self, cx: &mut Context, expected: u32) {
+        self.inbox.expect_operation(expected);
         let Some(geometry) = self.admitted(cx) else {
             self.granted_window = 0;
             return;
@@ -19,7 +20,7 @@ impl Receiving {
         self.granted_window = geometry.window;
         if !self.inbox.grants.has_room() {
             // Those of receives that wait may be what is remembered.
-            self.inbox.revoke_advance_grants(0);
+            self.inbox.revoke_all_advance_grants();
         }
         while let Some(granted) = self.inbox.grant_next(cx.now, &geometry) {
             self.send_grant(cx, granted.sequence);
@@ -37,16 +38,22 @@ impl Receiving {
         }
     }
 
-    /// Grants to receives that no announcement met yet, where both ends know how, and no other connection wants the
-    /// room: what is not announced has no turn among them.
+    /// Grants to receives that nothing met yet, where both ends know how, and no other connection wants the room: what is
+    /// not announced has no turn among them.
     fn grant_in_advance(&mut self, cx: &mut Context, geometry: &Geometry) {
-        if !cx.gives_advance_grants() || geometry.window < self.receive_window.window() {
+        if geometry.window < self.receive_window.window() {
             return;
         }
         let before = cx.counters.granted_in_advance;
-        while let Some(sequence) = self.inbox.grant_in_advance(cx.now, geometry) {
-            cx.counters.granted_in_advance += 1;
-            self.send_grant(cx, sequence);
+        let known = [
+            (Queue::Receives, cx.gives_advance_grants()),
+            (Queue::Messages, cx.gives_advance_to_messages()),
+        ];
+        for (queue, _) in known.into_iter().filter(|it| it.1) {
+            while let Some(sequence) = self.inbox.grant_in_advance(cx.now, queue, geometry) {
+                cx.counters.granted_in_advance += 1;
+                self.send_grant(cx, sequence);
+            }
         }
         if cx.counters.granted_in_advance > before {
             self.on_departed(cx);

@@ -199,6 +199,11 @@ impl Receiving {
         &mut self.loss_detector
     }
 
+    /// Stops the program if there are not so many `receives` of messages whose payload is not announced.
+    pub(crate) fn assert_messages(&self, receives: usize) {
+        assert_eq!(self.inbox.messages(), receives);
+    }
+
     pub(crate) fn assert_bounded(&self, cx: &Context) {
         assert!(self.inbox.len() <= 2 * limits::MAX_POSTED);
         assert!(self.loss_detector.len() <= limits::MAX_OVERTAKEN);
@@ -226,6 +231,27 @@ impl Receiving {
         id
     }
 
+    /// Queues a receive of a message, whose payload goes to `span`.
+    pub(crate) fn post_message(&mut self, cx: &mut Context, id: TransferId, span: Span) {
+        self.inbox.post_message(Posted::new(id, span));
+        cx.owe(Debt::Grant);
+    }
+
+    /// Operation `number` of the peer is a message, and met the first receive of one.
+    pub(crate) fn meet_message(&mut self, number: u32, has_payload: bool) {
+        self.inbox.meet_message(number, has_payload);
+    }
+
+    /// The payload of a message that came is never received.
+    pub(crate) fn forget_payload(&mut self, id: TransferId) {
+        self.inbox.forget_payload(id);
+    }
+
+    /// Fails the receives of messages: none is to meet them any more.
+    pub(crate) fn clear_messages(&mut self) {
+        self.inbox.clear_messages();
+    }
+
     /// Begins a long Get of what starts at `place`, behind all numbered operations below `after`.
     pub(crate) fn begin_get(
         &mut self,
@@ -249,6 +275,9 @@ impl Receiving {
         origin: Origin,
     ) {
         self.inbox.begin(id, span, rts, origin);
+        if matches!(origin, Origin::Message { .. }) {
+            self.inbox.claim_payload(cx.now, id, rts);
+        }
         self.on_receiving(cx, id, rts);
     }
 
@@ -289,6 +318,7 @@ impl Receiving {
     /// Gives up a Transfer, a receive or a Read. False if it is none of those.
     pub(crate) fn cancel(&mut self, cx: &mut Context, id: TransferId, reason: Reason) -> bool {
         self.inbox.take_posted(id)
+            || self.inbox.forget_payload(id)
             || self.cancel_transfer(cx, id, reason)
             || self.cancel_read(cx, id, reason)
     }
@@ -359,7 +389,7 @@ impl Receiving {
         let ended = self.inbox.ended_by_peer(it.sequence);
         let ended = ended.map_err(|_| DropReason::Limit)?;
         if it.reason == Reason::Finished {
-            self.inbox.revoke_advance_grants(0);
+            self.inbox.revoke_all_advance_grants();
             self.inbox.finish(Finished {
                 announcement: it.sequence,
                 operation: it.d_id,
@@ -406,6 +436,7 @@ impl Receiving {
     /// Forgets a Transfer, a receive or a Read: the connection is over.
     pub(crate) fn forget(&mut self, id: TransferId) {
         self.inbox.take_posted(id);
+        self.inbox.forget_payload(id);
         self.inbox.end(id, InboundEvent::Cancelled);
         self.inbox.reads.remove(id);
     }

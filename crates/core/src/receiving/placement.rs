@@ -229,6 +229,11 @@ impl PlacementTable {
         self.reserved_bytes
     }
 
+    /// Blocks granted in advance that are live.
+    pub(crate) fn reserved(&self) -> usize {
+        self.reserved
+    }
+
     /// Shortest time from a grant to its first byte since this was called last.
     pub(crate) fn take_delay(&mut self) -> Option<Duration> {
         self.delay.take()

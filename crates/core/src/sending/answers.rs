@@ -27,21 +27,26 @@ pub(crate) enum Ended {
 }
 
 impl Sending {
-    /// Takes a grant.
+    /// Takes a grant. `operation`: the number that the next operation of this end gets.
     pub(crate) fn on_clear_to_send(
         &mut self,
         cx: &mut Context,
         it: &ClearToSend,
+        operation: u32,
     ) -> Result<(), DropReason> {
-        if it.is_in_advance() && !cx.takes_advance_grants() {
-            return Err(DropReason::Unexpected);
-        }
-        if !it.is_in_advance() {
-            cx.recovery.answered(Timed::Announcement(it.d_id), cx.now);
-        }
-        let missing = self
-            .outbox
-            .grant(cx.now, it, cx.profile, cx.peer_buffer_log2())?;
+        let buffer_log2 = cx.peer_buffer_log2();
+        let missing = match it.advance() {
+            Some(_) if !cx.takes_advance_grants() => return Err(DropReason::Unexpected),
+            Some(advance) => {
+                self.outbox
+                    .grant_in_advance(cx.now, it, advance, operation, buffer_log2)?;
+                LossReport::default()
+            }
+            None => {
+                cx.recovery.answered(Timed::Announcement(it.d_id), cx.now);
+                self.outbox.grant(it, cx.profile, buffer_log2)?
+            }
+        };
         cx.recovery.progress();
         self.on_missing(cx, missing);
         Ok(())
@@ -60,6 +65,10 @@ impl Sending {
         let Answer::Refused(reason) = it.answer else {
             // The path carries announcements and answers: nothing has to back off.
             cx.recovery.progress();
+            if transfer.in_advance {
+                // It is only a matter of what it comes behind, for its receive is there: it is asked for as before.
+                return Ok(None);
+            }
             self.outbox.on_event(id, OutboundEvent::AnsweredLater);
             if let Some(transfer) = self.outbox.get_mut(id) {
                 transfer.resend_at = cx.now + waiting_interval(cx, transfer);

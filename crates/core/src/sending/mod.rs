@@ -217,6 +217,11 @@ impl Sending {
         id
     }
 
+    /// Operation `number` is no message.
+    pub(crate) fn on_no_message(&mut self, number: u32) {
+        self.outbox.on_no_message(number);
+    }
+
     /// Queues a Transfer for `target` that has an identifier: that of the request which it carries out.
     pub(crate) fn post_as(
         &mut self,

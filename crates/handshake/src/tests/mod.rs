@@ -83,6 +83,7 @@ fn request() -> Vec<u8> {
                 eager: Eager::NONE,
                 frames: false,
                 advance_grants: false,
+                advance_messages: false,
                 paths: 1,
             },
             s_key: 0xabcd,

@@ -114,6 +114,8 @@ pub struct Capabilities {
     pub frames: bool,
     /// Takes grants of Transfers that it has not announced yet (*ours*).
     pub advance_grants: bool,
+    /// Takes such grants for the payload of messages, too (*ours*).
+    pub advance_messages: bool,
     /// Paths that it takes, 1 to [`MAX_PATHS`] (*ours*).
     pub paths: u8,
 }
@@ -132,7 +134,8 @@ impl Capabilities {
             .with_if(Flags::CAP_PERSISTENT, self.persistent)
             .with_if(Flags::CAP_EAGER, self.eager.limit > 0)
             .with_if(Flags::CAP_FRAMES, self.frames)
-            .with_if(Flags::CAP_ADVANCE, self.advance_grants);
+            .with_if(Flags::CAP_ADVANCE, self.advance_grants)
+            .with_if(Flags::CAP_ADVANCE_MESSAGES, self.advance_messages);
         header.b_id = self.slots;
         header.bufx = self.max_stu;
         header.offset = u32::from(self.buffer_log2);
@@ -163,6 +166,7 @@ impl Capabilities {
             eager: Eager::parse(header, options)?,
             frames: flags.contains(Flags::CAP_FRAMES),
             advance_grants: flags.contains(Flags::CAP_ADVANCE),
+            advance_messages: flags.contains(Flags::CAP_ADVANCE_MESSAGES),
             paths: match options[PATHS] {
                 more if more < MAX_PATHS => more + 1,
                 more => return Err(out_of_range(Field::Options, more.into())),

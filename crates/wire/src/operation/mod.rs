@@ -20,8 +20,8 @@ pub use memory::{
 pub use reason::Reason;
 pub use state::{MAX_RANGES, Occasion, Progress, Range, Ranges, Report, RequestState, State};
 pub use transfer::{
-    Answer, ClearToSend, End, Grant, Immediate, RequestAnswer, RequestToReceive, RequestToSend,
-    Target,
+    Advance, Answer, ClearToSend, End, Grant, Immediate, RequestAnswer, RequestToReceive,
+    RequestToSend, Target,
 };
 
 use crate::checksum::Sum;

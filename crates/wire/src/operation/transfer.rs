@@ -227,6 +227,24 @@ impl RequestAnswer {
     }
 }
 
+/// What a grant in advance is for. It is void unless all from the number in it on, up to that in D_id, meet receives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Advance {
+    /// D_id is the number of an announcement that the receiver has not heard. All below this number were.
+    Announcement(u32),
+    /// D_id is the number of an operation that is going to be a message: for its payload. All operations below this number
+    /// were executed.
+    Message(u32),
+}
+
+impl Advance {
+    fn number(self) -> u32 {
+        match self {
+            Advance::Announcement(number) | Advance::Message(number) => number,
+        }
+    }
+}
+
 /// What the extended profile adds to a Clear_To_Send, in its options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Grant {
@@ -238,9 +256,8 @@ pub struct Grant {
     pub blocks_complete: u32,
     /// The Block may come as trains.
     pub trains: bool,
-    /// Given in advance: D_id is the number of an announcement that the receiver has not heard, and is void unless all
-    /// from this number on up to that one meet receives. Then no Block is complete.
-    pub advance: Option<u32>,
+    /// Given in advance, and for what. Then no Block is complete.
+    pub advance: Option<Advance>,
 }
 
 impl Grant {
@@ -248,14 +265,18 @@ impl Grant {
         let mut options = [0; OPTIONS_LEN];
         options[..8].copy_from_slice(&self.transfer_offset.to_be_bytes());
         options[8..12].copy_from_slice(&self.length.to_be_bytes());
-        let last = self.advance.unwrap_or(self.blocks_complete);
+        let last = self.advance.map_or(self.blocks_complete, Advance::number);
         options[12..16].copy_from_slice(&last.to_be_bytes());
         options
     }
 
     fn parse(header: &Header, options: &Options) -> Result<Grant, ParseError> {
         let last = be32(options, 12);
-        let advance = header.flags.contains(Flags::ADVANCE).then_some(last);
+        let advance = match header.flags.contains(Flags::MESSAGE) {
+            true => Advance::Message(last),
+            false => Advance::Announcement(last),
+        };
+        let advance = header.flags.contains(Flags::ADVANCE).then_some(advance);
         let grant = Grant {
             transfer_offset: be64(options, 0),
             length: not_zero(Field::Options, be32(options, 8))?,
@@ -285,7 +306,7 @@ pub struct ClearToSend {
     pub sequence: u32,
     /// Number of the Block within the Transfer.
     pub b_num: u32,
-    /// The sender's Transfer identifier, not 0; of a grant in advance, the number of the announcement.
+    /// The sender's Transfer identifier, not 0; of a grant in advance, the number of the announcement or message.
     pub d_id: u32,
     /// The receiver's Transfer identifier, not 0.
     pub s_id: u32,
@@ -294,18 +315,20 @@ pub struct ClearToSend {
 }
 
 impl ClearToSend {
-    /// Whether it is for a Transfer that is not announced yet.
-    pub fn is_in_advance(&self) -> bool {
-        self.grant.is_some_and(|grant| grant.advance.is_some())
+    /// What it is for, if that is not announced yet.
+    pub fn advance(&self) -> Option<Advance> {
+        self.grant?.advance
     }
 
     pub(super) fn emit(&self, header: Header) -> (Header, Option<Options>) {
         let trains = self.grant.is_some_and(|grant| grant.trains);
+        let to_message = matches!(self.advance(), Some(Advance::Message(_)));
         let header = Header {
             flags: header
                 .flags
                 .with_if(Flags::TRAIN, trains)
-                .with_if(Flags::ADVANCE, self.is_in_advance()),
+                .with_if(Flags::ADVANCE, self.advance().is_some())
+                .with_if(Flags::MESSAGE, to_message),
             param: u16::from(self.block_log2),
             b_id: self.mx,
             bufx: self.bufx,

@@ -2,12 +2,12 @@
 //! and the fuzz seeds are made of them.
 
 use zerolane_wire::{
-    Answer, Capabilities, ClearToSend, ConnectionAnswer, ConnectionVerdict, Delivered, Disconnect,
-    Eager, End, FetchOp, FetchOpKind, Flags, Get, Grant, Header, Immediate, MemoryRegionAvailable,
-    MemoryState, Nop, Occasion, Op, Operation, Packet, Place, Profile, Profiles, Progress, Range,
-    Ranges, Reason, Report, RequestAnswer, RequestConnection, RequestDisconnect,
-    RequestMemoryRegion, RequestState, RequestToReceive, RequestToSend, Rights, Route, State,
-    Target, VERSION, VERSION_MIN,
+    Advance, Answer, Capabilities, ClearToSend, ConnectionAnswer, ConnectionVerdict, Delivered,
+    Disconnect, Eager, End, FetchOp, FetchOpKind, Flags, Get, Grant, Header, Immediate,
+    MemoryRegionAvailable, MemoryState, Nop, Occasion, Op, Operation, Packet, Place, Profile,
+    Profiles, Progress, Range, Ranges, Reason, Report, RequestAnswer, RequestConnection,
+    RequestDisconnect, RequestMemoryRegion, RequestState, RequestToReceive, RequestToSend, Rights,
+    Route, State, Target, VERSION, VERSION_MIN,
 };
 
 const ROUTE: Route = Route {
@@ -94,6 +94,7 @@ fn capabilities(profiles: Profiles) -> Capabilities {
         },
         frames: true,
         advance_grants: true,
+        advance_messages: true,
         paths: 1,
     }
 }
@@ -334,7 +335,22 @@ fn transfer() -> Vec<(&'static str, Operation)> {
                     length: 0x0010_0000,
                     blocks_complete: 0,
                     trains: true,
-                    advance: Some(u32::MAX),
+                    advance: Some(Advance::Announcement(u32::MAX)),
+                }),
+                ..grant
+            }),
+        ),
+        (
+            "clear_to_send_in_advance_of_a_message",
+            Operation::ClearToSend(ClearToSend {
+                block_log2: 0,
+                d_id: 0,
+                grant: Some(Grant {
+                    transfer_offset: WIDE,
+                    length: 0x0010_0000,
+                    blocks_complete: 0,
+                    trains: false,
+                    advance: Some(Advance::Message(SYNC)),
                 }),
                 ..grant
             }),

@@ -5,10 +5,10 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 use zerolane_wire::{
-    Answer, Capabilities, ClearToSend, ConnectionAnswer, ConnectionVerdict, Delivered, Disconnect,
-    Eager, End, FetchOp, FetchOpKind, Flags, Get, Grant, Header, Immediate, MAX_EAGER, MAX_RANGES,
-    MemoryRegionAvailable, MemoryState, Nop, Occasion, Op, Operation, Packet, Place, Profile,
-    Profiles, Progress, Range, Ranges, Reason, Report, RequestAnswer, RequestConnection,
+    Advance, Answer, Capabilities, ClearToSend, ConnectionAnswer, ConnectionVerdict, Delivered,
+    Disconnect, Eager, End, FetchOp, FetchOpKind, Flags, Get, Grant, Header, Immediate, MAX_EAGER,
+    MAX_RANGES, MemoryRegionAvailable, MemoryState, Nop, Occasion, Op, Operation, Packet, Place,
+    Profile, Profiles, Progress, Range, Ranges, Reason, Report, RequestAnswer, RequestConnection,
     RequestDisconnect, RequestMemoryRegion, RequestState, RequestToReceive, RequestToSend, Rights,
     Route, State, Target,
 };
@@ -122,9 +122,16 @@ fn delivered() -> impl Strategy<Value = Delivered> {
 }
 
 fn capabilities(profiles: Profiles) -> impl Strategy<Value = Capabilities> {
-    (any::<[bool; 5]>(), 1..=u16::MAX, id(), 0..=32u8, eager()).prop_map(
+    (any::<[bool; 6]>(), 1..=u16::MAX, id(), 0..=32u8, eager()).prop_map(
         move |(
-            [checksum, out_of_order, persistent, frames, advance_grants],
+            [
+                checksum,
+                out_of_order,
+                persistent,
+                frames,
+                advance_grants,
+                advance_messages,
+            ],
             slots,
             max_stu,
             buffer_log2,
@@ -141,6 +148,7 @@ fn capabilities(profiles: Profiles) -> impl Strategy<Value = Capabilities> {
                 eager,
                 frames,
                 advance_grants,
+                advance_messages,
                 paths: 1 + slots as u8 % zerolane_wire::MAX_PATHS,
             }
         },
@@ -232,14 +240,19 @@ fn target() -> impl Strategy<Value = Target> {
 }
 
 fn clear_to_send() -> impl Strategy<Value = Operation> {
-    let parts = (long(), id(), number(), any::<[bool; 2]>());
-    let grant = parts.prop_map(|(start, length, number, [trains, in_advance])| Grant {
-        transfer_offset: start.min(u64::MAX - u64::from(length)),
-        length,
-        blocks_complete: if in_advance { 0 } else { number },
-        trains,
-        advance: in_advance.then_some(number),
-    });
+    let parts = (long(), id(), number(), any::<[bool; 3]>());
+    let grant = parts.prop_map(
+        |(start, length, number, [trains, in_advance, message])| Grant {
+            transfer_offset: start.min(u64::MAX - u64::from(length)),
+            length,
+            blocks_complete: if in_advance { 0 } else { number },
+            trains,
+            advance: in_advance.then_some(match message {
+                true => Advance::Message(number),
+                false => Advance::Announcement(number),
+            }),
+        },
+    );
     let place = (any::<u16>(), number(), number());
     let names = (number(), number(), id(), id());
     (0..=32u8, place, names, option::of(grant)).prop_map(

@@ -491,6 +491,7 @@ fn accept__refuses_another_version_with_words_and_goes_on() {
         eager: Eager::NONE,
         frames: false,
         advance_grants: false,
+        advance_messages: false,
         paths: 1,
     };
     let request = Packet {

@@ -5,30 +5,56 @@
 //! if none comes between that meets something else. It grants to that number, and the source, which numbers its
 //! announcements itself, knows whether one came between: then it drops the grant. The destination finds out when it
 //! hears that announcement, and grants anew.
+//!
+//! Receives of messages meet those in the order of the operations, so it is the same for their payload by the numbers of
+//! the operations, of which all are to be messages.
 
 use super::{Inbox, Posted, TransferId};
 use crate::Instant;
 use crate::limits::MAX_ADVANCE_GRANTS;
 use crate::receiving::inbound::Geometry;
 use crate::receiving::placement::GrantedBlock;
-use zerolane_wire::RequestToSend;
+use alloc::collections::VecDeque;
+use zerolane_wire::{Advance, RequestToSend};
+
+/// Receives that something is to meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Queue {
+    /// Announcements meet them.
+    Receives,
+    /// The payload of messages does.
+    Messages,
+}
 
 impl Inbox {
-    /// Grants the next Block of a receive that no announcement met, if there is room that no announced Transfer wants,
-    /// and if the last Transfer that met a receive was longer than what needs no grant. Returns the number of the grant.
-    pub(crate) fn grant_in_advance(&mut self, now: Instant, geometry: &Geometry) -> Option<u32> {
-        if self.ungranted > 0 || self.finished.is_some() || !self.grants.has_room() {
+    /// Grants the next Block of a receive that nothing met, if there is room that no announced Transfer wants, and if the
+    /// last Transfer that met one was longer than what needs no grant. Returns the number of the grant.
+    pub(crate) fn grant_in_advance(
+        &mut self,
+        now: Instant,
+        queue: Queue,
+        geometry: &Geometry,
+    ) -> Option<u32> {
+        let held = self.grants.reserved();
+        if self.ungranted > 0 || self.finished.is_some() || held >= MAX_ADVANCE_GRANTS {
             return None;
         }
-        let index = self.next_in_advance()?;
+        if !self.grants.has_room() {
+            return None;
+        }
+        let usual = match queue {
+            Queue::Receives => self.usual,
+            Queue::Messages => self.messages.usual,
+        };
+        let index = self.next_in_advance(queue, usual)?;
         let Posted {
             id,
             span,
             granted,
             blocks,
-        } = self.posted[index];
+        } = self.queue(queue)[index];
         let at = span.offset + granted;
-        let rest = span.len.min(self.usual) - granted;
+        let rest = span.len.min(usual) - granted;
         let len = geometry.next_len(at, rest);
         let reserved = self.grants.reserved_bytes() + len;
         let window = u64::from(geometry.window);
@@ -40,19 +66,28 @@ impl Inbox {
         let sequence = self.grants.grant(now, id, blocks, part, granted);
         self.grants.reserve(sequence);
         self.offer_trains(sequence, geometry);
-        let posted = &mut self.posted[index];
+        let posted = &mut self.queue(queue)[index];
         (posted.granted, posted.blocks) = (granted + len, blocks + 1);
         Some(sequence)
     }
 
+    fn queue(&mut self, queue: Queue) -> &mut VecDeque<Posted> {
+        match queue {
+            Queue::Receives => &mut self.posted,
+            Queue::Messages => &mut self.messages.posted,
+        }
+    }
+
     /// The first receive that has room to be granted in advance, if its announcement was not heard: one that was, before
     /// those that come before it, may meet something else.
-    fn next_in_advance(&self) -> Option<usize> {
-        let most = MAX_ADVANCE_GRANTS.min(usize::from(self.limit));
-        let wanted = |it: &Posted| it.granted < it.span.len.min(self.usual);
-        let index = self.posted.iter().take(most).position(wanted)?;
-        let heard = (0..=index).any(|it| self.is_heard(self.number_of(it)));
-        (!heard).then_some(index)
+    fn next_in_advance(&mut self, queue: Queue, usual: u64) -> Option<usize> {
+        let most = usize::from(self.limit);
+        let wanted = |it: &Posted| it.granted < it.span.len.min(usual);
+        let index = self.queue(queue).iter().take(most).position(wanted)?;
+        let heard = |it| self.is_heard(self.number_of(it));
+        // The announcement of a message's payload says nothing of what comes before it.
+        let may = queue == Queue::Messages || !(0..=index).any(heard);
+        may.then_some(index)
     }
 
     /// The announcement that the receive at `index` meets, if all before it meet receives.
@@ -60,15 +95,21 @@ impl Inbox {
         self.next_match.wrapping_add(index as u32)
     }
 
-    /// The number of the announcement that receive `id` was granted to, and that of the first one not heard.
-    pub(super) fn granted_to(&self, id: TransferId) -> Option<(u32, u32)> {
-        let index = self.posted.iter().position(|it| it.id == id)?;
-        Some((self.number_of(index), self.next_match))
+    /// The number that receive `id` was granted to: that of an announcement, or of a message.
+    pub(super) fn granted_to(&self, id: TransferId) -> Option<(u32, Advance)> {
+        match self.posted.iter().position(|it| it.id == id) {
+            Some(index) => {
+                let unheard = Advance::Announcement(self.next_match);
+                Some((self.number_of(index), unheard))
+            }
+            None => self.messages.granted_to(id),
+        }
     }
 
     /// The number of the announcement that receive `id` was granted to, and the length of its Block 0.
     pub(crate) fn granted_as_one(&self, id: TransferId) -> Option<(u32, u64)> {
-        let (number, _) = self.granted_to(id)?;
+        let index = self.posted.iter().position(|it| it.id == id)?;
+        let number = self.number_of(index);
         let is_first = |it: &GrantedBlock| it.transfer == id && it.b_num == 0;
         let block = self.grants.iter().find(|(_, it)| is_first(it));
         block.map(|(_, it)| (number, it.span.len))
@@ -105,21 +146,34 @@ impl Inbox {
 
     /// Takes back a receive that nothing met. False if it is none.
     pub(crate) fn take_posted(&mut self, id: TransferId) -> bool {
-        let Some(index) = self.posted.iter().position(|it| it.id == id) else {
-            return false;
-        };
-        self.revoke_advance_grants(index);
-        self.posted.remove(index);
-        true
+        for queue in [Queue::Receives, Queue::Messages] {
+            let index = self.queue(queue).iter().position(|it| it.id == id);
+            if let Some(index) = index {
+                self.revoke_advance_grants(queue, index);
+                self.queue(queue).remove(index);
+                return true;
+            }
+        }
+        false
     }
 
-    /// The receives from `index` on meet other announcements than they were granted to.
-    pub(crate) fn revoke_advance_grants(&mut self, index: usize) {
-        for posted in self.posted.iter_mut().skip(index) {
+    /// The receives from `index` on meet something else than they were granted to.
+    pub(crate) fn revoke_advance_grants(&mut self, queue: Queue, index: usize) {
+        let posted = match queue {
+            Queue::Receives => &mut self.posted,
+            Queue::Messages => &mut self.messages.posted,
+        };
+        for posted in posted.iter_mut().skip(index) {
             if posted.blocks > 0 {
                 self.grants.revoke_transfer(posted.id);
                 (posted.granted, posted.blocks) = (0, 0);
             }
         }
+    }
+
+    /// All grants in advance, of whatever is to come, end.
+    pub(crate) fn revoke_all_advance_grants(&mut self) {
+        self.revoke_advance_grants(Queue::Receives, 0);
+        self.revoke_advance_grants(Queue::Messages, 0);
     }
 }

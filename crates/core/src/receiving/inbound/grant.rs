@@ -139,8 +139,8 @@ impl Inbox {
         let (d_id, advance) = match transfer {
             Some(transfer) => (transfer.peer, None),
             None => {
-                let (number, unheard) = self.granted_to(block.transfer)?;
-                (number, Some(unheard))
+                let (number, advance) = self.granted_to(block.transfer)?;
+                (number, Some(advance))
             }
         };
         let complete = |it| self.blocks_complete(block.transfer, it);

@@ -3,15 +3,18 @@
 
 mod advance;
 mod grant;
+mod messages;
 mod slots;
 mod state;
 
+pub(crate) use self::advance::Queue;
 pub(crate) use self::grant::{Geometry, Granted};
 pub(crate) use self::slots::{Announcement, Finished, Matched, Slot};
 pub(crate) use self::state::InboundEvent;
 pub use self::state::InboundState;
 use alloc::vec::Vec;
 
+use self::messages::Messages;
 use crate::limits::MAX_POSTED;
 use crate::receiving::eager::Arrivals;
 use crate::receiving::placement::PlacementTable;
@@ -100,6 +103,7 @@ pub(crate) struct Inbox {
     usual: u64,
     finished: Option<Finished>,
     pub(crate) posted: VecDeque<Posted>,
+    messages: Messages,
     pub(crate) reads: Reads,
     transfers: BTreeMap<TransferId, Inbound>,
     granting: VecDeque<TransferId>,
@@ -122,6 +126,7 @@ impl Inbox {
             usual: 0,
             finished: None,
             posted: VecDeque::new(),
+            messages: Messages::default(),
             reads: Reads::default(),
             transfers: BTreeMap::new(),
             granting: VecDeque::new(),

@@ -1,6 +1,6 @@
 //! The peer's announcements, and what meets them.
 
-use super::{InboundEvent, InboundState, Inbox, Origin, Posted};
+use super::{InboundEvent, InboundState, Inbox, Origin, Posted, Queue};
 use crate::context::Refusal;
 use crate::{Instant, TransferId};
 use zerolane_wire::{Delivered, Immediate, Place, Reason, RequestToSend, Target};
@@ -152,7 +152,7 @@ impl Inbox {
                 InboundState::Announced if slot.waits_for_receive() => break,
                 _ => {
                     self.next_match = next_match.wrapping_add(1);
-                    self.revoke_advance_grants(0);
+                    self.revoke_advance_grants(Queue::Receives, 0);
                 }
             }
         }

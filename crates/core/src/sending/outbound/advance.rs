@@ -1,7 +1,8 @@
 //! Grants that the peer gave in advance: for announcements that this end has not made yet.
 //!
 //! Each names the announcement that it is for, and is void if one before it meets no receive: then the receive that it
-//! gives a place in meets another. It is void, too, if the peer gave it before it heard of such an announcement.
+//! gives a place in meets another. It is void, too, if the peer gave it before it heard of such an announcement. Those for
+//! the payload of messages name operations, and are void if one before is no message.
 
 use super::grant::granted;
 use super::transfer::{Announcement, Outbound};
@@ -10,23 +11,29 @@ use crate::limits::{ANNOUNCE_DELAY, MAX_ADVANCE_GRANTS, MAX_HELD_GRANTS};
 use crate::{DropReason, Instant, TransferId};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use zerolane_wire::{ClearToSend, Grant, Profile, Target};
+use zerolane_wire::{Advance, ClearToSend, Grant, Profile, Target};
 
 /// Grants in advance.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AdvanceGrants {
     grants: VecDeque<ClearToSend>,
-    /// The latest announcement that meets no receive.
-    detour: Option<u32>,
+    /// The number behind the latest that meets no receive.
+    since: Option<u32>,
     /// The last one came before its Transfer was to be announced, or hardly later.
     expected: bool,
 }
 
 impl AdvanceGrants {
     fn keep(&mut self, cts: &ClearToSend) -> Result<(), DropReason> {
-        if self.grants.iter().any(|it| it.sequence == cts.sequence) {
+        // A number meets one receive, and a Block has one place: of two that differ, the peer ended the older one.
+        let excludes = |it: &ClearToSend| {
+            it.d_id == cts.d_id && (it.s_id != cts.s_id || it.b_num == cts.b_num)
+        };
+        let is_older = |it: &ClearToSend| is_before(it.sequence, cts.sequence);
+        if self.grants.iter().any(|it| excludes(it) && !is_older(it)) {
             return Err(DropReason::Duplicate);
         }
+        self.grants.retain(|it| !excludes(it));
         if self.grants.len() >= MAX_ADVANCE_GRANTS {
             return Err(DropReason::Limit);
         }
@@ -34,25 +41,26 @@ impl AdvanceGrants {
         Ok(())
     }
 
-    /// Those for announcement `number`, of which those before it have no more use.
+    /// Those for `number`, of which those before it have no more use.
     fn take(&mut self, number: u32) -> Vec<ClearToSend> {
         let taken = self.grants.iter().filter(|it| it.d_id == number).copied();
         let taken = taken.collect();
-        let is_later = |it: &ClearToSend| (number.wrapping_sub(it.d_id) as i32) < 0;
-        self.grants.retain(is_later);
+        self.grants.retain(|it| is_before(number, it.d_id));
         taken
     }
 
-    /// Announcement `number` meets no receive, or may not.
+    /// `number` meets no receive, or may not.
     pub(super) fn on_detour(&mut self, number: u32) {
-        self.grants.clear();
-        self.detour = Some(number);
+        self.grants.retain(|it| is_before(it.d_id, number));
+        let next = number.wrapping_add(1);
+        if self.since.is_none_or(|since| is_before(since, next)) {
+            self.since = Some(next);
+        }
     }
 
-    /// Whether a grant is void of which all announcements below `unheard` were heard.
-    fn is_void(&self, unheard: u32) -> bool {
-        self.detour
-            .is_some_and(|number| unheard.wrapping_sub(number) as i32 <= 0)
+    /// What is numbered now comes behind this, with nothing between that meets no receive.
+    pub(super) fn since(&self) -> Option<u32> {
+        self.since
     }
 
     pub(super) fn len(&self) -> usize {
@@ -61,29 +69,53 @@ impl AdvanceGrants {
 }
 
 impl Outbox {
-    /// Takes a grant in advance: for a Transfer to be announced, or for one that was announced meanwhile.
-    pub(super) fn grant_in_advance(
+    /// Takes a grant in advance: for a Transfer to be announced, or for one that was announced meanwhile. `operation`: the
+    /// number that the next operation gets.
+    pub(crate) fn grant_in_advance(
         &mut self,
         now: Instant,
         cts: &ClearToSend,
-        unheard: u32,
+        advance: Advance,
+        operation: u32,
         buffer_log2: u8,
     ) -> Result<(), DropReason> {
-        if self.advance.is_void(unheard) {
-            return Ok(());
-        }
-        if cts.d_id.wrapping_sub(self.next_sequence()) as i32 >= 0 {
-            return self.advance.keep(cts);
-        }
-        let is_for = |it: &Outbound| {
-            let asks = it.state == OutboundState::Announced && !it.is_eager();
-            asks && it.sequence == cts.d_id && it.target == Target::Receive
+        let number = cts.d_id;
+        let (grants, next, unheard) = match advance {
+            Advance::Announcement(unheard) => (&mut self.advance, self.window.next(), unheard),
+            Advance::Message(unheard) => (&mut self.message_advance, operation, unheard),
         };
-        let found = self.iter().find(|(_, it)| is_for(it)).map(|(id, _)| id);
-        if let Some(id) = found {
-            self.claim(now, id, cts, buffer_log2);
+        let is_void = |since: Option<u32>| since.is_some_and(|it| is_before(unheard, it));
+        if !is_before(number, next) {
+            return match is_void(grants.since) {
+                true => Ok(()),
+                false => grants.keep(cts),
+            };
         }
-        Ok(())
+        let is_for = |it: &&Outbound| match advance {
+            Advance::Announcement(_) => {
+                let numbered = it.state != OutboundState::Queued && it.sequence == number;
+                numbered && it.target == Target::Receive
+            }
+            Advance::Message(_) => it.target == Target::Message(number),
+        };
+        let mut all = self.transfers.iter();
+        let found = all.find(|(_, it)| is_for(it)).map(|(&id, it)| (id, it));
+        let Some((id, transfer)) = found.filter(|(_, it)| !is_void(it.since)) else {
+            return Ok(());
+        };
+        match transfer.state {
+            OutboundState::Queued => self.message_advance.keep(cts),
+            OutboundState::Announced | OutboundState::Waiting if !transfer.is_eager() => {
+                self.claim(now, id, cts, buffer_log2);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Operation `number` is no message.
+    pub(crate) fn on_no_message(&mut self, number: u32) {
+        self.message_advance.on_detour(number);
     }
 
     /// A Transfer was just numbered that no credit lets leave: it may leave as far as it was granted in advance. Says what
@@ -95,15 +127,22 @@ impl Outbox {
         buffer_log2: u8,
         by_train: bool,
     ) -> Announcement {
-        let Some(transfer) = self.get_mut(id) else {
+        let Some(transfer) = self.transfers.get_mut(&id) else {
             return Announcement::Sent;
         };
-        let number = transfer.sequence;
         transfer.numbered = now;
-        if by_train && transfer.target == Target::Receive {
-            transfer.announcement = Announcement::Deferred;
-        }
-        for cts in self.advance.take(number) {
+        let granted = match transfer.target {
+            Target::Receive => {
+                transfer.since = self.advance.since();
+                if by_train {
+                    transfer.announcement = Announcement::Deferred;
+                }
+                self.advance.take(transfer.sequence)
+            }
+            Target::Message(number) => self.message_advance.take(number),
+            Target::Read(_) | Target::Region(..) => Vec::new(),
+        };
+        for cts in granted {
             self.claim(now, id, &cts, buffer_log2);
         }
         let defers = self.advance.expected;
@@ -135,19 +174,26 @@ impl Outbox {
             return;
         };
         let is_of_receive = transfer.peer == 0 || transfer.peer == cts.s_id;
-        let is_new = !transfer.held.contains_key(&cts.b_num);
+        let before = transfer.held.get(&cts.b_num).map(|it| it.sequence);
+        let is_new = before.is_none_or(|it| is_before(it, cts.sequence));
         let held = granted(transfer, &cts, Profile::Extended, buffer_log2);
         if let Ok(held) = held
             && is_of_receive
             && is_new
             && self.held < MAX_HELD_GRANTS
         {
+            self.forget_block(id, cts.b_num);
+            let Some(transfer) = self.transfers.get_mut(&id) else {
+                return;
+            };
             (transfer.peer, transfer.in_advance) = (cts.s_id, true);
             transfer.held.insert(cts.b_num, held);
             if is_whole && transfer.announcement == Announcement::Deferred {
                 transfer.announcement = Announcement::ByTrain;
             }
-            self.advance.expected = is_whole && now - transfer.numbered <= ANNOUNCE_DELAY;
+            if transfer.target == Target::Receive {
+                self.advance.expected = is_whole && now - transfer.numbered <= ANNOUNCE_DELAY;
+            }
             self.held += 1;
             self.make_ready(cts.sequence, id, cts.b_num);
         }
@@ -164,15 +210,18 @@ impl Outbox {
         }
     }
 
-    /// Forgets what the Transfer of `cts` was granted in advance, if that grants the same anew: another receive met it, or
-    /// the same one after all.
+    /// Forgets what the Transfer of `cts` was granted in advance, if another receive met it; and its Block, if that is granted
+    /// anew to the same one.
     pub(super) fn forget_void(&mut self, cts: &ClearToSend) {
         let id = cts.d_id;
         let Some(transfer) = self.transfers.get_mut(&id).filter(|it| it.in_advance) else {
             return;
         };
-        let held = transfer.held.get(&cts.b_num);
-        if transfer.peer == cts.s_id && held.is_none_or(|held| held.sequence == cts.sequence) {
+        if transfer.peer == cts.s_id {
+            let held = transfer.held.get(&cts.b_num);
+            if held.is_some_and(|held| is_before(held.sequence, cts.sequence)) {
+                self.forget_block(id, cts.b_num);
+            }
             return;
         }
         self.held -= transfer.held.len();
@@ -181,6 +230,25 @@ impl Outbox {
         self.ready.retain(|entry| entry.1 != id);
         self.repairs.retain(|repair| repair.id != id);
     }
+
+    /// Forgets a Block that was granted in advance, and is anew: what was sent of it was dropped.
+    fn forget_block(&mut self, id: TransferId, b_num: u32) {
+        let transfer = self.transfers.get_mut(&id);
+        let Some((transfer, block)) =
+            transfer.and_then(|it| it.held.remove(&b_num).map(|block| (it, block)))
+        else {
+            return;
+        };
+        transfer.sent -= u64::from(block.sent);
+        self.held -= 1;
+        self.ready.retain(|it| (it.1, it.2) != (id, b_num));
+        self.repairs.retain(|it| (it.id, it.b_num) != (id, b_num));
+    }
+}
+
+/// Whether number `a` comes before `b`.
+fn is_before(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) < 0
 }
 
 /// A grant in advance of at most a receive's length, as far as it lies in a Transfer of `length` bytes, if it does.

@@ -4,23 +4,17 @@ use super::transfer::{Held, Outbound};
 use super::{LossReport, OutboundEvent, Outbox};
 use crate::limits::{BLACK_HOLE_REPAIRS, MAX_HELD_GRANTS};
 use crate::transmit::join;
-use crate::{DropReason, Instant, TransferId, tiling};
+use crate::{DropReason, TransferId, tiling};
 use zerolane_wire::{ClearToSend, Profile};
 
 impl Outbox {
     /// Takes a grant. `buffer_log2` is the receiver's.
     pub(crate) fn grant(
         &mut self,
-        now: Instant,
         cts: &ClearToSend,
         profile: Profile,
         buffer_log2: u8,
     ) -> Result<LossReport, DropReason> {
-        let advance = cts.grant.and_then(|grant| grant.advance);
-        if let Some(unheard) = advance {
-            self.grant_in_advance(now, cts, unheard, buffer_log2)?;
-            return Ok(LossReport::default());
-        }
         self.forget_void(cts);
         let transfer = self
             .transfers

@@ -57,6 +57,8 @@ pub(crate) struct Outbox {
     eager: VecDeque<TransferId>,
     credit: Credit,
     advance: AdvanceGrants,
+    /// Of the payload of messages, by the numbers of their operations.
+    message_advance: AdvanceGrants,
     repairs: VecDeque<Repair>,
     window: SlotWindow,
     held: usize,
@@ -77,6 +79,7 @@ impl Outbox {
             eager: VecDeque::new(),
             credit: Credit::default(),
             advance: AdvanceGrants::default(),
+            message_advance: AdvanceGrants::default(),
             repairs: VecDeque::new(),
             window: SlotWindow::default(),
             held: 0,
@@ -151,6 +154,10 @@ impl Outbox {
             resend_at: Instant::ZERO,
             eager: None,
             in_advance: false,
+            since: match target {
+                Target::Message(_) => self.message_advance.since(),
+                _ => None,
+            },
             announcement: Announcement::Sent,
             numbered: Instant::ZERO,
             held: BTreeMap::new(),
@@ -276,7 +283,8 @@ impl Outbox {
         let most = crate::limits::MAX_FLIGHT;
         assert!(self.sent_logs.iter().all(|it| it.len() <= most));
         assert!(self.eager.len() <= self.transfers.len());
-        assert!(self.advance.len() <= MAX_ADVANCE_GRANTS);
+        let in_advance = [&self.advance, &self.message_advance];
+        assert!(in_advance.iter().all(|it| it.len() <= MAX_ADVANCE_GRANTS));
         assert!(self.repairs.len() <= MAX_REPAIRS && self.ready.len() <= MAX_HELD_GRANTS);
     }
 }

@@ -50,6 +50,8 @@ pub(crate) struct Outbound {
     pub(super) eager: Option<Held>,
     /// What is held was granted before the announcement, of which the peer may not have heard.
     pub(crate) in_advance: bool,
+    /// A grant in advance is void of which something below this number was not heard.
+    pub(super) since: Option<u32>,
     pub(crate) announcement: Announcement,
     /// When it was numbered.
     pub(super) numbered: Instant,

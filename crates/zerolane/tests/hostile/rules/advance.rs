@@ -12,7 +12,7 @@ pub(super) const RULES: &[Rule] = &[
         "advance_no_more_than_are_held",
         advance_no_more_than_are_held,
     )
-    .drops(&[(Limit, 100)]),
+    .drops(&[(Limit, 200)]),
     rule("advance_of_what_is_announced", advance_of_what_is_announced),
     rule(
         "advance_inside_what_was_granted",
@@ -38,10 +38,24 @@ fn in_advance(peer: &Peer, number: u32, b_num: u32, at: u64, len: u32) -> (Heade
     (header, options)
 }
 
+/// The same, to the payload of message `number`.
+fn to_message(peer: &Peer, number: u32, b_num: u32, at: u64, len: u32) -> (Header, [u8; 32]) {
+    let (header, options) = in_advance(peer, number, b_num, at, len);
+    let header = Header {
+        flags: header.flags.with(Flags::MESSAGE),
+        ..header
+    };
+    (header, options)
+}
+
 fn advance_no_more_than_are_held(peer: &mut Peer) {
     for n in 0..200 {
-        let (header, options) = in_advance(peer, 1000 + n, n, 0, 1000);
-        peer.say_raw(&header, &options);
+        for (header, options) in [
+            in_advance(peer, 1000 + n, n, 0, 1000),
+            to_message(peer, 1000 + n, n, 0, 1000),
+        ] {
+            peer.say_raw(&header, &options);
+        }
     }
 }
 
@@ -51,6 +65,9 @@ fn advance_of_what_is_announced(peer: &mut Peer) {
         let (header, options) = in_advance(peer, 0, n, at, len);
         peer.say_raw(&header, &options);
     }
+    // All of it, if it were the payload of a message.
+    let (header, options) = to_message(peer, 0, 0, 0, 1000);
+    peer.say_raw(&header, &options);
     // A place beyond all buffers.
     let (header, options) = in_advance(peer, 0, 9, 0, 1000);
     peer.say_raw(&header.with_wide(u64::MAX), &options);

@@ -21,6 +21,7 @@ pub(super) fn capabilities(terms: &Terms) -> Capabilities {
         eager: Eager::NONE,
         frames: false,
         advance_grants: terms.advance,
+        advance_messages: terms.advance,
         paths: 1,
     }
 }
