@@ -315,8 +315,8 @@ content = bytes(range(256)) * 4096
 taking = zerolane.Options(lane="ethernet", paths=2, udp_paths=True)
 options = zerolane.Options(lane="ethernet", links=["=127.0.0.1"])
 with ThreadPoolExecutor(1) as executor, zerolane.Endpoint("ether:zl1:0", taking) as endpoint:
-    port = str(endpoint.local_addr).rpartition(":")[2]
-    connecting = executor.submit(zerolane.connect, f"ether:zl0/02:00:00:00:00:02:{port}", options)
+    to = ("ether:zl0/02:00:00:00:00:02", endpoint.local_addr[1])
+    connecting = executor.submit(zerolane.connect, to, options)
     peers = endpoint.accept(timeout=10)
     ours = connecting.result()
     for _ in range(1000):
