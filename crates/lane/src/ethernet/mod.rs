@@ -348,7 +348,6 @@ impl Lane for EthernetLane {
             return Ok(received);
         };
         let others = links.receive(turn, self.strict);
-        turn.core.select_path(0);
         let first = FirstPath {
             socket: &self.socket,
             peer: FirstPeer::Ethernet(self.station),
@@ -369,9 +368,7 @@ impl Lane for EthernetLane {
         let Some(links) = &mut self.links else {
             return Ok(sent);
         };
-        links.watch_first(&self.socket, self.sender.is_full());
-        let others = links.transmit(turn);
-        turn.core.select_path(0);
+        let others = links.transmit((&self.socket, self.sender.is_full()), turn);
         Ok(others? || sent)
     }
 

@@ -404,8 +404,14 @@ impl Links {
         }
     }
 
-    /// Takes what came by all paths but the first.
+    /// Takes what came by all paths but the first, which is selected again then.
     pub(crate) fn receive(&mut self, turn: &mut Turn<'_>, strict: bool) -> Result<bool, LaneError> {
+        let received = self.receive_each(turn, strict);
+        turn.core.select_path(0);
+        received
+    }
+
+    fn receive_each(&mut self, turn: &mut Turn<'_>, strict: bool) -> Result<bool, LaneError> {
         let mut received = false;
         for link in &mut self.list {
             let Some(socket) = &link.socket else { continue };
@@ -424,8 +430,20 @@ impl Links {
         Ok(received)
     }
 
-    /// Sends what is to leave by all paths but the first.
-    pub(crate) fn transmit(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
+    /// Sends what is to leave by all paths but the first, which is selected again then. `first`: its socket, and whether that
+    /// is full.
+    pub(crate) fn transmit(
+        &mut self,
+        (first, is_full): (&Socket, bool),
+        turn: &mut Turn<'_>,
+    ) -> Result<bool, LaneError> {
+        let _ = self.watched.modify(first, &mut interest(is_full));
+        let sent = self.transmit_each(turn);
+        turn.core.select_path(0);
+        sent
+    }
+
+    fn transmit_each(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
         let mut sent = false;
         for link in &mut self.list {
             let Some(socket) = &link.socket else { continue };
@@ -450,11 +468,6 @@ impl Links {
             }
         }
         Ok(sent)
-    }
-
-    /// The first path has no room, or has it again.
-    pub(crate) fn watch_first(&self, first: &Socket, full: bool) {
-        let _ = self.watched.modify(first, &mut interest(full));
     }
 
     /// Whether the kernel has memory of `region` for any of them.

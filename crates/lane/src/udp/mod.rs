@@ -164,7 +164,6 @@ impl Lane for UdpLane {
         match &mut self.links {
             Some(links) => {
                 let others = links.receive(turn, self.strict);
-                turn.core.select_path(0);
                 let first = FirstPath {
                     socket: &self.socket,
                     peer: FirstPeer::Udp(self.peer),
@@ -186,9 +185,7 @@ impl Lane for UdpLane {
             .transmit(&self.socket, self.peer, None, exchange, turn)?;
         match &mut self.links {
             Some(links) => {
-                links.watch_first(&self.socket, self.sender.is_full());
-                let others = links.transmit(turn);
-                turn.core.select_path(0);
+                let others = links.transmit((&self.socket, self.sender.is_full()), turn);
                 Ok(others? || sent)
             }
             None => Ok(sent),
