@@ -2,8 +2,8 @@
 
 use super::mixed::{AROUND, Counted, by_ethernet, forged, overhear, overheard, receive_and_count};
 use super::{
-    PATIENCE, THREADS, accept, between, between_owned, bytes_sent, content, hardware_of, options,
-    path_between, receive, send, two_pairs, until_usable, usable,
+    PATIENCE, THREADS, accept, between, between_owned, bytes_sent, content, hardware_of,
+    joins_in_turn, options, path_between, receive, send, two_pairs, until_usable, usable,
 };
 use netlab::forge::Forger;
 use netlab::netns::{Namespace, Topology};
@@ -38,6 +38,14 @@ fn assert_clean(account: &Account) {
     assert_eq!(account.dropped_foreign, 0);
 }
 
+/// Each of so many paths brought a MiB, and nothing was refused or foreign.
+fn assert_each_carried(counted: Counted, count: usize) {
+    let (account, paths) = counted.into_inner().expect("whole");
+    assert_clean(&account);
+    let least = paths.iter().map(|it| it.1.bytes_received).min();
+    assert!(paths.len() == count && least > Some(1 << 20), "{paths:?}");
+}
+
 #[test]
 fn mixed__ethernet_alone_both_carry_and_one_leaves_and_joins() {
     for security in [Security::default(), Security::plain()] {
@@ -48,38 +56,13 @@ fn mixed__ethernet_alone_both_carry_and_one_leaves_and_joins() {
         let (sent, received) = between((hosts.a(), hosts.b()), &options, serve, |to, _| {
             let mut a = Connection::connect(to, &options).expect("connected");
             let second = by_ethernet(hosts.a(), hosts.b(), 1);
-            let carried = |a: &Connection| bytes_sent(a, 0).min(bytes_sent(a, 1)) > 4 << 20;
-            let (mut stage, mut mark) = (0, 0);
-            let sent = send(&mut a, |a, pieces| {
-                match stage {
-                    0 if pieces == 4 => {
-                        assert_eq!(usable(a), 1);
-                        assert!(a.add_path(second));
-                        stage = 1;
-                    }
-                    1 if usable(a) == 2 && carried(a) => {
-                        a.remove_path(1);
-                        (stage, mark) = (2, pieces);
-                    }
-                    2 if pieces > mark + 8 => {
-                        assert_eq!(usable(a), 1);
-                        assert!(a.add_path(second));
-                        stage = 3;
-                    }
-                    3 if usable(a) == 2 && carried(a) => return true,
-                    _ => {}
-                }
-                false
-            });
+            let sent = send(&mut a, joins_in_turn(&[&[second], &[second]]));
             assert_clean(&a.account());
             a.close().expect("closed");
             sent
         });
         assert_eq!(sent, received);
-        let (account, paths) = counted.into_inner().expect("whole");
-        assert_clean(&account);
-        let least = paths.iter().map(|it| it.1.bytes_received).min();
-        assert!(paths.len() == 2 && least > Some(1 << 20), "{paths:?}");
+        assert_each_carried(counted, 2);
     }
 }
 
@@ -111,10 +94,7 @@ fn mixed__ethernet_first_paths_of_either_kind_carry() {
             sent
         });
         assert_eq!(sent, received);
-        let (account, paths) = counted.into_inner().expect("whole");
-        assert_clean(&account);
-        let least = paths.iter().map(|it| it.1.bytes_received).min();
-        assert!(paths.len() == 4 && least > Some(1 << 20), "{paths:?}");
+        assert_each_carried(counted, 4);
     }
 }
 

@@ -1,8 +1,7 @@
 //! Over two veth pairs, whose interfaces change in the middle of a transfer.
 
 use super::{
-    THREADS, between, bytes_sent, options, path_between, receive, send, two_pairs, until_usable,
-    usable,
+    THREADS, between, joins_in_turn, options, path_between, receive, send, two_pairs, until_usable,
 };
 use netlab::netns::Topology;
 use netsim::Side;
@@ -59,35 +58,9 @@ fn veth__two_pairs_carry_and_a_path_leaves_and_joins() {
         let options = options(security, 4, threads);
         let (sent, received) = between((hosts.a(), hosts.b()), &options, receive, |to, second| {
             let mut a = Connection::connect(to, &options).expect("connected");
-            let carried = |a: &Connection| bytes_sent(a, 0).min(bytes_sent(a, 1)) > 4 << 20;
-            let (mut stage, mut mark) = (0, 0);
-            let sent = send(&mut a, |a, pieces| {
-                match stage {
-                    0 if pieces == 4 => {
-                        assert_eq!(usable(a), 1);
-                        assert!(a.add_path(second));
-                        stage = 1;
-                    }
-                    1 if usable(a) == 2 && carried(a) => {
-                        a.remove_path(1);
-                        (stage, mark) = (2, pieces);
-                    }
-                    2 if pieces > mark + 8 => {
-                        assert_eq!(usable(a), 1);
-                        assert!(a.add_path(second));
-                        // And a third one, between the interfaces of the first, from another port.
-                        let port = to.port();
-                        assert!(a.add_path(path_between(hosts.a(), hosts.b(), 0, port)));
-                        stage = 3;
-                    }
-                    3 if usable(a) == 3 => {
-                        (stage, mark) = (4, pieces);
-                    }
-                    4 if pieces > mark + 8 => return true,
-                    _ => {}
-                }
-                false
-            });
+            // A third one between the interfaces of the first, from another port.
+            let third = path_between(hosts.a(), hosts.b(), 0, to.port());
+            let sent = send(&mut a, joins_in_turn(&[&[second], &[second, third]]));
             assert_eq!(a.account().paths_refused, 0);
             a.close().expect("closed");
             sent

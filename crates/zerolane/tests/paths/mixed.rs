@@ -2,7 +2,7 @@
 
 use super::{
     PATIENCE, PIECE, THREADS, accept, between, bytes_sent, content, hardware_of, is_permitted,
-    options, path_between, receive, send, two_pairs, until_usable, usable,
+    joins_in_turn, options, path_between, receive, send, two_pairs, until_usable, usable,
 };
 use netlab::forge::Forger;
 use netlab::netns::{Namespace, Topology};
@@ -67,44 +67,10 @@ fn mixed__both_carry_and_each_kind_leaves_and_joins() {
         let (sent, received) = between((hosts.a(), hosts.b()), &options, serve, |to, second| {
             let mut a = Connection::connect(to, &options).expect("connected");
             let framed = by_ethernet(hosts.a(), hosts.b(), 1);
-            let carried = |a: &Connection| bytes_sent(a, 0).min(bytes_sent(a, 1)) > 4 << 20;
-            let (mut stage, mut mark) = (0, 0);
-            let sent = send(&mut a, |a, pieces| {
-                match stage {
-                    0 if pieces == 4 => {
-                        assert_eq!(usable(a), 1);
-                        assert!(a.add_path(framed));
-                        stage = 1;
-                    }
-                    1 if usable(a) == 2 && carried(a) => {
-                        a.remove_path(1);
-                        (stage, mark) = (2, pieces);
-                    }
-                    // The same number is UDP's now.
-                    2 if pieces > mark + 8 => {
-                        assert_eq!(usable(a), 1);
-                        assert!(a.add_path(second));
-                        stage = 3;
-                    }
-                    3 if usable(a) == 2 && carried(a) => {
-                        a.remove_path(1);
-                        (stage, mark) = (4, pieces);
-                    }
-                    // And one of each kind.
-                    4 if pieces > mark + 8 => {
-                        assert!(a.add_path(framed));
-                        let port = to.port();
-                        assert!(a.add_path(path_between(hosts.a(), hosts.b(), 0, port)));
-                        stage = 5;
-                    }
-                    5 if usable(a) == 3 && carried(a) => {
-                        (stage, mark) = (6, pieces);
-                    }
-                    6 if pieces > mark + 8 => return true,
-                    _ => {}
-                }
-                false
-            });
+            let by_first = path_between(hosts.a(), hosts.b(), 0, to.port());
+            // The same number is UDP's in its turn, and then there is one of each kind.
+            let turns: [&[_]; 3] = [&[framed], &[second], &[framed, by_first]];
+            let sent = send(&mut a, joins_in_turn(&turns));
             let account = a.account();
             assert_eq!((account.paths_refused, account.no_path), (0, None));
             assert_eq!(account.dropped_foreign, 0);

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 use zerolane::counters::{PathLife, PathState};
-use zerolane::options::PathThreads;
+use zerolane::options::{PathAddresses, PathThreads};
 use zerolane::{Connection, Endpoint, Options, Security};
 
 /// Bounds how long a failure takes to show; never waited for otherwise.
@@ -65,6 +65,37 @@ pub(crate) fn send(
         pieces += 1;
     }
     pieces
+}
+
+/// What to tell [`send`] to do: each of `turns` is added to the first path in its turn, and path 1 is removed between them, once
+/// that and the first carry. It is done when 8 pieces more were sent with those of the last.
+pub(crate) fn joins_in_turn<'a>(
+    turns: &'a [&'a [PathAddresses]],
+) -> impl FnMut(&mut Connection, usize) -> bool + 'a {
+    let carry = |a: &Connection| bytes_sent(a, 0).min(bytes_sent(a, 1)) > 4 << 20;
+    // Those whose turn it is, since when they are there, and when what is next happens.
+    let (mut turn, mut joined, mut next) = (0, false, 4);
+    move |a, pieces| {
+        if pieces < next {
+            return false;
+        }
+        let Some(paths) = turns.get(turn) else {
+            return true;
+        };
+        if !joined {
+            assert_eq!(usable(a), 1);
+            for &path in *paths {
+                assert!(a.add_path(path));
+            }
+            joined = true;
+        } else if usable(a) == 1 + paths.len() && carry(a) {
+            (turn, joined, next) = (turn + 1, false, pieces + 9);
+            if turn < turns.len() {
+                a.remove_path(1);
+            }
+        }
+        false
+    }
 }
 
 pub(crate) fn bytes_sent(connection: &Connection, path: usize) -> u64 {
