@@ -5,7 +5,7 @@ use std::sync::Arc;
 use zerolane_block::cdb::{Command, Extent, Form};
 use zerolane_block::sense::{Code, Key};
 use zerolane_block::sst::{LOGIN_BYTES, ManagementUnit, Outcome};
-use zerolane_block::store::{MemoryStore, Store};
+use zerolane_block::store::Store;
 use zerolane_block::{Answer, Attribute, Function, Status};
 use zerolane_disk::initiator::Options;
 use zerolane_disk::limits::CAPSULE_BYTES;
@@ -15,7 +15,7 @@ use zerolane_disk::target::{Offence, Settings};
 use super::support::gated::Gated;
 use super::support::model::Model;
 use super::support::raw::{Raw, login};
-use super::support::{self, Served, Shown, memory, seeds};
+use super::support::{self, Served, memory, seeds};
 
 const DISK: u64 = 1 << 20;
 
@@ -214,12 +214,7 @@ fn capsules__are_not_needed() {
 /// second has where the first belongs.
 #[test]
 fn capsules__of_a_command_that_was_aborted_are_not_written() {
-    let store = Arc::new(Gated::new(MemoryStore::new(DISK)));
-    let shown = Shown {
-        store: Arc::clone(&store) as Arc<dyn Store>,
-        read_only: false,
-    };
-    let served = Served::new(vec![shown]);
+    let (store, served) = Gated::served(DISK);
     let mut raw = with_capsules(served.address);
     let post = |raw: &mut Raw, slot, lba, content| {
         let mut unit = raw.unit(&write(lba, 1), 0, 512);
@@ -256,12 +251,7 @@ fn capsules__of_a_command_that_was_aborted_are_not_written() {
 /// What an initiator writes into a capsule after its command began is not written to the disk.
 #[test]
 fn capsules__are_copied_before_they_are_worked_with() {
-    let store = Arc::new(Gated::new(MemoryStore::new(DISK)));
-    let shown = Shown {
-        store: Arc::clone(&store) as Arc<dyn Store>,
-        read_only: false,
-    };
-    let served = Served::new(vec![shown]);
+    let (store, served) = Gated::served(DISK);
     let mut raw = with_capsules(served.address);
     raw.put_capsule(0, &[1; 4096]);
     let unit = raw.unit(&write(0, 8), 0, 4096);

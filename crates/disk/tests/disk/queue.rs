@@ -194,12 +194,7 @@ fn queue__another_disk_in_its_place_is_not_written() {
 
 #[test]
 fn queue__what_an_older_connection_began_is_over_before_the_newer_one_begins() {
-    let store = Arc::new(Gated::new(MemoryStore::new(DISK)));
-    let shown = Shown {
-        store: Arc::clone(&store) as Arc<dyn Store>,
-        read_only: false,
-    };
-    let served = Served::new(vec![shown]);
+    let (store, served) = Gated::served(DISK);
     let options = Options {
         command_patience: Duration::from_secs(2),
         ..Options::default()

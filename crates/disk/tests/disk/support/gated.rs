@@ -1,8 +1,10 @@
 //! A store that is slow when a test wants it.
 
-use std::sync::{Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 
 use zerolane_block::store::{MemoryStore, Run, Store};
+
+use super::{Served, Shown};
 
 /// A store whose first write waits until it is let go.
 #[derive(Debug)]
@@ -14,12 +16,18 @@ pub struct Gated {
 }
 
 impl Gated {
-    pub fn new(inner: MemoryStore) -> Gated {
-        Gated {
-            inner,
+    /// One of so many bytes, and a target that has it alone.
+    pub fn served(bytes: u64) -> (Arc<Gated>, Served) {
+        let store = Arc::new(Gated {
+            inner: MemoryStore::new(bytes),
             gate: Mutex::default(),
             news: Condvar::new(),
-        }
+        });
+        let shown = Shown {
+            store: Arc::clone(&store) as Arc<dyn Store>,
+            read_only: false,
+        };
+        (store, Served::new(vec![shown]))
     }
 
     /// Waits until the first write waits.
