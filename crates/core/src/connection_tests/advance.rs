@@ -28,6 +28,25 @@ pub(super) fn sim_with(a: Config, b: Config) -> Sim {
     sim
 }
 
+/// No grant in advance arrives from here on.
+pub(super) fn lose_grants_in_advance(sim: &mut Sim) {
+    sim.copies = Some(Box::new(|_, bytes| {
+        let flags = Header::parse(bytes).map(|it| (it.op, it.flags));
+        let in_advance =
+            |(op, flags): (Op, Flags)| op == Op::ClearToSend && flags.contains(Flags::ADVANCE);
+        usize::from(!flags.is_ok_and(in_advance))
+    }));
+}
+
+/// Connected, where one end, and then the other, takes no grants in advance.
+pub(super) fn where_an_end_takes_none() -> [Sim; 2] {
+    let off = Config {
+        advance_grants: false,
+        ..Config::default()
+    };
+    [(off.clone(), Config::default()), (Config::default(), off)].map(|(a, b)| sim_with(a, b))
+}
+
 /// A Read that meets an offer, of seed 3.
 fn read(sim: &mut Sim, length: u64) -> (TransferId, Span) {
     let now = sim.now();
@@ -257,23 +276,13 @@ fn lost__announcement_payload_is_placed_and_counts_when_it_is_heard() {
 fn lost__grants_in_advance_are_given_again() {
     let mut sim = sim_with(Config::default(), Config::default());
     let receives: Vec<_> = (0..3).map(|_| receive(&mut sim, LENGTH)).collect();
-    sim.copies = Some(Box::new(|_, bytes| {
-        let flags = Header::parse(bytes).map(|it| (it.op, it.flags));
-        let in_advance =
-            |(op, flags): (Op, Flags)| op == Op::ClearToSend && flags.contains(Flags::ADVANCE);
-        usize::from(!flags.is_ok_and(in_advance))
-    }));
+    lose_grants_in_advance(&mut sim);
     transfer(&mut sim, &receives, &[LENGTH; 3]);
 }
 
 #[test]
 fn never__where_an_end_does_not_take_them() {
-    let off = Config {
-        advance_grants: false,
-        ..Config::default()
-    };
-    for (a, b) in [(off.clone(), Config::default()), (Config::default(), off)] {
-        let mut sim = sim_with(a, b);
+    for mut sim in where_an_end_takes_none() {
         let receives: Vec<_> = (0..3).map(|_| receive(&mut sim, LENGTH)).collect();
         transfer(&mut sim, &receives, &[LENGTH; 3]);
         assert_eq!(granted_in_advance(&mut sim), 0);

@@ -1,7 +1,9 @@
 //! Receives of messages whose payload is granted before the message comes: what that saves, when it is void, and what
 //! becomes of it when datagrams are lost, either end gives up, and when the peer lies.
 
-use super::advance::{LENGTH, count, granted_in_advance, sim_with};
+use super::advance::{
+    LENGTH, count, granted_in_advance, lose_grants_in_advance, sim_with, where_an_end_takes_none,
+};
 use super::eager;
 use super::liars::grant;
 use super::memory::{atomic, export, fetch, put};
@@ -478,23 +480,13 @@ fn lost__confirmation_is_asked_for_though_the_announcement_was_told_to_wait() {
 fn lost__grants_in_advance_are_given_again() {
     let mut sim = sim_with(Config::default(), Config::default());
     let receives: Vec<_> = (0..5).map(|_| receive(&mut sim, LENGTH)).collect();
-    sim.copies = Some(Box::new(|_, bytes| {
-        let flags = Header::parse(bytes).map(|it| (it.op, it.flags));
-        let in_advance =
-            |(op, flags): (Op, Flags)| op == Op::ClearToSend && flags.contains(Flags::ADVANCE);
-        usize::from(!flags.is_ok_and(in_advance))
-    }));
+    lose_grants_in_advance(&mut sim);
     transfer(&mut sim, &receives, &[LENGTH; 5]);
 }
 
 #[test]
 fn never__where_an_end_does_not_take_them() {
-    let off = Config {
-        advance_grants: false,
-        ..Config::default()
-    };
-    for (a, b) in [(off.clone(), Config::default()), (Config::default(), off)] {
-        let mut sim = sim_with(a, b);
+    for mut sim in where_an_end_takes_none() {
         let receives: Vec<_> = (0..5).map(|_| receive(&mut sim, LENGTH)).collect();
         transfer(&mut sim, &receives, &[LENGTH; 5]);
         assert_eq!(granted_in_advance(&mut sim), 0);
