@@ -262,8 +262,8 @@ def test_paths__from_another_port_carry_what_the_first_does(
     peers.abort()
 
 
-# The first path is loopback's, and the other goes from one end of a veth to the other.
-MIXED = """
+# Loopback and a veth, and what moves content by `ours` to `peers`.
+TWO_NETWORKS = """
 import subprocess, zerolane
 from concurrent.futures import ThreadPoolExecutor
 for words in ("set lo up",
@@ -271,23 +271,29 @@ for words in ("set lo up",
               "set zl0 up", "set zl1 up"):
     subprocess.run(["ip", "link", *words.split()], check=True)
 content = bytes(range(256)) * 4096
+def carry(count):
+    for _ in range(1000):
+        sending = executor.submit(ours.send, content)
+        buffer = bytearray(len(content))
+        assert peers.recv_into(buffer) == len(content)
+        sending.result()
+        assert buffer == content
+        paths = ours.paths()
+        if len(paths) == count and all(it.bytes_sent > 1 << 20 for it in paths):
+            return
+    raise AssertionError(ours.paths())
+"""
+
+# The first path is loopback's, and the other goes from one end of a veth to the other.
+MIXED = (
+    TWO_NETWORKS
+    + """
 taking = zerolane.Options(paths=2, ethernet_paths=True)
 options = zerolane.Options(links=["ether:zl0=ether:zl0/02:00:00:00:00:02"])
 with ThreadPoolExecutor(1) as executor, zerolane.Endpoint("127.0.0.1:0", taking) as endpoint:
     connecting = executor.submit(zerolane.connect, endpoint.local_addr, options)
     peers = endpoint.accept(timeout=10)
     ours = connecting.result()
-    def carry(count):
-        for _ in range(1000):
-            sending = executor.submit(ours.send, content)
-            buffer = bytearray(len(content))
-            assert peers.recv_into(buffer) == len(content)
-            sending.result()
-            assert buffer == content
-            paths = ours.paths()
-            if len(paths) == count and all(it.bytes_sent > 1 << 20 for it in paths):
-                return
-        raise AssertionError(ours.paths())
     carry(2)
     assert ours.account().no_path is None
     ours.remove_path(1)
@@ -297,6 +303,7 @@ with ThreadPoolExecutor(1) as executor, zerolane.Endpoint("127.0.0.1:0", taking)
     ours.abort()
     peers.abort()
 """
+)
 
 
 def test_paths__over_raw_ethernet_carry_beside_udp() -> None:
@@ -304,14 +311,9 @@ def test_paths__over_raw_ethernet_carry_beside_udp() -> None:
 
 
 # The first path goes from one end of a veth to the other, and the other one is loopback's.
-ETHERNET_FIRST = """
-import subprocess, zerolane
-from concurrent.futures import ThreadPoolExecutor
-for words in ("set lo up",
-              "add zl0 address 02:00:00:00:00:01 type veth peer name zl1 address 02:00:00:00:00:02",
-              "set zl0 up", "set zl1 up"):
-    subprocess.run(["ip", "link", *words.split()], check=True)
-content = bytes(range(256)) * 4096
+ETHERNET_FIRST = (
+    TWO_NETWORKS
+    + """
 taking = zerolane.Options(lane="ethernet", paths=2, udp_paths=True)
 options = zerolane.Options(lane="ethernet", links=["=127.0.0.1"])
 with ThreadPoolExecutor(1) as executor, zerolane.Endpoint("ether:zl1:0", taking) as endpoint:
@@ -319,21 +321,12 @@ with ThreadPoolExecutor(1) as executor, zerolane.Endpoint("ether:zl1:0", taking)
     connecting = executor.submit(zerolane.connect, to, options)
     peers = endpoint.accept(timeout=10)
     ours = connecting.result()
-    for _ in range(1000):
-        sending = executor.submit(ours.send, content)
-        buffer = bytearray(len(content))
-        assert peers.recv_into(buffer) == len(content)
-        sending.result()
-        assert buffer == content
-        paths = ours.paths()
-        if len(paths) == 2 and all(it.bytes_sent > 1 << 20 for it in paths):
-            break
-    else:
-        raise AssertionError(ours.paths())
+    carry(2)
     assert (ours.account().lane, ours.account().no_path) == ("ethernet", None)
     ours.abort()
     peers.abort()
 """
+)
 
 
 def test_paths__over_udp_carry_beside_raw_ethernet() -> None:
