@@ -28,7 +28,10 @@ pub struct Options {
     pub readable: bool,
     /// The longest silence of an end that is alive.
     pub beat: Duration,
-    /// The silence after which a peer is taken for dead; several beats.
+    /// At the coordinator: the silence after which a node is suspected, so that none receives from it until it is heard of
+    /// again; several beats.
+    pub suspicion: Duration,
+    /// The silence after which a peer is taken for dead; longer than `suspicion`.
     pub silence: Duration,
     /// How long a stripe may stand still before a node looks for others that have what it lacks.
     pub stall: Duration,
@@ -56,6 +59,7 @@ impl Default for Options {
             spill: true,
             readable: true,
             beat: Duration::from_millis(100),
+            suspicion: Duration::from_millis(500),
             silence: Duration::from_millis(800),
             stall: Duration::from_millis(1500),
             patience: Duration::from_secs(60),

@@ -36,6 +36,7 @@ fn day(seed: u64) -> Setup {
     let options = &mut setup.options;
     (options.expected, options.gather) = (0, MINUTE * 5);
     options.beat *= SCALE;
+    options.suspicion *= SCALE;
     options.silence *= SCALE;
     options.stall *= SCALE;
     options.patience *= SCALE;

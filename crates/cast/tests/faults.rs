@@ -126,6 +126,49 @@ fn death__of_one_of_eight_costs_the_others_two_seconds_at_most() {
     }
 }
 
+/// Those behind a silent node receive from another before it is taken for dead.
+#[test]
+fn suspicion__costs_those_behind_a_dead_node_less_than_its_silence() {
+    let undisturbed = undisturbed();
+    for dies in 2..=7 {
+        let mut setup = eight();
+        setup.options.silence = seconds(5.0);
+        // Longer than the suspicion, so that no search for helpers closes the gap.
+        setup.options.stall = seconds(4.0);
+        setup.disturbances = vec![(seconds(5.0), Disturbance::Kill(dies))];
+        let outcome = run(&setup);
+        let what = format!("node {dies} dies");
+        let all = done(&outcome, others(&[dies]), &what);
+        let allowed = undisturbed + setup.options.suspicion * 2;
+        assert!(all <= allowed, "{what}: {all:?}, allowed {allowed:?}");
+    }
+}
+
+/// A node that is heard of again has successors again, and neither it nor another has failed.
+#[test]
+fn suspicion__of_a_node_that_rests_and_is_back_is_taken_back() {
+    for rests in 1..=8 {
+        let mut setup = eight();
+        setup.options.silence = seconds(5.0);
+        let rest = Disturbance::Rest(rests, setup.options.suspicion * 2);
+        setup.disturbances = vec![(seconds(5.0), rest)];
+        let outcome = run(&setup);
+        let what = format!("node {rests} rests");
+        done(&outcome, 1..=8, &what);
+        let failed = |it: &Event| matches!(it, Event::NodeFailed(..) | Event::NodeSlow(_));
+        assert!(!outcome.told(failed), "{what}: {:?}", outcome.events);
+    }
+    // One that comes soon after receives from it.
+    let mut setup = Setup::new(2, 400, MB, PORT);
+    setup.options.silence = seconds(5.0);
+    let rest = Disturbance::Rest(1, setup.options.suspicion * 2);
+    setup.disturbances = vec![(seconds(5.0), rest), (seconds(6.3), Disturbance::Start(2))];
+    let outcome = run(&setup);
+    done(&outcome, 1..=2, "a late one");
+    let sent = outcome.nodes[1].sent;
+    assert!(sent > setup.bytes() * 3 / 4, "it sent {sent} bytes");
+}
+
 #[test]
 fn slow__one_of_eight_holds_the_others_back_by_a_tenth_at_most() {
     let undisturbed = undisturbed();

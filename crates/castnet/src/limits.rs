@@ -26,6 +26,14 @@ pub const CHUNKS: u64 = 1500;
 /// Chunks in a node's memory, those on the way to it included.
 pub const WINDOW: u32 = 16;
 
+/// Beats in the silence after which a node is taken for dead. Nodes are compared after several, so short ones find a slow
+/// node soon.
+pub const BEATS: u32 = 20;
+
+/// Beats in the silence after which none receives from a node until it is heard of again: many enough for one that waits
+/// for a busy processor.
+pub const SUSPICIOUS_BEATS: u32 = 6;
+
 /// Chunks that came last, of which a node takes the rate at which it passes them on: a few, so that it follows soon, and so
 /// many that one that comes early or late makes no difference.
 pub const PACED_CHUNKS: usize = 12;

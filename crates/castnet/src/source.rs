@@ -18,7 +18,7 @@ use crate::drive::{Drive, Membership, address_bytes, random};
 use crate::error::Error;
 use crate::host::Host;
 use crate::invitation::in_words;
-use crate::limits::{FAREWELL, WINDOW};
+use crate::limits::{BEATS, FAREWELL, SUSPICIOUS_BEATS, WINDOW};
 use crate::racks::Racks;
 use calls::Calls;
 use leading::Leading;
@@ -178,7 +178,8 @@ impl Cast {
             gather: self.gather,
             slow: self.slow,
             silence: self.silence,
-            beat: self.silence / 8,
+            suspicion: self.silence / BEATS * SUSPICIOUS_BEATS,
+            beat: self.silence / BEATS,
             ..Options::default()
         };
         let profile = Profile {

@@ -35,6 +35,8 @@ pub(crate) struct Coordinator {
     /// Until then nodes are waited for.
     gathers_until: Duration,
     next_review: Duration,
+    /// Silence before that is not held against members: this node did not run.
+    listens_since: Duration,
     /// When the head of a chain goes to its end.
     turns_head_at: Option<Duration>,
     /// The head that went there last.
@@ -54,6 +56,8 @@ struct Member {
     rate: u64,
     life: Life,
     apart: bool,
+    /// It is apart because it was silent.
+    suspected: bool,
     verified: Vec<u32>,
     /// When it said that.
     said: Duration,
@@ -138,6 +142,7 @@ impl Coordinator {
             finished: false,
             gathers_until: now + options.gather,
             next_review: now,
+            listens_since: now,
             turns_head_at: None,
             turned: None,
             doubted: BTreeSet::new(),
@@ -238,6 +243,7 @@ impl Coordinator {
             rate: joining.rate,
             life: Life::Active,
             apart,
+            suspected: false,
             verified: joining.verified,
             said: now,
             watches: vec![Watch::default(); stripes],
@@ -405,9 +411,39 @@ impl Coordinator {
         member.said = now;
         self.doubted.remove(&from);
         member.held_by = held_by;
+        let suspected = std::mem::take(&mut member.suspected);
+        let trusted = member.accused_by.is_empty() && !matches!(member.life, Life::Failed(_));
         if done && member.life == Life::Active {
             member.life = Life::Done;
             self.events.push(Event::NodeDone(from));
+        }
+        if suspected && trusted {
+            // That it gained nothing in its silence says nothing of its pace.
+            member.watches.iter_mut().for_each(Watch::forget);
+            member.overall.forget();
+            self.move_to(from, false);
+        }
+    }
+
+    /// This node did not run until now: what it did not hear meanwhile says nothing of its members.
+    pub(crate) fn rested(&mut self, now: Duration) {
+        self.listens_since = now;
+    }
+
+    /// Members that were silent for long get places without successors, until they are heard of: those behind a dead node
+    /// receive from another before it is known to be dead.
+    fn suspect_silent(&mut self, now: Duration) {
+        let deadline = now.saturating_sub(self.options.suspicion);
+        let silent = |it: &Member| {
+            let fails = matches!(it.life, Life::Failed(_));
+            !it.apart && !fails && it.said.max(self.listens_since) < deadline
+        };
+        let found = self.members.iter().filter(|(_, it)| silent(it));
+        for id in found.map(|(id, _)| *id).collect::<Vec<_>>() {
+            if let Some(member) = self.members.get_mut(&id) {
+                member.suspected = true;
+            }
+            self.move_to(id, true);
         }
     }
 
@@ -596,6 +632,9 @@ impl Coordinator {
     pub(crate) fn tick(&mut self, now: Duration, done: bool) {
         if self.begun.is_none() && now >= self.gathers_until && !self.members.is_empty() {
             self.begin(now);
+        }
+        if self.begun.is_some() {
+            self.suspect_silent(now);
         }
         if self.begun.is_some() && now >= self.next_review {
             self.next_review = now + self.options.beat * 2;

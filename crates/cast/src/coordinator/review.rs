@@ -267,8 +267,8 @@ impl Coordinator {
     fn try_those_apart(&mut self) {
         let (mut sound, mut changed) = (Vec::new(), Vec::new());
         for (id, member) in &mut self.members {
-            let trusted = member.accused_by.is_empty() && member.life == Life::Active;
-            if !member.apart || !trusted {
+            let trusted = member.accused_by.is_empty() && !member.suspected;
+            if !member.apart || !trusted || member.life != Life::Active {
                 continue;
             }
             member.waited += 1;

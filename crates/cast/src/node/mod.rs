@@ -513,6 +513,9 @@ impl Node {
         for peer in self.peers.values_mut() {
             peer.heard = (peer.heard + late).min(self.now);
         }
+        if let Some(coordinator) = &mut self.coordinator {
+            coordinator.rested(self.now);
+        }
     }
 
     /// Anything new has come.

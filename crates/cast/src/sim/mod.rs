@@ -227,6 +227,7 @@ impl Setup {
         let beat = Duration::from_micros(400) * group.nodes;
         let options = &mut setup.options;
         options.beat = beat.clamp(options.beat, Duration::from_millis(600));
+        options.suspicion = options.suspicion.max(options.beat * 5 / 2);
         options.silence = options.silence.max(options.beat * 4);
         options.stall = options.stall.max(options.beat * 5);
         setup.until = ideal * 20 + Duration::from_secs(600);

@@ -208,7 +208,7 @@ fn setup(case: &Case) -> (Setup, Cast) {
         rack: racks.map_or(0, |it| it.nodes),
         dying,
         slow,
-        detection: setup.options.silence.as_secs_f64() + 2.0 * setup.options.beat.as_secs_f64(),
+        detection: setup.options.suspicion.as_secs_f64() + 2.0 * setup.options.beat.as_secs_f64(),
     };
     (setup, cast)
 }

@@ -15,7 +15,7 @@ use super::{Progress, Received};
 use crate::drive::{Drive, address_bytes};
 use crate::error::Error;
 use crate::invitation::{Call, Word, key_of, listen, parse, say, shown};
-use crate::limits::WINDOW;
+use crate::limits::{BEATS, SUSPICIOUS_BEATS, WINDOW};
 use crate::target::{Finishing, Target};
 
 /// How often a stop is looked for, and the user told.
@@ -85,7 +85,8 @@ impl Taking {
         let options = Options {
             window: WINDOW,
             silence: times.silence,
-            beat: times.silence / 8,
+            suspicion: times.silence / BEATS * SUSPICIOUS_BEATS,
+            beat: times.silence / BEATS,
             patience: times.patience,
             ..Options::default()
         };
