@@ -17,12 +17,12 @@ use zerolane::request::WorkKind;
 use zerolane::worker::{ConnectionId, EndpointId, Event as Happened, Worker};
 use zerolane::{Completion, Region};
 use zerolane_cast::limits::MESSAGE_BYTES;
-use zerolane_cast::{Action, Contact, Event, Fault, Manifest, Message, Node, NodeId};
+use zerolane_cast::{Action, Contact, Event, Fault, Manifest, Message, Node, NodeId, Options};
 
 use crate::error::Error;
 use crate::invitation::key_of;
 use crate::jobs::Jobs;
-use crate::limits::{MAX_SENDS, MESSAGE_RECEIVES};
+use crate::limits::{BEATS, MAX_SENDS, MESSAGE_RECEIVES, SUSPICIOUS_BEATS};
 use crate::links::{Link, Links};
 use crate::pace::Pace;
 use crate::pool::{Chunk, Pool};
@@ -34,6 +34,17 @@ pub(crate) use membership::{Membership, random};
 /// An address as a contact has it.
 pub(crate) fn address_bytes(address: SocketAddr) -> Vec<u8> {
     address.to_string().into_bytes()
+}
+
+/// Options whose beats follow from the silence after which a node is taken for dead.
+pub(crate) fn with_silence(silence: Duration) -> Options {
+    let beat = silence / BEATS;
+    Options {
+        beat,
+        suspicion: beat * SUSPICIOUS_BEATS,
+        silence,
+        ..Options::default()
+    }
 }
 
 fn address_of(contact: &Contact) -> Option<SocketAddr> {

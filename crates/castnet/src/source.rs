@@ -14,11 +14,11 @@ use zerolane::worker::Worker;
 use zerolane_cast::{Contact, Node, Options, Profile, Slow};
 
 use crate::content::Content;
-use crate::drive::{Drive, Membership, address_bytes, random};
+use crate::drive::{Drive, Membership, address_bytes, random, with_silence};
 use crate::error::Error;
 use crate::host::Host;
 use crate::invitation::in_words;
-use crate::limits::{BEATS, FAREWELL, SUSPICIOUS_BEATS, WINDOW};
+use crate::limits::{FAREWELL, WINDOW};
 use crate::racks::Racks;
 use calls::Calls;
 use leading::Leading;
@@ -177,10 +177,7 @@ impl Cast {
             expected: u32::try_from(self.hosts.len()).unwrap_or(u32::MAX),
             gather: self.gather,
             slow: self.slow,
-            silence: self.silence,
-            suspicion: self.silence / BEATS * SUSPICIOUS_BEATS,
-            beat: self.silence / BEATS,
-            ..Options::default()
+            ..with_silence(self.silence)
         };
         let profile = Profile {
             contact,

@@ -96,6 +96,12 @@ impl Member {
         active && self.watches.iter().any(Watch::is_warned)
     }
 
+    /// What was seen of its pace says nothing of what is to come.
+    fn forget_pace(&mut self) {
+        self.watches.iter_mut().for_each(Watch::forget);
+        self.overall.forget();
+    }
+
     /// Whether it keeps up with those above it. With one of them there is nothing to add up.
     fn keeps_up(&self) -> Verdict {
         match &self.watches[..] {
@@ -419,8 +425,7 @@ impl Coordinator {
         }
         if suspected && trusted {
             // That it gained nothing in its silence says nothing of its pace.
-            member.watches.iter_mut().for_each(Watch::forget);
-            member.overall.forget();
+            member.forget_pace();
             self.move_to(from, false);
         }
     }
@@ -635,11 +640,11 @@ impl Coordinator {
         }
         if self.begun.is_some() {
             self.suspect_silent(now);
-        }
-        if self.begun.is_some() && now >= self.next_review {
-            self.next_review = now + self.options.beat * 2;
-            self.review(now);
-            self.even_out();
+            if now >= self.next_review {
+                self.next_review = now + self.options.beat * 2;
+                self.review(now);
+                self.even_out();
+            }
         }
         let gathered = now >= self.gathers_until || self.options.expected > 0;
         let over = !self.members.values().any(|it| it.life == Life::Active);

@@ -276,8 +276,7 @@ impl Coordinator {
             match member.in_turn {
                 false if member.waited >= RECOVERED_REVIEWS << member.set_apart.min(8) => {
                     member.in_turn = true;
-                    member.watches.iter_mut().for_each(Watch::forget);
-                    member.overall.forget();
+                    member.forget_pace();
                     changed.push(*id);
                 }
                 true if verdict == Verdict::Lags => {

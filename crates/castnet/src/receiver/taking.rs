@@ -12,10 +12,10 @@ use zerolane_cast::{Contact, Event, Node, Options, Profile};
 
 use super::waiting::Invited;
 use super::{Progress, Received};
-use crate::drive::{Drive, address_bytes};
+use crate::drive::{Drive, address_bytes, with_silence};
 use crate::error::Error;
 use crate::invitation::{Call, Word, key_of, listen, parse, say, shown};
-use crate::limits::{BEATS, SUSPICIOUS_BEATS, WINDOW};
+use crate::limits::WINDOW;
 use crate::target::{Finishing, Target};
 
 /// How often a stop is looked for, and the user told.
@@ -84,11 +84,8 @@ impl Taking {
         let begun = Instant::now();
         let options = Options {
             window: WINDOW,
-            silence: times.silence,
-            suspicion: times.silence / BEATS * SUSPICIOUS_BEATS,
-            beat: times.silence / BEATS,
             patience: times.patience,
-            ..Options::default()
+            ..with_silence(times.silence)
         };
         let profile = Profile {
             contact,
