@@ -1,5 +1,6 @@
 """What carries a connection."""
 
+import inspect
 import os
 import subprocess
 import sys
@@ -214,6 +215,30 @@ def test_rendezvous__both_ends_meet_by_a_name(executor: ThreadPoolExecutor) -> N
         peers.abort()
 
 
+def carry(
+    executor: ThreadPoolExecutor,
+    ours: zerolane.Connection,
+    peers: zerolane.Connection,
+    until: Callable[[list[zerolane.Path]], bool],
+) -> None:
+    """Moves content from `ours` to `peers` until the paths of `ours` are as wanted."""
+    content = bytes(range(256)) * 4096
+    for _ in range(1000):
+        sending = executor.submit(ours.send, content)
+        buffer = bytearray(len(content))
+        assert peers.recv_into(buffer) == len(content)
+        sending.result()
+        assert buffer == content
+        if until(ours.paths()):
+            return
+    raise AssertionError(ours.paths())
+
+
+def both(paths: list[zerolane.Path]) -> bool:
+    """Whether there are two, and each carried something."""
+    return len(paths) == 2 and all(it.bytes_sent > 1 << 20 for it in paths)
+
+
 @pytest.mark.parametrize("threads", [False, True])
 def test_paths__from_another_port_carry_what_the_first_does(
     threads: bool, executor: ThreadPoolExecutor
@@ -224,31 +249,15 @@ def test_paths__from_another_port_carry_what_the_first_does(
         connecting = executor.submit(zerolane.connect, endpoint.local_addr, options)
         peers = endpoint.accept(timeout=10)
         ours = connecting.result()
-        content = bytes(range(256)) * 4096
-
-        def carry(until: Callable[[list[zerolane.Path]], bool]) -> None:
-            for _ in range(1000):
-                sending = executor.submit(ours.send, content)
-                buffer = bytearray(len(content))
-                assert peers.recv_into(buffer) == len(content)
-                sending.result()
-                assert buffer == content
-                if until(ours.paths()):
-                    return
-            raise AssertionError(ours.paths())
-
-        def both(paths: list[zerolane.Path]) -> bool:
-            return len(paths) == 2 and all(it.bytes_sent > 1 << 20 for it in paths)
-
-        carry(both)
+        carry(executor, ours, peers, both)
         first, second = ours.paths()
         assert (first.index, first.life, second.index, second.life) == (0, "usable", 1, "usable")
         assert first.rtt and second.rtt
         assert min(it.bytes_received for it in peers.paths()) > 1 << 20
         ours.remove_path(1)
-        carry(lambda paths: [it.index for it in paths] == [0])
+        carry(executor, ours, peers, lambda paths: [it.index for it in paths] == [0])
         assert ours.add_path("=")
-        carry(both)
+        carry(executor, ours, peers, both)
         with pytest.raises(ValueError, match="the first path"):
             ours.remove_path(0)
         with pytest.raises(ValueError, match="LOCAL=PEER"):
@@ -262,27 +271,20 @@ def test_paths__from_another_port_carry_what_the_first_does(
     peers.abort()
 
 
-# Loopback and a veth, and what moves content by `ours` to `peers`.
-TWO_NETWORKS = """
+# Loopback and a veth, and what moves content.
+TWO_NETWORKS = (
+    """
 import subprocess, zerolane
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 for words in ("set lo up",
               "add zl0 address 02:00:00:00:00:01 type veth peer name zl1 address 02:00:00:00:00:02",
               "set zl0 up", "set zl1 up"):
     subprocess.run(["ip", "link", *words.split()], check=True)
-content = bytes(range(256)) * 4096
-def carry(count):
-    for _ in range(1000):
-        sending = executor.submit(ours.send, content)
-        buffer = bytearray(len(content))
-        assert peers.recv_into(buffer) == len(content)
-        sending.result()
-        assert buffer == content
-        paths = ours.paths()
-        if len(paths) == count and all(it.bytes_sent > 1 << 20 for it in paths):
-            return
-    raise AssertionError(ours.paths())
 """
+    + inspect.getsource(carry)
+    + inspect.getsource(both)
+)
 
 # The first path is loopback's, and the other goes from one end of a veth to the other.
 MIXED = (
@@ -294,12 +296,12 @@ with ThreadPoolExecutor(1) as executor, zerolane.Endpoint("127.0.0.1:0", taking)
     connecting = executor.submit(zerolane.connect, endpoint.local_addr, options)
     peers = endpoint.accept(timeout=10)
     ours = connecting.result()
-    carry(2)
+    carry(executor, ours, peers, both)
     assert ours.account().no_path is None
     ours.remove_path(1)
-    carry(1)
+    carry(executor, ours, peers, lambda paths: len(paths) == 1 and paths[0].bytes_sent > 1 << 20)
     assert ours.add_path("=ether:zl0/02:00:00:00:00:02")
-    carry(2)
+    carry(executor, ours, peers, both)
     ours.abort()
     peers.abort()
 """
@@ -321,7 +323,7 @@ with ThreadPoolExecutor(1) as executor, zerolane.Endpoint("ether:zl1:0", taking)
     connecting = executor.submit(zerolane.connect, to, options)
     peers = endpoint.accept(timeout=10)
     ours = connecting.result()
-    carry(2)
+    carry(executor, ours, peers, both)
     assert (ours.account().lane, ours.account().no_path) == ("ethernet", None)
     ours.abort()
     peers.abort()
