@@ -119,7 +119,8 @@ pub trait Congestion: Send + fmt::Debug {
     }
     /// The receiver answered.
     fn on_progress(&mut self, now: Instant, sample: &Sample);
-    /// `bytes` are lost, and will be sent again.
+    /// The path dropped datagrams of `bytes` of payload. A train of which it dropped one is sent again as a whole, but
+    /// counts as that one datagram.
     fn on_lost(&mut self, now: Instant, bytes: u64);
     /// Nothing was heard for long: whatever was under way is gone.
     fn on_silence(&mut self, now: Instant);

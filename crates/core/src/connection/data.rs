@@ -69,7 +69,11 @@ impl Connection {
             return Placement::Drop(reason);
         }
         let stu = datagram.saturating_sub(self.cx.overhead()).max(1);
-        self.on_data(now, &data, train.len, stu, landed)
+        let placement = self.on_data(now, &data, train.len, stu, landed);
+        if !matches!(placement, Placement::Drop(_)) {
+            self.receiving.on_train(train.len.div_ceil(stu));
+        }
+        placement
     }
 
     /// A train announces the Transfer `s_id` of the peer, which was granted to receive `id` in advance.

@@ -2,9 +2,10 @@
 
 use super::seeds::{Dice, each};
 use super::sim::Sim;
+use super::sim_trains::merged;
 use crate::*;
 use netsim::Side;
-use netsim::link::LinkConfig;
+use netsim::link::{LinkConfig, Loss};
 use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
@@ -85,6 +86,33 @@ fn auto__a_queue_that_stands_is_no_lan() {
     sim.run_for(1_800 * MS);
     let now = sim.now();
     assert_eq!(sim.a.c().path_state(now).controller, "auto: model");
+}
+
+/// A lost datagram spoils its train, but the path dropped no more than that datagram.
+#[test]
+fn auto__rare_loss_that_spoils_trains_is_no_congestion() {
+    each(6, |seed| {
+        let lossy = LinkConfig {
+            loss: Loss::Random(0.001),
+            ..lan()
+        };
+        let mut sim = Sim::with_trains(lossy, seed, Config::default(), merged);
+        let now = sim.now();
+        let length = 32 << 20;
+        let source = sim.a.filled(7, length);
+        let target = sim.b.empty(length);
+        let to = sim.b.c().post_receive(now, target).expect("posted");
+        let sent = sim.a.c().post_send(now, source, Delivery::Polled);
+        sent.expect("posted");
+        let end = sim.net.now() + 3_000 * MS;
+        while sim.b.received(to).is_none() {
+            assert!(sim.step(end), "over in time");
+            let now = sim.now();
+            assert_eq!(sim.a.c().path_state(now).controller, "auto: lan");
+        }
+        assert!(sim.b.holds(target, 7, length));
+        assert!(sim.b.trains.as_ref().expect("trains").incomplete > 2);
+    });
 }
 
 /// The first answers were slow: an end was off its core, or the path is shorter now. What is sent meanwhile is

@@ -6,7 +6,7 @@ use super::gets::{Enqueued, GetResponse, ResponseKey};
 use crate::context::{Context, Debt, Refusal};
 use crate::limits::MAX_VALUES;
 use crate::sending::without;
-use crate::sending::{Sending, shape};
+use crate::sending::{Lost, Sending, shape};
 use crate::timers::Timer;
 use crate::transmit::{ControlDatagram, DataBurst, join};
 use crate::{BurstLimit, DropReason, TransferId};
@@ -40,7 +40,7 @@ impl OneSided {
                     let key = ResponseKey::new(part.d_id, part.mx, part.address);
                     let end = key.start.saturating_add(part.span.len as u32);
                     let path = sending.carrier(key.id, key.b_num, (key.start, end));
-                    sending.on_lost(cx, path, part.span.len);
+                    sending.on_lost(cx, path, Lost::datagrams(part.span.len));
                 }
                 Enqueued::New | Enqueued::Before => {}
                 Enqueued::Full => return Err(DropReason::Limit),

@@ -158,6 +158,11 @@ impl Receiving {
         Ok(accepted.span)
     }
 
+    /// A train of so many datagrams was taken.
+    pub(crate) fn on_train(&mut self, datagrams: u32) {
+        self.trains.on_train(datagrams);
+    }
+
     /// Payload that a forecast placed elsewhere, or nowhere, is moved.
     pub(crate) fn on_moved(&mut self, bytes: u64) {
         self.moved += bytes;

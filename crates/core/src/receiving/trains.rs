@@ -24,7 +24,7 @@ pub(crate) struct Trains {
     refused: bool,
     /// How long they are not offered: now, or the next time.
     pause: Duration,
-    /// Datagrams that have to arrive, none lost among them, until they are offered as before the last pause.
+    /// Datagrams that have to arrive in trains, none lost meanwhile, until they are offered as before the last pause.
     trial: u32,
 }
 
@@ -59,7 +59,6 @@ impl Trains {
     /// So many datagrams of payload arrived, alone or in a train.
     pub(crate) fn on_arrived(&mut self, now: Instant, datagrams: u32) {
         self.losses = self.losses.saturating_sub(datagrams);
-        self.trial = self.trial.saturating_sub(datagrams);
         let past = now - self.since;
         if self.refused && self.losses == 0 && past >= self.pause {
             (self.refused, self.since) = (false, now);
@@ -68,6 +67,11 @@ impl Trains {
         } else if !self.refused && past >= TRAIN_PAUSE_FORGOTTEN {
             self.pause = MIN_TRAIN_PAUSE;
         }
+    }
+
+    /// A train of so many datagrams arrived. What arrives alone passes no trial: it ended the pause.
+    pub(crate) fn on_train(&mut self, datagrams: u32) {
+        self.trial = self.trial.saturating_sub(datagrams);
     }
 
     /// A stretch of payload was lost: one datagram or more, or a train.
@@ -175,7 +179,7 @@ mod tests {
             refuse(&mut trains, at(now));
             now += pause(&mut trains, now);
             assert!(trains.are_on_trial());
-            trains.on_arrived(at(now), TRAIN_LOSS_COST - 1);
+            trains.on_train(TRAIN_LOSS_COST - 1);
             assert!(trains.are_on_trial());
             trains.on_lost(at(now));
             assert!(!trains.are_offered() && !trains.are_on_trial());
@@ -183,11 +187,20 @@ mod tests {
     }
 
     #[test]
+    fn trial__is_not_passed_by_what_arrives_alone() {
+        let mut trains = offered();
+        refuse(&mut trains, at(0));
+        let now = pause(&mut trains, 0);
+        trains.on_arrived(at(now), 10 * TRAIN_LOSS_COST);
+        assert!(trains.are_on_trial());
+    }
+
+    #[test]
     fn trial__is_passed_when_enough_came_without_loss() {
         let mut trains = offered();
         refuse(&mut trains, at(0));
         let now = pause(&mut trains, 0);
-        trains.on_arrived(at(now), TRAIN_LOSS_COST);
+        trains.on_train(TRAIN_LOSS_COST);
         assert!(trains.are_offered() && !trains.are_on_trial());
         assert_eq!(refuse(&mut trains, at(now)), 4);
     }

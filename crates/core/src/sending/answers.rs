@@ -2,7 +2,7 @@
 
 use super::Sending;
 use super::offers::ReadRequest;
-use super::outbound::{LossReport, Outbound, OutboundEvent};
+use super::outbound::{LossReport, Lost, Outbound, OutboundEvent};
 use super::sent_log::{SentBurst, Timing};
 use crate::congestion::Congestion;
 use crate::congestion::{Lateness, transmission_time};
@@ -153,7 +153,9 @@ impl Sending {
                 .max(cx.now + cx.recovery.control_timeout());
         }
         let flight_time = |path| cx.recovery_of(path).flight_time();
-        let missing = self.outbox.report(cx.now, it, ranges, flight_time);
+        let missing = self
+            .outbox
+            .report(cx.now, it, ranges, cx.stu(), flight_time);
         self.on_missing(cx, missing.ok_or(DropReason::Unexpected)?);
         Ok(None)
     }
@@ -221,21 +223,21 @@ impl Sending {
 
     fn on_missing(&mut self, cx: &mut Context, missing: LossReport) {
         cx.counters.count_drop(DropReason::Limit, missing.beyond);
-        for (path, &bytes) in missing.bytes.iter().enumerate() {
-            self.on_lost(cx, path, bytes);
+        for (path, &lost) in missing.lost.iter().enumerate() {
+            self.on_lost(cx, path, lost);
         }
         if missing.black_hole && cx.path.black_hole() {
             cx.timers.set(Timer::PathProbe, cx.now);
         }
     }
 
-    /// `path` lost so many bytes of payload.
-    pub(crate) fn on_lost(&mut self, cx: &Context, path: usize, bytes: u64) {
-        if bytes > 0
+    /// `path` lost payload.
+    pub(crate) fn on_lost(&mut self, cx: &Context, path: usize, lost: Lost) {
+        if lost.bytes > 0
             && let Some(it) = self.paths.get_mut(path)
         {
-            it.lost += bytes;
-            it.congestion.on_lost(cx.now, bytes);
+            it.lost += lost.bytes;
+            it.congestion.on_lost(cx.now, lost.dropped);
         }
     }
 

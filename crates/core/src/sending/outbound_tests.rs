@@ -149,7 +149,7 @@ fn report__of_payload_that_never_left_frees_the_window_of_what_is_too_old() {
     };
     let mut ask = |at| {
         let flight_time = Duration::from_millis(10);
-        let missing = outbox.report(ms(at), &state, &missing, |_| flight_time);
+        let missing = outbox.report(ms(at), &state, &missing, 1000, |_| flight_time);
         assert_eq!(missing, Some(LossReport::default()), "nothing was sent");
         outbox.sent_logs[0].bytes_in_flight()
     };

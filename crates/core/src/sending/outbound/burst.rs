@@ -260,7 +260,11 @@ impl Outbound {
             return None;
         }
         let burst = cut(id, self, (b_num, start, rest), shape, held.trains)?;
-        self.block_mut(b_num)?.sent += burst.span.len as u32;
+        let held = self.block_mut(b_num)?;
+        held.sent += burst.span.len as u32;
+        if let Some(train) = burst.train {
+            held.longest_train = held.longest_train.max(train.len);
+        }
         self.sent += burst.span.len;
         Some((burst, start, rest - burst.span.len as u32))
     }

@@ -1,7 +1,7 @@
 //! Grants: which bytes they cover, and whether they may.
 
 use super::transfer::{Held, Outbound};
-use super::{LossReport, OutboundEvent, Outbox};
+use super::{LossReport, Lost, OutboundEvent, Outbox};
 use crate::limits::{BLACK_HOLE_REPAIRS, MAX_HELD_GRANTS};
 use crate::transmit::join;
 use crate::{DropReason, TransferId, tiling};
@@ -48,14 +48,14 @@ impl Outbox {
         let mut missing = LossReport::default();
         if let Some(eager) = transfer.eager.take() {
             // Granted after all: what left without did not find its place.
-            missing.bytes[0] = u64::from(eager.sent);
+            missing.lost[0] = Lost::datagrams(eager.sent.into());
             transfer.sent = 0;
             self.eager.retain(|&id| id != cts.d_id);
             self.repairs.retain(|repair| repair.id != cts.d_id);
         }
         if let Some(old) = old {
             // Granted anew (classic repair): the whole Block again.
-            missing.bytes[0] = u64::from(old.sent);
+            missing.lost[0] = Lost::datagrams(old.sent.into());
             held.regrants = old.regrants + u32::from(old.sent > 0);
             missing.black_hole = held.regrants >= BLACK_HOLE_REPAIRS;
             if missing.black_hole {
@@ -110,6 +110,7 @@ pub(super) fn granted(
         sent: 0,
         sequence: cts.sequence,
         trains: cts.grant.is_some_and(|grant| grant.trains),
+        longest_train: 0,
         regrants: 0,
     })
 }

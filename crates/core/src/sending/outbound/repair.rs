@@ -5,6 +5,7 @@ use crate::limits::{BLACK_HOLE_REPAIRS, MAX_REPAIRS};
 use crate::{Instant, TransferId};
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::AddAssign;
 use core::time::Duration;
 use zerolane_wire::{MAX_PATHS, Range, State};
 
@@ -40,11 +41,52 @@ impl Stuck {
     }
 }
 
+/// What a path lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Lost {
+    /// Payload to be sent again, bytes.
+    pub(crate) bytes: u64,
+    /// Payload of the fewest datagrams whose loss explains it, bytes: one of each train. It is what a congestion controller
+    /// is told, for what the path drops are datagrams.
+    pub(crate) dropped: u64,
+}
+
+impl Lost {
+    /// `bytes` of payload that left in datagrams of their own.
+    pub(crate) fn datagrams(bytes: u64) -> Lost {
+        Lost {
+            bytes,
+            dropped: bytes,
+        }
+    }
+
+    /// `bytes` in a row of a Block of which trains of at most `longest` bytes left, or none if that is 0. A train is
+    /// missing as a whole where one datagram was dropped, of `stu` bytes of payload.
+    fn of(bytes: u32, longest: u32, stu: u32) -> Lost {
+        let all = Lost::datagrams(bytes.into());
+        if longest == 0 {
+            return all;
+        }
+        let one_each = u64::from(bytes.div_ceil(longest)) * u64::from(stu);
+        Lost {
+            dropped: all.dropped.min(one_each),
+            ..all
+        }
+    }
+}
+
+impl AddAssign for Lost {
+    fn add_assign(&mut self, other: Lost) {
+        self.bytes += other.bytes;
+        self.dropped += other.dropped;
+    }
+}
+
 /// What a report of missing payload, or a grant made anew, amounts to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LossReport {
-    /// Bytes to be sent again, by the paths that lost them.
-    pub(crate) bytes: [u64; MAX_PATHS as usize],
+    /// What is to be sent again, by the paths that lost it.
+    pub(crate) lost: [Lost; MAX_PATHS as usize],
     /// Ranges beyond [`MAX_REPAIRS`], to be asked for again.
     pub(crate) beyond: u64,
     /// The same bytes were reported again and again: perhaps the path swallows large datagrams.
@@ -68,6 +110,7 @@ impl Outbox {
         now: Instant,
         state: &State,
         ranges: &[Range],
+        stu: u32,
         flight_time: impl Fn(usize) -> Duration,
     ) -> Option<LossReport> {
         let transfer = self.transfers.get_mut(&state.d_id)?;
@@ -76,7 +119,7 @@ impl Outbox {
         let Some(held) = transfer.block(state.b_num) else {
             return Some(missing);
         };
-        let (id, b_num, sent) = (state.d_id, state.b_num, held.sent);
+        let (id, b_num, sent, train) = (state.d_id, state.b_num, held.sent, held.longest_train);
         let logs = self.sent_logs.iter().enumerate();
         let under_way = logs.flat_map(|(path, it)| it.in_flight(id, b_num, now, flight_time(path)));
         let mut excepted: Vec<(u32, u32)> = under_way.collect();
@@ -93,7 +136,7 @@ impl Outbox {
                 match self.queue_repair(id, b_num, start, end - start) {
                     true => {
                         let path = self.carrier(id, b_num, (start, end));
-                        missing.bytes[path] += u64::from(end - start);
+                        missing.lost[path] += Lost::of(end - start, train, stu);
                     }
                     false => missing.beyond += 1,
                 }
@@ -106,7 +149,7 @@ impl Outbox {
                 it.settle(now, flight_time(path));
             }
         }
-        if missing.bytes[0] > 0 {
+        if missing.lost[0].bytes > 0 {
             let seen = self.sent_logs[0].seen();
             missing.black_hole = self.stuck.repaired(now, seen, flight_time(0));
         }

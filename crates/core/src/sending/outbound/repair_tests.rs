@@ -32,3 +32,14 @@ proptest! {
         prop_assert!(parts.is_sorted());
     }
 }
+
+#[test]
+fn lost__a_train_counts_as_one_datagram() {
+    let dropped = |bytes, longest| Lost::of(bytes, longest, 1000).dropped;
+    assert_eq!(dropped(48_000, 0), 48_000, "no train left");
+    assert_eq!(dropped(48_000, 48_000), 1000);
+    assert_eq!(dropped(20_000, 48_000), 1000, "the last of a Block");
+    assert_eq!(dropped(48_001, 48_000), 2000, "two in a row");
+    assert_eq!(dropped(600, 48_000), 600, "less than a datagram");
+    assert_eq!(Lost::of(48_000, 48_000, 1000).bytes, 48_000);
+}

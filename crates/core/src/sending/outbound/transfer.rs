@@ -16,6 +16,8 @@ pub(super) struct Held {
     pub(super) sequence: u32,
     /// It may leave as trains.
     pub(super) trains: bool,
+    /// Payload of the longest train of it that left, bytes.
+    pub(super) longest_train: u32,
     /// Times it was granted anew in a row (classic profile).
     pub(super) regrants: u32,
 }
@@ -76,6 +78,7 @@ impl Held {
             sent: 0,
             sequence: 0,
             trains: false,
+            longest_train: 0,
             regrants: 0,
         }
     }
