@@ -239,9 +239,11 @@ impl Drive {
     }
 
     fn listen(&mut self, connection: ConnectionId, region: Region) {
-        if let Some(connection) = self.worker.connection(connection) {
-            // One that is over tells so by itself.
-            let _ = connection.post_recv(region);
+        // One that is over tells so by itself.
+        let there = self.worker.connection(connection);
+        let posted = there.and_then(|it| it.post_recv(region).ok());
+        if let (Some(id), Some(link)) = (posted, self.links.get(connection)) {
+            link.messages.posted(id);
         }
     }
 
@@ -267,17 +269,12 @@ impl Drive {
         };
         let id = link.id;
         match completion.kind {
-            WorkKind::Receive => match completion.result {
-                Ok(len) => {
-                    let region = completion.into_region();
-                    self.take_message(connection, id, &region[..len]);
-                    self.listen(connection, region);
-                }
-                Err(TransferError::MessageTooLarge { .. }) => {
-                    self.node.fault(now, id, Fault::Garbage)
-                }
-                Err(_) => {}
-            },
+            WorkKind::Receive => {
+                let (transfer, result) = (completion.id, completion.result);
+                let received = result.map(|len| (completion.into_region(), len));
+                link.messages.completed(transfer, received);
+                self.take_messages(connection, id);
+            }
             WorkKind::Send => link.unsent = link.unsent.saturating_sub(1),
             WorkKind::MessageReceived => {
                 link.slots.retain(|it| *it != completion.id);
@@ -305,6 +302,24 @@ impl Drive {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Takes the messages that are there, up to the first that is not.
+    fn take_messages(&mut self, connection: ConnectionId, id: NodeId) {
+        while let Some(link) = self.links.get(connection)
+            && let Some(received) = link.messages.next()
+        {
+            match received {
+                Ok((region, len)) => {
+                    self.take_message(connection, id, &region[..len]);
+                    self.listen(connection, region);
+                }
+                Err(TransferError::MessageTooLarge { .. }) => {
+                    self.node.fault(self.now(), id, Fault::Garbage)
+                }
+                Err(_) => {}
+            }
+        }
     }
 
     fn take_message(&mut self, connection: ConnectionId, id: NodeId, bytes: &[u8]) {

@@ -118,6 +118,8 @@ struct Peer {
     said: Duration,
     messages: u32,
     unasked: u32,
+    /// What it said of itself before this node knew the content.
+    early_hello: Option<Message>,
     /// The first digest that it waits for.
     wants_hashes: Option<u32>,
     /// What it asked for.
@@ -409,6 +411,10 @@ impl Node {
                 self.take_order(from, message)
             }
             Message::Dismissed(_) | Message::Finished => self.take_order(from, message),
+            Message::Hello { .. } if self.header.is_none() => {
+                self.peers.entry(from).or_default().early_hello = Some(message);
+                Ok(())
+            }
             Message::Hello {
                 root,
                 has,

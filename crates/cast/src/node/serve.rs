@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::{Link, Node, Peer, Wanted};
 use crate::limits::{MAX_REQUESTS, SENDS_AT_ONCE, STORE_SENDS};
+use crate::manifest::Header;
 use crate::message::{Fault, Message, NodeId};
 use crate::options::Action;
 
@@ -170,8 +171,9 @@ impl Node {
     }
 
     pub(super) fn take_request(&mut self, from: NodeId, chunks: &[u32]) -> Result<(), Fault> {
-        let header = self.header.ok_or(Fault::UnknownChunk)?;
-        if chunks.iter().any(|it| *it >= header.chunks()) {
+        // One that heard of the content first may ask before this node has: by another connection, on which less was lost.
+        let exist = |it: Header| chunks.iter().all(|chunk| *chunk < it.chunks());
+        if !self.header.is_none_or(exist) {
             return Err(Fault::UnknownChunk);
         }
         let peer = self.peers.get_mut(&from).expect("it is connected");

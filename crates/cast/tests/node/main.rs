@@ -1,5 +1,6 @@
 //! One node, told what happens and asked what it does.
 
+mod early;
 mod helpers;
 mod lost;
 mod withdrawn;

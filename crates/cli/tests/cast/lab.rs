@@ -5,7 +5,7 @@ use std::process::Command;
 
 use netlab::lab::{Lab, LabConfig};
 use netlab::netns;
-use netsim::link::LinkConfig;
+use netsim::link::{LinkConfig, Loss};
 
 use crate::content::content;
 use crate::running::{Casting, Place, Waiting, addresses};
@@ -76,6 +76,17 @@ impl Network {
         self.lab.set_link(index + 1, link(mbps));
     }
 
+    /// Loses this share of what comes to each of the hosts, and to the source.
+    fn lose(&self, hosts: usize, share: f64) {
+        for port in 0..=hosts {
+            let lossy = LinkConfig {
+                loss: Loss::Random(share),
+                ..link(1000)
+            };
+            self.lab.set_link(port, lossy);
+        }
+    }
+
     pub(crate) fn set_up(&self, index: usize, up: bool) {
         self.lab.set_up(index + 1, up);
     }
@@ -114,6 +125,29 @@ fn chain__of_four_hosts_one_dies_one_is_slow_and_one_comes_late() {
     );
     hosts.into_iter().for_each(|it| drop(it.summary()));
     assert!([0, 2, 3].iter().all(|it| network.place.has(*it, &bytes)));
+}
+
+/// A message that is lost arrives behind those that were sent after it, and those of others. None is a fault of a peer.
+#[test]
+fn loss__of_what_is_said_at_the_begin_costs_no_host() {
+    const HOSTS: usize = 8;
+    let Some(network) = Network::new(HOSTS, 1000) else {
+        return;
+    };
+    network.lose(HOSTS, 0.05);
+    for round in 0..10 {
+        let bytes = content(round, 600_000);
+        let source = network.place.file(&format!("source-{round}"), &bytes);
+        let target = |it| network.place.target(100 * round as usize + it);
+        let hosts: Vec<_> = (0..HOSTS).map(|it| network.wait(it, &target(it))).collect();
+        let (code, summary) = network.cast(&source, HOSTS, &[]).end();
+        assert_eq!(code, Some(0), "{summary}");
+        for (index, host) in hosts.into_iter().enumerate() {
+            let (code, _, why) = host.end();
+            assert_eq!((code, why.as_str()), (Some(0), ""), "host {index}");
+            assert!(std::fs::read(target(index)).unwrap() == bytes, "host {index}");
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,120 @@
+//! What peers say to a node that has not heard of the content: what the source said of it was lost, and comes again.
+#![allow(non_snake_case)]
+
+use std::time::Duration;
+
+use zerolane_cast::{
+    Action, Bitmap, Event, Fault, Manifest, Message, Node, NodeId, Options, Stored,
+};
+
+use crate::{actions, contact, profile};
+
+const SOURCE: NodeId = NodeId(1);
+const OWN: NodeId = NodeId(2);
+const PEER: NodeId = NodeId(3);
+const NOW: Duration = Duration::ZERO;
+
+fn manifest() -> Manifest {
+    Manifest::of(&[7; 64], 8, 1).unwrap()
+}
+
+fn all_of(manifest: &Manifest) -> Bitmap {
+    let mut has = Bitmap::empty(manifest.header().chunks());
+    for chunk in 0..has.len() {
+        has.insert(chunk);
+    }
+    has
+}
+
+/// A node that had all before, is connected to the source and a peer, and was told nothing.
+fn uninformed() -> Node {
+    let options = Options {
+        readable: true,
+        ..Options::default()
+    };
+    let stored = Stored {
+        root: manifest().header().root,
+        has: all_of(&manifest()),
+    };
+    let source = vec![contact(SOURCE)];
+    let mut node = Node::receiver(NOW, profile(OWN), source, options, Some(stored));
+    node.connected(NOW, SOURCE);
+    node.connected(NOW, PEER);
+    actions(&mut node);
+    node
+}
+
+fn welcome(node: &mut Node) -> Vec<Action> {
+    let header = manifest().header();
+    node.message(NOW, SOURCE, Message::Welcome(header));
+    actions(node)
+}
+
+#[test]
+fn request__is_answered_when_the_content_is_known() {
+    let mut node = uninformed();
+    node.message(NOW, PEER, Message::Request(vec![3]));
+    assert_eq!(actions(&mut node), []);
+    let sends = |it: &Action| {
+        matches!(
+            it,
+            Action::SendChunk {
+                to: PEER,
+                chunk: 3,
+                ..
+            }
+        )
+    };
+    assert!(welcome(&mut node).iter().any(sends));
+}
+
+#[test]
+fn request__of_a_chunk_that_does_not_exist_is_judged_when_the_content_is_known() {
+    let mut node = uninformed();
+    node.message(NOW, PEER, Message::Request(vec![8]));
+    assert_eq!(actions(&mut node), []);
+    let liar = Action::Tell(Event::Liar {
+        peer: PEER,
+        by: OWN,
+        fault: Fault::UnknownChunk,
+    });
+    let done = welcome(&mut node);
+    assert!(done.contains(&liar) && done.contains(&Action::Disconnect(PEER)));
+}
+
+#[test]
+fn hello__is_answered_when_the_content_is_known() {
+    let mut node = uninformed();
+    let hello = Message::Hello {
+        root: manifest().header().root,
+        has: all_of(&manifest()),
+        answer: true,
+        apart: false,
+    };
+    node.message(NOW, PEER, hello);
+    assert_eq!(actions(&mut node), []);
+    let answers = |it: &Action| {
+        matches!(
+            it,
+            Action::Send {
+                to: PEER,
+                message: Message::Hello { answer: false, .. }
+            }
+        )
+    };
+    assert!(welcome(&mut node).iter().any(answers));
+}
+
+#[test]
+fn hello__of_another_content_is_judged_when_the_content_is_known() {
+    let mut node = uninformed();
+    let hello = Message::Hello {
+        root: [0; 32],
+        has: all_of(&manifest()),
+        answer: true,
+        apart: false,
+    };
+    node.message(NOW, PEER, hello);
+    assert_eq!(actions(&mut node), []);
+    assert!(welcome(&mut node).contains(&Action::Disconnect(PEER)));
+}
