@@ -145,7 +145,10 @@ fn loss__of_what_is_said_at_the_begin_costs_no_host() {
         for (index, host) in hosts.into_iter().enumerate() {
             let (code, _, why) = host.end();
             assert_eq!((code, why.as_str()), (Some(0), ""), "host {index}");
-            assert!(std::fs::read(target(index)).unwrap() == bytes, "host {index}");
+            assert!(
+                std::fs::read(target(index)).unwrap() == bytes,
+                "host {index}"
+            );
         }
     }
 }
