@@ -551,7 +551,8 @@ zl_status zl_post_send_vectored(struct zl_connection *connection,
 
 /**
  * Posts a receive into `len` bytes of `region` from `offset` on: the n-th posted gets the n-th
- * Transfer the peer sends, if it fits. `how` may be null; ZL_WORK_UNSIGNALLED and its context alone have a
+ * Transfer the peer sends, if it fits. Receives complete as their Transfers do: where a datagram was lost, a
+ * later one may be complete first. `how` may be null; ZL_WORK_UNSIGNALLED and its context alone have a
  * meaning here. `id` names the request.
  *
  * Threads: one at a time.

@@ -172,7 +172,8 @@ impl Requests {
     }
 
     /// Posts a receive into `buffer`: the n-th posted gets the n-th message the peer sends, if it
-    /// fits. The buffer's content is undefined, and it cannot be resized, until the request is done.
+    /// fits. Requests are done as their messages are: where a datagram was lost, a later one may be done
+    /// first. The buffer's content is undefined, and it cannot be resized, until the request is done.
     #[pyo3(signature = (buffer, *, context=0))]
     fn post_recv(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>, context: u64) -> PyResult<u32> {
         let region = pin(buffer, Use::Write)?;

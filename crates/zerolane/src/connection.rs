@@ -211,7 +211,8 @@ impl Connection {
         self.driver.post_source(send, work.report(), memory.into())
     }
 
-    /// Posts a receive: the n-th posted gets the n-th Transfer sent, if it fits.
+    /// Posts a receive: the n-th posted gets the n-th Transfer sent, if it fits. Receives complete as their
+    /// Transfers do: where a datagram was lost, a later one may be complete first. (Those of verbs complete in order.)
     ///
     /// # Errors
     /// The connection is closed, or too many are posted. The region comes back.
