@@ -1,6 +1,7 @@
 //! Hosts that have other things to do: each end is off its core for milliseconds, again and again, and its kernel
 //! tells how long what it takes has waited.
 
+use super::eager::{receive, send};
 use super::seeds::{Dice, each};
 use super::sim::Sim;
 use crate::*;
@@ -48,13 +49,9 @@ fn payload_part(seed: u64, busy: &[Side]) -> f64 {
     for side in Side::BOTH {
         sim.host(side).tell_arrival_times();
     }
-    let now = sim.now();
     let length = 128 << 20;
-    let source = sim.a.filled(7, length);
-    let target = sim.b.empty(length);
-    let to = sim.b.c().post_receive(now, target).expect("posted");
-    let sent = sim.a.c().post_send(now, source, Delivery::Polled);
-    sent.expect("posted");
+    let (to, target) = receive(&mut sim, length);
+    send(&mut sim, 7, length);
     let received = |sim: &Sim| {
         let connection = sim.b.connection.as_ref();
         connection.map_or(0, |it| it.counters().bytes_received)

@@ -1,5 +1,6 @@
 //! A LAN whose hosts have other things to do.
 
+use super::eager::{receive, send};
 use super::seeds::{Dice, each};
 use super::sim::Sim;
 use super::sim_trains::merged;
@@ -44,13 +45,9 @@ fn auto__stalls_of_the_hosts_are_no_queue() {
         let mut dice = Dice::new(seed);
         let mut sim = Sim::new(lan(), seed, Config::default(), Config::default());
         sim.connect();
-        let now = sim.now();
         let length = 96 << 20;
-        let source = sim.a.filled(7, length);
-        let target = sim.b.empty(length);
-        let to = sim.b.c().post_receive(now, target).expect("posted");
-        let sent = sim.a.c().post_send(now, source, Delivery::Polled);
-        sent.expect("posted");
+        let (to, target) = receive(&mut sim, length);
+        send(&mut sim, 7, length);
         sim.run_for(20 * MS);
         let now = sim.now();
         assert_eq!(sim.a.c().path_state(now).controller, "auto: lan");
@@ -73,13 +70,9 @@ fn auto__a_queue_that_stands_is_no_lan() {
     };
     let mut sim = Sim::new(slow, 1, Config::default(), Config::default());
     sim.connect();
-    let now = sim.now();
     let length = 32 << 20;
-    let source = sim.a.filled(7, length);
-    let target = sim.b.empty(length);
-    sim.b.c().post_receive(now, target).expect("posted");
-    let sent = sim.a.c().post_send(now, source, Delivery::Polled);
-    sent.expect("posted");
+    receive(&mut sim, length);
+    send(&mut sim, 7, length);
     sim.run_for(20 * MS);
     let now = sim.now();
     assert_eq!(sim.a.c().path_state(now).controller, "auto: lan");
@@ -97,13 +90,9 @@ fn auto__rare_loss_that_spoils_trains_is_no_congestion() {
             ..lan()
         };
         let mut sim = Sim::with_trains(lossy, seed, Config::default(), merged);
-        let now = sim.now();
         let length = 32 << 20;
-        let source = sim.a.filled(7, length);
-        let target = sim.b.empty(length);
-        let to = sim.b.c().post_receive(now, target).expect("posted");
-        let sent = sim.a.c().post_send(now, source, Delivery::Polled);
-        sent.expect("posted");
+        let (to, target) = receive(&mut sim, length);
+        send(&mut sim, 7, length);
         let end = sim.net.now() + 3_000 * MS;
         while sim.b.received(to).is_none() {
             assert!(sim.step(end), "over in time");
@@ -126,13 +115,9 @@ fn path__shorter_than_its_first_answers_is_filled_all_the_same() {
     let mut sim = Sim::new(long, 1, Config::default(), Config::default());
     sim.connect();
     sim.run_for(Duration::from_secs(1));
-    let now = sim.now();
     let length = 96 << 20;
-    let source = sim.a.filled(7, length);
-    let target = sim.b.empty(length);
-    let to = sim.b.c().post_receive(now, target).expect("posted");
-    let sent = sim.a.c().post_send(now, source, Delivery::Polled);
-    sent.expect("posted");
+    let (to, target) = receive(&mut sim, length);
+    send(&mut sim, 7, length);
     // No answer to an announcement tells of the path as it is from here on.
     sim.run_for(100 * MS);
     for side in Side::BOTH {
