@@ -268,28 +268,25 @@ impl Node {
             self.verified = stored.map_or_else(|| Bitmap::empty(header.chunks()), |it| it.has);
             self.written = self.verified.clone();
             self.begin_fetch(&header);
-            self.take_early(&header);
+            self.take_early();
         }
         self.ask_hashes(from);
         Ok(())
     }
 
     /// Judges what peers said before this node knew the content.
-    fn take_early(&mut self, header: &Header) {
+    fn take_early(&mut self) {
         for id in self.peers.keys().copied().collect::<Vec<_>>() {
             let Some(peer) = self.peers.get_mut(&id) else {
                 continue;
             };
             let hello = peer.early_hello.take();
-            let exist = peer.queue.iter().all(|it| *it < header.chunks());
-            let taken = match hello {
-                _ if !exist => Err(Fault::UnknownChunk),
-                Some(hello) => self.take(id, hello),
-                None => Ok(()),
+            let taken = match self.peers[&id].queue.iter().all(|it| self.may_exist(*it)) {
+                true => hello.map_or(Ok(()), |it| self.take(id, it)),
+                false => Err(Fault::UnknownChunk),
             };
             if let Err(fault) = taken {
-                self.counters.messages_refused += 1;
-                self.blame(id, fault);
+                self.refuse(id, fault);
             }
         }
     }

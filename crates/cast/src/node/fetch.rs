@@ -547,13 +547,19 @@ impl Node {
         answer: bool,
         apart: bool,
     ) -> Result<(), Fault> {
+        let peer = self.peers.get_mut(&from).expect("it is connected");
         let Some(header) = self.header else {
+            peer.early_hello = Some(Message::Hello {
+                root,
+                has,
+                answer,
+                apart,
+            });
             return Ok(());
         };
         if root != header.root || has.len() != header.chunks() {
             return Err(Fault::UnknownChunk);
         }
-        let peer = self.peers.get_mut(&from).expect("it is connected");
         peer.has = has;
         // What is new comes from the one that leads alone: those that it helps wait until its successors have that.
         let own = Some(self.id());

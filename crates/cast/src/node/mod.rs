@@ -357,8 +357,7 @@ impl Node {
         if floods {
             self.blame(from, Fault::Flood);
         } else if let Err(fault) = self.take(from, message) {
-            self.counters.messages_refused += 1;
-            self.blame(from, fault);
+            self.refuse(from, fault);
         } else if beats && self.coordinator.as_ref().is_none_or(Coordinator::is_quiet) {
             // Nothing follows from it: the most frequent message costs least.
             return;
@@ -372,8 +371,7 @@ impl Node {
     /// A peer did what no honest one does, as the driver saw: it sent what is no message.
     pub fn fault(&mut self, now: Duration, from: NodeId, fault: Fault) {
         self.now = now;
-        self.counters.messages_refused += 1;
-        self.blame(from, fault);
+        self.refuse(from, fault);
         self.settle();
     }
 
@@ -411,10 +409,6 @@ impl Node {
                 self.take_order(from, message)
             }
             Message::Dismissed(_) | Message::Finished => self.take_order(from, message),
-            Message::Hello { .. } if self.header.is_none() => {
-                self.peers.entry(from).or_default().early_hello = Some(message);
-                Ok(())
-            }
             Message::Hello {
                 root,
                 has,
@@ -487,6 +481,12 @@ impl Node {
         if self.fetch.predecessors.contains(&Some(id)) && !self.verified.is_full() {
             self.report(id, Fault::Gone);
         }
+    }
+
+    /// Blames a peer for what it said.
+    fn refuse(&mut self, peer: NodeId, fault: Fault) {
+        self.counters.messages_refused += 1;
+        self.blame(peer, fault);
     }
 
     /// Names a peer, cuts it off and has nothing to do with it any more.

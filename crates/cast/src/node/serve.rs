@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use super::{Link, Node, Peer, Wanted};
 use crate::limits::{MAX_REQUESTS, SENDS_AT_ONCE, STORE_SENDS};
-use crate::manifest::Header;
 use crate::message::{Fault, Message, NodeId};
 use crate::options::Action;
 
@@ -170,10 +169,13 @@ impl Node {
         }
     }
 
+    /// A peer that heard of the content first may ask before this node has: by another connection, on which less was lost.
+    pub(super) fn may_exist(&self, chunk: u32) -> bool {
+        self.header.is_none_or(|it| chunk < it.chunks())
+    }
+
     pub(super) fn take_request(&mut self, from: NodeId, chunks: &[u32]) -> Result<(), Fault> {
-        // One that heard of the content first may ask before this node has: by another connection, on which less was lost.
-        let exist = |it: Header| chunks.iter().all(|chunk| *chunk < it.chunks());
-        if !self.header.is_none_or(exist) {
+        if !chunks.iter().all(|it| self.may_exist(*it)) {
             return Err(Fault::UnknownChunk);
         }
         let peer = self.peers.get_mut(&from).expect("it is connected");

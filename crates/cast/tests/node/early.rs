@@ -50,6 +50,15 @@ fn welcome(node: &mut Node) -> Vec<Action> {
     actions(node)
 }
 
+fn hello(root: [u8; 32]) -> Message {
+    Message::Hello {
+        root,
+        has: all_of(&manifest()),
+        answer: true,
+        apart: false,
+    }
+}
+
 #[test]
 fn request__is_answered_when_the_content_is_known() {
     let mut node = uninformed();
@@ -85,13 +94,7 @@ fn request__of_a_chunk_that_does_not_exist_is_judged_when_the_content_is_known()
 #[test]
 fn hello__is_answered_when_the_content_is_known() {
     let mut node = uninformed();
-    let hello = Message::Hello {
-        root: manifest().header().root,
-        has: all_of(&manifest()),
-        answer: true,
-        apart: false,
-    };
-    node.message(NOW, PEER, hello);
+    node.message(NOW, PEER, hello(manifest().header().root));
     assert_eq!(actions(&mut node), []);
     let answers = |it: &Action| {
         matches!(
@@ -108,13 +111,7 @@ fn hello__is_answered_when_the_content_is_known() {
 #[test]
 fn hello__of_another_content_is_judged_when_the_content_is_known() {
     let mut node = uninformed();
-    let hello = Message::Hello {
-        root: [0; 32],
-        has: all_of(&manifest()),
-        answer: true,
-        apart: false,
-    };
-    node.message(NOW, PEER, hello);
+    node.message(NOW, PEER, hello([0; 32]));
     assert_eq!(actions(&mut node), []);
     assert!(welcome(&mut node).contains(&Action::Disconnect(PEER)));
 }
