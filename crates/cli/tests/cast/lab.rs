@@ -26,6 +26,11 @@ pub(crate) fn link(mbps: u64) -> LinkConfig {
 impl Network {
     /// `None` without root.
     pub(crate) fn new(hosts: usize, mbps: u64) -> Option<Network> {
+        Network::over(hosts, link(mbps))
+    }
+
+    /// The same with this link to each host.
+    fn over(hosts: usize, link: LinkConfig) -> Option<Network> {
         if !netns::is_permitted() {
             println!("skipped: network namespaces need root");
             return None;
@@ -33,8 +38,8 @@ impl Network {
         let config = LabConfig {
             prefix: "cst".into(),
             hosts: hosts + 1,
-            link: link(mbps),
-            interface_bits_per_s: Some(mbps * 1_000_000),
+            interface_bits_per_s: link.rate_bits_per_s,
+            link,
             ..LabConfig::default()
         };
         Some(Network {
@@ -74,17 +79,6 @@ impl Network {
 
     pub(crate) fn slow_down(&self, index: usize, mbps: u64) {
         self.lab.set_link(index + 1, link(mbps));
-    }
-
-    /// Loses this share of what comes to each of the hosts, and to the source.
-    fn lose(&self, hosts: usize, share: f64) {
-        for port in 0..=hosts {
-            let lossy = LinkConfig {
-                loss: Loss::Random(share),
-                ..link(1000)
-            };
-            self.lab.set_link(port, lossy);
-        }
     }
 
     pub(crate) fn set_up(&self, index: usize, up: bool) {
@@ -131,10 +125,13 @@ fn chain__of_four_hosts_one_dies_one_is_slow_and_one_comes_late() {
 #[test]
 fn loss__of_what_is_said_at_the_begin_costs_no_host() {
     const HOSTS: usize = 8;
-    let Some(network) = Network::new(HOSTS, 1000) else {
+    let lossy = LinkConfig {
+        loss: Loss::Random(0.05),
+        ..link(1000)
+    };
+    let Some(network) = Network::over(HOSTS, lossy) else {
         return;
     };
-    network.lose(HOSTS, 0.05);
     for round in 0..10 {
         let bytes = content(round, 600_000);
         let source = network.place.file(&format!("source-{round}"), &bytes);
