@@ -307,7 +307,7 @@ impl Drive {
     /// Takes the messages that are there, up to the first that is not.
     fn take_messages(&mut self, connection: ConnectionId, id: NodeId) {
         while let Some(link) = self.links.get(connection)
-            && let Some(received) = link.messages.next()
+            && let Some(received) = link.messages.pop()
         {
             match received {
                 Ok((region, len)) => {

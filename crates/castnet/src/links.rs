@@ -1,8 +1,9 @@
 //! Which connection leads to which peer, and what is posted on it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use zerolane::failure::TransferError;
+use zerolane::request::InOrder;
 use zerolane::worker::ConnectionId;
 use zerolane::{Region, TransferId};
 use zerolane_cast::NodeId;
@@ -19,7 +20,7 @@ pub(crate) struct Link {
     /// Chunks that were asked for and have not come.
     pub(crate) wanted: BTreeSet<u32>,
     /// Receives posted for its messages, in the order in which it says them.
-    pub(crate) messages: MessageReceives,
+    pub(crate) messages: InOrder<Received>,
     /// Receives posted for the chunks.
     pub(crate) slots: Vec<TransferId>,
     /// Messages that the peer has not taken.
@@ -30,30 +31,8 @@ pub(crate) struct Link {
     pub(crate) withdrawn: BTreeSet<u32>,
 }
 
-/// Receives posted for messages. The first posted gets the first message, but where something was lost a later message is there
-/// before it.
-#[derive(Debug, Default)]
-pub(crate) struct MessageReceives(VecDeque<(TransferId, Option<Received>)>);
-
 /// A message, or why none came.
 pub(crate) type Received = Result<(Region, usize), TransferError>;
-
-impl MessageReceives {
-    pub(crate) fn posted(&mut self, id: TransferId) {
-        self.0.push_back((id, None));
-    }
-
-    pub(crate) fn completed(&mut self, id: TransferId, received: Received) {
-        if let Some(it) = self.0.iter_mut().find(|it| it.0 == id) {
-            it.1 = Some(received);
-        }
-    }
-
-    /// The next message, if it is there.
-    pub(crate) fn next(&mut self) -> Option<Received> {
-        self.0.pop_front_if(|it| it.1.is_some())?.1
-    }
-}
 
 /// A chunk on its way.
 #[derive(Debug)]
@@ -78,7 +57,7 @@ impl Links {
             dialed,
             up: !dialed,
             wanted: BTreeSet::new(),
-            messages: MessageReceives::default(),
+            messages: InOrder::default(),
             slots: Vec::new(),
             unsent: 0,
             sending: BTreeMap::new(),
@@ -111,34 +90,5 @@ impl Links {
             self.by_peer.remove(&link.id);
         }
         Some(link)
-    }
-}
-
-#[cfg(test)]
-#[allow(non_snake_case)]
-mod tests {
-    use super::*;
-
-    fn received(len: usize) -> Received {
-        Ok((Region::from_vec(vec![0; 8]), len))
-    }
-
-    #[test]
-    fn messages__come_in_the_order_in_which_they_were_said() {
-        let mut receives = MessageReceives::default();
-        let next = |it: &mut MessageReceives| it.next().map(|it| it.map(|(_, len)| len));
-        for id in [7, 3, 5] {
-            receives.posted(id);
-        }
-        receives.completed(3, received(2));
-        assert_eq!(next(&mut receives), None, "the first was lost on its way");
-        receives.completed(7, received(1));
-        assert_eq!(next(&mut receives), Some(Ok(1)));
-        assert_eq!(next(&mut receives), Some(Ok(2)));
-        assert_eq!(next(&mut receives), None);
-        receives.completed(5, Err(TransferError::Cancelled));
-        receives.completed(9, received(4));
-        assert_eq!(next(&mut receives), Some(Err(TransferError::Cancelled)));
-        assert_eq!(next(&mut receives), None);
     }
 }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::mpsc::TryRecvError;
 use std::thread;
 use std::time::{Duration, Instant};
+use zerolane::request::InOrder;
 use zerolane::{Completion, Connection, Region, TransferId};
 
 /// How many buffers of how many bytes.
@@ -155,7 +156,7 @@ struct Pump<'a> {
     watch: &'a mut dyn Watch,
     sending: VecDeque<Sending>,
     /// Receives posted, in the order in which the peer sends.
-    receiving: VecDeque<Receiving>,
+    receiving: InOrder<Filled>,
     /// When something was last sent, or there was nothing to send.
     moved: Instant,
 }
@@ -165,14 +166,6 @@ struct Sending {
     id: TransferId,
     /// The rest of its buffer; `None`: it is no buffer of the file side's.
     rest: Option<Region>,
-}
-
-/// A receive posted.
-struct Receiving {
-    id: TransferId,
-    /// What arrived while an earlier one is still incomplete: after a loss the next Transfer may be
-    /// complete before it, and the file side takes them in the order in which they were sent.
-    early: Option<Filled>,
 }
 
 fn said_before(id: TransferId) -> Sending {
@@ -194,7 +187,7 @@ impl<'a> Pump<'a> {
             stop,
             watch,
             sending: said.into_iter().map(said_before).collect(),
-            receiving: VecDeque::new(),
+            receiving: InOrder::default(),
             moved: Instant::now(),
         }
     }
@@ -254,7 +247,7 @@ impl<'a> Pump<'a> {
     fn receive_into(&mut self, buffer: Buffer) -> Result<(), Error> {
         let id = self.connection.post_recv(buffer);
         let id = id.map_err(zerolane::Error::from)?;
-        self.receiving.push_back(Receiving { id, early: None });
+        self.receiving.posted(id);
         Ok(())
     }
 
@@ -318,11 +311,8 @@ impl<'a> Pump<'a> {
 
     /// Hands on what arrived, in the order in which it was sent.
     fn arrived(&mut self, id: TransferId, filled: Filled) {
-        if let Some(receiving) = self.receiving.iter_mut().find(|it| it.id == id) {
-            receiving.early = Some(filled);
-        }
-        while let Some(filled) = self.receiving.front_mut().and_then(|it| it.early.take()) {
-            self.receiving.pop_front();
+        self.receiving.completed(id, filled);
+        while let Some(filled) = self.receiving.pop() {
             self.end.events.arrived(filled);
         }
     }

@@ -212,7 +212,8 @@ impl Connection {
     }
 
     /// Posts a receive: the n-th posted gets the n-th Transfer sent, if it fits. Receives complete as their
-    /// Transfers do: where a datagram was lost, a later one may be complete first. (Those of verbs complete in order.)
+    /// Transfers do: where a datagram was lost, a later one may be complete first. (Those of verbs complete in order;
+    /// [`InOrder`](crate::request::InOrder) takes them so.)
     ///
     /// # Errors
     /// The connection is closed, or too many are posted. The region comes back.

@@ -40,6 +40,7 @@ mod completion;
 mod connection;
 mod endpoint;
 mod error;
+mod in_order;
 mod key;
 pub mod keys;
 mod queue;
@@ -96,6 +97,7 @@ pub mod memory {
 
 /// What a request may carry, and what its completion tells beside a result.
 pub mod request {
+    pub use crate::in_order::InOrder;
     pub use zerolane_lane::{MAX_INLINE, MessageControl, WorkKind};
 
     /// Most bytes of control in a message.

@@ -1,0 +1,65 @@
+//! Receives in the order in which they were posted.
+
+use std::collections::VecDeque;
+
+use zerolane_lane::TransferId;
+
+/// Posted receives, to take what they got in the order in which they were posted, which is that of the peer's sends. They
+/// complete as their Transfers do: where a datagram was lost, a later one may be complete first. `T` is what is kept of
+/// one that is complete until those before it are.
+#[derive(Debug)]
+pub struct InOrder<T> {
+    posted: VecDeque<(TransferId, Option<T>)>,
+}
+
+impl<T> Default for InOrder<T> {
+    fn default() -> InOrder<T> {
+        InOrder {
+            posted: VecDeque::new(),
+        }
+    }
+}
+
+impl<T> InOrder<T> {
+    /// The receive `id` was posted, after all that were told before.
+    pub fn posted(&mut self, id: TransferId) {
+        self.posted.push_back((id, None));
+    }
+
+    /// The receive `id` is complete. One that was not told is not kept.
+    pub fn completed(&mut self, id: TransferId, received: T) {
+        if let Some(it) = self.posted.iter_mut().find(|it| it.0 == id) {
+            it.1 = Some(received);
+        }
+    }
+
+    /// What the first receive got, which is forgotten then; `None` while it is not complete.
+    pub fn pop(&mut self) -> Option<T> {
+        self.posted.pop_front_if(|it| it.1.is_some())?.1
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use zerolane_lane::TransferError;
+
+    #[test]
+    fn receives__are_taken_in_the_order_in_which_they_were_posted() {
+        let mut receives = InOrder::default();
+        for id in [7, 3, 5] {
+            receives.posted(id);
+        }
+        receives.completed(3, Ok(2));
+        assert_eq!(receives.pop(), None, "the first was lost on its way");
+        receives.completed(7, Ok(1));
+        assert_eq!(receives.pop(), Some(Ok(1)));
+        assert_eq!(receives.pop(), Some(Ok(2)));
+        assert_eq!(receives.pop(), None);
+        receives.completed(5, Err(TransferError::Cancelled));
+        receives.completed(9, Ok(4));
+        assert_eq!(receives.pop(), Some(Err(TransferError::Cancelled)));
+        assert_eq!(receives.pop(), None);
+    }
+}
