@@ -22,6 +22,11 @@ pub const SPARE_BYTES: usize = 64 << 20;
 /// takes longer than to wake another thread.
 pub const AT_ONCE_BYTES: usize = 16 << 10;
 
+/// Reads that the thread of the network does before what they read is sent. Their initiator works on these while more are
+/// done: with all that came at once, target and initiator would wait for each other by turns. Eight answers of 4 KiB are
+/// still one call that sends.
+pub const AT_ONCE_COMMANDS: usize = 8;
+
 /// Receives of messages that a target has posted for each initiator. More commands wait at their sender.
 pub const TARGET_RECEIVES: usize = 64;
 

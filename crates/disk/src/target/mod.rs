@@ -35,7 +35,9 @@ use zerolane_block::sense::{Code, Key, Sense};
 use zerolane_block::store::Store;
 use zerolane_block::{Access, Disk, Initiator, Lun, NexusId, Refused, Target};
 
-use crate::limits::{CAPSULE_BYTES, DATA_PATIENCE, LOGIN_PATIENCE, LOOK, TARGET_RECEIVES};
+use crate::limits::{
+    AT_ONCE_COMMANDS, CAPSULE_BYTES, DATA_PATIENCE, LOGIN_PATIENCE, LOOK, TARGET_RECEIVES,
+};
 use buffers::Buffers;
 use peer::{Flight, Ghost, Peer, Stage};
 use pool::{Done, Pool};
@@ -195,8 +197,12 @@ impl Server {
             true => self.worker.wait_asleep(Some(timeout))?,
             false => self.worker.wait(Some(timeout))?,
         };
-        while let Some(event) = self.worker.next_event() {
+        // What was read leaves before more is: its initiator goes on with that meanwhile.
+        while self.at_once.len() < AT_ONCE_COMMANDS
+            && let Some(event) = self.worker.next_event()
+        {
             self.on_event(event)?;
+            self.take_steps();
         }
         if self.looked.elapsed() >= LOOK {
             self.looked = Instant::now();

@@ -13,7 +13,8 @@ use zerolane_disk::target::News;
 
 use super::support::gated::Gated;
 use super::support::model::Model;
-use super::support::{self, Served, Shown, memory, seeds};
+use super::support::paced::Paced;
+use super::support::{self, BLOCK, Served, Shown, memory, seeds};
 
 const DISK: u64 = 8 << 20;
 
@@ -119,6 +120,32 @@ fn queue__goes_on_when_its_target_is_started_anew() {
         }
         model.check(&queue);
     });
+}
+
+#[test]
+fn queue__short_reads_are_answered_while_others_are_still_to_be_done() {
+    // All answers fit the window of a connection that has just begun.
+    const READS: u64 = 24;
+    const BYTES: u64 = BLOCK;
+    let (store, served) = Paced::served(DISK, 8);
+    let queue = support::open(served.address, 0, Options::default());
+    for number in 0..READS {
+        let memory = support::region(&[1; BYTES as usize]);
+        let told = Arc::clone(&store);
+        let at = number * BYTES;
+        queue.submit(Request::Read { at, memory }, move |done| {
+            done.result.unwrap();
+            assert!(done.memory.iter().all(|&it| it == 0), "it reads zeros");
+            told.one_ended();
+        });
+    }
+    // On their way to the target, whose thread waits in the first read.
+    std::thread::sleep(Duration::from_millis(50));
+    store.all_submitted();
+    assert!(
+        !store.stalled(READS as usize),
+        "answers waited for all reads"
+    );
 }
 
 #[test]

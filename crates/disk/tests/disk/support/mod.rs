@@ -5,6 +5,7 @@
 pub mod child;
 pub mod gated;
 pub mod model;
+pub mod paced;
 pub mod raw;
 pub mod seeds;
 pub mod writer;

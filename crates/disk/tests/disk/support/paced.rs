@@ -1,0 +1,114 @@
+//! A store that sees whether a target sends what it read while it has more to read.
+
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use zerolane_block::store::{MemoryStore, Run, Store};
+
+use super::{Served, Shown};
+
+/// How long a read waits for what never comes.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Default)]
+struct Course {
+    reads: usize,
+    submitted: bool,
+    ended: usize,
+    /// A read waited in vain.
+    stalled: bool,
+}
+
+/// A store of which the first read waits until the initiator has submitted all of its reads, and each other until it has the
+/// data of all but the last few before.
+#[derive(Debug)]
+pub struct Paced {
+    inner: MemoryStore,
+    /// Those few.
+    unanswered: usize,
+    course: Mutex<Course>,
+    news: Condvar,
+}
+
+impl Paced {
+    /// One of so many bytes, and a target that has it alone. `unanswered` reads may be done before their data is sent.
+    pub fn served(bytes: u64, unanswered: usize) -> (Arc<Paced>, Served) {
+        let store = Arc::new(Paced {
+            inner: MemoryStore::new(bytes),
+            unanswered,
+            course: Mutex::default(),
+            news: Condvar::new(),
+        });
+        let shown = Shown {
+            store: Arc::clone(&store) as Arc<dyn Store>,
+            read_only: false,
+        };
+        (store, Served::new(vec![shown]))
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Course)) {
+        change(&mut self.course.lock().unwrap());
+        self.news.notify_all();
+    }
+
+    /// The initiator has submitted all of its reads.
+    pub fn all_submitted(&self) {
+        self.change(|it| it.submitted = true);
+    }
+
+    /// It has the data of one.
+    pub fn one_ended(&self) {
+        self.change(|it| it.ended += 1);
+    }
+
+    /// Waits until so many reads have ended; whether one waited in vain.
+    pub fn stalled(&self, reads: usize) -> bool {
+        self.wait(|it| it.ended == reads)
+    }
+
+    fn wait(&self, is_so: impl Fn(&Course) -> bool) -> bool {
+        let course = self.course.lock().unwrap();
+        let waited = self
+            .news
+            .wait_timeout_while(course, PATIENCE, |it| !it.stalled && !is_so(it));
+        let (mut course, timeout) = waited.unwrap();
+        course.stalled |= timeout.timed_out();
+        course.stalled
+    }
+}
+
+impl Store for Paced {
+    fn bytes(&self) -> u64 {
+        self.inner.bytes()
+    }
+
+    fn read(&self, at: u64, into: &mut [u8]) -> std::io::Result<()> {
+        self.inner.read(at, into)
+    }
+
+    fn read_at_once(&self, at: u64, into: &mut [u8]) -> bool {
+        let before = {
+            let mut course = self.course.lock().unwrap();
+            course.reads += 1;
+            course.reads - 1
+        };
+        self.wait(|it| it.submitted && it.ended + self.unanswered > before);
+        self.inner.read_at_once(at, into)
+    }
+
+    fn write(&self, at: u64, from: &[u8]) -> std::io::Result<()> {
+        self.inner.write(at, from)
+    }
+
+    fn flush(&self) -> std::io::Result<()> {
+        self.inner.flush()
+    }
+
+    fn unmap(&self, at: u64, bytes: u64) -> std::io::Result<()> {
+        self.inner.unmap(at, bytes)
+    }
+
+    fn run(&self, at: u64) -> std::io::Result<Run> {
+        self.inner.run(at)
+    }
+}
