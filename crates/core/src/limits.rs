@@ -248,7 +248,7 @@ pub const MAX_GETS: usize = 64;
 pub const MAX_REPLIES: usize = 256;
 
 /// Operations executed before they are confirmed without waiting for something to carry that.
-pub const CONFIRM_EVERY: u32 = 32;
+pub const CONFIRM_EVERY: u32 = 64;
 
 /// How long a confirmation waits for something that carries it: longer than a peer that polls takes
 /// to answer, shorter than a user notices.

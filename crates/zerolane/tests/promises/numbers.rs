@@ -193,7 +193,7 @@ const DOCUMENTS: &[Document] = &[
             Fact("Extended: up to {64} at a", &["MAX_FETCHES"]),
             Fact("asked again every {100 ms}", &["NOT_READY_INTERVAL"]),
             Fact("leaves within {20 us}, else", &["CONFIRM_DELAY"]),
-            Fact("after {32} operations, before", &["CONFIRM_EVERY"]),
+            Fact("after {64} operations, before", &["CONFIRM_EVERY"]),
             Fact(
                 "At most {1024} are unconfirmed, in at most {256} datagrams; the window starts at {64}",
                 &[
