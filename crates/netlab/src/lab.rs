@@ -52,6 +52,8 @@ use lateness::Delays;
 use netsim::link::{LinkConfig, LinkStats};
 use port::Port;
 use std::io;
+use std::ops::RangeInclusive;
+use std::time::Duration;
 use switch::Switch;
 
 pub use frame::hardware_address;
@@ -78,6 +80,11 @@ pub struct LabConfig {
     /// faster waits there, without limit or loss. `None`: all it sends enters
     /// the receiver's link at once.
     pub interface_bits_per_s: Option<u64>,
+    /// How long frames wait to be put out together while any are in flight, as a card does that moderates its interrupts
+    /// (`rx-usecs` of `ethtool -C`): 1 us to 10 ms. The network takes less time of the processor, the hosts are woken for
+    /// several frames at once, and what is sent is late by as much at most. `None`: at most 50 us, and not for frames that
+    /// come before those in flight are due.
+    pub moderation: Option<Duration>,
     /// Core that the network's thread stays on; `None`: any. It runs before all other threads there, so
     /// it should not be the core of a host that has to keep up with the links.
     pub core: Option<usize>,
@@ -95,11 +102,16 @@ impl Default for LabConfig {
             mtu: 1500,
             link: LinkConfig::default(),
             interface_bits_per_s: None,
+            moderation: None,
             core: None,
             seed: 0,
         }
     }
 }
+
+/// What [`LabConfig::moderation`] may be.
+pub const MODERATION: RangeInclusive<Duration> =
+    Duration::from_micros(1)..=Duration::from_millis(10);
 
 /// What a lab did so far.
 #[derive(Clone, Debug, PartialEq)]
@@ -176,10 +188,14 @@ impl Lab {
     /// Makes the namespaces and starts the network.
     ///
     /// # Errors
-    /// As [`Star::new`], and [`netns::Error::Io`] if a socket or the thread
+    /// As [`Star::new`], [`netns::Error::BadModeration`], and [`netns::Error::Io`] if a socket or the thread
     /// cannot be made. Nothing is left behind.
     pub fn start(config: LabConfig) -> netns::Result<Self> {
         let (hosts, interfaces) = (config.hosts, config.interfaces);
+        let beyond = |it: &Duration| !MODERATION.contains(it);
+        if let Some(moderation) = config.moderation.filter(beyond) {
+            return Err(netns::Error::BadModeration(moderation));
+        }
         let star = Star::with_interfaces(&config.prefix, hosts, interfaces, config.mtu)?;
         let ports = star.hub().enter_thread(|| -> io::Result<Vec<Port>> {
             (0..star.ports())
@@ -188,7 +204,7 @@ impl Lab {
         })?;
         let network = ports.and_then(|ports| {
             Worker::start("netlab-lab", State::new(&config), |shared| {
-                let forwarder = Forwarder::new(ports, shared, config.core);
+                let forwarder = Forwarder::new(ports, shared, (config.core, config.moderation));
                 Ok(move || forwarder.run())
             })
         });

@@ -336,6 +336,40 @@ fn set_up__a_link_that_is_down_carries_nothing() {
 }
 
 #[test]
+fn lab__moderated_frames_are_put_out_together() {
+    let Some(lab) = lab_or_skip(LabConfig {
+        link: LinkConfig {
+            rate_bits_per_s: Some(100_000_000),
+            ..LinkConfig::default()
+        },
+        moderation: Some(ms(5)),
+        ..LabConfig::default()
+    }) else {
+        return;
+    };
+    let (one, two) = (socket(lab.host(0)), socket(lab.host(1)));
+    // 16 ms of the link.
+    send_numbered(&one, &two, 200, 1000);
+    let arrived = receive_numbers(&two, 1000);
+    assert_eq!(arrived, (0..200).collect::<Vec<u32>>());
+    assert_tcp_carries(&lab, 1 << 20);
+    let lateness = lab.stop().expect("it ran").lateness;
+    assert!(lateness.median >= ms(1), "{lateness:?}");
+}
+
+#[test]
+fn start__a_moderation_out_of_range_is_refused() {
+    for moderation in [Duration::ZERO, ms(11)] {
+        let error = Lab::start(LabConfig {
+            moderation: Some(moderation),
+            ..LabConfig::default()
+        })
+        .expect_err("refused");
+        assert!(matches!(error, netns::Error::BadModeration(it) if it == moderation));
+    }
+}
+
+#[test]
 fn drop__removes_all_namespaces() {
     let Some(lab) = lab_or_skip(LabConfig {
         hosts: 3,

@@ -17,9 +17,10 @@ pub mod units;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use netlab::lab::{Lab, LabConfig};
+use netlab::lab::{Lab, LabConfig, MODERATION};
 use netlab::netns::{self, MAX_HOSTS, MAX_INTERFACES};
 
 use crate::console;
@@ -53,6 +54,10 @@ pub struct Args {
     /// Rate of each host's own interface; what it sends faster waits there
     #[arg(long, value_name = "RATE", value_parser = units::rate)]
     interface_rate: Option<u64>,
+    /// How long frames wait to arrive together, as of a card that moderates its interrupts (`rx-usecs` of ethtool):
+    /// 1us to 10ms. The hosts have less to do, and all is late by as much at most
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    moderation: Option<Duration>,
     /// MTU of the hosts' interfaces
     #[arg(long, default_value_t = 1500, value_parser = clap::value_parser!(u32).range(68..=65521))]
     mtu: u32,
@@ -111,6 +116,9 @@ fn config(args: &Args, programs: &Programs) -> Result<LabConfig> {
             args.interfaces
         )));
     }
+    if let Some(wrong) = args.moderation.filter(|it| !MODERATION.contains(it)) {
+        return Err(usage(format!("--moderation {wrong:?}: it is 1us to 10ms")));
+    }
     let highest = args.change.iter().filter_map(Change::interface).max();
     if let Some(number) = highest.filter(|&it| it > args.interfaces) {
         return Err(usage(format!(
@@ -131,6 +139,7 @@ fn config(args: &Args, programs: &Programs) -> Result<LabConfig> {
         mtu: args.mtu,
         link: args.link.config()?,
         interface_bits_per_s: args.interface_rate,
+        moderation: args.moderation,
         core: None,
         seed: args.seed,
     })

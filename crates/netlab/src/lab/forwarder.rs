@@ -42,6 +42,8 @@ pub(super) struct Forwarder {
     spare: Vec<Vec<u8>>,
     longest_frame_bytes: usize,
     core: Option<usize>,
+    /// Between two looks at ports while frames are in flight.
+    moderation: Option<Duration>,
 }
 
 /// A frame, the port it is from and when it was sent.
@@ -52,8 +54,12 @@ struct Sent {
 }
 
 impl Forwarder {
-    /// Runs on `core`, or on any core that the system chooses.
-    pub(super) fn new(ports: Vec<Port>, shared: Arc<Shared<State>>, core: Option<usize>) -> Self {
+    /// Runs on `core`, or on any core that the system chooses; puts frames out together as `moderation` says.
+    pub(super) fn new(
+        ports: Vec<Port>,
+        shared: Arc<Shared<State>>,
+        (core, moderation): (Option<usize>, Option<Duration>),
+    ) -> Self {
         let longest = ports.iter().map(Port::frame_bytes).max();
         Self {
             longest_frame_bytes: longest.unwrap_or_default(),
@@ -63,6 +69,7 @@ impl Forwarder {
             room: Room::new(),
             spare: Vec::new(),
             core,
+            moderation,
         }
     }
 
@@ -217,11 +224,13 @@ impl Forwarder {
         let Some(next) = next else {
             return self.wait(None, &self.ports);
         };
-        let until_next = next.saturating_sub(self.clock.now()).max(SHORTEST_SLEEP);
-        if delay > SHORTEST_SLEEP {
-            self.wait(Some(until_next.min(delay)), &[])
-        } else {
-            self.wait(Some(until_next), &self.ports)
+        let shortest = self.moderation.unwrap_or(SHORTEST_SLEEP);
+        let until_next = next.saturating_sub(self.clock.now()).max(shortest);
+        match self.moderation {
+            _ if delay > shortest => self.wait(Some(until_next.min(delay)), &[]),
+            // What comes meanwhile is late by no more than that.
+            Some(moderation) => self.wait(Some(moderation), &[]),
+            None => self.wait(Some(until_next), &self.ports),
         }
     }
 

@@ -1,6 +1,7 @@
 //! What can go wrong when making and using namespaces.
 
 use std::io;
+use std::time::Duration;
 
 /// Result of a namespace operation.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -38,6 +39,9 @@ pub enum Error {
     /// Hosts of no interface, or of too many.
     #[error("{0} interfaces: a host has 1 to {max}", max = super::MAX_INTERFACES)]
     BadInterfaceCount(usize),
+    /// Frames that are put out together at once, or too late.
+    #[error("{0:?}: frames wait 1 us to 10 ms to be put out together")]
+    BadModeration(Duration),
     /// The system refused something else.
     #[error("cannot {action}: {source}")]
     Io {
