@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use netlab::lab::{Lab, LabConfig};
 use netlab::netns;
@@ -24,9 +23,6 @@ pub(crate) fn link(mbps: u64) -> LinkConfig {
     }
 }
 
-/// Of the hosts' cards: four packets of a port of 200 Mb/s. More often, and what limits are the cores that all hosts share.
-const MODERATION: Duration = Duration::from_micros(200);
-
 impl Network {
     /// `None` without root.
     pub(crate) fn new(hosts: usize, mbps: u64) -> Option<Network> {
@@ -43,7 +39,6 @@ impl Network {
             prefix: "cst".into(),
             hosts: hosts + 1,
             interface_bits_per_s: link.rate_bits_per_s,
-            moderation: Some(MODERATION),
             link,
             ..LabConfig::default()
         };

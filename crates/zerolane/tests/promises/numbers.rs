@@ -91,7 +91,7 @@ const DOCUMENTS: &[Document] = &[
             Fact("shorter by {a twentieth} though", &["1 / RELIEF_PART"]),
             Fact("Every {10 s} it looks whether", &["PROBE_RTT_INTERVAL"]),
             Fact(
-                "A round trip below {500 us}, loss below {0.5 %}, no queue beyond {20 ms} that stands for {300 ms} \
+                "A round trip below {1 ms}, loss below {0.5 %}, no queue beyond {20 ms} that stands for {300 ms} \
                  and {three} rounds",
                 &[
                     "LAN_RTT",
