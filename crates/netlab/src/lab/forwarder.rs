@@ -226,11 +226,13 @@ impl Forwarder {
         };
         let shortest = self.moderation.unwrap_or(SHORTEST_SLEEP);
         let until_next = next.saturating_sub(self.clock.now()).max(shortest);
-        match self.moderation {
-            _ if delay > shortest => self.wait(Some(until_next.min(delay)), &[]),
+        if delay > shortest {
+            self.wait(Some(until_next.min(delay)), &[])
+        } else if self.moderation.is_some() {
             // What comes meanwhile is late by no more than that.
-            Some(moderation) => self.wait(Some(moderation), &[]),
-            None => self.wait(Some(until_next), &self.ports),
+            self.wait(Some(shortest), &[])
+        } else {
+            self.wait(Some(until_next), &self.ports)
         }
     }
 

@@ -2,14 +2,12 @@
 
 use std::sync::{Arc, Condvar, Mutex};
 
-use zerolane_block::store::{MemoryStore, Run, Store};
-
-use super::{Served, Shown};
+use super::Served;
+use super::hooked::{self, Hooked, Hooks};
 
 /// A store whose first write waits until it is let go.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Gated {
-    inner: MemoryStore,
     /// Whether a write waits, and whether it may go.
     gate: Mutex<(bool, bool)>,
     news: Condvar,
@@ -17,17 +15,8 @@ pub struct Gated {
 
 impl Gated {
     /// One of so many bytes, and a target that has it alone.
-    pub fn served(bytes: u64) -> (Arc<Gated>, Served) {
-        let store = Arc::new(Gated {
-            inner: MemoryStore::new(bytes),
-            gate: Mutex::default(),
-            news: Condvar::new(),
-        });
-        let shown = Shown {
-            store: Arc::clone(&store) as Arc<dyn Store>,
-            read_only: false,
-        };
-        (store, Served::new(vec![shown]))
+    pub fn served(bytes: u64) -> (Arc<Hooked<Gated>>, Served) {
+        hooked::served(bytes, Gated::default())
     }
 
     /// Waits until the first write waits.
@@ -47,35 +36,12 @@ impl Gated {
     }
 }
 
-impl Store for Gated {
-    fn bytes(&self) -> u64 {
-        self.inner.bytes()
-    }
-
-    fn read(&self, at: u64, into: &mut [u8]) -> std::io::Result<()> {
-        self.inner.read(at, into)
-    }
-
-    fn write(&self, at: u64, from: &[u8]) -> std::io::Result<()> {
+impl Hooks for Gated {
+    fn before_write(&self) {
         let mut gate = self.gate.lock().unwrap();
         if !std::mem::replace(&mut gate.0, true) {
             self.news.notify_all();
             drop(self.news.wait_while(gate, |(_, open)| !*open).unwrap());
-        } else {
-            drop(gate);
         }
-        self.inner.write(at, from)
-    }
-
-    fn flush(&self) -> std::io::Result<()> {
-        self.inner.flush()
-    }
-
-    fn unmap(&self, at: u64, bytes: u64) -> std::io::Result<()> {
-        self.inner.unmap(at, bytes)
-    }
-
-    fn run(&self, at: u64) -> std::io::Result<Run> {
-        self.inner.run(at)
     }
 }

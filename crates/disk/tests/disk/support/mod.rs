@@ -4,6 +4,7 @@
 
 pub mod child;
 pub mod gated;
+pub mod hooked;
 pub mod model;
 pub mod paced;
 pub mod raw;

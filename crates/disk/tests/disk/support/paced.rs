@@ -3,9 +3,8 @@
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use zerolane_block::store::{MemoryStore, Run, Store};
-
-use super::{Served, Shown};
+use super::Served;
+use super::hooked::{self, Hooked, Hooks};
 
 /// How long a read waits for what never comes.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -21,9 +20,8 @@ struct Course {
 
 /// A store of which the first read waits until the initiator has submitted all of its reads, and each other until it has the
 /// data of all but the last few before.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Paced {
-    inner: MemoryStore,
     /// Those few.
     unanswered: usize,
     course: Mutex<Course>,
@@ -32,18 +30,12 @@ pub struct Paced {
 
 impl Paced {
     /// One of so many bytes, and a target that has it alone. `unanswered` reads may be done before their data is sent.
-    pub fn served(bytes: u64, unanswered: usize) -> (Arc<Paced>, Served) {
-        let store = Arc::new(Paced {
-            inner: MemoryStore::new(bytes),
+    pub fn served(bytes: u64, unanswered: usize) -> (Arc<Hooked<Paced>>, Served) {
+        let paced = Paced {
             unanswered,
-            course: Mutex::default(),
-            news: Condvar::new(),
-        });
-        let shown = Shown {
-            store: Arc::clone(&store) as Arc<dyn Store>,
-            read_only: false,
+            ..Paced::default()
         };
-        (store, Served::new(vec![shown]))
+        hooked::served(bytes, paced)
     }
 
     fn change(&self, change: impl FnOnce(&mut Course)) {
@@ -77,38 +69,14 @@ impl Paced {
     }
 }
 
-impl Store for Paced {
-    fn bytes(&self) -> u64 {
-        self.inner.bytes()
-    }
-
-    fn read(&self, at: u64, into: &mut [u8]) -> std::io::Result<()> {
-        self.inner.read(at, into)
-    }
-
-    fn read_at_once(&self, at: u64, into: &mut [u8]) -> bool {
+impl Hooks for Paced {
+    fn before_read_at_once(&self) -> bool {
         let before = {
             let mut course = self.course.lock().unwrap();
             course.reads += 1;
             course.reads - 1
         };
         self.wait(|it| it.submitted && it.ended + self.unanswered > before);
-        self.inner.read_at_once(at, into)
-    }
-
-    fn write(&self, at: u64, from: &[u8]) -> std::io::Result<()> {
-        self.inner.write(at, from)
-    }
-
-    fn flush(&self) -> std::io::Result<()> {
-        self.inner.flush()
-    }
-
-    fn unmap(&self, at: u64, bytes: u64) -> std::io::Result<()> {
-        self.inner.unmap(at, bytes)
-    }
-
-    fn run(&self, at: u64) -> std::io::Result<Run> {
-        self.inner.run(at)
+        true
     }
 }

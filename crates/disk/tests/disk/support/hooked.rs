@@ -1,0 +1,76 @@
+//! A store in memory that asks a test before it reads or writes.
+
+use std::fmt::Debug;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use zerolane_block::store::{MemoryStore, Run, Store};
+
+use super::{Served, Shown};
+
+/// What a test does before the store does its part.
+pub trait Hooks: Debug + Send + Sync {
+    /// Before a read by the thread of the network; false: another thread is to read.
+    fn before_read_at_once(&self) -> bool {
+        false
+    }
+
+    fn before_write(&self) {}
+}
+
+/// The store, and the test's part of it.
+#[derive(Debug)]
+pub struct Hooked<H> {
+    inner: MemoryStore,
+    hooks: H,
+}
+
+/// One of so many bytes, and a target that has it alone.
+pub fn served<H: Hooks + 'static>(bytes: u64, hooks: H) -> (Arc<Hooked<H>>, Served) {
+    let inner = MemoryStore::new(bytes);
+    let store = Arc::new(Hooked { inner, hooks });
+    let shown = Shown {
+        store: Arc::clone(&store) as Arc<dyn Store>,
+        read_only: false,
+    };
+    (store, Served::new(vec![shown]))
+}
+
+impl<H> Deref for Hooked<H> {
+    type Target = H;
+
+    fn deref(&self) -> &H {
+        &self.hooks
+    }
+}
+
+impl<H: Hooks> Store for Hooked<H> {
+    fn bytes(&self) -> u64 {
+        self.inner.bytes()
+    }
+
+    fn read(&self, at: u64, into: &mut [u8]) -> std::io::Result<()> {
+        self.inner.read(at, into)
+    }
+
+    fn read_at_once(&self, at: u64, into: &mut [u8]) -> bool {
+        self.hooks.before_read_at_once() && self.inner.read_at_once(at, into)
+    }
+
+    fn write(&self, at: u64, from: &[u8]) -> std::io::Result<()> {
+        self.hooks.before_write();
+        self.inner.write(at, from)
+    }
+
+    fn flush(&self) -> std::io::Result<()> {
+        self.inner.flush()
+    }
+
+    fn unmap(&self, at: u64, bytes: u64) -> std::io::Result<()> {
+        self.inner.unmap(at, bytes)
+    }
+
+    fn run(&self, at: u64) -> std::io::Result<Run> {
+        self.inner.run(at)
+    }
+}
