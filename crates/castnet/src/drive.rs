@@ -22,7 +22,7 @@ use zerolane_cast::{Action, Contact, Event, Fault, Manifest, Message, Node, Node
 use crate::error::Error;
 use crate::invitation::key_of;
 use crate::jobs::Jobs;
-use crate::limits::{BEATS, MAX_SENDS, MESSAGE_RECEIVES, SUSPICIOUS_BEATS};
+use crate::limits::{BEATS, MAX_SENDS, MESSAGE_RECEIVES, PARTING, SUSPICIOUS_BEATS};
 use crate::links::{Link, Links};
 use crate::pace::Pace;
 use crate::pool::{Chunk, Pool};
@@ -159,15 +159,31 @@ impl Drive {
         self.act()
     }
 
-    /// Lets what was posted be sent, and the connections end, `most` at most.
-    pub(crate) fn settle(&mut self, most: Duration) -> Result<(), Error> {
+    /// Lets the connections end, for [`PARTING`] at most: a peer that is gone confirms nothing. The connection of `owed` has
+    /// that long instead, until a send that was posted on it is confirmed.
+    pub(crate) fn settle(
+        &mut self,
+        mut owed: Option<(ConnectionId, Duration)>,
+    ) -> Result<(), Error> {
         for connection in self.worker.connection_ids().collect::<Vec<_>>() {
             self.worker.close(connection);
         }
-        let until = Instant::now() + most;
-        while self.worker.connections() > 0 && Instant::now() < until {
+        let begun = Instant::now();
+        while self.worker.connections() > 0
+            && begun.elapsed() < owed.map_or(PARTING, |(_, most)| most.max(PARTING))
+        {
             self.worker.wait(Some(Duration::from_millis(20)))?;
-            while self.worker.next_event().is_some() {}
+            while let Some(event) = self.worker.next_event() {
+                let paid = match event {
+                    Happened::Completed {
+                        connection,
+                        completion,
+                    } if completion.kind == WorkKind::Send => connection,
+                    Happened::Closed { connection, .. } => connection,
+                    _ => continue,
+                };
+                owed = owed.filter(|(connection, _)| *connection != paid);
+            }
         }
         Ok(())
     }

@@ -61,5 +61,8 @@ pub const CALLER_PATIENCE: Duration = Duration::from_secs(10);
 /// again.
 pub const FAREWELL: Duration = Duration::from_secs(10);
 
+/// How long connections have to end when all is over. Where the end of one is lost, and its peer has gone, none confirms it.
+pub const PARTING: Duration = Duration::from_secs(1);
+
 /// Bytes that a stream's reader asks of the partial file at a time.
 pub const FEED_BYTES: usize = 256 << 10;

@@ -160,7 +160,7 @@ impl Receiver {
         if let Err(error) = &done {
             taking.say(&Word::Ended(Err(in_words(error))));
         }
-        taking.drive.settle(self.silence * 2)?;
+        taking.part()?;
         if let Some(mut target) = taking.target.take() {
             // Why it failed is known already.
             target.give_up();

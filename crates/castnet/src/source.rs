@@ -18,7 +18,7 @@ use crate::drive::{Drive, Membership, address_bytes, random, with_silence};
 use crate::error::Error;
 use crate::host::Host;
 use crate::invitation::in_words;
-use crate::limits::{FAREWELL, WINDOW};
+use crate::limits::WINDOW;
 use crate::racks::Racks;
 use calls::Calls;
 use leading::Leading;
@@ -217,7 +217,7 @@ impl Cast {
                 .calls
                 .abort(&mut leading.drive.worker, &in_words(error));
         }
-        leading.drive.settle(FAREWELL / 10)?;
+        leading.drive.settle(None)?;
         done?;
         Ok(leading.outcome(content))
     }

@@ -42,6 +42,8 @@ pub(super) struct Taking {
     path: Option<PathBuf>,
     /// Where the source hears about the end, and what it is known by.
     source: Option<ConnectionId>,
+    /// What it was told about the end is not confirmed.
+    unconfirmed: bool,
     source_key: Option<PublicKey>,
     secret: [u8; 32],
     own_key: PublicKey,
@@ -104,6 +106,7 @@ impl Taking {
             finishing: None,
             in_place: None,
             source: Some(connection),
+            unconfirmed: false,
             source_key,
             secret,
             own_key,
@@ -119,10 +122,19 @@ impl Taking {
         })
     }
 
+    /// Tells the source about the end.
     pub(super) fn say(&mut self, word: &Word) {
         if let Some(source) = self.source {
             say(&mut self.drive.worker, source, word);
+            self.unconfirmed = true;
         }
+    }
+
+    /// Takes leave: of the source when it has confirmed the last word, or is taken for dead.
+    pub(super) fn part(&mut self) -> Result<(), Error> {
+        let source = self.source.filter(|_| self.unconfirmed);
+        self.drive
+            .settle(source.map(|it| (it, self.times.silence * 2)))
     }
 
     pub(super) fn run(
@@ -281,6 +293,12 @@ impl Taking {
                     let call = parse::<Call>(&completion.into_region()[..len]);
                     self.hear(connection, call)?;
                 }
+            }
+            Happened::Completed {
+                connection,
+                completion,
+            } if completion.kind == WorkKind::Send && self.source == Some(connection) => {
+                self.unconfirmed = false;
             }
             Happened::Closed { connection, .. } if self.source == Some(connection) => {
                 self.source = None

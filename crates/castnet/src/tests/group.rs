@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use zerolane::Security;
+use zerolane::{Connection, Security};
 
 use crate::drive::Drive;
+use crate::invitation::parse;
 use crate::{Cast, Content, Destination, Error, Host, Outcome, Progress, Received, Receiver};
 
 /// A directory for all files of a test.
@@ -114,6 +115,18 @@ impl Group {
             .into_iter()
             .any(|it| it.unwrap().file_name().to_string_lossy().starts_with('.'))
     }
+}
+
+/// A word as it is sent.
+pub(super) fn word(word: &impl serde::Serialize) -> Vec<u8> {
+    postcard::to_extend(word, b"ZLi\x02".to_vec()).unwrap()
+}
+
+/// The next word of the other end.
+pub(super) fn hear<T: for<'a> serde::Deserialize<'a>>(connection: &mut Connection) -> T {
+    let mut buffer = vec![0; crate::limits::WORD_BYTES];
+    let len = connection.recv_into(&mut buffer).unwrap();
+    parse(&buffer[..len]).unwrap()
 }
 
 pub(super) fn receiver(at: SocketAddr, destination: Destination) -> Receiver {

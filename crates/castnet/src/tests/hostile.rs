@@ -7,9 +7,9 @@ use std::time::Duration;
 use zerolane::security::Anyone;
 use zerolane::{Connection, Endpoint, Options};
 
-use super::group::{Group, content, host, run};
+use super::group::{Group, content, hear, host, run, word};
 use crate::drive::Membership;
-use crate::invitation::{Call, Word, parse};
+use crate::invitation::{Call, Word};
 
 #[test]
 fn liar__is_named_and_the_others_have_what_was_cast() {
@@ -43,16 +43,6 @@ fn liar__is_named_and_the_others_have_what_was_cast() {
     }
 }
 
-fn word(word: &impl serde::Serialize) -> Vec<u8> {
-    postcard::to_extend(word, b"ZLi\x02".to_vec()).unwrap()
-}
-
-fn call(connection: &mut Connection) -> Call {
-    let mut buffer = vec![0; crate::limits::WORD_BYTES];
-    let len = connection.recv_into(&mut buffer).unwrap();
-    parse(&buffer[..len]).unwrap()
-}
-
 /// What a member does that got in.
 type Act = fn(&mut Connection);
 
@@ -65,12 +55,12 @@ fn invited(
     let address = endpoint.local_addr();
     let thread = std::thread::spawn(move || {
         let mut source = endpoint.accept(None).unwrap().expect("no timeout");
-        assert!(matches!(call(&mut source), Call::Offer { .. }));
+        assert!(matches!(hear(&mut source), Call::Offer { .. }));
         let membership = Membership::new([0; 32], Options::default()).unwrap();
         source
             .send(&word(&Word::Joins(membership.identity.public().0)))
             .unwrap();
-        let Call::Group { secret, port, .. } = call(&mut source) else {
+        let Call::Group { secret, port, .. } = hear(&mut source) else {
             panic!("no group");
         };
         then(source, membership, secret, port);
