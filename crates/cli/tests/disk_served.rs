@@ -149,6 +149,55 @@ fn disk_attach__is_the_door_for_nbd_clients() {
     assert!(!socket.exists(), "the door is closed");
 }
 
+/// Whether the kernel mounts by FUSE; if not, why is said.
+fn has_fuse() -> bool {
+    let device = File::options().read(true).write(true).open("/dev/fuse");
+    let error = device.as_ref().err();
+    if let Some(error) = error {
+        eprintln!("skipped: this kernel mounts none by FUSE: /dev/fuse: {error}");
+    }
+    device.is_ok()
+}
+
+#[test]
+fn disk_attach__shows_the_disk_as_a_file() {
+    if !programs::are_there(&["nbdfuse", "fusermount3"]) || !has_fuse() {
+        return;
+    }
+    let lab = Lab::new(&[]);
+    let path = lab.home.path().join("disk");
+    let words = ["disk", "attach", "--file", path.to_str().unwrap()];
+    let attach = || {
+        let mut attach = zerolane(lab.home.path(), &words);
+        attach.arg(lab.place(1));
+        attach
+    };
+    for stop in [true, false] {
+        let mut door = Running::new(attach());
+        assert_eq!(door.line(), path.to_str().unwrap());
+        assert_eq!(fs::metadata(&path).unwrap().len(), SIZE);
+        let bytes = vec![7 + u8::from(stop); 100_352];
+        let file = File::options().write(true).open(&path).unwrap();
+        file.write_all_at(&bytes, 12_288).unwrap();
+        drop(file);
+        if !stop {
+            let unmount = Command::new("fusermount3").arg("-u").arg(&path).status();
+            assert!(unmount.unwrap().success());
+            assert!(door.ended().success(), "by the user's hand");
+        }
+        drop(door);
+        assert!(!path.exists(), "it was there for as long as the door");
+        assert!(fs::read(&lab.images[1]).unwrap()[12_288..112_640] == bytes);
+    }
+    // What is there is not covered.
+    fs::write(&path, "precious").unwrap();
+    let refused = attach().output().unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    let words = String::from_utf8(refused.stderr).unwrap();
+    assert!(words.contains("File exists"), "{words}");
+    assert_eq!(fs::read(&path).unwrap(), b"precious");
+}
+
 #[test]
 fn disk_serve__memory_is_a_disk() {
     let home = tempfile::tempdir().unwrap();

@@ -2,11 +2,15 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, anyhow, bail};
 use indicatif::HumanBytes;
+use zerolane_disk::initiator::Queue;
+use zerolane_files::Stop;
 use zerolane_nbd::server::{News, Server};
 
+use super::file::Shown;
 use super::iscsi;
 use super::remote::{Place, open};
 use crate::console;
@@ -18,8 +22,11 @@ use crate::security::ClientArgs;
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 This program is an NBD server on a UNIX socket. What is printed is the URI for other programs: qemu-img info URI, \
-nbdcopy URI image, nbdfuse FILE URI, qemu-system-x86_64 -drive file=URI. It runs until Ctrl-C. For filters of nbdkit \
+nbdcopy URI image, qemu-system-x86_64 -drive file=URI, nbd-client -unix SOCKET /dev/nbd0. It runs until Ctrl-C. For filters of nbdkit \
 there is a plugin of nbdkit, which needs this command not: nbdkit --filter=... libzerolane_nbdkit.so host=HOST lun=LUN.
+
+With --file the disk is a file for any program, by FUSE, until Ctrl-C or `fusermount3 -u FILE`: what is printed is its path. Needs \
+nbdfuse (Debian's package libnbd-bin).
 
 With --iscsi it is an iSCSI target instead. What is printed is the URL for initiators: \
 iscsi-inq URL, qemu with its iSCSI driver. iSCSI as it is here has no encryption and no authentication: whoever reaches the port \
@@ -34,6 +41,9 @@ pub(super) struct Args {
     /// The UNIX socket to make [default: one in the directory of this user's sockets, or of temporary files]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
+    /// Show it as a file, which is made; the NBD server is there, too
+    #[arg(long, value_name = "FILE", conflicts_with = "iscsi")]
+    file: Option<PathBuf>,
     /// Clients may not write
     #[arg(long)]
     read_only: bool,
@@ -61,12 +71,40 @@ pub(super) fn run(args: &Args) -> Result<()> {
         HumanBytes(unit.bytes()),
         unit.serial
     ));
-    console::say(format_args!("nbd+unix:///?socket={}", path.display()))?;
-    server.serve(&queue, || stop.requested(), tell)?;
+    let uri = format!("nbd+unix:///?socket={}", path.display());
+    match &args.file {
+        None => {
+            console::say(&uri)?;
+            server.serve(&queue, || stop.requested(), tell)?;
+        }
+        Some(file) => {
+            let read_only = args.read_only || unit.read_only;
+            let shown = Shown::start(file, &uri, read_only)?;
+            serve_file(&server, &queue, shown, &stop)?;
+        }
+    }
     match queue.failure() {
         Some(error) if !stop.requested() => Err(anyhow!(error)),
+        // The user unmounted the file.
+        None if !stop.requested() => Ok(()),
         _ => Err(Exit::Interrupted.into()),
     }
+}
+
+/// Runs the door for as long as the file is there, which writes the rest when it ends.
+fn serve_file(server: &Server, queue: &Queue, shown: Shown, stop: &Stop) -> Result<()> {
+    let bytes = queue.unit().bytes();
+    // The queue may fail.
+    let is_closed = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let stopped = || stop.requested() || is_closed.load(Ordering::Relaxed);
+        let file = scope.spawn(move || shown.until_stopped(bytes, stopped));
+        let served = server.serve(queue, || file.is_finished(), tell);
+        is_closed.store(true, Ordering::Relaxed);
+        let ended = file.join().expect("it does not panic");
+        served?;
+        ended
+    })
 }
 
 /// What users can do something about. Clients come and go.

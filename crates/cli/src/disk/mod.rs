@@ -7,11 +7,13 @@
 //! | `info`, `image` | `disk info`: what an image would be, or a disk is |
 //! | `bench` | `disk bench`: how fast a disk is |
 //! | `attach` | `disk attach`: the door for other programs, over NBD |
+//! | `file` | `disk attach --file`: the door for programs that open files |
 //! | `iscsi` | `disk attach --iscsi`: the door for iSCSI initiators |
 //! | `remote` | the meaning of HOST/LUN; the queue to it |
 
 mod attach;
 mod bench;
+mod file;
 mod image;
 mod info;
 mod iscsi;
@@ -39,7 +41,7 @@ enum Command {
     Info(info::Args),
     /// Measure a disk of a host
     Bench(bench::Args),
-    /// Open a disk of a host to other programs, as an NBD server on a UNIX socket, or over iSCSI
+    /// Open a disk of a host to other programs, as an NBD server on a UNIX socket, as a file, or over iSCSI
     Attach(attach::Args),
 }
 
