@@ -35,10 +35,7 @@ impl Shown {
         command.arg(path).arg(uri).stdin(Stdio::null());
         // Ctrl-C is for this process, which ends it when all is written.
         let child = command.process_group(0).spawn();
-        let child = child.map_err(|error| {
-            let _ = fs::remove_file(path);
-            error
-        });
+        let child = child.inspect_err(|_| drop(fs::remove_file(path)));
         let child = child.context(
             "cannot start nbdfuse, which shows the disk as a file (Debian's package libnbd-bin)",
         )?;
