@@ -6,10 +6,13 @@ mod programs;
 mod running;
 
 use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use running::{Running, zerolane};
 use serde_json::Value;
 
@@ -173,19 +176,25 @@ fn disk_attach__shows_the_disk_as_a_file() {
         attach
     };
     for stop in [true, false] {
-        let mut door = Running::new(attach());
-        assert_eq!(door.line(), path.to_str().unwrap());
+        let mut door = attach().stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = String::new();
+        let out = door.stdout.take().unwrap();
+        BufReader::new(out).read_line(&mut said).unwrap();
+        assert_eq!(said.trim(), path.to_str().unwrap());
         assert_eq!(fs::metadata(&path).unwrap().len(), SIZE);
         let bytes = vec![7 + u8::from(stop); 100_352];
         let file = File::options().write(true).open(&path).unwrap();
         file.write_all_at(&bytes, 12_288).unwrap();
         drop(file);
-        if !stop {
-            let unmount = Command::new("fusermount3").arg("-u").arg(&path).status();
-            assert!(unmount.unwrap().success());
-            assert!(door.ended().success(), "by the user's hand");
+        match stop {
+            true => kill(Pid::from_raw(door.id() as i32), Signal::SIGTERM).unwrap(),
+            false => {
+                let unmount = Command::new("fusermount3").arg("-u").arg(&path).status();
+                assert!(unmount.unwrap().success());
+            }
         }
-        drop(door);
+        let code = door.wait().unwrap().code();
+        assert_eq!(code, Some(if stop { 130 } else { 0 }));
         assert!(!path.exists(), "it was there for as long as the door");
         assert!(fs::read(&lab.images[1]).unwrap()[12_288..112_640] == bytes);
     }

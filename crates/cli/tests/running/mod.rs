@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 /// The command, with keys of its own.
 pub(crate) fn zerolane(home: &Path, words: &[&str]) -> Command {
@@ -20,11 +20,6 @@ impl Running {
         let mut child = command.spawn().unwrap();
         let said = BufReader::new(child.stdout.take().unwrap());
         Running(child, said)
-    }
-
-    /// How it ended by itself.
-    pub(crate) fn ended(&mut self) -> ExitStatus {
-        self.0.wait().unwrap()
     }
 
     pub(crate) fn line(&mut self) -> String {
