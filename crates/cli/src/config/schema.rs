@@ -113,7 +113,7 @@ const LIMIT: Key = text("limit", |it| rate::parse(it).map(drop));
 const LANE: Key = Key {
     name: "lane",
     kind: Kind::Text(|it| one_of(it, &["udp", "auto", "shm", "ethernet", "ip118"])),
-    default: Some(|| "\"udp\"".into()),
+    default: Some(|| "\"auto\"".into()),
 };
 
 const BYPASS: Key = Key {

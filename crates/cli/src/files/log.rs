@@ -25,12 +25,15 @@ pub(crate) enum Format {
     Json,
 }
 
+/// Bytes of a request's paths in its line: one may name many thousands.
+const PATHS_BYTES: usize = 4096;
+
 /// Writes the lines.
 pub(crate) struct Log {
     format: Format,
     pace: Mutex<Pace>,
     /// When connections asked for what they do.
-    since: Mutex<HashMap<SocketAddr, Instant>>,
+    since: Mutex<HashMap<u64, Instant>>,
 }
 
 /// A line. What it has not is left out.
@@ -55,7 +58,7 @@ struct Line {
     failed: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     seconds: Option<f64>,
-    /// Lines left out, keys not named.
+    /// Lines left out, keys not named, paths left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     count: Option<u64>,
     /// Why, or what there is to say besides.
@@ -78,6 +81,22 @@ impl Line {
             key: peer.key.map(|key| key.to_string()),
             name: peer.name.as_ref().map(|name| escape(name.as_bytes())),
             ..Line::default()
+        }
+    }
+
+    /// Names as many paths as there is room for.
+    fn request(peer: &Peer, verb: Verb, paths: &[Vec<u8>]) -> Line {
+        let mut room = PATHS_BYTES;
+        let shown = paths.iter().map(|path| escape(path)).take_while(|it| {
+            room = room.saturating_sub(it.len() + 3);
+            room > 0
+        });
+        let shown: Vec<String> = shown.collect();
+        let more = paths.len() - shown.len();
+        Line {
+            paths: shown,
+            count: (more > 0).then_some(more as u64),
+            ..Line::of(verb.word(), peer)
         }
     }
 
@@ -155,17 +174,15 @@ impl Log {
         }
     }
 
-    fn since(&self) -> std::sync::MutexGuard<'_, HashMap<SocketAddr, Instant>> {
+    fn since(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Instant>> {
         self.since.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl ServerObserver for Log {
     fn asked(&self, peer: &Peer, verb: Verb, paths: &[Vec<u8>]) {
-        self.since().insert(peer.address, Instant::now());
-        let paths = paths.iter().map(|path| escape(path)).collect();
-        let line = Line::of(verb.word(), peer);
-        self.tell(Kind::Request, Line { paths, ..line });
+        self.since().insert(peer.connection, Instant::now());
+        self.tell(Kind::Request, Line::request(peer, verb, paths));
     }
 
     fn list_changed(&self, news: Result<usize, String>) {
@@ -217,7 +234,7 @@ impl ServerObserver for Log {
     }
 
     fn ended(&self, peer: &Peer, outcome: &Result<Option<Totals>, Error>, _: &Account) {
-        let since = self.since().remove(&peer.address);
+        let since = self.since().remove(&peer.connection);
         let seconds = since.map(|since| since.elapsed().as_secs_f64());
         let line = match outcome {
             Ok(totals) => Line {

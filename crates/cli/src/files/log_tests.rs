@@ -4,6 +4,7 @@ use zerolane::security::Identity;
 
 fn peer() -> Peer {
     Peer {
+        connection: 1,
         address: "192.0.2.7:4711".parse().unwrap(),
         key: Some(Identity::from_secret([7; 32]).public()),
         name: Some("Ada\x1b[2J".into()),
@@ -51,4 +52,17 @@ fn ended__forgets_the_connection() {
     assert_eq!(log.since().len(), 1);
     log.ended(&peer, &Ok(None), &Account::default());
     assert!(log.since().is_empty());
+}
+
+#[test]
+fn request__of_many_paths_is_a_line_of_bounded_length() {
+    let paths = vec![vec![b'\n'; 10]; 6000];
+    let line = Line::request(&peer(), Verb::List, &paths);
+    let text = line.text();
+    assert!(text.len() < 2 * PATHS_BYTES, "{} bytes", text.len());
+    let named = line.paths.len();
+    assert!(named > 10);
+    assert!(text.ends_with(&format!(" {} more", 6000 - named)), "{text}");
+    let few = Line::request(&peer(), Verb::List, &paths[..2]);
+    assert_eq!((few.paths.len(), few.count), (2, None));
 }

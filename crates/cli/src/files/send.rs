@@ -43,7 +43,8 @@ pub struct Args {
     #[arg(long = "interface", value_name = "NAME")]
     interfaces: Vec<String>,
     /// When the connection breaks, or nothing comes of it, wait for this many seconds for the receiver
-    #[arg(long, value_name = "SECONDS", default_value_t = PATIENCE_SECONDS)]
+    #[arg(long, value_name = "SECONDS", default_value_t = PATIENCE_SECONDS,
+        value_parser = clap::value_parser!(u64).range(1..=u64::from(u32::MAX)))]
     timeout: u64,
     /// No progress, and no summary at the end
     #[arg(short, long)]

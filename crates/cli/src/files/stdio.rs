@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::io::{BufRead, IsTerminal, Read, stdin};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -146,7 +146,7 @@ struct Visit(Arc<Mutex<State>>);
 struct State {
     /// It asked for something.
     came: bool,
-    here: HashSet<SocketAddr>,
+    here: HashSet<u64>,
     /// The last connection broke: it may come again.
     broke: bool,
     /// It has no connection since then.
@@ -177,12 +177,12 @@ impl ServerObserver for Visit {
     fn asked(&self, peer: &Peer, _: Verb, _: &[Vec<u8>]) {
         let mut state = self.state();
         state.came = true;
-        state.here.insert(peer.address);
+        state.here.insert(peer.connection);
     }
 
     fn ended(&self, peer: &Peer, outcome: &Result<Option<Totals>, Error>, _: &Account) {
         let mut state = self.state();
-        if state.here.remove(&peer.address) {
+        if state.here.remove(&peer.connection) {
             state.broke = outcome.as_ref().is_err_and(is_break);
             state.away = Instant::now();
         }
@@ -257,10 +257,7 @@ mod tests {
         };
         let state = |came, here: bool, broke, away, channel_closed| State {
             came,
-            here: here
-                .then(|| "192.0.2.1:7".parse().unwrap())
-                .into_iter()
-                .collect(),
+            here: here.then_some(1).into_iter().collect(),
             broke,
             away: ago(away),
             channel_closed,

@@ -31,7 +31,7 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -325,6 +325,7 @@ fn tell_not_let_in(endpoint: &mut Endpoint, observer: &dyn ServerObserver) {
         return;
     }
     let peer = |(key, address)| Peer {
+        connection: 0,
         address,
         key: Some(key),
         name: None,
@@ -335,7 +336,9 @@ fn tell_not_let_in(endpoint: &mut Endpoint, observer: &dyn ServerObserver) {
 
 fn peer(connection: &Connection, access: &Access) -> Arc<Peer> {
     let key = connection.peer_key();
+    static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
     Arc::new(Peer {
+        connection: CONNECTIONS.fetch_add(1, Ordering::Relaxed),
         address: connection.peer_addr(),
         key,
         name: access.name(key),

@@ -22,7 +22,7 @@ pub(super) struct Metrics(Arc<Mutex<State>>);
 struct State {
     counts: Counts,
     /// What those connections that are there asked for.
-    asked: HashMap<SocketAddr, Verb>,
+    asked: HashMap<u64, Verb>,
 }
 
 impl Metrics {
@@ -61,7 +61,7 @@ pub(super) fn listen(address: SocketAddr) -> Result<TcpListener> {
 impl ServerObserver for Metrics {
     fn asked(&self, peer: &Peer, verb: Verb, _: &[Vec<u8>]) {
         let mut state = self.state();
-        state.asked.insert(peer.address, verb);
+        state.asked.insert(peer.connection, verb);
         state.counts.asked(verb);
     }
 
@@ -91,7 +91,7 @@ impl ServerObserver for Metrics {
 
     fn advanced(&self, peer: &Peer, bytes: u64) {
         let mut state = self.state();
-        if let Some(&verb) = state.asked.get(&peer.address) {
+        if let Some(&verb) = state.asked.get(&peer.connection) {
             state.counts.advanced(verb, bytes);
         }
     }
@@ -106,7 +106,7 @@ impl ServerObserver for Metrics {
 
     fn ended(&self, peer: &Peer, outcome: &Result<Option<Totals>, Error>, account: &Account) {
         let mut state = self.state();
-        let verb = state.asked.remove(&peer.address);
+        let verb = state.asked.remove(&peer.connection);
         let counts = &mut state.counts;
         counts.account(account);
         let how = match outcome {
@@ -138,5 +138,29 @@ fn reason(why: &Refusal) -> &'static str {
         Refusal::Malformed => "malformed",
         Refusal::NotAllowed => "not-allowed",
         _ => "other",
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    /// In shared memory all clients have one address.
+    #[test]
+    fn asked__is_counted_by_connection() {
+        let metrics = Metrics::default();
+        let peer = |connection| Peer {
+            connection,
+            address: "127.0.0.1:0".parse().unwrap(),
+            key: None,
+            name: None,
+        };
+        for connection in 1..=3 {
+            metrics.asked(&peer(connection), Verb::Read, &[]);
+        }
+        assert_eq!(metrics.state().asked.len(), 3);
+        metrics.ended(&peer(2), &Ok(None), &Account::default());
+        assert_eq!(metrics.state().asked.len(), 2);
     }
 }
