@@ -33,7 +33,8 @@ pub const TARGET_RECEIVES: usize = 64;
 /// An initiator that does not log in for so long is cut off.
 pub const LOGIN_PATIENCE: Duration = Duration::from_secs(10);
 
-/// An initiator whose data does not move for so long is cut off: commands of others may wait for it.
+/// An initiator that has data to move, and of whose connection nothing moves for so long, is cut off: commands of others may
+/// wait for it.
 pub const DATA_PATIENCE: Duration = Duration::from_secs(30);
 
 /// How often a target looks for those.

@@ -52,16 +52,13 @@ impl Server {
         let Some(peer) = self.peers.get_mut(&id) else {
             return Ok(());
         };
-        let flight = peer.flights.remove(&completion.context);
         if !is_there {
-            if let Some((flight @ Flight::Get { .. }, since)) = flight {
-                // Told to the engine when the initiator is cut off, which is next.
-                peer.flights.insert(completion.context, (flight, since));
-            }
+            // What it was for is told to the engine when the initiator is cut off, which is next.
             return Err(Offence::Memory);
         }
+        let flight = peer.arrive(completion.context);
         let memory = completion.into_region();
-        match flight.map(|(it, _)| it) {
+        match flight {
             Some(Flight::Put) => {
                 peer.memory -= memory.len();
                 self.buffers.give(memory);

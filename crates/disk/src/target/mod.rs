@@ -77,6 +77,10 @@ pub struct Settings {
     /// Data that a command may have in its capsule, bytes: as much memory for each slot of each initiator. Zero: all is
     /// fetched, as for initiators that know of none.
     pub capsule_bytes: u32,
+    /// An initiator that does not log in for so long is cut off.
+    pub login_patience: Duration,
+    /// An initiator whose data does not move for so long is cut off: commands of others may wait for it.
+    pub data_patience: Duration,
 }
 
 impl Default for Settings {
@@ -85,6 +89,8 @@ impl Default for Settings {
             allowed: Allowed::default(),
             threads: 4,
             capsule_bytes: CAPSULE_BYTES,
+            login_patience: LOGIN_PATIENCE,
+            data_patience: DATA_PATIENCE,
         }
     }
 }
@@ -96,6 +102,8 @@ pub struct Server {
     units: Vec<(Lun, String)>,
     allowed: Allowed,
     capsule_bytes: u32,
+    login_patience: Duration,
+    data_patience: Duration,
     peers: HashMap<ConnectionId, Peer>,
     nexuses: HashMap<NexusId, ConnectionId>,
     ghosts: HashMap<ConnectionId, Ghost>,
@@ -123,6 +131,8 @@ impl Server {
             units: Vec::new(),
             allowed: settings.allowed,
             capsule_bytes: settings.capsule_bytes,
+            login_patience: settings.login_patience,
+            data_patience: settings.data_patience,
             peers: HashMap::new(),
             nexuses: HashMap::new(),
             ghosts: HashMap::new(),
@@ -266,15 +276,17 @@ impl Server {
         if let Some(news) = self.allowed.news() {
             self.news.push(News::List(news));
         }
-        let is_silent = |peer: &Peer| match peer.stage {
-            Stage::New => peer.since.elapsed() > LOGIN_PATIENCE,
-            _ => {
-                let mut flights = peer.flights.values();
-                flights.any(|(_, since)| since.elapsed() > DATA_PATIENCE)
+        let mut silent = Vec::new();
+        for (&id, peer) in &mut self.peers {
+            let is_silent = match (&peer.stage, self.worker.connection(id)) {
+                (Stage::New, _) => peer.since.elapsed() > self.login_patience,
+                (_, Some(connection)) => peer.is_stuck(connection, self.data_patience),
+                _ => false,
+            };
+            if is_silent {
+                silent.push(id);
             }
-        };
-        let silent = self.peers.iter().filter(|(_, peer)| is_silent(peer));
-        let silent: Vec<_> = silent.map(|(&id, _)| id).collect();
+        }
         for id in silent {
             self.cut(id, Offence::Silence);
         }
@@ -302,7 +314,7 @@ impl Server {
             self.nexuses.remove(&member.nexus);
             self.engine.detach(member.nexus);
         }
-        let moving = peer.flights.into_values().filter_map(|(it, _)| match it {
+        let moving = peer.flights.into_values().filter_map(|it| match it {
             Flight::Get { task, .. } => Some(task),
             Flight::Put | Flight::Fetch { .. } => None,
         });

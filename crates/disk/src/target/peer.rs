@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use zerolane::{Connection, ExportedRegion, Region, RegionKey, Rights};
 use zerolane_block::sst::Login;
@@ -108,7 +108,12 @@ pub(super) struct Peer {
     /// Its name over its connections: see [`Login::session`].
     pub(super) session: u64,
     pub(super) stage: Stage,
-    pub(super) flights: HashMap<u64, (Flight, Instant)>,
+    /// By the contexts of their requests.
+    pub(super) flights: HashMap<u64, Flight>,
+    /// When something was last seen to move.
+    moved: Instant,
+    /// Payload bytes that the connection had moved, when it was looked at.
+    counted: u64,
     /// The context of the next request.
     pub(super) next: u64,
     /// Work that waits for memory.
@@ -138,6 +143,8 @@ impl Peer {
             session: 0,
             stage: Stage::New,
             flights: HashMap::new(),
+            moved: Instant::now(),
+            counted: 0,
             next: 0,
             waiting: VecDeque::new(),
             memory: 0,
@@ -157,8 +164,29 @@ impl Peer {
     pub(super) fn depart(&mut self, flight: Flight) -> u64 {
         // Zero is what has no name.
         self.next += 1;
-        self.flights.insert(self.next, (flight, Instant::now()));
+        if self.flights.is_empty() {
+            self.moved = Instant::now();
+        }
+        self.flights.insert(self.next, flight);
         self.next
+    }
+
+    /// What that request moved is there.
+    pub(super) fn arrive(&mut self, context: u64) -> Option<Flight> {
+        self.moved = Instant::now();
+        self.flights.remove(&context)
+    }
+
+    /// Whether there is something to move, and nothing of `connection` has for longer than `patience`. Of one request it is
+    /// not known: of a get what has arrived is known without gaps, so it stays the same until a repair has come.
+    pub(super) fn is_stuck(&mut self, connection: &Connection, patience: Duration) -> bool {
+        let it = connection.account().protocol;
+        // What is sent again may be for one who takes nothing.
+        let counted = it.bytes_received + it.bytes_sent - it.bytes_resent;
+        if counted != std::mem::replace(&mut self.counted, counted) {
+            self.moved = Instant::now();
+        }
+        !self.flights.is_empty() && self.moved.elapsed() > patience
     }
 }
 

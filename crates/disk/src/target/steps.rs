@@ -158,7 +158,8 @@ impl Server {
             .and_then(|it| it.held.get(&Name::Command(tag)));
         let data = held.map(|it| it.data);
         peer.memory += memory.len();
-        let work = Request::default().with_context(peer.depart(flight));
+        let context = peer.depart(flight);
+        let work = Request::default().with_context(context);
         let Some(Data::At(place)) = data else {
             return Err(Offence::Memory);
         };

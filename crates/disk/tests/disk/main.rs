@@ -9,6 +9,7 @@ mod extents;
 mod full;
 mod hostile;
 mod killed;
+mod patience;
 mod queue;
 mod remote;
 mod reservations;
