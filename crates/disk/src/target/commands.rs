@@ -1,5 +1,6 @@
 //! What initiators send.
 
+use zerolane::failure::TransferError;
 use zerolane::request::WorkKind;
 use zerolane::worker::ConnectionId;
 use zerolane::{Completion, RegionKey, Work};
@@ -9,7 +10,7 @@ use zerolane_block::sst::{
 };
 use zerolane_block::{Residual, Status};
 
-use super::offence::Offence;
+use super::offence::{Offence, not_posted};
 use super::peer::{Capsules, Flight, Held, Member, Name, Stage};
 use super::{News, Server};
 use crate::limits::{TARGET_SLOTS, TARGET_TRANSFER_BYTES};
@@ -20,6 +21,8 @@ impl Server {
         let outcome = match (completion.kind, completion.result) {
             (WorkKind::MessageReceived, Ok(_)) => self.on_message(id, &completion.control),
             (WorkKind::MessageReceived, Err(_)) => Ok(()),
+            // The end of the connection is told behind what it took along.
+            (_, Err(TransferError::Closed(_))) => Ok(()),
             (_, result) => self.on_moved(id, completion, result.is_ok()),
         };
         if let Err(offence) = outcome {
@@ -263,6 +266,6 @@ impl Server {
         let at = u64::from(slot) * STATUS_BYTES as u64;
         let work = Work::default().unsignalled().with_immediate(slot.into());
         let posted = connection.post_put_inline(&status, at, &bytes, work);
-        posted.map(drop).map_err(|_| Offence::Full)
+        posted.map(drop).or_else(|why| not_posted(&why))
     }
 }

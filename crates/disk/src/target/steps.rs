@@ -9,7 +9,7 @@ use zerolane_block::sst::Outcome;
 use zerolane_block::{NexusId, Payload, Response, Status, Step, TaskId, Work};
 
 use super::Server;
-use super::offence::Offence;
+use super::offence::{Offence, not_posted};
 use super::peer::{Flight, Name};
 use super::pool::{Done, Job};
 use crate::limits::{AT_ONCE_BYTES, INITIATOR_BYTES};
@@ -97,7 +97,7 @@ impl Server {
                 return Ok(());
             };
             let posted = connection.post_put(&place.region, place.offset, data, work);
-            posted.map_err(|_| Offence::Full)?;
+            posted.map(drop).or_else(|it| not_posted(&it.into()))?;
         }
         let outcome = Outcome::Response {
             status: response.status,
@@ -167,7 +167,7 @@ impl Server {
             return Ok(());
         };
         let posted = connection.post_get(&place.region, place.offset, memory, work);
-        posted.map(drop).map_err(|_| Offence::Full)
+        posted.map(drop).or_else(|it| not_posted(&it.into()))
     }
 
     /// Begins work, or has it wait for memory.

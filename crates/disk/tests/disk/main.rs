@@ -9,6 +9,7 @@ mod extents;
 mod full;
 mod hostile;
 mod killed;
+mod leaving;
 mod patience;
 mod queue;
 mod remote;
