@@ -63,6 +63,7 @@ fn document__names_tests_that_are_there() {
         include_str!("../../disk/tests/disk/queue.rs"),
         include_str!("../../disk/tests/disk/killed.rs"),
         include_str!("../../disk/tests/disk/leaving.rs"),
+        include_str!("../../disk/tests/disk/memory.rs"),
         include_str!("../../disk/tests/disk/patience.rs"),
         include_str!("../../disk/tests/disk/remote.rs"),
         include_str!("../../disk/tests/disk/rights.rs"),

@@ -12,7 +12,7 @@ use zerolane_block::{Residual, Status};
 
 use super::offence::{Offence, not_posted};
 use super::peer::{Capsules, Flight, Held, Member, Name, Stage};
-use super::{News, Server};
+use super::{CROWDED, News, Server};
 use crate::limits::{TARGET_SLOTS, TARGET_TRANSFER_BYTES};
 use crate::message::{self, Data, Message};
 
@@ -62,22 +62,17 @@ impl Server {
         let flight = peer.arrive(completion.context);
         let memory = completion.into_region();
         match flight {
-            Some(Flight::Put) => {
-                peer.memory -= memory.len();
-                self.buffers.give(memory);
-                self.use_memory(id)
-            }
-            Some(Flight::Get { task, tag, work }) => {
-                self.set_to_work(id, task, tag, work, memory);
-                Ok(())
-            }
-            Some(Flight::Fetch { task }) => {
-                peer.memory -= memory.len();
-                self.engine.fetched(task, &memory);
-                Ok(())
-            }
-            None => Ok(()),
+            Some(Flight::Put { .. }) => self.buffers.give(memory),
+            Some(Flight::Get {
+                task,
+                tag,
+                work,
+                loan,
+            }) => self.set_to_work(id, task, tag, work, (memory, loan)),
+            Some(Flight::Fetch { task, .. }) => self.engine.fetched(task, &memory),
+            None => {}
         }
+        Ok(())
     }
 
     fn on_login(
@@ -106,6 +101,11 @@ impl Server {
         let older: Vec<_> = self.peers.iter().filter_map(is_older).collect();
         for older in older {
             self.leave(older, "its initiator has connected again");
+        }
+        // With this one.
+        let own = self.of_same(id, |stage| !matches!(stage, Stage::New));
+        if own > self.initiator_connections {
+            self.leave(id, CROWDED);
         }
         self.admit();
         Ok(())

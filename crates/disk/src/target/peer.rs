@@ -1,16 +1,15 @@
 //! What a target knows of one initiator's connection.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use zerolane::{Connection, ExportedRegion, Region, RegionKey, Rights};
 use zerolane_block::sst::Login;
 use zerolane_block::{Access, Initiator, NexusId, TaskId, Work};
 
+use super::memory::Loan;
 use crate::message::Data;
 
 /// What a slot is in use for: commands and functions have tags of their own.
@@ -29,18 +28,23 @@ pub(super) struct Held {
     /// Whose work is done for it. Tags come again, tasks do not.
     pub(super) task: Option<TaskId>,
     /// What it read.
-    pub(super) read: Option<Region>,
+    pub(super) read: Option<(Region, Loan)>,
 }
 
 /// What moves over the connection, and has memory until it is there.
 #[derive(Debug)]
 pub(super) enum Flight {
     /// Data to the initiator.
-    Put,
+    Put { _loan: Loan },
     /// Data of a command that writes.
-    Get { task: TaskId, tag: u64, work: Work },
+    Get {
+        task: TaskId,
+        tag: u64,
+        work: Work,
+        loan: Loan,
+    },
     /// Parameters.
-    Fetch { task: TaskId },
+    Fetch { task: TaskId, _loan: Loan },
 }
 
 /// How far an initiator has come.
@@ -116,14 +120,8 @@ pub(super) struct Peer {
     counted: u64,
     /// The context of the next request.
     pub(super) next: u64,
-    /// Work that waits for memory.
-    pub(super) waiting: VecDeque<(TaskId, u64, Work)>,
-    /// Memory that its commands have, bytes.
-    pub(super) memory: usize,
     /// Jobs that threads have.
     pub(super) at_work: usize,
-    /// It is gone: jobs are not to be begun.
-    pub(super) cancelled: Arc<AtomicBool>,
 }
 
 /// Work of an initiator that is gone.
@@ -146,10 +144,7 @@ impl Peer {
             moved: Instant::now(),
             counted: 0,
             next: 0,
-            waiting: VecDeque::new(),
-            memory: 0,
             at_work: 0,
-            cancelled: Arc::default(),
         }
     }
 

@@ -10,6 +10,7 @@ mod full;
 mod hostile;
 mod killed;
 mod leaving;
+mod memory;
 mod patience;
 mod queue;
 mod remote;
