@@ -50,6 +50,7 @@ fn document__lists_every_sense_code() {
 fn document__names_tests_that_are_there() {
     let source = [
         include_str!("cdb.rs"),
+        include_str!("commands/errors.rs"),
         include_str!("commands/readers.rs"),
         include_str!("model.rs"),
         include_str!("crash.rs"),
