@@ -1,9 +1,10 @@
 //! Every limit: name, unit, reason.
 
-/// Commands that one initiator may have at a logical unit or waiting for it. One more is answered with TASK SET FULL.
+/// Commands that one connection of an initiator may have at all logical units together, those that wait included. One more is
+/// answered with TASK SET FULL.
 pub const MAX_TASKS: usize = 256;
 
-/// Initiators at a target at a time.
+/// Connections of initiators at a target at a time.
 pub const MAX_NEXUSES: usize = 1024;
 
 /// Logical units of a target: what one REPORT LUNS of a page holds.

@@ -50,6 +50,8 @@ fn document__lists_every_sense_code() {
 fn document__names_tests_that_are_there() {
     let source = [
         include_str!("cdb.rs"),
+        include_str!("commands/errors.rs"),
+        include_str!("commands/readers.rs"),
         include_str!("model.rs"),
         include_str!("crash.rs"),
         include_str!("document.rs"),
@@ -61,6 +63,9 @@ fn document__names_tests_that_are_there() {
         include_str!("../../disk/tests/disk/extents.rs"),
         include_str!("../../disk/tests/disk/queue.rs"),
         include_str!("../../disk/tests/disk/killed.rs"),
+        include_str!("../../disk/tests/disk/leaving.rs"),
+        include_str!("../../disk/tests/disk/memory.rs"),
+        include_str!("../../disk/tests/disk/patience.rs"),
         include_str!("../../disk/tests/disk/remote.rs"),
         include_str!("../../disk/tests/disk/rights.rs"),
         include_str!("../../disk/tests/disk/reservations.rs"),

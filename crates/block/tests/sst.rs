@@ -116,7 +116,8 @@ fn status() -> impl Strategy<Value = StatusUnit> {
     let answer = prop_oneof![
         Just(Answer::Complete),
         Just(Answer::Succeeded),
-        Just(Answer::WrongLun)
+        Just(Answer::WrongLun),
+        Just(Answer::Rejected)
     ];
     let outcome = prop_oneof![3 => response, 1 => answer.prop_map(Outcome::Managed)];
     (any::<u64>(), outcome).prop_map(|(tag, outcome)| StatusUnit { tag, outcome })

@@ -12,8 +12,13 @@ pub const TARGET_TRANSFER_BYTES: u32 = 4 << 20;
 /// takes longer than to have it fetched.
 pub const CAPSULE_BYTES: u32 = 16 << 10;
 
-/// Memory of a target for the payload of one initiator, bytes. Commands that need more wait for those before them.
+/// Memory of a target for the payload of one initiator over all its connections, bytes. Commands that need more wait for
+/// those before them.
 pub const INITIATOR_BYTES: usize = 64 << 20;
+
+/// Connections of one initiator that a target takes: a host has one for each disk that it has open, and capsules of
+/// 4 MiB for each.
+pub const INITIATOR_CONNECTIONS: usize = 64;
 
 /// Memory that a target keeps for commands to come, bytes, of all initiators.
 pub const SPARE_BYTES: usize = 64 << 20;
@@ -33,7 +38,8 @@ pub const TARGET_RECEIVES: usize = 64;
 /// An initiator that does not log in for so long is cut off.
 pub const LOGIN_PATIENCE: Duration = Duration::from_secs(10);
 
-/// An initiator whose data does not move for so long is cut off: commands of others may wait for it.
+/// An initiator that has data to move, and of whose connection nothing moves for so long, is cut off: commands of others may
+/// wait for it.
 pub const DATA_PATIENCE: Duration = Duration::from_secs(30);
 
 /// How often a target looks for those.

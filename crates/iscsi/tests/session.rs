@@ -544,6 +544,20 @@ fn session__a_read_only_door_writes_nothing() {
         "DATA PROTECT"
     );
     assert_eq!(stored(&mut rig, 0, 1), [0; 512]);
+    // Nor does it end what others do: CLEAR TASK SET, and resets, the last of which would end all connections.
+    for function in [4, 5, 6, 7] {
+        let body = RequestBody::Management {
+            function,
+            lun: [0; 8],
+            referenced: u32::MAX,
+            referenced_number: 0,
+        };
+        initiator.send(&mut rig, true, 9, body, &[]);
+        let told = initiator.told(&mut rig);
+        assert_eq!(told[0].body, AnswerBody::Management { response: 255 });
+    }
+    initiator.command(&mut rig, 2, &[0; 6], (0, 0), &[]);
+    assert_eq!(status(&initiator.outcome(&mut rig)), Some(0));
 }
 
 #[test]

@@ -1,11 +1,14 @@
 //! Messages of SCSI over Scheduled Transfer (row P1.11), without IO: bytes and types, each checked once.
 //!
-//! | message | travels as |
+//! | unit | travels as |
 //! |---|---|
-//! | [`Login`] | option payload of a Nop, both ways, before all others |
-//! | [`CommandUnit`] | option payload of Request_To_Send (writes) or Request_To_Receive (reads); without data, of a Nop |
-//! | [`ManagementUnit`] | option payload of a Nop |
+//! | [`Login`] | a message, both ways, before all others |
+//! | [`CommandUnit`] | a message, with the place of its data, if that is not in its capsule |
+//! | [`ManagementUnit`] | a message |
 //! | [`StatusUnit`] | a Put into the initiator's status region, at its slot |
+//!
+//! The thesis has the first three as option payloads of Nop, Request_To_Send and Request_To_Receive: `docs/block.md` says why
+//! they are messages here.
 //!
 //! Lengths are fixed, so that a message is one comparison and then total. Reserved bytes are zero when sent, and
 //! refused otherwise: a later version may give them a meaning that an earlier one must not pass over.

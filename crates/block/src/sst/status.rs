@@ -51,6 +51,7 @@ impl StatusUnit {
                 bytes[8] = MANAGED;
                 bytes[9] = match answer {
                     Answer::Complete => 0x00,
+                    Answer::Rejected => 0x04,
                     Answer::Succeeded => 0x08,
                     Answer::WrongLun => 0x09,
                 };
@@ -91,6 +92,7 @@ impl StatusUnit {
                 reserved(&bytes[10..])?;
                 Outcome::Managed(match bytes[9] {
                     0x00 => Answer::Complete,
+                    0x04 => Answer::Rejected,
                     0x08 => Answer::Succeeded,
                     0x09 => Answer::WrongLun,
                     other => return Err(Malformed::field("answer", other)),

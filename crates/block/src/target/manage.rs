@@ -29,6 +29,12 @@ impl Target {
                 return Ok(());
             }
         };
+        let is_for_all = matches!(function, Function::ClearTaskSet | Function::ResetUnit);
+        if is_for_all && of.access.read_only {
+            // Who may not write does not end the writes of others.
+            self.steps.push_back(managed(Answer::Rejected));
+            return Ok(());
+        }
         let is_own = |task: &Task| task.lun == lun && task.nexus == nexus && !task.aborted;
         let victims = match function {
             Function::QueryTask(tag) => {

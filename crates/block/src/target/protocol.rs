@@ -109,8 +109,9 @@ pub enum Function {
     AbortTask(u64),
     /// All commands of this initiator.
     AbortTaskSet,
-    /// All commands of all initiators.
+    /// All commands of all initiators. Of those that may not write it is refused.
     ClearTaskSet,
+    /// As after power on. Of those that may not write it is refused.
     ResetUnit,
     /// Whether the command of this initiator with that tag is there.
     QueryTask(u64),
@@ -125,6 +126,8 @@ pub enum Answer {
     Succeeded,
     /// There is no such unit.
     WrongLun,
+    /// The initiator may not: it may not write, and commands of others would be aborted.
+    Rejected,
 }
 
 /// What the transport does next. Tasks named here are the target's until the transport has told what became of it,

@@ -57,8 +57,10 @@ impl Target {
         request: &Request<'_>,
     ) {
         let id = TaskId(self.number());
+        let of = self.nexuses.get(&nexus);
         let task = Task {
             nexus,
+            yields: of.is_some_and(|it| it.access.read_only),
             tag: request.tag,
             lun,
             attribute: request.attribute,

@@ -21,6 +21,8 @@ pub(super) enum State {
 #[derive(Debug)]
 pub(super) struct Task {
     pub(super) nexus: NexusId,
+    /// Its initiator may not write: commands of others do not wait for it.
+    pub(super) yields: bool,
     pub(super) tag: u64,
     pub(super) lun: Lun,
     pub(super) attribute: Attribute,
@@ -64,6 +66,9 @@ impl Task {
 
     /// It waits until `other` has ended; `is_older`: `other` came before it.
     pub(super) fn waits_for(&self, other: &Task, is_older: bool) -> bool {
+        if other.yields && other.nexus != self.nexus {
+            return false;
+        }
         let runs = other.state != State::Waiting;
         if self.excludes(other) && (runs || is_older && self.attribute != Attribute::HeadOfQueue) {
             return true;

@@ -1,6 +1,6 @@
 //! Commands on the medium: held against its size and the limits, and made into work.
 
-use super::{Caller, DONE, Next, Unit};
+use super::{Caller, DONE, Next, Unit, check_may_change};
 use crate::cdb::{Command, Extent, Form};
 use crate::limits;
 use crate::sense::{Code, Key, Sense};
@@ -152,7 +152,8 @@ impl Unit {
     }
 
     fn check_writable(&self, caller: &Caller) -> Result<(), Sense> {
-        if caller.read_only || self.disk.read_only {
+        check_may_change(caller)?;
+        if self.disk.read_only {
             return Err(Sense::new(Key::DataProtect, Code::WRITE_PROTECTED));
         }
         Ok(())

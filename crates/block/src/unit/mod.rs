@@ -144,6 +144,7 @@ impl Unit {
             Command::PersistentReserveOut {
                 parameter_bytes, ..
             } => {
+                check_may_change(caller)?;
                 if parameter_bytes as usize != PARAMETER_BYTES {
                     return Err(Sense::illegal(Code::PARAMETER_LIST_LENGTH));
                 }
@@ -151,7 +152,12 @@ impl Unit {
             }
             Command::StartStop {
                 start, no_flush, ..
-            } => self.start_stop(start, no_flush),
+            } => {
+                if !start {
+                    check_may_change(caller)?;
+                }
+                self.start_stop(start, no_flush)
+            }
             _ => return self.medium(command, caller),
         })
     }
@@ -198,6 +204,14 @@ impl Unit {
         let store = self.store.clone();
         Next::Work(Work::new(store, self.disk.geometry, operation, flush))
     }
+}
+
+/// Who may not write changes nothing that those who may would feel.
+fn check_may_change(caller: &Caller) -> Result<(), Sense> {
+    if caller.read_only {
+        return Err(Sense::new(Key::DataProtect, Code::WRITE_PROTECTED));
+    }
+    Ok(())
 }
 
 /// What `command` needs of a reservation held by another initiator (SPC-4, table 63; SBC-3, table 13).

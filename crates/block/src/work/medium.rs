@@ -1,6 +1,7 @@
 //! A store as blocks: its errors as sense data.
 
 use std::io::{self, ErrorKind};
+use std::ops::Range;
 use std::sync::Arc;
 
 use rustix::io::Errno;
@@ -20,24 +21,38 @@ pub(super) struct Medium {
 impl Medium {
     pub(super) fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Sense> {
         let done = self.store.read(at, into);
-        done.map_err(|error| self.sense(&error, Code::READ_ERROR, Some(at)))
+        done.map_err(|error| {
+            self.failed(&error, Code::READ_ERROR, at, into.len() as u64, |part| {
+                let within = (part.start - at) as usize..(part.end - at) as usize;
+                self.store.read(part.start, &mut into[within])
+            })
+        })
     }
 
     pub(super) fn write(&self, at: u64, from: &[u8]) -> Result<(), Sense> {
         let done = self.store.write(at, from);
-        done.map_err(|error| self.sense(&error, Code::WRITE_ERROR, Some(at)))
+        done.map_err(|error| {
+            self.failed(&error, Code::WRITE_ERROR, at, from.len() as u64, |part| {
+                let within = (part.start - at) as usize..(part.end - at) as usize;
+                self.store.write(part.start, &from[within])
+            })
+        })
     }
 
     /// What may be lost is not known, so no block is named.
     pub(super) fn flush(&self) -> Result<(), Sense> {
         let done = self.store.flush();
-        done.map_err(|error| self.sense(&error, Code::WRITE_ERROR, None))
+        done.map_err(|error| self.sense(&error, Code::WRITE_ERROR))
     }
 
     pub(super) fn unmap(&self, extent: &Extent) -> Result<(), Sense> {
         let (at, bytes) = self.geometry.bytes(extent);
         let done = self.store.unmap(at, bytes);
-        done.map_err(|error| self.sense(&error, Code::WRITE_ERROR, Some(at)))
+        done.map_err(|error| {
+            self.failed(&error, Code::WRITE_ERROR, at, bytes, |part| {
+                self.store.unmap(part.start, part.end - part.start)
+            })
+        })
     }
 
     pub(super) fn prefetch(&self, extent: &Extent) {
@@ -134,7 +149,11 @@ impl Medium {
         let block = u64::from(self.geometry.block_bytes);
         let (at, left) = (lba * block, self.geometry.blocks - lba);
         let run = self.store.run(at);
-        let run = run.map_err(|error| self.sense(&error, Code::READ_ERROR, Some(at)))?;
+        let run = run.map_err(|error| {
+            self.failed(&error, Code::READ_ERROR, at, block, |part| {
+                self.store.run(part.start).map(drop)
+            })
+        })?;
         let (mapped, blocks) = match (run.mapped, run.bytes / block) {
             (true, _) => (true, run.bytes.div_ceil(block)),
             (false, 0) => (true, 1),
@@ -144,8 +163,53 @@ impl Medium {
         Ok((Extent { lba, blocks }, mapped))
     }
 
-    /// What an error of the store is to an initiator. `failed` is what a broken medium does, at that byte.
-    fn sense(&self, error: &io::Error, failed: Code, at: Option<u64>) -> Sense {
+    /// What an error of the store is to an initiator, with the first block that failed, if the medium is broken. `act`
+    /// does a part of what failed again: the store does not say how far it came.
+    fn failed(
+        &self,
+        error: &io::Error,
+        failed: Code,
+        at: u64,
+        bytes: u64,
+        act: impl FnMut(Range<u64>) -> io::Result<()>,
+    ) -> Sense {
+        let sense = self.sense(error, failed);
+        if sense.key != Key::MediumError {
+            return sense;
+        }
+        match self.first_failing(at, bytes, act) {
+            Some(block) => sense.with_information(block),
+            None => sense,
+        }
+    }
+
+    /// The first block of these bytes that `act` fails with, found by halves. None if it fails with none any more.
+    fn first_failing(
+        &self,
+        at: u64,
+        bytes: u64,
+        mut act: impl FnMut(Range<u64>) -> io::Result<()>,
+    ) -> Option<u64> {
+        let block = u64::from(self.geometry.block_bytes);
+        let end = at + bytes;
+        // Of the blocks at both ends there may be a part.
+        let mut fails = |blocks: Range<u64>| {
+            let part = (blocks.start * block).max(at)..(blocks.end * block).min(end);
+            act(part).is_err()
+        };
+        let (mut low, mut high) = (at / block, end.div_ceil(block));
+        while high - low > 1 {
+            let middle = low.midpoint(high);
+            match fails(low..middle) {
+                true => high = middle,
+                false => low = middle,
+            }
+        }
+        fails(low..high).then_some(low)
+    }
+
+    /// What an error of the store is to an initiator. `failed` is what a broken medium does.
+    fn sense(&self, error: &io::Error, failed: Code) -> Sense {
         let errno = Errno::from_io_error(error);
         let is_write = failed == Code::WRITE_ERROR;
         let (key, code) = match (errno, error.kind()) {
@@ -164,10 +228,6 @@ impl Medium {
             (Some(Errno::IO), _) | (_, ErrorKind::UnexpectedEof) => (Key::MediumError, failed),
             _ => (Key::HardwareError, Code::INTERNAL_FAILURE),
         };
-        let sense = Sense::new(key, code);
-        match at.filter(|_| key == Key::MediumError) {
-            Some(at) => sense.with_information(self.geometry.blocks_in(at)),
-            None => sense,
-        }
+        Sense::new(key, code)
     }
 }

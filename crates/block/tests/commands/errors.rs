@@ -1,12 +1,13 @@
 //! Errors of the store as sense data.
 
+use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use zerolane_block::cdb::{Command, Form};
 use zerolane_block::sense::{Code, Key, Sense};
-use zerolane_block::store::{MemoryStore, Run, Store};
+use zerolane_block::store::{FileStore, MemoryStore, Run, Store};
 
 use crate::support::{BLOCK, BLOCKS, Rig, extent, read, write};
 
@@ -15,6 +16,8 @@ use crate::support::{BLOCK, BLOCKS, Rig, extent, read, write};
 struct Failing {
     memory: MemoryStore,
     error: Mutex<Option<i32>>,
+    /// Blocks that fail; all, if none are named.
+    bad: Mutex<Vec<u64>>,
 }
 
 impl Failing {
@@ -23,12 +26,30 @@ impl Failing {
         let store = Arc::new(Failing {
             memory,
             error: Mutex::default(),
+            bad: Mutex::default(),
         });
         (Rig::of(store.clone()), store)
     }
 
     fn with(&self, errno: i32) {
         *self.error.lock().unwrap() = Some(errno);
+    }
+
+    /// Fails at these blocks from now on, and only there.
+    fn with_at(&self, errno: i32, blocks: &[u64]) {
+        *self.bad.lock().unwrap() = blocks.to_vec();
+        self.with(errno);
+    }
+
+    /// Of a command on these bytes.
+    fn go_at(&self, at: u64, bytes: u64) -> io::Result<()> {
+        let block = BLOCK as u64;
+        let blocks = at / block..(at + bytes).div_ceil(block);
+        let bad = self.bad.lock().unwrap();
+        if bad.is_empty() || bad.iter().any(|it| blocks.contains(it)) {
+            return self.go();
+        }
+        Ok(())
     }
 
     fn go(&self) -> io::Result<()> {
@@ -45,18 +66,18 @@ impl Store for Failing {
         self.memory.bytes()
     }
     fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
-        self.go()?;
+        self.go_at(at, into.len() as u64)?;
         self.memory.read(at, into)
     }
     fn write(&self, at: u64, from: &[u8]) -> io::Result<()> {
-        self.go()?;
+        self.go_at(at, from.len() as u64)?;
         self.memory.write(at, from)
     }
     fn flush(&self) -> io::Result<()> {
         self.go()
     }
     fn unmap(&self, at: u64, bytes: u64) -> io::Result<()> {
-        self.go()?;
+        self.go_at(at, bytes)?;
         self.memory.unmap(at, bytes)
     }
     fn run(&self, at: u64) -> io::Result<Run> {
@@ -176,4 +197,97 @@ fn errors__of_flushes_fail_whatever_waits_for_the_medium() {
         no_flush: false,
     };
     assert_eq!(rig.fails(&stop, &[], 0), expected);
+}
+
+/// Long commands, of which one block or another fails: the first of them is named, wherever it is.
+#[test]
+fn errors__name_the_first_block_that_failed() {
+    let (mut rig, store) = Failing::rig();
+    let all = extent(3, 1000);
+    let bytes = all.blocks as usize * BLOCK;
+    let verify = |compare| Command::Verify {
+        form: Form::Ten,
+        extent: all,
+        dpo: false,
+        compare,
+    };
+    let same = |unmap| Command::WriteSame {
+        form: Form::Ten,
+        extent: all,
+        unmap,
+        no_data: false,
+    };
+    let list = zerolane_block::unmap_list(&[extent(2000, 5), all]).unwrap();
+    let unmap = Command::Unmap {
+        parameter_bytes: list.len() as u16,
+    };
+    for first in [3, 4, 7, 511, 512, 600, 1001, 1002] {
+        // Another fails behind it, and blocks that the command does not touch.
+        store.with_at(EIO, &[2, first, 1002, 1003]);
+        for (command, out, room) in [
+            (read(all), vec![], bytes),
+            // An initiator that has not room for all of it, and for a part of a block.
+            (read(extent(3, 2000)), vec![], bytes - 100),
+            (verify(false), vec![], 0),
+            (verify(true), vec![0; bytes], 0),
+            (write(all), vec![0; bytes], 0),
+            (same(false), vec![0; BLOCK], 0),
+            (same(true), vec![0; BLOCK], 0),
+            (unmap, list.clone(), 0),
+        ] {
+            let sense = rig.fails(&command, &out, room);
+            assert_eq!(sense.key, Key::MediumError, "{command:?}");
+            assert_eq!(sense.information, Some(first), "{command:?}");
+        }
+    }
+}
+
+/// An image that has become shorter, in the middle of a block.
+#[test]
+fn errors__of_an_image_that_is_shorter_name_its_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("image");
+    let file = File::create(&path).unwrap();
+    file.set_len(BLOCKS * BLOCK as u64).unwrap();
+    let mut rig = Rig::of(Arc::new(FileStore::open(&path, false).unwrap()));
+    file.set_len(100 * BLOCK as u64 + 7).unwrap();
+    let all = extent(10, 200);
+    let sense = rig.fails(&read(all), &[], 200 * BLOCK);
+    let expected = Sense::new(Key::MediumError, Code::READ_ERROR).with_information(100);
+    assert_eq!(sense, expected);
+    rig.read(extent(10, 90));
+}
+
+/// What fails once and not again has no block that is to blame.
+#[test]
+fn errors__that_pass_name_no_block() {
+    #[derive(Debug)]
+    struct Once(MemoryStore, AtomicBool);
+    impl Store for Once {
+        fn bytes(&self) -> u64 {
+            self.0.bytes()
+        }
+        fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
+            match self.1.swap(true, Ordering::Relaxed) {
+                true => self.0.read(at, into),
+                false => Err(io::Error::from_raw_os_error(EIO)),
+            }
+        }
+        fn write(&self, at: u64, from: &[u8]) -> io::Result<()> {
+            self.0.write(at, from)
+        }
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+        fn unmap(&self, at: u64, bytes: u64) -> io::Result<()> {
+            self.0.unmap(at, bytes)
+        }
+        fn run(&self, at: u64) -> io::Result<Run> {
+            self.0.run(at)
+        }
+    }
+    let memory = MemoryStore::new(BLOCKS * BLOCK as u64);
+    let mut rig = Rig::of(Arc::new(Once(memory, AtomicBool::new(false))));
+    let sense = rig.fails(&read(extent(0, 8)), &[], 8 * BLOCK);
+    assert_eq!(sense, Sense::new(Key::MediumError, Code::READ_ERROR));
 }

@@ -13,6 +13,7 @@ mod luns;
 mod mode;
 mod opcodes;
 mod read_write;
+mod readers;
 mod reservations;
 mod small;
 mod tasks;

@@ -43,10 +43,9 @@ pub enum Error {
     /// Memory at an address that is no multiple of 8.
     #[error("memory that is not aligned to 8 bytes")]
     Misaligned,
-    /// The target was started anew, on a machine that was, too: what was written and not flushed may be lost.
-    #[error(
-        "the target's machine was started anew: what was written and not flushed before may be lost"
-    )]
+    /// What was written and not flushed may be lost: the target's machine was started anew, or, where one of its disks is in
+    /// memory, the target was.
+    #[error("the target was started anew, and what was written and not flushed before may be lost")]
     Lost,
     /// After a reconnect there is another disk.
     #[error("another disk than before: {found}, and it was {known}")]

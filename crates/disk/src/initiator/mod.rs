@@ -11,7 +11,7 @@
 //! | is in progress when the connection breaks | repeated, at most 64 times, while there is [`Options::patience`] |
 //! | was done, and what it wrote was flushed | safe |
 //! | was done and not flushed, the target was started anew, and its machine was not | safe: the kernel has it |
-//! | was done and not flushed, and its machine was started anew | maybe lost: each flush fails ([`Error::Lost`]) |
+//! | was done and not flushed, and its machine, or the process with a disk in memory, was started anew | maybe lost: each flush fails ([`Error::Lost`]) |
 //!
 //! A flush that succeeds says that all requests that were over before it was asked for are on the medium.
 //!

@@ -1,5 +1,6 @@
 //! What initiators send.
 
+use zerolane::failure::TransferError;
 use zerolane::request::WorkKind;
 use zerolane::worker::ConnectionId;
 use zerolane::{Completion, RegionKey, Work};
@@ -9,9 +10,9 @@ use zerolane_block::sst::{
 };
 use zerolane_block::{Residual, Status};
 
-use super::offence::Offence;
+use super::offence::{Offence, not_posted};
 use super::peer::{Capsules, Flight, Held, Member, Name, Stage};
-use super::{News, Server};
+use super::{CROWDED, News, Server};
 use crate::limits::{TARGET_SLOTS, TARGET_TRANSFER_BYTES};
 use crate::message::{self, Data, Message};
 
@@ -20,6 +21,8 @@ impl Server {
         let outcome = match (completion.kind, completion.result) {
             (WorkKind::MessageReceived, Ok(_)) => self.on_message(id, &completion.control),
             (WorkKind::MessageReceived, Err(_)) => Ok(()),
+            // The end of the connection is told behind what it took along.
+            (_, Err(TransferError::Closed(_))) => Ok(()),
             (_, result) => self.on_moved(id, completion, result.is_ok()),
         };
         if let Err(offence) = outcome {
@@ -52,32 +55,24 @@ impl Server {
         let Some(peer) = self.peers.get_mut(&id) else {
             return Ok(());
         };
-        let flight = peer.flights.remove(&completion.context);
         if !is_there {
-            if let Some((flight @ Flight::Get { .. }, since)) = flight {
-                // Told to the engine when the initiator is cut off, which is next.
-                peer.flights.insert(completion.context, (flight, since));
-            }
+            // What it was for is told to the engine when the initiator is cut off, which is next.
             return Err(Offence::Memory);
         }
+        let flight = peer.arrive(completion.context);
         let memory = completion.into_region();
-        match flight.map(|(it, _)| it) {
-            Some(Flight::Put) => {
-                peer.memory -= memory.len();
-                self.buffers.give(memory);
-                self.use_memory(id)
-            }
-            Some(Flight::Get { task, tag, work }) => {
-                self.set_to_work(id, task, tag, work, memory);
-                Ok(())
-            }
-            Some(Flight::Fetch { task }) => {
-                peer.memory -= memory.len();
-                self.engine.fetched(task, &memory);
-                Ok(())
-            }
-            None => Ok(()),
+        match flight {
+            Some(Flight::Put { .. }) => self.buffers.give(memory),
+            Some(Flight::Get {
+                task,
+                tag,
+                work,
+                loan,
+            }) => self.set_to_work(id, task, tag, work, (memory, loan)),
+            Some(Flight::Fetch { task, .. }) => self.engine.fetched(task, &memory),
+            None => {}
         }
+        Ok(())
     }
 
     fn on_login(
@@ -106,6 +101,11 @@ impl Server {
         let older: Vec<_> = self.peers.iter().filter_map(is_older).collect();
         for older in older {
             self.leave(older, "its initiator has connected again");
+        }
+        // With this one.
+        let own = self.of_same(id, |stage| !matches!(stage, Stage::New));
+        if own > self.initiator_connections {
+            self.leave(id, CROWDED);
         }
         self.admit();
         Ok(())
@@ -266,6 +266,6 @@ impl Server {
         let at = u64::from(slot) * STATUS_BYTES as u64;
         let work = Work::default().unsignalled().with_immediate(slot.into());
         let posted = connection.post_put_inline(&status, at, &bytes, work);
-        posted.map(drop).map_err(|_| Offence::Full)
+        posted.map(drop).or_else(|why| not_posted(&why))
     }
 }

@@ -9,10 +9,12 @@
 //! | `commands` | messages in, logins |
 //! | `steps` | what the engine says is done |
 //! | `pool`, `buffers` | the threads, and the memory |
+//! | `memory` | how much of it an initiator has, and what waits for more |
 //! | `offence` | what an initiator is cut off for |
 
 mod buffers;
 mod commands;
+mod memory;
 mod offence;
 mod peer;
 mod pool;
@@ -24,23 +26,24 @@ use std::collections::HashMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use zerolane::keys::Access as Allowed;
 use zerolane::security::{PublicKey, random};
 use zerolane::worker::{ConnectionId, EndpointId, Event, Worker};
 use zerolane::{Options, Rights};
-use zerolane_block::sense::{Code, Key, Sense};
 use zerolane_block::store::Store;
 use zerolane_block::{Access, Disk, Initiator, Lun, NexusId, Refused, Target};
 
 use crate::limits::{
-    AT_ONCE_COMMANDS, CAPSULE_BYTES, DATA_PATIENCE, LOGIN_PATIENCE, LOOK, TARGET_RECEIVES,
+    AT_ONCE_COMMANDS, CAPSULE_BYTES, DATA_PATIENCE, INITIATOR_BYTES, INITIATOR_CONNECTIONS,
+    LOGIN_PATIENCE, LOOK, TARGET_RECEIVES,
 };
 use buffers::Buffers;
+use memory::Share;
 use peer::{Flight, Ghost, Peer, Stage};
 use pool::{Done, Pool};
+use steps::ABORTED;
 
 /// What happened to initiators.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +80,14 @@ pub struct Settings {
     /// Data that a command may have in its capsule, bytes: as much memory for each slot of each initiator. Zero: all is
     /// fetched, as for initiators that know of none.
     pub capsule_bytes: u32,
+    /// Memory for the payload of one initiator over all its connections, bytes. Commands that need more wait.
+    pub initiator_bytes: usize,
+    /// Connections that one initiator may have.
+    pub initiator_connections: usize,
+    /// An initiator that does not log in for so long is cut off.
+    pub login_patience: Duration,
+    /// An initiator whose data does not move for so long is cut off: commands of others may wait for it.
+    pub data_patience: Duration,
 }
 
 impl Default for Settings {
@@ -85,6 +96,10 @@ impl Default for Settings {
             allowed: Allowed::default(),
             threads: 4,
             capsule_bytes: CAPSULE_BYTES,
+            initiator_bytes: INITIATOR_BYTES,
+            initiator_connections: INITIATOR_CONNECTIONS,
+            login_patience: LOGIN_PATIENCE,
+            data_patience: DATA_PATIENCE,
         }
     }
 }
@@ -96,7 +111,14 @@ pub struct Server {
     units: Vec<(Lun, String)>,
     allowed: Allowed,
     capsule_bytes: u32,
+    initiator_bytes: usize,
+    initiator_connections: usize,
+    login_patience: Duration,
+    data_patience: Duration,
     peers: HashMap<ConnectionId, Peer>,
+    shares: HashMap<Initiator, Share>,
+    /// Those with work that waits for memory.
+    hungry: Vec<Initiator>,
     nexuses: HashMap<NexusId, ConnectionId>,
     ghosts: HashMap<ConnectionId, Ghost>,
     pool: Pool,
@@ -123,7 +145,13 @@ impl Server {
             units: Vec::new(),
             allowed: settings.allowed,
             capsule_bytes: settings.capsule_bytes,
+            initiator_bytes: settings.initiator_bytes,
+            initiator_connections: settings.initiator_connections,
+            login_patience: settings.login_patience,
+            data_patience: settings.data_patience,
             peers: HashMap::new(),
+            shares: HashMap::new(),
+            hungry: Vec::new(),
             nexuses: HashMap::new(),
             ghosts: HashMap::new(),
             pool,
@@ -208,9 +236,13 @@ impl Server {
             self.looked = Instant::now();
             self.look();
         }
-        self.take_steps();
-        self.take_done();
-        Ok(())
+        loop {
+            self.take_steps();
+            self.take_done();
+            if !self.feed() {
+                return Ok(());
+            }
+        }
     }
 
     fn on_event(&mut self, event: Event) -> Result<(), ServerError> {
@@ -243,11 +275,25 @@ impl Server {
         let initiator = Initiator::named(name.as_bytes());
         match (initiator, self.access(key)) {
             (Some(initiator), Some(access)) => {
+                let share = self.shares.entry(initiator.clone()).or_default();
+                share.connections += 1;
                 self.peers.insert(id, Peer::new(address, initiator, access));
+                let strangers = self.of_same(id, |stage| matches!(stage, Stage::New));
+                if strangers > self.initiator_connections {
+                    self.leave(id, CROWDED);
+                }
             }
             // Its key was taken off the list.
             _ => drop(self.worker.release(id)),
         }
+    }
+
+    /// How many connections the initiator of `id` has whose stage is such.
+    fn of_same(&self, id: ConnectionId, is_such: impl Fn(&Stage) -> bool) -> usize {
+        let initiator = self.peers.get(&id).map(|it| &it.initiator);
+        let own = self.peers.values();
+        let own = own.filter(|it| Some(&it.initiator) == initiator);
+        own.filter(|it| is_such(&it.stage)).count()
     }
 
     /// What the owner of `key` may do; `None`: nothing.
@@ -266,15 +312,18 @@ impl Server {
         if let Some(news) = self.allowed.news() {
             self.news.push(News::List(news));
         }
-        let is_silent = |peer: &Peer| match peer.stage {
-            Stage::New => peer.since.elapsed() > LOGIN_PATIENCE,
-            _ => {
-                let mut flights = peer.flights.values();
-                flights.any(|(_, since)| since.elapsed() > DATA_PATIENCE)
+        self.shares.retain(|_, share| share.is_used());
+        let mut silent = Vec::new();
+        for (&id, peer) in &mut self.peers {
+            let is_silent = match (&peer.stage, self.worker.connection(id)) {
+                (Stage::New, _) => peer.since.elapsed() > self.login_patience,
+                (_, Some(connection)) => peer.is_stuck(connection, self.data_patience),
+                _ => false,
+            };
+            if is_silent {
+                silent.push(id);
             }
-        };
-        let silent = self.peers.iter().filter(|(_, peer)| is_silent(peer));
-        let silent: Vec<_> = silent.map(|(&id, _)| id).collect();
+        }
         for id in silent {
             self.cut(id, Offence::Silence);
         }
@@ -296,31 +345,45 @@ impl Server {
         let Some(peer) = self.peers.remove(&id) else {
             return;
         };
-        peer.cancelled.store(true, Ordering::Release);
         self.news.push(News::Left(peer.address, why.to_owned()));
         if let Stage::In(member) = &peer.stage {
             self.nexuses.remove(&member.nexus);
             self.engine.detach(member.nexus);
         }
-        let moving = peer.flights.into_values().filter_map(|(it, _)| match it {
+        let moving = peer.flights.into_values().filter_map(|it| match it {
             Flight::Get { task, .. } => Some(task),
-            Flight::Put | Flight::Fetch { .. } => None,
+            Flight::Put { .. } | Flight::Fetch { .. } => None,
         });
-        let waiting = peer.waiting.into_iter().map(|(task, ..)| task);
-        for task in moving.chain(waiting) {
-            let aborted = Sense::new(Key::AbortedCommand, Code::NONE);
-            self.engine.done(task, Err(aborted));
+        let mut over: Vec<_> = moving.collect();
+        if let Some(share) = self.shares.get_mut(&peer.initiator) {
+            share.connections -= 1;
+            let own = share.waiting.iter().filter(|it| it.owner == id);
+            over.extend(own.map(|it| it.task));
+            share.waiting.retain(|it| it.owner != id);
         }
-        if peer.at_work > 0 {
+        // What a thread has begun goes on, and the rest is not begun: its memory is not kept for that.
+        let withdrawn = self.pool.withdraw(id);
+        let at_work = peer.at_work - withdrawn.len();
+        for job in withdrawn {
+            self.buffers.give(job.memory);
+            over.push(job.task);
+        }
+        for task in over {
+            self.engine.done(task, Err(ABORTED));
+        }
+        if at_work > 0 {
             let ghost = Ghost {
                 session: peer.session,
-                at_work: peer.at_work,
+                at_work,
             };
             self.ghosts.insert(id, ghost);
         }
         self.admit();
     }
 }
+
+/// Why one connection more of an initiator is ended.
+const CROWDED: &str = "its initiator has as many connections as one may have";
 
 /// A number that is the same until the machine starts anew: until then the kernel has what was written.
 fn of_boot() -> Option<u64> {

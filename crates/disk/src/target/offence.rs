@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use zerolane::Error;
+use zerolane::failure::PostError;
+
 use crate::limits::TARGET_TRANSFER_BYTES;
 
 /// Why an initiator was cut off: it did what no initiator of this protocol does.
@@ -41,3 +44,13 @@ pub enum Offence {
 
 /// How often it was for what.
 pub type Offences = BTreeMap<Offence, u64>;
+
+/// What it says of an initiator that nothing was posted to. One that is gone has done nothing wrong: that the connection is
+/// over is told by an event.
+pub(super) fn not_posted(why: &Error) -> Result<(), Offence> {
+    match why {
+        Error::Closed(_) | Error::Post(PostError::Closed | PostError::Finished) => Ok(()),
+        Error::Post(PostError::Full) => Err(Offence::Full),
+        _ => Err(Offence::Memory),
+    }
+}

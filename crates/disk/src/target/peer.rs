@@ -1,16 +1,15 @@
 //! What a target knows of one initiator's connection.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use zerolane::{Connection, ExportedRegion, Region, RegionKey, Rights};
 use zerolane_block::sst::Login;
 use zerolane_block::{Access, Initiator, NexusId, TaskId, Work};
 
+use super::memory::Loan;
 use crate::message::Data;
 
 /// What a slot is in use for: commands and functions have tags of their own.
@@ -29,18 +28,23 @@ pub(super) struct Held {
     /// Whose work is done for it. Tags come again, tasks do not.
     pub(super) task: Option<TaskId>,
     /// What it read.
-    pub(super) read: Option<Region>,
+    pub(super) read: Option<(Region, Loan)>,
 }
 
 /// What moves over the connection, and has memory until it is there.
 #[derive(Debug)]
 pub(super) enum Flight {
     /// Data to the initiator.
-    Put,
+    Put { _loan: Loan },
     /// Data of a command that writes.
-    Get { task: TaskId, tag: u64, work: Work },
+    Get {
+        task: TaskId,
+        tag: u64,
+        work: Work,
+        loan: Loan,
+    },
     /// Parameters.
-    Fetch { task: TaskId },
+    Fetch { task: TaskId, _loan: Loan },
 }
 
 /// How far an initiator has come.
@@ -108,17 +112,16 @@ pub(super) struct Peer {
     /// Its name over its connections: see [`Login::session`].
     pub(super) session: u64,
     pub(super) stage: Stage,
-    pub(super) flights: HashMap<u64, (Flight, Instant)>,
+    /// By the contexts of their requests.
+    pub(super) flights: HashMap<u64, Flight>,
+    /// When something was last seen to move.
+    moved: Instant,
+    /// Payload bytes that the connection had moved, when it was looked at.
+    counted: u64,
     /// The context of the next request.
     pub(super) next: u64,
-    /// Work that waits for memory.
-    pub(super) waiting: VecDeque<(TaskId, u64, Work)>,
-    /// Memory that its commands have, bytes.
-    pub(super) memory: usize,
     /// Jobs that threads have.
     pub(super) at_work: usize,
-    /// It is gone: jobs are not to be begun.
-    pub(super) cancelled: Arc<AtomicBool>,
 }
 
 /// Work of an initiator that is gone.
@@ -138,11 +141,10 @@ impl Peer {
             session: 0,
             stage: Stage::New,
             flights: HashMap::new(),
+            moved: Instant::now(),
+            counted: 0,
             next: 0,
-            waiting: VecDeque::new(),
-            memory: 0,
             at_work: 0,
-            cancelled: Arc::default(),
         }
     }
 
@@ -157,8 +159,29 @@ impl Peer {
     pub(super) fn depart(&mut self, flight: Flight) -> u64 {
         // Zero is what has no name.
         self.next += 1;
-        self.flights.insert(self.next, (flight, Instant::now()));
+        if self.flights.is_empty() {
+            self.moved = Instant::now();
+        }
+        self.flights.insert(self.next, flight);
         self.next
+    }
+
+    /// What that request moved is there.
+    pub(super) fn arrive(&mut self, context: u64) -> Option<Flight> {
+        self.moved = Instant::now();
+        self.flights.remove(&context)
+    }
+
+    /// Whether there is something to move, and nothing of `connection` has for longer than `patience`. Of one request it is
+    /// not known: of a get what has arrived is known without gaps, so it stays the same until a repair has come.
+    pub(super) fn is_stuck(&mut self, connection: &Connection, patience: Duration) -> bool {
+        let it = connection.account().protocol;
+        // What is sent again may be for one who takes nothing.
+        let counted = it.bytes_received + it.bytes_sent - it.bytes_resent;
+        if counted != std::mem::replace(&mut self.counted, counted) {
+            self.moved = Instant::now();
+        }
+        !self.flights.is_empty() && self.moved.elapsed() > patience
     }
 }
 

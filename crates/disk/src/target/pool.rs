@@ -2,14 +2,15 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use zerolane::worker::ConnectionId;
 use zerolane::{Region, Waker};
-use zerolane_block::sense::{Code, Key, Sense};
+use zerolane_block::sense::Sense;
 use zerolane_block::{Payload, TaskId, Work};
+
+use super::memory::Loan;
 
 /// Work of a command.
 pub(super) struct Job {
@@ -20,8 +21,7 @@ pub(super) struct Job {
     pub(super) work: Work,
     /// The payload: filled by what reads, taken by what writes.
     pub(super) memory: Region,
-    /// Nothing of it is to be begun any more.
-    pub(super) cancelled: Arc<AtomicBool>,
+    pub(super) loan: Loan,
 }
 
 /// Work that is over.
@@ -32,6 +32,7 @@ pub(super) struct Done {
     /// The payload is for the initiator.
     pub(super) is_in: bool,
     pub(super) memory: Region,
+    pub(super) loan: Loan,
     pub(super) outcome: Result<Vec<u8>, Sense>,
 }
 
@@ -95,6 +96,16 @@ impl Pool {
         self.shared.news.notify_one();
     }
 
+    /// Takes back the jobs of `owner` that no thread has begun.
+    pub(super) fn withdraw(&mut self, owner: ConnectionId) -> Vec<Job> {
+        let mut queue = self.shared.queue();
+        let jobs = std::mem::take(&mut queue.jobs).into_iter();
+        let (own, others): (Vec<_>, Vec<_>) = jobs.partition(|it| it.owner == owner);
+        queue.jobs = others.into();
+        self.outstanding -= own.len();
+        own
+    }
+
     /// What is done since this was asked.
     pub(super) fn take_done(&mut self) -> Vec<Done> {
         let done = std::mem::take(&mut self.shared.queue().done);
@@ -155,25 +166,21 @@ fn perform(job: Job) -> Done {
         tag,
         work,
         mut memory,
-        cancelled,
+        loan,
     } = job;
-    let outcome = if cancelled.load(Ordering::Acquire) {
-        // Its initiator is gone, and hears nothing.
-        Err(Sense::new(Key::AbortedCommand, Code::NONE))
-    } else {
-        let moved = match work.payload() {
-            Payload::None => Ok(()),
-            Payload::In(_) => work.read(0, &mut memory),
-            Payload::Out(_) => work.write(0, &memory),
-        };
-        moved.and_then(|()| work.finish())
+    let moved = match work.payload() {
+        Payload::None => Ok(()),
+        Payload::In(_) => work.read(0, &mut memory),
+        Payload::Out(_) => work.write(0, &memory),
     };
+    let outcome = moved.and_then(|()| work.finish());
     Done {
         owner,
         task,
         tag,
         is_in: matches!(work.payload(), Payload::In(_)),
         memory,
+        loan,
         outcome,
     }
 }

@@ -1,18 +1,19 @@
 //! What the engine says is done.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 
 use zerolane::worker::ConnectionId;
 use zerolane::{Region, Work as Request};
 use zerolane_block::sense::{Code, Key, Sense};
 use zerolane_block::sst::Outcome;
-use zerolane_block::{NexusId, Payload, Response, Status, Step, TaskId, Work};
+use zerolane_block::{Initiator, NexusId, Payload, Response, Status, Step, Target, TaskId, Work};
 
 use super::Server;
-use super::offence::Offence;
-use super::peer::{Flight, Name};
+use super::memory::{Loan, Waiting};
+use super::offence::{Offence, not_posted};
+use super::peer::{Flight, Name, Peer};
 use super::pool::{Done, Job};
-use crate::limits::{AT_ONCE_BYTES, INITIATOR_BYTES};
+use crate::limits::AT_ONCE_BYTES;
 use crate::message::Data;
 
 impl Server {
@@ -75,29 +76,29 @@ impl Server {
         let data = if response.status == Status::Good {
             read.or_else(|| {
                 let data = Some(response.data).filter(|it| !it.is_empty())?;
-                peer.memory += data.len();
-                Some(Region::from_vec(data))
+                let share = self.shares.get(&peer.initiator)?;
+                let loan = share.lend(data.len());
+                Some((Region::from_vec(data), loan))
             })
         } else {
-            if let Some(read) = read {
-                peer.memory -= read.len();
+            if let Some((read, _)) = read {
                 self.buffers.give(read);
             }
             None
         };
-        let bytes = data.as_ref().map_or(0, |it| it.len() as u64);
-        if let Some(data) = data {
+        let bytes = data.as_ref().map_or(0, |(it, _)| it.len() as u64);
+        if let Some((data, _loan)) = data {
             let Data::At(place) = held.data else {
                 return Err(Offence::Memory);
             };
-            let context = peer.depart(Flight::Put);
+            let context = peer.depart(Flight::Put { _loan });
             // The status behind it is what the initiator waits for. Nobody waits for the memory.
             let work = Request::default().unawaited().with_context(context);
             let Some(connection) = self.worker.connection(id) else {
                 return Ok(());
             };
             let posted = connection.post_put(&place.region, place.offset, data, work);
-            posted.map_err(|_| Offence::Full)?;
+            posted.map(drop).or_else(|it| not_posted(&it.into()))?;
         }
         let outcome = Outcome::Response {
             status: response.status,
@@ -120,7 +121,15 @@ impl Server {
             self.engine.fetched(task, &memory);
             return Ok(());
         }
-        self.get(nexus, tag, memory, Flight::Fetch { task })
+        let Some(_loan) = self.lend(nexus, bytes) else {
+            return Ok(());
+        };
+        self.get(nexus, tag, memory, Flight::Fetch { task, _loan })
+    }
+
+    fn lend(&self, nexus: NexusId, bytes: usize) -> Option<Loan> {
+        let peer = self.peers.get(self.nexuses.get(&nexus)?)?;
+        Some(self.shares.get(&peer.initiator)?.lend(bytes))
     }
 
     /// Fills `memory` with data of the command `tag`, if that came with it.
@@ -157,8 +166,8 @@ impl Server {
             .member()
             .and_then(|it| it.held.get(&Name::Command(tag)));
         let data = held.map(|it| it.data);
-        peer.memory += memory.len();
-        let work = Request::default().with_context(peer.depart(flight));
+        let context = peer.depart(flight);
+        let work = Request::default().with_context(context);
         let Some(Data::At(place)) = data else {
             return Err(Offence::Memory);
         };
@@ -166,7 +175,7 @@ impl Server {
             return Ok(());
         };
         let posted = connection.post_get(&place.region, place.offset, memory, work);
-        posted.map(drop).map_err(|_| Offence::Full)
+        posted.map(drop).or_else(|it| not_posted(&it.into()))
     }
 
     /// Begins work, or has it wait for memory.
@@ -183,58 +192,115 @@ impl Server {
         if let Some(held) = held {
             held.task = Some(task);
         }
-        if work.payload() == Payload::None {
-            self.set_to_work(id, task, tag, work, Region::empty());
+        let initiator = peer.initiator.clone();
+        let Some(share) = self.shares.get_mut(&initiator) else {
+            self.engine.done(task, Err(ABORTED));
             return Ok(());
-        }
-        peer.waiting.push_back((task, tag, work));
-        self.use_memory(id)
-    }
-
-    /// Begins what waits, as far as there is memory: in order, so that what needs much gets it.
-    pub(super) fn use_memory(&mut self, id: ConnectionId) -> Result<(), Offence> {
-        while let Some(peer) = self.peers.get_mut(&id) {
-            let Some((_, _, work)) = peer.waiting.front() else {
-                break;
-            };
-            let (Payload::In(bytes) | Payload::Out(bytes)) = work.payload() else {
-                break;
-            };
-            // No command has more than TARGET_TRANSFER_BYTES.
-            let bytes = bytes as usize;
-            if peer.memory > 0 && peer.memory + bytes > INITIATOR_BYTES {
-                break;
+        };
+        // No command has more than TARGET_TRANSFER_BYTES.
+        let bytes = match work.payload() {
+            Payload::None => {
+                let memory = (Region::empty(), share.lend(0));
+                self.set_to_work(id, task, tag, work, memory);
+                return Ok(());
             }
-            let Some((task, tag, work)) = peer.waiting.pop_front() else {
-                break;
-            };
-            let nexus = peer.member().map(|it| it.nexus);
-            let (Ok(mut memory), Some(nexus)) = (self.buffers.take(bytes), nexus) else {
-                // The system has no memory: the initiator is told, and may try again.
-                self.engine.done(task, Err(ABORTED));
-                continue;
-            };
-            let is_in = matches!(work.payload(), Payload::In(_));
-            if !is_in && !self.copy_capsule(nexus, tag, &mut memory) {
-                self.get(nexus, tag, memory, Flight::Get { task, tag, work })?;
-                continue;
-            }
-            if let Some(peer) = self.peers.get_mut(&id) {
-                peer.memory += bytes;
-            }
-            self.set_to_work(id, task, tag, work, memory);
+            Payload::In(bytes) | Payload::Out(bytes) => bytes as usize,
+        };
+        share.waiting.push_back(Waiting {
+            owner: id,
+            task,
+            tag,
+            work,
+            bytes,
+        });
+        self.use_memory(&initiator);
+        let share = self.shares.get(&initiator);
+        if share.is_some_and(|it| !it.waiting.is_empty()) && !self.hungry.contains(&initiator) {
+            self.hungry.push(initiator);
         }
         Ok(())
     }
 
-    /// Gives work to the threads. Its memory is counted already.
+    /// Begins what waits for memory that others have given back meanwhile. False if nothing could begin.
+    pub(super) fn feed(&mut self) -> bool {
+        let mut fed = false;
+        for initiator in std::mem::take(&mut self.hungry) {
+            fed |= self.use_memory(&initiator);
+            let share = self.shares.get(&initiator);
+            if share.is_some_and(|it| !it.waiting.is_empty()) {
+                self.hungry.push(initiator);
+            }
+        }
+        fed
+    }
+
+    /// Begins what waits, as far as there is memory; false if nothing could.
+    fn use_memory(&mut self, initiator: &Initiator) -> bool {
+        let mut used = false;
+        while let Some(share) = self.shares.get_mut(initiator) {
+            let Some(first) = share.waiting.front() else {
+                break;
+            };
+            // Its slot may be another's by now.
+            let is_wanted = wants(&mut self.peers, &self.engine, first);
+            if is_wanted && !share.has_room(first.bytes, self.initiator_bytes) {
+                break;
+            }
+            let Some(first) = share.waiting.pop_front() else {
+                break;
+            };
+            used = true;
+            if !is_wanted {
+                self.engine.done(first.task, Err(ABORTED));
+                continue;
+            }
+            let loan = share.lend(first.bytes);
+            let owner = first.owner;
+            if let Err(offence) = self.supply(first, loan) {
+                self.cut(owner, offence);
+            }
+        }
+        used
+    }
+
+    /// Begins work that there is memory for.
+    fn supply(&mut self, waiting: Waiting, loan: Loan) -> Result<(), Offence> {
+        let Waiting {
+            owner,
+            task,
+            tag,
+            work,
+            bytes,
+        } = waiting;
+        let member = self.peers.get_mut(&owner).and_then(|it| it.member());
+        let nexus = member.map(|it| it.nexus);
+        let (Ok(mut memory), Some(nexus)) = (self.buffers.take(bytes), nexus) else {
+            // The system has no memory: the initiator is told, and may try again.
+            self.engine.done(task, Err(ABORTED));
+            return Ok(());
+        };
+        let is_in = matches!(work.payload(), Payload::In(_));
+        if is_in || self.copy_capsule(nexus, tag, &mut memory) {
+            self.set_to_work(owner, task, tag, work, (memory, loan));
+            return Ok(());
+        }
+        let flight = Flight::Get {
+            task,
+            tag,
+            work,
+            loan,
+        };
+        self.get(nexus, tag, memory, flight)
+    }
+
+    /// Gives work to the threads.
     pub(super) fn set_to_work(
         &mut self,
         id: ConnectionId,
         task: TaskId,
         tag: u64,
         work: Work,
-        mut memory: Region,
+        (mut memory, loan): (Region, Loan),
     ) {
         let Some(peer) = self.peers.get_mut(&id) else {
             return;
@@ -248,6 +314,7 @@ impl Server {
                 tag,
                 is_in: true,
                 memory,
+                loan,
                 outcome: Ok(Vec::new()),
             });
             return;
@@ -258,7 +325,7 @@ impl Server {
             tag,
             work,
             memory,
-            cancelled: Arc::clone(&peer.cancelled),
+            loan,
         });
     }
 
@@ -282,6 +349,7 @@ impl Server {
             tag,
             is_in,
             memory,
+            loan,
             outcome,
         } = done;
         let Some(peer) = self.peers.get_mut(&owner) else {
@@ -293,18 +361,12 @@ impl Server {
         let member = peer.member();
         let held = member.and_then(|it| it.held.get_mut(&Name::Command(tag)));
         match held.filter(|it| is_in && it.task == Some(task)) {
-            Some(held) => held.read = Some(memory),
-            None => {
-                peer.memory -= memory.len();
-                self.buffers.give(memory);
-            }
+            Some(held) => held.read = Some((memory, loan)),
+            None => self.buffers.give(memory),
         }
         self.engine.done(task, outcome);
         self.take_steps();
         self.take_back(owner, task, tag);
-        if let Err(offence) = self.use_memory(owner) {
-            self.cut(owner, offence);
-        }
     }
 
     /// What was read for a command that was aborted meanwhile is not put.
@@ -315,8 +377,7 @@ impl Server {
         let member = peer.member();
         let held = member.and_then(|it| it.held.get_mut(&Name::Command(tag)));
         let held = held.filter(|it| it.task == Some(task));
-        if let Some(memory) = held.and_then(|it| it.read.take()) {
-            peer.memory -= memory.len();
+        if let Some((memory, _)) = held.and_then(|it| it.read.take()) {
             self.buffers.give(memory);
         }
     }
@@ -334,5 +395,15 @@ impl Server {
     }
 }
 
+/// The command that waits is there, and was not aborted.
+fn wants(peers: &mut HashMap<ConnectionId, Peer>, engine: &Target, waiting: &Waiting) -> bool {
+    let member = peers.get_mut(&waiting.owner).and_then(|it| it.member());
+    member.is_some_and(|member| {
+        let held = member.held.get(&Name::Command(waiting.tag));
+        let is_its = held.is_some_and(|it| it.task == Some(waiting.task));
+        is_its && engine.has_command(member.nexus, waiting.tag)
+    })
+}
+
 /// Nothing was done.
-const ABORTED: Sense = Sense::new(Key::AbortedCommand, Code::NONE);
+pub(super) const ABORTED: Sense = Sense::new(Key::AbortedCommand, Code::NONE);

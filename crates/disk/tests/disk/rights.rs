@@ -6,10 +6,14 @@ use std::sync::Arc;
 use zerolane::keys::{Access, AllowFile};
 use zerolane::security::{Identity, Trust};
 use zerolane::{Options, Security};
+use zerolane_block::cdb::{Command, ReserveOut};
 use zerolane_block::sense::{Code, Key};
+use zerolane_block::sst::{ManagementUnit, Outcome};
+use zerolane_block::{Answer, Function};
 use zerolane_disk::initiator::{self, Error, Queue, Wrong};
 use zerolane_disk::target::Settings;
 
+use super::support::raw::Raw;
 use super::support::{self, Served, memory};
 
 const DISK: u64 = 1 << 20;
@@ -104,4 +108,70 @@ fn rights__a_key_sees_its_units_and_writes_if_it_may() {
     let absent = (Key::IllegalRequest, Code::UNIT_NOT_SUPPORTED);
     assert_eq!(code(&failed), Some(absent));
     assert_eq!(support::read(&writes, 512, 512).unwrap(), [9; 512]);
+}
+
+/// A key that reads is answered, and what would disturb others is not done.
+#[test]
+fn rights__a_key_that_reads_disturbs_no_writer() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("allowed_keys");
+    let (reader, writer) = (support::identity(), support::identity());
+    let list = format!("{} read\n{} read-write\n", reader.public(), writer.public());
+    fs::write(&path, list).unwrap();
+    let list = Arc::new(AllowFile::load(&path, None).unwrap());
+    let settings = Settings {
+        allowed: Access::Listed(Arc::clone(&list)),
+        ..Settings::default()
+    };
+    let options = Options {
+        security: Security {
+            trust: list as Arc<dyn Trust>,
+            ..Security::default()
+        },
+        ..Options::default()
+    };
+    let served = Served::with(vec![memory(DISK)], settings, options);
+    let dial = support::dial(served.address, support::of(&writer));
+    let writes = Queue::open(dial, support::lun(0), initiator::Options::default()).unwrap();
+    let mut reads = Raw::open(served.address, &support::of(&reader));
+    reads.settle();
+    let register = Command::PersistentReserveOut {
+        action: ReserveOut::RegisterAndIgnore,
+        scope: 0,
+        kind: 0,
+        parameter_bytes: 24,
+    };
+    let stop = Command::StartStop {
+        immediate: true,
+        start: false,
+        no_flush: true,
+    };
+    for (command, list) in [(register, &[7; 24][..]), (stop, &[])] {
+        let (outcome, _) = reads.call(&command, list, 0);
+        let Outcome::Response {
+            sense: Some(sense), ..
+        } = outcome
+        else {
+            panic!("{outcome:?}");
+        };
+        let protected = (Key::DataProtect, Code::WRITE_PROTECTED);
+        assert_eq!((sense.key, sense.code), protected);
+    }
+    for (function, expected) in [
+        (Function::ClearTaskSet, Answer::Rejected),
+        (Function::ResetUnit, Answer::Rejected),
+        (Function::AbortTaskSet, Answer::Complete),
+    ] {
+        let unit = ManagementUnit {
+            slot: 0,
+            tag: 1000,
+            lun: support::lun(0).encode(),
+            function,
+        };
+        reads.send(&unit.encode());
+        assert_eq!(reads.status().outcome, Outcome::Managed(expected));
+    }
+    support::write(&writes, 0, &[9; 512]).unwrap();
+    let failed = Queue::repairs(&writes);
+    assert_eq!((failed.reconnects, failed.repeats), (0, 0));
 }

@@ -14,7 +14,7 @@ const COMPLETE: u8 = 0;
 const NO_TASK: u8 = 1;
 const NO_REASSIGNMENT: u8 = 4;
 const NO_FUNCTION: u8 = 5;
-const REJECTED: u8 = 255;
+pub(super) const REJECTED: u8 = 255;
 
 /// Sent when there is no room for the initiator: target error, out of resources.
 const NO_ROOM: u16 = 0x0302;

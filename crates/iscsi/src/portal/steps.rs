@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use zerolane_block::sense::{Code, Key, Sense};
 use zerolane_block::{Answer, NexusId, Payload, Step, TaskId};
 
+use super::commands::REJECTED;
 use super::{Done, Job, Peer, Portal};
 use crate::pdu::AnswerBody;
 use crate::session::{Session, Want};
@@ -237,8 +238,13 @@ impl Portal {
         let Some(function) = session.functions.get_mut(&name) else {
             return;
         };
-        if answer == Answer::WrongLun {
-            function.response = NO_UNIT;
+        match answer {
+            Answer::WrongLun => function.response = NO_UNIT,
+            Answer::Rejected => {
+                function.response = REJECTED;
+                function.ends_all = false;
+            }
+            Answer::Complete | Answer::Succeeded => {}
         }
         function.left = function.left.saturating_sub(1);
         if function.left > 0 {

@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Condvar, Mutex};
 
+use zerolane_disk::target::Settings;
+
 use super::Served;
 use super::hooked::{self, Hooked, Hooks};
 
@@ -17,6 +19,10 @@ impl Gated {
     /// One of so many bytes, and a target that has it alone.
     pub fn served(bytes: u64) -> (Arc<Hooked<Gated>>, Served) {
         hooked::served(bytes, Gated::default())
+    }
+
+    pub fn served_with(bytes: u64, settings: Settings) -> (Arc<Hooked<Gated>>, Served) {
+        hooked::served_with(bytes, Gated::default(), settings)
     }
 
     /// Waits until the first write waits.
@@ -37,6 +43,10 @@ impl Gated {
 }
 
 impl Hooks for Gated {
+    fn before_read_at_once(&self) -> bool {
+        true
+    }
+
     fn before_write(&self) {
         let mut gate = self.gate.lock().unwrap();
         if !std::mem::replace(&mut gate.0, true) {

@@ -4,7 +4,9 @@ use std::fmt::Debug;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use zerolane::Options;
 use zerolane_block::store::{MemoryStore, Run, Store};
+use zerolane_disk::target::Settings;
 
 use super::{Served, Shown};
 
@@ -27,13 +29,24 @@ pub struct Hooked<H> {
 
 /// One of so many bytes, and a target that has it alone.
 pub fn served<H: Hooks + 'static>(bytes: u64, hooks: H) -> (Arc<Hooked<H>>, Served) {
+    served_with(bytes, hooks, Settings::default())
+}
+
+pub fn served_with<H: Hooks + 'static>(
+    bytes: u64,
+    hooks: H,
+    settings: Settings,
+) -> (Arc<Hooked<H>>, Served) {
     let inner = MemoryStore::new(bytes);
     let store = Arc::new(Hooked { inner, hooks });
     let shown = Shown {
         store: Arc::clone(&store) as Arc<dyn Store>,
         read_only: false,
     };
-    (store, Served::new(vec![shown]))
+    (
+        store,
+        Served::with(vec![shown], settings, Options::default()),
+    )
 }
 
 impl<H> Deref for Hooked<H> {

@@ -1,0 +1,64 @@
+//! Memory of initiators: what all connections of one have together, and the work that waits for more.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use zerolane::worker::ConnectionId;
+use zerolane_block::{TaskId, Work};
+
+/// That so much memory is an initiator's, until it is dropped: with what has the memory, also when the initiator is gone.
+#[derive(Debug)]
+pub(super) struct Loan {
+    lent: Arc<AtomicUsize>,
+    bytes: usize,
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        // A count and no more: nothing else is published by it.
+        self.lent.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// Work that waits for memory.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) owner: ConnectionId,
+    pub(super) task: TaskId,
+    pub(super) tag: u64,
+    pub(super) work: Work,
+    /// What it needs.
+    pub(super) bytes: usize,
+}
+
+/// What the connections of one initiator share.
+#[derive(Debug, Default)]
+pub(super) struct Share {
+    /// How many there are.
+    pub(super) connections: usize,
+    lent: Arc<AtomicUsize>,
+    /// In order, so that what needs much gets it.
+    pub(super) waiting: VecDeque<Waiting>,
+}
+
+impl Share {
+    pub(super) fn lend(&self, bytes: usize) -> Loan {
+        self.lent.fetch_add(bytes, Ordering::Relaxed);
+        Loan {
+            lent: Arc::clone(&self.lent),
+            bytes,
+        }
+    }
+
+    /// There may be so many bytes more, of `most`. Where there are none, any command may begin, or it never could.
+    pub(super) fn has_room(&self, bytes: usize, most: usize) -> bool {
+        let lent = self.lent.load(Ordering::Relaxed);
+        lent == 0 || lent + bytes <= most
+    }
+
+    /// Somebody is there, or something is left of who was.
+    pub(super) fn is_used(&self) -> bool {
+        self.connections > 0 || Arc::strong_count(&self.lent) > 1
+    }
+}

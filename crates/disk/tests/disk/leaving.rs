@@ -1,0 +1,62 @@
+//! Initiators that are gone with data on its way: they have done nothing that none does.
+
+use std::time::{Duration, Instant};
+
+use zerolane::Options;
+use zerolane_block::cdb::{Command, Extent, Form};
+use zerolane_disk::target::{News, Settings};
+
+use super::support::raw::Raw;
+use super::support::{self, Served, memory};
+
+const BYTES: u64 = 1 << 20;
+
+/// A target that misses an initiator soon, and one whose data the target waits for.
+fn served() -> (Served, Raw) {
+    let options = Options {
+        idle_timeout: Duration::from_secs(1),
+        ..Options::default()
+    };
+    let served = Served::with(vec![memory(BYTES)], Settings::default(), options);
+    let mut raw = Raw::open(served.address, &support::of(&support::identity()));
+    raw.settle();
+    let write = Command::Write {
+        form: Form::Sixteen,
+        extent: Extent {
+            lba: 0,
+            blocks: BYTES / 512,
+        },
+        dpo: false,
+        fua: false,
+    };
+    let unit = raw.unit(&write, 0, BYTES);
+    raw.post(&unit);
+    raw.connection.poll().unwrap();
+    (served, raw)
+}
+
+/// What is told of its end.
+fn why(served: &Served) -> String {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let left = served.news.lock().unwrap().iter().find_map(|it| match it {
+            News::Left(_, why) => Some(why.clone()),
+            _ => None,
+        });
+        if let Some(why) = left {
+            return why;
+        }
+        assert!(Instant::now() < deadline, "{:?}", served.news);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// As one that is killed, or whose link is cut.
+#[test]
+fn leaving__without_a_word_is_no_offence() {
+    let (served, raw) = served();
+    let why = why(&served);
+    assert!(why.contains("does not answer"), "{why}");
+    drop(raw);
+    assert_eq!(served.end(), [].into());
+}
