@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::{Advice, FallocateFlags, SeekFrom, fadvise, fallocate, seek};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
+use super::flushes::Flushes;
 use super::{Run, Store};
 
 /// Zeros written at a time where no hole can be made.
@@ -23,8 +24,7 @@ pub struct FileStore {
     is_device: bool,
     /// The file system makes no holes.
     is_full: AtomicBool,
-    /// A flush failed: see [`Store::flush`].
-    has_failed: AtomicBool,
+    flushes: Flushes,
 }
 
 impl FileStore {
@@ -56,7 +56,7 @@ impl FileStore {
             read_only,
             is_device,
             is_full: AtomicBool::new(false),
-            has_failed: AtomicBool::new(false),
+            flushes: Flushes::default(),
         })
     }
 
@@ -116,14 +116,11 @@ impl Store for FileStore {
         if self.read_only {
             return Ok(());
         }
-        if self.has_failed.load(Ordering::Relaxed) {
-            return Err(Errno::IO.into());
-        }
-        let done = self.file.sync_data();
-        if done.is_err() {
-            self.has_failed.store(true, Ordering::Relaxed);
-        }
-        done
+        self.flushes.flush(|| self.file.sync_data())
+    }
+
+    fn has_failed(&self) -> bool {
+        self.flushes.have_failed()
     }
 
     fn unmap(&self, at: u64, bytes: u64) -> io::Result<()> {

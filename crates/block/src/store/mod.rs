@@ -1,6 +1,7 @@
 //! What a disk keeps its blocks in.
 
 mod file;
+mod flushes;
 mod memory;
 
 pub use file::FileStore;
@@ -54,9 +55,14 @@ pub trait Store: Debug + Send + Sync {
     /// All that was written or unmapped before is on the medium when this returns.
     ///
     /// # Errors
-    /// Something may be lost. What failed once fails from then on: the kernel forgets such an error when it has told
-    /// it.
+    /// Something may be lost. What failed once fails from then on, and for all callers, those that call at the same time
+    /// among them: the kernel forgets such an error when it has told it to one.
     fn flush(&self) -> io::Result<()>;
+
+    /// A flush has failed: no other will succeed, and what was written and not flushed before may be lost.
+    fn has_failed(&self) -> bool {
+        false
+    }
 
     /// These bytes read as zeros from now on, and their space is given back if possible.
     ///

@@ -23,6 +23,9 @@ use crate::security::{self, ServerArgs};
 /// What is before the size of a disk in memory.
 const MEMORY: &str = "memory:";
 
+/// Beside this user's keys: which disks lost writes since the machine was started.
+const LOSSES: &str = "lost_writes";
+
 /// Most threads that work on disks.
 const THREADS_MAX: usize = 256;
 
@@ -134,6 +137,7 @@ pub(super) fn run(args: Args) -> Result<()> {
     let mut server = Server::new(Settings {
         allowed,
         threads: args.threads,
+        losses: zerolane::keys::home().map(|it| it.join(LOSSES)),
         ..Settings::default()
     })?;
     let mut shown = Vec::new();
@@ -202,6 +206,16 @@ fn tell(news: News) {
         News::Left(address, why) => console::note(format_args!("{address}: gone: {why}")),
         News::CutOff(address, offence) => {
             console::note(format_args!("{address}: cut off: {offence}"));
+        }
+        News::Lost { unit, recorded } => {
+            console::note(format_args!(
+                "{unit}: writes were lost: its flushes fail until it is served anew"
+            ));
+            if let Err(why) = recorded {
+                console::note(format_args!(
+                    "{unit}: not written down, so initiators that do not flush before will not learn of it: {why}"
+                ));
+            }
         }
         News::List(news) => security::tell_news(news),
     }

@@ -43,9 +43,10 @@ pub enum Error {
     /// Memory at an address that is no multiple of 8.
     #[error("memory that is not aligned to 8 bytes")]
     Misaligned,
-    /// The target was started anew, on a machine that was, too: what was written and not flushed may be lost.
+    /// The target was started anew, after its machine was or after a disk of it failed: what was written and not flushed may
+    /// be lost.
     #[error(
-        "the target's machine was started anew: what was written and not flushed before may be lost"
+        "the target's machine or disk failed: what was written and not flushed before may be lost"
     )]
     Lost,
     /// After a reconnect there is another disk.

@@ -10,9 +10,11 @@
 //! | `steps` | what the engine says is done |
 //! | `pool`, `buffers` | the threads, and the memory |
 //! | `offence` | what an initiator is cut off for |
+//! | `losses` | disks that lost writes, and what the next process has to know of them |
 
 mod buffers;
 mod commands;
+mod losses;
 mod offence;
 mod peer;
 mod pool;
@@ -21,14 +23,14 @@ mod steps;
 pub use offence::{Offence, Offences};
 
 use std::collections::HashMap;
-use std::fs;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use zerolane::keys::Access as Allowed;
-use zerolane::security::{PublicKey, random};
+use zerolane::security::PublicKey;
 use zerolane::worker::{ConnectionId, EndpointId, Event, Worker};
 use zerolane::{Options, Rights};
 use zerolane_block::sense::{Code, Key, Sense};
@@ -39,6 +41,7 @@ use crate::limits::{
     AT_ONCE_COMMANDS, CAPSULE_BYTES, DATA_PATIENCE, LOGIN_PATIENCE, LOOK, TARGET_RECEIVES,
 };
 use buffers::Buffers;
+use losses::Losses;
 use peer::{Flight, Ghost, Peer, Stage};
 use pool::{Done, Pool};
 
@@ -51,6 +54,13 @@ pub enum News {
     Left(SocketAddr, String),
     /// One was cut off.
     CutOff(SocketAddr, Offence),
+    /// The unit that keys are granted by this name lost writes: its flushes fail from now on.
+    Lost {
+        /// Its name.
+        unit: String,
+        /// Whether that is written down, so that initiators learn of it from the next process, too.
+        recorded: Result<(), String>,
+    },
     /// The list of keys was read again: how many it has, or why it cannot be used.
     List(Result<usize, String>),
 }
@@ -77,6 +87,9 @@ pub struct Settings {
     /// Data that a command may have in its capsule, bytes: as much memory for each slot of each initiator. Zero: all is
     /// fetched, as for initiators that know of none.
     pub capsule_bytes: u32,
+    /// Where it is written down that a disk lost writes, which the next target of this machine has to know: it is given the
+    /// same path. `None`: initiators that do not flush before this process ends do not learn of it.
+    pub losses: Option<PathBuf>,
 }
 
 impl Default for Settings {
@@ -85,6 +98,7 @@ impl Default for Settings {
             allowed: Allowed::default(),
             threads: 4,
             capsule_bytes: CAPSULE_BYTES,
+            losses: None,
         }
     }
 }
@@ -103,6 +117,7 @@ pub struct Server {
     /// Work that needed no other thread.
     at_once: Vec<Done>,
     buffers: Buffers,
+    losses: Losses,
     lineage: u64,
     news: Vec<News>,
     offences: Offences,
@@ -115,6 +130,7 @@ impl Server {
     /// # Errors
     /// The system has no thread or descriptor left.
     pub fn new(settings: Settings) -> Result<Server, ServerError> {
+        let losses = Losses::new(settings.losses);
         let worker = Worker::new()?;
         let pool = Pool::new(settings.threads, worker.waker())?;
         Ok(Server {
@@ -129,7 +145,8 @@ impl Server {
             pool,
             at_once: Vec::new(),
             buffers: Buffers::default(),
-            lineage: of_boot().map_or_else(of_process, Ok)?,
+            lineage: losses.lineage()?,
+            losses,
             news: Vec::new(),
             offences: Offences::new(),
             looked: Instant::now(),
@@ -149,9 +166,10 @@ impl Server {
     ) -> Result<(), Refused> {
         if !store.outlives_process() {
             // What was written is gone with this process, so no other has this number.
-            self.lineage = of_process().unwrap_or(0);
+            self.lineage = losses::of_process().unwrap_or(0);
         }
-        self.engine.add_unit(lun, disk, store)?;
+        self.engine.add_unit(lun, disk, Arc::clone(&store))?;
+        self.losses.watch(lun, name, store);
         self.units.push((lun, name.to_owned()));
         Ok(())
     }
@@ -320,17 +338,4 @@ impl Server {
         }
         self.admit();
     }
-}
-
-/// A number that is the same until the machine starts anew: until then the kernel has what was written.
-fn of_boot() -> Option<u64> {
-    let boot = fs::read("/proc/sys/kernel/random/boot_id").ok()?;
-    let digest = blake3::derive_key("zerolane 2026-11 lineage of disks", &boot);
-    digest.first_chunk().map(|&it| u64::from_le_bytes(it))
-}
-
-/// A number of its own for this process.
-fn of_process() -> std::io::Result<u64> {
-    let random = random()?;
-    Ok(random.first_chunk().map_or(0, |&it| u64::from_le_bytes(it)))
 }

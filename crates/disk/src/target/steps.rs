@@ -284,6 +284,10 @@ impl Server {
             memory,
             outcome,
         } = done;
+        if outcome.is_err() {
+            // Before an initiator hears of it.
+            self.news.extend(self.losses.look());
+        }
         let Some(peer) = self.peers.get_mut(&owner) else {
             self.buffers.give(memory);
             self.engine.done(task, outcome);

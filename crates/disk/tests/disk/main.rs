@@ -9,6 +9,7 @@ mod extents;
 mod full;
 mod hostile;
 mod killed;
+mod losses;
 mod queue;
 mod remote;
 mod reservations;
