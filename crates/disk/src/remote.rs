@@ -60,6 +60,10 @@ impl Store for RemoteStore {
         self.0.unit().read_only
     }
 
+    fn least_block_bytes(&self) -> u32 {
+        self.0.unit().block_bytes
+    }
+
     fn gives_back(&self) -> bool {
         self.0.unit().thin
     }

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::{Advice, FallocateFlags, SeekFrom, fadvise, fallocate, seek};
+use rustix::fs::{Advice, FallocateFlags, SeekFrom, fadvise, fallocate, ioctl_blksszget, seek};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use super::flushes::Flushes;
@@ -21,7 +21,8 @@ pub struct FileStore {
     file: File,
     bytes: u64,
     read_only: bool,
-    is_device: bool,
+    /// Of a device.
+    block_bytes: Option<u32>,
     /// The file system makes no holes.
     is_full: AtomicBool,
     flushes: Flushes,
@@ -49,12 +50,13 @@ impl FileStore {
             })?;
         }
         let is_device = file.metadata()?.file_type().is_block_device();
+        let block_bytes = is_device.then(|| ioctl_blksszget(&file)).transpose()?;
         let bytes = seek(&file, SeekFrom::End(0))?;
         Ok(FileStore {
             file,
             bytes,
             read_only,
-            is_device,
+            block_bytes,
             is_full: AtomicBool::new(false),
             flushes: Flushes::default(),
         })
@@ -62,7 +64,7 @@ impl FileStore {
 
     /// It is a block device.
     pub fn is_device(&self) -> bool {
-        self.is_device
+        self.block_bytes.is_some()
     }
 
     fn check(&self, at: u64, bytes: u64) -> io::Result<()> {
@@ -92,6 +94,10 @@ impl Store for FileStore {
 
     fn is_read_only(&self) -> bool {
         self.read_only
+    }
+
+    fn least_block_bytes(&self) -> u32 {
+        self.block_bytes.unwrap_or(1)
     }
 
     fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
@@ -137,6 +143,8 @@ impl Store for FileStore {
                 self.is_full.store(true, Ordering::Relaxed);
                 self.write_zeros(at, bytes)
             }
+            // These bytes alone: of a device no whole blocks.
+            Err(Errno::INVAL) => self.write_zeros(at, bytes),
             done => Ok(done?),
         }
     }
@@ -147,7 +155,7 @@ impl Store for FileStore {
             mapped: true,
             bytes: self.bytes - at,
         };
-        if self.is_device {
+        if self.is_device() {
             return Ok(all);
         }
         // The file's own position is used by nothing else.

@@ -30,6 +30,11 @@ pub trait Store: Debug + Send + Sync {
         false
     }
 
+    /// Blocks of a disk have at least so many bytes: the store's own, of which none is written in part, lest the rest be torn.
+    fn least_block_bytes(&self) -> u32 {
+        1
+    }
+
     /// Space of unmapped bytes is given back.
     fn gives_back(&self) -> bool {
         true

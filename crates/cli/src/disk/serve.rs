@@ -47,8 +47,9 @@ pub(super) struct Args {
     #[arg(default_value_t = Listen::loopback(DEFAULT_PORT))]
     listen: Listen,
     /// Length of a logical block, bytes: 512, 1024, 2048 or 4096
-    #[arg(long, default_value_t = 512, value_name = "BYTES")]
-    block_size: u32,
+    /// [default: 512, or a device's own if that is more]
+    #[arg(long, value_name = "BYTES")]
+    block_size: Option<u32>,
     /// Name from which the identity of the first image follows, instead of machine and path; said again, of the next
     /// one
     #[arg(long, value_name = "NAME")]
@@ -180,11 +181,12 @@ fn add(
     number: usize,
     medium: &Medium,
     serial: Option<&str>,
-    (block_size, read_only): (u32, bool),
+    (block_size, read_only): (Option<u32>, bool),
 ) -> Result<String> {
     let (store, own) = medium.open(read_only)?;
     let identity = serial.map_or(own, Identity::named);
     let bytes = store.bytes();
+    let block_size = block_size.unwrap_or_else(|| Disk::block_bytes_of(&*store));
     let disk = Disk {
         read_only: read_only || store.is_read_only(),
         ..Disk::of(&*store, block_size, identity)?

@@ -4,6 +4,7 @@
 
 mod capsules;
 mod crash;
+mod device;
 mod drivers;
 mod extents;
 mod full;

@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub)] // Each test program uses a part.
 
 pub mod child;
+pub mod device;
 pub mod gated;
 pub mod hooked;
 pub mod model;
