@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use crate::cdb::Extent;
 use crate::disk::Geometry;
 use crate::limits::PIECE_BYTES;
-use crate::sense::{Code, Key, Sense};
+use crate::sense::{Code, Failure, Key, Sense};
 use crate::store::Store;
 
 #[derive(Debug)]
@@ -18,26 +18,26 @@ pub(super) struct Medium {
 }
 
 impl Medium {
-    pub(super) fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Sense> {
+    pub(super) fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Failure> {
         let done = self.store.read(at, into);
-        done.map_err(|error| self.sense(&error, Code::READ_ERROR, Some(at)))
+        done.map_err(|error| self.failure(&error, Code::READ_ERROR, Some(at)))
     }
 
-    pub(super) fn write(&self, at: u64, from: &[u8]) -> Result<(), Sense> {
+    pub(super) fn write(&self, at: u64, from: &[u8]) -> Result<(), Failure> {
         let done = self.store.write(at, from);
-        done.map_err(|error| self.sense(&error, Code::WRITE_ERROR, Some(at)))
+        done.map_err(|error| self.failure(&error, Code::WRITE_ERROR, Some(at)))
     }
 
     /// What may be lost is not known, so no block is named.
-    pub(super) fn flush(&self) -> Result<(), Sense> {
+    pub(super) fn flush(&self) -> Result<(), Failure> {
         let done = self.store.flush();
-        done.map_err(|error| self.sense(&error, Code::WRITE_ERROR, None))
+        done.map_err(|error| self.failure(&error, Code::WRITE_ERROR, None))
     }
 
-    pub(super) fn unmap(&self, extent: &Extent) -> Result<(), Sense> {
+    pub(super) fn unmap(&self, extent: &Extent) -> Result<(), Failure> {
         let (at, bytes) = self.geometry.bytes(extent);
         let done = self.store.unmap(at, bytes);
-        done.map_err(|error| self.sense(&error, Code::WRITE_ERROR, Some(at)))
+        done.map_err(|error| self.failure(&error, Code::WRITE_ERROR, Some(at)))
     }
 
     pub(super) fn prefetch(&self, extent: &Extent) {
@@ -46,13 +46,13 @@ impl Medium {
     }
 
     /// Reads all of it.
-    pub(super) fn verify(&self, extent: &Extent) -> Result<(), Sense> {
+    pub(super) fn verify(&self, extent: &Extent) -> Result<(), Failure> {
         self.pieces(extent, |at, length, buffer| {
             self.read(at, &mut buffer[..length])
         })
     }
 
-    pub(super) fn fill(&self, extent: &Extent, block: &[u8]) -> Result<(), Sense> {
+    pub(super) fn fill(&self, extent: &Extent, block: &[u8]) -> Result<(), Failure> {
         let mut content = Vec::new();
         self.pieces(extent, |at, length, _| {
             if content.is_empty() {
@@ -66,8 +66,8 @@ impl Medium {
     fn pieces(
         &self,
         extent: &Extent,
-        mut act: impl FnMut(u64, usize, &mut [u8]) -> Result<(), Sense>,
-    ) -> Result<(), Sense> {
+        mut act: impl FnMut(u64, usize, &mut [u8]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
         let (mut at, bytes) = self.geometry.bytes(extent);
         let end = at + bytes;
         let mut buffer = vec![0; bytes.min(PIECE_BYTES as u64) as usize];
@@ -80,7 +80,7 @@ impl Medium {
     }
 
     /// Which byte of `expected` is the first that the medium has not, at `at`.
-    pub(super) fn difference(&self, at: u64, expected: &[u8]) -> Result<Option<u64>, Sense> {
+    pub(super) fn difference(&self, at: u64, expected: &[u8]) -> Result<Option<u64>, Failure> {
         let mut buffer = vec![0; expected.len().min(PIECE_BYTES)];
         let mut before = 0;
         for piece in expected.chunks(PIECE_BYTES) {
@@ -95,7 +95,7 @@ impl Medium {
     }
 
     /// The parameter data of GET LBA STATUS, from `lba` on.
-    pub(super) fn status(&self, lba: u64, most: usize) -> Result<Vec<u8>, Sense> {
+    pub(super) fn status(&self, lba: u64, most: usize) -> Result<Vec<u8>, Failure> {
         let mut list: Vec<(Extent, bool)> = Vec::new();
         let mut next = lba;
         // Runs that are alike once they are rounded to blocks become one, so there may be more of them.
@@ -130,11 +130,11 @@ impl Medium {
     }
 
     /// Blocks from `lba` on that are alike. A block of which a part is mapped is mapped.
-    fn run(&self, lba: u64) -> Result<(Extent, bool), Sense> {
+    fn run(&self, lba: u64) -> Result<(Extent, bool), Failure> {
         let block = u64::from(self.geometry.block_bytes);
         let (at, left) = (lba * block, self.geometry.blocks - lba);
         let run = self.store.run(at);
-        let run = run.map_err(|error| self.sense(&error, Code::READ_ERROR, Some(at)))?;
+        let run = run.map_err(|error| self.failure(&error, Code::READ_ERROR, Some(at)))?;
         let (mapped, blocks) = match (run.mapped, run.bytes / block) {
             (true, _) => (true, run.bytes.div_ceil(block)),
             (false, 0) => (true, 1),
@@ -145,9 +145,13 @@ impl Medium {
     }
 
     /// What an error of the store is to an initiator. `failed` is what a broken medium does, at that byte.
-    fn sense(&self, error: &io::Error, failed: Code, at: Option<u64>) -> Sense {
+    fn failure(&self, error: &io::Error, failed: Code, at: Option<u64>) -> Failure {
         let errno = Errno::from_io_error(error);
         let is_write = failed == Code::WRITE_ERROR;
+        // What Linux says of a SCSI device that another initiator has reserved.
+        if errno == Some(Errno::BADE) {
+            return Failure::Conflict;
+        }
         let (key, code) = match (errno, error.kind()) {
             (Some(Errno::NOSPC | Errno::DQUOT), _) => {
                 (Key::DataProtect, Code::SPACE_ALLOCATION_FAILED)
@@ -155,7 +159,10 @@ impl Medium {
             (_, ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => {
                 (Key::DataProtect, Code::SPACE_ALLOCATION_FAILED)
             }
-            (Some(Errno::ROFS | Errno::PERM | Errno::BADF | Errno::ACCESS), _) if is_write => {
+            (Some(Errno::PERM | Errno::BADF | Errno::ACCESS), _) if is_write => {
+                (Key::DataProtect, Code::WRITE_PROTECTED)
+            }
+            (_, ErrorKind::ReadOnlyFilesystem) if is_write => {
                 (Key::DataProtect, Code::WRITE_PROTECTED)
             }
             (Some(Errno::NODEV | Errno::NXIO | Errno::STALE), _) => {
@@ -165,9 +172,10 @@ impl Medium {
             _ => (Key::HardwareError, Code::INTERNAL_FAILURE),
         };
         let sense = Sense::new(key, code);
-        match at.filter(|_| key == Key::MediumError) {
+        let sense = match at.filter(|_| key == Key::MediumError) {
             Some(at) => sense.with_information(self.geometry.blocks_in(at)),
             None => sense,
-        }
+        };
+        sense.into()
     }
 }

@@ -327,7 +327,7 @@ impl Server {
         let waiting = peer.waiting.into_iter().map(|(task, ..)| task);
         for task in moving.chain(waiting) {
             let aborted = Sense::new(Key::AbortedCommand, Code::NONE);
-            self.engine.done(task, Err(aborted));
+            self.engine.done(task, Err(aborted.into()));
         }
         if peer.at_work > 0 {
             let ghost = Ghost {

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 
 use zerolane::worker::ConnectionId;
 use zerolane::{Region, Waker};
-use zerolane_block::sense::{Code, Key, Sense};
+use zerolane_block::sense::{Code, Failure, Key, Sense};
 use zerolane_block::{Payload, TaskId, Work};
 
 /// Work of a command.
@@ -32,7 +32,7 @@ pub(super) struct Done {
     /// The payload is for the initiator.
     pub(super) is_in: bool,
     pub(super) memory: Region,
-    pub(super) outcome: Result<Vec<u8>, Sense>,
+    pub(super) outcome: Result<Vec<u8>, Failure>,
 }
 
 #[derive(Default)]
@@ -159,7 +159,7 @@ fn perform(job: Job) -> Done {
     } = job;
     let outcome = if cancelled.load(Ordering::Acquire) {
         // Its initiator is gone, and hears nothing.
-        Err(Sense::new(Key::AbortedCommand, Code::NONE))
+        Err(Sense::new(Key::AbortedCommand, Code::NONE).into())
     } else {
         let moved = match work.payload() {
             Payload::None => Ok(()),

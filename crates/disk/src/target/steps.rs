@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use zerolane::worker::ConnectionId;
 use zerolane::{Region, Work as Request};
-use zerolane_block::sense::{Code, Key, Sense};
+use zerolane_block::sense::{Code, Failure, Key, Sense};
 use zerolane_block::sst::Outcome;
 use zerolane_block::{NexusId, Payload, Response, Status, Step, TaskId, Work};
 
@@ -339,4 +339,4 @@ impl Server {
 }
 
 /// Nothing was done.
-const ABORTED: Sense = Sense::new(Key::AbortedCommand, Code::NONE);
+const ABORTED: Failure = Failure::Check(Sense::new(Key::AbortedCommand, Code::NONE));
