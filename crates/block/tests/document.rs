@@ -64,6 +64,8 @@ fn document__names_tests_that_are_there() {
         include_str!("../../disk/tests/disk/queue.rs"),
         include_str!("../../disk/tests/disk/killed.rs"),
         include_str!("../../disk/tests/disk/losses.rs"),
+        include_str!("../../disk/tests/disk/luns.rs"),
+        include_str!("../../disk/tests/disk/media.rs"),
         include_str!("../../disk/tests/disk/remote.rs"),
         include_str!("../../disk/tests/disk/rights.rs"),
         include_str!("../../disk/tests/disk/reservations.rs"),

@@ -48,6 +48,11 @@ impl Losses {
         self.sound.push((lun, name.to_owned(), store));
     }
 
+    /// The disk is another's now.
+    pub(super) fn forget(&mut self, lun: Lun) {
+        self.sound.retain(|(it, ..)| *it != lun);
+    }
+
     /// The number of a target whose disks outlive its process.
     pub(super) fn lineage(&self) -> io::Result<u64> {
         let Some(boot) = of_boot() else {

@@ -174,6 +174,17 @@ impl Server {
         Ok(())
     }
 
+    /// Takes a unit away, between two calls of [`serve`](Server::serve): initiators stay connected meanwhile. They are told at
+    /// the other units, and commands for this one are answered with LOGICAL UNIT NOT SUPPORTED from now on. What threads have
+    /// begun for it ends as it would. False if there is none.
+    pub fn remove_unit(&mut self, lun: Lun) -> bool {
+        self.units.retain(|(it, _)| *it != lun);
+        self.losses.forget(lun);
+        let was_there = self.engine.remove_unit(lun);
+        self.take_steps();
+        was_there
+    }
+
     /// Listens on `on`, port 0: any free one. What key a client must have is the options' matter.
     ///
     /// # Errors

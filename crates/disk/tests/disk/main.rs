@@ -11,6 +11,8 @@ mod full;
 mod hostile;
 mod killed;
 mod losses;
+mod luns;
+mod media;
 mod queue;
 mod remote;
 mod reservations;
