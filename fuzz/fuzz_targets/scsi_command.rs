@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
 use zerolane_block::cdb::opcode;
-use zerolane_block::sense::{Format, Key, Sense};
+use zerolane_block::sense::{Failure, Format, Key, Sense};
 use zerolane_block::store::{MemoryStore, Run, Store};
 use zerolane_block::{
     Access, Attribute, Disk, Function, Identity, Initiator, Lun, NexusId, Payload, Request,
@@ -284,7 +284,7 @@ impl World {
     }
 }
 
-fn perform(work: &Work, content: u8) -> Result<Vec<u8>, Sense> {
+fn perform(work: &Work, content: u8) -> Result<Vec<u8>, Failure> {
     match work.payload() {
         Payload::None => {}
         Payload::In(bytes) => work.read(0, &mut vec![0; bytes as usize])?,

@@ -1,6 +1,6 @@
 //! A transport within one thread: an initiator that calls its target.
 
-use crate::sense::Sense;
+use crate::sense::Failure;
 use crate::target::{NexusId, Refused, Request, Response, Step, Target};
 use crate::work::{Payload, Work};
 
@@ -44,7 +44,7 @@ pub fn execute(
 }
 
 /// Moves the payload, and does the rest.
-fn perform(work: &Work, data_out: &[u8], data_in: &mut [u8]) -> Result<Vec<u8>, Sense> {
+fn perform(work: &Work, data_out: &[u8], data_in: &mut [u8]) -> Result<Vec<u8>, Failure> {
     match work.payload() {
         Payload::None => {}
         Payload::In(bytes) => {

@@ -24,6 +24,16 @@ pub enum GeometryError {
         "blocks of {0} bytes: a power of two from {MIN_LOGICAL_BLOCK_BYTES} to {MAX_LOGICAL_BLOCK_BYTES} is needed"
     )]
     BlockBytes(u32),
+    /// The store's own blocks are longer.
+    #[error(
+        "blocks of {block_bytes} bytes: the device has blocks of {least}, and does not write parts of them"
+    )]
+    Part {
+        /// What a block would have.
+        block_bytes: u32,
+        /// What it has to have.
+        least: u32,
+    },
     /// There is not one block.
     #[error("{bytes} bytes: less than a block of {block_bytes}")]
     Empty {
@@ -84,18 +94,33 @@ pub struct Disk {
     pub write_cache: bool,
 }
 
+/// Length of a block where nothing asks for another one, bytes.
+const BLOCK_BYTES: u32 = 512;
+
 impl Disk {
+    /// Length of a logical block of `store` where none is asked for: 512 bytes, or its own if that is more.
+    pub fn block_bytes_of(store: &dyn Store) -> u32 {
+        BLOCK_BYTES.max(store.least_block_bytes())
+    }
+
     /// The disk that `store` is, in blocks of `block_bytes`, with a write cache.
     ///
     /// # Errors
-    /// No whole block, or no possible one.
+    /// No whole block, no possible one, or a shorter one than the store's own.
     pub fn of(
         store: &dyn Store,
         block_bytes: u32,
         identity: Identity,
     ) -> Result<Disk, GeometryError> {
+        let (geometry, least) = (
+            Geometry::of(store.bytes(), block_bytes)?,
+            store.least_block_bytes(),
+        );
+        if block_bytes < least {
+            return Err(GeometryError::Part { block_bytes, least });
+        }
         Ok(Disk {
-            geometry: Geometry::of(store.bytes(), block_bytes)?,
+            geometry,
             identity,
             read_only: store.is_read_only(),
             thin: store.gives_back(),

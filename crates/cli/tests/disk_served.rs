@@ -231,3 +231,61 @@ fn disk_serve__memory_is_a_disk() {
         assert_eq!(refused.status.code(), Some(2), "{bad}: {refused:?}");
     }
 }
+
+/// A block device, until it is dropped.
+struct Loop(String);
+
+impl Loop {
+    /// One of an image in blocks of 4096 bytes; `None`, and words, where there are no loop devices.
+    fn of(image: &Path) -> Option<Loop> {
+        let mut command = Command::new("losetup");
+        command.args(["--find", "--show", "--sector-size", "4096"]);
+        match command.arg(image).output() {
+            Ok(made) if made.status.success() => {
+                let path = String::from_utf8(made.stdout).unwrap();
+                Some(Loop(path.trim().to_owned()))
+            }
+            _ => {
+                eprintln!("skipped: a loop device needs root, losetup and a kernel that has them");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["-d", &self.0]).status();
+    }
+}
+
+#[test]
+fn disk_serve__a_device_is_served_in_blocks_no_shorter_than_its_own() {
+    let home = tempfile::tempdir().unwrap();
+    let image = home.path().join("image");
+    File::create(&image).unwrap().set_len(SIZE).unwrap();
+    let Some(device) = Loop::of(&image) else {
+        return;
+    };
+    let serve = ["disk", "serve", "--listen", "127.0.0.1:0"];
+    let shorter = [&serve[..], &["--block-size", "512", &device.0]].concat();
+    let info = ["disk", "info", "--block-size", "512", &device.0];
+    for words in [&shorter[..], &info] {
+        let refused = output(home.path(), words);
+        let words = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(1), "{words}");
+        assert!(words.contains("the device has blocks of 4096"), "{words}");
+    }
+    let serve = [&serve[..], &[&device.0]].concat();
+    let mut server = Running::new(zerolane(home.path(), &serve));
+    let line = server.line();
+    let host = line.rsplit(' ').next().unwrap().trim_end_matches('.');
+    for words in [
+        ["disk", "ls", "--json", host],
+        ["disk", "info", "--json", &device.0],
+    ] {
+        let unit: Value = serde_json::from_str(&said(home.path(), &words)).unwrap();
+        assert_eq!(unit["block_bytes"], 4096);
+    }
+    drop(server);
+}

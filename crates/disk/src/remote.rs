@@ -35,6 +35,9 @@ impl fmt::Debug for RemoteStore {
     }
 }
 
+/// What Linux says of a disk that another initiator has reserved: the engine knows it.
+const EBADE: i32 = 52;
+
 /// What the errors of a unit are as those of a file, which a door's engine makes sense data of.
 fn io_error(error: Error) -> io::Error {
     let kind = match &error {
@@ -45,7 +48,7 @@ fn io_error(error: Error) -> io::Error {
             (Key::MediumError, _) => ErrorKind::UnexpectedEof,
             _ => ErrorKind::Other,
         },
-        Error::Reserved => ErrorKind::ReadOnlyFilesystem,
+        Error::Reserved => return io::Error::from_raw_os_error(EBADE),
         _ => ErrorKind::Other,
     };
     io::Error::new(kind, error)
@@ -58,6 +61,10 @@ impl Store for RemoteStore {
 
     fn is_read_only(&self) -> bool {
         self.0.unit().read_only
+    }
+
+    fn least_block_bytes(&self) -> u32 {
+        self.0.unit().block_bytes
     }
 
     fn gives_back(&self) -> bool {

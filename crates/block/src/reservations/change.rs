@@ -1,10 +1,10 @@
 //! PERSISTENT RESERVE OUT.
 
-use super::{Effects, Held, Keys, Kind, Refusal, Registrations, Reservations};
+use super::{Effects, Held, Keys, Kind, Registrations, Reservations};
 use crate::cdb::ReserveOut;
 use crate::initiator::Initiator;
 use crate::limits::MAX_REGISTRATIONS;
-use crate::sense::{Code, Key, Sense};
+use crate::sense::{Code, Failure, Key, Sense};
 
 /// The only scope: the logical unit.
 const UNIT_SCOPE: u8 = 0;
@@ -20,14 +20,14 @@ impl Reservations {
         action: ReserveOut,
         (scope, kind): (u8, u8),
         keys: Keys,
-    ) -> Result<Effects, Refusal> {
+    ) -> Result<Effects, Failure> {
         let own = self.keys.get(initiator).copied();
         match action {
-            ReserveOut::Register if own.unwrap_or(0) != keys.own => return Err(Refusal::Conflict),
+            ReserveOut::Register if own.unwrap_or(0) != keys.own => return Err(Failure::Conflict),
             ReserveOut::Register | ReserveOut::RegisterAndIgnore => {
                 return self.register(initiator, keys.action);
             }
-            _ if own != Some(keys.own) => return Err(Refusal::Conflict),
+            _ if own != Some(keys.own) => return Err(Failure::Conflict),
             ReserveOut::Clear => return Ok(self.clear(initiator)),
             _ => {}
         }
@@ -54,7 +54,7 @@ impl Reservations {
         self.generation = self.generation.wrapping_add(1);
     }
 
-    fn register(&mut self, initiator: &Initiator, key: u64) -> Result<Effects, Refusal> {
+    fn register(&mut self, initiator: &Initiator, key: u64) -> Result<Effects, Failure> {
         let is_new = !self.keys.contains_key(initiator);
         if key == 0 {
             let effects = if is_new {
@@ -101,10 +101,10 @@ impl Reservations {
         }
     }
 
-    fn reserve(&mut self, initiator: &Initiator, kind: Kind) -> Result<Effects, Refusal> {
+    fn reserve(&mut self, initiator: &Initiator, kind: Kind) -> Result<Effects, Failure> {
         match &self.held {
             Some(held) if held.kind == kind && self.holds(initiator) => {}
-            Some(_) => return Err(Refusal::Conflict),
+            Some(_) => return Err(Failure::Conflict),
             None => self.hold(initiator, kind),
         }
         Ok(Effects::default())
@@ -117,7 +117,7 @@ impl Reservations {
         });
     }
 
-    fn release(&mut self, initiator: &Initiator, kind: Kind) -> Result<Effects, Refusal> {
+    fn release(&mut self, initiator: &Initiator, kind: Kind) -> Result<Effects, Failure> {
         let mut effects = Effects::default();
         let Some(held) = self.held.as_ref().filter(|_| self.holds(initiator)) else {
             return Ok(effects);
@@ -138,7 +138,7 @@ impl Reservations {
         initiator: &Initiator,
         kind: Kind,
         victim: u64,
-    ) -> Result<Effects, Refusal> {
+    ) -> Result<Effects, Failure> {
         let is_of_all = self.held.as_ref().is_some_and(|it| it.kind.is_of_all());
         // Zero names all others where all hold it.
         let takes_all = is_of_all && victim == 0;
@@ -146,7 +146,7 @@ impl Reservations {
             return Err(Sense::parameter_byte(8).into());
         }
         if !takes_all && !self.keys.values().any(|&key| key == victim) {
-            return Err(Refusal::Conflict);
+            return Err(Failure::Conflict);
         }
         let takes_over = takes_all || (!is_of_all && self.is_held_by_key(victim));
         let is_victim = |it: &Initiator, key: u64| it != initiator && (takes_all || key == victim);

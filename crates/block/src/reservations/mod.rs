@@ -71,21 +71,6 @@ impl Keys {
     }
 }
 
-/// Why a change was not made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// RESERVATION CONFLICT.
-    Conflict,
-    /// CHECK CONDITION.
-    Check(Sense),
-}
-
-impl From<Sense> for Refusal {
-    fn from(sense: Sense) -> Refusal {
-        Refusal::Check(sense)
-    }
-}
-
 /// What a change means for others.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {

@@ -1,8 +1,10 @@
 //! Sense data (SPC-4, 4.5): why a command was not done.
 
 mod codes;
+mod failure;
 
 pub use codes::{Code, Key};
+pub use failure::Failure;
 
 use crate::bytes::number;
 

@@ -6,9 +6,10 @@ use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::{Advice, FallocateFlags, SeekFrom, fadvise, fallocate, seek};
+use rustix::fs::{Advice, FallocateFlags, SeekFrom, fadvise, fallocate, ioctl_blksszget, seek};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
+use super::flushes::Flushes;
 use super::{Run, Store};
 
 /// Zeros written at a time where no hole can be made.
@@ -20,11 +21,11 @@ pub struct FileStore {
     file: File,
     bytes: u64,
     read_only: bool,
-    is_device: bool,
+    /// Of a device.
+    block_bytes: Option<u32>,
     /// The file system makes no holes.
     is_full: AtomicBool,
-    /// A flush failed: see [`Store::flush`].
-    has_failed: AtomicBool,
+    flushes: Flushes,
 }
 
 impl FileStore {
@@ -49,20 +50,21 @@ impl FileStore {
             })?;
         }
         let is_device = file.metadata()?.file_type().is_block_device();
+        let block_bytes = is_device.then(|| ioctl_blksszget(&file)).transpose()?;
         let bytes = seek(&file, SeekFrom::End(0))?;
         Ok(FileStore {
             file,
             bytes,
             read_only,
-            is_device,
+            block_bytes,
             is_full: AtomicBool::new(false),
-            has_failed: AtomicBool::new(false),
+            flushes: Flushes::default(),
         })
     }
 
     /// It is a block device.
     pub fn is_device(&self) -> bool {
-        self.is_device
+        self.block_bytes.is_some()
     }
 
     fn check(&self, at: u64, bytes: u64) -> io::Result<()> {
@@ -94,6 +96,10 @@ impl Store for FileStore {
         self.read_only
     }
 
+    fn least_block_bytes(&self) -> u32 {
+        self.block_bytes.unwrap_or(1)
+    }
+
     fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
         self.check(at, into.len() as u64)?;
         self.file.read_exact_at(into, at)
@@ -116,14 +122,11 @@ impl Store for FileStore {
         if self.read_only {
             return Ok(());
         }
-        if self.has_failed.load(Ordering::Relaxed) {
-            return Err(Errno::IO.into());
-        }
-        let done = self.file.sync_data();
-        if done.is_err() {
-            self.has_failed.store(true, Ordering::Relaxed);
-        }
-        done
+        self.flushes.flush(|| self.file.sync_data())
+    }
+
+    fn has_failed(&self) -> bool {
+        self.flushes.have_failed()
     }
 
     fn unmap(&self, at: u64, bytes: u64) -> io::Result<()> {
@@ -140,6 +143,8 @@ impl Store for FileStore {
                 self.is_full.store(true, Ordering::Relaxed);
                 self.write_zeros(at, bytes)
             }
+            // These bytes alone: of a device no whole blocks.
+            Err(Errno::INVAL) => self.write_zeros(at, bytes),
             done => Ok(done?),
         }
     }
@@ -150,7 +155,7 @@ impl Store for FileStore {
             mapped: true,
             bytes: self.bytes - at,
         };
-        if self.is_device {
+        if self.is_device() {
             return Ok(all);
         }
         // The file's own position is used by nothing else.

@@ -1,6 +1,7 @@
 //! What a disk keeps its blocks in.
 
 mod file;
+mod flushes;
 mod memory;
 
 pub use file::FileStore;
@@ -29,6 +30,11 @@ pub trait Store: Debug + Send + Sync {
         false
     }
 
+    /// Blocks of a disk have at least so many bytes: the store's own, of which none is written in part, lest the rest be torn.
+    fn least_block_bytes(&self) -> u32 {
+        1
+    }
+
     /// Space of unmapped bytes is given back.
     fn gives_back(&self) -> bool {
         true
@@ -54,9 +60,14 @@ pub trait Store: Debug + Send + Sync {
     /// All that was written or unmapped before is on the medium when this returns.
     ///
     /// # Errors
-    /// Something may be lost. What failed once fails from then on: the kernel forgets such an error when it has told
-    /// it.
+    /// Something may be lost. What failed once fails from then on, and for all callers, those that call at the same time
+    /// among them: the kernel forgets such an error when it has told it to one.
     fn flush(&self) -> io::Result<()>;
+
+    /// A flush has failed: no other will succeed, and what was written and not flushed before may be lost.
+    fn has_failed(&self) -> bool {
+        false
+    }
 
     /// These bytes read as zeros from now on, and their space is given back if possible.
     ///

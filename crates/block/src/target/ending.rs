@@ -2,7 +2,7 @@
 
 use super::protocol::{Residual, Response, Status};
 use super::task::Task;
-use crate::sense::{Code, Format};
+use crate::sense::{Code, Failure, Format};
 use crate::unit::End;
 
 pub(super) fn format(descriptor: bool) -> Format {
@@ -17,6 +17,14 @@ pub(super) fn format(descriptor: bool) -> Format {
 pub(super) fn cut(mut data: Vec<u8>, allocation: usize) -> End {
     data.truncate(allocation);
     End::Good(data)
+}
+
+/// The end of what was not done.
+pub(super) fn failed(failure: Failure) -> End {
+    match failure {
+        Failure::Check(sense) => End::Check(sense),
+        Failure::Conflict => End::Conflict,
+    }
 }
 
 fn wanted_in(end: &End) -> u64 {

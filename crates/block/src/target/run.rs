@@ -1,14 +1,14 @@
 //! A command's way: submitted, begun when its turn comes, fetched for or worked on, ended.
 
-use super::ending::{cut, format, response, unstarted};
+use super::ending::{cut, failed, format, response, unstarted};
 use super::lun::Address;
 use super::protocol::{NexusId, Refused, Request, Residual, Response, Status, Step, TaskId};
 use super::task::{State, Task};
 use super::{Lun, Target};
 use crate::cdb::{Command, ReserveOut};
 use crate::limits::MAX_TASKS;
-use crate::reservations::{Effects, Refusal};
-use crate::sense::{Code, Key, Sense};
+use crate::reservations::Effects;
+use crate::sense::{Code, Failure, Key, Sense};
 use crate::unit::{Caller, End, Next};
 use crate::work::Payload;
 
@@ -222,8 +222,7 @@ impl Target {
         };
         match unit.reserve(&caller, action, (scope, kind), parameters) {
             Ok(effects) => self.reserved(id, action, effects),
-            Err(Refusal::Conflict) => self.end(id, End::Conflict),
-            Err(Refusal::Check(sense)) => self.end(id, End::Check(sense)),
+            Err(failure) => self.end(id, failed(failure)),
         }
     }
 
@@ -267,7 +266,7 @@ impl Target {
 
     /// The work of a task is over. With an error, the command fails so; parameter data that
     /// [`finish`](crate::Work::finish) returned goes to the initiator.
-    pub fn done(&mut self, id: TaskId, outcome: Result<Vec<u8>, Sense>) {
+    pub fn done(&mut self, id: TaskId, outcome: Result<Vec<u8>, Failure>) {
         let Some(task) = self.tasks.get(&id).filter(|it| it.state == State::Working) else {
             return;
         };
@@ -280,7 +279,7 @@ impl Target {
                 cut(data, allocation as usize)
             }
             (Ok(_), _) => End::Good(Vec::new()),
-            (Err(sense), _) => End::Check(sense),
+            (Err(failure), _) => failed(failure),
         };
         self.end(id, end);
         self.settle();

@@ -11,8 +11,8 @@ use crate::cdb::{Command, Extent, ReserveOut};
 use crate::disk::Disk;
 use crate::initiator::Initiator;
 use crate::report::{self, ModeQuery};
-use crate::reservations::{Effects, Keys, Need, PARAMETER_BYTES, Refusal, Reservations};
-use crate::sense::{Code, Key, Sense};
+use crate::reservations::{Effects, Keys, Need, PARAMETER_BYTES, Reservations};
+use crate::sense::{Code, Failure, Key, Sense};
 use crate::store::Store;
 use crate::work::{Operation, Work};
 
@@ -193,7 +193,7 @@ impl Unit {
         action: ReserveOut,
         scope_and_kind: (u8, u8),
         parameters: &[u8],
-    ) -> Result<Effects, Refusal> {
+    ) -> Result<Effects, Failure> {
         let keys = Keys::parse(parameters)?;
         self.reservations
             .change(&caller.initiator, action, scope_and_kind, keys)

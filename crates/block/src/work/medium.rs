@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use crate::cdb::Extent;
 use crate::disk::Geometry;
 use crate::limits::PIECE_BYTES;
-use crate::sense::{Code, Key, Sense};
+use crate::sense::{Code, Failure, Key, Sense};
 use crate::store::Store;
 
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub(super) struct Medium {
 }
 
 impl Medium {
-    pub(super) fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Sense> {
+    pub(super) fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Failure> {
         let done = self.store.read(at, into);
         done.map_err(|error| {
             self.failed(&error, Code::READ_ERROR, at, into.len() as u64, |part| {
@@ -29,7 +29,7 @@ impl Medium {
         })
     }
 
-    pub(super) fn write(&self, at: u64, from: &[u8]) -> Result<(), Sense> {
+    pub(super) fn write(&self, at: u64, from: &[u8]) -> Result<(), Failure> {
         let done = self.store.write(at, from);
         done.map_err(|error| {
             self.failed(&error, Code::WRITE_ERROR, at, from.len() as u64, |part| {
@@ -40,12 +40,12 @@ impl Medium {
     }
 
     /// What may be lost is not known, so no block is named.
-    pub(super) fn flush(&self) -> Result<(), Sense> {
+    pub(super) fn flush(&self) -> Result<(), Failure> {
         let done = self.store.flush();
-        done.map_err(|error| self.sense(&error, Code::WRITE_ERROR))
+        done.map_err(|error| self.failure(&error, Code::WRITE_ERROR))
     }
 
-    pub(super) fn unmap(&self, extent: &Extent) -> Result<(), Sense> {
+    pub(super) fn unmap(&self, extent: &Extent) -> Result<(), Failure> {
         let (at, bytes) = self.geometry.bytes(extent);
         let done = self.store.unmap(at, bytes);
         done.map_err(|error| {
@@ -61,13 +61,13 @@ impl Medium {
     }
 
     /// Reads all of it.
-    pub(super) fn verify(&self, extent: &Extent) -> Result<(), Sense> {
+    pub(super) fn verify(&self, extent: &Extent) -> Result<(), Failure> {
         self.pieces(extent, |at, length, buffer| {
             self.read(at, &mut buffer[..length])
         })
     }
 
-    pub(super) fn fill(&self, extent: &Extent, block: &[u8]) -> Result<(), Sense> {
+    pub(super) fn fill(&self, extent: &Extent, block: &[u8]) -> Result<(), Failure> {
         let mut content = Vec::new();
         self.pieces(extent, |at, length, _| {
             if content.is_empty() {
@@ -81,8 +81,8 @@ impl Medium {
     fn pieces(
         &self,
         extent: &Extent,
-        mut act: impl FnMut(u64, usize, &mut [u8]) -> Result<(), Sense>,
-    ) -> Result<(), Sense> {
+        mut act: impl FnMut(u64, usize, &mut [u8]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
         let (mut at, bytes) = self.geometry.bytes(extent);
         let end = at + bytes;
         let mut buffer = vec![0; bytes.min(PIECE_BYTES as u64) as usize];
@@ -95,7 +95,7 @@ impl Medium {
     }
 
     /// Which byte of `expected` is the first that the medium has not, at `at`.
-    pub(super) fn difference(&self, at: u64, expected: &[u8]) -> Result<Option<u64>, Sense> {
+    pub(super) fn difference(&self, at: u64, expected: &[u8]) -> Result<Option<u64>, Failure> {
         let mut buffer = vec![0; expected.len().min(PIECE_BYTES)];
         let mut before = 0;
         for piece in expected.chunks(PIECE_BYTES) {
@@ -110,7 +110,7 @@ impl Medium {
     }
 
     /// The parameter data of GET LBA STATUS, from `lba` on.
-    pub(super) fn status(&self, lba: u64, most: usize) -> Result<Vec<u8>, Sense> {
+    pub(super) fn status(&self, lba: u64, most: usize) -> Result<Vec<u8>, Failure> {
         let mut list: Vec<(Extent, bool)> = Vec::new();
         let mut next = lba;
         // Runs that are alike once they are rounded to blocks become one, so there may be more of them.
@@ -145,7 +145,7 @@ impl Medium {
     }
 
     /// Blocks from `lba` on that are alike. A block of which a part is mapped is mapped.
-    fn run(&self, lba: u64) -> Result<(Extent, bool), Sense> {
+    fn run(&self, lba: u64) -> Result<(Extent, bool), Failure> {
         let block = u64::from(self.geometry.block_bytes);
         let (at, left) = (lba * block, self.geometry.blocks - lba);
         let run = self.store.run(at);
@@ -172,14 +172,13 @@ impl Medium {
         at: u64,
         bytes: u64,
         act: impl FnMut(Range<u64>) -> io::Result<()>,
-    ) -> Sense {
-        let sense = self.sense(error, failed);
-        if sense.key != Key::MediumError {
-            return sense;
-        }
-        match self.first_failing(at, bytes, act) {
-            Some(block) => sense.with_information(block),
-            None => sense,
+    ) -> Failure {
+        match self.failure(error, failed) {
+            Failure::Check(sense) if sense.key == Key::MediumError => {
+                let block = self.first_failing(at, bytes, act);
+                block.map_or(sense, |it| sense.with_information(it)).into()
+            }
+            failure => failure,
         }
     }
 
@@ -209,9 +208,13 @@ impl Medium {
     }
 
     /// What an error of the store is to an initiator. `failed` is what a broken medium does.
-    fn sense(&self, error: &io::Error, failed: Code) -> Sense {
+    fn failure(&self, error: &io::Error, failed: Code) -> Failure {
         let errno = Errno::from_io_error(error);
         let is_write = failed == Code::WRITE_ERROR;
+        // What Linux says of a SCSI device that another initiator has reserved.
+        if errno == Some(Errno::BADE) {
+            return Failure::Conflict;
+        }
         let (key, code) = match (errno, error.kind()) {
             (Some(Errno::NOSPC | Errno::DQUOT), _) => {
                 (Key::DataProtect, Code::SPACE_ALLOCATION_FAILED)
@@ -219,7 +222,10 @@ impl Medium {
             (_, ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => {
                 (Key::DataProtect, Code::SPACE_ALLOCATION_FAILED)
             }
-            (Some(Errno::ROFS | Errno::PERM | Errno::BADF | Errno::ACCESS), _) if is_write => {
+            (Some(Errno::PERM | Errno::BADF | Errno::ACCESS), _) if is_write => {
+                (Key::DataProtect, Code::WRITE_PROTECTED)
+            }
+            (_, ErrorKind::ReadOnlyFilesystem) if is_write => {
                 (Key::DataProtect, Code::WRITE_PROTECTED)
             }
             (Some(Errno::NODEV | Errno::NXIO | Errno::STALE), _) => {
@@ -228,6 +234,6 @@ impl Medium {
             (Some(Errno::IO), _) | (_, ErrorKind::UnexpectedEof) => (Key::MediumError, failed),
             _ => (Key::HardwareError, Code::INTERNAL_FAILURE),
         };
-        Sense::new(key, code)
+        Sense::new(key, code).into()
     }
 }

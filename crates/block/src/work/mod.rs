@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::cdb::Extent;
 use crate::disk::Geometry;
-use crate::sense::{Code, Key, Sense};
+use crate::sense::{Code, Failure, Key, Sense};
 use crate::store::Store;
 use medium::Medium;
 
@@ -61,7 +61,7 @@ pub struct Work {
     /// What was written is on the medium before the status.
     flush: bool,
     /// What became of the flush before a READ with FUA.
-    flushed: OnceLock<Result<(), Sense>>,
+    flushed: OnceLock<Result<(), Failure>>,
     /// The first miscompare of pieces that came so far: the status names it, whatever their order.
     differs: Mutex<Option<u64>>,
 }
@@ -103,7 +103,7 @@ impl Work {
     ///
     /// # Errors
     /// The command fails so. There is no such payload, or the medium failed.
-    pub fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Sense> {
+    pub fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Failure> {
         let Operation::Read { extent, bytes, fua } = &self.operation else {
             return Err(NO_PAYLOAD);
         };
@@ -133,7 +133,7 @@ impl Work {
     /// # Errors
     /// As for [`read`](Work::read); the compared bytes differ; or a part came of what has to be
     /// [whole](Work::is_whole).
-    pub fn write(&self, at: u64, from: &[u8]) -> Result<(), Sense> {
+    pub fn write(&self, at: u64, from: &[u8]) -> Result<(), Failure> {
         let Payload::Out(bytes) = self.payload() else {
             return Err(NO_PAYLOAD);
         };
@@ -164,7 +164,7 @@ impl Work {
     ///
     /// # Errors
     /// The command fails so.
-    pub fn finish(&self) -> Result<Vec<u8>, Sense> {
+    pub fn finish(&self) -> Result<Vec<u8>, Failure> {
         match &self.operation {
             Operation::Read { .. } | Operation::Write(_) | Operation::CompareAndWrite(_) => Ok(()),
             Operation::Verify(extent) => self.medium.verify(extent),
@@ -201,9 +201,9 @@ impl Work {
 }
 
 /// The transport asked for payload that the command has not: its mistake, and no harm.
-const NO_PAYLOAD: Sense = Sense::new(Key::HardwareError, Code::INTERNAL_FAILURE);
+const NO_PAYLOAD: Failure = Failure::Check(Sense::new(Key::HardwareError, Code::INTERNAL_FAILURE));
 
-fn within(at: u64, length: usize, bytes: u64) -> Result<(), Sense> {
+fn within(at: u64, length: usize, bytes: u64) -> Result<(), Failure> {
     let end = at.checked_add(length as u64);
     if end.is_none_or(|end| end > bytes) {
         return Err(NO_PAYLOAD);
@@ -212,6 +212,7 @@ fn within(at: u64, length: usize, bytes: u64) -> Result<(), Sense> {
 }
 
 /// The byte at that offset of the initiator's is not the medium's.
-fn miscompare(at: u64) -> Sense {
-    Sense::new(Key::Miscompare, Code::MISCOMPARE).with_information(at)
+fn miscompare(at: u64) -> Failure {
+    let sense = Sense::new(Key::Miscompare, Code::MISCOMPARE);
+    sense.with_information(at).into()
 }

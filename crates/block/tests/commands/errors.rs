@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use zerolane_block::Status;
 use zerolane_block::cdb::{Command, Form};
 use zerolane_block::sense::{Code, Key, Sense};
 use zerolane_block::store::{FileStore, MemoryStore, Run, Store};
@@ -92,6 +93,7 @@ const ENXIO: i32 = 6;
 const ENOMEM: i32 = 12;
 const ENOSPC: i32 = 28;
 const EROFS: i32 = 30;
+const EBADE: i32 = 52;
 const EDQUOT: i32 = 122;
 /// Not a number of the system's: the file is shorter than it was.
 const END: i32 = 0;
@@ -176,6 +178,19 @@ fn errors__of_reads_name_the_block() {
             allocation: 255,
         };
         assert_eq!(rig.fails(&status, &[], 255), expected);
+    }
+}
+
+/// A device, or a disk of another host, that another initiator has reserved there.
+#[test]
+fn errors__of_a_medium_that_is_reserved_are_no_sense_data() {
+    let (mut rig, store) = Failing::rig();
+    store.with(EBADE);
+    let reading = (read(extent(7, 2)), Vec::new());
+    for (command, out) in writers().into_iter().chain([reading]) {
+        let (response, _) = rig.run(&command, &out, 2 * BLOCK);
+        let expected = (Status::ReservationConflict, None);
+        assert_eq!((response.status, response.sense), expected, "{command:?}");
     }
 }
 

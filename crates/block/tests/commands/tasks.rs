@@ -416,7 +416,7 @@ fn work__refuses_what_is_not_its_payload() {
     );
     let works = begun(&mut target);
     let (read, write) = (&works[0].2, &works[1].2);
-    let failure = Err(Sense::new(Key::HardwareError, Code::INTERNAL_FAILURE));
+    let failure = Err(Sense::new(Key::HardwareError, Code::INTERNAL_FAILURE).into());
     assert_eq!(read.read(0, &mut [0; 2 * BLOCK + 1]), failure);
     assert_eq!(read.read(u64::MAX, &mut [0; 2]), failure);
     assert_eq!(write.write(1, &[0; 2 * BLOCK]), failure);

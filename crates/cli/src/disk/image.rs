@@ -69,10 +69,10 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 impl Image {
-    /// What `path` is in blocks of `block_bytes`, under the identity of a name if there is one, with so many ranges.
+    /// What `path` is in blocks of `block_bytes`, or of as many as it is served in, under the identity of a name if there is one, with so many ranges.
     pub(super) fn of(
         path: &Path,
-        block_bytes: u32,
+        block_bytes: Option<u32>,
         serial: Option<&str>,
         most: usize,
     ) -> Result<Image> {
@@ -86,6 +86,7 @@ impl Image {
             Some(name) => (Identity::named(name), "--serial"),
             None => (Identity::of_image(path)?, "machine and path"),
         };
+        let block_bytes = block_bytes.unwrap_or_else(|| Disk::block_bytes_of(&store));
         let disk = Disk::of(&store, block_bytes, identity)?;
         // It is looked at only, but would be served for writing.
         let disk = Disk {

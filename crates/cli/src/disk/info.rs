@@ -24,8 +24,9 @@ pub(super) struct Args {
     #[arg(value_name = "IMAGE|HOST/LUN")]
     image: PathBuf,
     /// Length of a logical block, bytes: 512, 1024, 2048 or 4096
-    #[arg(long, default_value_t = 512, value_name = "BYTES")]
-    block_size: u32,
+    /// [default: 512, or a device's own if that is more]
+    #[arg(long, value_name = "BYTES")]
+    block_size: Option<u32>,
     /// Name from which the identity follows, instead of machine and path
     #[arg(long, value_name = "NAME")]
     serial: Option<String>,

@@ -23,6 +23,9 @@ use crate::security::{self, ServerArgs};
 /// What is before the size of a disk in memory.
 const MEMORY: &str = "memory:";
 
+/// Beside this user's keys: which disks lost writes since the machine was started.
+const LOSSES: &str = "lost_writes";
+
 /// Most threads that work on disks.
 const THREADS_MAX: usize = 256;
 
@@ -44,8 +47,9 @@ pub(super) struct Args {
     #[arg(default_value_t = Listen::loopback(DEFAULT_PORT))]
     listen: Listen,
     /// Length of a logical block, bytes: 512, 1024, 2048 or 4096
-    #[arg(long, default_value_t = 512, value_name = "BYTES")]
-    block_size: u32,
+    /// [default: 512, or a device's own if that is more]
+    #[arg(long, value_name = "BYTES")]
+    block_size: Option<u32>,
     /// Name from which the identity of the first image follows, instead of machine and path; said again, of the next
     /// one
     #[arg(long, value_name = "NAME")]
@@ -134,6 +138,7 @@ pub(super) fn run(args: Args) -> Result<()> {
     let mut server = Server::new(Settings {
         allowed,
         threads: args.threads,
+        losses: zerolane::keys::home().map(|it| it.join(LOSSES)),
         ..Settings::default()
     })?;
     let mut shown = Vec::new();
@@ -176,11 +181,12 @@ fn add(
     number: usize,
     medium: &Medium,
     serial: Option<&str>,
-    (block_size, read_only): (u32, bool),
+    (block_size, read_only): (Option<u32>, bool),
 ) -> Result<String> {
     let (store, own) = medium.open(read_only)?;
     let identity = serial.map_or(own, Identity::named);
     let bytes = store.bytes();
+    let block_size = block_size.unwrap_or_else(|| Disk::block_bytes_of(&*store));
     let disk = Disk {
         read_only: read_only || store.is_read_only(),
         ..Disk::of(&*store, block_size, identity)?
@@ -202,6 +208,16 @@ fn tell(news: News) {
         News::Left(address, why) => console::note(format_args!("{address}: gone: {why}")),
         News::CutOff(address, offence) => {
             console::note(format_args!("{address}: cut off: {offence}"));
+        }
+        News::Lost { unit, recorded } => {
+            console::note(format_args!(
+                "{unit}: writes were lost: its flushes fail until it is served anew"
+            ));
+            if let Err(why) = recorded {
+                console::note(format_args!(
+                    "{unit}: not written down, so initiators that do not flush before will not learn of it: {why}"
+                ));
+            }
         }
         News::List(news) => security::tell_news(news),
     }

@@ -43,8 +43,8 @@ pub enum Error {
     /// Memory at an address that is no multiple of 8.
     #[error("memory that is not aligned to 8 bytes")]
     Misaligned,
-    /// What was written and not flushed may be lost: the target's machine was started anew, or, where one of its disks is in
-    /// memory, the target was.
+    /// What was written and not flushed may be lost: the target's machine was started anew, or the target was after one of
+    /// its disks had failed, or where one is in memory.
     #[error("the target was started anew, and what was written and not flushed before may be lost")]
     Lost,
     /// After a reconnect there is another disk.

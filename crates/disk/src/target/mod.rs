@@ -11,9 +11,11 @@
 //! | `pool`, `buffers` | the threads, and the memory |
 //! | `memory` | how much of it an initiator has, and what waits for more |
 //! | `offence` | what an initiator is cut off for |
+//! | `losses` | disks that lost writes, and what the next process has to know of them |
 
 mod buffers;
 mod commands;
+mod losses;
 mod memory;
 mod offence;
 mod peer;
@@ -23,13 +25,13 @@ mod steps;
 pub use offence::{Offence, Offences};
 
 use std::collections::HashMap;
-use std::fs;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use zerolane::keys::Access as Allowed;
-use zerolane::security::{PublicKey, random};
+use zerolane::security::PublicKey;
 use zerolane::worker::{ConnectionId, EndpointId, Event, Worker};
 use zerolane::{Options, Rights};
 use zerolane_block::store::Store;
@@ -40,6 +42,7 @@ use crate::limits::{
     LOGIN_PATIENCE, LOOK, TARGET_RECEIVES,
 };
 use buffers::Buffers;
+use losses::Losses;
 use memory::Share;
 use peer::{Flight, Ghost, Peer, Stage};
 use pool::{Done, Pool};
@@ -54,6 +57,13 @@ pub enum News {
     Left(SocketAddr, String),
     /// One was cut off.
     CutOff(SocketAddr, Offence),
+    /// The unit that keys are granted by this name lost writes: its flushes fail from now on.
+    Lost {
+        /// Its name.
+        unit: String,
+        /// Whether that is written down, so that initiators learn of it from the next process, too.
+        recorded: Result<(), String>,
+    },
     /// The list of keys was read again: how many it has, or why it cannot be used.
     List(Result<usize, String>),
 }
@@ -88,6 +98,9 @@ pub struct Settings {
     pub login_patience: Duration,
     /// An initiator whose data does not move for so long is cut off: commands of others may wait for it.
     pub data_patience: Duration,
+    /// Where it is written down that a disk lost writes, which the next target of this machine has to know: it is given the
+    /// same path. `None`: initiators that do not flush before this process ends do not learn of it.
+    pub losses: Option<PathBuf>,
 }
 
 impl Default for Settings {
@@ -100,6 +113,7 @@ impl Default for Settings {
             initiator_connections: INITIATOR_CONNECTIONS,
             login_patience: LOGIN_PATIENCE,
             data_patience: DATA_PATIENCE,
+            losses: None,
         }
     }
 }
@@ -125,6 +139,7 @@ pub struct Server {
     /// Work that needed no other thread.
     at_once: Vec<Done>,
     buffers: Buffers,
+    losses: Losses,
     lineage: u64,
     news: Vec<News>,
     offences: Offences,
@@ -137,6 +152,7 @@ impl Server {
     /// # Errors
     /// The system has no thread or descriptor left.
     pub fn new(settings: Settings) -> Result<Server, ServerError> {
+        let losses = Losses::new(settings.losses);
         let worker = Worker::new()?;
         let pool = Pool::new(settings.threads, worker.waker())?;
         Ok(Server {
@@ -157,7 +173,8 @@ impl Server {
             pool,
             at_once: Vec::new(),
             buffers: Buffers::default(),
-            lineage: of_boot().map_or_else(of_process, Ok)?,
+            lineage: losses.lineage()?,
+            losses,
             news: Vec::new(),
             offences: Offences::new(),
             looked: Instant::now(),
@@ -177,11 +194,23 @@ impl Server {
     ) -> Result<(), Refused> {
         if !store.outlives_process() {
             // What was written is gone with this process, so no other has this number.
-            self.lineage = of_process().unwrap_or(0);
+            self.lineage = losses::of_process().unwrap_or(0);
         }
-        self.engine.add_unit(lun, disk, store)?;
+        self.engine.add_unit(lun, disk, Arc::clone(&store))?;
+        self.losses.watch(lun, name, store);
         self.units.push((lun, name.to_owned()));
         Ok(())
+    }
+
+    /// Takes a unit away, between two calls of [`serve`](Server::serve): initiators stay connected meanwhile. They are told at
+    /// the other units, and commands for this one are answered with LOGICAL UNIT NOT SUPPORTED from now on. What threads have
+    /// begun for it ends as it would. False if there is none.
+    pub fn remove_unit(&mut self, lun: Lun) -> bool {
+        self.units.retain(|(it, _)| *it != lun);
+        self.losses.forget(lun);
+        let was_there = self.engine.remove_unit(lun);
+        self.take_steps();
+        was_there
     }
 
     /// Listens on `on`, port 0: any free one. What key a client must have is the options' matter.
@@ -384,16 +413,3 @@ impl Server {
 
 /// Why one connection more of an initiator is ended.
 const CROWDED: &str = "its initiator has as many connections as one may have";
-
-/// A number that is the same until the machine starts anew: until then the kernel has what was written.
-fn of_boot() -> Option<u64> {
-    let boot = fs::read("/proc/sys/kernel/random/boot_id").ok()?;
-    let digest = blake3::derive_key("zerolane 2026-11 lineage of disks", &boot);
-    digest.first_chunk().map(|&it| u64::from_le_bytes(it))
-}
-
-/// A number of its own for this process.
-fn of_process() -> std::io::Result<u64> {
-    let random = random()?;
-    Ok(random.first_chunk().map_or(0, |&it| u64::from_le_bytes(it)))
-}

@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 
 use zerolane::worker::ConnectionId;
 use zerolane::{Region, Waker};
-use zerolane_block::sense::Sense;
+use zerolane_block::sense::Failure;
 use zerolane_block::{Payload, TaskId, Work};
 
 use super::memory::Loan;
@@ -33,7 +33,7 @@ pub(super) struct Done {
     pub(super) is_in: bool,
     pub(super) memory: Region,
     pub(super) loan: Loan,
-    pub(super) outcome: Result<Vec<u8>, Sense>,
+    pub(super) outcome: Result<Vec<u8>, Failure>,
 }
 
 #[derive(Default)]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use zerolane::worker::ConnectionId;
 use zerolane::{Region, Work as Request};
-use zerolane_block::sense::{Code, Key, Sense};
+use zerolane_block::sense::{Code, Failure, Key, Sense};
 use zerolane_block::sst::Outcome;
 use zerolane_block::{Initiator, NexusId, Payload, Response, Status, Step, Target, TaskId, Work};
 
@@ -352,6 +352,10 @@ impl Server {
             loan,
             outcome,
         } = done;
+        if outcome.is_err() {
+            // Before an initiator hears of it.
+            self.news.extend(self.losses.look());
+        }
         let Some(peer) = self.peers.get_mut(&owner) else {
             self.buffers.give(memory);
             self.engine.done(task, outcome);
@@ -406,4 +410,4 @@ fn wants(peers: &mut HashMap<ConnectionId, Peer>, engine: &Target, waiting: &Wai
 }
 
 /// Nothing was done.
-pub(super) const ABORTED: Sense = Sense::new(Key::AbortedCommand, Code::NONE);
+pub(super) const ABORTED: Failure = Failure::Check(Sense::new(Key::AbortedCommand, Code::NONE));

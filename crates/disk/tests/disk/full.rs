@@ -1,37 +1,21 @@
 //! An image on a full file system.
 
 use std::fs::File;
-use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 
 use zerolane_block::sense::{Code, Key};
 use zerolane_block::store::FileStore;
 use zerolane_disk::initiator::{Error, Options, Wrong};
 
+use super::support::device::Mounted;
 use super::support::{self, Served, Shown};
-
-/// Mounted until it is dropped.
-struct Mounted<'a>(&'a Path);
-
-impl Drop for Mounted<'_> {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.0).status();
-    }
-}
 
 #[test]
 fn full__the_initiator_is_told_that_there_is_no_space() {
-    let directory = tempfile::tempdir().unwrap();
-    let place = directory.path();
-    let mount = ["-t", "tmpfs", "-o", "size=1m", "zerolane-test"];
-    let mounted = Command::new("mount").args(mount).arg(place).output();
-    if !mounted.is_ok_and(|it| it.status.success()) {
-        eprintln!("skipped: mounting needs root");
+    let Some(mounted) = Mounted::new() else {
         return;
-    }
-    let _mounted = Mounted(place);
-    let path = place.join("image");
+    };
+    let path = mounted.path().join("image");
     File::create(&path).unwrap().set_len(8 << 20).unwrap();
     let store = Arc::new(FileStore::open(&path, false).unwrap());
     let read_only = false;

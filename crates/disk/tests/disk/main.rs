@@ -4,12 +4,16 @@
 
 mod capsules;
 mod crash;
+mod device;
 mod drivers;
 mod extents;
 mod full;
 mod hostile;
 mod killed;
 mod leaving;
+mod losses;
+mod luns;
+mod media;
 mod memory;
 mod patience;
 mod queue;

@@ -1,12 +1,20 @@
 //! A unit of another host as a store.
 
 use std::io::ErrorKind;
+use std::sync::Arc;
 
+use zerolane_block::cdb::{Command, Extent, Form, ReserveOut};
+use zerolane_block::sense::{Code, Key, Sense};
 use zerolane_block::store::Store;
+use zerolane_block::{
+    Access, Attribute, Disk, Identity, Initiator, Request, Response, Status, Target, execute,
+};
 use zerolane_disk::initiator::Options;
 use zerolane_disk::remote::RemoteStore;
 
-use crate::support::{BLOCK, Served, Shown, memory, open};
+use crate::reservations::reserve;
+use crate::support::raw::Raw;
+use crate::support::{self, BLOCK, Served, Shown, lun, memory, open};
 
 const BYTES: u64 = 1 << 20;
 
@@ -57,4 +65,67 @@ fn remote__says_by_the_kind_of_error_what_may_not_be_written() {
     assert!(store.is_read_only());
     let refused = store.write(0, &[1; BLOCK as usize]).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem);
+}
+
+/// A block is written by an initiator of a door, whose engine does not know that it may not be.
+fn written_through_a_door(store: RemoteStore) -> Response {
+    let disk = Disk {
+        read_only: false,
+        ..Disk::of(&store, BLOCK as u32, Identity::named("door")).unwrap()
+    };
+    let mut door = Target::new();
+    door.add_unit(lun(0), disk, Arc::new(store)).unwrap();
+    let initiator = Initiator::named(b"behind the door").unwrap();
+    let nexus = door.attach(initiator, Access::default()).unwrap();
+    let write = Command::Write {
+        form: Form::Ten,
+        extent: Extent { lba: 0, blocks: 1 },
+        dpo: false,
+        fua: false,
+    };
+    let block = [1; BLOCK as usize];
+    let mut call = |command: &Command, out: &[u8]| {
+        let cdb = command.cdb().unwrap();
+        let request = Request {
+            tag: 1,
+            lun: lun(0).encode(),
+            attribute: Attribute::Simple,
+            cdb: cdb.as_bytes(),
+            data_in: 0,
+            data_out: 0,
+            in_capsule: false,
+        };
+        let response = execute(&mut door, nexus, &request, out, &mut []);
+        response.unwrap().unwrap()
+    };
+    // The attention of who has just come.
+    call(&Command::TestUnitReady, &[]);
+    call(&write, &block)
+}
+
+#[test]
+fn remote__that_is_reserved_is_a_conflict_at_a_door() {
+    const WRITERS: u64 = 7;
+    let served = Served::new(vec![memory(BYTES)]);
+    let mut holder = Raw::open(served.address, &support::of(&support::identity()));
+    holder.settle();
+    reserve(&mut holder, ReserveOut::Register, 0, WRITERS);
+    reserve(&mut holder, ReserveOut::Reserve, WRITERS, 0);
+    let store = RemoteStore::new(open(served.address, 0, Options::default()));
+    let response = written_through_a_door(store);
+    let expected = (Status::ReservationConflict, None);
+    assert_eq!((response.status, response.sense), expected);
+}
+
+#[test]
+fn remote__that_may_not_be_written_is_protected_at_a_door() {
+    let unit = Shown {
+        read_only: true,
+        ..memory(BYTES)
+    };
+    let served = Served::new(vec![unit]);
+    let store = RemoteStore::new(open(served.address, 0, Options::default()));
+    let response = written_through_a_door(store);
+    let protected = Sense::new(Key::DataProtect, Code::WRITE_PROTECTED);
+    assert_eq!(response.sense, Some(protected));
 }

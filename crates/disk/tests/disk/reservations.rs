@@ -10,7 +10,8 @@ use super::support::{self, Served, memory};
 
 const WRITE_EXCLUSIVE: u8 = 1;
 
-fn reserve(raw: &mut Raw, action: ReserveOut, key: u64, new: u64) {
+/// Has PERSISTENT RESERVE OUT done, with a key of the initiator's and a new one.
+pub(crate) fn reserve(raw: &mut Raw, action: ReserveOut, key: u64, new: u64) {
     let mut list = [0; 24];
     list[..8].copy_from_slice(&key.to_be_bytes());
     list[8..16].copy_from_slice(&new.to_be_bytes());

@@ -1,6 +1,6 @@
 //! Work for threads.
 
-use zerolane_block::sense::Sense;
+use zerolane_block::sense::Failure;
 use zerolane_block::{Payload, TaskId, Work};
 
 use super::Peer;
@@ -24,7 +24,7 @@ pub struct Done {
     pub(super) task: TaskId,
     /// What was read.
     pub(super) read: Vec<u8>,
-    pub(super) outcome: Result<Vec<u8>, Sense>,
+    pub(super) outcome: Result<Vec<u8>, Failure>,
 }
 
 impl Job {

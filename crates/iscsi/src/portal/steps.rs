@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use zerolane_block::sense::{Code, Key, Sense};
+use zerolane_block::sense::{Code, Failure, Key, Sense};
 use zerolane_block::{Answer, NexusId, Payload, Step, TaskId};
 
 use super::commands::REJECTED;
@@ -11,10 +11,10 @@ use crate::pdu::AnswerBody;
 use crate::session::{Session, Want};
 
 /// Of work that is not done: nothing is told of it.
-const ABORTED: Sense = Sense::new(Key::AbortedCommand, Code::NONE);
+const ABORTED: Failure = Failure::Check(Sense::new(Key::AbortedCommand, Code::NONE));
 
 /// PROTOCOL SERVICE CRC ERROR (RFC 7143, 11.4.7.2): a PDU of data is missing.
-const INCOMPLETE: Sense = Sense::new(Key::AbortedCommand, Code::new(0x47, 0x05));
+const INCOMPLETE: Failure = Failure::Check(Sense::new(Key::AbortedCommand, Code::new(0x47, 0x05)));
 
 /// Answers of task management (RFC 7143, 11.6.1).
 const NO_UNIT: u8 = 2;

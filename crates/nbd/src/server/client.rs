@@ -145,13 +145,22 @@ impl Client {
     /// Why it is no more, if so.
     pub(super) fn end(&mut self) -> Option<&End> {
         if self.leaving && self.requests == 0 && self.outgoing.is_empty() {
-            self.end.get_or_insert(End::Left);
+            self.finish(End::Left);
         }
         let is_late = !self.session.is_serving() && self.since.elapsed() > NEGOTIATION;
-        if is_late && self.end.is_none() {
-            self.end = Some(End::CutOff(Offence::Late));
+        if is_late {
+            self.finish(End::CutOff(Offence::Late));
         }
         self.end.as_ref()
+    }
+
+    /// It is no more, for the first reason that is told. The rest of a payload will not come, so that request is none.
+    fn finish(&mut self, end: End) {
+        self.end.get_or_insert(end);
+        if let Some(incoming) = self.incoming.take() {
+            self.requests -= 1;
+            self.bytes -= cost(&incoming.request);
+        }
     }
 
     /// Nothing of it is in progress, so that it can be forgotten.
@@ -172,7 +181,7 @@ impl Client {
                 }
                 Ok(Look::Nothing) => break,
                 Err(end) => {
-                    self.end = Some(end);
+                    self.finish(end);
                     break;
                 }
             }
@@ -319,7 +328,7 @@ impl Client {
                 Ok(bytes) => self.on_sent(bytes, pool),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(_) => self.end = Some(End::Left),
+                Err(_) => self.finish(End::Left),
             }
             moved = true;
         }

@@ -162,6 +162,25 @@ fn door__clients_that_go_leave_it_as_it_was() {
     assert!(read[1 << 20..][..4096].iter().all(|&it| it == 5));
 }
 
+/// More of them than may be connected. One at a time, so that all are taken, and each is told to be gone.
+#[test]
+fn door__clients_that_go_amid_a_payload_make_room_for_others() {
+    let lab = Lab::new(false);
+    let next = || lab.door.news.recv_timeout(PATIENCE).unwrap();
+    for round in 0..40 {
+        let mut raw = Raw::new(&lab.door.socket);
+        // One whose payload is kept, and one that is refused, whose payload is passed over.
+        let at = if round % 2 == 0 { 0 } else { DISK as u64 };
+        raw.ask(WRITE, at, 1 << 20, &vec![9; 300_000]);
+        drop(raw);
+        assert_eq!([next(), next()], [News::Came, News::Left], "{round}");
+    }
+    let mut clients: Vec<Raw> = (0..16).map(|_| Raw::new(&lab.door.socket)).collect();
+    for client in &mut clients {
+        assert_eq!(client.call(READ, 0, 512, &[]).data, [0; 512]);
+    }
+}
+
 #[test]
 fn door__a_client_that_takes_no_answers_holds_up_no_other() {
     let lab = Lab::new(false);

@@ -47,11 +47,12 @@ impl Hooks for Gated {
         true
     }
 
-    fn before_write(&self) {
+    fn before_write(&self) -> std::io::Result<()> {
         let mut gate = self.gate.lock().unwrap();
         if !std::mem::replace(&mut gate.0, true) {
             self.news.notify_all();
             drop(self.news.wait_while(gate, |(_, open)| !*open).unwrap());
         }
+        Ok(())
     }
 }

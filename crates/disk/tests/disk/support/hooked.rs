@@ -1,6 +1,7 @@
 //! A store in memory that asks a test before it reads or writes.
 
 use std::fmt::Debug;
+use std::io;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -17,7 +18,25 @@ pub trait Hooks: Debug + Send + Sync {
         false
     }
 
-    fn before_write(&self) {}
+    fn before_read(&self, _at: u64, _bytes: usize) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn before_write(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn before_flush(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn has_failed(&self) -> bool {
+        false
+    }
+
+    fn outlives_process(&self) -> bool {
+        false
+    }
 }
 
 /// The store, and the test's part of it.
@@ -25,6 +44,12 @@ pub trait Hooks: Debug + Send + Sync {
 pub struct Hooked<H> {
     inner: MemoryStore,
     hooks: H,
+}
+
+/// One of so many bytes.
+pub fn store<H: Hooks>(bytes: u64, hooks: H) -> Arc<Hooked<H>> {
+    let inner = MemoryStore::new(bytes);
+    Arc::new(Hooked { inner, hooks })
 }
 
 /// One of so many bytes, and a target that has it alone.
@@ -37,8 +62,7 @@ pub fn served_with<H: Hooks + 'static>(
     hooks: H,
     settings: Settings,
 ) -> (Arc<Hooked<H>>, Served) {
-    let inner = MemoryStore::new(bytes);
-    let store = Arc::new(Hooked { inner, hooks });
+    let store = store(bytes, hooks);
     let shown = Shown {
         store: Arc::clone(&store) as Arc<dyn Store>,
         read_only: false,
@@ -62,7 +86,8 @@ impl<H: Hooks> Store for Hooked<H> {
         self.inner.bytes()
     }
 
-    fn read(&self, at: u64, into: &mut [u8]) -> std::io::Result<()> {
+    fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
+        self.hooks.before_read(at, into.len())?;
         self.inner.read(at, into)
     }
 
@@ -70,20 +95,29 @@ impl<H: Hooks> Store for Hooked<H> {
         self.hooks.before_read_at_once() && self.inner.read_at_once(at, into)
     }
 
-    fn write(&self, at: u64, from: &[u8]) -> std::io::Result<()> {
-        self.hooks.before_write();
+    fn write(&self, at: u64, from: &[u8]) -> io::Result<()> {
+        self.hooks.before_write()?;
         self.inner.write(at, from)
     }
 
-    fn flush(&self) -> std::io::Result<()> {
+    fn flush(&self) -> io::Result<()> {
+        self.hooks.before_flush()?;
         self.inner.flush()
     }
 
-    fn unmap(&self, at: u64, bytes: u64) -> std::io::Result<()> {
+    fn has_failed(&self) -> bool {
+        self.hooks.has_failed()
+    }
+
+    fn outlives_process(&self) -> bool {
+        self.hooks.outlives_process()
+    }
+
+    fn unmap(&self, at: u64, bytes: u64) -> io::Result<()> {
         self.inner.unmap(at, bytes)
     }
 
-    fn run(&self, at: u64) -> std::io::Result<Run> {
+    fn run(&self, at: u64) -> io::Result<Run> {
         self.inner.run(at)
     }
 }

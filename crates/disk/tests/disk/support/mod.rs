@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub)] // Each test program uses a part.
 
 pub mod child;
+pub mod device;
 pub mod gated;
 pub mod hooked;
 pub mod model;
@@ -13,6 +14,7 @@ pub mod writer;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -57,10 +59,15 @@ pub fn add(server: &mut Server, units: Vec<Shown>) {
     }
 }
 
+/// What is done with a target between two of its turns.
+type Asked = Box<dyn FnOnce(&mut Server) + Send>;
+
 /// A target that serves until it is dropped.
 pub struct Served {
     pub address: SocketAddr,
+    /// It is to end, or something is to be done with it.
     stop: Arc<AtomicBool>,
+    asked: Sender<Asked>,
     pub news: Arc<Mutex<Vec<News>>>,
     thread: Option<JoinHandle<Offences>>,
 }
@@ -78,21 +85,42 @@ impl Served {
         let (address, _) = server.endpoint(endpoint).unwrap();
         let (stop, news) = (Arc::new(AtomicBool::new(false)), Arc::default());
         let (stopping, told) = (Arc::clone(&stop), Arc::clone(&news));
+        let (asked, asks) = channel::<Asked>();
         let thread = std::thread::spawn(move || {
-            let tell = |it| {
+            let mut tell = |it| {
                 let told: &Mutex<Vec<News>> = &told;
                 told.lock().unwrap().push(it);
             };
             let stop = || stopping.load(Ordering::Relaxed);
-            server.serve(stop, tell).unwrap();
+            loop {
+                server.serve(stop, &mut tell).unwrap();
+                let Ok(act) = asks.try_recv() else {
+                    break;
+                };
+                stopping.store(false, Ordering::Relaxed);
+                act(&mut server);
+            }
             server.offences().clone()
         });
         Served {
             address,
             stop,
+            asked,
             news,
             thread: Some(thread),
         }
+    }
+
+    /// Has `act` done with the target while its initiators stay connected, and waits for it.
+    pub fn with_server(&self, act: impl FnOnce(&mut Server) + Send + 'static) {
+        let (tell, told) = channel();
+        let act: Asked = Box::new(move |server| {
+            act(server);
+            tell.send(()).unwrap();
+        });
+        self.asked.send(act).unwrap();
+        self.stop.store(true, Ordering::Relaxed);
+        told.recv().unwrap();
     }
 
     /// Ends it; says what initiators were cut off for.

@@ -1,0 +1,120 @@
+//! Disks that lost writes, and the number by which initiators know that what they wrote and did not flush may be lost.
+//!
+//! The kernel has what was written when this process is gone, so the next one has the same number. But of a disk whose
+//! flush has failed the kernel has lost some, and does not tell that again: to this process all flushes fail from then on,
+//! and the next one would hear that all is well. So a failure is written down, before any initiator is told of it, in a
+//! file that the next process reads: that has another number.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use zerolane::security::random;
+use zerolane_block::Lun;
+use zerolane_block::store::Store;
+
+use super::News;
+
+/// A number that is the same until the machine starts anew: until then the kernel has what was written.
+fn of_boot() -> Option<u64> {
+    let boot = fs::read("/proc/sys/kernel/random/boot_id").ok()?;
+    let digest = blake3::derive_key("zerolane 2026-11 lineage of disks", &boot);
+    digest.first_chunk().map(|&it| u64::from_le_bytes(it))
+}
+
+/// A number that no other process has.
+pub(super) fn of_process() -> io::Result<u64> {
+    let random = random()?;
+    Ok(random.first_chunk().map_or(0, |&it| u64::from_le_bytes(it)))
+}
+
+/// Watches the disks of a target.
+pub(super) struct Losses {
+    record: Option<PathBuf>,
+    /// Those that have lost nothing.
+    sound: Vec<(Lun, String, Arc<dyn Store>)>,
+}
+
+impl Losses {
+    pub(super) fn new(record: Option<PathBuf>) -> Losses {
+        Losses {
+            record,
+            sound: Vec::new(),
+        }
+    }
+
+    pub(super) fn watch(&mut self, lun: Lun, name: &str, store: Arc<dyn Store>) {
+        self.sound.push((lun, name.to_owned(), store));
+    }
+
+    /// The disk is another's now.
+    pub(super) fn forget(&mut self, lun: Lun) {
+        self.sound.retain(|(it, ..)| *it != lun);
+    }
+
+    /// The number of a target whose disks outlive its process.
+    pub(super) fn lineage(&self) -> io::Result<u64> {
+        let Some(boot) = of_boot() else {
+            return of_process();
+        };
+        let Some(record) = &self.record else {
+            return Ok(boot);
+        };
+        match fs::read(record) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(boot),
+            // What it says of this boot is not known.
+            Err(_) => of_process(),
+            Ok(bytes) => match parse(&bytes) {
+                Some((of, lineage)) if of == boot => Ok(lineage),
+                Some(_) => Ok(boot),
+                None => of_process(),
+            },
+        }
+    }
+
+    /// Writes down what was lost since it was called last, and says so.
+    pub(super) fn look(&mut self) -> Vec<News> {
+        let failed: Vec<_> = self.sound.extract_if(.., |it| it.2.has_failed()).collect();
+        if failed.is_empty() {
+            return Vec::new();
+        }
+        let recorded = self.record.as_ref().map_or_else(
+            || Err("there is no file for it".to_owned()),
+            |it| write_down(it).map_err(|error| error.to_string()),
+        );
+        let news = failed.into_iter().map(|(_, unit, _)| News::Lost {
+            unit,
+            recorded: recorded.clone(),
+        });
+        news.collect()
+    }
+}
+
+/// Has the next process have another number. The machine's end ends the file's meaning, so that it need not be flushed.
+fn write_down(record: &Path) -> io::Result<()> {
+    let boot = of_boot().ok_or(ErrorKind::NotFound)?;
+    if let Some(directory) = record.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    let written = record.with_extension(std::process::id().to_string());
+    fs::write(&written, format!("{boot:016x} {:016x}\n", of_process()?))?;
+    fs::rename(written, record)
+}
+
+/// The boot that a record is of, and the number from then on.
+fn parse(bytes: &[u8]) -> Option<(u64, u64)> {
+    let text = str::from_utf8(bytes).ok()?.strip_suffix('\n')?;
+    let (boot, lineage) = text.split_once(' ')?;
+    let number = |text: &str| {
+        let is_whole = text.len() == 16;
+        is_whole
+            .then(|| u64::from_str_radix(text, 16).ok())
+            .flatten()
+    };
+    Some((number(boot)?, number(lineage)?))
+}
+
+#[cfg(test)]
+#[path = "losses_tests.rs"]
+mod tests;

@@ -1,0 +1,126 @@
+//! Disks that lose writes: what was written is in the kernel's cache, and cannot be brought to the medium.
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use zerolane::Options;
+use zerolane_block::sense::{Code, Key};
+use zerolane_disk::initiator::{self, Dial, Error, Queue, Request, Wrong};
+use zerolane_disk::target::{News, Settings};
+
+use super::support::hooked::{self, Hooked, Hooks};
+use super::support::{self, Served, Shown};
+
+const DISK: u64 = 1 << 20;
+
+/// A disk as a file is one: writes fail behind its back when it is told so, and all flushes after that.
+#[derive(Debug, Default)]
+struct Losing(AtomicBool);
+
+impl Hooks for Losing {
+    fn before_flush(&self) -> io::Result<()> {
+        match self.has_failed() {
+            true => Err(io::Error::from_raw_os_error(5)),
+            false => Ok(()),
+        }
+    }
+
+    fn has_failed(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    fn outlives_process(&self) -> bool {
+        true
+    }
+}
+
+/// A target of a disk that has lost nothing yet, which is the same disk each time.
+fn serve(record: &Path) -> (Arc<Hooked<Losing>>, Served) {
+    let store = hooked::store(DISK, Losing::default());
+    let shown = Shown {
+        store: store.clone(),
+        read_only: false,
+    };
+    let settings = Settings {
+        losses: Some(record.to_owned()),
+        ..Settings::default()
+    };
+    let served = Served::with(vec![shown], settings, Options::default());
+    (store, served)
+}
+
+/// Opens the disk of whatever target is at `address` at the time.
+fn open(address: &Arc<Mutex<std::net::SocketAddr>>) -> Queue {
+    let (address, options) = (Arc::clone(address), support::of(&support::identity()));
+    let dial: Dial =
+        Box::new(move || zerolane::Connection::connect(*address.lock().unwrap(), &options));
+    Queue::open(dial, support::lun(0), initiator::Options::default()).unwrap()
+}
+
+fn is_write_error(result: Result<(), Error>) -> bool {
+    let Err(Error::Sense(Wrong(sense))) = result else {
+        return false;
+    };
+    (sense.key, sense.code) == (Key::MediumError, Code::WRITE_ERROR)
+}
+
+/// A flush is told of the loss, and whoever did not flush then is told when the target is started anew.
+#[test]
+fn losses__are_told_to_who_flushes_and_after_a_restart_to_who_did_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let record = directory.path().join("lost_writes");
+    let (store, served) = serve(&record);
+    let address = Arc::new(Mutex::new(served.address));
+    let [silent, flushed, flushing] = [(); 3].map(|()| open(&address));
+    support::write(&flushed, 0, &[1; 4096]).unwrap();
+    support::flush(&flushed).unwrap();
+    support::write(&silent, 8192, &[2; 4096]).unwrap();
+    support::write(&flushing, 12288, &[2; 4096]).unwrap();
+    store.0.store(true, Ordering::SeqCst);
+    assert!(is_write_error(support::flush(&flushing)));
+    let fua = Request::Write {
+        at: 16384,
+        memory: support::region(&[3; 4096]),
+        durable: true,
+    };
+    assert!(is_write_error(flushing.call(fua).result));
+    assert!(is_write_error(support::flush(&flushing)), "it is sticky");
+    let lost = News::Lost {
+        unit: "disk0".into(),
+        recorded: Ok(()),
+    };
+    let told = served.news.lock().unwrap().clone();
+    assert_eq!(told.iter().filter(|it| **it == lost).count(), 1, "{told:?}");
+    drop(served);
+    // The disk works again.
+    let (_store, served) = serve(&record);
+    *address.lock().unwrap() = served.address;
+    for queue in [&silent, &flushing] {
+        for _ in 0..2 {
+            let result = support::flush(queue);
+            assert!(matches!(result, Err(Error::Lost)), "{result:?}");
+        }
+    }
+    support::flush(&flushed).unwrap();
+    let anew = open(&address);
+    support::write(&anew, 8192, &[2; 4096]).unwrap();
+    support::flush(&anew).unwrap();
+}
+
+#[test]
+fn losses__that_there_are_none_of_are_not_told_after_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let record = directory.path().join("lost_writes");
+    let (_store, served) = serve(&record);
+    let address = Arc::new(Mutex::new(served.address));
+    let queue = open(&address);
+    support::write(&queue, 0, &[1; 4096]).unwrap();
+    drop(served);
+    let (_store, served) = serve(&record);
+    *address.lock().unwrap() = served.address;
+    support::flush(&queue).unwrap();
+    assert_eq!(queue.repairs().reconnects, 1);
+    assert!(!record.exists());
+}
