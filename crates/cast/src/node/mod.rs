@@ -236,10 +236,10 @@ impl Node {
         &self.written
     }
 
-    /// Whether all is verified and written.
+    /// Whether all is verified and written, and the digests are here: one that had all before has to know them, too.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.header.is_some() && self.written.is_full()
+        self.manifest.is_some() && self.written.is_full()
     }
 
     /// Who may lead, in order, the source first: what a node that is started again begins with.
