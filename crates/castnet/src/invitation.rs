@@ -4,6 +4,7 @@
 //! source                                   host
 //!   Offer: name, form, bytes     ------>
 //!                                <------   Joins: the key it has in this cast; or Refuses, with words
+//!                                <------   Looks: how much of an earlier try it has looked at, each second of it
 //!   Group: secret, key, port, rack ---->     from here on it is a node
 //!                                <------   Ended: all is in its place, or why not
 //!   Aborted, with words          ------>     (only if the source gives up)
@@ -17,7 +18,7 @@ use zerolane::{Region, Result};
 
 use crate::limits::WORD_BYTES;
 
-const MAGIC: [u8; 4] = *b"ZLi\x02";
+const MAGIC: [u8; 4] = *b"ZLi\x03";
 
 /// What the content is, beside bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,6 +61,8 @@ pub(crate) enum Word {
     Joins([u8; 32]),
     /// It does not, and why.
     Refuses(String),
+    /// It looks at what an earlier try left, before it is a node: so many bytes so far.
+    Looks(u64),
     /// All is in its place, or why not.
     Ended(std::result::Result<(), String>),
 }

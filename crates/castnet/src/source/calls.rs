@@ -52,6 +52,8 @@ struct Called {
     result: Option<(Result<(), String>, Instant)>,
     /// What went wrong last.
     trouble: Option<String>,
+    /// Bytes of an earlier try that it has looked at, and when it had looked at more than before.
+    looked: Option<(u64, Instant)>,
     /// It was said to lie.
     accused: Option<String>,
 }
@@ -95,6 +97,7 @@ impl Calls {
                 from: Vec::new(),
                 result,
                 trouble: None,
+                looked: None,
                 accused: None,
             }
         });
@@ -212,6 +215,14 @@ impl Calls {
                         rack,
                     },
                 );
+                let _ = listen(worker, connection);
+            }
+            Some(Word::Looks(bytes)) if self.hosts[index].heard == Some(connection) => {
+                let called = &mut self.hosts[index];
+                if called.looked.is_none_or(|it| it.0 < bytes) {
+                    called.looked = Some((bytes, Instant::now()));
+                }
+                // A connection that is over tells so by itself.
                 let _ = listen(worker, connection);
             }
             Some(Word::Refuses(why)) => self.end(worker, index, Err(shown(&why))),
@@ -363,6 +374,15 @@ impl Calls {
         self.hosts
             .iter()
             .any(|it| it.stage == Stage::Told && !it.joined)
+    }
+
+    /// When a host that was told how to take part, and does not yet, had looked at more of what an earlier try left it.
+    pub(super) fn last_look(&self) -> Option<Instant> {
+        let looking = self
+            .hosts
+            .iter()
+            .filter(|it| it.stage == Stage::Told && !it.joined);
+        looking.filter_map(|it| Some(it.looked?.1)).max()
     }
 
     /// Tells all that the source gives up.
