@@ -254,6 +254,12 @@ impl Node {
         self.coordinator.is_some()
     }
 
+    /// Whether another node leads, is connected, and has given this one a place.
+    #[must_use]
+    pub fn is_led(&self) -> bool {
+        self.epoch > 0 && self.leader().is_some()
+    }
+
     /// Members that have failed, are done, and take part still, if this node leads.
     #[must_use]
     pub fn members(&self) -> Option<(usize, usize, usize)> {

@@ -21,7 +21,8 @@ use crate::target::{Finishing, Target};
 /// How often a stop is looked for, and the user told.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// So many silences a node that has all waits for others that lack something, once none leads them.
+/// So many silences a node that has all waits for others that lack something, once none leads them; its patience, if that is
+/// longer, where it has peers still.
 const FORSAKEN: u32 = 10;
 
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +40,8 @@ pub(super) struct Taking {
     finishing: Option<Finishing>,
     /// It is in its place.
     in_place: Option<Duration>,
+    /// When others needed this node last, and what it had sent then.
+    needed: (Instant, u64),
     path: Option<PathBuf>,
     /// Where the source hears about the end, and what it is known by.
     source: Option<ConnectionId>,
@@ -105,6 +108,7 @@ impl Taking {
             target: Some(target),
             finishing: None,
             in_place: None,
+            needed: (begun, 0),
             source: Some(connection),
             unconfirmed: false,
             source_key,
@@ -153,6 +157,7 @@ impl Taking {
             }
             self.look_at_content()?;
             self.look_at_end()?;
+            self.look_at_others();
             if looked.elapsed() >= LOOK {
                 looked = Instant::now();
                 if stop() {
@@ -259,6 +264,15 @@ impl Taking {
         Ok(())
     }
 
+    /// Whether another needs this node: one leads it, or took something of it.
+    fn look_at_others(&mut self) {
+        let (node, sent) = (&self.drive.node, self.drive.sent);
+        let led = self.source.is_some() || node.leads() || node.is_led();
+        if led || self.in_place.is_none() || sent != self.needed.1 {
+            self.needed = (Instant::now(), sent);
+        }
+    }
+
     /// It is in its place, or never will be; and no other node needs this one.
     fn is_over(&self) -> bool {
         if self.finishing.is_some() {
@@ -267,13 +281,13 @@ impl Taking {
         if self.over {
             return self.in_place.is_some() || self.dismissed.is_some();
         }
-        // It has all, and the one that led is gone for long.
-        let alone = self.source.is_none() && !self.drive.node.leads() && self.drive.peers() == 0;
-        let since = |it| self.begun.elapsed().saturating_sub(it);
-        alone
-            && self
-                .in_place
-                .is_some_and(|it| since(it) > self.times.silence * FORSAKEN)
+        // It has all, and the one that led is gone for long. Others that have all, too, stay linked to it.
+        let alone = self.times.silence * FORSAKEN;
+        let most = match self.drive.peers() {
+            0 => alone,
+            _ => alone.max(self.times.patience),
+        };
+        self.in_place.is_some() && self.needed.0.elapsed() > most
     }
 
     fn take(&mut self, event: Happened) -> Result<(), Error> {
