@@ -15,14 +15,16 @@ use std::time::{Duration, Instant};
 use zerolane::failure::TransferError;
 use zerolane::request::WorkKind;
 use zerolane::worker::{ConnectionId, EndpointId, Event as Happened, Worker};
-use zerolane::{Completion, Region};
+use zerolane::{Completion, Region, Work};
 use zerolane_cast::limits::MESSAGE_BYTES;
 use zerolane_cast::{Action, Contact, Event, Fault, Manifest, Message, Node, NodeId, Options};
 
 use crate::error::Error;
 use crate::invitation::key_of;
 use crate::jobs::Jobs;
-use crate::limits::{BEATS, MAX_SENDS, MESSAGE_RECEIVES, PARTING, SUSPICIOUS_BEATS};
+use crate::limits::{
+    BEATS, MAX_SENDS, MAX_UNSENT_BYTES, MESSAGE_RECEIVES, PARTING, SUSPICIOUS_BEATS,
+};
 use crate::links::{Link, Links};
 use crate::pace::Pace;
 use crate::pool::{Chunk, Pool};
@@ -291,7 +293,11 @@ impl Drive {
                 link.messages.completed(transfer, received);
                 self.take_messages(connection, id);
             }
-            WorkKind::Send => link.unsent = link.unsent.saturating_sub(1),
+            WorkKind::Send => {
+                let bytes = completion.context as usize;
+                link.unsent = link.unsent.saturating_sub(1);
+                link.unsent_bytes = link.unsent_bytes.saturating_sub(bytes);
+            }
             WorkKind::MessageReceived => {
                 link.slots.retain(|it| *it != completion.id);
                 match completion.result {
@@ -433,13 +439,16 @@ impl Drive {
             Message::Cancel(chunks) => link.wanted.retain(|it| !chunks.contains(it)),
             _ => {}
         }
+        let bytes = message.encode();
         link.unsent += 1;
-        let floods = link.unsent > MAX_SENDS;
+        link.unsent_bytes += bytes.len();
+        let floods = link.unsent > MAX_SENDS || link.unsent_bytes > MAX_UNSENT_BYTES;
         // What was asked for finds its place.
         self.post_slots(connection)?;
         if let Some(there) = self.worker.connection(connection) {
             // A connection that is over tells so by itself.
-            let _ = there.post_send(Region::from_vec(message.encode()));
+            let work = Work::default().with_context(bytes.len() as u64);
+            let _ = there.post_send_with(Region::from_vec(bytes), work);
         }
         if floods {
             // It takes nothing.

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use zerolane_cast::limits::MAX_PEERS;
 use zerolane_cast::{Action, Manifest, Message, Node, NodeId, Options, Place};
 
 use crate::{actions, contact, profile};
@@ -69,6 +70,20 @@ fn source__that_calls_is_reached_at_once() {
         )
     };
     assert!(actions(&mut node).iter().any(joins));
+}
+
+/// A host cannot know which keys the source invited: whoever proves the group's secret may connect.
+#[test]
+fn peers__beyond_the_most_are_not_taken() {
+    let mut node = cut_off(Options::default());
+    node.connected(Duration::ZERO, SOURCE);
+    for peer in 100..100 + 2 * MAX_PEERS as u64 {
+        node.connected(Duration::ZERO, NodeId(peer));
+    }
+    let refused = |it: &Action| matches!(it, Action::Disconnect(_));
+    let refused = actions(&mut node).iter().filter(|it| refused(it)).count();
+    assert!(refused >= MAX_PEERS, "{refused}");
+    assert!(node.is_connected(SOURCE) && node.is_connected(SUCCESSOR));
 }
 
 /// A peer that has this node's own identity would be a member below itself, in a tree that never ends.
