@@ -16,11 +16,11 @@ use zerolane::failure::TransferError;
 use zerolane::request::WorkKind;
 use zerolane::worker::{ConnectionId, EndpointId, Event as Happened, Worker};
 use zerolane::{Completion, Region, Work};
-use zerolane_cast::limits::MESSAGE_BYTES;
+use zerolane_cast::limits::{MAX_PEERS, MESSAGE_BYTES};
 use zerolane_cast::{Action, Contact, Event, Fault, Manifest, Message, Node, NodeId, Options};
 
 use crate::error::Error;
-use crate::invitation::key_of;
+use crate::invitation::{Word, is_word, key_of, parse, say};
 use crate::jobs::Jobs;
 use crate::limits::{
     BEATS, MAX_SENDS, MAX_UNSENT_BYTES, MESSAGE_RECEIVES, PARTING, SUSPICIOUS_BEATS,
@@ -61,6 +61,8 @@ pub(crate) struct Drive {
     pub(crate) events: VecDeque<Event>,
     /// What happened to connections that are none of a peer, to be taken.
     pub(crate) others: VecDeque<Happened>,
+    /// What nodes that lost the connection on which they were invited said at the source, to be taken.
+    pub(crate) words: VecDeque<(NodeId, Option<Word>)>,
     endpoint: EndpointId,
     membership: Membership,
     begun: Instant,
@@ -96,6 +98,7 @@ impl Drive {
             node,
             events: VecDeque::new(),
             others: VecDeque::new(),
+            words: VecDeque::new(),
             endpoint,
             membership,
             begun,
@@ -159,6 +162,38 @@ impl Drive {
     pub(crate) fn reach_source(&mut self) -> Result<(), Error> {
         self.node.reach_source(self.now());
         self.act()
+    }
+
+    /// Says a word to a peer whose node this one need not be connected to, which takes `most` at most; on which connection, if
+    /// there was one.
+    pub(crate) fn say_to(
+        &mut self,
+        contact: &Contact,
+        word: &Word,
+        most: Duration,
+    ) -> Result<Option<ConnectionId>, Error> {
+        let link = self.links.link_to(contact.id);
+        let mut there = link.filter(|(_, it)| it.up).map(|(it, _)| it);
+        let options = self.membership.options(Arc::new(Only(contact.id)));
+        let address = address_of(contact).filter(|_| there.is_none());
+        let dialed = address.and_then(|it| self.worker.connect(it, &options).ok());
+        let begun = Instant::now();
+        while let (Some(dialed), None, true) = (dialed, there, begun.elapsed() < most) {
+            self.worker.wait(Some(Duration::from_millis(20)))?;
+            while let Some(event) = self.worker.next_event() {
+                match event {
+                    Happened::Connected { connection } if connection == dialed => {
+                        there = Some(dialed);
+                    }
+                    Happened::Closed { connection, .. } if connection == dialed => return Ok(None),
+                    _ => {}
+                }
+            }
+        }
+        if let Some(there) = there {
+            say(&mut self.worker, there, word);
+        }
+        Ok(there)
     }
 
     /// Lets the connections end, for [`PARTING`] at most: a peer that is gone confirms nothing. The connection of `owed` has
@@ -346,6 +381,10 @@ impl Drive {
 
     fn take_message(&mut self, connection: ConnectionId, id: NodeId, bytes: &[u8]) {
         let now = self.now();
+        if self.node.leads() && self.words.len() < MAX_PEERS && is_word(bytes) {
+            self.words.push_back((id, parse(bytes)));
+            return;
+        }
         match Message::parse(bytes) {
             Ok(message) => {
                 if let (Message::Missing(chunks), Some(link)) =

@@ -9,6 +9,9 @@
 //!                                <------   Ended: all is in its place, or why not
 //!   Aborted, with words          ------>     (only if the source gives up)
 //! ```
+//! A host that lost this connection, and cannot be called again, says its last word to the source as a node: that it was
+//! invited, its key and the group's secret prove.
+//!
 //! Each is one Transfer: magic and version, whose place never changes, then postcard, at most [`WORD_BYTES`].
 
 use serde::{Deserialize, Serialize};
@@ -73,6 +76,11 @@ pub(crate) fn listen(worker: &mut Worker, connection: ConnectionId) -> Result<()
         connection.post_recv(Region::anonymous(WORD_BYTES)?)?;
     }
     Ok(())
+}
+
+/// Whether bytes are to be a word, not a message of a node.
+pub(crate) fn is_word(bytes: &[u8]) -> bool {
+    bytes.starts_with(&MAGIC)
 }
 
 /// Says a word; none hears it if the connection is over.

@@ -48,6 +48,9 @@ pub(super) struct Taking {
     /// What it was told about the end is not confirmed.
     unconfirmed: bool,
     source_key: Option<PublicKey>,
+    source_node: Contact,
+    /// What it was last told.
+    last_word: Option<Word>,
     secret: [u8; 32],
     own_key: PublicKey,
     endpoint: EndpointId,
@@ -98,7 +101,13 @@ impl Taking {
             rate: 0,
         };
         let stored = target.stored().cloned();
-        let node = Node::receiver(Duration::ZERO, profile, vec![source], options, stored);
+        let node = Node::receiver(
+            Duration::ZERO,
+            profile,
+            vec![source.clone()],
+            options,
+            stored,
+        );
         let (secret, own_key) = (membership.secret, membership.identity.public());
         let store = (target.store(), target.name());
         let drive = Drive::new(worker, listens, node, membership, store, begun)?;
@@ -112,6 +121,8 @@ impl Taking {
             source: Some(connection),
             unconfirmed: false,
             source_key,
+            source_node: source,
+            last_word: None,
             secret,
             own_key,
             endpoint,
@@ -127,18 +138,25 @@ impl Taking {
     }
 
     /// Tells the source about the end.
-    pub(super) fn say(&mut self, word: &Word) {
+    pub(super) fn say(&mut self, word: Word) {
         if let Some(source) = self.source {
-            say(&mut self.drive.worker, source, word);
-            self.unconfirmed = true;
+            say(&mut self.drive.worker, source, &word);
         }
+        self.unconfirmed = true;
+        self.last_word = Some(word);
     }
 
-    /// Takes leave: of the source when it has confirmed the last word, or is taken for dead.
+    /// Takes leave: of the source when it has confirmed the last word, or is taken for dead. A source that cannot call again,
+    /// for the code that it was let in with is spent, hears it as the group's.
     pub(super) fn part(&mut self) -> Result<(), Error> {
-        let source = self.source.filter(|_| self.unconfirmed);
-        self.drive
-            .settle(source.map(|it| (it, self.times.silence * 2)))
+        let most = self.times.silence * 2;
+        let source = match (self.source, &self.last_word) {
+            (None, Some(word)) if self.unconfirmed => {
+                self.drive.say_to(&self.source_node, word, most)?
+            }
+            (source, _) => source.filter(|_| self.unconfirmed),
+        };
+        self.drive.settle(source.map(|it| (it, most)))
     }
 
     pub(super) fn run(
@@ -259,7 +277,7 @@ impl Taking {
             self.finishing = None;
             done?;
             self.in_place = Some(self.begun.elapsed());
-            self.say(&Word::Ended(Ok(())));
+            self.say(Word::Ended(Ok(())));
         }
         Ok(())
     }
@@ -345,7 +363,7 @@ impl Taking {
                 // It misses this node.
                 self.drive.reach_source()?;
                 if self.in_place.is_some() {
-                    self.say(&Word::Ended(Ok(())));
+                    self.say(Word::Ended(Ok(())));
                 }
             }
             Some(Call::Offer { .. } | Call::Group { .. }) => {

@@ -235,6 +235,14 @@ impl Calls {
         }
     }
 
+    /// What a host said as a node, for it lost the connection on which it was invited.
+    pub(super) fn hear_node(&mut self, worker: &mut Worker, node: NodeId, word: Option<Word>) {
+        let found = self.hosts.iter().position(|it| it.node == Some(node));
+        if let (Some(index), Some(Word::Ended(result))) = (found, word) {
+            self.end(worker, index, result.map_err(|it| shown(&it)));
+        }
+    }
+
     fn end(&mut self, worker: &mut Worker, index: usize, result: Result<(), String>) {
         let called = &mut self.hosts[index];
         if let Stage::Called(connection) = called.stage {

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver as Channel, channel};
 use std::time::Duration;
 
-use zerolane::security::Anyone;
-use zerolane::{Connection, Endpoint, Options};
+use zerolane::security::{Anyone, Code};
+use zerolane::{Connection, Endpoint, Options, Security};
 use zerolane_cast::limits::MESSAGE_BYTES;
 use zerolane_cast::{Manifest, Message};
 
-use super::group::{Group, content, hear, receiver, word};
+use super::group::{Group, content, hear, receiver, run, word};
 use crate::drive::Membership;
 use crate::invitation::{Call, Form, Word};
-use crate::{Error, Received};
+use crate::{Cast, Error, Host, Received, Receiver};
 
 /// Longer than a test lasts: nothing comes of it by itself.
 const EVER: Duration = Duration::from_secs(3600);
@@ -164,4 +164,37 @@ fn host__that_has_all_and_is_led_by_none_ends_though_it_has_peers() {
     });
     let ended = ended.recv_timeout(second * 60).expect("it ends");
     assert_eq!(ended.unwrap().bytes, BYTES as u64);
+}
+
+/// It cannot be called again. What became of it, it says as a member of the group.
+#[test]
+fn host__whose_code_is_spent_is_heard_though_it_lost_its_invitation() {
+    let group = Group::new();
+    let bytes = content(2, 2_000_000);
+    let source = group.file("source", &bytes);
+    let security = Security {
+        pre_shared: Some(Code::from_random([9; 32]).into()),
+        ..Security::default()
+    };
+    let host = Receiver::bind("127.0.0.1:0", security.clone(), group.to(0)).unwrap();
+    let address = host.local_addr();
+    let received = std::thread::spawn(move || {
+        host.run_as(&|| false, &mut |_| {}, &mut |drive| {
+            for connection in drive.worker.connection_ids().collect::<Vec<_>>() {
+                drive.worker.close(connection);
+            }
+        })
+    });
+    let cast = Cast {
+        hosts: vec![Host {
+            name: "host".into(),
+            address: Ok(address),
+            security,
+        }],
+        ..Cast::default()
+    };
+    let outcome = run(&group, cast, &source, |_| {}).unwrap();
+    assert_eq!(outcome.hosts[0].result, Ok(()));
+    received.join().unwrap().unwrap();
+    assert!(fs::read(group.target(0)).unwrap() == bytes);
 }
