@@ -248,6 +248,12 @@ impl Node {
         &self.leaders
     }
 
+    /// Whether this node is the source: what it leads, no other led before.
+    #[must_use]
+    pub fn is_source(&self) -> bool {
+        self.leaders.is_empty()
+    }
+
     /// Whether this node leads the group.
     #[must_use]
     pub fn leads(&self) -> bool {
@@ -458,7 +464,10 @@ impl Node {
         if peer.link == Link::None {
             peer.link = Link::Connecting;
             peer.heard = self.now;
-            self.actions.push_back(Action::Connect(contact.clone()));
+            // A leader may not know where others reach it: this node was told, or is connected to it already.
+            let known = self.leaders.iter().find(|it| it.id == contact.id);
+            let contact = known.unwrap_or(contact).clone();
+            self.actions.push_back(Action::Connect(contact));
         }
         peer.link == Link::Up
     }
