@@ -414,14 +414,15 @@ impl Calls {
                 (Err(why), Instant::now())
             });
             // What it was caught at says more than that it is gone.
-            let result = result.map_err(|why| match it.accused {
-                Some(accused) if !why.contains(&accused) => format!("{why} ({accused})"),
+            let result = result.map_err(|why| match &it.accused {
+                Some(accused) if !why.contains(accused) => format!("{why} ({accused})"),
                 _ => why,
             });
             HostOutcome {
                 name: it.host.name,
                 from: it.from,
                 result,
+                accused: it.accused,
                 after: at.saturating_duration_since(started),
             }
         };

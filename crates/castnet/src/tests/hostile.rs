@@ -34,6 +34,10 @@ fn liar__is_named_and_the_others_have_what_was_cast() {
         notes.iter().any(|it| it.contains("sent a wrong chunk")),
         "{notes:?}"
     );
+    // Those that were caught are named, also one that has all.
+    let accused = |it: &crate::HostOutcome| it.accused.is_some();
+    assert!(outcome.hosts.iter().any(accused), "{outcome:?}");
+    assert!(!accused(&outcome.hosts[0]), "{outcome:?}");
     // What a liar has is right, if it has all.
     for (index, ended) in hosts.join().into_iter().enumerate() {
         assert!(
