@@ -196,15 +196,6 @@ impl Coordinator {
         self.epoch
     }
 
-    /// The fewest nodes that have failed, are done, and take part still.
-    pub(crate) fn count(&self) -> (usize, usize, usize) {
-        let count =
-            |wanted: fn(&Life) -> bool| self.members.values().filter(|it| wanted(&it.life)).count();
-        let done = count(|it| *it == Life::Done);
-        let failed = count(|it| matches!(it, Life::Failed(_)));
-        (failed, done, self.members.len() - done - failed)
-    }
-
     /// Chunks of all stripes that are verified at each member.
     pub(crate) fn progress(&self) -> impl Iterator<Item = (NodeId, u32)> + '_ {
         self.members

@@ -266,12 +266,6 @@ impl Node {
         self.epoch > 0 && self.leader().is_some()
     }
 
-    /// Members that have failed, are done, and take part still, if this node leads.
-    #[must_use]
-    pub fn members(&self) -> Option<(usize, usize, usize)> {
-        self.coordinator.as_ref().map(Coordinator::count)
-    }
-
     /// Members and how many chunks of all stripes are verified at each, if this node leads.
     pub fn progress(&self) -> impl Iterator<Item = (NodeId, u32)> + '_ {
         self.coordinator.iter().flat_map(Coordinator::progress)

@@ -208,7 +208,11 @@ impl Taking {
 
     fn note(&mut self, event: Event) -> Result<(), Error> {
         match event {
-            Event::Done => self.finish()?,
+            Event::Done => {
+                // It may have had all from the start.
+                self.look_at_content()?;
+                self.finish()?;
+            }
             Event::Finished => self.over = true,
             Event::Dismissed(fault) => {
                 self.over = true;
@@ -248,7 +252,9 @@ impl Taking {
         if !self.kept {
             self.kept = true;
             target.keep(manifest)?;
-            self.resumed = u64::from(written.count()) * u64::from(header.chunk_bytes);
+            // The last chunk is shorter.
+            let chunks = (0..header.chunks()).filter(|it| written.contains(*it));
+            self.resumed = chunks.map(|it| header.bytes_of(it) as u64).sum();
         }
         let before = self.ready;
         while self.ready < header.chunks() && written.contains(self.ready) {
