@@ -58,3 +58,7 @@ pub const SETTLED_REVIEWS: u32 = 1;
 /// Reviews that a node apart waits until it is served in turn, to see whether it keeps up; twice as many each time that it was
 /// found slow.
 pub const RECOVERED_REVIEWS: u32 = 4;
+
+/// Times its patience after which the one that leads has failed a member that gained nothing. What a slow one is sent may be there
+/// already, for the first chunks come from several: one to which a chunk takes 12 s gained nothing for 132 s.
+pub const IDLE_PATIENCES: u32 = 4;

@@ -79,6 +79,9 @@ pub enum Fault {
     /// It is too slow for the policy of this cast.
     #[error("too slow")]
     Slow,
+    /// It took nothing of what was there for it, for longer than the one that leads has patience.
+    #[error("took nothing for long")]
+    Idle,
 }
 
 /// Where a node stands, by the coordinator's word.

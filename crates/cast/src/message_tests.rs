@@ -37,7 +37,8 @@ fn message() -> impl Strategy<Value = Message> {
     let fault = prop_oneof![
         Just(Fault::Gone),
         Just(Fault::WrongChunk),
-        Just(Fault::Slow)
+        Just(Fault::Slow),
+        Just(Fault::Idle)
     ];
     let hash = any::<[u8; 32]>();
     prop_oneof![

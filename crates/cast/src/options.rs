@@ -35,7 +35,8 @@ pub struct Options {
     pub silence: Duration,
     /// How long a stripe may stand still before a node looks for others that have what it lacks.
     pub stall: Duration,
-    /// How long a node goes on without anything new before it says that it is stuck.
+    /// How long a node goes on without anything new before it says that it is stuck; at the coordinator also: a
+    /// member that gains nothing of what is there for it for [`IDLE_PATIENCES`](crate::limits::IDLE_PATIENCES) of it has failed.
     pub patience: Duration,
     /// At the source: the nodes that are waited for before it begins; 0 for any that come within `gather`.
     pub expected: u32,

@@ -453,6 +453,50 @@ fn mute__one_that_says_that_it_has_all_and_sends_nothing() {
     }
 }
 
+/// It beats, and would hold the cast without end.
+#[test]
+fn idle__one_that_takes_nothing_is_put_out_and_the_others_have_all() {
+    for arity in [1, 2] {
+        for node in 1..=8 {
+            let mut setup = eight().with_arity(arity);
+            setup.options.patience = seconds(4.0);
+            setup.disturbances = vec![(seconds(5.0), Disturbance::Idle(node))];
+            setup.until = seconds(120.0);
+            let outcome = run(&setup);
+            let what = format!("node {node} takes nothing, arity {arity}");
+            done(&outcome, others(&[node]), &what);
+            let named = Event::NodeFailed(NodeId(u64::from(node)), Fault::Idle);
+            assert!(
+                outcome.told(|it| *it == named),
+                "{what}: {:?}",
+                outcome.events
+            );
+            let other =
+                |it: &Event| matches!(it, Event::NodeFailed(_, Fault::Idle) if *it != named);
+            assert!(!outcome.told(other), "{what}: another is named");
+            assert!(outcome.told(|it| *it == Event::Finished), "{what}");
+        }
+    }
+}
+
+/// A chunk takes it four seconds.
+#[test]
+fn idle__one_that_is_slow_is_not() {
+    for arity in [1, 2] {
+        for node in 1..=8 {
+            let mut setup = Setup::new(8, 60, MB, PORT).with_arity(arity);
+            setup.options.patience = seconds(10.0);
+            setup.disturbances = vec![(seconds(1.0), Disturbance::Slow(node, 100))];
+            setup.until = seconds(1000.0);
+            let outcome = run(&setup);
+            let what = format!("node {node} is slow, arity {arity}");
+            done(&outcome, 1..=8, &what);
+            let named = |it: &Event| matches!(it, Event::NodeFailed(_, Fault::Idle));
+            assert!(!outcome.told(named), "{what}");
+        }
+    }
+}
+
 #[test]
 fn accuser__of_all_is_put_out() {
     let mut setup = eight();

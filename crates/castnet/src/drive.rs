@@ -15,14 +15,16 @@ use std::time::{Duration, Instant};
 use zerolane::failure::TransferError;
 use zerolane::request::WorkKind;
 use zerolane::worker::{ConnectionId, EndpointId, Event as Happened, Worker};
-use zerolane::{Completion, Region};
-use zerolane_cast::limits::MESSAGE_BYTES;
+use zerolane::{Completion, Region, Work};
+use zerolane_cast::limits::{MAX_PEERS, MESSAGE_BYTES};
 use zerolane_cast::{Action, Contact, Event, Fault, Manifest, Message, Node, NodeId, Options};
 
 use crate::error::Error;
-use crate::invitation::key_of;
+use crate::invitation::{Word, is_word, key_of, parse, say};
 use crate::jobs::Jobs;
-use crate::limits::{BEATS, MAX_SENDS, MESSAGE_RECEIVES, PARTING, SUSPICIOUS_BEATS};
+use crate::limits::{
+    BEATS, MAX_SENDS, MAX_UNSENT_BYTES, MESSAGE_RECEIVES, PARTING, SUSPICIOUS_BEATS,
+};
 use crate::links::{Link, Links};
 use crate::pace::Pace;
 use crate::pool::{Chunk, Pool};
@@ -59,6 +61,8 @@ pub(crate) struct Drive {
     pub(crate) events: VecDeque<Event>,
     /// What happened to connections that are none of a peer, to be taken.
     pub(crate) others: VecDeque<Happened>,
+    /// What nodes that lost the connection on which they were invited said at the source, to be taken.
+    pub(crate) words: VecDeque<(NodeId, Option<Word>)>,
     endpoint: EndpointId,
     membership: Membership,
     begun: Instant,
@@ -94,6 +98,7 @@ impl Drive {
             node,
             events: VecDeque::new(),
             others: VecDeque::new(),
+            words: VecDeque::new(),
             endpoint,
             membership,
             begun,
@@ -157,6 +162,38 @@ impl Drive {
     pub(crate) fn reach_source(&mut self) -> Result<(), Error> {
         self.node.reach_source(self.now());
         self.act()
+    }
+
+    /// Says a word to a peer whose node this one need not be connected to, which takes `most` at most; on which connection, if
+    /// there was one.
+    pub(crate) fn say_to(
+        &mut self,
+        contact: &Contact,
+        word: &Word,
+        most: Duration,
+    ) -> Result<Option<ConnectionId>, Error> {
+        let link = self.links.link_to(contact.id);
+        let mut there = link.filter(|(_, it)| it.up).map(|(it, _)| it);
+        let options = self.membership.options(Arc::new(Only(contact.id)));
+        let address = address_of(contact).filter(|_| there.is_none());
+        let dialed = address.and_then(|it| self.worker.connect(it, &options).ok());
+        let begun = Instant::now();
+        while let (Some(dialed), None, true) = (dialed, there, begun.elapsed() < most) {
+            self.worker.wait(Some(Duration::from_millis(20)))?;
+            while let Some(event) = self.worker.next_event() {
+                match event {
+                    Happened::Connected { connection } if connection == dialed => {
+                        there = Some(dialed);
+                    }
+                    Happened::Closed { connection, .. } if connection == dialed => return Ok(None),
+                    _ => {}
+                }
+            }
+        }
+        if let Some(there) = there {
+            say(&mut self.worker, there, word);
+        }
+        Ok(there)
     }
 
     /// Lets the connections end, for [`PARTING`] at most: a peer that is gone confirms nothing. The connection of `owed` has
@@ -291,7 +328,11 @@ impl Drive {
                 link.messages.completed(transfer, received);
                 self.take_messages(connection, id);
             }
-            WorkKind::Send => link.unsent = link.unsent.saturating_sub(1),
+            WorkKind::Send => {
+                let bytes = completion.context as usize;
+                link.unsent = link.unsent.saturating_sub(1);
+                link.unsent_bytes = link.unsent_bytes.saturating_sub(bytes);
+            }
             WorkKind::MessageReceived => {
                 link.slots.retain(|it| *it != completion.id);
                 match completion.result {
@@ -340,6 +381,10 @@ impl Drive {
 
     fn take_message(&mut self, connection: ConnectionId, id: NodeId, bytes: &[u8]) {
         let now = self.now();
+        if self.node.leads() && self.words.len() < MAX_PEERS && is_word(bytes) {
+            self.words.push_back((id, parse(bytes)));
+            return;
+        }
         match Message::parse(bytes) {
             Ok(message) => {
                 if let (Message::Missing(chunks), Some(link)) =
@@ -433,13 +478,16 @@ impl Drive {
             Message::Cancel(chunks) => link.wanted.retain(|it| !chunks.contains(it)),
             _ => {}
         }
+        let bytes = message.encode();
         link.unsent += 1;
-        let floods = link.unsent > MAX_SENDS;
+        link.unsent_bytes += bytes.len();
+        let floods = link.unsent > MAX_SENDS || link.unsent_bytes > MAX_UNSENT_BYTES;
         // What was asked for finds its place.
         self.post_slots(connection)?;
         if let Some(there) = self.worker.connection(connection) {
             // A connection that is over tells so by itself.
-            let _ = there.post_send(Region::from_vec(message.encode()));
+            let work = Work::default().with_context(bytes.len() as u64);
+            let _ = there.post_send_with(Region::from_vec(bytes), work);
         }
         if floods {
             // It takes nothing.

@@ -4,10 +4,14 @@
 //! source                                   host
 //!   Offer: name, form, bytes     ------>
 //!                                <------   Joins: the key it has in this cast; or Refuses, with words
+//!                                <------   Looks: how much of an earlier try it has looked at, each second of it
 //!   Group: secret, key, port, rack ---->     from here on it is a node
 //!                                <------   Ended: all is in its place, or why not
 //!   Aborted, with words          ------>     (only if the source gives up)
 //! ```
+//! A host that lost this connection, and cannot be called again, says its last word to the source as a node: that it was
+//! invited, its key and the group's secret prove.
+//!
 //! Each is one Transfer: magic and version, whose place never changes, then postcard, at most [`WORD_BYTES`].
 
 use serde::{Deserialize, Serialize};
@@ -17,7 +21,7 @@ use zerolane::{Region, Result};
 
 use crate::limits::WORD_BYTES;
 
-const MAGIC: [u8; 4] = *b"ZLi\x02";
+const MAGIC: [u8; 4] = *b"ZLi\x03";
 
 /// What the content is, beside bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,6 +64,8 @@ pub(crate) enum Word {
     Joins([u8; 32]),
     /// It does not, and why.
     Refuses(String),
+    /// It looks at what an earlier try left, before it is a node: so many bytes so far.
+    Looks(u64),
     /// All is in its place, or why not.
     Ended(std::result::Result<(), String>),
 }
@@ -70,6 +76,11 @@ pub(crate) fn listen(worker: &mut Worker, connection: ConnectionId) -> Result<()
         connection.post_recv(Region::anonymous(WORD_BYTES)?)?;
     }
     Ok(())
+}
+
+/// Whether bytes are to be a word, not a message of a node.
+pub(crate) fn is_word(bytes: &[u8]) -> bool {
+    bytes.starts_with(&MAGIC)
 }
 
 /// Says a word; none hears it if the connection is over.

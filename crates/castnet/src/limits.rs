@@ -14,6 +14,10 @@ pub const MESSAGE_RECEIVES: usize = 2;
 /// Sends of a link that its peer has not taken. An honest one takes each at once.
 pub const MAX_SENDS: usize = 2048;
 
+/// Bytes of sends of a link that its peer has not taken. An honest one waits for what it asked before it asks for more, and the
+/// longest answer has [`MESSAGE_BYTES`](zerolane_cast::limits::MESSAGE_BYTES).
+pub const MAX_UNSENT_BYTES: usize = 8 * zerolane_cast::limits::MESSAGE_BYTES;
+
 /// Fewest bytes of a chunk: shorter ones cost more to ask for than to send.
 pub const LEAST_CHUNK: u64 = 256 << 10;
 

@@ -23,8 +23,9 @@ pub(crate) struct Link {
     pub(crate) messages: InOrder<Received>,
     /// Receives posted for the chunks.
     pub(crate) slots: Vec<TransferId>,
-    /// Messages that the peer has not taken.
+    /// Messages that the peer has not taken, and bytes of them.
     pub(crate) unsent: usize,
+    pub(crate) unsent_bytes: usize,
     /// Chunks on the way to it.
     pub(crate) sending: BTreeMap<u32, Sending>,
     /// Chunks that are read for it, and are not to be sent any more.
@@ -60,6 +61,7 @@ impl Links {
             messages: InOrder::default(),
             slots: Vec::new(),
             unsent: 0,
+            unsent_bytes: 0,
             sending: BTreeMap::new(),
             withdrawn: BTreeSet::new(),
         };

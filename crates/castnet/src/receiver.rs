@@ -158,7 +158,7 @@ impl Receiver {
         change(&mut taking.drive);
         let done = taking.run(stop, watch);
         if let Err(error) = &done {
-            taking.say(&Word::Ended(Err(in_words(error))));
+            taking.say(Word::Ended(Err(in_words(error))));
         }
         taking.part()?;
         if let Some(mut target) = taking.target.take() {

@@ -66,6 +66,8 @@ pub struct HostOutcome {
     pub name: String,
     /// All is in its place there, or why not.
     pub result: Result<(), String>,
+    /// What others said that it did, also where it has all: it sent a wrong chunk, say.
+    pub accused: Option<String>,
     /// After so long.
     pub after: Duration,
     /// By stripe, the host from which it was to receive when it had all, as the user named it; the source has no name.

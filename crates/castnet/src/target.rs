@@ -5,6 +5,7 @@
 //! believes no bitmap, so nothing depends on what reached the disk in which order. A tree, standard output and a
 //! command read the content in order from such a file ([`Feed`]).
 
+mod looking;
 mod opening;
 mod paths;
 mod reading;
@@ -23,6 +24,7 @@ use crate::error::Error;
 use crate::feed::{Feed, FeedReader};
 use crate::invitation::Form;
 use crate::store::Store;
+use looking::Looking;
 use opening::open_at;
 use paths::{Paths, rename, replace_tree, safe_name};
 use reading::run;
@@ -53,7 +55,9 @@ pub(crate) struct Target {
     name: String,
     store: Store,
     place: Place,
-    /// What an earlier try left.
+    /// What an earlier try left is looked at.
+    looking: Option<Looking>,
+    /// What it left.
     stored: Option<Stored>,
     feed: Arc<Feed>,
     /// What reads the content in order.
@@ -107,15 +111,22 @@ impl Destination {
         }
     }
 
-    /// Opens the target for content of this name and form.
-    pub(crate) fn open(&self, name: &str, form: Form, bytes: u64) -> Result<Target, Error> {
+    /// Opens the target for content of this name and form. What an earlier try left is looked at by a thread, which uses
+    /// `waker` at its end.
+    pub(crate) fn open(
+        &self,
+        name: &str,
+        form: Form,
+        bytes: u64,
+        waker: Waker,
+    ) -> Result<Target, Error> {
         match self {
             Destination::Path { path, force } => {
                 let last = match path.is_dir() {
                     true => path.join(safe_name(name)?),
                     false => path.clone(),
                 };
-                open_at(last, *force, form, bytes)
+                open_at(last, *force, form, bytes, waker)
             }
             Destination::Memory(memory) => {
                 let room = memory.len() as u64;
@@ -128,6 +139,7 @@ impl Destination {
                     name: format!("the memory for {name}"),
                     store: Store::Memory(memory.clone()),
                     place: Place::Memory,
+                    looking: None,
                     stored: None,
                     feed: Arc::default(),
                     reader: None,
@@ -161,6 +173,7 @@ impl Target {
             name: format!("the file that keeps {content} for its reader"),
             store: Store::File(Arc::clone(&file)),
             place: Place::Stream,
+            looking: None,
             stored: None,
             feed: Arc::default(),
             reader: None,
@@ -189,7 +202,21 @@ impl Target {
         self.name.clone()
     }
 
-    /// What an earlier try left.
+    /// Whether what an earlier try left is known.
+    pub(crate) fn has_looked(&mut self) -> bool {
+        if let Some(found) = self.looking.as_mut().and_then(Looking::end) {
+            self.looking = None;
+            self.stored = found;
+        }
+        self.looking.is_none()
+    }
+
+    /// Bytes of it that were looked at so far.
+    pub(crate) fn looked_at(&self) -> u64 {
+        self.looking.as_ref().map_or(0, Looking::bytes)
+    }
+
+    /// What an earlier try left, once it is known.
     pub(crate) fn stored(&self) -> Option<&Stored> {
         self.stored.as_ref()
     }
@@ -270,6 +297,7 @@ impl Target {
 
     /// It will not be complete: what reads it ends. A partial file stays, for another try.
     pub(crate) fn give_up(&mut self) -> Option<Error> {
+        self.looking = None;
         self.feed.give_up();
         self.reader.take()?.join().ok()?.err()
     }

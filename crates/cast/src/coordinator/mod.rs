@@ -67,6 +67,8 @@ struct Member {
     overall: Overall,
     /// When a review saw it gain something last, and how many chunks it had then.
     gained: (Duration, u32),
+    /// Since when it gains nothing though there is something for it.
+    idle: Option<Duration>,
     held_by: Option<NodeId>,
     /// Reviews since it got its place.
     settled: u32,
@@ -194,15 +196,6 @@ impl Coordinator {
         self.epoch
     }
 
-    /// The fewest nodes that have failed, are done, and take part still.
-    pub(crate) fn count(&self) -> (usize, usize, usize) {
-        let count =
-            |wanted: fn(&Life) -> bool| self.members.values().filter(|it| wanted(&it.life)).count();
-        let done = count(|it| *it == Life::Done);
-        let failed = count(|it| matches!(it, Life::Failed(_)));
-        (failed, done, self.members.len() - done - failed)
-    }
-
     /// Chunks of all stripes that are verified at each member.
     pub(crate) fn progress(&self) -> impl Iterator<Item = (NodeId, u32)> + '_ {
         self.members
@@ -255,6 +248,7 @@ impl Coordinator {
             watches: vec![Watch::default(); stripes],
             overall: Overall::default(),
             gained: (now, 0),
+            idle: None,
             held_by: None,
             settled: 0,
             starved: 0,
@@ -433,6 +427,9 @@ impl Coordinator {
     /// This node did not run until now: what it did not hear meanwhile says nothing of its members.
     pub(crate) fn rested(&mut self, now: Duration) {
         self.listens_since = now;
+        for member in self.members.values_mut() {
+            member.idle = member.idle.map(|_| now);
+        }
     }
 
     /// Members that were silent for long get places without successors, until they are heard of: those behind a dead node

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::pace::{Above, Least, Own, Verdict, Watch};
 use super::{Coordinator, Life, Member};
-use crate::limits::{RECOVERED_REVIEWS, SETTLED_REVIEWS};
+use crate::limits::{IDLE_PATIENCES, RECOVERED_REVIEWS, SETTLED_REVIEWS};
 use crate::message::{Fault, NodeId};
 use crate::options::{Event, Slow};
 
@@ -40,8 +40,10 @@ impl Coordinator {
             let verified = member.verified.iter().sum();
             if verified > member.gained.1 {
                 member.gained = (now, verified);
+                member.idle = None;
             }
         }
+        self.fail_idle(now);
         if self.options.slow == Slow::Wait {
             return;
         }
@@ -71,6 +73,51 @@ impl Coordinator {
                 false => self.act_on(now, finding),
             }
         }
+    }
+
+    /// Members that are there and take nothing of what is there for them would hold the cast without end.
+    fn fail_idle(&mut self, now: Duration) {
+        let first = |it: &Member| it.life == Life::Active && !it.apart;
+        let others_come_first = self.members.values().any(first);
+        let mut failed = Vec::new();
+        for id in self.members.keys().copied().collect::<Vec<_>>() {
+            let offered = self.is_offered(id, others_come_first);
+            let member = self.members.get_mut(&id).expect("it is there");
+            match offered {
+                true => {
+                    let since = *member.idle.get_or_insert(now);
+                    // All that is verified may wait for its disk, which gives up after its own patience for each.
+                    let most = match member.gained.1 == self.header.chunks() {
+                        true => self.options.patience * self.options.window,
+                        false => self.options.patience * IDLE_PATIENCES,
+                    };
+                    failed.extend((now.saturating_sub(since) > most).then_some(id));
+                }
+                false => member.idle = None,
+            }
+        }
+        for id in failed {
+            self.fail(id, Fault::Idle);
+        }
+    }
+
+    /// Whether a member lacks something that those above it have, where one that is apart may wait for others.
+    fn is_offered(&self, id: NodeId, others_come_first: bool) -> bool {
+        let member = &self.members[&id];
+        let served = !member.apart || member.in_turn || !others_come_first;
+        if self.begun.is_none() || member.life != Life::Active || !served {
+            return false;
+        }
+        let above = self.topology.predecessors(id).iter().zip(0..);
+        let mut offered = above.filter_map(|(above, stripe)| Some(((*above)?, stripe)));
+        member.gained.1 == self.header.chunks()
+            || offered.any(|(above, stripe)| {
+                let has = match above == self.own.id {
+                    true => self.header.chunks_of(stripe),
+                    false => self.members.get(&above).map_or(0, |it| it.verified[stripe]),
+                };
+                has > member.verified[stripe]
+            })
     }
 
     /// Compares each node with those above it.

@@ -12,7 +12,7 @@ use crate::options::{Action, Event};
 
 impl Node {
     /// The node that leads, if it is another and connected.
-    fn leader(&self) -> Option<NodeId> {
+    pub(super) fn leader(&self) -> Option<NodeId> {
         let leader = self.leaders.get(self.leader)?.id;
         (self.coordinator.is_none() && self.is_connected(leader)).then_some(leader)
     }

@@ -413,11 +413,14 @@ impl Node {
 
     /// At each beat: what stands still is looked for elsewhere.
     pub(super) fn search(&mut self) {
-        if self.verified.is_full() || self.header.is_none() {
+        if self.header.is_none() {
             return;
         }
         if self.manifest.is_none() {
             self.ask_another_for_hashes();
+            return;
+        }
+        if self.verified.is_full() {
             return;
         }
         self.take_back_from_helpers();

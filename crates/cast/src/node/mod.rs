@@ -236,10 +236,10 @@ impl Node {
         &self.written
     }
 
-    /// Whether all is verified and written.
+    /// Whether all is verified and written, and the digests are here: one that had all before has to know them, too.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.header.is_some() && self.written.is_full()
+        self.manifest.is_some() && self.written.is_full()
     }
 
     /// Who may lead, in order, the source first: what a node that is started again begins with.
@@ -248,16 +248,22 @@ impl Node {
         &self.leaders
     }
 
+    /// Whether this node is the source: what it leads, no other led before.
+    #[must_use]
+    pub fn is_source(&self) -> bool {
+        self.leaders.is_empty()
+    }
+
     /// Whether this node leads the group.
     #[must_use]
     pub fn leads(&self) -> bool {
         self.coordinator.is_some()
     }
 
-    /// Members that have failed, are done, and take part still, if this node leads.
+    /// Whether another node leads, is connected, and has given this one a place.
     #[must_use]
-    pub fn members(&self) -> Option<(usize, usize, usize)> {
-        self.coordinator.as_ref().map(Coordinator::count)
+    pub fn is_led(&self) -> bool {
+        self.epoch > 0 && self.leader().is_some()
     }
 
     /// Members and how many chunks of all stripes are verified at each, if this node leads.
@@ -452,7 +458,10 @@ impl Node {
         if peer.link == Link::None {
             peer.link = Link::Connecting;
             peer.heard = self.now;
-            self.actions.push_back(Action::Connect(contact.clone()));
+            // A leader may not know where others reach it: this node was told, or is connected to it already.
+            let known = self.leaders.iter().find(|it| it.id == contact.id);
+            let contact = known.unwrap_or(contact).clone();
+            self.actions.push_back(Action::Connect(contact));
         }
         peer.link == Link::Up
     }

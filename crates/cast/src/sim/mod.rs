@@ -109,6 +109,8 @@ pub enum Disturbance {
     Lie(u32),
     /// A node takes what it is sent, and sends no chunk.
     Mute(u32),
+    /// A node says that it is there, and takes nothing.
+    Idle(u32),
     /// A node says that its predecessors sent wrong chunks.
     Accuse(u32),
     /// A node does not run for so long, and then finds all that came meanwhile.

@@ -122,6 +122,7 @@ struct Machine {
     side: bool,
     lies: bool,
     mute: bool,
+    idle: bool,
     gone: bool,
     /// Until then it does not run.
     rests_until: Nanos,
@@ -166,6 +167,7 @@ impl<'a> World<'a> {
             side: false,
             lies: false,
             mute: false,
+            idle: false,
             gone: false,
             rests_until: 0,
             outcome: NodeOutcome::default(),
@@ -423,7 +425,7 @@ impl<'a> World<'a> {
 
     fn arrive(&mut self, from: u32, to: u32, chunk: u32, payload: Payload) {
         let bytes = payload.len() as u64 * self.setup.scale;
-        if !self.reach(from, to) {
+        if !self.reach(from, to) || self.machines[to as usize].idle {
             return;
         }
         let machine = &mut self.machines[to as usize];
@@ -633,6 +635,7 @@ impl<'a> World<'a> {
             Disturbance::Slow(node, factor) => self.network.slow_down(node, factor),
             Disturbance::Lie(node) => self.machines[node as usize].lies = true,
             Disturbance::Mute(node) => self.machines[node as usize].mute = true,
+            Disturbance::Idle(node) => self.machines[node as usize].idle = true,
             Disturbance::Accuse(node) => {
                 for peer in 1..=self.setup.nodes {
                     let fault = Fault::WrongChunk;

@@ -115,3 +115,32 @@ fn hello__of_another_content_is_judged_when_the_content_is_known() {
     assert_eq!(actions(&mut node), []);
     assert!(welcome(&mut node).contains(&Action::Disconnect(PEER)));
 }
+
+/// A driver that is told that all is there puts it in its place, and the coordinator ends the cast.
+#[test]
+fn done__is_told_when_the_digests_are_here_though_all_was_there_before() {
+    let mut node = uninformed();
+    let done = Action::Tell(Event::Done);
+    assert!(!welcome(&mut node).contains(&done));
+    let hashes = manifest().hashes().to_vec();
+    node.message(NOW, SOURCE, Message::Hashes { first: 0, hashes });
+    assert!(actions(&mut node).contains(&done));
+}
+
+#[test]
+fn hashes__that_do_not_come_are_asked_for_again_though_all_was_there_before() {
+    let mut node = uninformed();
+    welcome(&mut node);
+    let asks = Action::Send {
+        to: SOURCE,
+        message: Message::AskHashes { first: 0 },
+    };
+    let mut again = false;
+    while !again && node.next_timeout() < Options::default().stall * 3 {
+        let now = node.next_timeout();
+        node.message(now, SOURCE, Message::Alive);
+        node.timeout(now);
+        again = actions(&mut node).contains(&asks);
+    }
+    assert!(again);
+}

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use zerolane_cast::{Action, Manifest, Message, Node, NodeId, Options, Place};
+use zerolane_cast::limits::MAX_PEERS;
+use zerolane_cast::{Action, Contact, Manifest, Message, Node, NodeId, Options, Place};
 
 use crate::{actions, contact, profile};
 
@@ -69,6 +70,54 @@ fn source__that_calls_is_reached_at_once() {
         )
     };
     assert!(actions(&mut node).iter().any(joins));
+}
+
+/// A source that listens at any address says so of itself: whoever dials that reaches itself.
+#[test]
+fn source__is_reached_where_it_was_and_not_where_it_says() {
+    let mut node = cut_off(Options::default());
+    let now = Duration::ZERO;
+    node.connected(now, SOURCE);
+    let place = Place {
+        epoch: 2,
+        predecessors: vec![Some(Contact {
+            id: SOURCE,
+            address: b"0.0.0.0:7".to_vec(),
+        })],
+        helpers: Vec::new(),
+        successors: vec![contact(SUCCESSOR)],
+        apart: false,
+    };
+    node.message(now, SOURCE, Message::Place(place));
+    node.disconnected(now, SOURCE);
+    let mut dials = 0;
+    for _ in 0..10 {
+        let now = node.next_timeout();
+        node.message(now, SUCCESSOR, Message::Alive);
+        node.timeout(now);
+        for action in actions(&mut node) {
+            if matches!(&action, Action::Connect(to) if to.id == SOURCE) {
+                assert_eq!(action, Action::Connect(contact(SOURCE)));
+                dials += 1;
+                node.disconnected(now, SOURCE);
+            }
+        }
+    }
+    assert!(dials > 1, "{dials}");
+}
+
+/// A host cannot know which keys the source invited: whoever proves the group's secret may connect.
+#[test]
+fn peers__beyond_the_most_are_not_taken() {
+    let mut node = cut_off(Options::default());
+    node.connected(Duration::ZERO, SOURCE);
+    for peer in 100..100 + 2 * MAX_PEERS as u64 {
+        node.connected(Duration::ZERO, NodeId(peer));
+    }
+    let refused = |it: &Action| matches!(it, Action::Disconnect(_));
+    let refused = actions(&mut node).iter().filter(|it| refused(it)).count();
+    assert!(refused >= MAX_PEERS, "{refused}");
+    assert!(node.is_connected(SOURCE) && node.is_connected(SUCCESSOR));
 }
 
 /// A peer that has this node's own identity would be a member below itself, in a tree that never ends.

@@ -2,6 +2,7 @@
 
 mod early;
 mod helpers;
+mod idle;
 mod lost;
 mod withdrawn;
 

@@ -86,7 +86,9 @@ impl Drive {
                 result,
             } => match result {
                 Ok(true) => self.send_chunk(to, chunk, content, true),
-                Ok(false) if self.node.leads() => return Err(Error::Changed(self.name.clone())),
+                Ok(false) if self.node.is_source() => {
+                    return Err(Error::Changed(self.name.clone()));
+                }
                 Ok(false) => return Err(Error::Disk(self.name.clone())),
                 Err(error) => return Err(Error::io(format!("reading {}", self.name))(error)),
             },
@@ -145,5 +147,77 @@ impl Drive {
             true => Region::from_vec(content.bytes().iter().map(|it| !it).collect()).into(),
             false => content.bytes().into(),
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    use zerolane::security::Anyone;
+    use zerolane::worker::Worker;
+    use zerolane::{Options as Transport, Region};
+    use zerolane_cast::{Contact, Manifest, Message, Node, Options, Place, Profile};
+
+    use super::*;
+    use crate::drive::Membership;
+    use crate::store::Store;
+
+    const NOW: Duration = Duration::ZERO;
+
+    fn profile(id: NodeId) -> Profile {
+        let address = Vec::new();
+        Profile {
+            contact: Contact { id, address },
+            rack: 0,
+            rate: 0,
+        }
+    }
+
+    /// What a node says whose store gives back other bytes than it should.
+    fn after_a_bad_read(node: Node) -> Error {
+        let membership = Membership::new([1; 32], Transport::default()).unwrap();
+        let mut worker = Worker::new().unwrap();
+        let options = membership.options(Arc::new(Anyone));
+        let endpoint = worker.listen("127.0.0.1:0".parse().unwrap(), options);
+        let store = Store::File(Arc::new(tempfile::tempfile().unwrap()));
+        let store = (&store, "content".to_owned());
+        let endpoint = endpoint.unwrap();
+        let drive = Drive::new(worker, endpoint, node, membership, store, Instant::now());
+        let read = Done::Read {
+            to: NodeId(9),
+            chunk: 0,
+            content: Chunk::new(Region::from_vec(vec![0; 8]), 8),
+            result: Ok(false),
+        };
+        drive.unwrap().take_done(read).unwrap_err()
+    }
+
+    #[test]
+    fn read__of_other_bytes_is_the_source_s_fault_only_at_the_source() {
+        let (source, own) = (NodeId(1), NodeId(2));
+        let manifest = Manifest::of(&[7; 64], 8, 1).unwrap();
+        let (header, options) = (manifest.header(), Options::default());
+        let error = after_a_bad_read(Node::source(NOW, profile(source), manifest, options));
+        assert!(matches!(error, Error::Changed(_)), "{error}");
+        // One that leads since the source is gone.
+        let leaders = vec![profile(source).contact];
+        let mut node = Node::receiver(NOW, profile(own), leaders, options, None);
+        node.connected(NOW, source);
+        node.message(NOW, source, Message::Welcome(header));
+        let place = Place {
+            epoch: 1,
+            predecessors: vec![Some(profile(source).contact)],
+            helpers: Vec::new(),
+            successors: vec![profile(own).contact],
+            apart: false,
+        };
+        node.message(NOW, source, Message::Place(place));
+        node.disconnected(NOW, source);
+        assert!(node.leads());
+        let error = after_a_bad_read(node);
+        assert!(matches!(error, Error::Disk(_)), "{error}");
     }
 }

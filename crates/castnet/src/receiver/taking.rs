@@ -21,7 +21,8 @@ use crate::target::{Finishing, Target};
 /// How often a stop is looked for, and the user told.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// So many silences a node that has all waits for others that lack something, once none leads them.
+/// So many silences a node that has all waits for others that lack something, once none leads them; its patience, if that is
+/// longer, where it has peers still.
 const FORSAKEN: u32 = 10;
 
 #[derive(Clone, Copy, Debug)]
@@ -39,12 +40,17 @@ pub(super) struct Taking {
     finishing: Option<Finishing>,
     /// It is in its place.
     in_place: Option<Duration>,
+    /// When others needed this node last, and what it had sent then.
+    needed: (Instant, u64),
     path: Option<PathBuf>,
     /// Where the source hears about the end, and what it is known by.
     source: Option<ConnectionId>,
     /// What it was told about the end is not confirmed.
     unconfirmed: bool,
     source_key: Option<PublicKey>,
+    source_node: Contact,
+    /// What it was last told.
+    last_word: Option<Word>,
     secret: [u8; 32],
     own_key: PublicKey,
     endpoint: EndpointId,
@@ -95,7 +101,13 @@ impl Taking {
             rate: 0,
         };
         let stored = target.stored().cloned();
-        let node = Node::receiver(Duration::ZERO, profile, vec![source], options, stored);
+        let node = Node::receiver(
+            Duration::ZERO,
+            profile,
+            vec![source.clone()],
+            options,
+            stored,
+        );
         let (secret, own_key) = (membership.secret, membership.identity.public());
         let store = (target.store(), target.name());
         let drive = Drive::new(worker, listens, node, membership, store, begun)?;
@@ -105,9 +117,12 @@ impl Taking {
             target: Some(target),
             finishing: None,
             in_place: None,
+            needed: (begun, 0),
             source: Some(connection),
             unconfirmed: false,
             source_key,
+            source_node: source,
+            last_word: None,
             secret,
             own_key,
             endpoint,
@@ -123,18 +138,25 @@ impl Taking {
     }
 
     /// Tells the source about the end.
-    pub(super) fn say(&mut self, word: &Word) {
+    pub(super) fn say(&mut self, word: Word) {
         if let Some(source) = self.source {
-            say(&mut self.drive.worker, source, word);
-            self.unconfirmed = true;
+            say(&mut self.drive.worker, source, &word);
         }
+        self.unconfirmed = true;
+        self.last_word = Some(word);
     }
 
-    /// Takes leave: of the source when it has confirmed the last word, or is taken for dead.
+    /// Takes leave: of the source when it has confirmed the last word, or is taken for dead. A source that cannot call again,
+    /// for the code that it was let in with is spent, hears it as the group's.
     pub(super) fn part(&mut self) -> Result<(), Error> {
-        let source = self.source.filter(|_| self.unconfirmed);
-        self.drive
-            .settle(source.map(|it| (it, self.times.silence * 2)))
+        let most = self.times.silence * 2;
+        let source = match (self.source, &self.last_word) {
+            (None, Some(word)) if self.unconfirmed => {
+                self.drive.say_to(&self.source_node, word, most)?
+            }
+            (source, _) => source.filter(|_| self.unconfirmed),
+        };
+        self.drive.settle(source.map(|it| (it, most)))
     }
 
     pub(super) fn run(
@@ -153,6 +175,7 @@ impl Taking {
             }
             self.look_at_content()?;
             self.look_at_end()?;
+            self.look_at_others();
             if looked.elapsed() >= LOOK {
                 looked = Instant::now();
                 if stop() {
@@ -185,7 +208,11 @@ impl Taking {
 
     fn note(&mut self, event: Event) -> Result<(), Error> {
         match event {
-            Event::Done => self.finish()?,
+            Event::Done => {
+                // It may have had all from the start.
+                self.look_at_content()?;
+                self.finish()?;
+            }
             Event::Finished => self.over = true,
             Event::Dismissed(fault) => {
                 self.over = true;
@@ -225,7 +252,9 @@ impl Taking {
         if !self.kept {
             self.kept = true;
             target.keep(manifest)?;
-            self.resumed = u64::from(written.count()) * u64::from(header.chunk_bytes);
+            // The last chunk is shorter.
+            let chunks = (0..header.chunks()).filter(|it| written.contains(*it));
+            self.resumed = chunks.map(|it| header.bytes_of(it) as u64).sum();
         }
         let before = self.ready;
         while self.ready < header.chunks() && written.contains(self.ready) {
@@ -254,9 +283,18 @@ impl Taking {
             self.finishing = None;
             done?;
             self.in_place = Some(self.begun.elapsed());
-            self.say(&Word::Ended(Ok(())));
+            self.say(Word::Ended(Ok(())));
         }
         Ok(())
+    }
+
+    /// Whether another needs this node: one leads it, or took something of it.
+    fn look_at_others(&mut self) {
+        let (node, sent) = (&self.drive.node, self.drive.sent);
+        let led = self.source.is_some() || node.leads() || node.is_led();
+        if led || self.in_place.is_none() || sent != self.needed.1 {
+            self.needed = (Instant::now(), sent);
+        }
     }
 
     /// It is in its place, or never will be; and no other node needs this one.
@@ -267,13 +305,13 @@ impl Taking {
         if self.over {
             return self.in_place.is_some() || self.dismissed.is_some();
         }
-        // It has all, and the one that led is gone for long.
-        let alone = self.source.is_none() && !self.drive.node.leads() && self.drive.peers() == 0;
-        let since = |it| self.begun.elapsed().saturating_sub(it);
-        alone
-            && self
-                .in_place
-                .is_some_and(|it| since(it) > self.times.silence * FORSAKEN)
+        // It has all, and the one that led is gone for long. Others that have all, too, stay linked to it.
+        let alone = self.times.silence * FORSAKEN;
+        let most = match self.drive.peers() {
+            0 => alone,
+            _ => alone.max(self.times.patience),
+        };
+        self.in_place.is_some() && self.needed.0.elapsed() > most
     }
 
     fn take(&mut self, event: Happened) -> Result<(), Error> {
@@ -331,7 +369,7 @@ impl Taking {
                 // It misses this node.
                 self.drive.reach_source()?;
                 if self.in_place.is_some() {
-                    self.say(&Word::Ended(Ok(())));
+                    self.say(Word::Ended(Ok(())));
                 }
             }
             Some(Call::Offer { .. } | Call::Group { .. }) => {

@@ -38,11 +38,33 @@ pub(super) struct Waiting<'a> {
     transport: Transport,
     /// Callers, and until when they may say something.
     callers: HashMap<ConnectionId, Instant>,
-    /// The source whose offer was taken, and what it needs.
-    taken: Option<(ConnectionId, Target, Membership)>,
+    /// The source whose offer was taken.
+    taken: Option<Taken>,
+}
+
+/// What is to become of an offer that was taken.
+struct Taken {
+    connection: ConnectionId,
+    target: Target,
+    membership: Membership,
+    group: Option<Group>,
+    /// When the source is to hear how far this host is.
+    tells_at: Instant,
+}
+
+/// What the source told of its group.
+struct Group {
+    secret: [u8; 32],
+    source: Contact,
+    source_key: Option<PublicKey>,
+    rack: u32,
+    peers_at: IpAddr,
 }
 
 const LOOK: Duration = Duration::from_millis(100);
+
+/// How often a source hears how far this host is with what an earlier try left.
+const TELL: Duration = Duration::from_secs(1);
 
 impl<'a> Waiting<'a> {
     pub(super) fn new(
@@ -84,14 +106,43 @@ impl<'a> Waiting<'a> {
                 self.worker.close(connection);
             }
             while let Some(event) = self.worker.next_event() {
-                if let Some(invited) = self.take(event)? {
-                    return Ok(invited);
-                }
+                self.take(event)?;
+            }
+            if let Some(invited) = self.look(now) {
+                return Ok(invited);
             }
         }
     }
 
-    fn take(&mut self, event: Event) -> Result<Option<Invited>, Error> {
+    /// A host that knows the group and what an earlier try left can be a node.
+    fn look(&mut self, now: Instant) -> Option<Invited> {
+        let taken = self.taken.as_mut()?;
+        let looked = taken.target.has_looked();
+        if looked && taken.group.is_some() {
+            let taken = self.taken.take()?;
+            let group = taken.group?;
+            return Some(Invited {
+                connection: taken.connection,
+                target: taken.target,
+                membership: Membership {
+                    secret: group.secret,
+                    ..taken.membership
+                },
+                source: group.source,
+                source_key: group.source_key,
+                rack: group.rack,
+                peers_at: group.peers_at,
+            });
+        }
+        if !looked && now >= taken.tells_at {
+            taken.tells_at = now + TELL;
+            let word = Word::Looks(taken.target.looked_at());
+            say(&mut self.worker, taken.connection, &word);
+        }
+        None
+    }
+
+    fn take(&mut self, event: Event) -> Result<(), Error> {
         match event {
             Event::Accepted { connection, .. } if self.callers.len() < CALLERS => {
                 self.callers
@@ -108,28 +159,26 @@ impl<'a> Waiting<'a> {
             } if completion.kind == WorkKind::Receive => {
                 if let Ok(len) = completion.result {
                     let call = parse::<Call>(&completion.into_region()[..len]);
-                    return self.hear(connection, call);
+                    self.hear(connection, call)?;
                 }
             }
             Event::Closed { connection, .. } => {
                 self.callers.remove(&connection);
-                if self.taken.as_ref().is_some_and(|it| it.0 == connection) {
-                    self.taken
-                        .take()
-                        .into_iter()
-                        .for_each(|mut it| drop(it.1.give_up()));
-                }
+                self.leave(connection);
             }
             _ => {}
         }
-        Ok(None)
+        Ok(())
     }
 
-    fn hear(
-        &mut self,
-        connection: ConnectionId,
-        call: Option<Call>,
-    ) -> Result<Option<Invited>, Error> {
+    /// The source whose offer was taken is gone, or wants no more of it.
+    fn leave(&mut self, connection: ConnectionId) {
+        if let Some(mut taken) = self.taken.take_if(|it| it.connection == connection) {
+            drop(taken.target.give_up());
+        }
+    }
+
+    fn hear(&mut self, connection: ConnectionId, call: Option<Call>) -> Result<(), Error> {
         match call {
             Some(Call::Offer { .. }) if self.taken.is_some() => {
                 say(
@@ -140,11 +189,18 @@ impl<'a> Waiting<'a> {
                 self.worker.close(connection);
             }
             Some(Call::Offer { name, form, bytes }) => {
-                match self.destination.open(&name, form, bytes) {
+                let waker = self.worker.waker();
+                match self.destination.open(&name, form, bytes, waker) {
                     Ok(target) => {
                         let membership = Membership::new([0; 32], self.transport.clone())?;
                         let key = membership.identity.public();
-                        self.taken = Some((connection, target, membership));
+                        self.taken = Some(Taken {
+                            connection,
+                            target,
+                            membership,
+                            group: None,
+                            tells_at: Instant::now() + TELL,
+                        });
                         say(&mut self.worker, connection, &Word::Joins(key.0));
                         listen(&mut self.worker, connection)?;
                     }
@@ -165,34 +221,34 @@ impl<'a> Waiting<'a> {
                 port,
                 rack,
             }) => {
-                let taken = self.taken.take_if(|it| it.0 == connection);
+                let source_key = key_of(&mut self.worker, connection);
                 let own = self
                     .worker
                     .connection(connection)
                     .and_then(|it| Some((it.local_addr()?, it.peer_addr())));
-                let (Some((_, target, membership)), Some((own, peer))) = (taken, own) else {
+                let taken = self.taken.as_mut();
+                let taken = taken.filter(|it| it.connection == connection && it.group.is_none());
+                let (Some(taken), Some((own, peer))) = (taken, own) else {
                     self.worker.close(connection);
-                    return Ok(None);
+                    return Ok(());
                 };
-                self.callers.remove(&connection);
-                listen(&mut self.worker, connection)?;
-                let source_key = key_of(&mut self.worker, connection);
-                return Ok(Some(Invited {
-                    connection,
-                    target,
-                    membership: Membership {
-                        secret,
-                        ..membership
-                    },
+                taken.group = Some(Group {
+                    secret,
                     source: source_contact(key, SocketAddr::new(peer.ip(), port)),
                     source_key,
                     rack,
                     peers_at: own.ip(),
-                }));
+                });
+                // From here on it may be silent.
+                self.callers.remove(&connection);
+                listen(&mut self.worker, connection)?;
             }
-            Some(Call::Aborted(_)) | None => drop(self.worker.close(connection)),
+            Some(Call::Aborted(_)) | None => {
+                self.leave(connection);
+                self.worker.close(connection);
+            }
         }
-        Ok(None)
+        Ok(())
     }
 
     /// Lets the last word be sent.

@@ -52,6 +52,8 @@ struct Called {
     result: Option<(Result<(), String>, Instant)>,
     /// What went wrong last.
     trouble: Option<String>,
+    /// Bytes of an earlier try that it has looked at, and when it had looked at more than before.
+    looked: Option<(u64, Instant)>,
     /// It was said to lie.
     accused: Option<String>,
 }
@@ -95,6 +97,7 @@ impl Calls {
                 from: Vec::new(),
                 result,
                 trouble: None,
+                looked: None,
                 accused: None,
             }
         });
@@ -214,6 +217,14 @@ impl Calls {
                 );
                 let _ = listen(worker, connection);
             }
+            Some(Word::Looks(bytes)) if self.hosts[index].heard == Some(connection) => {
+                let called = &mut self.hosts[index];
+                if called.looked.is_none_or(|it| it.0 < bytes) {
+                    called.looked = Some((bytes, Instant::now()));
+                }
+                // A connection that is over tells so by itself.
+                let _ = listen(worker, connection);
+            }
             Some(Word::Refuses(why)) => self.end(worker, index, Err(shown(&why))),
             Some(Word::Ended(result)) => self.end(worker, index, result.map_err(|it| shown(&it))),
             _ => self.end(
@@ -221,6 +232,14 @@ impl Calls {
                 index,
                 Err("it answered what is no word of a cast".into()),
             ),
+        }
+    }
+
+    /// What a host said as a node, for it lost the connection on which it was invited.
+    pub(super) fn hear_node(&mut self, worker: &mut Worker, node: NodeId, word: Option<Word>) {
+        let found = self.hosts.iter().position(|it| it.node == Some(node));
+        if let (Some(index), Some(Word::Ended(result))) = (found, word) {
+            self.end(worker, index, result.map_err(|it| shown(&it)));
         }
     }
 
@@ -365,6 +384,15 @@ impl Calls {
             .any(|it| it.stage == Stage::Told && !it.joined)
     }
 
+    /// When a host that was told how to take part, and does not yet, had looked at more of what an earlier try left it.
+    pub(super) fn last_look(&self) -> Option<Instant> {
+        let looking = self
+            .hosts
+            .iter()
+            .filter(|it| it.stage == Stage::Told && !it.joined);
+        looking.filter_map(|it| Some(it.looked?.1)).max()
+    }
+
     /// Tells all that the source gives up.
     pub(super) fn abort(&self, worker: &mut Worker, why: &str) {
         for called in &self.hosts {
@@ -386,14 +414,15 @@ impl Calls {
                 (Err(why), Instant::now())
             });
             // What it was caught at says more than that it is gone.
-            let result = result.map_err(|why| match it.accused {
-                Some(accused) if !why.contains(&accused) => format!("{why} ({accused})"),
+            let result = result.map_err(|why| match &it.accused {
+                Some(accused) if !why.contains(accused) => format!("{why} ({accused})"),
                 _ => why,
             });
             HostOutcome {
                 name: it.host.name,
                 from: it.from,
                 result,
+                accused: it.accused,
                 after: at.saturating_duration_since(started),
             }
         };

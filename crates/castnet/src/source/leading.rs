@@ -49,6 +49,9 @@ impl Leading {
             while let Some(event) = self.drive.others.pop_front() {
                 self.calls.take(&mut self.drive.worker, event);
             }
+            while let Some((node, word)) = self.drive.words.pop_front() {
+                self.calls.hear_node(&mut self.drive.worker, node, word);
+            }
             let expected = self.calls.expected();
             if self.started.is_none() && self.calls.take_change() {
                 self.drive.node.expect(self.drive.now(), expected);
@@ -177,6 +180,7 @@ impl Leading {
         }
         match self.finished {
             Some(at) if self.calls.has_unfinished() || self.calls.is_talking() => {
+                let at = self.calls.last_look().map_or(at, |it| it.max(at));
                 at.elapsed() > FAREWELL
             }
             Some(at) => at.elapsed() > self.cast.linger,

@@ -1,12 +1,13 @@
-//! A target that is a file, a tree or a device, opened: what an earlier try left of it is looked at.
+//! A target that is a file, a tree or a device, opened.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::fs::{OpenOptions, TryLockError};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use zerolane_cast::{Bitmap, Hash, Header, Manifest, Stored};
+use zerolane::Waker;
 
+use super::looking::Looking;
 use super::paths::Paths;
 use super::reading::unpack;
 use super::{Place, Target};
@@ -15,7 +16,13 @@ use crate::invitation::Form;
 use crate::store::Store;
 
 /// Opens the target at this path.
-pub(super) fn open_at(last: PathBuf, force: bool, form: Form, bytes: u64) -> Result<Target, Error> {
+pub(super) fn open_at(
+    last: PathBuf,
+    force: bool,
+    form: Form,
+    bytes: u64,
+    waker: Waker,
+) -> Result<Target, Error> {
     let shown = last.display().to_string();
     let there = last.symlink_metadata().ok();
     let device = last
@@ -43,17 +50,18 @@ pub(super) fn open_at(last: PathBuf, force: bool, form: Form, bytes: u64) -> Res
         Err(TryLockError::Error(error)) => return Err(Error::io(&partial)(error)),
     }
     let file = Arc::new(file);
-    let stored = stored(&file, &paths.list, bytes);
     file.set_len(bytes).map_err(Error::io(&partial))?;
     let place = match form {
         Form::Bytes => Place::File(paths.clone()),
         Form::Tree => Place::Tree(paths.clone()),
     };
+    let looking = Looking::begin(Arc::clone(&file), paths.list.clone(), bytes, waker)?;
     let mut target = Target {
         name: shown,
         store: Store::File(Arc::clone(&file)),
         place,
-        stored,
+        looking: Some(looking),
+        stored: None,
         feed: Arc::default(),
         reader: None,
     };
@@ -79,57 +87,9 @@ fn open_device(path: &Path, bytes: u64) -> Result<Target, Error> {
         name: shown,
         store: Store::File(file),
         place: Place::Device,
+        looking: None,
         stored: None,
         feed: Arc::default(),
         reader: None,
     })
-}
-
-/// The chunks of a partial file that have their digests.
-pub(super) fn stored(file: &File, list: &Path, bytes: u64) -> Option<Stored> {
-    let (header, hashes): (Header, Vec<Hash>) = postcard::from_bytes(&fs::read(list).ok()?).ok()?;
-    let manifest = Manifest::covered(header, hashes)
-        .ok()
-        .filter(|_| header.bytes == bytes)?;
-    let mut has = Bitmap::empty(header.chunks());
-    let mut buffer = vec![0; header.chunk_bytes as usize];
-    for chunk in 0..header.chunks() {
-        let content = &mut buffer[..header.bytes_of(chunk)];
-        let offset = u64::from(chunk) * u64::from(header.chunk_bytes);
-        if file.read_exact_at(content, offset).is_ok() && manifest.check(chunk, content).is_ok() {
-            has.insert(chunk);
-        }
-    }
-    (!has.is_empty()).then_some(Stored {
-        root: header.root,
-        has,
-    })
-}
-
-#[cfg(test)]
-#[allow(non_snake_case)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn stored__only_chunks_that_have_their_digests() {
-        let directory = tempfile::tempdir().unwrap();
-        let (path, list) = (directory.path().join("part"), directory.path().join("list"));
-        let content: Vec<u8> = (0..1000u32).map(|it| (it * 7) as u8).collect();
-        let manifest = Manifest::of(&content, 300, 1).unwrap();
-        fs::write(
-            &list,
-            postcard::to_allocvec(&(manifest.header(), manifest.hashes())).unwrap(),
-        )
-        .unwrap();
-        let mut partial = content.clone();
-        partial[299] ^= 1;
-        partial[650..].fill(0);
-        fs::write(&path, partial).unwrap();
-        let file = File::open(&path).unwrap();
-        let found = stored(&file, &list, 1000).unwrap();
-        let has: Vec<u32> = (0..4).filter(|it| found.has.contains(*it)).collect();
-        assert_eq!((found.root, has), (manifest.header().root, vec![1]));
-        assert_eq!(stored(&file, &list, 999), None, "another content");
-    }
 }

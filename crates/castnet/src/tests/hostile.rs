@@ -34,6 +34,10 @@ fn liar__is_named_and_the_others_have_what_was_cast() {
         notes.iter().any(|it| it.contains("sent a wrong chunk")),
         "{notes:?}"
     );
+    // Those that were caught are named, also one that has all.
+    let accused = |it: &crate::HostOutcome| it.accused.is_some();
+    assert!(outcome.hosts.iter().any(accused), "{outcome:?}");
+    assert!(!accused(&outcome.hosts[0]), "{outcome:?}");
     // What a liar has is right, if it has all.
     for (index, ended) in hosts.join().into_iter().enumerate() {
         assert!(
@@ -123,6 +127,35 @@ fn intruder__is_cut_off_and_named_whatever_it_sends() {
         );
         thread.join().unwrap();
     }
+}
+
+/// It asks for what is long, again and again, and takes nothing of it.
+#[test]
+fn glutton__that_takes_no_answer_is_cut_off_before_many_wait_for_it() {
+    let group = Group::new();
+    let bytes = content(5, 16_000_000);
+    let source = group.file("source", &bytes);
+    let hosts = group.start(1);
+    let (address, thread) = intruder(|it| {
+        let ask = zerolane_cast::Message::AskHashes { first: 0 }.encode();
+        let each = 32 * 16_000_000 / crate::limits::LEAST_CHUNK as usize;
+        let asks = crate::limits::MAX_UNSENT_BYTES / each + 50;
+        // So many messages alone are none too many.
+        assert!(asks < crate::limits::MAX_SENDS / 2, "{asks}");
+        for _ in 0..asks {
+            drop(it.send(&ask));
+        }
+    });
+    let mut cast = hosts.calls();
+    cast.gather = Duration::from_secs(1);
+    cast.hosts.push(host(address));
+    let outcome = run(&group, cast, &source, |_| {}).unwrap();
+    let why = outcome.hosts[1].result.clone().unwrap_err();
+    let flood = zerolane_cast::Fault::Flood.to_string();
+    assert!(why.contains(&flood), "{why}");
+    assert_eq!(outcome.hosts[0].result, Ok(()));
+    hosts.join().remove(0).unwrap();
+    thread.join().unwrap();
 }
 
 /// It says that it has all, and gives none of it.

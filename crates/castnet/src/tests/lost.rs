@@ -1,20 +1,26 @@
 //! A source, by hand, that a host loses.
 
+use std::fs;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver as Channel, channel};
 use std::time::Duration;
 
-use zerolane::security::Anyone;
-use zerolane::{Connection, Endpoint, Options};
+use zerolane::security::{Anyone, Code};
+use zerolane::{Connection, Endpoint, Options, Security};
+use zerolane_cast::limits::MESSAGE_BYTES;
+use zerolane_cast::{Manifest, Message};
 
-use super::group::{Group, hear, receiver, word};
+use super::group::{Group, content, hear, receiver, run, word};
 use crate::drive::Membership;
 use crate::invitation::{Call, Form, Word};
-use crate::{Error, Received};
+use crate::{Cast, Error, Host, Received, Receiver};
 
 /// Longer than a test lasts: nothing comes of it by itself.
 const EVER: Duration = Duration::from_secs(3600);
+
+/// Bytes of the content.
+const BYTES: usize = 1000;
 
 struct Source {
     membership: Membership,
@@ -42,7 +48,7 @@ impl Source {
         let offer = Call::Offer {
             name: "source".into(),
             form: Form::Bytes,
-            bytes: 1000,
+            bytes: BYTES as u64,
         };
         connection.send(&word(&offer)).unwrap();
         assert!(matches!(hear(&mut connection), Word::Joins(_)));
@@ -57,10 +63,26 @@ impl Source {
     }
 }
 
+/// The next message of a node.
+fn said(node: &mut Connection) -> Message {
+    let mut buffer = vec![0; MESSAGE_BYTES];
+    let len = node.recv_into(&mut buffer).unwrap();
+    Message::parse(&buffer[..len]).unwrap()
+}
+
 /// A host that takes none for dead, and what becomes of it.
 fn host(group: &Group) -> (SocketAddr, Channel<Result<Received, Error>>) {
+    host_with(group, EVER, EVER)
+}
+
+/// One with such silence and patience.
+fn host_with(
+    group: &Group,
+    silence: Duration,
+    patience: Duration,
+) -> (SocketAddr, Channel<Result<Received, Error>>) {
     let host = receiver("127.0.0.1:0".parse().unwrap(), group.to(0));
-    let host = host.with_silence(EVER).with_patience(EVER);
+    let host = host.with_silence(silence).with_patience(patience);
     let (address, (told, ended)) = (host.local_addr(), channel());
     std::thread::spawn(move || told.send(host.run(&|| false, &mut |_| {})));
     (address, ended)
@@ -91,4 +113,88 @@ fn host__that_is_called_again_reaches_its_source_at_once() {
         }
     }
     panic!("it was called {} times", calls.len());
+}
+
+/// The source and all that could follow it are gone. Such hosts hear each other's beats without end.
+#[test]
+fn host__that_has_all_and_is_led_by_none_ends_though_it_has_peers() {
+    let group = Group::new();
+    let source = Source::new();
+    let bytes = content(1, BYTES);
+    let manifest = Manifest::of(&bytes, 256, 1).unwrap();
+    // An earlier try left all.
+    let list = postcard::to_allocvec(&(manifest.header(), manifest.hashes())).unwrap();
+    fs::write(group.path(".target-0.zerolane-part"), &bytes).unwrap();
+    fs::write(group.path(".target-0.zerolane-list"), list).unwrap();
+    let second = Duration::from_secs(1);
+    let (address, ended) = host_with(&group, second / 2, second);
+    let (mut words, mut source, secret) = {
+        let mut source = source;
+        let words = source.call(address);
+        let node = source.endpoint.accept(Some(second * 60)).unwrap();
+        let node = node.expect("it takes part");
+        (words, node, source.membership.secret)
+    };
+    let Message::Join { address, .. } = said(&mut source) else {
+        panic!("it does not join");
+    };
+    let tell = |message: Message| message.encode();
+    source
+        .send(&tell(Message::Welcome(manifest.header())))
+        .unwrap();
+    let hashes = manifest.hashes().to_vec();
+    source
+        .send(&tell(Message::Hashes { first: 0, hashes }))
+        .unwrap();
+    assert!(matches!(hear(&mut words), Word::Ended(Ok(()))));
+    let peer = Membership::new(secret, Options::default()).unwrap();
+    let address: SocketAddr = std::str::from_utf8(&address).unwrap().parse().unwrap();
+    let options = peer.options(Arc::new(Anyone));
+    let mut peer = Connection::connect(address, &options).unwrap();
+    drop((words, source));
+    peer.set_timeout(Some(Duration::from_millis(20)));
+    // It is there as long as the host is, and for a minute at most.
+    std::thread::spawn(move || {
+        let mut buffer = vec![0; MESSAGE_BYTES];
+        while let Ok(_) | Err(zerolane::Error::TimedOut(_)) = peer.recv_into(&mut buffer) {
+            if peer.send(&tell(Message::Alive)).is_err() {
+                return;
+            }
+        }
+    });
+    let ended = ended.recv_timeout(second * 60).expect("it ends");
+    assert_eq!(ended.unwrap().bytes, BYTES as u64);
+}
+
+/// It cannot be called again. What became of it, it says as a member of the group.
+#[test]
+fn host__whose_code_is_spent_is_heard_though_it_lost_its_invitation() {
+    let group = Group::new();
+    let bytes = content(2, 2_000_000);
+    let source = group.file("source", &bytes);
+    let security = Security {
+        pre_shared: Some(Code::from_random([9; 32]).into()),
+        ..Security::default()
+    };
+    let host = Receiver::bind("127.0.0.1:0", security.clone(), group.to(0)).unwrap();
+    let address = host.local_addr();
+    let received = std::thread::spawn(move || {
+        host.run_as(&|| false, &mut |_| {}, &mut |drive| {
+            for connection in drive.worker.connection_ids().collect::<Vec<_>>() {
+                drive.worker.close(connection);
+            }
+        })
+    });
+    let cast = Cast {
+        hosts: vec![Host {
+            name: "host".into(),
+            address: Ok(address),
+            security,
+        }],
+        ..Cast::default()
+    };
+    let outcome = run(&group, cast, &source, |_| {}).unwrap();
+    assert_eq!(outcome.hosts[0].result, Ok(()));
+    received.join().unwrap().unwrap();
+    assert!(fs::read(group.target(0)).unwrap() == bytes);
 }

@@ -4,6 +4,7 @@
 mod faults;
 mod group;
 mod hostile;
+mod looking;
 mod lost;
 mod memory;
 mod racks;

@@ -1,0 +1,140 @@
+//! Hosts that look at what an earlier try left, and for how long is the test's to say: the list of digests is a pipe.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+use zerolane::{Endpoint, Options};
+
+use super::group::{Group, content, hear, host, receiver, run, word};
+use crate::drive::Membership;
+use crate::invitation::{Call, Word};
+use crate::{Cast, Content, Error};
+
+/// Longer than any of it takes.
+const LONG: Duration = Duration::from_secs(60);
+
+/// What an earlier try left of a target: all of it. Its list is at the end of a pipe.
+fn left(group: &Group, index: usize, bytes: &[u8]) -> PathBuf {
+    fs::write(group.path(&format!(".target-{index}.zerolane-part")), bytes).unwrap();
+    let list = group.path(&format!(".target-{index}.zerolane-list"));
+    let made = Command::new("mkfifo").arg(&list).status().unwrap();
+    assert!(made.success());
+    list
+}
+
+/// Lets a host see the list, once it looks.
+fn show(list: &PathBuf, source: &Content) {
+    let manifest = source.manifest(source.chunk_bytes(), 1).unwrap();
+    let bytes = postcard::to_allocvec(&(manifest.header(), manifest.hashes())).unwrap();
+    let mut pipe = OpenOptions::new().write(true).open(list).unwrap();
+    // The host writes one of its own here when it has seen this.
+    fs::remove_file(list).unwrap();
+    pipe.write_all(&bytes).unwrap();
+}
+
+#[test]
+fn look__of_a_host_at_what_it_has_is_waited_for_when_all_others_are_done() {
+    let group = Group::new();
+    let bytes = content(1, 8_000_000);
+    let source = group.file("source", &bytes);
+    let list = left(&group, 1, &bytes);
+    let hosts = group.start(2);
+    let cast = Cast {
+        gather: Duration::from_millis(500),
+        linger: Duration::from_millis(100),
+        ..hosts.calls()
+    };
+    let mut list = Some(list);
+    let outcome = run(&group, cast, &source, |progress| {
+        if progress.done == 1 {
+            list.take().into_iter().for_each(|it| show(&it, &source));
+        }
+    })
+    .unwrap();
+    assert!(
+        outcome.hosts.iter().all(|it| it.result.is_ok()),
+        "{outcome:?}"
+    );
+    let received = hosts.join().remove(1).unwrap();
+    let all = (bytes.len() as u64, 0);
+    assert_eq!((received.resumed, received.received), all, "{received:?}");
+    assert!(fs::read(group.target(1)).unwrap() == bytes);
+}
+
+#[test]
+fn look__of_a_host_ends_when_its_user_stops_it() {
+    let group = Group::new();
+    let bytes = content(2, 2_000_000);
+    let source = group.file("source", &bytes);
+    let list = left(&group, 0, &bytes);
+    let at = receiver("127.0.0.1:0".parse().unwrap(), group.to(0));
+    let address = at.local_addr();
+    let (stop, stopped) = channel::<()>();
+    let (told, ended) = channel();
+    thread::spawn(move || {
+        let stop = || stopped.try_recv().is_ok();
+        told.send(at.run(&stop, &mut |_| {}))
+    });
+    let cast = thread::spawn(move || {
+        let cast = Cast {
+            hosts: vec![host(address)],
+            gather: Duration::from_millis(500),
+            ..Cast::default()
+        };
+        // What becomes of it is not asked here.
+        let _ = cast.run(&source, &|| false, &mut |_| {});
+    });
+    // It is open when the host looks.
+    let pipe = OpenOptions::new().write(true).open(list).unwrap();
+    stop.send(()).unwrap();
+    let ended = ended.recv_timeout(LONG).expect("it ends");
+    assert!(matches!(ended, Err(Error::Stopped)), "{ended:?}");
+    // Another try finds nothing that holds it.
+    let target = group.to(0);
+    let waker = zerolane::worker::Worker::new().unwrap().waker();
+    let opened = target.open("source", crate::Form::Bytes, 2_000_000, waker);
+    assert!(opened.is_ok(), "{opened:?}");
+    drop(pipe);
+    cast.join().unwrap();
+}
+
+/// A source waits ten seconds for one that was told how to take part and does not.
+#[test]
+fn look__that_goes_on_is_waited_for_longer_than_one_that_says_nothing() {
+    let group = Group::new();
+    let source = group.file("source", &content(3, 500_000));
+    let hosts = group.start(1);
+    let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default()).unwrap();
+    let slow = endpoint.local_addr();
+    let looks = thread::spawn(move || {
+        let mut source = endpoint.accept(None).unwrap().expect("no timeout");
+        assert!(matches!(hear(&mut source), Call::Offer { .. }));
+        let membership = Membership::new([0; 32], Options::default()).unwrap();
+        let own = membership.identity.public().0;
+        source.send(&word(&Word::Joins(own))).unwrap();
+        assert!(matches!(hear(&mut source), Call::Group { .. }));
+        for bytes in 0..crate::limits::FAREWELL.as_secs() + 3 {
+            source.send(&word(&Word::Looks(bytes))).unwrap();
+            thread::sleep(Duration::from_secs(1));
+        }
+        source.send(&word(&Word::Ended(Ok(())))).unwrap();
+        // Until the source has heard it.
+        source.set_timeout(Some(LONG));
+        let _ = source.recv_into(&mut [0; 8]);
+    });
+    let mut cast = hosts.calls();
+    cast.gather = Duration::from_millis(500);
+    cast.hosts.push(host(slow));
+    let outcome = run(&group, cast, &source, |_| {}).unwrap();
+    assert!(
+        outcome.hosts.iter().all(|it| it.result.is_ok()),
+        "{outcome:?}"
+    );
+    looks.join().unwrap();
+    hosts.join().remove(0).unwrap();
+}
