@@ -148,6 +148,10 @@ impl Cast {
             .collect::<HashSet<_>>()
             .len();
         let manifest = content.manifest(content.chunk_bytes(), self.arity)?;
+        if stop() {
+            // Before any host is called.
+            return Err(Error::Stopped);
+        }
         let header = manifest.header();
         let invited = Arc::new(Invited::default());
         let transport = Transport {

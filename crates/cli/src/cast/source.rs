@@ -8,6 +8,7 @@ use zerolane::security::Code;
 use zerolane_cast::Slow;
 use zerolane_castnet::{Cast, Content, Host};
 
+use super::input::Input;
 use super::shown::{self, Summary, Talk};
 use super::{hosts, racks, ssh, with_exit_code};
 use crate::console;
@@ -171,9 +172,11 @@ pub(super) fn run(args: CastArgs) -> Result<()> {
         }
     }
     let content = match is_stream {
-        true => Content::stream(args.name, std::io::stdin().lock()),
+        true => Content::stream(args.name, Input::new(&interrupt)?),
         false => Content::open(&args.source),
     };
+    // Ctrl-C ends what writes to a pipe, too: what came until then is not the content.
+    interrupt.check()?;
     let content = content.map_err(with_exit_code)?;
     let cast = Cast {
         hosts: called,

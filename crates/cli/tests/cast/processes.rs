@@ -52,6 +52,33 @@ fn cast__standard_input_to_hosts_of_a_file_by_a_code() {
 }
 
 #[test]
+fn interrupt__while_standard_input_comes_casts_nothing() {
+    for ends in [true, false] {
+        let place = Place::new();
+        let hosts = hosts(&place, 1, &[]);
+        let mut command = place.command();
+        command.arg("-").args(addresses(&hosts));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut input = child.stdin.take();
+        // More than a pipe takes: so it is being read.
+        let bytes = content(11, 300_000);
+        input.as_mut().unwrap().write_all(&bytes).unwrap();
+        let pid = nix::unistd::Pid::from_raw(child.id() as i32);
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
+        if ends {
+            // As where the same Ctrl-C ended what writes.
+            input = None;
+        }
+        place.wait_until("it ends", || child.try_wait().unwrap().is_some());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130), "{}", said(&output));
+        assert!(!place.target(0).exists(), "a part was taken for the whole");
+        drop(input);
+    }
+}
+
+#[test]
 fn cast__only_to_hosts_that_let_this_key_in() {
     let place = Place::new();
     let bytes = content(2, 100_000);
