@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, ensure};
 use zerolane::security::Code;
 use zerolane_cast::Slow;
-use zerolane_castnet::{Cast, Content, Host};
+use zerolane_castnet::{Cast, Content, Error, Host};
 
 use super::input::Input;
 use super::shown::{self, Summary, Talk};
@@ -138,37 +138,30 @@ pub(super) fn run(args: CastArgs) -> Result<()> {
     );
     let names = hosts::named(&args.names, args.hosts.as_deref())?;
     let racks = racks::racks(args.racks.as_ref(), &names)?;
+    let resolve = if args.ssh {
+        ssh::resolve
+    } else {
+        hosts::resolve
+    };
+    let found: Vec<_> = names.iter().map(|it| resolve(it)).collect();
+    for (name, found) in names.iter().zip(&found) {
+        if let (Err(why), Unknown::Stop) = (found, args.unknown) {
+            return Err(anyhow!("{name}: {why}").context(Exit::Unreachable));
+        }
+    }
     let mut cautions = Vec::new();
     let mut called = Vec::new();
-    // They end with this.
-    let mut started = ssh::Remotes::default();
-    if args.ssh {
-        let login = ssh::Login {
-            shell: args.rsh.as_deref(),
-            program: args.remote_program.as_deref(),
-            to: args.to.as_deref(),
-            force: args.force,
-        };
-        for (host, remote) in ssh::start_all(&names, &login)? {
-            called.push(host);
-            started.extend(remote);
-        }
-    } else {
-        for name in names {
+    if !args.ssh {
+        for (name, address) in names.iter().zip(&found) {
             let args_of_host = ClientArgs::of_identity(args.identity.clone());
             let (caution, security) = Caution::new(name.clone(), args_of_host, args.code.clone())?;
             cautions.push(caution);
-            let address = hosts::resolve(&name);
+            let (name, address) = (name.clone(), address.clone());
             called.push(Host {
                 name,
                 address,
                 security,
             });
-        }
-    }
-    for host in &called {
-        if let (Err(why), Unknown::Stop) = (&host.address, args.unknown) {
-            return Err(anyhow!("{}: {why}", host.name).context(Exit::Unreachable));
         }
     }
     let content = match is_stream {
@@ -178,6 +171,23 @@ pub(super) fn run(args: CastArgs) -> Result<()> {
     // Ctrl-C ends what writes to a pipe, too: what came until then is not the content.
     interrupt.check()?;
     let content = content.map_err(with_exit_code)?;
+    if content.bytes() == 0 {
+        return Err(with_exit_code(Error::Empty));
+    }
+    // They end with this. Each waits until it is called, so none is started before there is something to cast.
+    let mut started = ssh::Remotes::default();
+    if args.ssh {
+        let login = ssh::Login {
+            shell: args.rsh.as_deref(),
+            program: args.remote_program.as_deref(),
+            to: args.to.as_deref(),
+            force: args.force,
+        };
+        for (host, remote) in ssh::start_all(&names, &found, &login)? {
+            called.push(host);
+            started.extend(remote);
+        }
+    }
     let cast = Cast {
         hosts: called,
         racks,

@@ -92,20 +92,23 @@ const LINES: usize = 20;
 /// Logins at a time.
 const LOGINS: usize = 32;
 
-/// Starts all of them; one that cannot be started is a host whose address is not known, and why.
+/// Starts all of them, which were found at these addresses; one that cannot be started is a host whose address is not known,
+/// and why.
 pub(super) fn start_all(
     names: &[String],
+    found: &[Result<SocketAddr, String>],
     login: &Login<'_>,
 ) -> Result<Vec<(Host, Option<Remote>)>> {
     let secret = zerolane::security::random().context("no random numbers for a key")?;
     let identity = Arc::new(Identity::from_secret(secret));
     let mut started = Vec::with_capacity(names.len());
-    for some in names.chunks(LOGINS) {
+    let places: Vec<_> = names.iter().zip(found).collect();
+    for some in places.chunks(LOGINS) {
         let some = thread::scope(|scope| {
             let key = identity.public();
-            let begin = |name: &String| {
-                let name = name.clone();
-                scope.spawn(move || start(&name, login, key))
+            let begin = |(name, at): &(&String, &Result<SocketAddr, String>)| {
+                let (name, at) = ((*name).clone(), (*at).clone());
+                scope.spawn(move || start(&name, at.map_err(anyhow::Error::msg)?, login, key))
             };
             let running: Vec<_> = some.iter().map(begin).collect();
             running
@@ -142,7 +145,8 @@ pub(super) fn start_all(
     Ok(names.iter().zip(started).map(host).collect())
 }
 
-fn start(name: &str, login: &Login<'_>, key: PublicKey) -> Result<(SocketAddr, PublicKey, Remote)> {
+/// The login that a name of a host stands for.
+fn login_host(name: &str) -> Result<LoginHost> {
     let (user, place) = match name.split_once('@') {
         Some((user, place)) => (Some(user.to_owned()), place),
         None => (None, name),
@@ -153,12 +157,23 @@ fn start(name: &str, login: &Login<'_>, key: PublicKey) -> Result<(SocketAddr, P
         }
         _ => (place, None),
     };
-    let at = hosts::resolve(bare).map_err(anyhow::Error::msg)?;
-    let host = LoginHost {
-        user,
-        name: bare.to_owned(),
-        port,
-    };
+    let name = bare.to_owned();
+    Ok(LoginHost { user, name, port })
+}
+
+/// The address of a host that a login is to start.
+pub(super) fn resolve(name: &str) -> Result<SocketAddr, String> {
+    let host = login_host(name).map_err(|error| format!("{error:#}"))?;
+    hosts::resolve(&host.name)
+}
+
+fn start(
+    name: &str,
+    at: SocketAddr,
+    login: &Login<'_>,
+    key: PublicKey,
+) -> Result<(SocketAddr, PublicKey, Remote)> {
+    let host = login_host(name)?;
     let listen = if at.is_ipv6() {
         "'[::]:0'"
     } else {

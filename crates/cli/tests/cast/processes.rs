@@ -253,6 +253,33 @@ fn ssh__starts_the_hosts_and_names_one_that_it_does_not_reach() {
 }
 
 #[test]
+fn ssh__starts_no_host_before_the_source_and_all_names_are_known() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    let log = place.path("log");
+    let script = format!("#!/bin/sh\necho login >>'{}'\nexit 255\n", log.display());
+    let script = place.file("shell", script.as_bytes());
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let (source, empty) = (place.file("source", b"content"), place.file("empty", b""));
+    let cast = |source: &std::path::Path, options: &[&str]| {
+        let mut command = place.command();
+        command.arg("--ssh").arg("-e").arg(&script).args(options);
+        let output = command.arg(source).arg("127.0.0.1").output().unwrap();
+        (output.status.code(), said(&output))
+    };
+    assert_eq!(cast(&place.path("nothing"), &[]).0, Some(1));
+    assert_eq!(cast(&empty, &[]).0, Some(1));
+    let list = place.file("list", b"no-such-host.invalid\n");
+    let list = list.to_str().unwrap();
+    let (code, words) = cast(&source, &["--unknown", "stop", "--hosts", list]);
+    assert_eq!(code, Some(3), "{words}");
+    assert!(words.contains("no-such-host.invalid"), "{words}");
+    assert!(!log.exists(), "a host was started");
+    cast(&source, &[]);
+    assert!(log.exists(), "a login leaves a trace");
+}
+
+#[test]
 fn ssh__brings_the_program_along_where_it_is_missing() {
     use std::os::unix::fs::PermissionsExt;
     let place = Place::new();
