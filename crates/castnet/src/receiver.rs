@@ -161,10 +161,7 @@ impl Receiver {
             taking.say(&Word::Ended(Err(in_words(error))));
         }
         taking.part()?;
-        if let Some(mut target) = taking.target.take() {
-            // Why it failed is known already.
-            target.give_up();
-        }
+        taking.give_up();
         done
     }
 }

@@ -34,7 +34,7 @@ pub(super) struct Times {
 pub(super) struct Taking {
     pub(super) drive: Drive,
     /// Until all is there.
-    pub(super) target: Option<Target>,
+    target: Option<Target>,
     /// It is being put in its place.
     finishing: Option<Finishing>,
     /// It is in its place.
@@ -135,6 +135,17 @@ impl Taking {
         let source = self.source.filter(|_| self.unconfirmed);
         self.drive
             .settle(source.map(|it| (it, self.times.silence * 2)))
+    }
+
+    /// What reads the content ends, if it has not read all.
+    pub(super) fn give_up(&mut self) {
+        if let Some(mut target) = self.target.take() {
+            // Why it failed is known already.
+            target.give_up();
+        }
+        if let Some(finishing) = self.finishing.take() {
+            finishing.give_up();
+        }
     }
 
     pub(super) fn run(

@@ -198,3 +198,52 @@ fn content__that_is_empty_or_not_there_is_said() {
     assert!(Content::open(&group.path("nothing")).is_err());
     assert!(matches!(hosts.stop().remove(0), Err(Error::Stopped)));
 }
+
+#[test]
+fn command__that_does_not_read_is_ended_with_the_cast() {
+    // A pipe takes neither.
+    for len in [12_000_000, 300_000] {
+        let group = Group::new();
+        let source = group.file("source", &content(7, len));
+        let (late, number) = (group.path("late"), group.path("number"));
+        let command = format!(
+            "trap '' TERM; echo $$ >'{}'; sleep 20; sleep 20; touch '{}'",
+            number.display(),
+            late.display()
+        );
+        let hosts = group.start_at(vec![Destination::Command(command)]);
+        let cast = Cast {
+            max_rate: Some(SLOWLY),
+            ..hosts.calls()
+        };
+        // Of the longer content a part has come then, and the shorter one is there as a whole.
+        let some = std::cell::Cell::new(false);
+        let stopped = cast.run(&source, &|| some.get(), &mut |it| {
+            some.set(number.exists() && it.hosts.iter().any(|it| it.1 >= 2))
+        });
+        assert!(matches!(stopped, Err(Error::Stopped)), "{stopped:?}");
+        assert!(hosts.stop().remove(0).is_err());
+        assert!(!late.exists(), "the command was waited for");
+        let number = fs::read_to_string(number).unwrap();
+        let there = std::path::Path::new("/proc").join(number.trim());
+        assert!(!there.exists(), "the command goes on");
+    }
+}
+
+#[test]
+fn command__is_not_told_an_end_of_content_that_does_not_come() {
+    let group = Group::new();
+    let source = group.file("source", &content(8, 12_000_000));
+    let (part, whole) = (group.path("part"), group.path("whole"));
+    let command = format!("cat >'{}'; touch '{}'", part.display(), whole.display());
+    let hosts = group.start_at(vec![Destination::Command(command)]);
+    let cast = Cast {
+        max_rate: Some(SLOWLY),
+        ..hosts.calls()
+    };
+    let read = || part.metadata().is_ok_and(|it| it.len() > 300_000);
+    let stopped = cast.run(&source, &read, &mut |_| {});
+    assert!(matches!(stopped, Err(Error::Stopped)), "{stopped:?}");
+    assert!(hosts.join().remove(0).is_err());
+    assert!(!whole.exists(), "a part was taken for the whole");
+}
