@@ -365,6 +365,14 @@ impl Calls {
             .any(|it| it.stage == Stage::Told && !it.joined)
     }
 
+    /// Whether a host may still answer its first call.
+    pub(super) fn is_first_call(&self) -> bool {
+        let calling = |it: &Called| matches!(it.stage, Stage::Due(_) | Stage::Called(_));
+        self.hosts
+            .iter()
+            .any(|it| it.trouble.is_none() && calling(it))
+    }
+
     /// Tells all that the source gives up.
     pub(super) fn abort(&self, worker: &mut Worker, why: &str) {
         for called in &self.hosts {

@@ -185,6 +185,7 @@ impl Leading {
                 self.calls.joins() == 0
                     && self.drive.begun_for(self.cast.gather)
                     && !self.calls.is_talking()
+                    && !self.calls.is_first_call()
             }
         }
     }

@@ -68,6 +68,32 @@ fn hosts__that_are_not_there_or_unknown_are_named() {
 }
 
 #[test]
+fn hosts__may_answer_a_call_however_short_they_are_waited_for() {
+    let group = Group::new();
+    let source = group.file("source", &content(9, 500_000));
+    let hosts = group.start(2);
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut cast = Cast {
+        gather: Duration::ZERO,
+        linger: Duration::from_secs(2),
+        ..hosts.calls()
+    };
+    cast.hosts.push(host(silent.local_addr().unwrap()));
+    let outcome = run(&group, cast, &source, |_| {}).unwrap();
+    let ok: Vec<_> = outcome.hosts.iter().map(|it| it.result.is_ok()).collect();
+    assert_eq!(ok, [true, true, false], "{outcome:?}");
+    hosts.join().into_iter().for_each(|it| drop(it.unwrap()));
+    // None is there: that ends, too.
+    let cast = Cast {
+        gather: Duration::ZERO,
+        hosts: vec![host(silent.local_addr().unwrap())],
+        ..Cast::default()
+    };
+    let outcome = run(&group, cast, &source, |_| {}).unwrap();
+    assert!(outcome.hosts[0].result.is_err(), "{outcome:?}");
+}
+
+#[test]
 fn late__a_host_that_comes_in_the_middle_gets_all() {
     let group = Group::new();
     let bytes = content(3, 12_000_000);
