@@ -92,6 +92,28 @@ pub struct Outcome {
     pub racks: usize,
 }
 
+impl Outcome {
+    /// Of a cast to these hosts that ended with `why` before any was called.
+    #[must_use]
+    pub fn of_none(hosts: Vec<String>, bytes: u64, why: &Error) -> Outcome {
+        let failed = |name| HostOutcome {
+            name,
+            result: Err(in_words(why)),
+            after: Duration::ZERO,
+            from: Vec::new(),
+        };
+        Outcome {
+            hosts: hosts.into_iter().map(failed).collect(),
+            took: Duration::ZERO,
+            predicted: None,
+            bytes,
+            sent: 0,
+            changed: matches!(why, Error::Changed(_)),
+            racks: 0,
+        }
+    }
+}
+
 /// How far a cast is.
 #[derive(Clone, Debug)]
 pub struct Progress<'a> {
@@ -136,11 +158,36 @@ impl Cast {
     /// # Errors
     /// Nothing could be cast, a host's rack is not listed, the source changed, or the user stopped it. That hosts fail is none.
     pub fn run(
-        mut self,
+        self,
         content: &Content,
         stop: &dyn Fn() -> bool,
         watch: &mut dyn FnMut(&Progress<'_>),
     ) -> Result<Outcome, Error> {
+        let (outcome, done) = self.run_told(content, stop, watch);
+        done.map(|()| outcome)
+    }
+
+    /// The same; what became of each host is told also where the cast ended with an error.
+    pub fn run_told(
+        self,
+        content: &Content,
+        stop: &dyn Fn() -> bool,
+        watch: &mut dyn FnMut(&Progress<'_>),
+    ) -> (Outcome, Result<(), Error>) {
+        let names: Vec<_> = self.hosts.iter().map(|it| it.name.clone()).collect();
+        match self.lead(content, stop, watch) {
+            Ok(ended) => ended,
+            Err(error) => (Outcome::of_none(names, content.bytes(), &error), Err(error)),
+        }
+    }
+
+    /// How it ended, if hosts were called.
+    fn lead(
+        mut self,
+        content: &Content,
+        stop: &dyn Fn() -> bool,
+        watch: &mut dyn FnMut(&Progress<'_>),
+    ) -> Result<(Outcome, Result<(), Error>), Error> {
         let (own_rack, racks) = self.racks.labels(&self.hosts)?;
         let count = racks
             .iter()
@@ -221,8 +268,9 @@ impl Cast {
                 .calls
                 .abort(&mut leading.drive.worker, &in_words(error));
         }
-        leading.drive.settle(None)?;
-        done?;
-        Ok(leading.outcome(content))
+        let settled = leading.drive.settle(None);
+        let done = done.and(settled);
+        let outcome = leading.outcome(content, done.as_ref().err());
+        Ok((outcome, done))
     }
 }

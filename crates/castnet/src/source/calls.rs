@@ -384,6 +384,13 @@ impl Calls {
         }
     }
 
+    /// For all that have not ended it is over, for this reason.
+    pub(super) fn end_all(&mut self, why: &str) {
+        for index in 0..self.hosts.len() {
+            self.settle(index, Err(why.to_owned()));
+        }
+    }
+
     /// What became of each.
     pub(super) fn outcomes(self, started: Instant) -> Vec<HostOutcome> {
         let outcome = |it: Called| {

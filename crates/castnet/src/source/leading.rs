@@ -10,6 +10,7 @@ use super::{Cast, Outcome, Progress};
 use crate::content::Content;
 use crate::drive::Drive;
 use crate::error::Error;
+use crate::invitation::in_words;
 use crate::limits::FAREWELL;
 
 /// How often the user is told of the progress, and a stop is looked for.
@@ -190,7 +191,11 @@ impl Leading {
         }
     }
 
-    pub(super) fn outcome(self, content: &Content) -> Outcome {
+    /// What became of all; `why` is the error with which the cast ended for those that were not done.
+    pub(super) fn outcome(mut self, content: &Content, why: Option<&Error>) -> Outcome {
+        if let Some(why) = why {
+            self.calls.end_all(&in_words(why));
+        }
         let started = self.started.unwrap_or_else(Instant::now);
         let hosts = self.calls.outcomes(started);
         let took = hosts
@@ -203,7 +208,7 @@ impl Leading {
             predicted: self.predicted,
             bytes: content.bytes(),
             sent: self.drive.sent,
-            changed: content.has_changed(),
+            changed: content.has_changed() || matches!(why, Some(Error::Changed(_))),
             racks: self.racks,
             hosts,
         }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::HumanBytes;
 use serde::Serialize;
-use zerolane_castnet::{Outcome, Progress};
+use zerolane_castnet::{Error, Outcome, Progress};
 
 use crate::console;
 
@@ -145,6 +145,8 @@ impl fmt::Display for State {
 /// The end of a cast.
 #[derive(Debug, Serialize)]
 pub(super) struct Summary {
+    /// Why the cast ended before each host had it or had failed by itself: null if it did not.
+    reason: Option<String>,
     seconds: f64,
     predicted_seconds: Option<f64>,
     nodes: usize,
@@ -171,8 +173,9 @@ struct HostShown {
     from: Vec<Option<String>>,
 }
 
-impl From<&Outcome> for Summary {
-    fn from(it: &Outcome) -> Summary {
+impl Summary {
+    /// Of a cast that `error` ended, if anything did.
+    pub(super) fn new(it: &Outcome, error: Option<&Error>) -> Summary {
         let failed = it.hosts.iter().filter_map(|it| {
             let (host, reason) = (it.name.clone(), it.result.clone().err()?);
             Some(Failed { host, reason })
@@ -184,6 +187,7 @@ impl From<&Outcome> for Summary {
             from: it.from.clone(),
         });
         Summary {
+            reason: error.map(ToString::to_string),
             seconds: it.took.as_secs_f64(),
             predicted_seconds: it.predicted.map(|it| it.as_secs_f64()),
             nodes: it.hosts.len(),
@@ -215,6 +219,9 @@ impl fmt::Display for Summary {
         )?;
         if let Some(predicted) = self.predicted_seconds {
             write!(f, "; {predicted:.1} s were predicted from its first part")?;
+        }
+        if let Some(reason) = &self.reason {
+            write!(f, "; ended before: {reason}")?;
         }
         if self.source_changed {
             write!(

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, ensure};
 use zerolane::security::Code;
 use zerolane_cast::Slow;
-use zerolane_castnet::{Cast, Content, Error, Host};
+use zerolane_castnet::{Cast, Content, Error, Host, Outcome};
 
 use super::input::Input;
 use super::shown::{self, Summary, Talk};
@@ -169,8 +169,17 @@ pub(super) fn run(args: CastArgs) -> Result<()> {
         false => Content::open(&args.source),
     };
     // Ctrl-C ends what writes to a pipe, too: what came until then is not the content.
-    interrupt.check()?;
-    let content = content.map_err(with_exit_code)?;
+    let content = match interrupt.requested() {
+        true => Err(Error::Stopped),
+        false => content,
+    };
+    let content = match content {
+        Err(why @ (Error::Stopped | Error::Changed(_))) => {
+            let outcome = Outcome::of_none(names, 0, &why);
+            return finish(&outcome, Some(why), args.json);
+        }
+        content => content.map_err(with_exit_code)?,
+    };
     if content.bytes() == 0 {
         return Err(with_exit_code(Error::Empty));
     }
@@ -201,7 +210,7 @@ pub(super) fn run(args: CastArgs) -> Result<()> {
         true => Talk::of_objects(args.quiet),
         false => Talk::new(args.quiet),
     };
-    let outcome = cast.run(&content, &|| interrupt.requested(), &mut |progress| {
+    let (outcome, done) = cast.run_told(&content, &|| interrupt.requested(), &mut |progress| {
         if !args.quiet {
             progress.notes.iter().for_each(console::note);
         }
@@ -209,11 +218,18 @@ pub(super) fn run(args: CastArgs) -> Result<()> {
     });
     cautions.iter().for_each(Caution::introduce);
     drop(started);
-    let outcome = outcome.map_err(with_exit_code)?;
-    let summary = Summary::from(&outcome);
-    match args.json {
+    finish(&outcome, done.err(), args.json)
+}
+
+/// Says how it ended; `error` is what ended the cast itself.
+fn finish(outcome: &Outcome, error: Option<Error>, json: bool) -> Result<()> {
+    let summary = Summary::new(outcome, error.as_ref());
+    match json {
         true => console::say(serde_json::to_string(&summary)?)?,
         false => console::say(&summary)?,
+    }
+    if let Some(error) = error {
+        return Err(with_exit_code(error));
     }
     let failed = outcome.hosts.iter().filter(|it| it.result.is_err()).count();
     match failed {

@@ -57,7 +57,7 @@ fn interrupt__while_standard_input_comes_casts_nothing() {
         let place = Place::new();
         let hosts = hosts(&place, 1, &[]);
         let mut command = place.command();
-        command.arg("-").args(addresses(&hosts));
+        command.args(["-", "--json"]).args(addresses(&hosts));
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut input = child.stdin.take();
@@ -73,6 +73,9 @@ fn interrupt__while_standard_input_comes_casts_nothing() {
         place.wait_until("it ends", || child.try_wait().unwrap().is_some());
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(130), "{}", said(&output));
+        let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(summary["reason"], "stopped", "{summary}");
+        assert_eq!(summary["failed"][0]["reason"], "stopped", "{summary}");
         assert!(!place.target(0).exists(), "a part was taken for the whole");
         drop(input);
     }
