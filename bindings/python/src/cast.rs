@@ -197,7 +197,7 @@ impl CastOutcome {
     /// What the model says of it, seconds, from the rate that the first part was seen to have. None: it was over before.
     #[getter]
     fn predicted(&self) -> Option<f64> {
-        self.0.predicted.map(|it| it.as_secs_f64())
+        self.0.predicted.map(|it| it.time.as_secs_f64())
     }
 
     /// Bytes of the content.

@@ -90,6 +90,6 @@ pub use host::Host;
 pub use invitation::Form;
 pub use racks::Racks;
 pub use receiver::{Received, Receiver};
-pub use source::{Cast, HostOutcome, Outcome, Progress};
+pub use source::{Cast, HostOutcome, Outcome, Predicted, Progress};
 pub use target::Destination;
 pub use zerolane_cast::Slow;

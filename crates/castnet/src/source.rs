@@ -3,7 +3,7 @@
 mod calls;
 mod leading;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -73,6 +73,15 @@ pub struct HostOutcome {
     pub from: Vec<Option<String>>,
 }
 
+/// What the model says of a cast, from the rate at which a first part came.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Predicted {
+    /// How long it takes.
+    pub time: Duration,
+    /// How much that part is of what the hosts lacked: 1 if a host had all when it was first seen to have anything.
+    pub from: f64,
+}
+
 /// How a cast ended.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -80,8 +89,8 @@ pub struct Outcome {
     pub hosts: Vec<HostOutcome>,
     /// From the beginning of the cast, when the nodes were there, until the last that got all had it in its place.
     pub took: Duration,
-    /// What the model says of it, from the rate that the first part was seen to have. `None`: it was over before.
-    pub predicted: Option<Duration>,
+    /// What the model says of it. `None`: no host got anything.
+    pub predicted: Option<Predicted>,
     /// Bytes of the content.
     pub bytes: u64,
     /// Bytes of chunks that the source sent.
@@ -258,6 +267,7 @@ impl Cast {
             finished: None,
             settled: None,
             started: None,
+            had: HashMap::new(),
             predicted: None,
             chunks: header.chunks(),
             racks: count,

@@ -165,7 +165,7 @@ fn resume__another_try_takes_up_what_is_good_of_the_partial_file() {
     fs::write(&partial, damaged).unwrap();
     let at = receiver(address, group.to(0));
     let again = std::thread::spawn(move || at.run(&|| false, &mut |_| {}));
-    run(&group, cast(), &source, |_| {}).unwrap();
+    let outcome = run(&group, cast(), &source, |_| {}).unwrap();
     let received = again.join().unwrap().unwrap();
     assert!(fs::read(group.target(0)).unwrap() == bytes);
     let chunk = u64::from(source.chunk_bytes());
@@ -178,6 +178,24 @@ fn resume__another_try_takes_up_what_is_good_of_the_partial_file() {
         "{received:?}"
     );
     assert!(!group.has_hidden_files());
+    // What was there says nothing of the rate: no more came in a second than may.
+    let least = received.received as f64 / SLOWLY as f64;
+    let predicted = outcome.predicted.unwrap();
+    assert!(
+        predicted.time.as_secs_f64() > least / 2.0,
+        "{predicted:?}, {least} s at least"
+    );
+}
+
+#[test]
+fn prediction__of_a_cast_that_is_over_at_once() {
+    let group = Group::new();
+    let source = group.file("source", &content(10, 1000));
+    let hosts = group.start(2);
+    let outcome = run(&group, hosts.calls(), &source, |_| {}).unwrap();
+    let predicted = outcome.predicted.expect("hosts got something");
+    assert_eq!(predicted.from, 1.0, "there is one chunk");
+    hosts.join().into_iter().for_each(|it| drop(it.unwrap()));
 }
 
 #[test]
