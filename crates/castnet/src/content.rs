@@ -181,15 +181,8 @@ impl Content {
         })
     }
 
-    /// Bytes of a chunk: many chunks for a pipe that fills quickly, few for lists of them that stay short.
     pub(crate) fn chunk_bytes(&self) -> u32 {
-        let least = self
-            .bytes
-            .div_ceil(u64::from(zerolane_cast::limits::MAX_CHUNKS));
-        let chunk = (self.bytes / CHUNKS)
-            .clamp(LEAST_CHUNK, MOST_CHUNK)
-            .max(least);
-        u32::try_from(chunk.next_multiple_of(4096)).unwrap_or(u32::MAX)
+        chunk_bytes(self.bytes)
     }
 
     /// The digests of its chunks, by as many threads as there are processors.
@@ -228,6 +221,15 @@ impl Content {
         })?;
         Ok(Manifest::new(self.bytes, chunk_bytes, arity, hashes)?)
     }
+}
+
+/// Bytes of a chunk of a content of so many bytes: many chunks for a pipe that fills quickly, few for lists of them that stay
+/// short.
+#[must_use]
+pub fn chunk_bytes(bytes: u64) -> u32 {
+    let least = bytes.div_ceil(u64::from(zerolane_cast::limits::MAX_CHUNKS));
+    let chunk = (bytes / CHUNKS).clamp(LEAST_CHUNK, MOST_CHUNK).max(least);
+    u32::try_from(chunk.next_multiple_of(4096)).unwrap_or(u32::MAX)
 }
 
 fn name_of(path: &Path) -> String {

@@ -84,7 +84,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 
-pub use content::Content;
+pub use content::{Content, chunk_bytes};
 pub use error::Error;
 pub use host::Host;
 pub use invitation::Form;

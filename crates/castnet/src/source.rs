@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use zerolane::Options as Transport;
 use zerolane::security::{PublicKey, Trust};
 use zerolane::worker::Worker;
+use zerolane_cast::plan::{Shape, shape};
 use zerolane_cast::{Contact, Node, Options, Profile, Slow};
 
 use crate::content::Content;
@@ -30,8 +31,9 @@ pub struct Cast {
     pub hosts: Vec<Host>,
     /// Which of them, and whether the source, stand behind one uplink: by these the cast is ordered.
     pub racks: Racks,
-    /// Stripes of the content, and children of a node in its own: 1 is a chain.
-    pub arity: u32,
+    /// Stripes of the content, and children of a node in its own: 1 is a chain. `None`: as [`zerolane_cast::plan::shape`] has it
+    /// for so many hosts.
+    pub arity: Option<u32>,
     /// How long hosts are waited for before it begins with those that are there.
     pub gather: Duration,
     /// How long after all others are done a host that was lost is called again.
@@ -49,7 +51,7 @@ impl Default for Cast {
         Cast {
             hosts: Vec::new(),
             racks: Racks::default(),
-            arity: 1,
+            arity: None,
             gather: Duration::from_secs(10),
             linger: Duration::from_secs(3),
             slow: Slow::default(),
@@ -91,6 +93,8 @@ pub struct Outcome {
     pub took: Duration,
     /// What the model says of it. `None`: no host got anything.
     pub predicted: Option<Predicted>,
+    /// Stripes of the content, and children of a node in its own: 1 is a chain. 0: it ended before it began.
+    pub arity: u32,
     /// Bytes of the content.
     pub bytes: u64,
     /// Bytes of chunks that the source sent.
@@ -115,6 +119,7 @@ impl Outcome {
             hosts: hosts.into_iter().map(failed).collect(),
             took: Duration::ZERO,
             predicted: None,
+            arity: 0,
             bytes,
             sent: 0,
             changed: matches!(why, Error::Changed(_)),
@@ -190,6 +195,16 @@ impl Cast {
         }
     }
 
+    /// Of the shape that is planned for the hosts whose addresses are known.
+    fn planned_arity(&self, content: &Content) -> u32 {
+        let nodes = self.hosts.iter().filter(|it| it.address.is_ok()).count();
+        let nodes = u32::try_from(nodes).unwrap_or(u32::MAX);
+        match shape(nodes, content.bytes(), content.chunk_bytes()) {
+            Shape::Tree(arity) => arity,
+            Shape::Chain | Shape::Star => 1,
+        }
+    }
+
     /// How it ended, if hosts were called.
     fn lead(
         mut self,
@@ -203,7 +218,8 @@ impl Cast {
             .chain([&own_rack])
             .collect::<HashSet<_>>()
             .len();
-        let manifest = content.manifest(content.chunk_bytes(), self.arity)?;
+        let arity = self.arity.unwrap_or_else(|| self.planned_arity(content));
+        let manifest = content.manifest(content.chunk_bytes(), arity)?;
         if stop() {
             // Before any host is called.
             return Err(Error::Stopped);
@@ -233,7 +249,7 @@ impl Cast {
             address: address_bytes(address),
         };
         let options = Options {
-            window: WINDOW.max(zerolane_cast::window_for(self.arity)),
+            window: WINDOW.max(zerolane_cast::window_for(arity)),
             expected: u32::try_from(self.hosts.len()).unwrap_or(u32::MAX),
             gather: self.gather,
             slow: self.slow,
@@ -271,6 +287,7 @@ impl Cast {
             predicted: None,
             chunks: header.chunks(),
             racks: count,
+            arity,
         };
         let done = leading.run(content, stop, watch);
         if let Err(error) = &done {

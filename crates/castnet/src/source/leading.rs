@@ -36,6 +36,7 @@ pub(super) struct Leading {
     pub(super) predicted: Option<Predicted>,
     pub(super) chunks: u32,
     pub(super) racks: usize,
+    pub(super) arity: u32,
 }
 
 impl Leading {
@@ -222,6 +223,7 @@ impl Leading {
         Outcome {
             took: took.unwrap_or_default(),
             predicted: self.predicted,
+            arity: self.arity,
             bytes: content.bytes(),
             sent: self.drive.sent,
             changed: content.has_changed() || matches!(why, Some(Error::Changed(_))),

@@ -157,6 +157,8 @@ pub(super) struct Summary {
     /// Those that had it far later than the median, the last ones first.
     stragglers: Vec<Late>,
     nodes: usize,
+    /// Stripes of the trees: 1 is a chain.
+    tree: u32,
     failed: Vec<Failed>,
     bytes: u64,
     sent_bytes: u64,
@@ -223,6 +225,7 @@ impl Summary {
             predicted_from: it.predicted.map(|it| it.from),
             stragglers: stragglers(&it.hosts),
             nodes: it.hosts.len(),
+            tree: it.arity,
             failed: failed.collect(),
             bytes: it.bytes,
             sent_bytes: it.sent,
@@ -329,6 +332,7 @@ mod tests {
             hosts: times.enumerate().map(host).collect(),
             took: Duration::from_secs(9),
             predicted: None,
+            arity: 1,
             bytes: 1000,
             sent: 1000,
             changed: false,

@@ -32,9 +32,9 @@ pub(super) struct CastArgs {
     /// What the content of standard input is called where it goes into a directory
     #[arg(long, value_name = "NAME", default_value = "content")]
     name: String,
-    /// Pass it on by trees of so many stripes instead of a chain
-    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
-    tree: u32,
+    /// Pass it on by trees of so many stripes; 1 is a chain [default: what `plan` chooses for so many hosts]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=64))]
+    tree: Option<u32>,
     /// Which hosts are of one rack, so that its uplink is passed once: those of an IPv4 subnet of so many bits (24, or
     /// 24,64 with those of IPv6), or as a file says, of lines `HOST RACK`; `-` there is the source [default: all are]
     #[arg(long, value_name = "BITS|FILE", value_parser = racks::parse)]
