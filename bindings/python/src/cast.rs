@@ -295,8 +295,9 @@ pub(crate) fn cast(
     let done = py.detach(|| {
         let host = |it: &Address| Host {
             name: text_of(it),
-            address: match resolve(it) {
-                Ok(found) => found.first().copied().ok_or("it has no address".into()),
+            addresses: match resolve(it) {
+                Ok(found) if found.is_empty() => Err("it has no address".into()),
+                Ok(found) => Ok(found),
                 Err(error) => Err(error.to_string()),
             },
             security: security.clone(),

@@ -38,7 +38,7 @@
 //!     let address = receiver.local_addr();
 //!     hosts.push(Host {
 //!         name: address.to_string(),
-//!         address: Ok(address),
+//!         addresses: Ok(vec![address]),
 //!         security: Security::default(),
 //!     });
 //!     running.push(thread::spawn(move || {

@@ -4,7 +4,7 @@ mod calls;
 mod leading;
 
 use std::collections::{HashMap, HashSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -197,7 +197,7 @@ impl Cast {
 
     /// Of the shape that is planned for the hosts whose addresses are known.
     fn planned_arity(&self, content: &Content) -> u32 {
-        let nodes = self.hosts.iter().filter(|it| it.address.is_ok()).count();
+        let nodes = self.hosts.iter().filter(|it| it.addresses.is_ok()).count();
         let nodes = u32::try_from(nodes).unwrap_or(u32::MAX);
         match shape(nodes, content.bytes(), content.chunk_bytes()) {
             Shape::Tree(arity) => arity,
@@ -233,15 +233,17 @@ impl Cast {
         let membership = Membership::new(random()?, transport)?;
         let mut worker = Worker::new()?;
         let trust = Arc::clone(&invited) as Arc<dyn Trust>;
-        let on = match self
-            .hosts
-            .iter()
-            .any(|it| it.address.as_ref().is_ok_and(SocketAddr::is_ipv6))
-        {
-            true => "[::]:0",
-            false => "0.0.0.0:0",
+        let mut listen = |ip: IpAddr| {
+            let options = membership.options(Arc::clone(&trust));
+            worker.listen(SocketAddr::new(ip, 0), options)
         };
-        let endpoint = worker.listen(on.parse().expect("an address"), membership.options(trust))?;
+        let mut addresses = self.hosts.iter().flat_map(|it| &it.addresses).flatten();
+        let endpoint = match addresses.any(SocketAddr::is_ipv6) {
+            // A machine without IPv6 may know such addresses, too.
+            true => listen(Ipv6Addr::UNSPECIFIED.into())
+                .or_else(|_| listen(Ipv4Addr::UNSPECIFIED.into())),
+            false => listen(Ipv4Addr::UNSPECIFIED.into()),
+        }?;
         let address = worker.endpoint(endpoint).expect("it listens").local_addr();
         let begun = Instant::now();
         let contact = Contact {

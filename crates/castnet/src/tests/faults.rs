@@ -57,7 +57,7 @@ fn hosts__that_are_not_there_or_unknown_are_named() {
     };
     cast.hosts.push(host(silent.local_addr().unwrap()));
     cast.hosts.push(crate::Host {
-        address: Err("its name is not known".into()),
+        addresses: Err("its name is not known".into()),
         ..cast.hosts[0].clone()
     });
     let outcome = run(&group, cast, &source, |_| {}).unwrap();
@@ -91,6 +91,36 @@ fn hosts__may_answer_a_call_however_short_they_are_waited_for() {
     };
     let outcome = run(&group, cast, &source, |_| {}).unwrap();
     assert!(outcome.hosts[0].result.is_err(), "{outcome:?}");
+}
+
+#[test]
+fn hosts__of_several_addresses_are_called_at_each() {
+    let group = Group::new();
+    let bytes = content(12, 500_000);
+    let source = group.file("source", &bytes);
+    let hosts = group.start(2);
+    let with_port = |ip: &str, port| format!("{ip}:{port}").parse().unwrap();
+    let mut cast = Cast {
+        gather: Duration::ZERO,
+        ..hosts.calls()
+    };
+    for (host, at) in cast.hosts.iter_mut().zip(&hosts.addresses) {
+        // As of a name that has IPv6 first, where the host listens on IPv4.
+        let wrong = with_port("[::1]", at.port());
+        host.addresses = Ok(vec![wrong, *at]);
+    }
+    cast.hosts.push(crate::Host {
+        addresses: Ok(Vec::new()),
+        ..cast.hosts[0].clone()
+    });
+    let outcome = run(&group, cast, &source, |_| {}).unwrap();
+    for index in 0..2 {
+        assert_eq!(outcome.hosts[index].result, Ok(()));
+        assert!(fs::read(group.target(index)).unwrap() == bytes);
+    }
+    let why = outcome.hosts[2].result.clone().unwrap_err();
+    assert_eq!(why, "it has no address");
+    hosts.join().into_iter().for_each(|it| drop(it.unwrap()));
 }
 
 #[test]

@@ -136,7 +136,7 @@ pub(super) fn receiver(at: SocketAddr, destination: Destination) -> Receiver {
 pub(super) fn host(address: SocketAddr) -> Host {
     Host {
         name: address.to_string(),
-        address: Ok(address),
+        addresses: Ok(vec![address]),
         security: Security::default(),
     }
 }

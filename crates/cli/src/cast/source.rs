@@ -152,14 +152,14 @@ pub(super) fn run(args: CastArgs) -> Result<()> {
     let mut cautions = Vec::new();
     let mut called = Vec::new();
     if !args.ssh {
-        for (name, address) in names.iter().zip(&found) {
+        for (name, addresses) in names.iter().zip(&found) {
             let args_of_host = ClientArgs::of_identity(args.identity.clone());
             let (caution, security) = Caution::new(name.clone(), args_of_host, args.code.clone())?;
             cautions.push(caution);
-            let (name, address) = (name.clone(), address.clone());
+            let (name, addresses) = (name.clone(), addresses.clone());
             called.push(Host {
                 name,
-                address,
+                addresses,
                 security,
             });
         }

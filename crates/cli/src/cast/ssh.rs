@@ -96,7 +96,7 @@ const LOGINS: usize = 32;
 /// and why.
 pub(super) fn start_all(
     names: &[String],
-    found: &[Result<SocketAddr, String>],
+    found: &[Result<Vec<SocketAddr>, String>],
     login: &Login<'_>,
 ) -> Result<Vec<(Host, Option<Remote>)>> {
     let secret = zerolane::security::random().context("no random numbers for a key")?;
@@ -106,7 +106,7 @@ pub(super) fn start_all(
     for some in places.chunks(LOGINS) {
         let some = thread::scope(|scope| {
             let key = identity.public();
-            let begin = |(name, at): &(&String, &Result<SocketAddr, String>)| {
+            let begin = |(name, at): &(&String, &Result<Vec<SocketAddr>, String>)| {
                 let (name, at) = ((*name).clone(), (*at).clone());
                 scope.spawn(move || start(&name, at.map_err(anyhow::Error::msg)?, login, key))
             };
@@ -118,8 +118,9 @@ pub(super) fn start_all(
         });
         started.extend(some);
     }
-    let host = |(name, begun): (&String, Result<(SocketAddr, PublicKey, Remote)>)| match begun {
-        Ok((address, key, remote)) => {
+    let host = |(name, begun): (&String, Result<(Vec<SocketAddr>, PublicKey, Remote)>)| match begun
+    {
+        Ok((addresses, key, remote)) => {
             let security = Security {
                 identity: Some(Arc::clone(&identity)),
                 trust: Arc::new(HostTrust::only(key)),
@@ -127,16 +128,16 @@ pub(super) fn start_all(
             };
             let host = Host {
                 name: name.clone(),
-                address: Ok(address),
+                addresses: Ok(addresses),
                 security,
             };
             (host, Some(remote))
         }
         Err(why) => {
-            let address = Err(format!("{why:#}"));
+            let addresses = Err(format!("{why:#}"));
             let host = Host {
                 name: name.clone(),
-                address,
+                addresses,
                 security: Security::default(),
             };
             (host, None)
@@ -161,38 +162,40 @@ fn login_host(name: &str) -> Result<LoginHost> {
     Ok(LoginHost { user, name, port })
 }
 
-/// The address of a host that a login is to start.
-pub(super) fn resolve(name: &str) -> Result<SocketAddr, String> {
+/// The addresses of a host that a login is to start.
+pub(super) fn resolve(name: &str) -> Result<Vec<SocketAddr>, String> {
     let host = login_host(name).map_err(|error| format!("{error:#}"))?;
     hosts::resolve(&host.name)
 }
 
 fn start(
     name: &str,
-    at: SocketAddr,
+    at: Vec<SocketAddr>,
     login: &Login<'_>,
     key: PublicKey,
-) -> Result<(SocketAddr, PublicKey, Remote)> {
+) -> Result<(Vec<SocketAddr>, PublicKey, Remote)> {
     let host = login_host(name)?;
-    let listen = if at.is_ipv6() {
-        "'[::]:0'"
-    } else {
-        "0.0.0.0:0"
+    // It is called at all of its addresses that it can listen on by one: an IPv6 socket takes IPv4, too.
+    let (listen, on_all) = match at.first().is_some_and(SocketAddr::is_ipv6) {
+        true => ("'[::]:0'", true),
+        false => ("0.0.0.0:0", false),
     };
+    let at = at.into_iter().filter(|it| on_all || it.is_ipv4());
     let (key, to) = (key.to_string(), quoted(login.to.unwrap_or(".")));
     let mut words = vec!["cast", "receive", "--json", "--quiet", "--listen", listen];
     words.extend(["--ephemeral-identity", "--allow-key", &key, "--to", &to]);
     words.extend(login.force.then_some("--force"));
+    let at_port = |port| at.map(|it| SocketAddr::new(it.ip(), port)).collect();
     let begin = |program: Option<&str>| login::command_at(&host, login.shell, program, &words);
     let why = match listen_to(Remote::start(begin(login.program)?, None)?)? {
         Begun::Waits(port, key, remote) => {
-            return Ok((SocketAddr::new(at.ip(), port), key, remote));
+            return Ok((at_port(port), key, remote));
         }
         Begun::Ended(Some(NOT_FOUND)) if login.program.is_none() => {
             let own = File::open("/proc/self/exe").context("this program's file")?;
             match listen_to(Remote::start(begin(Some(&brought()))?, Some(own))?)? {
                 Begun::Waits(port, key, remote) => {
-                    return Ok((SocketAddr::new(at.ip(), port), key, remote));
+                    return Ok((at_port(port), key, remote));
                 }
                 Begun::Ended(_) => "zerolane is not there, and a copy of it did not start",
             }
