@@ -53,10 +53,10 @@ pub(super) struct CastArgs {
     #[arg(long, help_heading = "Over ssh", conflicts_with_all = ["code", "identity"])]
     ssh: bool,
     /// Where hosts that ssh starts put it [default: under its name into the directory of the login]
-    #[arg(long, value_name = "PATH", help_heading = "Over ssh", requires = "ssh")]
+    #[arg(long, value_name = "PATH", help_heading = "Over ssh")]
     to: Option<String>,
     /// Hosts that ssh starts replace what is there
-    #[arg(long, help_heading = "Over ssh", requires = "ssh")]
+    #[arg(long, help_heading = "Over ssh")]
     force: bool,
     /// The remote shell, and its options [default: $ZEROLANE_RSH, or ssh]
     #[arg(
@@ -135,6 +135,14 @@ pub(super) fn run(args: CastArgs) -> Result<()> {
     ensure!(
         !both,
         anyhow!("standard input is either the content or the list of hosts").context(Exit::Usage)
+    );
+    ensure!(
+        args.ssh || (args.to.is_none() && !args.force),
+        anyhow!(
+            "--to and --force are for hosts that --ssh starts: one that waits has said itself where the content goes, by \
+             `zerolane cast receive --to PATH` there"
+        )
+        .context(Exit::Usage)
     );
     let names = hosts::named(&args.names, args.hosts.as_deref())?;
     let racks = racks::racks(args.racks.as_ref(), &names)?;

@@ -392,6 +392,14 @@ fn arguments__that_cannot_be_are_usage_errors() {
         let output = place.command().args(wrong).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{wrong:?} {}", said(&output));
     }
+    // Where it goes is said by the host that waits.
+    for wrong in [&["--to", "/there"][..], &["--force"]] {
+        let mut command = place.command();
+        let output = command.args(["file", "host"]).args(wrong).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{wrong:?} {}", said(&output));
+        let words = said(&output);
+        assert!(words.contains("cast receive --to PATH"), "{words}");
+    }
     let output = place
         .command()
         .args(["nothing", "127.0.0.1:9"])
