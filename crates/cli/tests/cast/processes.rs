@@ -84,6 +84,61 @@ fn interrupt__while_standard_input_comes_casts_nothing() {
 }
 
 #[test]
+fn cast__to_hosts_of_standard_input_and_of_a_slurm_job() {
+    let place = Place::new();
+    let bytes = content(12, 500_000);
+    let source = place.file("source", &bytes);
+    let first = hosts(&place, 2, &[]);
+    let mut command = place.command();
+    command.args(["--json", "--hosts", "-"]).arg(&source);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let list = format!("{} # both\n\n{}\n", first[0].address, first[1].address);
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(list.as_bytes()).unwrap();
+    drop(input);
+    let (code, summary) = Casting(child).end();
+    assert_eq!((code, &summary["nodes"]), (Some(0), &2.into()), "{summary}");
+    first.into_iter().for_each(|it| drop(it.summary()));
+    assert!((0..2).all(|it| place.has(it, &bytes)));
+    let more = |it| Waiting::start(place.command(), "127.0.0.1:0", &[], &place.target(it));
+    let job = [more(2), more(3)];
+    let port = |it: &Waiting| it.address.rsplit_once(':').unwrap().1.to_owned();
+    let list = format!("127.0.0.1:[{},{}]", port(&job[0]), port(&job[1]));
+    let mut command = place.command();
+    command.env("SLURM_JOB_NODELIST", list);
+    let (code, summary) = Casting::start(command, &[], &source, &[]).end();
+    assert_eq!((code, &summary["nodes"]), (Some(0), &2.into()), "{summary}");
+    job.into_iter().for_each(|it| drop(it.summary()));
+    assert!((2..4).all(|it| place.has(it, &bytes)));
+}
+
+#[test]
+fn receive__by_a_command_and_one_that_fails_is_named() {
+    let place = Place::new();
+    let bytes = content(13, 1_000_000);
+    let source = place.file("source", &bytes);
+    let start = |reads: &str| Waiting::start_exec(place.command(), "127.0.0.1:0", reads);
+    let target = place.target(0);
+    let hosts = vec![
+        start(&format!("cat >'{}'", target.display())),
+        start("cat >/dev/null; exit 3"),
+    ];
+    let names = addresses(&hosts);
+    let (code, summary) = Casting::start(place.command(), &[], &source, &names).end();
+    assert_eq!(code, Some(5), "{summary}");
+    assert_eq!(summary["failed"][0]["host"], *names[1], "{summary}");
+    let why = summary["failed"][0]["reason"].as_str().unwrap_or_default();
+    assert!(
+        why.contains("the command ended with exit status: 3"),
+        "{summary}"
+    );
+    let ended: Vec<_> = hosts.into_iter().map(|it| it.end().0).collect();
+    assert_eq!(ended, [Some(0), Some(1)]);
+    assert!(place.has(0, &bytes));
+}
+
+#[test]
 fn cast__only_to_hosts_that_let_this_key_in() {
     let place = Place::new();
     let bytes = content(2, 100_000);
