@@ -66,6 +66,7 @@ impl Taking {
         endpoint: EndpointId,
         invited: Invited,
         times: Times,
+        spill: bool,
     ) -> Result<Taking, Error> {
         let Invited {
             connection,
@@ -87,6 +88,7 @@ impl Taking {
         let options = Options {
             window: WINDOW,
             patience: times.patience,
+            spill,
             ..with_silence(times.silence)
         };
         let profile = Profile {

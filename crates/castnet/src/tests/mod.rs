@@ -7,6 +7,7 @@ mod hostile;
 mod lost;
 mod memory;
 mod racks;
+mod slow;
 
 use std::fs;
 use std::net::UdpSocket;

@@ -139,6 +139,19 @@ fn receive__by_a_command_and_one_that_fails_is_named() {
 }
 
 #[test]
+fn receive__without_spilling() {
+    let place = Place::new();
+    let bytes = content(14, 12_000_000);
+    let source = place.file("source", &bytes);
+    let hosts = hosts(&place, 3, &["--no-spill"]);
+    let names = addresses(&hosts);
+    let (code, summary) = Casting::start(place.command(), &[], &source, &names).end();
+    assert_eq!(code, Some(0), "{summary}");
+    hosts.into_iter().for_each(|it| drop(it.summary()));
+    assert!((0..3).all(|it| place.has(it, &bytes)));
+}
+
+#[test]
 fn cast__only_to_hosts_that_let_this_key_in() {
     let place = Place::new();
     let bytes = content(2, 100_000);
