@@ -37,6 +37,9 @@ pub(super) struct Remote {
     out: BufReader<ChildStdout>,
 }
 
+/// A host that was started: where it may be called, its key, and its login.
+type Ready = (Vec<SocketAddr>, PublicKey, Remote);
+
 /// All logins of a cast.
 #[derive(Default)]
 pub(super) struct Remotes(Vec<Remote>);
@@ -118,8 +121,7 @@ pub(super) fn start_all(
         });
         started.extend(some);
     }
-    let host = |(name, begun): (&String, Result<(Vec<SocketAddr>, PublicKey, Remote)>)| match begun
-    {
+    let host = |(name, begun): (&String, Result<Ready>)| match begun {
         Ok((addresses, key, remote)) => {
             let security = Security {
                 identity: Some(Arc::clone(&identity)),
@@ -168,12 +170,7 @@ pub(super) fn resolve(name: &str) -> Result<Vec<SocketAddr>, String> {
     hosts::resolve(&host.name)
 }
 
-fn start(
-    name: &str,
-    at: Vec<SocketAddr>,
-    login: &Login<'_>,
-    key: PublicKey,
-) -> Result<(Vec<SocketAddr>, PublicKey, Remote)> {
+fn start(name: &str, at: Vec<SocketAddr>, login: &Login<'_>, key: PublicKey) -> Result<Ready> {
     let host = login_host(name)?;
     // It is called at all of its addresses that it can listen on by one: an IPv6 socket takes IPv4, too.
     let (listen, on_all) = match at.first().is_some_and(SocketAddr::is_ipv6) {
