@@ -197,7 +197,7 @@ impl CastOutcome {
     /// What the model says of it, seconds, from the rate that the first part was seen to have. None: it was over before.
     #[getter]
     fn predicted(&self) -> Option<f64> {
-        self.0.predicted.map(|it| it.as_secs_f64())
+        self.0.predicted.map(|it| it.time.as_secs_f64())
     }
 
     /// Bytes of the content.
@@ -245,13 +245,13 @@ impl CastOutcome {
 /// of it is digested, during which a signal waits. Times are in seconds. Hosts that are not there after `gather` may
 /// come late; one that was lost is called again until `linger` after the others. `silence`: a host that is not heard
 /// for so long is taken for dead. `slow`: hosts that hold others back are "demote"d (served apart), "drop"ped, or
-/// "wait"ed for. `max_rate`: most bytes a second to each peer. `arity` over 1: trees of so many stripes in place of a
-/// chain. `name` is the file's where a host receives into a directory.
+/// "wait"ed for. `max_rate`: most bytes a second to each peer. `arity`: trees of so many stripes, 1 is a chain; None is
+/// what `zerolane cast plan` chooses for so many hosts. `name` is the file's where a host receives into a directory.
 ///
 /// All is encrypted. `identity` is the file of the key by which hosts know this end, `trust` has the keys of the hosts:
 /// see `Options`.
 #[pyfunction]
-#[pyo3(signature = (buffer, hosts, *, name="memory", arity=1, gather=10.0, linger=3.0, slow="demote", silence=2.0,
+#[pyo3(signature = (buffer, hosts, *, name="memory", arity=None, gather=10.0, linger=3.0, slow="demote", silence=2.0,
                     max_rate=None, identity=None, trust=None))]
 #[expect(clippy::too_many_arguments, reason = "keywords, in Python")]
 pub(crate) fn cast(
@@ -259,7 +259,7 @@ pub(crate) fn cast(
     buffer: &Bound<'_, PyAny>,
     hosts: Vec<Address>,
     name: &str,
-    arity: u32,
+    arity: Option<u32>,
     gather: f64,
     linger: f64,
     slow: &str,
@@ -271,7 +271,7 @@ pub(crate) fn cast(
     if hosts.is_empty() {
         return Err(PyValueError::new_err("there are no hosts"));
     }
-    if !(1..=MAX_ARITY).contains(&arity) {
+    if let Some(arity) = arity.filter(|it| !(1..=MAX_ARITY).contains(it)) {
         let text = format!("an arity of {arity}: it is 1 to {MAX_ARITY}");
         return Err(PyValueError::new_err(text));
     }
@@ -295,8 +295,9 @@ pub(crate) fn cast(
     let done = py.detach(|| {
         let host = |it: &Address| Host {
             name: text_of(it),
-            address: match resolve(it) {
-                Ok(found) => found.first().copied().ok_or("it has no address".into()),
+            addresses: match resolve(it) {
+                Ok(found) if found.is_empty() => Err("it has no address".into()),
+                Ok(found) => Ok(found),
                 Err(error) => Err(error.to_string()),
             },
             security: security.clone(),

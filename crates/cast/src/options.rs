@@ -21,7 +21,7 @@ pub enum Slow {
 pub struct Options {
     /// Chunks that a node holds in memory at most, those on the way to it included: see [`window_for`].
     pub window: u32,
-    /// Whether a chunk that a successor still waits for may leave memory once it is written, to be read again. If not, a
+    /// Whether a chunk that a successor still lacks may leave memory once it is written, to be read again. If not, a
     /// slow successor holds this node back instead.
     pub spill: bool,
     /// Whether what was written can be read again. What went into a pipe cannot.

@@ -248,6 +248,25 @@ fn slow_disk__holds_its_predecessor_back_and_no_memory_grows() {
 }
 
 #[test]
+fn spill__without_it_none_is_held_for_good_by_one_that_dies_or_comes_late() {
+    let undisturbed = undisturbed();
+    for arity in [1, 2] {
+        let mut setup = eight().with_arity(arity);
+        setup.nodes = 9;
+        setup.options.expected = 8;
+        setup.options.spill = false;
+        setup.disturbances = vec![
+            (seconds(3.0), Disturbance::Kill(4)),
+            (seconds(5.0), Disturbance::Start(9)),
+            (seconds(7.0), Disturbance::Start(4)),
+        ];
+        let outcome = run(&setup);
+        let all = done(&outcome, 1..=9, "without spill");
+        assert!(all < undisturbed * 2, "{arity}: {all:?} of {undisturbed:?}");
+    }
+}
+
+#[test]
 fn late__joins_at_half_time_and_takes_what_it_missed_from_several() {
     // The source's disk is the limit, at half a port: a late node can receive twice as fast as the cast runs.
     let mut setup = eight();

@@ -3,7 +3,8 @@
 //! The digests of all chunks are known before the first is sent. A stream and a tree have no place in which a chunk
 //! could be read again, so they go to a file without a name first, in the directory for temporary files.
 
-use std::fs::{File, Metadata};
+use std::collections::HashSet;
+use std::fs::{self, File, Metadata};
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -30,7 +31,7 @@ pub struct Content {
 }
 
 /// What tells that a file was changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Stamp {
     device: u64,
     inode: u64,
@@ -59,7 +60,7 @@ impl Content {
     pub fn open(path: &Path) -> Result<Content, Error> {
         let shown = path.display().to_string();
         let name = name_of(path);
-        let metadata = std::fs::metadata(path).map_err(Error::io(&shown))?;
+        let metadata = fs::metadata(path).map_err(Error::io(&shown))?;
         if metadata.is_dir() {
             return Content::tree(path, name);
         }
@@ -108,19 +109,9 @@ impl Content {
 
     fn tree(path: &Path, name: String) -> Result<Content, Error> {
         let what = || format!("packing {}", path.display());
-        let spool = tempfile::tempfile().map_err(Error::io(what()))?;
-        let pack = |spool: &File| -> io::Result<u64> {
-            let mut builder = tar::Builder::new(BufWriter::with_capacity(1 << 20, spool));
-            builder.follow_symlinks(false);
-            builder.append_dir_all(".", path)?;
-            let mut writer = builder.into_inner()?;
-            writer.flush()?;
-            let mut spool = writer
-                .into_inner()
-                .map_err(io::IntoInnerError::into_error)?;
-            spool.seek(SeekFrom::End(0))
-        };
-        let bytes = pack(&spool).map_err(Error::io(what()))?;
+        let mut spool = tempfile::tempfile().map_err(Error::io(what()))?;
+        pack(path, BufWriter::with_capacity(1 << 20, &spool))?;
+        let bytes = spool.seek(SeekFrom::End(0)).map_err(Error::io(what()))?;
         Ok(Content {
             name,
             form: Form::Tree,
@@ -174,22 +165,15 @@ impl Content {
         };
         self.stamp.as_ref().is_some_and(|(path, stamp)| {
             let opened = file.metadata().map(|it| Stamp::of(&it));
-            let named = std::fs::metadata(path).map(|it| Stamp::of(&it));
+            let named = fs::metadata(path).map(|it| Stamp::of(&it));
             ![opened, named]
                 .iter()
                 .all(|it| it.as_ref().is_ok_and(|it| it == stamp))
         })
     }
 
-    /// Bytes of a chunk: many chunks for a pipe that fills quickly, few for lists of them that stay short.
     pub(crate) fn chunk_bytes(&self) -> u32 {
-        let least = self
-            .bytes
-            .div_ceil(u64::from(zerolane_cast::limits::MAX_CHUNKS));
-        let chunk = (self.bytes / CHUNKS)
-            .clamp(LEAST_CHUNK, MOST_CHUNK)
-            .max(least);
-        u32::try_from(chunk.next_multiple_of(4096)).unwrap_or(u32::MAX)
+        chunk_bytes(self.bytes)
     }
 
     /// The digests of its chunks, by as many threads as there are processors.
@@ -230,9 +214,121 @@ impl Content {
     }
 }
 
+/// Packs a directory. That nothing in it was changed meanwhile is looked at afterwards: a file that grew or shrank has another
+/// length in the archive than its entry says.
+fn pack(path: &Path, out: impl Write) -> Result<(), Error> {
+    let what = || format!("packing {}", path.display());
+    let mut before = HashSet::new();
+    walk(path, |_, it| before.extend([Stamp::of(it)])).map_err(Error::io(what()))?;
+    let mut builder = tar::Builder::new(out);
+    builder.follow_symlinks(false);
+    let packed = builder.append_dir_all(".", path);
+    let packed = packed.and_then(|()| builder.into_inner()?.flush());
+    // One that is gone has changed its directory, which is named if no file is.
+    let (mut file, mut directory) = (None, None);
+    let again = walk(path, |path, it| {
+        let changed = if it.is_dir() {
+            &mut directory
+        } else {
+            &mut file
+        };
+        if changed.is_none() && !before.contains(&Stamp::of(it)) {
+            *changed = Some(path.display().to_string());
+        }
+    });
+    match file.or(directory) {
+        Some(changed) => Err(Error::Changed(changed)),
+        None => packed.and(again).map_err(Error::io(what())),
+    }
+}
+
+/// Looks at a directory, and all that is in it.
+fn walk(path: &Path, mut look: impl FnMut(&Path, &Metadata)) -> io::Result<()> {
+    look(path, &path.metadata()?);
+    let mut left = vec![path.to_owned()];
+    while let Some(directory) = left.pop() {
+        for entry in fs::read_dir(directory)? {
+            let path = entry?.path();
+            let metadata = path.symlink_metadata()?;
+            look(&path, &metadata);
+            if metadata.is_dir() {
+                left.push(path);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of a chunk of a content of so many bytes: many chunks for a pipe that fills quickly, few for lists of them that stay
+/// short.
+#[must_use]
+pub fn chunk_bytes(bytes: u64) -> u32 {
+    let least = bytes.div_ceil(u64::from(zerolane_cast::limits::MAX_CHUNKS));
+    let chunk = (bytes / CHUNKS).clamp(LEAST_CHUNK, MOST_CHUNK).max(least);
+    u32::try_from(chunk.next_multiple_of(4096)).unwrap_or(u32::MAX)
+}
+
 fn name_of(path: &Path) -> String {
     let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     whole
         .file_name()
         .map_or_else(|| "content".into(), |it| it.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    /// Something that happens as soon as the archive begins.
+    struct Once<F: FnOnce()>(Option<F>);
+
+    impl<F: FnOnce()> Write for Once<F> {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.take().into_iter().for_each(|it| it());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn pack__a_tree_that_changes_meanwhile_is_an_error_that_names_what() {
+        let changed = |change: fn(&Path)| {
+            let tree = tempfile::tempdir().unwrap();
+            let tree = tree.path();
+            fs::create_dir(tree.join("a")).unwrap();
+            fs::write(tree.join("a/file"), [1; 3000]).unwrap();
+            std::os::unix::fs::symlink("nowhere", tree.join("link")).unwrap();
+            // A clock of few ticks may have the same time for what comes now.
+            let directory = File::open(tree.join("a")).unwrap();
+            directory.set_modified(std::time::UNIX_EPOCH).unwrap();
+            match pack(tree, Once(Some(|| change(tree)))) {
+                Ok(()) => None,
+                Err(Error::Changed(what)) => {
+                    let what = Path::new(&what).strip_prefix(tree).unwrap();
+                    Some(what.display().to_string())
+                }
+                Err(error) => panic!("{error}"),
+            }
+        };
+        let named = |path: &str| Some(path.to_owned());
+        assert_eq!(changed(|_| {}), None);
+        fn set_len(tree: &Path, len: u64) {
+            let file = File::options().write(true).open(tree.join("a/file"));
+            file.unwrap().set_len(len).unwrap();
+        }
+        assert_eq!(changed(|it| set_len(it, 5000)), named("a/file"));
+        assert_eq!(changed(|it| set_len(it, 1000)), named("a/file"));
+        assert_eq!(
+            changed(|it| fs::write(it.join("a/new"), []).unwrap()),
+            named("a/new")
+        );
+        assert_eq!(
+            changed(|it| fs::remove_file(it.join("a/file")).unwrap()),
+            named("a")
+        );
+    }
 }

@@ -71,7 +71,7 @@ pub(crate) struct Drive {
     pool: Pool,
     pace: Pace,
     manifest: Option<Arc<Manifest>>,
-    jobs: Jobs,
+    pub(crate) jobs: Jobs,
     /// What is read from or written to, for errors.
     name: String,
     /// Bytes of chunks that peers have taken, and that came.

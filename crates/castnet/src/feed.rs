@@ -47,17 +47,18 @@ impl Feed {
     /// All is there.
     pub(crate) fn complete(&self, bytes: u64) {
         self.advance(bytes);
-        self.finish(End::Complete);
-    }
-
-    /// The rest will not come.
-    pub(crate) fn give_up(&self) {
-        self.finish(End::GivenUp);
-    }
-
-    fn finish(&self, end: End) {
-        self.state().end.get_or_insert(end);
+        self.state().end.get_or_insert(End::Complete);
         self.changed.notify_all();
+    }
+
+    /// The rest will not come, or shall not be read, though it be there.
+    pub(crate) fn give_up(&self) {
+        self.state().end = Some(End::GivenUp);
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.state().end == Some(End::GivenUp)
     }
 
     /// Waits until there is more behind `from`; how far it goes, or `None` at the end.

@@ -9,8 +9,8 @@ use zerolane::Security;
 pub struct Host {
     /// As the user named it.
     pub name: String,
-    /// Where it waits, or why that is not known.
-    pub address: Result<SocketAddr, String>,
+    /// Where it may wait, or why that is not known: each is tried in turn.
+    pub addresses: Result<Vec<SocketAddr>, String>,
     /// How the connection to it is protected.
     pub security: Security,
 }

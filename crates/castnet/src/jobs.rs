@@ -5,6 +5,8 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
+#[cfg(test)]
+use std::time::Duration;
 
 use zerolane::{Region, Waker};
 use zerolane_cast::{Manifest, NodeId};
@@ -45,6 +47,8 @@ enum Job {
         chunk: u32,
         offset: u64,
         content: Chunk,
+        #[cfg(test)]
+        pause: Duration,
     },
     Read {
         to: NodeId,
@@ -63,6 +67,9 @@ pub(crate) struct Jobs {
     done: Receiver<Done>,
     /// Those that are waited for.
     threads: Vec<JoinHandle<()>>,
+    /// How long each write takes longer, for tests of slow disks.
+    #[cfg(test)]
+    pub(crate) pause: Duration,
 }
 
 #[derive(Debug)]
@@ -114,6 +121,8 @@ impl Jobs {
             to_do: Some(to_do),
             done,
             threads,
+            #[cfg(test)]
+            pause: Duration::ZERO,
         })
     }
 
@@ -136,6 +145,8 @@ impl Jobs {
                 chunk,
                 offset,
                 content,
+                #[cfg(test)]
+                pause: self.pause,
             },
         );
     }
@@ -184,7 +195,11 @@ fn perform(store: &Store, job: Job) -> Done {
             chunk,
             offset,
             content,
+            #[cfg(test)]
+            pause,
         } => {
+            #[cfg(test)]
+            thread::sleep(pause);
             let result = store.write_all_at(&content.bytes(), offset);
             Done::Written { chunk, result }
         }

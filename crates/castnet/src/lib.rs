@@ -38,7 +38,7 @@
 //!     let address = receiver.local_addr();
 //!     hosts.push(Host {
 //!         name: address.to_string(),
-//!         address: Ok(address),
+//!         addresses: Ok(vec![address]),
 //!         security: Security::default(),
 //!     });
 //!     running.push(thread::spawn(move || {
@@ -84,12 +84,12 @@ mod target;
 #[cfg(test)]
 mod tests;
 
-pub use content::Content;
+pub use content::{Content, chunk_bytes};
 pub use error::Error;
 pub use host::Host;
 pub use invitation::Form;
 pub use racks::Racks;
 pub use receiver::{Received, Receiver};
-pub use source::{Cast, HostOutcome, Outcome, Progress};
+pub use source::{Cast, HostOutcome, Outcome, Predicted, Progress};
 pub use target::Destination;
 pub use zerolane_cast::Slow;

@@ -70,3 +70,10 @@ pub const PARTING: Duration = Duration::from_secs(1);
 
 /// Bytes that a stream's reader asks of the partial file at a time.
 pub const FEED_BYTES: usize = 256 << 10;
+
+/// How long a command that reads the content has, when the rest does not come, between SIGTERM and SIGKILL.
+pub const COMMAND_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long what reads the content has to end, when the rest does not come: longer than a command has. What is blocked by a
+/// disk, or by one that does not read standard output, is left.
+pub const READER_PATIENCE: Duration = Duration::from_secs(3);

@@ -106,7 +106,7 @@ impl Racks {
         match &self.0 {
             Kind::One => None,
             Kind::Subnets { ipv4, ipv6 } => {
-                let address = host.address.as_ref().ok()?.ip();
+                let address = first_address(host)?.ip();
                 Some(subnet(address, *ipv4, *ipv6).to_string())
             }
             Kind::Listed(racks) => listed(racks, &host.name).cloned(),
@@ -120,14 +120,19 @@ impl Racks {
             Kind::Subnets { ipv4, ipv6 } => {
                 let mut met = BTreeSet::new();
                 hosts.iter().find_map(|host| {
-                    let (rack, address) = (self.of(host)?, host.address.as_ref().ok()?);
+                    let (rack, address) = (self.of(host)?, first_address(host)?);
                     // One of each rack is asked for.
-                    let own = met.insert(rack.clone()).then(|| own_address(*address))??;
+                    let own = met.insert(rack.clone()).then(|| own_address(address))??;
                     (subnet(own, *ipv4, *ipv6).to_string() == rack).then_some(rack)
                 })
             }
         }
     }
+}
+
+/// The address by which a host of several is known to be of a subnet.
+fn first_address(host: &Host) -> Option<SocketAddr> {
+    host.addresses.as_ref().ok()?.first().copied()
 }
 
 /// The rack of a host as it was called: `USER@HOST:PORT`, or what is left without the port, and without the user.
@@ -177,7 +182,10 @@ mod tests {
     fn hosts(addresses: &[&str]) -> Vec<Host> {
         let host = |it: &&str| Host {
             name: (*it).to_owned(),
-            address: it.parse().map_err(|_| "it is not known".into()),
+            addresses: it
+                .parse()
+                .map(|it| vec![it])
+                .map_err(|_| "it is not known".into()),
             security: Security::default(),
         };
         addresses.iter().map(host).collect()

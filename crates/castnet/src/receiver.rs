@@ -31,6 +31,7 @@ pub struct Receiver {
     /// The silence after which a peer is taken for dead.
     silence: Duration,
     max_rate: Option<u64>,
+    spills: bool,
 }
 
 /// What was received.
@@ -91,6 +92,7 @@ impl Receiver {
             patience: Duration::from_secs(30),
             silence: Duration::from_secs(2),
             max_rate: None,
+            spills: true,
         })
     }
 
@@ -110,6 +112,15 @@ impl Receiver {
     #[must_use]
     pub fn with_max_rate(self, max_rate: Option<u64>) -> Receiver {
         Receiver { max_rate, ..self }
+    }
+
+    /// What becomes of a chunk that is written, but that a host behind this one has not got yet, say because of its slow disk or
+    /// link. It spills, unless set: it leaves memory, and is read from the target again, so this host is held up by none. Without,
+    /// it stays in memory, of which there is a window: this host receives no faster than those behind it, and hardly reads its disk.
+    /// Then a chain goes at the pace of its slowest host, which is not found to be slow.
+    #[must_use]
+    pub fn with_spill(self, spills: bool) -> Receiver {
+        Receiver { spills, ..self }
     }
 
     /// Where it listens.
@@ -154,17 +165,15 @@ impl Receiver {
             silence: self.silence,
             patience: self.patience,
         };
-        let mut taking = Taking::begin(waiting.into_worker(), self.endpoint, invited, times)?;
+        let worker = waiting.into_worker();
+        let mut taking = Taking::begin(worker, self.endpoint, invited, times, self.spills)?;
         change(&mut taking.drive);
         let done = taking.run(stop, watch);
         if let Err(error) = &done {
             taking.say(Word::Ended(Err(in_words(error))));
         }
         taking.part()?;
-        if let Some(mut target) = taking.target.take() {
-            // Why it failed is known already.
-            target.give_up();
-        }
+        taking.give_up();
         done
     }
 }

@@ -3,14 +3,15 @@
 mod calls;
 mod leading;
 
-use std::collections::HashSet;
-use std::net::SocketAddr;
+use std::collections::{HashMap, HashSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use zerolane::Options as Transport;
 use zerolane::security::{PublicKey, Trust};
 use zerolane::worker::Worker;
+use zerolane_cast::plan::{Shape, shape};
 use zerolane_cast::{Contact, Node, Options, Profile, Slow};
 
 use crate::content::Content;
@@ -30,8 +31,9 @@ pub struct Cast {
     pub hosts: Vec<Host>,
     /// Which of them, and whether the source, stand behind one uplink: by these the cast is ordered.
     pub racks: Racks,
-    /// Stripes of the content, and children of a node in its own: 1 is a chain.
-    pub arity: u32,
+    /// Stripes of the content, and children of a node in its own: 1 is a chain. `None`: as [`zerolane_cast::plan::shape`] has it
+    /// for so many hosts.
+    pub arity: Option<u32>,
     /// How long hosts are waited for before it begins with those that are there.
     pub gather: Duration,
     /// How long after all others are done a host that was lost is called again.
@@ -49,7 +51,7 @@ impl Default for Cast {
         Cast {
             hosts: Vec::new(),
             racks: Racks::default(),
-            arity: 1,
+            arity: None,
             gather: Duration::from_secs(10),
             linger: Duration::from_secs(3),
             slow: Slow::default(),
@@ -75,6 +77,15 @@ pub struct HostOutcome {
     pub from: Vec<Option<String>>,
 }
 
+/// What the model says of a cast, from the rate at which a first part came.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Predicted {
+    /// How long it takes.
+    pub time: Duration,
+    /// How much that part is of what the hosts lacked: 1 if a host had all when it was first seen to have anything.
+    pub from: f64,
+}
+
 /// How a cast ended.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -82,8 +93,10 @@ pub struct Outcome {
     pub hosts: Vec<HostOutcome>,
     /// From the beginning of the cast, when the nodes were there, until the last that got all had it in its place.
     pub took: Duration,
-    /// What the model says of it, from the rate that the first part was seen to have. `None`: it was over before.
-    pub predicted: Option<Duration>,
+    /// What the model says of it. `None`: no host got anything.
+    pub predicted: Option<Predicted>,
+    /// Stripes of the content, and children of a node in its own: 1 is a chain. 0: it ended before it began.
+    pub arity: u32,
     /// Bytes of the content.
     pub bytes: u64,
     /// Bytes of chunks that the source sent.
@@ -92,6 +105,29 @@ pub struct Outcome {
     pub changed: bool,
     /// Racks that the hosts and the source are of.
     pub racks: usize,
+}
+
+impl Outcome {
+    /// Of a cast to these hosts that ended with `why` before any was called.
+    #[must_use]
+    pub fn of_none(hosts: Vec<String>, bytes: u64, why: &Error) -> Outcome {
+        let failed = |name| HostOutcome {
+            name,
+            result: Err(in_words(why)),
+            after: Duration::ZERO,
+            from: Vec::new(),
+        };
+        Outcome {
+            hosts: hosts.into_iter().map(failed).collect(),
+            took: Duration::ZERO,
+            predicted: None,
+            arity: 0,
+            bytes,
+            sent: 0,
+            changed: matches!(why, Error::Changed(_)),
+            racks: 0,
+        }
+    }
 }
 
 /// How far a cast is.
@@ -138,18 +174,58 @@ impl Cast {
     /// # Errors
     /// Nothing could be cast, a host's rack is not listed, the source changed, or the user stopped it. That hosts fail is none.
     pub fn run(
-        mut self,
+        self,
         content: &Content,
         stop: &dyn Fn() -> bool,
         watch: &mut dyn FnMut(&Progress<'_>),
     ) -> Result<Outcome, Error> {
+        let (outcome, done) = self.run_told(content, stop, watch);
+        done.map(|()| outcome)
+    }
+
+    /// The same; what became of each host is told also where the cast ended with an error.
+    pub fn run_told(
+        self,
+        content: &Content,
+        stop: &dyn Fn() -> bool,
+        watch: &mut dyn FnMut(&Progress<'_>),
+    ) -> (Outcome, Result<(), Error>) {
+        let names: Vec<_> = self.hosts.iter().map(|it| it.name.clone()).collect();
+        match self.lead(content, stop, watch) {
+            Ok(ended) => ended,
+            Err(error) => (Outcome::of_none(names, content.bytes(), &error), Err(error)),
+        }
+    }
+
+    /// Of the shape that is planned for the hosts whose addresses are known.
+    fn planned_arity(&self, content: &Content) -> u32 {
+        let nodes = self.hosts.iter().filter(|it| it.addresses.is_ok()).count();
+        let nodes = u32::try_from(nodes).unwrap_or(u32::MAX);
+        match shape(nodes, content.bytes(), content.chunk_bytes()) {
+            Shape::Tree(arity) => arity,
+            Shape::Chain | Shape::Star => 1,
+        }
+    }
+
+    /// How it ended, if hosts were called.
+    fn lead(
+        mut self,
+        content: &Content,
+        stop: &dyn Fn() -> bool,
+        watch: &mut dyn FnMut(&Progress<'_>),
+    ) -> Result<(Outcome, Result<(), Error>), Error> {
         let (own_rack, racks) = self.racks.labels(&self.hosts)?;
         let count = racks
             .iter()
             .chain([&own_rack])
             .collect::<HashSet<_>>()
             .len();
-        let manifest = content.manifest(content.chunk_bytes(), self.arity)?;
+        let arity = self.arity.unwrap_or_else(|| self.planned_arity(content));
+        let manifest = content.manifest(content.chunk_bytes(), arity)?;
+        if stop() {
+            // Before any host is called.
+            return Err(Error::Stopped);
+        }
         let header = manifest.header();
         let invited = Arc::new(Invited::default());
         let transport = Transport {
@@ -159,15 +235,17 @@ impl Cast {
         let membership = Membership::new(random()?, transport)?;
         let mut worker = Worker::new()?;
         let trust = Arc::clone(&invited) as Arc<dyn Trust>;
-        let on = match self
-            .hosts
-            .iter()
-            .any(|it| it.address.as_ref().is_ok_and(SocketAddr::is_ipv6))
-        {
-            true => "[::]:0",
-            false => "0.0.0.0:0",
+        let mut listen = |ip: IpAddr| {
+            let options = membership.options(Arc::clone(&trust));
+            worker.listen(SocketAddr::new(ip, 0), options)
         };
-        let endpoint = worker.listen(on.parse().expect("an address"), membership.options(trust))?;
+        let mut addresses = self.hosts.iter().flat_map(|it| &it.addresses).flatten();
+        let endpoint = match addresses.any(SocketAddr::is_ipv6) {
+            // A machine without IPv6 may know such addresses, too.
+            true => listen(Ipv6Addr::UNSPECIFIED.into())
+                .or_else(|_| listen(Ipv4Addr::UNSPECIFIED.into())),
+            false => listen(Ipv4Addr::UNSPECIFIED.into()),
+        }?;
         let address = worker.endpoint(endpoint).expect("it listens").local_addr();
         let begun = Instant::now();
         let contact = Contact {
@@ -175,7 +253,7 @@ impl Cast {
             address: address_bytes(address),
         };
         let options = Options {
-            window: WINDOW.max(zerolane_cast::window_for(self.arity)),
+            window: WINDOW.max(zerolane_cast::window_for(arity)),
             expected: u32::try_from(self.hosts.len()).unwrap_or(u32::MAX),
             gather: self.gather,
             slow: self.slow,
@@ -209,9 +287,11 @@ impl Cast {
             finished: None,
             settled: None,
             started: None,
+            had: HashMap::new(),
             predicted: None,
             chunks: header.chunks(),
             racks: count,
+            arity,
         };
         let done = leading.run(content, stop, watch);
         if let Err(error) = &done {
@@ -219,8 +299,9 @@ impl Cast {
                 .calls
                 .abort(&mut leading.drive.worker, &in_words(error));
         }
-        leading.drive.settle(None)?;
-        done?;
-        Ok(leading.outcome(content))
+        let settled = leading.drive.settle(None);
+        let done = done.and(settled);
+        let outcome = leading.outcome(content, done.as_ref().err());
+        Ok((outcome, done))
     }
 }

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use zerolane::{ExportedRegion, Waker};
 use zerolane_cast::{Manifest, Stored};
@@ -23,6 +24,7 @@ use zerolane_cast::{Manifest, Stored};
 use crate::error::Error;
 use crate::feed::{Feed, FeedReader};
 use crate::invitation::Form;
+use crate::limits::READER_PATIENCE;
 use crate::store::Store;
 use looking::Looking;
 use opening::open_at;
@@ -66,12 +68,25 @@ pub(crate) struct Target {
 
 /// Content that is being put in its place.
 #[derive(Debug)]
-pub(crate) struct Finishing(Receiver<Result<(), Error>>);
+pub(crate) struct Finishing {
+    result: Receiver<Result<(), Error>>,
+    feed: Arc<Feed>,
+    /// It is read by something else, which takes as long as it likes.
+    is_read: bool,
+}
 
 impl Finishing {
+    /// What reads the content ends, also before it has read all.
+    pub(crate) fn give_up(self) {
+        self.feed.give_up();
+        if self.is_read {
+            let _ = self.result.recv_timeout(READER_PATIENCE);
+        }
+    }
+
     /// How it ended, if it has.
     pub(crate) fn end(&self) -> Option<Result<(), Error>> {
-        match self.0.try_recv() {
+        match self.result.try_recv() {
             Ok(result) => Some(result),
             Err(TryRecvError::Empty) => None,
             Err(TryRecvError::Disconnected) => Some(Err(Error::Target(
@@ -252,6 +267,7 @@ impl Target {
     /// All is in the store: puts it in its place, in a thread that uses `waker` at its end.
     pub(crate) fn finish(self, bytes: u64, waker: Waker) -> Result<Finishing, Error> {
         self.feed.complete(bytes);
+        let (feed, is_read) = (Arc::clone(&self.feed), self.reader.is_some());
         let (told, result) = channel();
         let thread = thread::Builder::new().name("cast-finish".into());
         let work = move || {
@@ -260,7 +276,11 @@ impl Target {
             waker.wake();
         };
         thread.spawn(work).map_err(Error::io("starting a thread"))?;
-        Ok(Finishing(result))
+        Ok(Finishing {
+            result,
+            feed,
+            is_read,
+        })
     }
 
     fn sync(&self, what: &str) -> Result<(), Error> {
@@ -295,10 +315,18 @@ impl Target {
         Ok(())
     }
 
-    /// It will not be complete: what reads it ends. A partial file stays, for another try.
+    /// It will not be complete: what reads it ends, or is left where it is blocked. A partial file stays, for another try.
     pub(crate) fn give_up(&mut self) -> Option<Error> {
         self.looking = None;
         self.feed.give_up();
-        self.reader.take()?.join().ok()?.err()
+        let reader = self.reader.take()?;
+        let until = Instant::now() + READER_PATIENCE;
+        while !reader.is_finished() && Instant::now() < until {
+            thread::sleep(Duration::from_millis(10));
+        }
+        match reader.is_finished() {
+            true => reader.join().ok()?.err(),
+            false => None,
+        }
     }
 }

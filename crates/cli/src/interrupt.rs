@@ -21,15 +21,20 @@ pub struct Interrupt(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    requested: AtomicBool,
+    requested: Arc<AtomicBool>,
     children: Mutex<Vec<Pid>>,
 }
 
 impl Interrupt {
     /// Takes over SIGINT, SIGTERM and SIGHUP for the rest of the process.
     pub fn install() -> Result<Interrupt> {
+        const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
         let interrupt = Interrupt::default();
-        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+        for signal in SIGNALS {
+            // By the handler itself: what else the same Ctrl-C ended is not seen to end before this is known.
+            signal_hook::flag::register(signal, Arc::clone(&interrupt.0.requested))?;
+        }
+        let mut signals = Signals::new(SIGNALS)?;
         let on_signal = interrupt.clone();
         std::thread::Builder::new()
             .name("signals".into())

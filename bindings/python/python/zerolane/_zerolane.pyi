@@ -688,7 +688,7 @@ def cast(
     hosts: Sequence[_Address],
     *,
     name: str = "memory",
-    arity: int = 1,
+    arity: int | None = None,
     gather: float = 10.0,
     linger: float = 3.0,
     slow: _Slow = "demote",

@@ -1,7 +1,7 @@
 //! Which chunk is sent to which peer, and which chunks are in memory.
 //!
 //! A chunk that was verified stays in memory until its place is needed. Its place is free once it is written, not on its way
-//! to anybody, and, without [`spill`](crate::Options::spill), not waited for by a successor.
+//! to anybody, and, without [`spill`](crate::Options::spill), not lacking at a successor.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -77,8 +77,29 @@ impl Node {
 
     fn may_forget(&self, chunk: u32) -> bool {
         let resident = &self.serve.resident[&chunk];
-        let wanted = !self.options.spill && self.serve.waiting.contains_key(&chunk);
-        resident.written && resident.sends == 0 && !wanted
+        let lacking = !self.options.spill && self.peers.keys().any(|it| self.lacks(*it, chunk));
+        resident.written && resident.sends == 0 && !lacking
+    }
+
+    /// Whether a chunk in memory is lacking at a peer that asks for what is there in order: it has asked for it, or will as soon
+    /// as it has room. One that asked for nothing for some time has another predecessor by now; one that asks for what is in
+    /// memory no more is helped with what it missed.
+    fn lacks(&self, id: NodeId, chunk: u32) -> bool {
+        let peer = &self.peers[&id];
+        if peer.queue.contains(&chunk) || self.serve.apart.contains(&id) {
+            return peer.queue.contains(&chunk);
+        }
+        let arity = self.header.map_or(1, |it| it.arity as usize);
+        let stripe = chunk as usize % arity;
+        let Some((furthest, asked)) = peer.asked_to.get(&stripe) else {
+            return false;
+        };
+        let mut resident = self.serve.resident.keys();
+        let first = resident.find(|it| **it as usize % arity == stripe);
+        let is_next = first.is_some_and(|it| furthest + arity as u32 >= *it);
+        let waits = !peer.queue.is_empty() || !peer.sending.is_empty();
+        let of_late = waits || self.now.saturating_sub(*asked) < self.options.stall * 2;
+        is_next && of_late && *furthest < chunk
     }
 
     /// The peer for whom this node holds what fills its window.
@@ -88,14 +109,16 @@ impl Node {
             return None;
         }
         let written = |chunk: &u32| self.serve.resident.get(chunk).is_some_and(|it| it.written);
-        let holding = |peer: &Peer| {
-            peer.queue
-                .iter()
-                .chain(peer.sending.keys())
-                .filter(|it| written(it))
-                .count()
+        let holding = |id: NodeId, peer: &Peer| {
+            let lacking = |it: &u32| peer.sending.contains_key(it) || self.lacks(id, *it);
+            let resident = self.serve.resident.keys();
+            resident.filter(|it| written(it) && lacking(it)).count()
         };
-        let found = self.peers.iter().map(|(id, it)| (holding(it), *id)).max();
+        let found = self
+            .peers
+            .iter()
+            .map(|(id, it)| (holding(*id, it), *id))
+            .max();
         let held = |count: usize| 2 * count >= self.serve.resident.len();
         found
             .filter(|(count, _)| *count > 0 && held(*count))
@@ -182,7 +205,10 @@ impl Node {
         if peer.queue.len() + chunks.len() > MAX_REQUESTS {
             return Err(Fault::Flood);
         }
+        let arity = self.header.map_or(1, |it| it.arity as usize);
         for chunk in chunks {
+            let (furthest, asked) = peer.asked_to.entry(*chunk as usize % arity).or_default();
+            (*furthest, *asked) = ((*furthest).max(*chunk), self.now);
             match peer.sending.get_mut(chunk) {
                 Some(wanted) if *wanted != Wanted::Withdrawn => *wanted = Wanted::Yes,
                 _ if !peer.queue.contains(chunk) => {
@@ -207,6 +233,8 @@ impl Node {
             .filter(|it| peer.queue.contains(it))
             .collect();
         peer.queue.retain(|it| !chunks.contains(it));
+        // It has another predecessor.
+        peer.asked_to.clear();
         for chunk in chunks {
             if let Some(wanted @ Wanted::Yes) = peer.sending.get_mut(chunk) {
                 *wanted = Wanted::No;

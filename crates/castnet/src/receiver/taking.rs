@@ -35,7 +35,7 @@ pub(super) struct Times {
 pub(super) struct Taking {
     pub(super) drive: Drive,
     /// Until all is there.
-    pub(super) target: Option<Target>,
+    target: Option<Target>,
     /// It is being put in its place.
     finishing: Option<Finishing>,
     /// It is in its place.
@@ -72,6 +72,7 @@ impl Taking {
         endpoint: EndpointId,
         invited: Invited,
         times: Times,
+        spill: bool,
     ) -> Result<Taking, Error> {
         let Invited {
             connection,
@@ -93,6 +94,7 @@ impl Taking {
         let options = Options {
             window: WINDOW,
             patience: times.patience,
+            spill,
             ..with_silence(times.silence)
         };
         let profile = Profile {
@@ -157,6 +159,17 @@ impl Taking {
             (source, _) => source.filter(|_| self.unconfirmed),
         };
         self.drive.settle(source.map(|it| (it, most)))
+    }
+
+    /// What reads the content ends, if it has not read all.
+    pub(super) fn give_up(&mut self) {
+        if let Some(mut target) = self.target.take() {
+            // Why it failed is known already.
+            target.give_up();
+        }
+        if let Some(finishing) = self.finishing.take() {
+            finishing.give_up();
+        }
     }
 
     pub(super) fn run(

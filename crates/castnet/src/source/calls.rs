@@ -1,6 +1,7 @@
 //! The calls of a source at its hosts: each host is offered the content, told how to take part, and heard about its
 //! end. One that does not answer, or is lost, is called again as long as the cast lasts: it may come late, or again.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -36,6 +37,8 @@ enum Stage {
 
 struct Called {
     host: Host,
+    /// Which of its addresses is called.
+    at: usize,
     rack: u32,
     stage: Stage,
     /// Where it is heard about its end: also while it is called again, for it may be there still.
@@ -58,6 +61,28 @@ struct Called {
     accused: Option<String>,
 }
 
+impl Called {
+    /// Where it is called.
+    fn address(&self) -> Option<SocketAddr> {
+        self.host.addresses.as_ref().ok()?.get(self.at).copied()
+    }
+
+    /// It does not answer at this address. What went wrong is known once all were tried, and they are tried again then.
+    fn try_next(&mut self, why: String) {
+        self.at += 1;
+        let now = Instant::now();
+        let due = match self.address() {
+            Some(_) => now,
+            None => {
+                self.at = 0;
+                self.trouble = Some(why);
+                now + CALL_AGAIN
+            }
+        };
+        self.stage = Stage::Due(due);
+    }
+}
+
 pub(super) struct Calls {
     hosts: Vec<Called>,
     offer: Call,
@@ -76,11 +101,11 @@ impl Calls {
     ) -> Calls {
         let now = Instant::now();
         let hosts = hosts.map(|(host, rack)| {
-            let result = host
-                .address
-                .as_ref()
-                .err()
-                .map(|why| (Err(why.clone()), now));
+            let result = match &host.addresses {
+                Ok(some) if some.is_empty() => Some((Err("it has no address".into()), now)),
+                Ok(_) => None,
+                Err(why) => Some((Err(why.clone()), now)),
+            };
             let stage = if result.is_some() {
                 Stage::Over
             } else {
@@ -88,6 +113,7 @@ impl Calls {
             };
             Called {
                 host,
+                at: 0,
                 rack,
                 stage,
                 heard: None,
@@ -125,7 +151,7 @@ impl Calls {
             .iter_mut()
             .filter(|it| matches!(it.stage, Stage::Due(at) if at <= now));
         for called in due.take(CALLS.saturating_sub(talking)) {
-            let Ok(address) = called.host.address else {
+            let Some(address) = called.address() else {
                 continue;
             };
             let options = Options {
@@ -135,10 +161,7 @@ impl Calls {
             };
             match worker.connect(address, &options) {
                 Ok(connection) => called.stage = Stage::Called(connection),
-                Err(error) => {
-                    called.trouble = Some(error.to_string());
-                    called.stage = Stage::Due(now + CALL_AGAIN);
-                }
+                Err(error) => called.try_next(error.to_string()),
             }
         }
     }
@@ -291,10 +314,10 @@ impl Calls {
             self.settle(index, Err(words));
             return;
         }
-        if called.node.is_none() {
-            called.trouble = Some(reason.to_string());
+        match called.node {
+            None => called.try_next(reason.to_string()),
+            Some(_) => called.stage = again,
         }
-        called.stage = again;
     }
 
     fn with_node(&mut self, id: NodeId) -> Option<&mut Called> {
@@ -393,6 +416,14 @@ impl Calls {
         looking.filter_map(|it| Some(it.looked?.1)).max()
     }
 
+    /// Whether a host may still answer its first call.
+    pub(super) fn is_first_call(&self) -> bool {
+        let calling = |it: &Called| matches!(it.stage, Stage::Due(_) | Stage::Called(_));
+        self.hosts
+            .iter()
+            .any(|it| it.trouble.is_none() && calling(it))
+    }
+
     /// Tells all that the source gives up.
     pub(super) fn abort(&self, worker: &mut Worker, why: &str) {
         for called in &self.hosts {
@@ -401,6 +432,13 @@ impl Calls {
                 _ => continue,
             };
             say(worker, connection, &Call::Aborted(why.to_owned()));
+        }
+    }
+
+    /// For all that have not ended it is over, for this reason.
+    pub(super) fn end_all(&mut self, why: &str) {
+        for index in 0..self.hosts.len() {
+            self.settle(index, Err(why.to_owned()));
         }
     }
 

@@ -1,21 +1,23 @@
 //! A source that leads: it takes note of what its hosts do, until each has all in its place or has failed.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use zerolane_cast::plan::{self, Shape};
 use zerolane_cast::{Event, Fault, NodeId};
 
 use super::calls::Calls;
-use super::{Cast, Outcome, Progress};
+use super::{Cast, Outcome, Predicted, Progress};
 use crate::content::Content;
 use crate::drive::Drive;
 use crate::error::Error;
+use crate::invitation::in_words;
 use crate::limits::FAREWELL;
 
 /// How often the user is told of the progress, and a stop is looked for.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Part of the content after which the model predicts.
+/// Part of what the hosts lack after which the model predicts.
 const SEEN: u32 = 16;
 
 /// A cast in progress.
@@ -29,9 +31,12 @@ pub(super) struct Leading {
     pub(super) settled: Option<Instant>,
     /// When the nodes were there.
     pub(super) started: Option<Instant>,
-    pub(super) predicted: Option<Duration>,
+    /// Chunks that each node had when it came, of an earlier try.
+    pub(super) had: HashMap<NodeId, u32>,
+    pub(super) predicted: Option<Predicted>,
     pub(super) chunks: u32,
     pub(super) racks: usize,
+    pub(super) arity: u32,
 }
 
 impl Leading {
@@ -59,6 +64,8 @@ impl Leading {
             while let Some(event) = self.drive.events.pop_front() {
                 self.note(event, &mut notes);
             }
+            // A short cast is over before the next look.
+            self.predict();
             if looked.elapsed() < LOOK {
                 continue;
             }
@@ -69,7 +76,6 @@ impl Leading {
             if content.has_changed() {
                 return Err(Error::Changed(content.name().to_owned()));
             }
-            self.predict();
             let hosts = self.drive.node.progress();
             let hosts = hosts.filter_map(|(id, chunks)| Some((self.calls.name(id)?, chunks)));
             let (done, failed) = self.calls.count();
@@ -92,6 +98,9 @@ impl Leading {
         match event {
             Event::Joined(id) => {
                 self.finished = None;
+                let mut progress = self.drive.node.progress();
+                let has = progress.find(|it| it.0 == id).map_or(0, |it| it.1);
+                self.had.insert(id, has.min(self.chunks));
                 self.calls.joined(id);
                 let waits = self.calls.joins() < self.calls.expected();
                 if !waits || self.drive.begun_for(self.cast.gather) {
@@ -127,7 +136,7 @@ impl Leading {
         }
     }
 
-    /// Once a part of it is there, its rate is that of the whole.
+    /// Once a host got a part of what it lacked, or all of it, its rate is that of the whole.
     fn predict(&mut self) {
         if self.started.is_none()
             && self.drive.begun_for(self.cast.gather)
@@ -138,20 +147,26 @@ impl Leading {
         let (Some(started), None) = (self.started, self.predicted) else {
             return;
         };
-        let foremost = self.drive.node.progress().map(|it| it.1).max().unwrap_or(0);
-        if foremost * SEEN < self.chunks || foremost == 0 || foremost == self.chunks {
-            return;
-        }
         let Some(header) = self.drive.manifest().map(|it| it.header()) else {
             return;
         };
+        let had = |id| self.had.get(&id).copied().unwrap_or(0);
+        let gained = self.drive.node.progress();
+        let gained = gained.map(|(id, chunks)| chunks.saturating_sub(had(id)));
+        let foremost = gained.max().unwrap_or(0);
+        let lacked = self.had.values().map(|it| self.chunks - it).max();
+        let lacked = lacked.unwrap_or(0);
+        if foremost == 0 || foremost * SEEN < lacked {
+            return;
+        }
         let seconds = started.elapsed().as_secs_f64().max(1e-3);
-        let link = f64::from(foremost) * f64::from(header.chunk_bytes) / seconds;
+        let chunk_bytes = u64::from(header.chunk_bytes);
+        let bytes = |chunks| (u64::from(chunks) * chunk_bytes).min(header.bytes);
         let cast = plan::Cast {
             nodes: self.calls.joins(),
-            bytes: header.bytes,
+            bytes: bytes(lacked),
             chunk_bytes: header.chunk_bytes,
-            link,
+            link: bytes(foremost) as f64 / seconds,
             disk: 0.0,
             memory: 0.0,
             crossings: 1.0,
@@ -168,7 +183,10 @@ impl Leading {
             Shape::Tree(header.arity)
         };
         let estimate = plan::estimate(&cast, shape);
-        self.predicted = Some(Duration::from_secs_f64(estimate.seconds));
+        self.predicted = Some(Predicted {
+            time: Duration::from_secs_f64(estimate.seconds),
+            from: f64::from(foremost) / f64::from(lacked),
+        });
     }
 
     fn is_over(&mut self) -> bool {
@@ -189,11 +207,16 @@ impl Leading {
                 self.calls.joins() == 0
                     && self.drive.begun_for(self.cast.gather)
                     && !self.calls.is_talking()
+                    && !self.calls.is_first_call()
             }
         }
     }
 
-    pub(super) fn outcome(self, content: &Content) -> Outcome {
+    /// What became of all; `why` is the error with which the cast ended for those that were not done.
+    pub(super) fn outcome(mut self, content: &Content, why: Option<&Error>) -> Outcome {
+        if let Some(why) = why {
+            self.calls.end_all(&in_words(why));
+        }
         let started = self.started.unwrap_or_else(Instant::now);
         let hosts = self.calls.outcomes(started);
         let took = hosts
@@ -204,9 +227,10 @@ impl Leading {
         Outcome {
             took: took.unwrap_or_default(),
             predicted: self.predicted,
+            arity: self.arity,
             bytes: content.bytes(),
             sent: self.drive.sent,
-            changed: content.has_changed(),
+            changed: content.has_changed() || matches!(why, Some(Error::Changed(_))),
             racks: self.racks,
             hosts,
         }

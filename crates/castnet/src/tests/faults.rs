@@ -57,7 +57,7 @@ fn hosts__that_are_not_there_or_unknown_are_named() {
     };
     cast.hosts.push(host(silent.local_addr().unwrap()));
     cast.hosts.push(crate::Host {
-        address: Err("its name is not known".into()),
+        addresses: Err("its name is not known".into()),
         ..cast.hosts[0].clone()
     });
     let outcome = run(&group, cast, &source, |_| {}).unwrap();
@@ -65,6 +65,62 @@ fn hosts__that_are_not_there_or_unknown_are_named() {
     assert!(outcome.hosts[1].result.is_err(), "{outcome:?}");
     assert_eq!(outcome.hosts[2].result, Err("its name is not known".into()));
     assert!(hosts.join().remove(0).is_ok());
+}
+
+#[test]
+fn hosts__may_answer_a_call_however_short_they_are_waited_for() {
+    let group = Group::new();
+    let source = group.file("source", &content(9, 500_000));
+    let hosts = group.start(2);
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut cast = Cast {
+        gather: Duration::ZERO,
+        linger: Duration::from_secs(2),
+        ..hosts.calls()
+    };
+    cast.hosts.push(host(silent.local_addr().unwrap()));
+    let outcome = run(&group, cast, &source, |_| {}).unwrap();
+    let ok: Vec<_> = outcome.hosts.iter().map(|it| it.result.is_ok()).collect();
+    assert_eq!(ok, [true, true, false], "{outcome:?}");
+    hosts.join().into_iter().for_each(|it| drop(it.unwrap()));
+    // None is there: that ends, too.
+    let cast = Cast {
+        gather: Duration::ZERO,
+        hosts: vec![host(silent.local_addr().unwrap())],
+        ..Cast::default()
+    };
+    let outcome = run(&group, cast, &source, |_| {}).unwrap();
+    assert!(outcome.hosts[0].result.is_err(), "{outcome:?}");
+}
+
+#[test]
+fn hosts__of_several_addresses_are_called_at_each() {
+    let group = Group::new();
+    let bytes = content(12, 500_000);
+    let source = group.file("source", &bytes);
+    let hosts = group.start(2);
+    let with_port = |ip: &str, port| format!("{ip}:{port}").parse().unwrap();
+    let mut cast = Cast {
+        gather: Duration::ZERO,
+        ..hosts.calls()
+    };
+    for (host, at) in cast.hosts.iter_mut().zip(&hosts.addresses) {
+        // As of a name that has IPv6 first, where the host listens on IPv4.
+        let wrong = with_port("[::1]", at.port());
+        host.addresses = Ok(vec![wrong, *at]);
+    }
+    cast.hosts.push(crate::Host {
+        addresses: Ok(Vec::new()),
+        ..cast.hosts[0].clone()
+    });
+    let outcome = run(&group, cast, &source, |_| {}).unwrap();
+    for index in 0..2 {
+        assert_eq!(outcome.hosts[index].result, Ok(()));
+        assert!(fs::read(group.target(index)).unwrap() == bytes);
+    }
+    let why = outcome.hosts[2].result.clone().unwrap_err();
+    assert_eq!(why, "it has no address");
+    hosts.join().into_iter().for_each(|it| drop(it.unwrap()));
 }
 
 #[test]
@@ -139,7 +195,7 @@ fn resume__another_try_takes_up_what_is_good_of_the_partial_file() {
     fs::write(&partial, damaged).unwrap();
     let at = receiver(address, group.to(0));
     let again = std::thread::spawn(move || at.run(&|| false, &mut |_| {}));
-    run(&group, cast(), &source, |_| {}).unwrap();
+    let outcome = run(&group, cast(), &source, |_| {}).unwrap();
     let received = again.join().unwrap().unwrap();
     assert!(fs::read(group.target(0)).unwrap() == bytes);
     let chunk = u64::from(source.chunk_bytes());
@@ -152,6 +208,24 @@ fn resume__another_try_takes_up_what_is_good_of_the_partial_file() {
         "{received:?}"
     );
     assert!(!group.has_hidden_files());
+    // What was there says nothing of the rate: no more came in a second than may.
+    let least = received.received as f64 / SLOWLY as f64;
+    let predicted = outcome.predicted.unwrap();
+    assert!(
+        predicted.time.as_secs_f64() > least / 2.0,
+        "{predicted:?}, {least} s at least"
+    );
+}
+
+#[test]
+fn prediction__of_a_cast_that_is_over_at_once() {
+    let group = Group::new();
+    let source = group.file("source", &content(10, 1000));
+    let hosts = group.start(2);
+    let outcome = run(&group, hosts.calls(), &source, |_| {}).unwrap();
+    let predicted = outcome.predicted.expect("hosts got something");
+    assert_eq!(predicted.from, 1.0, "there is one chunk");
+    hosts.join().into_iter().for_each(|it| drop(it.unwrap()));
 }
 
 #[test]
@@ -197,4 +271,53 @@ fn content__that_is_empty_or_not_there_is_said() {
     ));
     assert!(Content::open(&group.path("nothing")).is_err());
     assert!(matches!(hosts.stop().remove(0), Err(Error::Stopped)));
+}
+
+#[test]
+fn command__that_does_not_read_is_ended_with_the_cast() {
+    // A pipe takes neither.
+    for len in [12_000_000, 300_000] {
+        let group = Group::new();
+        let source = group.file("source", &content(7, len));
+        let (late, number) = (group.path("late"), group.path("number"));
+        let command = format!(
+            "trap '' TERM; echo $$ >'{}'; sleep 20; sleep 20; touch '{}'",
+            number.display(),
+            late.display()
+        );
+        let hosts = group.start_at(vec![Destination::Command(command)]);
+        let cast = Cast {
+            max_rate: Some(SLOWLY),
+            ..hosts.calls()
+        };
+        // Of the longer content a part has come then, and the shorter one is there as a whole.
+        let some = std::cell::Cell::new(false);
+        let stopped = cast.run(&source, &|| some.get(), &mut |it| {
+            some.set(number.exists() && it.hosts.iter().any(|it| it.1 >= 2))
+        });
+        assert!(matches!(stopped, Err(Error::Stopped)), "{stopped:?}");
+        assert!(hosts.stop().remove(0).is_err());
+        assert!(!late.exists(), "the command was waited for");
+        let number = fs::read_to_string(number).unwrap();
+        let there = std::path::Path::new("/proc").join(number.trim());
+        assert!(!there.exists(), "the command goes on");
+    }
+}
+
+#[test]
+fn command__is_not_told_an_end_of_content_that_does_not_come() {
+    let group = Group::new();
+    let source = group.file("source", &content(8, 12_000_000));
+    let (part, whole) = (group.path("part"), group.path("whole"));
+    let command = format!("cat >'{}'; touch '{}'", part.display(), whole.display());
+    let hosts = group.start_at(vec![Destination::Command(command)]);
+    let cast = Cast {
+        max_rate: Some(SLOWLY),
+        ..hosts.calls()
+    };
+    let read = || part.metadata().is_ok_and(|it| it.len() > 300_000);
+    let stopped = cast.run(&source, &read, &mut |_| {});
+    assert!(matches!(stopped, Err(Error::Stopped)), "{stopped:?}");
+    assert!(hosts.join().remove(0).is_err());
+    assert!(!whole.exists(), "a part was taken for the whole");
 }

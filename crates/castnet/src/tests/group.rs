@@ -90,6 +90,16 @@ impl Group {
         destinations: Vec<Destination>,
         change: fn(usize, &mut Drive),
     ) -> Hosts {
+        self.start_with(|it| it, destinations, change)
+    }
+
+    /// The same of hosts with these options.
+    pub(super) fn start_with(
+        &self,
+        options: impl Fn(Receiver) -> Receiver,
+        destinations: Vec<Destination>,
+        change: fn(usize, &mut Drive),
+    ) -> Hosts {
         let stop = Arc::new(AtomicBool::new(false));
         let mut hosts = Hosts {
             addresses: Vec::new(),
@@ -98,6 +108,7 @@ impl Group {
         };
         for (index, destination) in destinations.into_iter().enumerate() {
             let receiver = receiver("127.0.0.1:0".parse().unwrap(), destination);
+            let receiver = options(receiver);
             hosts.addresses.push(receiver.local_addr());
             let stop = Arc::clone(&hosts.stop);
             hosts.running.push(std::thread::spawn(move || {
@@ -136,7 +147,7 @@ pub(super) fn receiver(at: SocketAddr, destination: Destination) -> Receiver {
 pub(super) fn host(address: SocketAddr) -> Host {
     Host {
         name: address.to_string(),
-        address: Ok(address),
+        addresses: Ok(vec![address]),
         security: Security::default(),
     }
 }

@@ -8,10 +8,14 @@ mod looking;
 mod lost;
 mod memory;
 mod racks;
+mod slow;
 
 use std::fs;
+use std::net::UdpSocket;
+use std::time::Duration;
 
-use group::{Group, content, run};
+use group::{Group, content, host, run};
+use zerolane_cast::plan::{self, Shape};
 
 use crate::{Cast, Content, Destination};
 
@@ -52,7 +56,7 @@ fn cast__by_trees() {
     let source = group.file("source", &bytes);
     let hosts = group.start(5);
     let cast = Cast {
-        arity: 2,
+        arity: Some(2),
         ..hosts.calls()
     };
     let outcome = run(&group, cast, &source, |_| {}).unwrap();
@@ -67,6 +71,32 @@ fn cast__by_trees() {
             "host {index}"
         );
     }
+}
+
+#[test]
+fn shape__is_the_planned_one_unless_told() {
+    let group = Group::new();
+    let source = group.file("source", &content(5, 2_000_000));
+    let shape = |nodes| plan::shape(nodes, source.bytes(), source.chunk_bytes());
+    assert!(matches!(shape(40), Shape::Tree(2)), "{:?}", shape(40));
+    let away = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let arity = |count: usize, arity: Option<u32>| {
+        let hosts = group.start_at(vec![Destination::Command("cat >/dev/null".into())]);
+        let mut cast = Cast {
+            arity,
+            gather: Duration::from_millis(500),
+            linger: Duration::from_millis(100),
+            ..hosts.calls()
+        };
+        let more = host(away.local_addr().unwrap());
+        cast.hosts.resize(count, more);
+        let outcome = run(&group, cast, &source, |_| {}).unwrap();
+        hosts.join().into_iter().for_each(|it| drop(it.unwrap()));
+        outcome.arity
+    };
+    assert_eq!(arity(8, None), 1);
+    assert_eq!(arity(40, None), 2);
+    assert_eq!(arity(40, Some(1)), 1);
 }
 
 #[test]

@@ -114,12 +114,16 @@ fn expand_one(entry: &str, before: String, names: &mut Vec<String>) -> Result<()
     Ok(())
 }
 
-/// The address of a host.
-pub(super) fn resolve(name: &str) -> Result<SocketAddr, String> {
+/// The addresses of a host: one at least.
+pub(super) fn resolve(name: &str) -> Result<Vec<SocketAddr>, String> {
     let (host, port) = address::parse_host(name, CAST_PORT)?;
     let found = (host.as_str(), port).to_socket_addrs();
-    let mut found = found.map_err(|error| format!("its name is not known: {error}"))?;
-    found.next().ok_or_else(|| "its name has no address".into())
+    let found = found.map_err(|error| format!("its name is not known: {error}"))?;
+    let found: Vec<_> = found.collect();
+    match found.is_empty() {
+        true => Err("its name has no address".into()),
+        false => Ok(found),
+    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 mod doors;
 mod hosts;
+mod input;
 mod plan;
 mod racks;
 mod receive;

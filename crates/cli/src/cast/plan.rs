@@ -7,6 +7,7 @@ use bytesize::ByteSize;
 use serde::Serialize;
 use zerolane_cast::plan::{Bound, Cast, Estimate, Plan, Shape, plan};
 use zerolane_cast::sim::{Group, Outcome, Racks, Setup, run as simulate};
+use zerolane_castnet::chunk_bytes;
 
 use crate::console;
 use crate::exit::Exit;
@@ -22,7 +23,8 @@ const MAX_SIMULATED: u32 = 10_000;
 /// Arguments of `zerolane cast plan`.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
-The model is that of docs/cast.md. Nothing is sent: rates are what is given here. --simulate runs the engine that casts over \
+The model is that of docs/cast.md. Nothing is sent: rates are what is given here. What is chosen is what a cast takes that has no \
+--tree: of rates and faults it knows nothing, so only nodes and size decide. --simulate runs the engine that casts over \
 a model of the network, with the faults that --fail and --slow ask for; the same seed gives the same run.")]
 pub(crate) struct Args {
     /// Nodes besides the source
@@ -73,14 +75,6 @@ fn parse_racks(text: &str) -> Result<Racks, String> {
     Ok(Racks { nodes, uplink })
 }
 
-/// Bytes of a chunk: many for a pipe that fills quickly, few for a bitmap that stays small.
-fn chunk_bytes(size: u64) -> u32 {
-    const LEAST: u64 = 1 << 20;
-    const MOST: u64 = 64 << 20;
-    const CHUNKS: u64 = 20_000;
-    (size / CHUNKS).clamp(LEAST, MOST) as u32
-}
-
 /// Crossings of the memory: in by the device, a copy of the kernel's, to the disk, out to the next.
 const CROSSINGS: f64 = 5.0;
 
@@ -120,8 +114,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 #[derive(Debug, Serialize)]
 struct Shown {
     estimates: Vec<Way>,
+    /// Which a cast takes that is not told one.
     chosen: String,
     why: String,
+    /// Which is faster with these rates and faults, which a cast does not know.
+    faster: Option<String>,
+    #[serde(skip)]
+    advice: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     simulation: Option<Simulation>,
 }
@@ -154,10 +153,7 @@ impl Simulation {
             nodes: args.nodes,
             bytes: args.size.as_u64(),
             port: args.link,
-            arity: match planned.chosen.shape {
-                Shape::Tree(arity) => arity,
-                Shape::Star | Shape::Chain => 1,
-            },
+            arity: arity(planned.chosen.shape),
             racks: args.racks,
             dying: args.fail,
             slow: args.slow,
@@ -193,6 +189,8 @@ impl Shown {
             estimates: estimates.collect(),
             chosen: name(plan.chosen.shape),
             why: why(&plan.chosen),
+            faster: plan.faster.map(|it| name(it.shape)),
+            advice: plan.faster.map(|it| arity(it.shape)),
             simulation,
         }
     }
@@ -203,6 +201,14 @@ fn name(shape: Shape) -> String {
         Shape::Star => "star".into(),
         Shape::Chain => "chain".into(),
         Shape::Tree(arity) => format!("tree of {arity}"),
+    }
+}
+
+/// What `--tree` has for it.
+fn arity(shape: Shape) -> u32 {
+    match shape {
+        Shape::Tree(arity) => arity,
+        Shape::Star | Shape::Chain => 1,
     }
 }
 
@@ -237,6 +243,12 @@ impl fmt::Display for Shown {
             )?;
         }
         write!(f, "chosen: {}: {}", self.chosen, self.why)?;
+        if let (Some(faster), Some(arity)) = (&self.faster, self.advice) {
+            write!(
+                f,
+                "\nfaster with these rates and faults, which a cast does not know: {faster}, by --tree {arity}"
+            )?;
+        }
         let Some(simulation) = &self.simulation else {
             return Ok(());
         };

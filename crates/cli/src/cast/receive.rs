@@ -45,6 +45,10 @@ pub(super) struct Args {
     /// Give up when nothing new came for so many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..))]
     timeout: u64,
+    /// Keep in memory what hosts behind this one lack, and receive no faster than they do, in place of reading it from the target
+    /// again
+    #[arg(long)]
+    no_spill: bool,
     /// One JSON object at the end instead of text
     #[arg(long)]
     json: bool,
@@ -88,7 +92,8 @@ pub(super) fn run(args: Args) -> Result<()> {
     let receiver = receiver.map_err(with_exit_code)?;
     let receiver = receiver
         .with_patience(Duration::from_secs(args.timeout))
-        .with_max_rate(args.max_rate);
+        .with_max_rate(args.max_rate)
+        .with_spill(!args.no_spill);
     // Standard output may be the content's.
     let say = |line: String| match out {
         true => {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::HumanBytes;
 use serde::Serialize;
-use zerolane_castnet::{Outcome, Progress};
+use zerolane_castnet::{Error, HostOutcome, Outcome, Progress};
 
 use crate::console;
 
@@ -15,6 +15,9 @@ const PACE: Duration = Duration::from_secs(2);
 
 /// Hosts that are named as stragglers at a time.
 const STRAGGLERS: usize = 5;
+
+/// Behind the median by less than this at the end, a host is no straggler.
+const LATE: Duration = Duration::from_secs(1);
 
 /// Says how far it is, now and then.
 #[derive(Debug)]
@@ -145,9 +148,17 @@ impl fmt::Display for State {
 /// The end of a cast.
 #[derive(Debug, Serialize)]
 pub(super) struct Summary {
+    /// Why the cast ended before each host had it or had failed by itself: null if it did not.
+    reason: Option<String>,
     seconds: f64,
     predicted_seconds: Option<f64>,
+    /// From how much of what the hosts lacked.
+    predicted_from: Option<f64>,
+    /// Those that had it far later than the median, the last ones first.
+    stragglers: Vec<Late>,
     nodes: usize,
+    /// Stripes of the trees: 1 is a chain.
+    tree: u32,
     failed: Vec<Failed>,
     bytes: u64,
     sent_bytes: u64,
@@ -162,6 +173,29 @@ struct Failed {
     reason: String,
 }
 
+#[derive(Debug, PartialEq, Serialize)]
+struct Late {
+    host: String,
+    seconds: f64,
+}
+
+/// Hosts that had it twice as late as the median of all that have it, and a second later.
+fn stragglers(hosts: &[HostOutcome]) -> Vec<Late> {
+    let mut done: Vec<_> = hosts.iter().filter(|it| it.result.is_ok()).collect();
+    done.sort_by_key(|it| it.after);
+    // Of two the first: what is late is so beside that.
+    let Some(median) = done.get(done.len().saturating_sub(1) / 2) else {
+        return Vec::new();
+    };
+    let late = (2 * median.after).max(median.after + LATE);
+    let late = done.iter().rev().take_while(|it| it.after > late);
+    let late = late.map(|it| Late {
+        host: it.name.clone(),
+        seconds: it.after.as_secs_f64(),
+    });
+    late.collect()
+}
+
 #[derive(Debug, Serialize)]
 struct HostShown {
     host: String,
@@ -171,8 +205,9 @@ struct HostShown {
     from: Vec<Option<String>>,
 }
 
-impl From<&Outcome> for Summary {
-    fn from(it: &Outcome) -> Summary {
+impl Summary {
+    /// Of a cast that `error` ended, if anything did.
+    pub(super) fn new(it: &Outcome, error: Option<&Error>) -> Summary {
         let failed = it.hosts.iter().filter_map(|it| {
             let (host, reason) = (it.name.clone(), it.result.clone().err()?);
             Some(Failed { host, reason })
@@ -184,9 +219,13 @@ impl From<&Outcome> for Summary {
             from: it.from.clone(),
         });
         Summary {
+            reason: error.map(ToString::to_string),
             seconds: it.took.as_secs_f64(),
-            predicted_seconds: it.predicted.map(|it| it.as_secs_f64()),
+            predicted_seconds: it.predicted.map(|it| it.time.as_secs_f64()),
+            predicted_from: it.predicted.map(|it| it.from),
+            stragglers: stragglers(&it.hosts),
             nodes: it.hosts.len(),
+            tree: it.arity,
             failed: failed.collect(),
             bytes: it.bytes,
             sent_bytes: it.sent,
@@ -214,7 +253,23 @@ impl fmt::Display for Summary {
             self.seconds
         )?;
         if let Some(predicted) = self.predicted_seconds {
-            write!(f, "; {predicted:.1} s were predicted from its first part")?;
+            let percent = self.predicted_from.unwrap_or_default() * 100.0;
+            write!(
+                f,
+                "; {predicted:.1} s were predicted from its first {percent:.0} %"
+            )?;
+        }
+        if !self.stragglers.is_empty() {
+            let named = self.stragglers.iter().take(STRAGGLERS);
+            let named: Vec<_> = named.map(|it| &*it.host).collect();
+            write!(f, "\nfar behind the others: {}", named.join(", "))?;
+            match self.stragglers.len().saturating_sub(STRAGGLERS) {
+                0 => {}
+                more => write!(f, " and {more} more")?,
+            }
+        }
+        if let Some(reason) = &self.reason {
+            write!(f, "; ended before: {reason}")?;
         }
         if self.source_changed {
             write!(
@@ -260,5 +315,43 @@ mod tests {
         let object = serde_json::to_value(&state).unwrap();
         assert_eq!(object["stragglers"].as_array().map(Vec::len), Some(7));
         assert_eq!(object["stragglers"][6]["host"], "n6");
+    }
+
+    #[test]
+    fn summary__names_five_stragglers_and_counts_the_others() {
+        let host = |(index, after): (usize, f64)| HostOutcome {
+            name: format!("n{index}"),
+            result: Ok(()),
+            after: Duration::from_secs_f64(after),
+            from: Vec::new(),
+        };
+        let times = [1.0; 10]
+            .into_iter()
+            .chain((0..7).map(|it| 3.0 + f64::from(it)));
+        let mut outcome = Outcome {
+            hosts: times.enumerate().map(host).collect(),
+            took: Duration::from_secs(9),
+            predicted: None,
+            arity: 1,
+            bytes: 1000,
+            sent: 1000,
+            changed: false,
+            racks: 1,
+        };
+        let summary = Summary::new(&outcome, None);
+        let words = summary.to_string();
+        let expected = "\nfar behind the others: n16, n15, n14, n13, n12 and 2 more";
+        assert!(words.ends_with(expected), "{words}");
+        let object = serde_json::to_value(&summary).unwrap();
+        assert_eq!(object["stragglers"].as_array().map(Vec::len), Some(7));
+        assert_eq!(object["stragglers"][0]["host"], "n16");
+        // What is twice as late by less than a second is none, nor is one that failed.
+        for host in &mut outcome.hosts {
+            host.after /= 10;
+        }
+        outcome.hosts[0].after = Duration::from_secs(60);
+        outcome.hosts[0].result = Err("gone".into());
+        assert_eq!(stragglers(&outcome.hosts), []);
+        assert_eq!(stragglers(&[]), []);
     }
 }

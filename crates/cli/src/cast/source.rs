@@ -6,8 +6,9 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, ensure};
 use zerolane::security::Code;
 use zerolane_cast::Slow;
-use zerolane_castnet::{Cast, Content, Host};
+use zerolane_castnet::{Cast, Content, Error, Host, Outcome};
 
+use super::input::Input;
 use super::shown::{self, Summary, Talk};
 use super::{hosts, racks, ssh, with_exit_code};
 use crate::console;
@@ -31,9 +32,9 @@ pub(super) struct CastArgs {
     /// What the content of standard input is called where it goes into a directory
     #[arg(long, value_name = "NAME", default_value = "content")]
     name: String,
-    /// Pass it on by trees of so many stripes instead of a chain
-    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
-    tree: u32,
+    /// Pass it on by trees of so many stripes; 1 is a chain [default: what `plan` chooses for so many hosts]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=64))]
+    tree: Option<u32>,
     /// Which hosts are of one rack, so that its uplink is passed once: those of an IPv4 subnet of so many bits (24, or
     /// 24,64 with those of IPv6), or as a file says, of lines `HOST RACK`; `-` there is the source [default: all are]
     #[arg(long, value_name = "BITS|FILE", value_parser = racks::parse)]
@@ -52,10 +53,10 @@ pub(super) struct CastArgs {
     #[arg(long, help_heading = "Over ssh", conflicts_with_all = ["code", "identity"])]
     ssh: bool,
     /// Where hosts that ssh starts put it [default: under its name into the directory of the login]
-    #[arg(long, value_name = "PATH", help_heading = "Over ssh", requires = "ssh")]
+    #[arg(long, value_name = "PATH", help_heading = "Over ssh")]
     to: Option<String>,
     /// Hosts that ssh starts replace what is there
-    #[arg(long, help_heading = "Over ssh", requires = "ssh")]
+    #[arg(long, help_heading = "Over ssh")]
     force: bool,
     /// The remote shell, and its options [default: $ZEROLANE_RSH, or ssh]
     #[arg(
@@ -135,11 +136,62 @@ pub(super) fn run(args: CastArgs) -> Result<()> {
         !both,
         anyhow!("standard input is either the content or the list of hosts").context(Exit::Usage)
     );
+    ensure!(
+        args.ssh || (args.to.is_none() && !args.force),
+        anyhow!(
+            "--to and --force are for hosts that --ssh starts: one that waits has said itself where the content goes, by \
+             `zerolane cast receive --to PATH` there"
+        )
+        .context(Exit::Usage)
+    );
     let names = hosts::named(&args.names, args.hosts.as_deref())?;
     let racks = racks::racks(args.racks.as_ref(), &names)?;
+    let resolve = if args.ssh {
+        ssh::resolve
+    } else {
+        hosts::resolve
+    };
+    let found: Vec<_> = names.iter().map(|it| resolve(it)).collect();
+    for (name, found) in names.iter().zip(&found) {
+        if let (Err(why), Unknown::Stop) = (found, args.unknown) {
+            return Err(anyhow!("{name}: {why}").context(Exit::Unreachable));
+        }
+    }
     let mut cautions = Vec::new();
     let mut called = Vec::new();
-    // They end with this.
+    if !args.ssh {
+        for (name, addresses) in names.iter().zip(&found) {
+            let args_of_host = ClientArgs::of_identity(args.identity.clone());
+            let (caution, security) = Caution::new(name.clone(), args_of_host, args.code.clone())?;
+            cautions.push(caution);
+            let (name, addresses) = (name.clone(), addresses.clone());
+            called.push(Host {
+                name,
+                addresses,
+                security,
+            });
+        }
+    }
+    let content = match is_stream {
+        true => Content::stream(args.name, Input::new(&interrupt)?),
+        false => Content::open(&args.source),
+    };
+    // Ctrl-C ends what writes to a pipe, too: what came until then is not the content.
+    let content = match interrupt.requested() {
+        true => Err(Error::Stopped),
+        false => content,
+    };
+    let content = match content {
+        Err(why @ (Error::Stopped | Error::Changed(_))) => {
+            let outcome = Outcome::of_none(names, 0, &why);
+            return finish(&outcome, Some(why), args.json);
+        }
+        content => content.map_err(with_exit_code)?,
+    };
+    if content.bytes() == 0 {
+        return Err(with_exit_code(Error::Empty));
+    }
+    // They end with this. Each waits until it is called, so none is started before there is something to cast.
     let mut started = ssh::Remotes::default();
     if args.ssh {
         let login = ssh::Login {
@@ -148,33 +200,11 @@ pub(super) fn run(args: CastArgs) -> Result<()> {
             to: args.to.as_deref(),
             force: args.force,
         };
-        for (host, remote) in ssh::start_all(&names, &login)? {
+        for (host, remote) in ssh::start_all(&names, &found, &login)? {
             called.push(host);
             started.extend(remote);
         }
-    } else {
-        for name in names {
-            let args_of_host = ClientArgs::of_identity(args.identity.clone());
-            let (caution, security) = Caution::new(name.clone(), args_of_host, args.code.clone())?;
-            cautions.push(caution);
-            let address = hosts::resolve(&name);
-            called.push(Host {
-                name,
-                address,
-                security,
-            });
-        }
     }
-    for host in &called {
-        if let (Err(why), Unknown::Stop) = (&host.address, args.unknown) {
-            return Err(anyhow!("{}: {why}", host.name).context(Exit::Unreachable));
-        }
-    }
-    let content = match is_stream {
-        true => Content::stream(args.name, std::io::stdin().lock()),
-        false => Content::open(&args.source),
-    };
-    let content = content.map_err(with_exit_code)?;
     let cast = Cast {
         hosts: called,
         racks,
@@ -188,7 +218,7 @@ pub(super) fn run(args: CastArgs) -> Result<()> {
         true => Talk::of_objects(args.quiet),
         false => Talk::new(args.quiet),
     };
-    let outcome = cast.run(&content, &|| interrupt.requested(), &mut |progress| {
+    let (outcome, done) = cast.run_told(&content, &|| interrupt.requested(), &mut |progress| {
         if !args.quiet {
             progress.notes.iter().for_each(console::note);
         }
@@ -196,11 +226,18 @@ pub(super) fn run(args: CastArgs) -> Result<()> {
     });
     cautions.iter().for_each(Caution::introduce);
     drop(started);
-    let outcome = outcome.map_err(with_exit_code)?;
-    let summary = Summary::from(&outcome);
-    match args.json {
+    finish(&outcome, done.err(), args.json)
+}
+
+/// Says how it ended; `error` is what ended the cast itself.
+fn finish(outcome: &Outcome, error: Option<Error>, json: bool) -> Result<()> {
+    let summary = Summary::new(outcome, error.as_ref());
+    match json {
         true => console::say(serde_json::to_string(&summary)?)?,
         false => console::say(&summary)?,
+    }
+    if let Some(error) = error {
+        return Err(with_exit_code(error));
     }
     let failed = outcome.hosts.iter().filter(|it| it.result.is_err()).count();
     match failed {

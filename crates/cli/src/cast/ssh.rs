@@ -37,6 +37,9 @@ pub(super) struct Remote {
     out: BufReader<ChildStdout>,
 }
 
+/// A host that was started: where it may be called, its key, and its login.
+type Ready = (Vec<SocketAddr>, PublicKey, Remote);
+
 /// All logins of a cast.
 #[derive(Default)]
 pub(super) struct Remotes(Vec<Remote>);
@@ -92,20 +95,23 @@ const LINES: usize = 20;
 /// Logins at a time.
 const LOGINS: usize = 32;
 
-/// Starts all of them; one that cannot be started is a host whose address is not known, and why.
+/// Starts all of them, which were found at these addresses; one that cannot be started is a host whose address is not known,
+/// and why.
 pub(super) fn start_all(
     names: &[String],
+    found: &[Result<Vec<SocketAddr>, String>],
     login: &Login<'_>,
 ) -> Result<Vec<(Host, Option<Remote>)>> {
     let secret = zerolane::security::random().context("no random numbers for a key")?;
     let identity = Arc::new(Identity::from_secret(secret));
     let mut started = Vec::with_capacity(names.len());
-    for some in names.chunks(LOGINS) {
+    let places: Vec<_> = names.iter().zip(found).collect();
+    for some in places.chunks(LOGINS) {
         let some = thread::scope(|scope| {
             let key = identity.public();
-            let begin = |name: &String| {
-                let name = name.clone();
-                scope.spawn(move || start(&name, login, key))
+            let begin = |(name, at): &(&String, &Result<Vec<SocketAddr>, String>)| {
+                let (name, at) = ((*name).clone(), (*at).clone());
+                scope.spawn(move || start(&name, at.map_err(anyhow::Error::msg)?, login, key))
             };
             let running: Vec<_> = some.iter().map(begin).collect();
             running
@@ -115,8 +121,8 @@ pub(super) fn start_all(
         });
         started.extend(some);
     }
-    let host = |(name, begun): (&String, Result<(SocketAddr, PublicKey, Remote)>)| match begun {
-        Ok((address, key, remote)) => {
+    let host = |(name, begun): (&String, Result<Ready>)| match begun {
+        Ok((addresses, key, remote)) => {
             let security = Security {
                 identity: Some(Arc::clone(&identity)),
                 trust: Arc::new(HostTrust::only(key)),
@@ -124,16 +130,16 @@ pub(super) fn start_all(
             };
             let host = Host {
                 name: name.clone(),
-                address: Ok(address),
+                addresses: Ok(addresses),
                 security,
             };
             (host, Some(remote))
         }
         Err(why) => {
-            let address = Err(format!("{why:#}"));
+            let addresses = Err(format!("{why:#}"));
             let host = Host {
                 name: name.clone(),
-                address,
+                addresses,
                 security: Security::default(),
             };
             (host, None)
@@ -142,7 +148,8 @@ pub(super) fn start_all(
     Ok(names.iter().zip(started).map(host).collect())
 }
 
-fn start(name: &str, login: &Login<'_>, key: PublicKey) -> Result<(SocketAddr, PublicKey, Remote)> {
+/// The login that a name of a host stands for.
+fn login_host(name: &str) -> Result<LoginHost> {
     let (user, place) = match name.split_once('@') {
         Some((user, place)) => (Some(user.to_owned()), place),
         None => (None, name),
@@ -153,31 +160,39 @@ fn start(name: &str, login: &Login<'_>, key: PublicKey) -> Result<(SocketAddr, P
         }
         _ => (place, None),
     };
-    let at = hosts::resolve(bare).map_err(anyhow::Error::msg)?;
-    let host = LoginHost {
-        user,
-        name: bare.to_owned(),
-        port,
+    let name = bare.to_owned();
+    Ok(LoginHost { user, name, port })
+}
+
+/// The addresses of a host that a login is to start.
+pub(super) fn resolve(name: &str) -> Result<Vec<SocketAddr>, String> {
+    let host = login_host(name).map_err(|error| format!("{error:#}"))?;
+    hosts::resolve(&host.name)
+}
+
+fn start(name: &str, at: Vec<SocketAddr>, login: &Login<'_>, key: PublicKey) -> Result<Ready> {
+    let host = login_host(name)?;
+    // It is called at all of its addresses that it can listen on by one: an IPv6 socket takes IPv4, too.
+    let (listen, on_all) = match at.first().is_some_and(SocketAddr::is_ipv6) {
+        true => ("'[::]:0'", true),
+        false => ("0.0.0.0:0", false),
     };
-    let listen = if at.is_ipv6() {
-        "'[::]:0'"
-    } else {
-        "0.0.0.0:0"
-    };
+    let at = at.into_iter().filter(|it| on_all || it.is_ipv4());
     let (key, to) = (key.to_string(), quoted(login.to.unwrap_or(".")));
     let mut words = vec!["cast", "receive", "--json", "--quiet", "--listen", listen];
     words.extend(["--ephemeral-identity", "--allow-key", &key, "--to", &to]);
     words.extend(login.force.then_some("--force"));
+    let at_port = |port| at.map(|it| SocketAddr::new(it.ip(), port)).collect();
     let begin = |program: Option<&str>| login::command_at(&host, login.shell, program, &words);
     let why = match listen_to(Remote::start(begin(login.program)?, None)?)? {
         Begun::Waits(port, key, remote) => {
-            return Ok((SocketAddr::new(at.ip(), port), key, remote));
+            return Ok((at_port(port), key, remote));
         }
         Begun::Ended(Some(NOT_FOUND)) if login.program.is_none() => {
             let own = File::open("/proc/self/exe").context("this program's file")?;
             match listen_to(Remote::start(begin(Some(&brought()))?, Some(own))?)? {
                 Begun::Waits(port, key, remote) => {
-                    return Ok((SocketAddr::new(at.ip(), port), key, remote));
+                    return Ok((at_port(port), key, remote));
                 }
                 Begun::Ended(_) => "zerolane is not there, and a copy of it did not start",
             }

@@ -58,6 +58,36 @@ fn source__that_changes_or_becomes_shorter_is_named_and_the_exit_code_is_1() {
 }
 
 #[test]
+fn end__by_a_changed_source_or_a_signal_has_a_summary_by_host_too() {
+    type Disturb = fn(&Path, u32);
+    let changes: Disturb = |source, _| fs::write(source, content(2, 12_000_000)).unwrap();
+    let stops: Disturb = |_, process| {
+        let process = nix::unistd::Pid::from_raw(process.cast_signed());
+        nix::sys::signal::kill(process, nix::sys::signal::Signal::SIGINT).unwrap();
+    };
+    for (disturb, exit, why) in [(changes, 1, "the source changed"), (stops, 130, "stopped")] {
+        let place = Place::new();
+        let source = place.file("source", &content(1, 12_000_000));
+        let hosts = hosts(&place, 2, &[]);
+        let names = addresses(&hosts);
+        let casting = Casting::start(place.command(), &["--limit", "4MB/s"], &source, &names);
+        place.wait_until("something has come", || place.partly(0) > 2_000_000);
+        disturb(&source, casting.0.id());
+        let (code, summary) = casting.end();
+        assert_eq!(code, Some(exit), "{summary}");
+        let says = |it: &serde_json::Value| it.as_str().is_some_and(|it| it.contains(why));
+        assert!(says(&summary["reason"]), "{summary}");
+        for (index, name) in names.iter().enumerate() {
+            let failed = &summary["failed"][index];
+            assert_eq!(failed["host"], name.as_str(), "{summary}");
+            assert!(says(&failed["reason"]), "{summary}");
+            assert_eq!(summary["hosts"][index]["ok"], false, "{summary}");
+        }
+        assert_eq!(summary["source_changed"], exit == 1, "{summary}");
+    }
+}
+
+#[test]
 fn names__one_of_ten_that_is_not_known_is_named_or_stops_the_cast() {
     let place = Place::new();
     let bytes = content(3, 1_000_000);

@@ -121,6 +121,39 @@ fn chain__of_four_hosts_one_dies_one_is_slow_and_one_comes_late() {
     assert!([0, 2, 3].iter().all(|it| network.place.has(*it, &bytes)));
 }
 
+#[test]
+fn slow__a_host_is_left_out_or_waited_for_as_the_option_says() {
+    let Some(network) = Network::new(4, 100) else {
+        return;
+    };
+    const SLOW: usize = 2;
+    for (policy, megabytes, exit) in [("drop", 40, 5), ("wait", 6, 0)] {
+        network.slow_down(SLOW, 10);
+        let name = |it: usize| network.place.path(&format!("{policy}-{it}"));
+        let bytes = content(6, megabytes * 1_000_000);
+        let source = network.place.file(policy, &bytes);
+        let hosts: Vec<_> = (0..4).map(|it| network.wait(it, &name(it))).collect();
+        let (code, summary) = network.cast(&source, 4, &["--slow", policy]).end();
+        assert_eq!(code, Some(exit), "{summary}");
+        let dropped = exit == 5;
+        let failed = summary["failed"].as_array().unwrap();
+        assert_eq!(failed.len(), usize::from(dropped), "{summary}");
+        for it in failed {
+            let slow = network.lab.host(SLOW + 1).ipv4().to_string();
+            assert_eq!(it["host"], *slow, "{summary}");
+            let why = it["reason"].as_str().unwrap_or_default();
+            assert!(why.contains("slow"), "{summary}");
+        }
+        for (index, host) in hosts.into_iter().enumerate() {
+            let (code, _, why) = host.end();
+            let has_it = !(dropped && index == SLOW);
+            assert_eq!(code == Some(0), has_it, "{policy}, host {index}: {why}");
+            let there = std::fs::read(name(index));
+            assert_eq!(there.is_ok_and(|it| it == bytes), has_it, "host {index}");
+        }
+    }
+}
+
 /// A message that is lost arrives behind those that were sent after it, and those of others. None is a fault of a peer.
 #[test]
 fn loss__of_what_is_said_at_the_begin_costs_no_host() {

@@ -37,6 +37,22 @@ fn plan__a_chain_for_few_and_trees_for_many() {
             .is_some_and(|it| it.starts_with("tree")),
         "{many}"
     );
+    // What a cast does not know makes no difference to what it takes.
+    let dying = json(&["--nodes", "100", "--size", "100GB", "--fail", "10%"]);
+    assert_eq!(dying["chosen"], "chain");
+    assert!(
+        dying["faster"]
+            .as_str()
+            .is_some_and(|it| it.starts_with("tree")),
+        "{dying}"
+    );
+    assert_eq!(few["faster"], Value::Null);
+    // Its chunks are of a 1500th of the content: 40 of them until the last of 41 nodes has one.
+    let chunks = json(&["--nodes", "41", "--size", "1GB", "--link", "8gbit"]);
+    let fill = chunks["estimates"][1]["fill_seconds"]
+        .as_f64()
+        .expect("a number");
+    assert!((fill - 40.0 / 1500.0).abs() < 0.004, "{chunks}");
     let disk = json(&["--nodes", "8", "--size", "1GB", "--disk", "100MB/s"]);
     assert_eq!(disk["estimates"][1]["limited_by"], "disk");
 }

@@ -43,10 +43,110 @@ fn cast__standard_input_to_hosts_of_a_file_by_a_code() {
         Some(0),
         "{summary}"
     );
+    for time in ["seconds", "predicted_seconds"] {
+        assert!(
+            summary[time].as_f64().is_some_and(|it| it > 0.0),
+            "{summary}"
+        );
+    }
+    hosts.into_iter().for_each(|it| drop(it.summary()));
+    assert!((0..3).all(|it| place.has(it, &bytes)));
+}
+
+#[test]
+fn interrupt__while_standard_input_comes_casts_nothing() {
+    for ends in [true, false] {
+        let place = Place::new();
+        let hosts = hosts(&place, 1, &[]);
+        let mut command = place.command();
+        command.args(["-", "--json"]).args(addresses(&hosts));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut input = child.stdin.take();
+        // More than a pipe takes: so it is being read.
+        let bytes = content(11, 300_000);
+        input.as_mut().unwrap().write_all(&bytes).unwrap();
+        let pid = nix::unistd::Pid::from_raw(child.id() as i32);
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
+        if ends {
+            // As where the same Ctrl-C ended what writes.
+            input = None;
+        }
+        place.wait_until("it ends", || child.try_wait().unwrap().is_some());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130), "{}", said(&output));
+        let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(summary["reason"], "stopped", "{summary}");
+        assert_eq!(summary["failed"][0]["reason"], "stopped", "{summary}");
+        assert!(!place.target(0).exists(), "a part was taken for the whole");
+        drop(input);
+    }
+}
+
+#[test]
+fn cast__to_hosts_of_standard_input_and_of_a_slurm_job() {
+    let place = Place::new();
+    let bytes = content(12, 500_000);
+    let source = place.file("source", &bytes);
+    let first = hosts(&place, 2, &[]);
+    let mut command = place.command();
+    command.args(["--json", "--hosts", "-"]).arg(&source);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let list = format!("{} # both\n\n{}\n", first[0].address, first[1].address);
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(list.as_bytes()).unwrap();
+    drop(input);
+    let (code, summary) = Casting(child).end();
+    assert_eq!((code, &summary["nodes"]), (Some(0), &2.into()), "{summary}");
+    first.into_iter().for_each(|it| drop(it.summary()));
+    assert!((0..2).all(|it| place.has(it, &bytes)));
+    let more = |it| Waiting::start(place.command(), "127.0.0.1:0", &[], &place.target(it));
+    let job = [more(2), more(3)];
+    let port = |it: &Waiting| it.address.rsplit_once(':').unwrap().1.to_owned();
+    let list = format!("127.0.0.1:[{},{}]", port(&job[0]), port(&job[1]));
+    let mut command = place.command();
+    command.env("SLURM_JOB_NODELIST", list);
+    let (code, summary) = Casting::start(command, &[], &source, &[]).end();
+    assert_eq!((code, &summary["nodes"]), (Some(0), &2.into()), "{summary}");
+    job.into_iter().for_each(|it| drop(it.summary()));
+    assert!((2..4).all(|it| place.has(it, &bytes)));
+}
+
+#[test]
+fn receive__by_a_command_and_one_that_fails_is_named() {
+    let place = Place::new();
+    let bytes = content(13, 1_000_000);
+    let source = place.file("source", &bytes);
+    let start = |reads: &str| Waiting::start_exec(place.command(), "127.0.0.1:0", reads);
+    let target = place.target(0);
+    let hosts = vec![
+        start(&format!("cat >'{}'", target.display())),
+        start("cat >/dev/null; exit 3"),
+    ];
+    let names = addresses(&hosts);
+    let (code, summary) = Casting::start(place.command(), &[], &source, &names).end();
+    assert_eq!(code, Some(5), "{summary}");
+    assert_eq!(summary["failed"][0]["host"], *names[1], "{summary}");
+    let why = summary["failed"][0]["reason"].as_str().unwrap_or_default();
     assert!(
-        summary["seconds"].as_f64().is_some_and(|it| it > 0.0),
+        why.contains("the command ended with exit status: 3"),
         "{summary}"
     );
+    let ended: Vec<_> = hosts.into_iter().map(|it| it.end().0).collect();
+    assert_eq!(ended, [Some(0), Some(1)]);
+    assert!(place.has(0, &bytes));
+}
+
+#[test]
+fn receive__without_spilling() {
+    let place = Place::new();
+    let bytes = content(14, 12_000_000);
+    let source = place.file("source", &bytes);
+    let hosts = hosts(&place, 3, &["--no-spill"]);
+    let names = addresses(&hosts);
+    let (code, summary) = Casting::start(place.command(), &[], &source, &names).end();
+    assert_eq!(code, Some(0), "{summary}");
     hosts.into_iter().for_each(|it| drop(it.summary()));
     assert!((0..3).all(|it| place.has(it, &bytes)));
 }
@@ -226,6 +326,33 @@ fn ssh__starts_the_hosts_and_names_one_that_it_does_not_reach() {
 }
 
 #[test]
+fn ssh__starts_no_host_before_the_source_and_all_names_are_known() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    let log = place.path("log");
+    let script = format!("#!/bin/sh\necho login >>'{}'\nexit 255\n", log.display());
+    let script = place.file("shell", script.as_bytes());
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let (source, empty) = (place.file("source", b"content"), place.file("empty", b""));
+    let cast = |source: &std::path::Path, options: &[&str]| {
+        let mut command = place.command();
+        command.arg("--ssh").arg("-e").arg(&script).args(options);
+        let output = command.arg(source).arg("127.0.0.1").output().unwrap();
+        (output.status.code(), said(&output))
+    };
+    assert_eq!(cast(&place.path("nothing"), &[]).0, Some(1));
+    assert_eq!(cast(&empty, &[]).0, Some(1));
+    let list = place.file("list", b"no-such-host.invalid\n");
+    let list = list.to_str().unwrap();
+    let (code, words) = cast(&source, &["--unknown", "stop", "--hosts", list]);
+    assert_eq!(code, Some(3), "{words}");
+    assert!(words.contains("no-such-host.invalid"), "{words}");
+    assert!(!log.exists(), "a host was started");
+    cast(&source, &[]);
+    assert!(log.exists(), "a login leaves a trace");
+}
+
+#[test]
 fn ssh__brings_the_program_along_where_it_is_missing() {
     use std::os::unix::fs::PermissionsExt;
     let place = Place::new();
@@ -332,6 +459,14 @@ fn arguments__that_cannot_be_are_usage_errors() {
     ] {
         let output = place.command().args(wrong).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{wrong:?} {}", said(&output));
+    }
+    // Where it goes is said by the host that waits.
+    for wrong in [&["--to", "/there"][..], &["--force"]] {
+        let mut command = place.command();
+        let output = command.args(["file", "host"]).args(wrong).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{wrong:?} {}", said(&output));
+        let words = said(&output);
+        assert!(words.contains("cast receive --to PATH"), "{words}");
     }
     let output = place
         .command()

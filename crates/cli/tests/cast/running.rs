@@ -85,10 +85,13 @@ impl Waiting {
         options: &[&str],
         target: &Path,
     ) -> Waiting {
-        command
-            .args(["receive", "--json", "--listen", listen])
-            .args(options);
-        command.arg("--to").arg(target);
+        command.args(["receive", "--to"]).arg(target);
+        Waiting::begin(command, listen, options)
+    }
+
+    /// The same of one whose target is named already.
+    fn begin(mut command: Command, listen: &str, options: &[&str]) -> Waiting {
+        command.args(["--json", "--listen", listen]).args(options);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
@@ -113,6 +116,12 @@ impl Waiting {
             out,
             address,
         }
+    }
+
+    /// One that has a command of the shell read it.
+    pub(crate) fn start_exec(mut command: Command, listen: &str, reads: &str) -> Waiting {
+        command.args(["receive", "--exec", reads]);
+        Waiting::begin(command, listen, &[])
     }
 
     pub(crate) fn kill(mut self) {
