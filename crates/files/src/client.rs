@@ -4,6 +4,7 @@ mod change;
 mod end;
 mod list;
 mod local;
+mod repeated;
 mod shares;
 mod spare;
 mod stream;

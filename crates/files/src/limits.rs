@@ -94,6 +94,10 @@ pub const REPORT_TEXT_BYTES: usize = 256;
 /// one 32 KiB directory buffer at the sender (4 MiB in all).
 pub const TREE_DEPTH: usize = 128;
 
+/// Failures that a client remembers of a copy over several connections, each of which may meet them: 8 MiB with
+/// [`MAX_CONNECTIONS`]. Beyond, one that several meet is told, and counted, by each.
+pub const TOLD_FAILURES: usize = 32 << 10;
+
 /// Failures that wait for one Feedback message.
 pub const FEEDBACK_FAILURES: usize = 32;
 

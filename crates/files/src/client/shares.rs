@@ -1,6 +1,7 @@
 //! A copy over several connections at once: each has a share of the files, and one more settles the directories.
 
 use super::end::Done;
+use super::repeated::Repeated;
 use super::{Accepted, Client};
 use crate::error::{Cause, Error, Failure};
 use crate::limits::{LEAST_RATE, MAX_CONNECTIONS};
@@ -99,7 +100,7 @@ impl Client {
         let together = Together::new(observer, of);
         let (begun, totals) = self.files_in_shares(&together, of, &copy)?;
         if !options.recursive {
-            return Ok(totals);
+            return Ok(together.counted_once(totals));
         }
         let directories = Assigned {
             share: Share::Directories,
@@ -107,7 +108,9 @@ impl Client {
             accepted: Some(begun),
             tell: None,
         };
-        Ok(totals.plus(copy(self, directories)?))
+        let settled = copy(self, directories)?;
+        together.ended(&settled);
+        Ok(together.counted_once(totals.plus(settled)))
     }
 
     /// Copies the files and links. When a share ends with an error, the others end, too.
@@ -130,7 +133,9 @@ impl Client {
                     tell,
                 },
             );
-            copied.inspect_err(|_| client.stop.request())
+            copied
+                .inspect(|totals| together.ended(totals))
+                .inspect_err(|_| client.stop.request())
         };
         thread::scope(|scope| {
             let start = |index, accepted, tell| {
@@ -191,6 +196,9 @@ struct State {
     /// Bytes that each share read or wrote.
     done: Vec<u64>,
     not_kept: Vec<(Discriminant<Cause>, bool)>,
+    repeated: Repeated,
+    /// Most failures of one share.
+    most_failed: u64,
 }
 
 impl<'a> Together<'a> {
@@ -198,6 +206,8 @@ impl<'a> Together<'a> {
         let state = State {
             done: vec![0; usize::from(of) + 1],
             not_kept: Vec::new(),
+            repeated: Repeated::default(),
+            most_failed: 0,
         };
         Together {
             observer,
@@ -211,6 +221,27 @@ impl<'a> Together<'a> {
             index: usize::from(index),
         }
     }
+
+    /// A share is done.
+    fn ended(&self, totals: &Totals) {
+        let mut state = self.state();
+        state.most_failed = state.most_failed.max(totals.failed);
+    }
+
+    /// The totals of all shares, without the failures that one share has told of and others met too. Never fewer than
+    /// one share had: after an outage what it told of may have been copied after all.
+    fn counted_once(&self, all: Totals) -> Totals {
+        let state = self.state();
+        let failed = all.failed.saturating_sub(state.repeated.count());
+        Totals {
+            failed: failed.max(state.most_failed),
+            ..all
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What one share tells.
@@ -221,8 +252,7 @@ struct OfShare<'a> {
 
 impl OfShare<'_> {
     fn state(&self) -> MutexGuard<'_, State> {
-        let state = self.together.state.lock();
-        state.unwrap_or_else(PoisonError::into_inner)
+        self.together.state()
     }
 }
 
@@ -242,11 +272,15 @@ impl Observer for OfShare<'_> {
     }
 
     fn failed(&self, failure: &Failure) {
-        self.together.observer.failed(failure);
+        if self.state().repeated.is_news(self.index, failure, false) {
+            self.together.observer.failed(failure);
+        }
     }
 
     fn failed_there(&self, failure: &Failure) {
-        self.together.observer.failed_there(failure);
+        if self.state().repeated.is_news(self.index, failure, true) {
+            self.together.observer.failed_there(failure);
+        }
     }
 
     fn not_kept(&self, failure: &Failure, there: bool) {
