@@ -26,7 +26,7 @@ use crate::observe::Observer;
 use crate::opening::{hear, say};
 use crate::persist::Copying;
 use crate::pump::{CONTROL, DATA, run_watched};
-use crate::receive::{FileReceiver, Role, TopLevel, Written};
+use crate::receive::{FileReceiver, Offered, Role, TopLevel, Written};
 use crate::send::{FileSender, Start};
 use crate::stop::Stop;
 use crate::target::{Sources, resolve_local, top_level};
@@ -219,18 +219,15 @@ impl Client {
         )
     }
 
-    /// Copies all that a sender offers into a directory, which is made if need be.
+    /// Copies what a sender offered, and nothing else, into a directory, which is made if need be.
     pub(crate) fn get_offered(
         &self,
         directory: &Path,
         options: &CopyOptions,
-        overwrite: bool,
+        offered: Offered,
         observer: &dyn Observer,
     ) -> Result<Totals, Error> {
-        let wanted = match overwrite {
-            true => TopLevel::Any,
-            false => TopLevel::New(Arc::default()),
-        };
+        let wanted = TopLevel::Offered(Arc::new(offered));
         self.get_wanted(&[Vec::new()], directory, wanted, options, observer)
     }
 
@@ -256,7 +253,7 @@ impl Client {
                 [source] if is_wild(source) => u32::MAX,
                 _ => u32::try_from(sources.len()).map_err(|_| Error::TooLong)?,
             },
-            contents: matches!(wanted, TopLevel::Any | TopLevel::New(_)),
+            contents: matches!(wanted, TopLevel::Any | TopLevel::Offered(_)),
             device: options.in_place,
         };
         let local = |cause| Error::local(destination, cause);

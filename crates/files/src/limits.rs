@@ -176,6 +176,10 @@ pub const MEETING_PLACES_OF_HOST: usize = 4;
 /// Milliseconds that one place has for the key exchange: the right one is on the same network.
 pub const MEETING_ANSWER_MILLISECONDS: u64 = 2000;
 
+/// Bytes of the names that one offer says, with [`ENTRY_OVERHEAD_BYTES`] each: the message has room for these. Of what is
+/// beyond it says how much there is.
+pub const OFFER_NAMES_BYTES: usize = CONTROL_BYTES - 1024;
+
 /// Names at the top of what a sender offers; a receiver remembers which it has made.
 pub const NEW_NAMES: usize = 64 << 10;
 
