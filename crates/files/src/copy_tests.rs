@@ -4,7 +4,7 @@
 
 use crate::digest::Digester;
 use crate::error::{Cause, Error, Failure};
-use crate::limits::{BUFFER_BYTES, CONTROL_BYTES, UNIT_BYTES};
+use crate::limits::{BUFFER_BYTES, CONTROL_BYTES, FEEDBACK_FAILURES, UNIT_BYTES};
 use crate::message::{CopyOptions, Meta, Record, Totals};
 use crate::observe::Observer;
 use crate::pack::PackWriter;
@@ -812,6 +812,30 @@ fn receive__a_link_cannot_be_used_to_leave() {
     let totals = receive_raw(&target, TopLevel::Any, RECURSIVE, vec![transfer, inside]).unwrap();
     assert_eq!(totals.failed, 2);
     assert_eq!(names(&base.path().join("source")), [""; 0]);
+}
+
+#[test]
+fn receive__failures_wait_for_a_sender_that_does_not_hear_of_them() {
+    let (_base, _, target) = places();
+    fs::write(target.join("d"), b"no directory").unwrap();
+    let meta = Meta::default();
+    let mut records = vec![Record::Enter { name: b"d", meta }];
+    let link = Record::Link {
+        name: b"l",
+        target: b"t",
+        meta,
+    };
+    records.resize(2000, link);
+    let failures = Failures::default();
+    let to = (File::open(&target).unwrap().into(), TopLevel::Any);
+    let mut reached = Reached::default();
+    let role = (Role::Asks, &mut reached);
+    let outcome = fed(vec![pack(&records, b"")], |port| {
+        FileReceiver::new(port, &failures, RECURSIVE, Digester::fixed(), to, role).receive_all()
+    });
+    assert!(matches!(outcome, Err(Error::PeerGone)), "{outcome:?}");
+    // Of the buffers for what is said all are full, and none comes back.
+    assert_eq!(failures.sorted().len(), (4 + 1) * FEEDBACK_FAILURES);
 }
 
 #[test]

@@ -98,7 +98,7 @@ pub const TREE_DEPTH: usize = 128;
 /// [`MAX_CONNECTIONS`]. Beyond, one that several meet is told, and counted, by each.
 pub const TOLD_FAILURES: usize = 32 << 10;
 
-/// Failures that wait for one Feedback message.
+/// Failures that wait for one Feedback message. When there are so many, nothing more is taken until it is on its way.
 pub const FEEDBACK_FAILURES: usize = 32;
 
 /// Connections a server serves at once. Each costs two threads, [`DATA_BUFFERS`] buffers
