@@ -31,7 +31,7 @@ use crate::send::{FileSender, Start};
 use crate::stop::Stop;
 use crate::target::{Sources, resolve_local, top_level};
 use end::{Done, close};
-use local::is_contents;
+use local::{is_contents, local_starts};
 use rustix::fd::OwnedFd;
 use rustix::io::fcntl_dupfd_cloexec;
 use shares::Assigned;
@@ -134,7 +134,8 @@ impl Client {
     }
 
     /// Copies local files to the host: into `destination` if that is a directory there, else under
-    /// that name. A source that ends with `/.`, or has no name of its own (`.`, `/`, `..`), stands for its contents.
+    /// that name. A source that ends with `/.`, or has no name of its own (`.`, `/`, `..`), stands for its contents. Of two
+    /// sources with one name the first is copied, and the second fails.
     ///
     /// # Errors
     /// Whatever ends the whole copy. Files that fail alone are told to `observer` and counted in
@@ -148,10 +149,7 @@ impl Client {
     ) -> Result<Totals, Error> {
         let contents = sources.iter().any(|source| is_contents(source));
         let count = u32::try_from(sources.len()).map_err(|_| Error::TooLong)?;
-        let starts: Vec<_> = sources
-            .iter()
-            .map(|source| local_start(source, options))
-            .collect();
+        let starts = local_starts(sources, options);
         self.in_shares(options, starts.len(), observer, |client, assigned| {
             client.put_share((&starts, count, contents), destination, options, assigned)
         })
