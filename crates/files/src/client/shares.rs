@@ -55,7 +55,8 @@ impl Assigned<'_> {
 impl Client {
     /// Copies over so many connections at once, 1 to [`MAX_CONNECTIONS`] (more are as many): for hosts and links that are
     /// faster than what one core of either end seals or opens. Each has two threads and buffers of its own at either end. Files are shared
-    /// out by their paths; one file goes over one connection. A rate that was set is that of all together.
+    /// out by their paths; one file goes over one connection. A rate that was set is that of all together: of
+    /// connections there are only as many as have [`LEAST_RATE`] each.
     ///
     /// [`Client::put`] and [`Client::get`] alone heed it, and not if they keep hard links: all names of a file have to go over
     /// one connection. A one-time code lets in a single one.
@@ -87,7 +88,10 @@ impl Client {
             (true, false) => u16::MAX,
             (false, false) => u16::try_from(files).unwrap_or(u16::MAX),
         };
-        let of = self.connections.min(most);
+        // No connection is limited to less than `LEAST_RATE`.
+        let rate = self.transport.max_rate.unwrap_or(u64::MAX);
+        let of_rate = u16::try_from(rate / LEAST_RATE).unwrap_or(u16::MAX);
+        let of = self.connections.min(most).min(of_rate);
         if of <= 1 {
             let whole = Assigned {
                 share: Share::Whole,
@@ -165,7 +169,7 @@ impl Client {
     fn for_shares(&self, of: u16) -> Client {
         let mut client = self.clone().with_stop(self.stop.of_part());
         let max_rate = client.transport.max_rate;
-        client.transport.max_rate = max_rate.map(|it| (it / u64::from(of)).max(LEAST_RATE));
+        client.transport.max_rate = max_rate.map(|it| it / u64::from(of));
         // One of them is not all.
         client.done = Done::default();
         client

@@ -245,6 +245,22 @@ fn with_connections__are_no_more_than_there_are_files_to_share_out() {
 }
 
 #[test]
+fn with_connections__are_no_more_than_the_rate_is_for() {
+    let lab = Lab::new(false);
+    let sources: Vec<_> = (0..8).map(|it| lab.local(&it.to_string())).collect();
+    for source in &sources {
+        fs::write(source, b"small").unwrap();
+    }
+    for (rate, connections) in [(3 * LEAST_RATE - 1, 2), (LEAST_RATE, 1)] {
+        let (client, connected) = counting(&lab, None);
+        let client = client.with_connections(8).with_max_rate(Some(rate));
+        let totals = client.put(&sources, b"", &CopyOptions::default(), &());
+        assert_eq!(totals.unwrap().files, 8);
+        assert_eq!(connected.load(Relaxed), connections, "{rate}");
+    }
+}
+
+#[test]
 fn with_connections__a_refusal_is_told_once_and_nothing_else_is_tried() {
     let lab = Lab::new(true);
     tree(&lab.local("tree"));
