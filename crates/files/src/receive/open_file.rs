@@ -12,7 +12,7 @@ use crate::part::Part;
 use crate::positioned::read_full;
 use crate::root::{READ_FILE, kind_of, open_in};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{Mode, Stat, fstat};
+use rustix::fs::{Mode, Stat, fstat, fsync};
 use std::sync::Arc;
 
 /// A file under the target's name whose content a copy can use: one of the right size, perhaps of an earlier copy,
@@ -296,6 +296,10 @@ impl OpenFile {
             Some(old) => {
                 part.discard();
                 let not_kept = replace_meta(old.file.as_fd(), &self.meta, self.wanted.as_ref())?;
+                if options.durable {
+                    // Whoever wrote it may not have waited for that.
+                    sync(old.file.as_fd(), part.directory())?;
+                }
                 Ok((not_kept, identity(&fstat(old.file)?)))
             }
             None => {
@@ -351,6 +355,12 @@ impl Old {
         };
         fstat(&self.file).is_ok_and(|now| state(&now) == state(&self.before))
     }
+}
+
+/// Has a file, and the name that it has in this directory, on the disk.
+fn sync(file: BorrowedFd<'_>, directory: BorrowedFd<'_>) -> Result<(), Cause> {
+    fsync(file)?;
+    Ok(fsync(directory)?)
 }
 
 fn read_unit(

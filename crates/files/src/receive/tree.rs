@@ -158,9 +158,8 @@ impl FileReceiver<'_> {
         }
         let called = name;
         let (directory, name) = self.place(called)?;
-        let force = self.options.replace_read_only;
         let made = directory
-            .and_then(|directory| make_link(directory.as_fd(), &name, target, meta, force));
+            .and_then(|directory| make_link(directory.as_fd(), &name, target, meta, &self.options));
         match made {
             Ok(not_kept) => {
                 self.totals.links += 1;
