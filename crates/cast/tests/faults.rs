@@ -342,6 +342,35 @@ fn source__dies_and_the_nodes_finish_if_they_have_all_together() {
     }
 }
 
+/// It has sent each chunk to one node, and no node has all.
+#[test]
+fn source__dies_when_only_all_together_have_all() {
+    for arity in [2, 4] {
+        let setup = eight().with_arity(arity);
+        let until = |at| {
+            let until = at;
+            run(&Setup {
+                until,
+                ..setup.clone()
+            })
+        };
+        let sent = |at: &Duration| until(*at).nodes[0].sent == setup.bytes();
+        let mut times = (0..).map(|it| Duration::from_millis(10) * it);
+        let sent = times.find(sent).expect("it sends all");
+        // What it sends last passes two ports, of which another may keep the second busy.
+        let chunk = Duration::from_secs_f64(MB as f64 / PORT as f64);
+        let at = sent + chunk * 2 + setup.latency * 2;
+        let dead = until(at);
+        assert!(dead.nodes[1..].iter().all(|it| it.done.is_none()), "{at:?}");
+        let mut setup = setup.clone();
+        setup.disturbances = vec![(at, Disturbance::Kill(0))];
+        setup.until = seconds(200.0);
+        let outcome = run(&setup);
+        let what = format!("arity {arity}, source dies at {at:?}");
+        done(&outcome, 1..=8, &what);
+    }
+}
+
 #[test]
 fn source__dies_too_early_and_all_say_that_they_are_stuck() {
     let mut setup = eight();

@@ -4,6 +4,7 @@ mod change;
 mod end;
 mod list;
 mod local;
+mod repeated;
 mod shares;
 mod spare;
 mod stream;
@@ -25,12 +26,12 @@ use crate::observe::Observer;
 use crate::opening::{hear, say};
 use crate::persist::Copying;
 use crate::pump::{CONTROL, DATA, run_watched};
-use crate::receive::{FileReceiver, Role, TopLevel, Written};
+use crate::receive::{FileReceiver, Offered, Role, TopLevel, Written};
 use crate::send::{FileSender, Start};
 use crate::stop::Stop;
 use crate::target::{Sources, resolve_local, top_level};
 use end::{Done, close};
-use local::is_contents;
+use local::{is_contents, local_starts};
 use rustix::fd::OwnedFd;
 use rustix::io::fcntl_dupfd_cloexec;
 use shares::Assigned;
@@ -133,7 +134,8 @@ impl Client {
     }
 
     /// Copies local files to the host: into `destination` if that is a directory there, else under
-    /// that name. A source that ends with `/.`, or has no name of its own (`.`, `/`, `..`), stands for its contents.
+    /// that name. A source that ends with `/.`, or has no name of its own (`.`, `/`, `..`), stands for its contents. Of two
+    /// sources with one name the first is copied, and the second fails.
     ///
     /// # Errors
     /// Whatever ends the whole copy. Files that fail alone are told to `observer` and counted in
@@ -147,10 +149,7 @@ impl Client {
     ) -> Result<Totals, Error> {
         let contents = sources.iter().any(|source| is_contents(source));
         let count = u32::try_from(sources.len()).map_err(|_| Error::TooLong)?;
-        let starts: Vec<_> = sources
-            .iter()
-            .map(|source| local_start(source, options))
-            .collect();
+        let starts = local_starts(sources, options);
         self.in_shares(options, starts.len(), observer, |client, assigned| {
             client.put_share((&starts, count, contents), destination, options, assigned)
         })
@@ -218,18 +217,15 @@ impl Client {
         )
     }
 
-    /// Copies all that a sender offers into a directory, which is made if need be.
+    /// Copies what a sender offered, and nothing else, into a directory, which is made if need be.
     pub(crate) fn get_offered(
         &self,
         directory: &Path,
         options: &CopyOptions,
-        overwrite: bool,
+        offered: Offered,
         observer: &dyn Observer,
     ) -> Result<Totals, Error> {
-        let wanted = match overwrite {
-            true => TopLevel::Any,
-            false => TopLevel::New(Arc::default()),
-        };
+        let wanted = TopLevel::Offered(Arc::new(offered));
         self.get_wanted(&[Vec::new()], directory, wanted, options, observer)
     }
 
@@ -255,7 +251,7 @@ impl Client {
                 [source] if is_wild(source) => u32::MAX,
                 _ => u32::try_from(sources.len()).map_err(|_| Error::TooLong)?,
             },
-            contents: matches!(wanted, TopLevel::Any | TopLevel::New(_)),
+            contents: matches!(wanted, TopLevel::Any | TopLevel::Offered(_)),
             device: options.in_place,
         };
         let local = |cause| Error::local(destination, cause);

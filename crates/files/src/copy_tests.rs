@@ -4,7 +4,7 @@
 
 use crate::digest::Digester;
 use crate::error::{Cause, Error, Failure};
-use crate::limits::{BUFFER_BYTES, CONTROL_BYTES, UNIT_BYTES};
+use crate::limits::{BUFFER_BYTES, CONTROL_BYTES, FEEDBACK_FAILURES, UNIT_BYTES};
 use crate::message::{CopyOptions, Meta, Record, Totals};
 use crate::observe::Observer;
 use crate::pack::PackWriter;
@@ -13,6 +13,7 @@ use crate::port::{Buffer, Events, Filled, Port, PumpEnd, port};
 use crate::reached::Reached;
 use crate::receive::{FileReceiver, Role, TopLevel};
 use crate::send::{FileSender, Start};
+use crate::share::Share;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::fd::OwnedFd;
@@ -191,6 +192,18 @@ fn copy_with(
     limit: usize,
     interfere: Option<Interference>,
 ) -> Outcome {
+    copy_share(starts, target, top, options, limit, interfere, Share::Whole)
+}
+
+fn copy_share(
+    starts: Vec<Start>,
+    target: &Path,
+    top: TopLevel,
+    options: CopyOptions,
+    limit: usize,
+    interfere: Option<Interference>,
+    share: Share,
+) -> Outcome {
     let base: OwnedFd = File::open(target).unwrap().into();
     let (send_port, send_end) = sender_port();
     let (receive_port, receive_end) = receiver_port();
@@ -209,6 +222,7 @@ fn copy_with(
                 Digester::fixed(),
                 &mut reached,
             )
+            .of_share(share)
             .send_all(&starts)
         });
         let mut reached = Reached::default();
@@ -220,6 +234,7 @@ fn copy_with(
             (base, top),
             (Role::Tells, &mut reached),
         )
+        .of_share(share)
         .receive_all();
         (sending.join().unwrap(), received)
     });
@@ -442,6 +457,22 @@ fn copy__directory_without_recursive_is_refused() {
     assert_eq!(outcome.complete().failed, 1);
     assert_eq!(outcome.at_sender, [("source".into(), Cause::NotRecursive)]);
     assert_eq!(names(&target), [""; 0]);
+}
+
+#[test]
+fn copy__what_cannot_be_entered_fails_in_every_share() {
+    let (_base, source, target) = places();
+    fs::create_dir(source.join("d")).unwrap();
+    let shares = (0..3).map(|index| Share::Files { index, of: 3 });
+    for share in shares.chain([Share::Directories]) {
+        let starts = vec![start(&source.join("d"))];
+        let top = TopLevel::Any;
+        let outcome = copy_share(starts, &target, top, FRESH, usize::MAX, None, share);
+        assert_eq!(outcome.complete().failed, 1, "{share:?}");
+        let failed = [("d".into(), Cause::NotRecursive)];
+        assert_eq!(outcome.at_sender, failed, "{share:?}");
+        assert_eq!(outcome.at_receiver, failed, "{share:?}");
+    }
 }
 
 #[test]
@@ -781,6 +812,30 @@ fn receive__a_link_cannot_be_used_to_leave() {
     let totals = receive_raw(&target, TopLevel::Any, RECURSIVE, vec![transfer, inside]).unwrap();
     assert_eq!(totals.failed, 2);
     assert_eq!(names(&base.path().join("source")), [""; 0]);
+}
+
+#[test]
+fn receive__failures_wait_for_a_sender_that_does_not_hear_of_them() {
+    let (_base, _, target) = places();
+    fs::write(target.join("d"), b"no directory").unwrap();
+    let meta = Meta::default();
+    let mut records = vec![Record::Enter { name: b"d", meta }];
+    let link = Record::Link {
+        name: b"l",
+        target: b"t",
+        meta,
+    };
+    records.resize(2000, link);
+    let failures = Failures::default();
+    let to = (File::open(&target).unwrap().into(), TopLevel::Any);
+    let mut reached = Reached::default();
+    let role = (Role::Asks, &mut reached);
+    let outcome = fed(vec![pack(&records, b"")], |port| {
+        FileReceiver::new(port, &failures, RECURSIVE, Digester::fixed(), to, role).receive_all()
+    });
+    assert!(matches!(outcome, Err(Error::PeerGone)), "{outcome:?}");
+    // Of the buffers for what is said all are full, and none comes back.
+    assert_eq!(failures.sorted().len(), (4 + 1) * FEEDBACK_FAILURES);
 }
 
 #[test]

@@ -153,6 +153,9 @@ pub enum Cause {
          a time"
     )]
     TooManyLinked,
+    /// It came from a sender that did not offer it.
+    #[error("was not offered: left out")]
+    NotOffered,
 }
 
 impl From<Errno> for Cause {

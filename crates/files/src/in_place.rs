@@ -97,17 +97,15 @@ impl InPlace {
 
     /// Before the content changes: marks the file. `meta`: what it is to get.
     pub(super) fn change(&mut self, file: BorrowedFd<'_>, meta: &Meta) -> Result<(), Cause> {
-        if std::mem::replace(&mut self.changed, true) || self.device {
+        if self.changed || self.device {
             return Ok(());
         }
-        let marked = fs::fsetxattr(file, ATTRIBUTE, b"1", XattrFlags::empty());
-        if marked.is_err() {
-            self.changed = false;
-        }
-        match marked {
+        clear_set_ids(file)?;
+        match fs::fsetxattr(file, ATTRIBUTE, b"1", XattrFlags::empty()) {
             Err(Errno::OPNOTSUPP) => return Err(Cause::CannotMark),
             marked => marked?,
         }
+        self.changed = true;
         // Another owner's file keeps its time until it is written to.
         let _ = set_time(
             file,
@@ -153,6 +151,15 @@ impl InPlace {
             fs::fsync(file)?;
         }
         Ok(not_kept)
+    }
+}
+
+/// Takes set-user-ID and set-group-ID away, which were given to another content. What root writes the system leaves them.
+fn clear_set_ids(file: BorrowedFd<'_>) -> Result<(), Cause> {
+    let mode = fs::fstat(file)?.st_mode;
+    match mode & 0o6000 {
+        0 => Ok(()),
+        _ => Ok(fs::fchmod(file, Mode::from_raw_mode(mode & 0o1777))?),
     }
 }
 

@@ -4,7 +4,8 @@ use super::*;
 use crate::CopyOptions;
 use crate::copy_tests::FRESH;
 use crate::part::Part;
-use std::os::unix::fs::MetadataExt;
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -79,4 +80,23 @@ fn in_place__a_marked_file_whose_content_is_right_is_repaired_without_a_change()
     let part = part(base.path(), 3).unwrap().unwrap();
     part.commit(3, &META, &IN_PLACE).unwrap();
     assert!(!unfinished(&path));
+}
+
+#[test]
+fn change__takes_set_user_id_and_set_group_id_away() {
+    let base = tempfile::tempdir().unwrap();
+    let path = base.path().join("f");
+    std::fs::write(&path, b"old").unwrap();
+    std::fs::set_permissions(&path, Permissions::from_mode(0o6755)).unwrap();
+    let mode = || path.metadata().unwrap().mode() & 0o7777;
+    let directory = std::fs::File::open(base.path()).unwrap();
+    let opened = InPlace::open(directory.as_fd(), b"f", 3, true, &IN_PLACE);
+    let (file, mut in_place) = opened.unwrap().unwrap();
+    assert_eq!(mode(), 0o6755);
+    match in_place.change(file.as_fd(), &META) {
+        // Before it could be marked.
+        Err(Cause::CannotMark) => {}
+        changed => changed.unwrap(),
+    }
+    assert_eq!(mode(), 0o755);
 }

@@ -94,7 +94,11 @@ pub const REPORT_TEXT_BYTES: usize = 256;
 /// one 32 KiB directory buffer at the sender (4 MiB in all).
 pub const TREE_DEPTH: usize = 128;
 
-/// Failures that wait for one Feedback message.
+/// Failures that a client remembers of a copy over several connections, each of which may meet them: 8 MiB with
+/// [`MAX_CONNECTIONS`]. Beyond, one that several meet is told, and counted, by each.
+pub const TOLD_FAILURES: usize = 32 << 10;
+
+/// Failures that wait for one Feedback message. When there are so many, nothing more is taken until it is on its way.
 pub const FEEDBACK_FAILURES: usize = 32;
 
 /// Connections a server serves at once. Each costs two threads, [`DATA_BUFFERS`] buffers
@@ -171,6 +175,10 @@ pub const MEETING_PLACES_OF_HOST: usize = 4;
 
 /// Milliseconds that one place has for the key exchange: the right one is on the same network.
 pub const MEETING_ANSWER_MILLISECONDS: u64 = 2000;
+
+/// Bytes of the names that one offer says, with [`ENTRY_OVERHEAD_BYTES`] each: the message has room for these. Of what is
+/// beyond it says how much there is.
+pub const OFFER_NAMES_BYTES: usize = CONTROL_BYTES - 1024;
 
 /// Names at the top of what a sender offers; a receiver remembers which it has made.
 pub const NEW_NAMES: usize = 64 << 10;

@@ -158,6 +158,11 @@ impl Part {
         self.file.as_fd()
     }
 
+    /// Where it is to be.
+    pub(crate) fn directory(&self) -> BorrowedFd<'_> {
+        self.directory.as_fd()
+    }
+
     /// Writes all of `bytes` at `offset`.
     pub(crate) fn write(&mut self, bytes: &[u8], offset: u64) -> Result<(), Cause> {
         self.begin(offset, offset + bytes.len() as u64)?;
@@ -361,15 +366,15 @@ pub(crate) fn check_target(
     }
 }
 
-/// Makes the symbolic link `name`, replacing a file or link there.
+/// Makes the symbolic link `name`, replacing a file or link there. If it is to be durable, it is on the disk when it returns.
 pub(crate) fn make_link(
     directory: BorrowedFd<'_>,
     name: &[u8],
     target: &[u8],
     meta: &Meta,
-    replace_read_only: bool,
+    options: &CopyOptions,
 ) -> Result<NotKept, Cause> {
-    check_target(directory, name, replace_read_only)?;
+    check_target(directory, name, options.replace_read_only)?;
     let aside = temporary::random_name()?;
     fs::symlinkat(target, directory, &aside)?;
     let named = set_owner_at(directory, &aside, meta).and_then(|not_kept| {
@@ -382,6 +387,9 @@ pub(crate) fn make_link(
     }
     let not_kept = named?;
     temporary::remove_left_over(directory, name);
+    if options.durable {
+        fs::fsync(directory)?;
+    }
     Ok(not_kept)
 }
 

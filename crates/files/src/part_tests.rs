@@ -252,7 +252,7 @@ fn lasting__leftover_goes_when_a_small_file_or_a_link_takes_its_place() {
     part.commit(0, &META, &FRESH).unwrap();
     assert_eq!(names(base.path()), ["a"]);
     leave(&dir, b"a", b"left");
-    make_link(dir.as_fd(), b"a", b"x", &META, false).unwrap();
+    make_link(dir.as_fd(), b"a", b"x", &META, &FRESH).unwrap();
     assert_eq!(names(base.path()), ["a"]);
     // Unless another copy writes it.
     let lasting = Part::lasting(&dir, b"a", &FRESH).unwrap();
@@ -314,7 +314,7 @@ fn make_link__replaces_a_link() {
     let base = tempfile::tempdir().unwrap();
     let dir = open(base.path());
     symlink("old", base.path().join("a")).unwrap();
-    make_link(dir.as_fd(), b"a", b"../new\xff", &META, false).unwrap();
+    make_link(dir.as_fd(), b"a", b"../new\xff", &META, &FRESH).unwrap();
     let target = std::fs::read_link(base.path().join("a")).unwrap();
     assert_eq!(target.into_os_string().into_encoded_bytes(), b"../new\xff");
     assert_eq!(
@@ -330,7 +330,23 @@ fn make_link__over_a_directory_is_refused() {
     let dir = open(base.path());
     std::fs::create_dir(base.path().join("a")).unwrap();
     assert_eq!(
-        make_link(dir.as_fd(), b"a", b"x", &META, false),
+        make_link(dir.as_fd(), b"a", b"x", &META, &FRESH),
         Err(Cause::IsADirectory)
     );
+}
+
+#[test]
+fn make_link__is_on_the_disk_if_it_is_to_be_durable() {
+    let base = tempfile::tempdir().unwrap();
+    // One that cannot be synced shows that it would have been.
+    let flags = fs::OFlags::PATH | fs::OFlags::DIRECTORY;
+    let dir = fs::open(base.path(), flags, Mode::empty()).unwrap();
+    make_link(dir.as_fd(), b"a", b"x", &META, &FRESH).unwrap();
+    let durable = CopyOptions {
+        durable: true,
+        ..FRESH
+    };
+    let made = make_link(dir.as_fd(), b"b", b"x", &META, &durable);
+    assert_eq!(made, Err(Cause::from(Errno::BADF)));
+    make_link(open(base.path()).as_fd(), b"b", b"x", &META, &durable).unwrap();
 }

@@ -13,8 +13,8 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use zerolane::counters::Account;
@@ -157,6 +157,32 @@ fn put__read_only_server() {
     fs::write(lab.local("a"), b"a").unwrap();
     assert_eq!(refusal(lab.put("a", "")), Refusal::ReadOnly);
     assert_eq!(fs::read_dir(lab.share("")).unwrap().count(), 0);
+}
+
+#[test]
+fn put__of_two_sources_with_one_name_the_first_is_copied() {
+    struct Told(Mutex<Vec<Failure>>);
+    impl Observer for Told {
+        fn failed(&self, failure: &Failure) {
+            self.0.lock().unwrap().push(failure.clone());
+        }
+    }
+    let lab = Lab::new(false);
+    for directory in ["a", "b"] {
+        fs::create_dir(lab.local(directory)).unwrap();
+        fs::write(lab.local(directory).join("f"), directory).unwrap();
+    }
+    let sources = ["a/f", "b/f", "a//f"].map(|it| lab.local(it));
+    for connections in [1, 2] {
+        let told = Told(Mutex::default());
+        let client = lab.client().with_connections(connections);
+        let totals = client.put(&sources, b"", &FRESH, &told).unwrap();
+        assert_eq!((totals.files, totals.failed), (1, 1));
+        let told = told.0.into_inner().unwrap();
+        let second = sources[1].as_os_str().as_encoded_bytes();
+        assert_eq!(told, [Failure::new(second, Cause::SameName)]);
+        assert_eq!(fs::read(lab.share("f")).unwrap(), b"a");
+    }
 }
 
 #[test]

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 ///
 /// Files and links are shared out by their paths, so both ends, and another connection after an outage, agree
 /// about them whatever comes and goes in the tree meanwhile. Directories are in every share, for what is in them;
-/// their permissions and times are set by a pass of its own, when nothing comes into them any more.
+/// their permissions and times are set by a pass of its own, when nothing comes into them any more. What the sender cannot
+/// open, and may be a directory, is told in every share that meets it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Share {
     /// All of it.
@@ -19,7 +20,7 @@ pub(crate) enum Share {
 }
 
 impl Share {
-    /// Whether what is no directory and is at `path` belongs to it. What fails at the sender belongs to one share so, too.
+    /// Whether what is no directory and is at `path` belongs to it.
     pub(crate) fn has(self, path: &[u8]) -> bool {
         match self {
             Share::Whole => true,

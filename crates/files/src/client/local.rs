@@ -4,8 +4,9 @@ use crate::error::Cause;
 use crate::message::CopyOptions;
 use crate::send::Start;
 use rustix::fs::{CWD, Mode, OFlags, openat};
+use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Where sending a local source starts. Symbolic links on the way to it are the user's own and
 /// followed; the source itself, if it is one, is sent as a link.
@@ -14,6 +15,29 @@ pub(crate) fn local_start(source: &Path, options: &CopyOptions) -> Start {
         path: source.as_os_str().as_bytes().to_vec(),
         cause,
     })
+}
+
+/// Where sending these starts, each once. Of two with one name the first is sent: they would be one at the other end.
+pub(super) fn local_starts(sources: &[PathBuf], options: &CopyOptions) -> Vec<Start> {
+    let (mut paths, mut names) = (HashSet::new(), HashSet::new());
+    let mut starts = Vec::new();
+    for source in sources {
+        let start = local_start(source, options);
+        if let Start::Named { name, .. } = &start {
+            if !paths.insert(source.as_path()) {
+                continue;
+            }
+            if !names.insert(name.clone()) {
+                starts.push(Start::Missing {
+                    path: source.as_os_str().as_bytes().to_vec(),
+                    cause: Cause::SameName,
+                });
+                continue;
+            }
+        }
+        starts.push(start);
+    }
+    starts
 }
 
 fn find_local(source: &Path, options: &CopyOptions) -> Result<Start, Cause> {

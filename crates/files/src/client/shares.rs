@@ -1,6 +1,7 @@
 //! A copy over several connections at once: each has a share of the files, and one more settles the directories.
 
 use super::end::Done;
+use super::repeated::Repeated;
 use super::{Accepted, Client};
 use crate::error::{Cause, Error, Failure};
 use crate::limits::{LEAST_RATE, MAX_CONNECTIONS};
@@ -54,7 +55,8 @@ impl Assigned<'_> {
 impl Client {
     /// Copies over so many connections at once, 1 to [`MAX_CONNECTIONS`] (more are as many): for hosts and links that are
     /// faster than what one core of either end seals or opens. Each has two threads and buffers of its own at either end. Files are shared
-    /// out by their paths; one file goes over one connection. A rate that was set is that of all together.
+    /// out by their paths; one file goes over one connection. A rate that was set is that of all together: of
+    /// connections there are only as many as have [`LEAST_RATE`] each.
     ///
     /// [`Client::put`] and [`Client::get`] alone heed it, and not if they keep hard links: all names of a file have to go over
     /// one connection. A one-time code lets in a single one.
@@ -86,7 +88,10 @@ impl Client {
             (true, false) => u16::MAX,
             (false, false) => u16::try_from(files).unwrap_or(u16::MAX),
         };
-        let of = self.connections.min(most);
+        // No connection is limited to less than `LEAST_RATE`.
+        let rate = self.transport.max_rate.unwrap_or(u64::MAX);
+        let of_rate = u16::try_from(rate / LEAST_RATE).unwrap_or(u16::MAX);
+        let of = self.connections.min(most).min(of_rate);
         if of <= 1 {
             let whole = Assigned {
                 share: Share::Whole,
@@ -99,7 +104,7 @@ impl Client {
         let together = Together::new(observer, of);
         let (begun, totals) = self.files_in_shares(&together, of, &copy)?;
         if !options.recursive {
-            return Ok(totals);
+            return Ok(together.counted_once(totals));
         }
         let directories = Assigned {
             share: Share::Directories,
@@ -107,7 +112,9 @@ impl Client {
             accepted: Some(begun),
             tell: None,
         };
-        Ok(totals.plus(copy(self, directories)?))
+        let settled = copy(self, directories)?;
+        together.ended(&settled);
+        Ok(together.counted_once(totals.plus(settled)))
     }
 
     /// Copies the files and links. When a share ends with an error, the others end, too.
@@ -130,7 +137,9 @@ impl Client {
                     tell,
                 },
             );
-            copied.inspect_err(|_| client.stop.request())
+            copied
+                .inspect(|totals| together.ended(totals))
+                .inspect_err(|_| client.stop.request())
         };
         thread::scope(|scope| {
             let start = |index, accepted, tell| {
@@ -160,7 +169,7 @@ impl Client {
     fn for_shares(&self, of: u16) -> Client {
         let mut client = self.clone().with_stop(self.stop.of_part());
         let max_rate = client.transport.max_rate;
-        client.transport.max_rate = max_rate.map(|it| (it / u64::from(of)).max(LEAST_RATE));
+        client.transport.max_rate = max_rate.map(|it| it / u64::from(of));
         // One of them is not all.
         client.done = Done::default();
         client
@@ -191,6 +200,9 @@ struct State {
     /// Bytes that each share read or wrote.
     done: Vec<u64>,
     not_kept: Vec<(Discriminant<Cause>, bool)>,
+    repeated: Repeated,
+    /// Most failures of one share.
+    most_failed: u64,
 }
 
 impl<'a> Together<'a> {
@@ -198,6 +210,8 @@ impl<'a> Together<'a> {
         let state = State {
             done: vec![0; usize::from(of) + 1],
             not_kept: Vec::new(),
+            repeated: Repeated::default(),
+            most_failed: 0,
         };
         Together {
             observer,
@@ -211,6 +225,27 @@ impl<'a> Together<'a> {
             index: usize::from(index),
         }
     }
+
+    /// A share is done.
+    fn ended(&self, totals: &Totals) {
+        let mut state = self.state();
+        state.most_failed = state.most_failed.max(totals.failed);
+    }
+
+    /// The totals of all shares, without the failures that one share has told of and others met too. Never fewer than
+    /// one share had: after an outage what it told of may have been copied after all.
+    fn counted_once(&self, all: Totals) -> Totals {
+        let state = self.state();
+        let failed = all.failed.saturating_sub(state.repeated.count());
+        Totals {
+            failed: failed.max(state.most_failed),
+            ..all
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What one share tells.
@@ -221,8 +256,7 @@ struct OfShare<'a> {
 
 impl OfShare<'_> {
     fn state(&self) -> MutexGuard<'_, State> {
-        let state = self.together.state.lock();
-        state.unwrap_or_else(PoisonError::into_inner)
+        self.together.state()
     }
 }
 
@@ -242,11 +276,15 @@ impl Observer for OfShare<'_> {
     }
 
     fn failed(&self, failure: &Failure) {
-        self.together.observer.failed(failure);
+        if self.state().repeated.is_news(self.index, failure, false) {
+            self.together.observer.failed(failure);
+        }
     }
 
     fn failed_there(&self, failure: &Failure) {
-        self.together.observer.failed_there(failure);
+        if self.state().repeated.is_news(self.index, failure, true) {
+            self.together.observer.failed_there(failure);
+        }
     }
 
     fn not_kept(&self, failure: &Failure, there: bool) {

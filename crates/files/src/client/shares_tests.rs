@@ -3,6 +3,7 @@
 #![allow(non_snake_case)]
 
 use super::*;
+use crate::limits::TREE_DEPTH;
 use crate::message::CopyOptions;
 use crate::service_tests::{Lab, RECURSIVE, StopsAtOnce, content, refusal, relay};
 use crate::stop::Stop;
@@ -149,6 +150,35 @@ fn with_connections__copies_what_one_connection_copies_both_ways() {
     unlock(&lab.share("alone"));
 }
 
+#[test]
+fn with_connections__what_none_of_them_can_enter_is_told_once() {
+    let lab = Lab::new(false);
+    let deep = |top: &Path| {
+        let deepest = (0..=TREE_DEPTH).fold(top.to_owned(), |at, _| at.join("d"));
+        fs::create_dir_all(&deepest).unwrap();
+        for file in 0..8 {
+            fs::write(top.join(format!("{file}")), content(10)).unwrap();
+        }
+    };
+    let source = [lab.local("tree")];
+    deep(&source[0]);
+    deep(&lab.share("tree"));
+    let alone = lab
+        .client()
+        .put(&source, b"alone", &RECURSIVE, &())
+        .unwrap();
+    assert_eq!((alone.files, alone.failed), (8, 1));
+    let client = lab.client().with_connections(3);
+    let heard = Heard::default();
+    let totals = client.put(&source, b"new", &RECURSIVE, &heard).unwrap();
+    assert_eq!(totals, alone);
+    assert_eq!(heard.failed.lock().unwrap().len(), 1);
+    let heard = Heard::default();
+    let totals = client.get(&[b"tree".to_vec()], &lab.local("got"), &RECURSIVE, &heard);
+    assert_eq!(totals.unwrap(), alone);
+    assert_eq!(heard.failed.lock().unwrap().len(), 1);
+}
+
 /// A client that counts its connections; those from the second on go by way of `limit` datagrams, then nothing.
 fn counting(lab: &Lab, limit: Option<usize>) -> (Client, Arc<AtomicUsize>) {
     let connected = Arc::new(AtomicUsize::new(0));
@@ -212,6 +242,22 @@ fn with_connections__are_no_more_than_there_are_files_to_share_out() {
     assert_eq!(put(&["one"]), 1);
     assert_eq!(put(&["one", "two"]), 2);
     assert!(fs::read(lab.share("two")).unwrap() == content(300_000));
+}
+
+#[test]
+fn with_connections__are_no_more_than_the_rate_is_for() {
+    let lab = Lab::new(false);
+    let sources: Vec<_> = (0..8).map(|it| lab.local(&it.to_string())).collect();
+    for source in &sources {
+        fs::write(source, b"small").unwrap();
+    }
+    for (rate, connections) in [(3 * LEAST_RATE - 1, 2), (LEAST_RATE, 1)] {
+        let (client, connected) = counting(&lab, None);
+        let client = client.with_connections(8).with_max_rate(Some(rate));
+        let totals = client.put(&sources, b"", &CopyOptions::default(), &());
+        assert_eq!(totals.unwrap().files, 8);
+        assert_eq!(connected.load(Relaxed), connections, "{rate}");
+    }
 }
 
 #[test]

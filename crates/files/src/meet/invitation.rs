@@ -5,7 +5,7 @@ use super::links::links;
 use super::{LOOK, MeetingCode, Offer, PATIENCE, draw, trusting};
 use crate::confine::{Confinement, confine_to_sources};
 use crate::error::{Cause, Error};
-use crate::limits::{CONTROL_BYTES, ENTRY_OVERHEAD_BYTES, REQUEST_SECONDS};
+use crate::limits::{ENTRY_OVERHEAD_BYTES, OFFER_NAMES_BYTES, REQUEST_SECONDS};
 use crate::links::Links;
 use crate::message::{CopyOptions, OfferedEntry, Reply, Request};
 use crate::opening::{hear, say};
@@ -13,10 +13,13 @@ use crate::root::{kind_of, meta_of, stat_at};
 use crate::send::{Start, count};
 use crate::server::{ServeOptions, Server};
 use crate::stop::Stop;
+use rustix::fd::OwnedFd;
+use rustix::fs::Dir;
+use rustix::io::fcntl_dupfd_cloexec;
 use std::collections::HashSet;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use zerolane::keys::Access;
@@ -178,39 +181,79 @@ fn offer(sources: &[PathBuf]) -> Result<Offer, Error> {
         .map(|source| crate::client::local_start(source, &options))
         .collect();
     let (files, bytes) = count(&starts, &options, &Links::Kept, || Ok(()))?;
-    let mut offer = Offer {
-        files,
-        bytes,
-        entries: Vec::new(),
-        more: 0,
+    let mut offering = Offering {
+        offer: Offer {
+            files,
+            bytes,
+            entries: Vec::new(),
+            more: 0,
+        },
+        room: OFFER_NAMES_BYTES,
+        names: HashSet::new(),
     };
-    let mut names = HashSet::new();
-    let mut room = CONTROL_BYTES - 1024;
     for (start, source) in starts.iter().zip(sources) {
-        let (directory, name) = match start {
-            Start::Named { directory, name } => (directory, name),
-            Start::Contents(_) | Start::Below { .. } => continue,
+        match start {
+            Start::Named { name, .. } if offering.names.contains(name) => {
+                return Err(Error::local(source, Cause::SameName));
+            }
+            Start::Named { directory, name } => offering.add(source, directory, name)?,
+            Start::Contents(directory) => offering.add_contents(source, directory)?,
+            Start::Below { .. } => {}
             Start::Missing { cause, .. } => return Err(Error::local(source, cause.clone())),
-        };
-        if !names.insert(name) {
-            return Err(Error::local(source, Cause::SameName));
         }
-        let stat = stat_at(directory, name).map_err(|cause| Error::local(source, cause))?;
-        let start = std::slice::from_ref(start);
-        let (_, size) = count(start, &options, &Links::Kept, || Ok(()))?;
-        let entry = OfferedEntry {
-            name: name.clone(),
+    }
+    Ok(offering.offer)
+}
+
+/// An offer in the making.
+struct Offering {
+    offer: Offer,
+    /// Bytes that are left for names.
+    room: usize,
+    names: HashSet<Vec<u8>>,
+}
+
+impl Offering {
+    /// An entry of the directory, of this source.
+    fn add(&mut self, source: &Path, directory: &OwnedFd, name: &[u8]) -> Result<(), Error> {
+        if !self.names.insert(name.to_vec()) {
+            return Ok(());
+        }
+        let Some(left) = self.room.checked_sub(name.len() + ENTRY_OVERHEAD_BYTES) else {
+            self.offer.more += 1;
+            return Ok(());
+        };
+        self.room = left;
+        let local = |cause| Error::local(source, cause);
+        let stat = stat_at(directory, name).map_err(local)?;
+        let options = CopyOptions {
+            recursive: true,
+            ..CopyOptions::default()
+        };
+        let start = Start::Named {
+            directory: fcntl_dupfd_cloexec(directory, 0).map_err(|errno| local(errno.into()))?,
+            name: name.to_vec(),
+        };
+        let (_, size) = count(&[start], &options, &Links::Kept, || Ok(()))?;
+        self.offer.entries.push(OfferedEntry {
+            name: name.to_vec(),
             kind: kind_of(&stat),
             size,
             meta: meta_of(&stat),
-        };
-        match room.checked_sub(name.len() + ENTRY_OVERHEAD_BYTES) {
-            Some(left) => {
-                room = left;
-                offer.entries.push(entry);
-            }
-            None => offer.more += 1,
-        }
+        });
+        Ok(())
     }
-    Ok(offer)
+
+    /// What is in a directory that stands for it.
+    fn add_contents(&mut self, source: &Path, directory: &OwnedFd) -> Result<(), Error> {
+        let local = |errno| Error::local(source, errno);
+        for entry in Dir::read_from(directory).map_err(local)? {
+            let entry = entry.map_err(local)?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                self.add(source, directory, name)?;
+            }
+        }
+        Ok(())
+    }
 }

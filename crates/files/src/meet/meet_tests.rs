@@ -1,12 +1,14 @@
 #![allow(non_snake_case)]
 use super::*;
-use crate::error::Refusal;
+use crate::error::{Cause, Failure, Refusal};
 use crate::location::Host;
 use crate::message::{CopyOptions, ListOptions, RemoveOptions, Replace};
+use crate::observe::Observer;
 use crate::stop::Stop;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
+use std::sync::Mutex;
 
 /// What is offered, and a directory to receive into.
 fn places(names: &[&str]) -> (tempfile::TempDir, Vec<PathBuf>, PathBuf) {
@@ -66,6 +68,77 @@ fn Meeting__a_name_that_came_after_the_offer_stays() {
         let totals = meeting.receive(&to, &options, true, patience, &()).unwrap();
         assert_eq!((totals.files, totals.failed), (2, 0));
     });
+}
+
+#[test]
+fn Meeting__nothing_comes_that_was_not_offered() {
+    struct Told(Mutex<Vec<Failure>>);
+    impl Observer for Told {
+        fn failed(&self, failure: &Failure) {
+            self.0.lock().unwrap().push(failure.clone());
+        }
+    }
+    let (_base, sources, to) = places(&["a", ".profile"]);
+    fs::write(to.join(".profile"), b"old").unwrap();
+    meet(sources, |mut meeting| {
+        meeting.offer.entries.retain(|it| it.name == b"a");
+        for overwrite in [false, true] {
+            let told = Told(Mutex::default());
+            let options = CopyOptions::default();
+            let totals = meeting
+                .receive(&to, &options, overwrite, Duration::ZERO, &told)
+                .unwrap();
+            assert_eq!((totals.files, totals.failed), (1, 1));
+            let told = told.0.into_inner().unwrap();
+            assert_eq!(told, [Failure::new(b".profile", Cause::NotOffered)]);
+            assert_eq!(fs::read(to.join(".profile")).unwrap(), b"old");
+            fs::remove_file(to.join("a")).unwrap();
+        }
+    });
+}
+
+#[test]
+fn Meeting__a_directory_that_stands_for_what_is_in_it_is_offered_as_that() {
+    let (base, _, to) = places(&["a", "b"]);
+    let contents = base.path().join("from/.");
+    fs::create_dir(contents.join("d")).unwrap();
+    fs::write(contents.join("d/c"), b"c").unwrap();
+    meet(vec![contents], |meeting| {
+        let entries = &meeting.offer().entries;
+        let mut names: Vec<_> = entries.iter().map(|it| (&it.name[..], it.size)).collect();
+        names.sort();
+        assert_eq!(names, [(&b"a"[..], 5), (b"b", 5), (b"d", 1)]);
+        let options = CopyOptions {
+            recursive: true,
+            ..CopyOptions::default()
+        };
+        let totals = meeting.receive(&to, &options, false, Duration::ZERO, &());
+        let totals = totals.unwrap();
+        assert_eq!((totals.files, totals.failed), (3, 0));
+        assert_eq!(fs::read(to.join("d/c")).unwrap(), b"c");
+    });
+}
+
+#[test]
+fn Offer__keeps_no_name_back_for_which_there_is_room() {
+    let (base, _, _) = places(&[]);
+    let from = base.path().join("from");
+    for number in 0..400 {
+        fs::write(from.join(format!("{number:0>250}")), b"").unwrap();
+    }
+    let local = (Ipv4Addr::LOCALHOST, 0).into();
+    let lo = ["lo".to_owned()];
+    let sources = vec![from.join(".")];
+    let invitation = Invitation::new(sources, local, &lo, Options::default()).unwrap();
+    let mut offer = invitation.offer().clone();
+    assert_eq!(offer.entries.len() as u64 + offer.more, 400);
+    assert!(offer.more > 0 && offer.says_what_it_can());
+    // The same name again is none.
+    offer.entries.truncate(1);
+    offer.entries = vec![offer.entries[0].clone(); 400];
+    assert!(!offer.says_what_it_can());
+    offer.more = 0;
+    assert!(offer.says_what_it_can());
 }
 
 #[test]

@@ -11,6 +11,7 @@ use crate::location::Host;
 use crate::message::{CopyOptions, Reply, Request, Totals};
 use crate::observe::Observer;
 use crate::opening::{hear, say};
+use crate::receive::Offered;
 use crate::stop::Stop;
 use std::io;
 use std::path::Path;
@@ -32,7 +33,7 @@ pub enum Whereabouts {
 /// A sender that was found, and what it offers.
 #[derive(Debug)]
 pub struct Meeting {
-    offer: Offer,
+    pub(super) offer: Offer,
     pub(super) client: Client,
 }
 
@@ -101,7 +102,7 @@ impl Meeting {
     }
 
     /// Receives all of it into a directory, which is made if need be. A name that is there already is refused, unless
-    /// `overwrite`. When the connection breaks, another goes on, for as long as `patience`.
+    /// `overwrite`; so is one that was not offered. When the connection breaks, another goes on, for as long as `patience`.
     ///
     /// # Errors
     /// As [`Client::get`].
@@ -114,7 +115,8 @@ impl Meeting {
         observer: &dyn Observer,
     ) -> Result<Totals, Error> {
         let client = self.client.clone().with_patience(patience);
-        client.get_offered(directory, options, overwrite, observer)
+        let offered = Offered::new(self.offer.names(), self.offer.more, overwrite);
+        client.get_offered(directory, options, offered, observer)
     }
 
     /// Tells the sender that nothing of it is wanted.
@@ -152,6 +154,9 @@ fn greet(
         },
         _ => return Err(Error::Protocol("offers nothing")),
     };
+    if !offer.says_what_it_can() {
+        return Err(Error::Protocol("offers more than it says"));
+    }
     let key = connection.peer_key().ok_or(Error::Internal)?;
     let _ = connection.close();
     let usual = Options {

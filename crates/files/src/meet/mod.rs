@@ -25,7 +25,7 @@ pub use invitation::Invitation;
 pub use meeting::{Meeting, Whereabouts};
 
 use crate::error::Error;
-use crate::limits::REPLY_SECONDS;
+use crate::limits::{ENTRY_OVERHEAD_BYTES, NAME_BYTES, OFFER_NAMES_BYTES, REPLY_SECONDS};
 use crate::message::OfferedEntry;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -40,10 +40,27 @@ pub struct Offer {
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// What was named to be sent, as much of it as one message holds.
+    /// What was named to be sent, as much of it as one message holds; of a directory that stands for what is in it, that.
     pub entries: Vec<OfferedEntry>,
     /// How many more there are.
     pub more: u64,
+}
+
+impl Offer {
+    /// The names that it says.
+    fn names(&self) -> HashSet<Vec<u8>> {
+        self.entries.iter().map(|it| it.name.clone()).collect()
+    }
+
+    /// Whether it says as many names as it has room for: nothing comes under a name that was kept back.
+    fn says_what_it_can(&self) -> bool {
+        let said: usize = self
+            .names()
+            .iter()
+            .map(|name| name.len() + ENTRY_OVERHEAD_BYTES)
+            .sum();
+        self.more == 0 || said + NAME_BYTES + ENTRY_OVERHEAD_BYTES > OFFER_NAMES_BYTES
+    }
 }
 
 /// Speaks to the owner of this key alone, and shows its own.

@@ -9,6 +9,7 @@ mod expected;
 mod feedback;
 mod hard_links;
 mod kept;
+mod offered;
 mod open;
 mod open_file;
 mod output;
@@ -20,6 +21,7 @@ mod top_level;
 mod tree;
 
 pub(crate) use hard_links::Written;
+pub(crate) use offered::Offered;
 pub(crate) use output::StreamReceiver;
 pub(crate) use top_level::TopLevel;
 

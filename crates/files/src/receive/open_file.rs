@@ -12,7 +12,7 @@ use crate::part::Part;
 use crate::positioned::read_full;
 use crate::root::{READ_FILE, kind_of, open_in};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{Mode, fstat};
+use rustix::fs::{Mode, Stat, fstat, fsync};
 use std::sync::Arc;
 
 /// A file under the target's name whose content a copy can use: one of the right size, perhaps of an earlier copy,
@@ -21,6 +21,8 @@ use std::sync::Arc;
 struct Old {
     file: OwnedFd,
     size: u64,
+    /// As it was before anything of it was read.
+    before: Stat,
 }
 
 /// A file between Open and Close.
@@ -277,7 +279,8 @@ impl OpenFile {
         let units = std::mem::replace(&mut self.units, self.digester.hasher());
         let kept = self.old.take_if(|old| {
             let whole = (self.uncopied, old.size) == (self.next, self.size);
-            whole && !is_unfinished(old.file.as_fd())
+            // One that may have changed is copied like a part of it, for what is copied is compared.
+            whole && !is_unfinished(old.file.as_fd()) && old.is_unchanged()
         });
         let complete = match (units.finish() == *digest, &kept) {
             (false, _) => Err(Cause::DigestMismatch),
@@ -293,6 +296,10 @@ impl OpenFile {
             Some(old) => {
                 part.discard();
                 let not_kept = replace_meta(old.file.as_fd(), &self.meta, self.wanted.as_ref())?;
+                if options.durable {
+                    // Whoever wrote it may not have waited for that.
+                    sync(old.file.as_fd(), part.directory())?;
+                }
                 Ok((not_kept, identity(&fstat(old.file)?)))
             }
             None => {
@@ -332,7 +339,28 @@ fn open_old(directory: BorrowedFd<'_>, name: &[u8]) -> Option<Old> {
     let file = open_in(directory, name, READ_FILE, Mode::empty()).ok()?;
     let stat = fstat(&file).ok()?;
     let size = stat.st_size as u64;
-    (kind_of(&stat) == EntryKind::File).then_some(Old { file, size })
+    let before = stat;
+    (kind_of(&stat) == EntryKind::File).then_some(Old { file, size, before })
+}
+
+impl Old {
+    /// Whether nothing was written to it since it was opened, as its times tell. That of its inode no writer can set back.
+    fn is_unchanged(&self) -> bool {
+        let state = |stat: &Stat| {
+            (
+                stat.st_size,
+                (stat.st_mtime, stat.st_mtime_nsec),
+                (stat.st_ctime, stat.st_ctime_nsec),
+            )
+        };
+        fstat(&self.file).is_ok_and(|now| state(&now) == state(&self.before))
+    }
+}
+
+/// Has a file, and the name that it has in this directory, on the disk.
+fn sync(file: BorrowedFd<'_>, directory: BorrowedFd<'_>) -> Result<(), Cause> {
+    fsync(file)?;
+    Ok(fsync(directory)?)
 }
 
 fn read_unit(

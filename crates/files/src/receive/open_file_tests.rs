@@ -1,6 +1,11 @@
 #![allow(non_snake_case)]
 
 use super::*;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use std::fs::{File, Permissions};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::Path;
 
 #[test]
 fn take_kept__of_an_old_file_that_changed_since_it_was_offered() {
@@ -34,5 +39,99 @@ fn take_kept__of_an_old_file_that_changed_since_it_was_offered() {
             true => assert_eq!(outcome, Err(Cause::TargetChanged)),
             false => outcome.unwrap(),
         }
+    }
+}
+
+#[test]
+fn close__of_an_old_file_that_was_kept_as_a_whole_and_changed_meanwhile() {
+    /// What happens to the old file while it is compared.
+    #[derive(Debug, PartialEq)]
+    enum Meanwhile {
+        Nothing,
+        Chmod,
+        Write,
+        WriteAndSetTime,
+    }
+    use Meanwhile::{Chmod, Nothing, Write, WriteAndSetTime};
+    let bytes = vec![1; 3 * UNIT_BYTES];
+    let options = CopyOptions {
+        resume: true,
+        ..CopyOptions::default()
+    };
+    for meanwhile in [Nothing, Chmod, Write, WriteAndSetTime] {
+        let base = tempfile::tempdir().unwrap();
+        let path = base.path().join("f");
+        std::fs::write(&path, &bytes).unwrap();
+        let before = path.metadata().unwrap();
+        let directory = Arc::new(OwnedFd::from(File::open(base.path()).unwrap()));
+        let digester = Digester::fixed();
+        let (name, size) = ((&b"f"[..], false), bytes.len() as u64);
+        let meta = Meta::default();
+        let mut open = OpenFile::create(&directory, name, meta, size, &options, &digester).unwrap();
+        let (digests, last) = hash_left_over(&mut open);
+        assert!(last && digests.len() == 3);
+        let mut whole = digester.hasher();
+        digests.iter().for_each(|digest| whole.update(digest));
+        // The system's times have steps.
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        if meanwhile == Chmod {
+            std::fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+        }
+        if matches!(meanwhile, Write | WriteAndSetTime) {
+            let file = File::options().write(true).open(&path).unwrap();
+            file.write_all_at(b"2", UNIT_BYTES as u64 + 7).unwrap();
+            if meanwhile == WriteAndSetTime {
+                file.set_modified(before.modified().unwrap()).unwrap();
+            }
+        }
+        for _ in 0..3 {
+            open.take_kept().unwrap().unwrap();
+        }
+        let closed = open.close(&whole.finish(), &options);
+        let same = path.metadata().unwrap().ino() == before.ino();
+        match meanwhile {
+            Nothing => assert!(closed.is_ok() && same, "{closed:?}"),
+            // Its content is what was offered: a copy of it takes its place.
+            Chmod => assert!(closed.is_ok() && !same, "{closed:?}"),
+            Write | WriteAndSetTime => {
+                assert_eq!(closed.unwrap_err(), Cause::TargetChanged, "{meanwhile:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn close__has_an_old_file_that_was_kept_as_a_whole_on_the_disk() {
+    let base = tempfile::tempdir().unwrap();
+    let path = base.path().join("f");
+    let bytes = vec![1; UNIT_BYTES];
+    std::fs::write(&path, &bytes).unwrap();
+    let open_as = |path: &Path, flags| rustix::fs::open(path, flags, Mode::empty()).unwrap();
+    // What cannot be synced shows that it would have been.
+    let [no_file, no_directory] = [&path, base.path()].map(|it| open_as(it, OFlags::PATH));
+    let [file, directory] = [&path, base.path()].map(|it| open_as(it, OFlags::RDONLY));
+    let not_synced = Err(Cause::from(Errno::BADF));
+    assert_eq!(sync(no_file.as_fd(), directory.as_fd()), not_synced);
+    assert_eq!(sync(file.as_fd(), no_directory.as_fd()), not_synced);
+    assert_eq!(sync(file.as_fd(), directory.as_fd()), Ok(()));
+
+    let no_directory = Arc::new(no_directory);
+    for durable in [false, true] {
+        let options = CopyOptions {
+            resume: true,
+            durable,
+            ..CopyOptions::default()
+        };
+        let digester = Digester::fixed();
+        let (name, size) = ((&b"f"[..], false), bytes.len() as u64);
+        let meta = Meta::default();
+        let mut open =
+            OpenFile::create(&no_directory, name, meta, size, &options, &digester).unwrap();
+        let (digests, _) = hash_left_over(&mut open);
+        let mut whole = digester.hasher();
+        whole.update(&digests[0]);
+        open.take_kept().unwrap().unwrap();
+        let closed = open.close(&whole.finish(), &options);
+        assert_eq!(closed.is_err(), durable, "{closed:?}");
     }
 }

@@ -4,7 +4,7 @@ use super::FileReceiver;
 use super::hard_links::First;
 use super::open::NOT_OPEN;
 use crate::error::Error;
-use crate::limits::INLINE_BYTES;
+use crate::limits::{FEEDBACK_FAILURES, INLINE_BYTES};
 use crate::message::Record;
 use crate::pack::PackReader;
 
@@ -16,6 +16,10 @@ impl FileReceiver<'_> {
                 return Err(Error::Protocol("a record after the last one"));
             }
             self.take_record(record, &mut pack)?;
+            // A pack has room for thousands of records that fail. A sender that does not take what is said of them waits.
+            if self.failures.len() >= FEEDBACK_FAILURES {
+                self.report()?;
+            }
         }
         match pack.is_exhausted() {
             true => Ok(()),

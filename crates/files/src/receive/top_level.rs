@@ -1,9 +1,10 @@
 //! What may arrive at the top of a copy.
 
+use super::offered::Offered;
 use crate::glob::{Part, Pattern, is_special};
 use crate::name::RelativePath;
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// What may arrive at the top of a copy, and under which name it is put there.
 #[derive(Clone, Debug)]
@@ -12,8 +13,8 @@ pub(crate) enum TopLevel {
     Any,
     /// What a client asked for. A server cannot slip in another.
     Only(Wanted),
-    /// Anything whose name is not taken. The names that this copy has made, over all of its connections, are its own.
-    New(Arc<Mutex<HashSet<Vec<u8>>>>),
+    /// What a sender offered, over all connections of the copy.
+    Offered(Arc<Offered>),
     /// One entry, under this name.
     One(Vec<u8>),
 }

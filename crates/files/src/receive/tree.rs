@@ -5,17 +5,17 @@ use super::top_level::TopLevel;
 use crate::attributes::replace_meta;
 use crate::error::{Cause, Error};
 use crate::extended::Wanted;
-use crate::limits::{NEW_NAMES, PATH_BYTES, TREE_DEPTH};
+use crate::limits::{PATH_BYTES, TREE_DEPTH};
 use crate::message::Meta;
 use crate::name::check_name;
 use crate::part::make_link;
 use crate::position::Step;
-use crate::root::{DIRECTORY, open_in, stat_at};
+use crate::root::{DIRECTORY, open_in};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, Mode};
 use rustix::io::Errno;
 use std::borrow::Cow;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 /// A directory being filled.
 pub(super) struct Level {
@@ -43,19 +43,10 @@ impl FileReceiver<'_> {
         self.top_entries += 1;
         let name = match &self.top {
             TopLevel::Any => name.into(),
-            TopLevel::New(own) => {
-                let mut own = own.lock().unwrap_or_else(PoisonError::into_inner);
-                let free = own.contains(name)
-                    || stat_at(&self.base, name).is_err_and(|cause| cause == Cause::NotFound);
-                if !free {
-                    return Ok((Err(Cause::Exists), name.into()));
-                }
-                if own.len() >= NEW_NAMES && !own.contains(name) {
-                    return Err(Error::Protocol("more than was offered"));
-                }
-                own.insert(name.to_vec());
-                name.into()
-            }
+            TopLevel::Offered(offered) => match offered.admit(&self.base, name)? {
+                Ok(()) => name.into(),
+                Err(cause) => return Ok((Err(cause), name.into())),
+            },
             TopLevel::Only(wanted) if wanted.contains(name) => name.into(),
             TopLevel::One(renamed) if self.top_entries == 1 => renamed.clone().into(),
             _ => return Err(Error::Protocol("something that was not asked for")),
@@ -167,9 +158,8 @@ impl FileReceiver<'_> {
         }
         let called = name;
         let (directory, name) = self.place(called)?;
-        let force = self.options.replace_read_only;
         let made = directory
-            .and_then(|directory| make_link(directory.as_fd(), &name, target, meta, force));
+            .and_then(|directory| make_link(directory.as_fd(), &name, target, meta, &self.options));
         match made {
             Ok(not_kept) => {
                 self.totals.links += 1;

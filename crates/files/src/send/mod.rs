@@ -220,10 +220,9 @@ impl<'a> FileSender<'a> {
         told
     }
 
+    /// Whichever share it is: what cannot be looked at or opened may be a directory, with files of this share in it, and
+    /// what one share meets others may not.
     fn unreadable_at(&mut self, name: &[u8], path: &[u8], cause: Cause) -> Result<(), Error> {
-        if !self.share.has(path) {
-            return Ok(());
-        }
         if self.way == Way::Sending {
             self.observer.failed(&Failure::new(path, cause.clone()));
             self.add(&Record::Unreadable { name, cause }, 0)?;

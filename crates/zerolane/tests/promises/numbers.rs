@@ -595,6 +595,8 @@ const DOCUMENTS: &[Document] = &[
                 "and {2} control buffers of {64 KiB};",
                 &["CONTROL_BUFFERS", "CONTROL_BYTES"],
             ),
+            Fact("that has {32} failures to tell", &["FEEDBACK_FAILURES"]),
+            Fact("and after {120 s} given up", &["STALL_SECONDS"]),
             Fact(
                 "at most {32} connections, and tells the {33}rd",
                 &["SERVER_CONNECTIONS", "SERVER_CONNECTIONS + 1"],

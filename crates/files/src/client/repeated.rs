@@ -1,0 +1,102 @@
+//! Failures that several shares of a copy meet: each of them goes into every directory.
+
+use crate::error::Failure;
+use crate::limits::{REPORT_PATH_BYTES, TOLD_FAILURES};
+use std::collections::HashMap;
+
+/// The failures that were told, so that what several shares meet is told, and counted, once.
+#[derive(Default)]
+pub(super) struct Repeated {
+    told: HashMap<[u8; 32], Told>,
+}
+
+/// Who told of one path.
+struct Told {
+    /// The share that did first.
+    first: usize,
+    /// How often each did, by its index.
+    times: Vec<u32>,
+}
+
+impl Repeated {
+    /// Notes what `share` tells of; whether it is to be passed on. `there`: it failed at the other end.
+    pub(super) fn is_news(&mut self, share: usize, failure: &Failure, there: bool) -> bool {
+        // What was cut may be of another path.
+        let cut = failure.path.len() >= REPORT_PATH_BYTES;
+        let key = key(&failure.path, there);
+        if cut || self.told.len() >= TOLD_FAILURES && !self.told.contains_key(&key) {
+            return true;
+        }
+        let told = self.told.entry(key).or_insert_with(|| Told {
+            first: share,
+            times: Vec::new(),
+        });
+        told.times.resize(told.times.len().max(share + 1), 0);
+        told.times[share] += 1;
+        told.first == share
+    }
+
+    /// How many were told again by other shares.
+    pub(super) fn count(&self) -> u64 {
+        self.told.values().map(Told::again).sum()
+    }
+}
+
+impl Told {
+    /// One share may tell of a path several times: two sources with one name, or an outage between.
+    fn again(&self) -> u64 {
+        let times = self.times.iter().copied().map(u64::from);
+        times.clone().sum::<u64>() - times.max().unwrap_or(0)
+    }
+}
+
+fn key(path: &[u8], there: bool) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&[there.into()]).update(path);
+    *hasher.finalize().as_bytes()
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use crate::error::Cause;
+
+    fn failure(path: &str) -> Failure {
+        Failure::new(path.as_bytes(), Cause::NotFound)
+    }
+
+    #[test]
+    fn Repeated__a_path_is_told_by_the_first_share_that_meets_it() {
+        let mut repeated = Repeated::default();
+        assert!(repeated.is_news(1, &failure("a"), true));
+        assert!(!repeated.is_news(0, &failure("a"), true));
+        assert!(!repeated.is_news(2, &failure("a"), true));
+        assert_eq!(repeated.count(), 2);
+        // Another path, and the other end.
+        assert!(repeated.is_news(0, &failure("b"), true));
+        assert!(repeated.is_news(0, &failure("a"), false));
+        assert_eq!(repeated.count(), 2);
+        // Two sources of that name, in two shares.
+        assert!(repeated.is_news(0, &failure("b"), true));
+        assert!(!repeated.is_news(1, &failure("b"), true));
+        assert!(!repeated.is_news(1, &failure("b"), true));
+        assert_eq!(repeated.count(), 4);
+    }
+
+    #[test]
+    fn Repeated__nothing_is_kept_back_that_may_be_another() {
+        let mut repeated = Repeated::default();
+        let long = "x".repeat(REPORT_PATH_BYTES);
+        assert!(repeated.is_news(0, &failure(&long), false));
+        assert!(repeated.is_news(1, &failure(&long), false));
+        for number in 0..TOLD_FAILURES {
+            assert!(repeated.is_news(0, &failure(&number.to_string()), false));
+        }
+        for share in 0..2 {
+            assert!(repeated.is_news(share, &failure("one more"), false));
+        }
+        assert_eq!((repeated.count(), repeated.told.len()), (0, TOLD_FAILURES));
+        assert!(!repeated.is_news(1, &failure("7"), false));
+    }
+}
