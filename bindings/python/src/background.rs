@@ -2,6 +2,7 @@
 
 use crate::account::Account;
 use crate::address::{Address, pair};
+use crate::aside::aside;
 use crate::completion::{Completion, read_delivery};
 use crate::connection::Connection;
 use crate::errors;
@@ -114,10 +115,12 @@ impl WorkerThread {
     }
 
     /// Sends what was posted, within the idle timeout, closes everything, and waits for the end. A second call does
-    /// nothing.
+    /// nothing. Ctrl-C ends the wait: the worker goes on to its end.
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
-        let stopped = py.detach(|| self.take().map_or(Ok(()), |it| it.stop()));
-        stopped.map_err(|error| errors::of(py, error))
+        let Some(thread) = self.take() else {
+            return Ok(());
+        };
+        aside(py, move || thread.stop())
     }
 
     /// Ends at once: peers are told, and what handles wait for is refused.

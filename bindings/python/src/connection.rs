@@ -1,9 +1,10 @@
 //! Connections that their callers drive.
 
 use crate::address::Address;
+use crate::aside::aside;
+use crate::closing;
 use crate::completion::{Completion, read_delivery};
 use crate::driven::{Arrived, Driven};
-use crate::errors;
 use crate::options::{self, Options, seconds};
 use crate::patience::Patience;
 use crate::pinned::{Use, pin, pin_source};
@@ -61,7 +62,8 @@ impl Connection {
     }
 }
 
-/// Connects to `address`, "host:port" or a tuple of both.
+/// Connects to `address`, "host:port" or a tuple of both. Ctrl-C ends the wait; a connection that still comes of it is
+/// closed.
 #[pyfunction]
 #[pyo3(signature = (address, options=None))]
 pub(crate) fn connect(
@@ -70,11 +72,11 @@ pub(crate) fn connect(
     options: Option<&Bound<'_, Options>>,
 ) -> PyResult<Py<Connection>> {
     let options = options::read(options);
-    let connected = py.detach(|| {
+    let connected = aside(py, move || {
         let to = address.resolve(options.lane)?;
         zerolane::Connection::connect(&to[..], &options).map(Box::new)
-    });
-    Connection::object(py, *connected.map_err(|error| errors::of(py, error))?)
+    })?;
+    Connection::object(py, *connected)
 }
 
 #[pymethods]
@@ -246,11 +248,13 @@ impl Connection {
         })
     }
 
-    /// Waits until the peer has all that was sent, then disconnects. Requests that are not done end;
-    /// their buffers are free. Closing again does nothing.
+    /// Waits until the peer has all that was sent, then disconnects; Ctrl-C disconnects at once. Requests that are not
+    /// done end; their buffers are free. Closing again does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        self.driven
-            .with(py, |state| state.give_up().map_or(Ok(()), |it| it.close()))
+        let given = self
+            .driven
+            .with(py, |state| Ok(state.give_up().map(Box::new)))?;
+        given.map_or(Ok(()), |it| closing::close(py, *it))
     }
 
     /// Disconnects at once. Requests that are not done end; their buffers are free.

@@ -8,8 +8,10 @@
 
 mod account;
 mod address;
+mod aside;
 mod background;
 mod cast;
+mod closing;
 mod completion;
 mod connection;
 mod device;

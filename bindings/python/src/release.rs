@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// Let go of, and not released yet.
 static LEFT: Mutex<Vec<PyUntypedBuffer>> = Mutex::new(Vec::new());
-/// The interpreter will look at them.
+/// The interpreter was asked to look at them, and has not begun to.
 static ASKED: AtomicBool = AtomicBool::new(false);
 
 /// Releases `buffer`: now in a thread of Python's, else when a thread of Python's comes by.
@@ -25,20 +25,23 @@ pub(crate) fn release(buffer: PyUntypedBuffer) {
     if !ASKED.swap(true, Ordering::SeqCst) {
         // SAFETY: it may be called without the interpreter; the function lives as long as the process.
         let asked = unsafe { ffi::Py_AddPendingCall(Some(released), std::ptr::null_mut()) };
-        ASKED.store(asked == 0, Ordering::SeqCst);
+        if asked != 0 {
+            // There is no room for a call. The next that is let go of asks again.
+            ASKED.store(false, Ordering::SeqCst);
+        }
     }
 }
 
 /// Releases what was let go of: for calls that begin in threads of Python's.
 pub(crate) fn release_left(_py: Python<'_>) {
-    if ASKED.swap(false, Ordering::SeqCst) {
-        let left = std::mem::take(&mut *LEFT.lock().unwrap_or_else(PoisonError::into_inner));
-        drop(left);
-    }
+    let left = std::mem::take(&mut *LEFT.lock().unwrap_or_else(PoisonError::into_inner));
+    drop(left);
 }
 
 /// The interpreter calls it, between two instructions of the main thread.
 extern "C" fn released(_: *mut c_void) -> c_int {
+    // Before it looks: what is let go of behind that asks again.
+    ASKED.store(false, Ordering::SeqCst);
     // None: the interpreter is going, and all memory with it.
     let _ = Python::try_attach(release_left);
     0

@@ -30,6 +30,15 @@ def pattern(length: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
     return np.random.default_rng(length).integers(0, 256, length, dtype=np.uint8)
 
 
+def is_exported(buffer: bytearray) -> bool:
+    """Whether something uses ``buffer``. If not, it is empty then."""
+    try:
+        buffer.clear()
+    except BufferError:
+        return True
+    return False
+
+
 @contextmanager
 def serving(connection: zerolane.Connection) -> Iterator[None]:
     """Drives a connection in a thread, for the peer that works on its memory."""

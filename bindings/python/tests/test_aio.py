@@ -164,6 +164,48 @@ def test_accept__cancelled_loses_no_connection() -> None:
     asyncio.run(asyncio.wait_for(main(), 30))
 
 
+def test_accept__a_bounded_number_of_connections_waits_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(aio, "_BACKLOG", 4)
+
+    async def main() -> None:
+        with aio.Endpoint("127.0.0.1:0") as endpoint:
+            for _ in range(20):
+                await (await aio.connect(endpoint.local_addr)).close()
+            stand = [await aio.connect(endpoint.local_addr) for _ in range(4)]
+            turned_away = await aio.connect(endpoint.local_addr)
+            with pytest.raises(zerolane.ConnectionEnded):
+                await turned_away.immediate()
+            accepted = [await endpoint.accept() for _ in stand]
+            for ours, peers in zip(stand, accepted, strict=True):
+                await ours_sends_next(ours, peers)
+            await aio.connect(endpoint.local_addr)
+            await endpoint.accept()
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+def test_accept__is_not_needed_by_clients_of_exported_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(aio, "_BACKLOG", 4)
+
+    async def main() -> None:
+        with aio.Endpoint("127.0.0.1:0") as endpoint, zerolane.ExportedRegion(bytearray(64)) as it:
+            endpoint.export("shared", it, Rights.ALL)
+            clients = [await aio.connect(endpoint.local_addr) for _ in range(10)]
+            for client in clients:
+                await client.open_region("shared", Rights.READ)
+            for _ in range(60):
+                await (await aio.connect(endpoint.local_addr)).close()
+            assert len(endpoint._accepted) <= 21, "those that are over are forgotten"
+            for client in clients:
+                await client.open_region("shared", Rights.READ)
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
 def test_accept__of_a_closed_endpoint_fails() -> None:
     async def main() -> None:
         endpoint = aio.Endpoint("127.0.0.1:0")

@@ -1,7 +1,10 @@
 """Remote memory: put, get, fetch-op, rights, revocation, messages, completion queues."""
 
 import select
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -249,6 +252,30 @@ def test_completion_queue__of_a_connection(pair: Pair, executor: ThreadPoolExecu
     assert [it[0] for it in done if it is not None] == [5] * 6
     assert [it[1].id for it in done if it is not None] == receives
     assert places == [b"abc"] * 6
+
+
+POLLING = """
+import zerolane
+from conftest import is_exported, make_pair, serving
+ours, peers = make_pair()
+region = zerolane.ExportedRegion(bytearray(4096))
+key = peers.export(region, zerolane.Rights.ALL)
+queue = zerolane.CompletionQueue(4)
+ours.set_completion_queue(queue)
+with serving(ours), serving(peers):
+    for _ in range(20):
+        pieces = [bytearray(b"8 bytes."), bytearray(b"8 others")]
+        ours.post_put_vectored(key, list(zip((0, 8), pieces)), signalled=False)
+        while any(is_exported(piece) for piece in pieces):
+            assert queue.poll() is None and queue.poll_batch() == []
+ours.abort()
+"""
+
+
+def test_completion_queue__polled_while_the_connection_lets_go_of_memory() -> None:
+    # In a process that can be ended: threads that wait for each other cannot.
+    polling = [sys.executable, "-c", POLLING]
+    assert subprocess.run(polling, cwd=Path(__file__).parent, timeout=60).returncode == 0
 
 
 def test_wake__ends_no_request(pair: Pair, executor: ThreadPoolExecutor) -> None:

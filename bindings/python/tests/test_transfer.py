@@ -3,18 +3,21 @@
 import _thread
 import mmap
 import os
+import subprocess
+import sys
 import tempfile
 import threading
 import time
 from array import array
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import zerolane
-from conftest import Pair, make_pair, pattern
+from conftest import Pair, is_exported, make_pair, pattern, serving
 
 
 @pytest.mark.parametrize("length", [0, 1, 1473, 100_000, 5_000_000])
@@ -262,6 +265,70 @@ def test_interrupt__frees_the_buffer_and_the_connection_goes_on(
     assert ours.recv_into(place) == 4
     sending.result()
     assert place == b"next"
+
+
+INTERRUPTED = {
+    "close": """
+ours, peers = make_pair(patient)
+place = bytearray(1 << 20)
+ours.post_send(place)
+interrupted(ours.close)
+assert not is_exported(place)
+try:
+    while True:
+        peers.wait(timeout=20)
+except zerolane.ConnectionEnded:
+    pass
+""",
+    "connect": """
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
+    silent.bind(("127.0.0.1", 0))
+    interrupted(lambda: zerolane.connect(silent.getsockname(), patient))
+""",
+    "stop": """
+ours, peers = make_pair(patient)
+worker = zerolane.Worker().spawn()
+handle = worker.adopt(ours).wait(20)
+sending = handle.send(bytes(1 << 20))
+interrupted(worker.stop)
+""",
+}
+
+INTERRUPTING = """
+import _thread, socket, threading
+import zerolane
+from conftest import is_exported, make_pair
+patient = zerolane.Options(idle_timeout=3600, connect_timeout=3600)
+def interrupted(call):
+    threading.Timer(0.2, _thread.interrupt_main).start()
+    try:
+        call()
+    except KeyboardInterrupt:
+        return
+    raise AssertionError("it was not interrupted")
+"""
+
+
+@pytest.mark.parametrize("call", INTERRUPTED)
+def test_interrupt__ends_what_waits_for_a_silent_peer(call: str) -> None:
+    # In a process that can be ended: what is not interrupted takes an hour.
+    waiting = [sys.executable, "-c", INTERRUPTING + INTERRUPTED[call]]
+    assert subprocess.run(waiting, cwd=Path(__file__).parent, timeout=60).returncode == 0
+
+
+def test_close__tells_whether_the_peer_has_all() -> None:
+    ours, peers = make_pair()
+    peers.post_recv(bytearray(4))
+    ours.post_send(b"sent")
+    with serving(peers):
+        ours.close()
+    ours, peers = make_pair(zerolane.Options(idle_timeout=0.3))
+    place = bytearray(1 << 20)
+    ours.post_send(place)
+    with pytest.raises(zerolane.ConnectionEnded):
+        ours.close()
+    assert not is_exported(place)
+    peers.abort()
 
 
 def test_endpoint__bad_addresses_and_timeouts() -> None:

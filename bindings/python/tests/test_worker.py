@@ -17,7 +17,7 @@ from typing import TypeAlias
 import pytest
 
 import zerolane
-from conftest import make_pair
+from conftest import is_exported, make_pair
 from zerolane import FetchOp, Rights, Worker
 
 Handles: TypeAlias = tuple[
@@ -480,6 +480,23 @@ def test_spawn__lets_go_of_buffers_without_the_interpreter() -> None:
         gc.collect()
         ours.recv(bytearray(1)).cancel()
         place.clear()
+
+
+def test_spawn__lets_go_of_buffers_whenever_the_main_thread_looks() -> None:
+    # What the interpreter does between two instructions, at the pace of the worker.
+    looks = ctypes.pythonapi.Py_MakePendingCalls
+    with Worker().spawn() as worker:
+        endpoint = worker.listen("127.0.0.1:0").wait(20)
+        ours = worker.connect(endpoint.local_addr).wait(20)
+        for _ in range(500):
+            places = [bytearray(1) for _ in range(16)]
+            receiving = [ours.recv(place) for place in places]
+            for pending in receiving:
+                pending.cancel()
+            bound = time.monotonic() + 20
+            while any(is_exported(place) for place in places):
+                looks()
+                assert time.monotonic() < bound, "all are let go of in time"
 
 
 def test_spawn__is_the_end_of_the_worker_that_was() -> None:

@@ -114,6 +114,7 @@ impl Outcome {
         let failed = |name| HostOutcome {
             name,
             result: Err(in_words(why)),
+            accused: None,
             after: Duration::ZERO,
             from: Vec::new(),
         };

@@ -67,6 +67,8 @@ struct List {
     completions: VecDeque<(u64, Completion)>,
     /// How many of the first the descriptor is readable for.
     told: usize,
+    /// Places held for completions that are on their way.
+    held: usize,
     /// Connections that wait for room.
     starved: Vec<Waker>,
 }
@@ -83,6 +85,7 @@ impl CompletionQueue {
         let list = List {
             completions: VecDeque::with_capacity(capacity),
             told: 0,
+            held: 0,
             starved: vec![],
         };
         Ok(CompletionQueue {
@@ -102,35 +105,33 @@ impl CompletionQueue {
 
     /// Puts `next`'s completions in while there is room, each with whether it wakes. Returns how many, and
     /// whether one of them did. A full queue wakes too: there is no room in it for anything that would.
+    ///
+    /// `next` runs without the lock: it may let go of memory, whose owner may wait for a lock of the program's, which
+    /// a thread may hold that looks into the queue.
     pub(crate) fn fill(
         &self,
         tag: u64,
         mut next: impl FnMut() -> Option<(Completion, bool)>,
     ) -> (usize, bool) {
-        let list = &mut *self.list();
-        let (before, told_before) = (list.completions.len(), list.told);
-        while list.completions.len() < self.shared.capacity {
-            let Some((completion, wakes)) = next() else {
-                break;
-            };
-            list.completions.push_back((tag, completion));
-            let len = list.completions.len();
-            if wakes || len == self.shared.capacity {
-                list.told = len;
-            }
+        let (mut count, mut told) = (0, false);
+        let mut place = Place::hold(self);
+        while place.held
+            && let Some((completion, wakes)) = next()
+        {
+            told |= place.put(tag, completion, wakes);
+            count += 1;
         }
-        if told_before == 0 && list.told > 0 {
-            // A full counter is readable as well.
-            let _ = rustix::io::write(&self.shared.event, &1u64.to_ne_bytes());
-        }
-        let count = list.completions.len() - before;
-        (count, list.told > before)
+        (count, told)
+    }
+
+    fn has_room(&self, list: &List) -> bool {
+        list.completions.len() + list.held < self.shared.capacity
     }
 
     /// Whether there is room; if not, `waker` is used when there is.
     pub(crate) fn has_room_or_wakes(&self, waker: &Waker) -> bool {
         let mut list = self.list();
-        let room = list.completions.len() < self.shared.capacity;
+        let room = self.has_room(&list);
         if !room && !list.starved.contains(waker) {
             list.starved.push(waker.clone());
         }
@@ -227,9 +228,127 @@ impl CompletionQueue {
     }
 }
 
+/// Room for a completion, which no other takes.
+struct Place<'a> {
+    queue: &'a CompletionQueue,
+    /// There is room.
+    held: bool,
+}
+
+impl<'a> Place<'a> {
+    fn hold(queue: &'a CompletionQueue) -> Place<'a> {
+        let mut list = queue.list();
+        let held = queue.has_room(&list);
+        list.held += usize::from(held);
+        Place { queue, held }
+    }
+
+    /// Puts a completion there, and holds the next place. Returns whether the descriptor is readable for it.
+    fn put(&mut self, tag: u64, completion: Completion, wakes: bool) -> bool {
+        let shared = &self.queue.shared;
+        let list = &mut *self.queue.list();
+        list.completions.push_back((tag, completion));
+        list.held -= 1;
+        self.held = self.queue.has_room(list);
+        list.held += usize::from(self.held);
+        let len = list.completions.len();
+        let told = wakes || len == shared.capacity;
+        if told && list.told == 0 {
+            // A full counter is readable as well.
+            let _ = rustix::io::write(&shared.event, &1u64.to_ne_bytes());
+        }
+        if told {
+            list.told = len;
+        }
+        told
+    }
+}
+
+/// Nothing came: others may have the room.
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if self.held {
+            let mut list = self.queue.list();
+            list.held -= 1;
+            list.starved.drain(..).for_each(|waker| waker.wake());
+        }
+    }
+}
+
 /// The eventfd: readable while there are completions that wake. Only to be polled, not to be read.
 impl AsFd for CompletionQueue {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.shared.event.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+    use crate::completion::nothing;
+    use crate::request::WorkKind;
+    use std::sync::mpsc;
+
+    fn completion() -> Completion {
+        Completion {
+            id: 1,
+            kind: WorkKind::Put,
+            context: 0,
+            result: Ok(0),
+            memory: nothing(),
+            pieces: Vec::new(),
+            delivery: crate::Delivery::Interrupt,
+            value: 0,
+            control: Default::default(),
+            region: None,
+            arrived: 0,
+        }
+    }
+
+    /// Owners of memory that goes with a completion may use the queue.
+    #[test]
+    fn fill__takes_completions_without_the_lock() {
+        let queue = CompletionQueue::new(4).expect("a queue");
+        let (tell, told) = mpsc::channel();
+        // If it waits for ever, it is not waited for.
+        std::thread::spawn(move || {
+            let mut next = [completion()].into_iter();
+            let filled = queue.fill(7, || {
+                let _ = tell.send(queue.len());
+                Some((next.next()?, true))
+            });
+            assert_eq!(filled, (1, true));
+        });
+        let wait = || told.recv_timeout(Duration::from_secs(20));
+        assert_eq!((wait(), wait()), (Ok(0), Ok(1)));
+    }
+
+    #[test]
+    fn fill__of_two_at_once_is_no_more_than_fits() {
+        let queue = CompletionQueue::new(2).expect("a queue");
+        let filled = queue.fill(7, || {
+            // It takes the place that is left.
+            let other = queue.fill(8, || Some((completion(), false)));
+            assert_eq!(other, (1, false));
+            Some((completion(), false))
+        });
+        assert_eq!((filled, queue.len()), ((1, true), 2));
+        assert_eq!(queue.poll().map(|it| it.0), Some(8));
+        assert_eq!(queue.poll().map(|it| it.0), Some(7));
+    }
+
+    #[test]
+    fn fill__without_a_completion_leaves_room_for_others() {
+        let queue = CompletionQueue::new(1).expect("a queue");
+        let waker = Waker::default();
+        let filled = queue.fill(7, || {
+            assert!(!queue.has_room_or_wakes(&waker));
+            None
+        });
+        assert_eq!(filled, (0, false));
+        assert!(waker.take(), "it waited for the room");
+        assert!(queue.has_room_or_wakes(&waker));
+        assert_eq!(queue.fill(8, || Some((completion(), false))), (1, true));
     }
 }

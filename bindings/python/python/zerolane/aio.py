@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Connection", "Endpoint", "connect"]
 
+_BACKLOG = 1024
+"""Connections of an endpoint that wait for ``accept``, at most."""
+
 
 class _Driver:
     """The worker of one event loop. It holds no reference to that, which holds it."""
@@ -406,12 +409,20 @@ def _bytes_of(buffer: Any) -> memoryview:
 
 class Endpoint:
     """A listening UDP port for asyncio, made in a running event loop. A context manager: leaving it
-    stops listening."""
+    stops listening.
+
+    1024 connections wait for ``accept``. When one more comes, those of them that are over are
+    forgotten; if all stand, it is turned away, unless the endpoint exports memory, which they use
+    without being accepted."""
 
     def __init__(self, address: _Address, options: zerolane.Options | None = None) -> None:
         self._driver = _driver()
         self._accepted: deque[Connection] = deque()
         """Not yet taken."""
+        self._exports = False
+        """Clients have something to use without being accepted."""
+        self._look_at = 0
+        """How many of those may wait before it is looked which are over."""
         self._news: set[asyncio.Future[None]] = set()
         """Waiting for a connection, or for the end."""
         self._end: Exception | None = None
@@ -449,6 +460,7 @@ class Endpoint:
         """Lets every client that connects from now on use ``region`` with ``rights``, by
         ``name``."""
         self._driver.worker.export(self._number, name, region, rights)
+        self._exports = True
 
     async def accept(self) -> Connection:
         """The next connection. One that comes when the call was cancelled is the next call's."""
@@ -485,6 +497,13 @@ class Endpoint:
         self.close()
 
     def _accept(self, connection: Connection) -> None:
+        if len(self._accepted) >= max(_BACKLOG, self._look_at):
+            self._accepted = deque(it for it in self._accepted if it._end is None)
+            if self._exports:
+                self._look_at = 2 * len(self._accepted)
+            elif len(self._accepted) >= _BACKLOG:
+                connection.abort()
+                return
         self._accepted.append(connection)
         for news in self._news:
             _settle(news)
