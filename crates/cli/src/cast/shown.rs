@@ -201,6 +201,9 @@ struct HostShown {
     host: String,
     ok: bool,
     seconds: f64,
+    /// What others caught it at, also if it has all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    accused: Option<String>,
     /// By stripe, the host from which it was to receive when it had all: null is the source.
     from: Vec<Option<String>>,
 }
@@ -216,6 +219,7 @@ impl Summary {
             host: it.name.clone(),
             ok: it.result.is_ok(),
             seconds: it.after.as_secs_f64(),
+            accused: it.accused.clone(),
             from: it.from.clone(),
         });
         Summary {
@@ -239,7 +243,11 @@ impl Summary {
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for host in self.hosts.iter().filter(|it| it.ok) {
-            writeln!(f, "{}: has it after {:.1} s", host.host, host.seconds)?;
+            write!(f, "{}: has it after {:.1} s", host.host, host.seconds)?;
+            match &host.accused {
+                Some(accused) => writeln!(f, ", but {accused}")?,
+                None => writeln!(f)?,
+            }
         }
         for failed in &self.failed {
             writeln!(f, "{}: FAILED: {}", failed.host, failed.reason)?;
@@ -322,6 +330,7 @@ mod tests {
         let host = |(index, after): (usize, f64)| HostOutcome {
             name: format!("n{index}"),
             result: Ok(()),
+            accused: (index == 3).then(|| "it sent a wrong chunk, says n4".into()),
             after: Duration::from_secs_f64(after),
             from: Vec::new(),
         };
@@ -342,6 +351,8 @@ mod tests {
         let words = summary.to_string();
         let expected = "\nfar behind the others: n16, n15, n14, n13, n12 and 2 more";
         assert!(words.ends_with(expected), "{words}");
+        let accused = "n3: has it after 1.0 s, but it sent a wrong chunk, says n4\n";
+        assert!(words.contains(accused), "{words}");
         let object = serde_json::to_value(&summary).unwrap();
         assert_eq!(object["stragglers"].as_array().map(Vec::len), Some(7));
         assert_eq!(object["stragglers"][0]["host"], "n16");
