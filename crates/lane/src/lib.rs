@@ -34,6 +34,7 @@ mod fault;
 mod filter;
 mod grace;
 mod holds;
+mod icmp;
 mod initiate;
 mod ip;
 mod lane_error;
