@@ -64,6 +64,8 @@ pub struct Driver<L: Lane> {
     copied_at: Option<Instant>,
     controls: Controls,
     completions: Completions,
+    /// Completions that were taken and that nobody has looked at.
+    kept: usize,
     /// Completions whose memory the lane still holds.
     held: Vec<Held>,
     account: Account,
@@ -181,6 +183,7 @@ impl<L: Lane> Driver<L> {
             copied_at: None,
             controls: Controls::default(),
             completions: Completions::default(),
+            kept: 0,
             held: Vec::new(),
             account: Account::default(),
             clock,

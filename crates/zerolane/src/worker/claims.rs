@@ -9,10 +9,6 @@ use crate::{Completion, Connection, Error, Result, TransferId};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 
-/// Immediates, Transfers and messages kept for handles; beyond it the connection keeps them, and the peer is
-/// told to wait.
-const MAX_UNASKED: usize = 1024;
-
 /// The end of a connection that is not ours.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Peer {
@@ -177,9 +173,9 @@ impl Claims {
         posted && kept && !awaited && self.arrivals.is_empty()
     }
 
-    /// Whether so much waits for handles that no more is to be taken in.
-    pub(super) fn is_full(&self) -> bool {
-        self.kept.len() + self.immediates.len() >= MAX_UNASKED
+    /// How much waits for handles to ask for it.
+    pub(super) fn unasked(&self) -> usize {
+        self.kept.len() + self.immediates.len()
     }
 
     /// Posts `waiting` behind those that wait already.

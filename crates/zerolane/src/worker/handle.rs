@@ -206,7 +206,8 @@ impl EndpointHandle {
 /// Requests are begun in the order in which one thread asks for them. What finds no room waits in order.
 ///
 /// What came and was not asked for, immediates and what was received for a request that was given up, is there until
-/// the last clone is dropped, also when the connection is over.
+/// the last clone is dropped, also when the connection is over. While there are 1024 of those the peer waits with
+/// immediates and messages, and with nothing else.
 ///
 /// ```
 /// use zerolane::worker::Worker;
@@ -387,7 +388,7 @@ impl ConnectionHandle {
         self.worker().submit(move |worker| {
             if let Some(Slot::Connection(link)) = worker.slots.get_mut(id.0) {
                 link.claims.post(direction, waiting, &mut link.connection);
-                worker.connection(id);
+                worker.note_asked(id);
             } else if let Some(over) = worker.over.get_mut(&id.0) {
                 over.give_kept(direction, &mut waiting);
             }
@@ -420,6 +421,14 @@ impl Worker {
     }
 
     /// The last handle of a connection was dropped.
+    /// Something was asked for: if it was kept, the peer may go on.
+    pub(super) fn note_asked(&mut self, id: ConnectionId) {
+        if let Some(Slot::Connection(link)) = self.slots.get_mut(id.0) {
+            link.tell_unasked();
+            self.ready.push(id.0, &mut link.queued);
+        }
+    }
+
     fn forsake(&mut self, id: ConnectionId) {
         self.over.remove(&id.0);
         if let Some(claims) = self.claims(id) {

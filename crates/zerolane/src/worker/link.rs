@@ -74,6 +74,11 @@ impl Link {
 
     pub(super) fn is_open(&self) -> bool {
         self.stage == Stage::Open
+    /// Has the peer wait while handles have much to ask for.
+    pub(super) fn tell_unasked(&mut self) {
+        self.connection.driver.set_kept(self.claims.unasked());
+    }
+
     }
 
     pub(super) fn begin_to_close(&mut self) {

@@ -339,7 +339,10 @@ impl Worker {
             _ => return None,
         }
         match self.slots.remove(connection.0)? {
-            Slot::Connection(link) => Some(link.connection),
+            Slot::Connection(mut link) => {
+                link.connection.driver.set_kept(0);
+                Some(link.connection)
+            }
             Slot::Endpoint(_) => None,
         }
     }
