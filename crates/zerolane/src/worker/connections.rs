@@ -6,7 +6,6 @@ use super::ready::Ready;
 use super::{ConnectionId, Event, Key, MAX_EVENTS, Slot, Worker};
 use crate::Error;
 use std::os::fd::AsFd;
-use std::time::Instant;
 use zerolane_lane::{DriverError, Life, limits};
 
 /// What is next for a connection that was turned.
@@ -184,9 +183,7 @@ fn step(
     events: &mut std::collections::VecDeque<Event>,
     ready: &mut Ready,
 ) -> Next {
-    if let Stage::Flushing { until } = link.stage
-        && (!link.connection.driver.is_sending() || until <= Instant::now())
-    {
+    if link.is_flushed() {
         link.stage = Stage::Ending;
         link.connection.driver.close();
         ready.push(id.0, &mut link.queued);

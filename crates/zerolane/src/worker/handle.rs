@@ -338,7 +338,8 @@ impl ConnectionHandle {
         self.with(|connection| Ok(connection.account()))
     }
 
-    /// Sends what was posted, within the idle timeout, then disconnects; answers at the end.
+    /// Sends what was posted, as [`Connection::close`] does, then disconnects; answers at the end: with an error if
+    /// anything that was asked for by then was not sent.
     pub fn close(self) -> Pending<()> {
         let id = self.shared.id;
         let (claim, pending) = Pending::new(self.worker().process(), None);
@@ -420,7 +421,6 @@ impl Worker {
         }
     }
 
-    /// The last handle of a connection was dropped.
     /// Something was asked for: if it was kept, the peer may go on.
     pub(super) fn note_asked(&mut self, id: ConnectionId) {
         if let Some(Slot::Connection(link)) = self.slots.get_mut(id.0) {
@@ -429,6 +429,7 @@ impl Worker {
         }
     }
 
+    /// The last handle of a connection was dropped.
     fn forsake(&mut self, id: ConnectionId) {
         self.over.remove(&id.0);
         if let Some(claims) = self.claims(id) {

@@ -477,6 +477,63 @@ fn close__delivers_what_was_sent_before() {
     assert!(end.is_err() || end.is_ok_and(|it| it.result.is_err()));
 }
 
+/// Half a second, in which nothing moves.
+fn impatient() -> Options {
+    Options {
+        idle_timeout: Duration::from_millis(500),
+        ..Options::default()
+    }
+}
+
+/// The peer is there all the time, and takes none of it.
+#[test]
+fn close__says_that_something_was_not_sent() {
+    let worker = spawned();
+    let endpoint = worker.listen(anywhere(), Options::default());
+    let endpoint = endpoint.wait().expect("a port");
+    // More than the connection takes at once, the second time: some is not even posted.
+    for sends in [1, 3000] {
+        let client = worker.connect(endpoint.local_addr(), &impatient());
+        let client = client.wait().expect("connected");
+        let _server = endpoint.accept().wait().expect("accepted");
+        for _ in 0..sends {
+            client.send(region(5, 1 << 20)).detach();
+        }
+        let closed = in_time(client.close()).map_err(Error::from);
+        assert!(matches!(closed, Err(Error::Closed(_))), "{closed:?}");
+    }
+}
+
+/// Sent at a rate at which it takes several times as long as an end waits when nothing moves.
+#[test]
+fn close__waits_as_long_as_something_moves() {
+    const LEN: usize = 3 << 20;
+    let slow = Options {
+        max_rate: Some(1 << 20),
+        ..impatient()
+    };
+    let worker = spawned();
+    let endpoint = worker.listen(anywhere(), Options::default());
+    let endpoint = endpoint.wait().expect("a port");
+    let connect = || worker.connect(endpoint.local_addr(), &slow).wait();
+    let by_handle = connect().expect("connected");
+    let server = endpoint.accept().wait().expect("accepted");
+    let first = server.recv(Region::anonymous(LEN).expect("memory"));
+    by_handle.send(region(5, LEN)).detach();
+    let closed = by_handle.close();
+    let own = connect().expect("connected").release().wait();
+    let mut own = own.expect("nothing was asked for");
+    let server = endpoint.accept().wait().expect("accepted");
+    let second = server.recv(Region::anonymous(LEN).expect("memory"));
+    own.post_send(region(6, LEN)).expect("posted");
+    own.close().expect("it was delivered");
+    in_time(closed).expect("it was delivered");
+    for (seed, received) in [(5, first), (6, second)] {
+        let received = in_time(received).expect("it came").into_region();
+        assert!(received[..] == content(seed, LEN), "content");
+    }
+}
+
 #[test]
 fn finish__ends_the_peers_receives_behind_what_was_sent() {
     let worker = spawned();
