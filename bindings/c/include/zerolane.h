@@ -323,8 +323,8 @@ zl_status zl_set_timeout(struct zl_connection *connection,
 zl_status zl_finish(struct zl_connection *connection);
 
 /**
- * Waits until the peer has all that was sent, disconnects, and frees the connection, also if it
- * fails. Requests that are not done end; their memory is not touched any more. Null is refused, and so is a
+ * Waits until the peer has all that was sent, or takes nothing of it for the idle timeout, disconnects, and frees the
+ * connection, also if it fails. Requests that are not done end; their memory is not touched any more. Null is refused, and so is a
  * connection of a worker: zl_worker_close.
  *
  * Threads: the last that uses it.
@@ -1410,7 +1410,7 @@ zl_status zl_worker_connection(struct zl_worker *worker,
 zl_status zl_worker_connections(struct zl_worker *worker, size_t *count);
 
 /**
- * Begins to close a connection: what was posted to be sent is sent, within the idle timeout, then the peer is
+ * Begins to close a connection: what was posted to be sent is sent, as by zl_close, then the peer is
  * told. ZL_EVENT_CLOSED follows. ZL_ERROR_CLOSED if it is over already.
  *
  * Threads: one at a time.
@@ -1608,8 +1608,8 @@ zl_status zl_worker_spawn(struct zl_worker *worker,
                           struct zl_worker_thread **thread);
 
 /**
- * Has the worker close everything, waits until what was posted is sent, or the idle timeout is over, and frees it,
- * also if it fails: the thread ended before, because the system refused something. Null is refused.
+ * Has the worker close everything, waits until what was posted is sent, as by zl_close, and frees it, also if it fails:
+ * the thread ended before, because the system refused something. Null is refused.
  *
  * Threads: the last that uses it.
  */
@@ -1955,8 +1955,8 @@ zl_status zl_handle_release(const struct zl_handle *connection,
                             struct zl_connection **released);
 
 /**
- * Waits until what was posted to be sent is sent, within the idle timeout, disconnects, and frees the handle, also
- * if it fails. Null is refused.
+ * Waits until what was posted to be sent is sent, or nothing of it comes any further for the idle timeout, disconnects,
+ * and frees the handle, also if it fails, as where something was not sent. Null is refused.
  *
  * Threads: the last that uses it.
  */

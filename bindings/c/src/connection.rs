@@ -284,8 +284,8 @@ pub unsafe extern "C" fn zl_account_read(
     }
 }
 
-/// Waits until the peer has all that was sent, disconnects, and frees the connection, also if it
-/// fails. Requests that are not done end; their memory is not touched any more. Null is refused, and so is a
+/// Waits until the peer has all that was sent, or takes nothing of it for the idle timeout, disconnects, and frees the
+/// connection, also if it fails. Requests that are not done end; their memory is not touched any more. Null is refused, and so is a
 /// connection of a worker: zl_worker_close.
 ///
 /// Threads: the last that uses it.

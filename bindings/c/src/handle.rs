@@ -553,8 +553,8 @@ pub unsafe extern "C" fn zl_handle_finish(connection: *const zl_handle) -> zl_st
     })
 }
 
-/// Waits until what was posted to be sent is sent, within the idle timeout, disconnects, and frees the handle, also
-/// if it fails. Null is refused.
+/// Waits until what was posted to be sent is sent, or nothing of it comes any further for the idle timeout, disconnects,
+/// and frees the handle, also if it fails, as where something was not sent. Null is refused.
 ///
 /// Threads: the last that uses it.
 #[unsafe(no_mangle)]

@@ -38,8 +38,8 @@ pub unsafe extern "C" fn zl_worker_spawn(
     })
 }
 
-/// Has the worker close everything, waits until what was posted is sent, or the idle timeout is over, and frees it,
-/// also if it fails: the thread ended before, because the system refused something. Null is refused.
+/// Has the worker close everything, waits until what was posted is sent, as by zl_close, and frees it, also if it fails:
+/// the thread ended before, because the system refused something. Null is refused.
 ///
 /// Threads: the last that uses it.
 #[unsafe(no_mangle)]

@@ -325,7 +325,7 @@ pub unsafe extern "C" fn zl_worker_connection(
     }
 }
 
-/// Begins to close a connection: what was posted to be sent is sent, within the idle timeout, then the peer is
+/// Begins to close a connection: what was posted to be sent is sent, as by zl_close, then the peer is
 /// told. ZL_EVENT_CLOSED follows. ZL_ERROR_CLOSED if it is over already.
 ///
 /// Threads: one at a time.

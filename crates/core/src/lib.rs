@@ -46,7 +46,7 @@ mod transmit;
 pub use admission::{Admission, Allowance, Demand, FastAnswer, Ledger, Schedule};
 pub use config::{Config, Entropy, SERVICE_PORT};
 pub use congestion::{Auto, Congestion, Control, GrantsOnly, Lateness, Model, Sample};
-pub use connection::{Connection, HandshakeOutcome, listen, reject};
+pub use connection::{Connection, HandshakeOutcome, SendingMark, listen, reject};
 pub use counters::{Counters, DropReason, PathState};
 pub use event::{CloseReason, Event, TransferError};
 pub use links::PathLife;

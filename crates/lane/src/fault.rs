@@ -3,10 +3,12 @@
 //! A page of a mapped file that is not there any more (the file shrank, the disk is full) raises
 //! SIGBUS in a program that touches it. The kernel's own copies fail with EFAULT instead, and a
 //! library has no business handling signals. So whatever the lane must read or write itself in such
-//! memory, it lets the kernel copy: process_vm_readv and process_vm_writev on this very process.
+//! memory, it lets the kernel copy: process_vm_readv and process_vm_writev on this very process. Before an
+//! atomic operation there, which the kernel has no copy of, it lets the kernel write ([`touch`]).
 
 use crate::shared::{self, Bounds};
 use std::io;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// The memory is not there any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +89,32 @@ unsafe fn through_kernel(
             Some(Err(Gone))
         }
         Err(_) => None,
+    }
+}
+
+/// Has the kernel write to `word`, atomically and without a change: a page that can be read may still be one that the disk
+/// has no room for (a hole). By a futex operation, for it is the one way to an atomic access that fails without a signal;
+/// nobody waits there, and who does would look again.
+pub(crate) fn touch(word: &AtomicU64) -> Result<(), Gone> {
+    let operation = libc::FUTEX_WAKE_OP | libc::FUTEX_PRIVATE_FLAG;
+    let add_nothing = libc::FUTEX_OP(libc::FUTEX_OP_ADD, 0, libc::FUTEX_OP_CMP_LT, 0);
+    let (nobody, none) = (AtomicU32::new(0), 0usize);
+    // SAFETY: both addresses are of words that are there as long as the call; the kernel adds zero to half of the second, as
+    // an atomic operation.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            nobody.as_ptr(),
+            operation,
+            none,
+            none,
+            word.as_ptr(),
+            add_nothing,
+        )
+    };
+    match done {
+        0.. => Ok(()),
+        _ => Err(Gone),
     }
 }
 

@@ -3,6 +3,7 @@ use super::*;
 use crate::{Access, Memory, Region};
 use std::fs::File;
 use std::os::fd::FromRawFd;
+use std::sync::atomic::Ordering;
 
 const PAGE: usize = 4096;
 
@@ -49,4 +50,24 @@ fn is_writable__tells_what_is_gone() {
         assert_ne!(is_writable(at.add(10), 100), Some(false));
         assert_ne!(is_writable(at.add(PAGE - 1), 2), Some(true));
     }
+}
+
+#[test]
+fn touch__fails_without_a_signal_where_a_write_would_and_changes_nothing() {
+    let (file, region) = mapped(4 * PAGE);
+    let (at, _memory) = start(region);
+    // SAFETY: words of the mapping, which are touched only so.
+    let [there, only_read, gone] =
+        [0, PAGE, 2 * PAGE].map(|it| unsafe { AtomicU64::from_ptr(at.add(it + 8).cast()) });
+    there.store(u64::MAX, Ordering::SeqCst);
+    // As where the disk has no room for a hole: it can be read.
+    // SAFETY: a page of the mapping, which nothing writes to any more.
+    let set = unsafe { libc::mprotect(at.add(PAGE).cast(), PAGE, libc::PROT_READ) };
+    assert_eq!(set, 0);
+    file.set_len(2 * PAGE as u64).expect("truncated");
+    assert_eq!(touch(there), Ok(()));
+    assert_eq!(there.load(Ordering::SeqCst), u64::MAX);
+    assert_eq!(only_read.load(Ordering::SeqCst), 0);
+    assert_eq!(touch(only_read), Err(Gone));
+    assert_eq!(touch(gone), Err(Gone));
 }

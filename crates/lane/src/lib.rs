@@ -34,6 +34,7 @@ mod fault;
 mod filter;
 mod grace;
 mod holds;
+mod icmp;
 mod initiate;
 mod ip;
 mod lane_error;
@@ -86,8 +87,8 @@ pub use submissions::Submissions;
 pub use waker::Waker;
 pub use zerolane_core::{
     Atomic, CloseReason, Config, Control, Counters, Delivery, DropReason, FastAnswer, Life,
-    PathLife, PathState, PostError, RegionName, RemotePlace, RemoteRegion, Schedule, TransferError,
-    TransferId, WorkFlags, WorkRequest, limits,
+    PathLife, PathState, PostError, RegionName, RemotePlace, RemoteRegion, Schedule, SendingMark,
+    TransferError, TransferId, WorkFlags, WorkRequest, limits,
 };
 pub use zerolane_handshake::{
     Anyone, Cipher, Code, CodeError, GateCounters, GateLimit, Identity, KeyError, PreShared,

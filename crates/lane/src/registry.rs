@@ -462,12 +462,12 @@ impl Registry {
         if !span.offset.is_multiple_of(8) {
             return None;
         }
-        if self.is_file(span.region) && !self.read(span, &mut [0; 8]) {
-            return None;
-        }
         // SAFETY: an open entry, which stays mapped for this turn, starts at a word and is
         // touched only so; `target` checked the span.
         let word = unsafe { shared::word(bounds, span.offset as usize) };
+        if self.is_file(span.region) && fault::touch(word).is_err() {
+            return None;
+        }
         Some(shared::fetch_op(word, atomic))
     }
 

@@ -12,7 +12,7 @@ use zerolane_lane::{
     PublicKey, Region, TransferError, TransferId, Waker, WorkRequest,
 };
 
-/// Rounds of flushing that [`Connection::close`] waits for the peer, in idle timeouts.
+/// How long [`Connection::close`] waits while nothing of what was posted comes any further, in idle timeouts.
 const LINGER_IDLE_TIMEOUTS: u32 = 1;
 
 /// A virtual connection. Its caller drives it: progress is made inside its methods, in the calling
@@ -541,20 +541,34 @@ impl Connection {
         self.driver.in_flight()
     }
 
-    /// How long closing waits for what was posted to be sent.
+    /// How long closing waits while nothing of what was posted comes any further.
     pub(crate) fn linger(&self) -> Duration {
         self.idle_timeout * LINGER_IDLE_TIMEOUTS
+    }
+
+    /// Waits for posted sends, as long as any of them comes further.
+    fn flush(&mut self) -> Result<()> {
+        let linger = self.linger();
+        loop {
+            let before = self.driver.sending_mark();
+            self.driver
+                .wait_through(Some(linger), |driver| !driver.is_sending())?;
+            let stands = self.driver.sending_mark() == before;
+            if stands || !self.driver.is_sending() || self.driver.closed().is_some() {
+                return Ok(());
+            }
+        }
     }
 
     /// Waits for posted sends, then disconnects. Receives that got nothing fail; their memory is
     /// freed, and so is that of completions not taken.
     ///
+    /// It waits as long as it takes while the peer takes any of it, and for the idle timeout when it takes nothing.
+    ///
     /// # Errors
     /// The connection ended before the peer had everything.
     pub fn close(mut self) -> Result<()> {
-        let linger = self.linger();
-        let all_sent = |driver: &Driver<AnyLane>| !driver.is_sending();
-        self.driver.wait_through(Some(linger), all_sent)?;
+        self.flush()?;
         self.driver.close();
         self.driver
             .wait_through(Some(self.idle_timeout), |_| false)?;

@@ -188,7 +188,7 @@ fn host__whose_code_is_spent_is_heard_though_it_lost_its_invitation() {
     let cast = Cast {
         hosts: vec![Host {
             name: "host".into(),
-            address: Ok(address),
+            addresses: Ok(vec![address]),
             security,
         }],
         ..Cast::default()

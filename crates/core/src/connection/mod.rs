@@ -35,6 +35,17 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use zerolane_wire::{Capabilities, Flags, Header, Op, Profile, Route};
 
+/// How far what is posted has come, to be compared: see [`Connection::sending_mark`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SendingMark {
+    /// Payload bytes that left for the first time.
+    left: u64,
+    /// Transfers that are not over.
+    unfinished: usize,
+    /// The first small operation that is not confirmed, and what else is not over.
+    operations: (u32, usize),
+}
+
 /// One virtual connection. See the crate's documentation for the shape of its interface.
 pub struct Connection {
     cx: Context,
@@ -378,6 +389,16 @@ impl Connection {
         self.sending.len() > 0
             || self.one_sided.is_working()
             || self.sending.is_finish_unconfirmed()
+    }
+
+    /// How far what is posted here has come: another value than before if the peer took, or confirmed, any of it since.
+    /// What is only sent again changes nothing.
+    pub fn sending_mark(&self) -> SendingMark {
+        SendingMark {
+            left: self.sending.left(),
+            unfinished: self.sending.len(),
+            operations: self.one_sided.unconfirmed(),
+        }
     }
 
     /// Whether granted payload waits to be sent.

@@ -31,6 +31,10 @@ pub(crate) struct PendingGets {
 }
 
 impl PendingGets {
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }

@@ -139,6 +139,12 @@ impl OneSided {
             || !self.region_requests.is_empty()
     }
 
+    /// Number of the first small operation that the peer is not known to have executed, and what else is not over.
+    pub(crate) fn unconfirmed(&self) -> (u32, usize) {
+        let others = self.queued.len() + self.gets.len() + self.region_requests.len();
+        (self.send_queue.unconfirmed(), others)
+    }
+
     /// Everything asked for here that is not over, and is no Transfer.
     pub(crate) fn ids(&self) -> impl Iterator<Item = TransferId> + '_ {
         let queued = self.queued.iter().map(|request| request.id);

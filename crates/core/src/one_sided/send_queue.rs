@@ -151,6 +151,11 @@ impl SendQueue {
         self.ops.is_empty()
     }
 
+    /// Number of the first operation that the Responder is not known to have executed.
+    pub(crate) fn unconfirmed(&self) -> u32 {
+        self.base.wrapping_add(self.executed as u32)
+    }
+
     /// Whether several operations go into one datagram from here on.
     pub(crate) fn share(&mut self, shared: bool) {
         self.shared = shared;

@@ -71,7 +71,10 @@ impl Sending {
             }
         }
         cx.counters.bytes_sent += len;
-        cx.counters.bytes_resent += if next.repair { len } else { 0 };
+        match next.repair {
+            true => cx.counters.bytes_resent += len,
+            false => self.left += len,
+        }
         self.on_departed(cx, len, answering);
         Some(next.burst)
     }

@@ -42,6 +42,8 @@ pub(crate) struct Sending {
     paths: SmallVec<[SendPath; 1]>,
     max_rate: Option<u64>,
     finish: Finish,
+    /// Payload bytes that left for the first time.
+    left: u64,
 }
 
 /// Whether this end goes on sending what meets receives.
@@ -65,12 +67,18 @@ impl Sending {
             paths: smallvec![SendPath::new(Box::new(GrantsOnly), max_rate)],
             max_rate,
             finish: Finish::No,
+            left: 0,
         }
     }
 
     /// Transfers that are not over, or of which the peer does not know that.
     pub(crate) fn len(&self) -> usize {
         self.outbox.len()
+    }
+
+    /// Payload bytes that left for the first time: the peer granted them, but for what is short.
+    pub(crate) fn left(&self) -> u64 {
+        self.left
     }
 
     /// As [`Sending::len`], with what is offered to Reads.

@@ -130,7 +130,7 @@ impl<L: Lane> Driver<L> {
             return Err(DriverError::TimedOut(timeout.unwrap_or_default()));
         }
         let completion = self.completions.take(id);
-        self.core.set_unread(self.completions.told());
+        self.tell_unread();
         completion.ok_or_else(|| self.closed_error())
     }
 

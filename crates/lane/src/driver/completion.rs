@@ -173,13 +173,24 @@ impl<L: Lane> Driver<L> {
             // The peer waits for a receive, and memory for one may be in a completion that was not told.
             self.completions.tell_all();
         }
-        self.core.set_unread(self.completions.told());
+        self.tell_unread();
+    }
+
+    /// Tells how many completions were taken whose user has not looked at them either: the peer waits for that user as
+    /// it would for the caller.
+    pub fn set_kept(&mut self, kept: usize) {
+        self.kept = kept;
+        self.tell_unread();
+    }
+
+    pub(super) fn tell_unread(&mut self) {
+        self.core.set_unread(self.completions.told() + self.kept);
     }
 
     /// The next completion that is there already, and is not held back.
     pub fn next_completion(&mut self) -> Option<Completion> {
         let next = self.completions.pop()?;
-        self.core.set_unread(self.completions.told());
+        self.tell_unread();
         Some(next)
     }
 
@@ -192,7 +203,7 @@ impl<L: Lane> Driver<L> {
             return true;
         }
         let told = self.completions.tell(id);
-        self.core.set_unread(self.completions.told());
+        self.tell_unread();
         told || self.held.iter().any(|held| held.completion.id == id)
     }
 
@@ -207,7 +218,7 @@ impl<L: Lane> Driver<L> {
         if info.report.signalled || done.result.is_err() {
             self.completions
                 .push(Completion::of_direct(done, info, memory));
-            self.core.set_unread(self.completions.told());
+            self.tell_unread();
         }
         id
     }

@@ -36,8 +36,8 @@ use std::hash::BuildHasherDefault;
 use std::time::Duration;
 use wait::Nap;
 use zerolane_core::{
-    CloseReason, Connection, FastAnswer, HoldOrder, Instant, Life, PathState, RegionId, Span,
-    TransferId,
+    CloseReason, Connection, FastAnswer, HoldOrder, Instant, Life, PathState, RegionId,
+    SendingMark, Span, TransferId,
 };
 use zerolane_wire::Reason;
 
@@ -64,6 +64,8 @@ pub struct Driver<L: Lane> {
     copied_at: Option<Instant>,
     controls: Controls,
     completions: Completions,
+    /// Completions that were taken and that nobody has looked at.
+    kept: usize,
     /// Completions whose memory the lane still holds.
     held: Vec<Held>,
     account: Account,
@@ -181,6 +183,7 @@ impl<L: Lane> Driver<L> {
             copied_at: None,
             controls: Controls::default(),
             completions: Completions::default(),
+            kept: 0,
             held: Vec::new(),
             account: Account::default(),
             clock,
@@ -366,6 +369,11 @@ impl<L: Lane> Driver<L> {
     /// Whether a send is in progress.
     pub fn is_sending(&self) -> bool {
         self.core.is_sending()
+    }
+
+    /// How far what is posted has come: see [`SendingMark`].
+    pub fn sending_mark(&self) -> SendingMark {
+        self.core.sending_mark()
     }
 
     /// What was counted so far.

@@ -1,6 +1,7 @@
 //! Whose an error is: the listener's, the system's, or a stranger's.
 
 use crate::ethernet::NoEthernet;
+use crate::icmp;
 use std::io;
 
 /// Whether the process, the system or the device has no more of what a connection needs.
@@ -26,16 +27,9 @@ pub(super) fn reachable<L>(lane: io::Result<L>) -> io::Result<Option<L>> {
 
 /// Whether it is of an answer sent earlier, or of a peer that is not there.
 pub(super) fn is_peers(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error(),
-        Some(
-            libc::ECONNREFUSED
-                | libc::EHOSTUNREACH
-                | libc::ENETUNREACH
-                | libc::ENETDOWN
-                | libc::EPERM
-                | libc::EINTR
-                | libc::EMSGSIZE
+    icmp::report(error).is_some()
+        || matches!(
+            error.raw_os_error(),
+            Some(libc::ENETDOWN | libc::EPERM | libc::EINTR)
         )
-    )
 }

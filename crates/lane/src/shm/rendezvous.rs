@@ -4,13 +4,11 @@
 use super::mapping::Shared;
 use super::peer::credentials;
 use core::fmt;
-use nix::sys::socket::{
-    ControlMessage, ControlMessageOwned, MsgFlags, UnixCredentials, recvmsg, sendmsg,
-};
+use nix::sys::socket::{ControlMessage, MsgFlags, UnixCredentials, sendmsg};
 use nix::unistd::geteuid;
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::fs::{self, DirBuilder};
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, IoSlice};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -352,28 +350,62 @@ pub(super) struct Read {
 
 /// Reads what came into `said`, with the descriptors that were passed.
 ///
+/// Not by nix, which gives none where more came than there was room for, or than the process may have: those that the
+/// kernel made would stay open.
+///
 /// # Errors
 /// `EAGAIN`: nothing came.
 pub(super) fn read(socket: &Socket, said: &mut [u8]) -> nix::Result<Read> {
-    let mut into = [IoSliceMut::new(said)];
-    let mut room = nix::cmsg_space!([RawFd; MAX_PASSED]);
-    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_CMSG_CLOEXEC;
-    let received = recvmsg::<()>(socket.as_raw_fd(), &mut into, Some(&mut room), flags)?;
-    let mut passed = Vec::new();
-    for message in received.cmsgs()? {
-        if let ControlMessageOwned::ScmRights(of_message) = message {
-            // SAFETY: the kernel just made them, for us alone; each is closed unless it is kept.
-            let of_message = of_message
-                .into_iter()
-                .map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
-            passed.extend(of_message);
-        }
-    }
+    let mut piece = libc::iovec {
+        iov_base: said.as_mut_ptr().cast(),
+        iov_len: said.len(),
+    };
+    let mut room = [0u64; ROOM.div_ceil(8)];
+    // SAFETY: of numbers and pointers alone, for which zeros are right.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut piece;
+    message.msg_iovlen = 1;
+    message.msg_control = room.as_mut_ptr().cast();
+    message.msg_controllen = ROOM;
+    let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+    // SAFETY: the message names a piece and control space of ours, as long as they are.
+    let len = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
+    let len = nix::Error::result(len)? as usize;
+    // SAFETY: the kernel just wrote the message's control.
+    let passed = unsafe { descriptors(&message) };
     Ok(Read {
-        len: received.bytes,
-        lost: passed.is_empty() && received.flags.contains(MsgFlags::MSG_CTRUNC),
+        len,
+        lost: passed.is_empty() && message.msg_flags & libc::MSG_CTRUNC != 0,
         passed,
     })
+}
+
+/// Bytes of control of a message that passes [`MAX_PASSED`] descriptors.
+// SAFETY: a sum.
+const ROOM: usize = unsafe { libc::CMSG_SPACE((MAX_PASSED * size_of::<RawFd>()) as u32) } as usize;
+
+/// Owns the descriptors that `message` passed.
+///
+/// # Safety
+/// The kernel wrote its control, and nobody has looked at it.
+unsafe fn descriptors(message: &libc::msghdr) -> Vec<OwnedFd> {
+    let mut passed = Vec::new();
+    // SAFETY: the macros walk well-formed control within its length, and its descriptors were made for us alone: each is
+    // closed unless it is kept.
+    unsafe {
+        let mut header = libc::CMSG_FIRSTHDR(message);
+        while let Some(it) = header.as_ref() {
+            if (it.cmsg_level, it.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+                let len = it.cmsg_len - libc::CMSG_LEN(0) as usize;
+                let first = libc::CMSG_DATA(header).cast::<RawFd>();
+                for index in 0..len / size_of::<RawFd>() {
+                    passed.push(OwnedFd::from_raw_fd(first.add(index).read_unaligned()));
+                }
+            }
+            header = libc::CMSG_NXTHDR(message, header);
+        }
+    }
+    passed
 }
 
 /// Takes the memory that was passed and maps it. `None` if nothing came yet.

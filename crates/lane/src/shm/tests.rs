@@ -769,6 +769,81 @@ fn hostile__descriptors_that_are_not_what_was_said_are_not_mapped() {
     assert_eq!(b.account().ring_fault, Some(RingFault::Record));
 }
 
+/// Descriptors of this process that are open.
+fn open_descriptors() -> usize {
+    let all = std::fs::read_dir("/proc/self/fd").expect("Linux has it");
+    all.count()
+}
+
+/// Runs the test `name`, which is ignored otherwise, in a process of its own: it counts or limits the descriptors of its
+/// process.
+fn alone(name: &str) {
+    let name = format!("shm::tests::{name}");
+    let ran = std::process::Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", &name, "--ignored", "--nocapture"])
+        .output()
+        .expect("run");
+    let said = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success() && said.contains("1 passed"), "{said}");
+}
+
+#[test]
+fn hostile__descriptors_beyond_the_room_are_closed() {
+    alone("descriptors_beyond_the_room__job");
+}
+
+#[test]
+#[ignore = "counts descriptors, which other tests of this process open: see `alone`"]
+fn descriptors_beyond_the_room__job() {
+    use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+    use std::os::fd::AsRawFd;
+    let (ours, theirs) =
+        socket2::Socket::pair(socket2::Domain::UNIX, socket2::Type::STREAM, None).expect("a pair");
+    let memory = crate::memfd::create(8192, nix::fcntl::SealFlag::empty()).expect("memory");
+    let before = open_descriptors();
+    for count in [1, 4, 5, 30] {
+        let all = vec![memory.as_raw_fd(); count];
+        let said = [std::io::IoSlice::new(b"said")];
+        let control = [ControlMessage::ScmRights(&all)];
+        let flags = MsgFlags::empty();
+        let sent = sendmsg::<()>(theirs.as_raw_fd(), &said, &control, flags, None);
+        assert_eq!(sent, Ok(4));
+        let mut into = [0; 8];
+        let read = rendezvous::read(&ours, &mut into).expect("it came");
+        assert_eq!((read.len, read.passed.len()), (4, count.min(4)));
+        drop(read);
+        assert_eq!(open_descriptors(), before, "of {count}");
+    }
+}
+
+/// docs/lanes.md: what cannot be mapped is reached by the ring.
+#[test]
+fn descriptors__none_left_for_lent_memory_leaves_the_ring() {
+    alone("no_descriptor_for_lent_memory__job");
+}
+
+#[test]
+#[ignore = "limits the descriptors of its process: see `alone`"]
+fn no_descriptor_for_lent_memory__job() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let (mut a, mut b) = join(&options());
+    let memory = memfd(8192);
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("Linux has it");
+    // Those that are open stay so.
+    setrlimit(Resource::RLIMIT_NOFILE, 3, hard).expect("lower");
+    let at = export(&mut a, &mut b, &memory, Rights::ALL);
+    setrlimit(Resource::RLIMIT_NOFILE, soft, hard).expect("as it was");
+    assert_eq!(a.account().regions_not_mapped, 1);
+    b.turn().expect("b");
+    let posted = a.post_inline(put(at, None), Report::default(), &[9; 8]);
+    posted.expect("room");
+    drive(&mut a, &mut b, |a, _| a.has_completion());
+    let put = a.next_completion().expect("there");
+    put.result.expect("by the ring");
+    assert_eq!((a.closed(), a.account().direct_operations), (None, 0));
+    assert_eq!(read(&memory, 0, 8), [9; 8]);
+}
+
 /// Lends `memory` as a peer may that says what it likes: length, inode, and whether it can be written.
 fn say_lent(a: &mut End, memory: &OwnedFd, (len, inode, writable): (u64, u64, bool)) {
     let link = &mut lane(a).link;

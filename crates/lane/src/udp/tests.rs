@@ -3,6 +3,7 @@
 
 mod arrival;
 mod frames;
+mod icmp;
 mod trains;
 
 use super::system::seam::{self, Sends};
@@ -13,7 +14,7 @@ use crate::{
     Security, Zerocopy, shared,
 };
 use netlab::netns::{self, Topology};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,6 +43,11 @@ fn drive(a: &mut End, b: &mut End, mut done: impl FnMut(&mut End, &mut End) -> b
 
 fn join(hosts: Option<&Topology>, options: &Options) -> (End, End) {
     let address = hosts.map_or(Ipv4Addr::LOCALHOST, |hosts| hosts.b().ipv4());
+    join_at(hosts, address.into(), options)
+}
+
+/// The same, where b is at `address`.
+fn join_at(hosts: Option<&Topology>, address: IpAddr, options: &Options) -> (End, End) {
     let at_a = |work: &mut (dyn FnMut() -> End + Send)| match hosts {
         Some(hosts) => hosts.a().enter_thread(work).expect("entered"),
         None => work(),

@@ -30,11 +30,23 @@ pub(super) fn read(path: &Path, secrecy: Secrecy) -> Result<Option<String>, Erro
         return Err(Error::io(path, ErrorKind::InvalidInput));
     }
     check(path, &meta, secrecy)?;
-    let mut text = String::new();
-    file.take(MAX_BYTES)
-        .read_to_string(&mut text)
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES + 1)
+        .read_to_end(&mut bytes)
         .map_err(|error| Error::io(path, error))?;
-    Ok(Some(text))
+    check_length(path, bytes.len())?;
+    let text = String::from_utf8(bytes);
+    text.map_or(Err(Error::io(path, ErrorKind::InvalidData)), |it| {
+        Ok(Some(it))
+    })
+}
+
+/// Refuses what is too long, of which a part would pass for all.
+fn check_length(path: &Path, len: usize) -> Result<(), Error> {
+    match len as u64 > MAX_BYTES {
+        true => Err(Error::TooLong(path.to_owned())),
+        false => Ok(()),
+    }
 }
 
 /// Refuses what others may read (a secret) or change (either).
@@ -62,6 +74,7 @@ pub(super) fn update<T>(
     let text = read(path, Secrecy::Public)?.unwrap_or_default();
     let (text, done) = change(&text)?;
     if let Some(text) = text {
+        check_length(path, text.len())?;
         write(path, &text, false)?;
     }
     Ok(done)

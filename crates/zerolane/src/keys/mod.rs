@@ -53,6 +53,9 @@ pub enum Error {
         /// What others may do.
         what: &'static str,
     },
+    /// It is longer than 1 MiB, or would be, and stays as it is.
+    #[error("{}: longer than 1 MiB, which no file of keys may be; it stays as it is", .0.display())]
+    TooLong(PathBuf),
     /// There is one already, and no key may be lost.
     #[error("{}: is there already, and stays as it is", .0.display())]
     Exists(PathBuf),

@@ -285,6 +285,40 @@ fn lists__of_too_many_lines_are_refused() {
     }
 }
 
+/// What is cut off would be gone for good when the list is written again.
+#[test]
+fn allow_file__too_long_is_an_error_and_stays_as_it_is() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("allowed_keys");
+    let last = format!("{} read below=in\n", key(2));
+    let comment = format!("# {}\n", "x".repeat(997));
+    // One byte too long, and cut at the limit a list of one key.
+    let fits = MAX_BYTES as usize - last.len();
+    let mut text = format!("{} read\n{}", key(1), comment.repeat(fits / 1000));
+    text.push_str(&"#".repeat(fits - text.len()));
+    text.push('\n');
+    text.push_str(&last);
+    for text in [text.clone(), text.clone() + &comment] {
+        std::fs::write(&path, &text).unwrap();
+        permit(&path, 0o600);
+        let loaded = AllowFile::load(&path, None);
+        assert!(loaded.is_err(), "a part of it");
+        let said = loaded.unwrap_err().to_string();
+        assert!(said.contains("longer than 1 MiB"), "{said}");
+        assert!(AllowFile::add(&path, &allowed(3, "read", None)).is_err());
+        assert!(AllowFile::revoke(&path, &key(1)).is_err());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+    }
+    // As long as it may be: nothing can be added, and what is there is of use.
+    text.remove(fits - 1);
+    std::fs::write(&path, &text).unwrap();
+    assert_eq!(text.len() as u64, MAX_BYTES);
+    let list = AllowFile::load(&path, None).unwrap().list();
+    assert_eq!(list.keys().len(), 2);
+    assert!(AllowFile::add(&path, &allowed(3, "read", None)).is_err());
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+}
+
 fn allowed(n: u8, line: &str, name: Option<&str>) -> AllowedKey {
     let list = AllowList::parse(&format!("{} {line}", key(n))).unwrap();
     let name = name.map(str::to_owned);

@@ -2,16 +2,12 @@
 
 use super::arrivals::{Arrivals, Standing};
 use super::pending::{Claim, Outcome, Refused, again, gone};
-use crate::failure::{CloseReason, PostError};
+use crate::failure::{CloseReason, PostError, TransferError};
 use crate::request::WorkKind;
 use crate::security::PublicKey;
 use crate::{Completion, Connection, Error, Result, TransferId};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
-
-/// Immediates, Transfers and messages kept for handles; beyond it the connection keeps them, and the peer is
-/// told to wait.
-const MAX_UNASKED: usize = 1024;
 
 /// The end of a connection that is not ours.
 #[derive(Clone, Copy, Debug)]
@@ -112,6 +108,8 @@ pub(super) struct Claims {
     immediates: VecDeque<u32>,
     immediates_awaited: VecDeque<Claim<u32>>,
     arrivals: Arrivals,
+    /// The end came before something was sent.
+    unsent: Option<CloseReason>,
     /// What waits for its end.
     ended: Vec<Claim<()>>,
 }
@@ -177,9 +175,9 @@ impl Claims {
         posted && kept && !awaited && self.arrivals.is_empty()
     }
 
-    /// Whether so much waits for handles that no more is to be taken in.
-    pub(super) fn is_full(&self) -> bool {
-        self.kept.len() + self.immediates.len() >= MAX_UNASKED
+    /// How much waits for handles to ask for it.
+    pub(super) fn unasked(&self) -> usize {
+        self.kept.len() + self.immediates.len()
     }
 
     /// Posts `waiting` behind those that wait already.
@@ -244,6 +242,11 @@ impl Claims {
 
     /// Gives a completion to what waits for it. Back if nothing does, and it is the user's.
     pub(super) fn deliver(&mut self, completion: Completion) -> Option<Completion> {
+        if let (true, Err(TransferError::Closed(reason))) =
+            (completion.kind.is_outgoing(), completion.result)
+        {
+            self.unsent = Some(reason);
+        }
         if completion.kind == WorkKind::Immediate && self.is_handled() {
             self.deliver_immediate(completion.value as u32);
             return None;
@@ -352,6 +355,8 @@ impl Claims {
         if let Some(connected) = self.connected.take() {
             connected(Err(again(reason)));
         }
+        let unposted = (!self.outgoing.is_empty()).then_some(CloseReason::Local);
+        let unsent = self.unsent.or(unposted);
         // Those that wait to be posted get their memory back as they are dropped.
         self.outgoing.clear();
         self.incoming.clear();
@@ -363,9 +368,10 @@ impl Claims {
         }
         self.arrivals.end(reason);
         for claim in self.ended.drain(..) {
-            let ended: Outcome<()> = match reason {
-                Error::Closed(CloseReason::Local | CloseReason::Peer(_)) => Ok(()),
-                reason => Err(Refused::because(again(reason))),
+            let ended: Outcome<()> = match (reason, unsent) {
+                (Error::Closed(CloseReason::Local | CloseReason::Peer(_)), None) => Ok(()),
+                (Error::Closed(_), Some(unsent)) => Err(Refused::because(Error::Closed(unsent))),
+                (reason, _) => Err(Refused::because(again(reason))),
             };
             let _ = claim.answer(ended);
         }

@@ -6,8 +6,7 @@ use super::ready::Ready;
 use super::{ConnectionId, Event, Key, MAX_EVENTS, Slot, Worker};
 use crate::Error;
 use std::os::fd::AsFd;
-use std::time::Instant;
-use zerolane_lane::{DriverError, Life};
+use zerolane_lane::{DriverError, Life, limits};
 
 /// What is next for a connection that was turned.
 enum Next {
@@ -117,14 +116,27 @@ impl Worker {
     }
 }
 
-/// Gives completions to those that wait for them, or to the user. False if there was no room for all.
+/// Gives completions to those that wait for them, or to the user. False if there was no room for all. What handles have
+/// not asked for counts as unread: a peer that sends more of it waits, and nothing else does.
 fn deliver(
     link: &mut Link,
     id: ConnectionId,
     events: &mut std::collections::VecDeque<Event>,
 ) -> bool {
+    // On its way from the one to the other it is in neither, and leaves no room.
+    link.connection.driver.set_kept(limits::MAX_UNREAD);
+    let drained = give_out(link, id, events);
+    link.tell_unasked();
+    drained
+}
+
+fn give_out(
+    link: &mut Link,
+    id: ConnectionId,
+    events: &mut std::collections::VecDeque<Event>,
+) -> bool {
     loop {
-        if events.len() >= MAX_EVENTS || link.claims.is_full() {
+        if events.len() >= MAX_EVENTS {
             return !link.connection.driver.has_completion();
         }
         let Some(completion) = link.connection.next_whole() else {
@@ -171,9 +183,7 @@ fn step(
     events: &mut std::collections::VecDeque<Event>,
     ready: &mut Ready,
 ) -> Next {
-    if let Stage::Flushing { until } = link.stage
-        && (!link.connection.driver.is_sending() || until <= Instant::now())
-    {
+    if link.is_flushed() {
         link.stage = Stage::Ending;
         link.connection.driver.close();
         ready.push(id.0, &mut link.queued);

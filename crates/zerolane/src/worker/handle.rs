@@ -206,7 +206,8 @@ impl EndpointHandle {
 /// Requests are begun in the order in which one thread asks for them. What finds no room waits in order.
 ///
 /// What came and was not asked for, immediates and what was received for a request that was given up, is there until
-/// the last clone is dropped, also when the connection is over.
+/// the last clone is dropped, also when the connection is over. While there are 1024 of those the peer waits with
+/// immediates and messages, and with nothing else.
 ///
 /// ```
 /// use zerolane::worker::Worker;
@@ -337,7 +338,8 @@ impl ConnectionHandle {
         self.with(|connection| Ok(connection.account()))
     }
 
-    /// Sends what was posted, within the idle timeout, then disconnects; answers at the end.
+    /// Sends what was posted, as [`Connection::close`] does, then disconnects; answers at the end: with an error if
+    /// anything that was asked for by then was not sent.
     pub fn close(self) -> Pending<()> {
         let id = self.shared.id;
         let (claim, pending) = Pending::new(self.worker().process(), None);
@@ -387,7 +389,7 @@ impl ConnectionHandle {
         self.worker().submit(move |worker| {
             if let Some(Slot::Connection(link)) = worker.slots.get_mut(id.0) {
                 link.claims.post(direction, waiting, &mut link.connection);
-                worker.connection(id);
+                worker.note_asked(id);
             } else if let Some(over) = worker.over.get_mut(&id.0) {
                 over.give_kept(direction, &mut waiting);
             }
@@ -416,6 +418,14 @@ impl Worker {
         match self.slots.get_mut(id.0) {
             Some(Slot::Connection(link)) => Some(&mut link.claims),
             _ => self.over.get_mut(&id.0),
+        }
+    }
+
+    /// Something was asked for: if it was kept, the peer may go on.
+    pub(super) fn note_asked(&mut self, id: ConnectionId) {
+        if let Some(Slot::Connection(link)) = self.slots.get_mut(id.0) {
+            link.tell_unasked();
+            self.ready.push(id.0, &mut link.queued);
         }
     }
 

@@ -3,7 +3,7 @@
 use super::claims::Claims;
 use crate::{Connection, Error};
 use std::time::{Duration, Instant};
-use zerolane_lane::CloseReason;
+use zerolane_lane::{CloseReason, SendingMark};
 
 /// Where a connection stands for its worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +13,9 @@ pub(super) enum Stage {
     Open,
     /// What was posted is being sent; then it disconnects.
     Flushing {
+        /// When it does so in any case if it stands still at `mark`.
         until: Instant,
+        mark: SendingMark,
     },
     /// It disconnects, or repeats its last word.
     Ending,
@@ -72,22 +74,50 @@ impl Link {
         }
     }
 
+    /// Has the peer wait while handles have much to ask for.
+    pub(super) fn tell_unasked(&mut self) {
+        self.connection.driver.set_kept(self.claims.unasked());
+    }
+
     pub(super) fn is_open(&self) -> bool {
         self.stage == Stage::Open
     }
 
     pub(super) fn begin_to_close(&mut self) {
         if matches!(self.stage, Stage::Connecting(_) | Stage::Open) {
-            let until = Instant::now() + self.connection.linger();
-            self.stage = Stage::Flushing { until };
+            self.flush_from_here();
         }
+    }
+
+    fn flush_from_here(&mut self) {
+        self.stage = Stage::Flushing {
+            until: Instant::now() + self.connection.linger(),
+            mark: self.connection.driver.sending_mark(),
+        };
+    }
+
+    /// Whether what was posted is sent, or comes no further: it is time to disconnect.
+    pub(super) fn is_flushed(&mut self) -> bool {
+        let Stage::Flushing { until, mark } = self.stage else {
+            return false;
+        };
+        if self.connection.driver.is_sending() {
+            if Instant::now() < until {
+                return false;
+            }
+            if self.connection.driver.sending_mark() != mark {
+                self.flush_from_here();
+                return false;
+            }
+        }
+        true
     }
 
     /// When it is due although nothing arrives.
     pub(super) fn next_due(&self, now: Instant) -> Option<Instant> {
         let timer = self.connection.driver.next_timer().map(|left| now + left);
         let flushed = match self.stage {
-            Stage::Flushing { until } => Some(until),
+            Stage::Flushing { until, .. } => Some(until),
             _ => None,
         };
         timer.into_iter().chain(flushed).min()

@@ -339,7 +339,10 @@ impl Worker {
             _ => return None,
         }
         match self.slots.remove(connection.0)? {
-            Slot::Connection(link) => Some(link.connection),
+            Slot::Connection(mut link) => {
+                link.connection.driver.set_kept(0);
+                Some(link.connection)
+            }
             Slot::Endpoint(_) => None,
         }
     }
@@ -402,7 +405,7 @@ impl Worker {
         self.slots.remove(endpoint.0).is_some()
     }
 
-    /// Begins to close a connection: what was posted to be sent is sent, within the idle timeout, then the peer is
+    /// Begins to close a connection: what was posted to be sent is sent, as by [`Connection::close`], then the peer is
     /// told. [`Event::Closed`] follows. False if it is over already.
     pub fn close(&mut self, connection: ConnectionId) -> bool {
         let Some(Slot::Connection(link)) = self.slots.get_mut(connection.0) else {

@@ -161,6 +161,7 @@ impl ConnectionHandle {
             if let Some(claims) = worker.claims(id) {
                 claims.await_immediate(claim);
             }
+            worker.note_asked(id);
         });
         pending
     }

@@ -97,8 +97,8 @@ impl Worker {
 }
 
 impl WorkerHandle {
-    /// Has a worker that runs by itself close everything, and end when what was posted is sent, or after the idle
-    /// timeout.
+    /// Has a worker that runs by itself close everything, and end when what was posted is sent, as by
+    /// [`Connection::close`](crate::Connection::close).
     pub fn stop(&self) {
         self.submit(Worker::stop);
     }

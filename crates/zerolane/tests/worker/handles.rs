@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use zerolane::failure::{PostError, TransferError};
-use zerolane::worker::{ConnectionHandle, EndpointHandle, Worker, WorkerThread};
+use zerolane::worker::{ConnectionHandle, EndpointHandle, Refused, Worker, WorkerThread};
 use zerolane::{
     Connection, Error, ExportedRegion, FetchOp, Options, Region, RegionKey, Rights, Work,
 };
@@ -265,7 +265,118 @@ fn recv__takes_what_came_for_one_given_up_after_the_end_of_its_connection() {
     assert!(server.recv(region(1, 8)).wait().is_err(), "once");
 }
 
-/// More than is kept for handles: the rest stays in the connection, until the last handle goes.
+/// As many as are kept for handles: while they are not asked for, their sender waits with more.
+const KEPT: u32 = 1024;
+
+/// Has `client` put `count` immediates, of which the first [`KEPT`] are there when this returns.
+fn put_immediates(client: &ConnectionHandle, key: &RegionKey, count: u32) {
+    let puts: Vec<_> = (0..count)
+        .map(|n| {
+            let work = Work::default().with_immediate(n);
+            client.put(key, 0, region(7, 8), work)
+        })
+        .collect();
+    for (n, mut put) in (0..).zip(puts) {
+        if n >= KEPT {
+            put.detach();
+            continue;
+        }
+        let done = put.wait_for(PATIENCE).expect("in time").expect("posted");
+        done.result.expect("put");
+    }
+}
+
+fn in_time<T>(mut pending: zerolane::worker::Pending<T>) -> Result<T, Refused> {
+    pending.wait_for(PATIENCE).expect("it is held up")
+}
+
+#[test]
+fn immediate__not_asked_for_has_its_sender_wait_and_nobody_else() {
+    const PUTS: u32 = 3 * KEPT;
+    let worker = spawned();
+    let (_endpoint, client, server) = pair(&worker);
+    let (_memory, key) = exported(&server);
+    put_immediates(&client, &key, PUTS);
+    for len in [64, 100_000] {
+        let received = client.recv(region(1, len));
+        let sent = in_time(server.send(region(3, len))).expect("posted");
+        sent.result.expect("sent");
+        let received = in_time(received).expect("it came").into_region();
+        assert!(received[..] == content(3, len), "content");
+        let received = server.recv(region(1, len));
+        client.send(region(4, len)).detach();
+        let received = in_time(received).expect("it came").into_region();
+        assert!(received[..] == content(4, len), "content");
+    }
+    for n in 0..PUTS {
+        assert_eq!(in_time(server.immediate()).expect("it came"), n);
+    }
+}
+
+/// Nobody accepts, as where memory is served by its export alone.
+#[test]
+fn accept__not_asked_for_keeps_no_connection_that_is_over() {
+    const CLIENTS: usize = 3;
+    let mut worker = Worker::new().expect("descriptors");
+    let mut listening = worker.handle().listen(anywhere(), Options::default());
+    let end = Instant::now() + PATIENCE;
+    let endpoint = loop {
+        worker.progress().expect("allowed");
+        if let Some(endpoint) = listening.wait_for(Duration::ZERO) {
+            break endpoint.expect("a port");
+        }
+        assert!(Instant::now() < end, "it listens");
+    };
+    let memory = ExportedRegion::new(Region::anonymous(4096).expect("memory"));
+    let memory = memory.expect("page-aligned");
+    endpoint.export("m", &memory, Rights::ALL).detach();
+    let address = endpoint.local_addr();
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|_| {
+            std::thread::spawn(move || {
+                let others = spawned();
+                let client = others.connect(address, &Options::default());
+                let client = in_time(client).expect("connected");
+                let opened = in_time(client.open_region("m", Rights::ALL)).expect("posted");
+                put_immediates(&client, &opened.region.expect("opened"), 3 * KEPT);
+            })
+        })
+        .collect();
+    while clients.iter().any(|it| !it.is_finished()) || worker.connections() > 0 {
+        worker
+            .wait(Some(Duration::from_millis(10)))
+            .expect("allowed");
+        let left = worker.connections();
+        assert!(Instant::now() < end, "{left} are kept");
+    }
+    for client in clients {
+        client.join().expect("no panic");
+    }
+}
+
+#[test]
+fn immediate__not_asked_for_holds_up_no_end() {
+    let (worker, other) = (spawned(), spawned());
+    let endpoint = worker.listen(anywhere(), Options::default());
+    let endpoint = endpoint.wait().expect("a port");
+    let client = other.connect(endpoint.local_addr(), &Options::default());
+    let client = client.wait().expect("connected");
+    let server = endpoint.accept().wait().expect("accepted");
+    let (_memory, key) = exported(&server);
+    put_immediates(&client, &key, 3 * KEPT);
+    let received = server.recv(region(1, 8));
+    // It tells its peer, and is gone.
+    drop(other);
+    let ended = in_time(received);
+    assert!(!ended.is_ok_and(|it| it.result.is_ok()), "nothing was sent");
+    let (told, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || told.send(worker.stop()));
+    let ended = ended.recv_timeout(PATIENCE);
+    ended.expect("in time").expect("stopped");
+    drop(server);
+}
+
+/// More than is kept for handles: their sender waits with the rest, until the last handle goes.
 #[test]
 fn drop__with_much_unread_ends_the_connection() {
     let worker = spawned();
@@ -364,6 +475,63 @@ fn close__delivers_what_was_sent_before() {
     assert!(received.into_region()[..] == content(5, 1 << 20));
     let end = server.recv(Region::anonymous(8).expect("memory")).wait();
     assert!(end.is_err() || end.is_ok_and(|it| it.result.is_err()));
+}
+
+/// Half a second, in which nothing moves.
+fn impatient() -> Options {
+    Options {
+        idle_timeout: Duration::from_millis(500),
+        ..Options::default()
+    }
+}
+
+/// The peer is there all the time, and takes none of it.
+#[test]
+fn close__says_that_something_was_not_sent() {
+    let worker = spawned();
+    let endpoint = worker.listen(anywhere(), Options::default());
+    let endpoint = endpoint.wait().expect("a port");
+    // More than the connection takes at once, the second time: some is not even posted.
+    for sends in [1, 3000] {
+        let client = worker.connect(endpoint.local_addr(), &impatient());
+        let client = client.wait().expect("connected");
+        let _server = endpoint.accept().wait().expect("accepted");
+        for _ in 0..sends {
+            client.send(region(5, 1 << 20)).detach();
+        }
+        let closed = in_time(client.close()).map_err(Error::from);
+        assert!(matches!(closed, Err(Error::Closed(_))), "{closed:?}");
+    }
+}
+
+/// Sent at a rate at which it takes several times as long as an end waits when nothing moves.
+#[test]
+fn close__waits_as_long_as_something_moves() {
+    const LEN: usize = 3 << 20;
+    let slow = Options {
+        max_rate: Some(1 << 20),
+        ..impatient()
+    };
+    let worker = spawned();
+    let endpoint = worker.listen(anywhere(), Options::default());
+    let endpoint = endpoint.wait().expect("a port");
+    let connect = || worker.connect(endpoint.local_addr(), &slow).wait();
+    let by_handle = connect().expect("connected");
+    let server = endpoint.accept().wait().expect("accepted");
+    let first = server.recv(Region::anonymous(LEN).expect("memory"));
+    by_handle.send(region(5, LEN)).detach();
+    let closed = by_handle.close();
+    let own = connect().expect("connected").release().wait();
+    let mut own = own.expect("nothing was asked for");
+    let server = endpoint.accept().wait().expect("accepted");
+    let second = server.recv(Region::anonymous(LEN).expect("memory"));
+    own.post_send(region(6, LEN)).expect("posted");
+    own.close().expect("it was delivered");
+    in_time(closed).expect("it was delivered");
+    for (seed, received) in [(5, first), (6, second)] {
+        let received = in_time(received).expect("it came").into_region();
+        assert!(received[..] == content(seed, LEN), "content");
+    }
 }
 
 #[test]

@@ -18,6 +18,7 @@ mod unseal;
 
 use super::socket;
 use crate::cleanup::{self, Move};
+use crate::icmp::{self, IcmpReport};
 use crate::seal::{Opener, TRAILER_LEN};
 use crate::udp::send::iovec;
 use crate::{LaneError, Mode, Options, Registry, Turn, fault};
@@ -364,26 +365,24 @@ impl Receiver {
         socket: &Socket,
         turn: &mut Turn<'_>,
     ) -> Result<bool, LaneError> {
-        match error.raw_os_error() {
-            Some(libc::EINTR) => Ok(true),
-            // No such port; of a raw socket's peer, no such protocol (IPv4, IPv6).
-            Some(libc::ECONNREFUSED | libc::ENOPROTOOPT | libc::EPROTO) => {
+        match (icmp::report(&error), error.raw_os_error()) {
+            (_, Some(libc::EINTR)) => Ok(true),
+            (Some(IcmpReport::Refused), _) => {
                 turn.core.unreachable(turn.now);
                 Ok(true)
             }
             // Errors of datagrams sent earlier, reported here: as if they had been lost. Or the interface is down.
-            Some(libc::EHOSTUNREACH | libc::ENETUNREACH | libc::ENETDOWN | libc::EMSGSIZE) => {
-                match self.envelope.gone(socket) {
-                    Some(gone) => Err(LaneError::Io(gone.into())),
-                    None => Ok(true),
-                }
-            }
+            (Some(IcmpReport::Undelivered | IcmpReport::TooLong), _)
+            | (None, Some(libc::ENETDOWN)) => match self.envelope.gone(socket) {
+                Some(gone) => Err(LaneError::Io(gone.into())),
+                None => Ok(true),
+            },
             // A place could not be written: a mapped file that shrank.
-            Some(libc::EFAULT) => match find_fault(turn.core, turn.memory) {
+            (None, Some(libc::EFAULT)) => match find_fault(turn.core, turn.memory) {
                 Some(region) => Err(LaneError::Fault(region)),
                 None => Ok(true),
             },
-            _ => Err(LaneError::Io(error)),
+            (None, _) => Err(LaneError::Io(error)),
         }
     }
 

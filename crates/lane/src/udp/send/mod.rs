@@ -17,6 +17,7 @@ pub(super) use seal_buffer::{AROUND, SealBuffer};
 use super::socket;
 use super::zerocopy::ZerocopyTracker;
 use crate::ethernet::{OutgoingFrames, Queues};
+use crate::icmp::{self, IcmpReport};
 use crate::seal::Sealer;
 use crate::{LaneError, Mode, Options, Turn, Zerocopy};
 use give::Giver;
@@ -356,11 +357,9 @@ impl Sender {
         if is_full(&error) {
             return Ok(SendOutcome::Full);
         }
-        match error.raw_os_error() {
-            Some(libc::ECONNREFUSED | libc::ENOPROTOOPT | libc::EPROTO) => {
-                turn.core.unreachable(turn.now);
-            }
-            Some(libc::EMSGSIZE | libc::EINVAL) => {
+        match (icmp::report(&error), error.raw_os_error()) {
+            (Some(IcmpReport::Refused), _) => turn.core.unreachable(turn.now),
+            (Some(IcmpReport::TooLong), _) | (None, Some(libc::EINVAL)) => {
                 let datagram = match &self.frames {
                     None => socket::path_datagram(socket, peer),
                     Some(frames) => frames.path_datagram(socket),
@@ -369,23 +368,25 @@ impl Sender {
                     turn.core.set_path_datagram(turn.now, datagram);
                 }
             }
-            Some(
-                libc::ENETUNREACH
-                | libc::EHOSTUNREACH
-                | libc::ENETDOWN
-                | libc::EPERM
-                | libc::EADDRNOTAVAIL
-                | libc::EDESTADDRREQ
-                | libc::ENODEV
-                | libc::ENXIO
-                | libc::EIO,
+            (Some(IcmpReport::Undelivered), _)
+            | (
+                None,
+                Some(
+                    libc::ENETDOWN
+                    | libc::EPERM
+                    | libc::EADDRNOTAVAIL
+                    | libc::EDESTADDRREQ
+                    | libc::ENODEV
+                    | libc::ENXIO
+                    | libc::EIO,
+                ),
             ) => {
                 let gone = self.frames.as_ref().and_then(|it| it.gone(socket));
                 if let Some(gone) = gone {
                     return Err(LaneError::Io(gone.into()));
                 }
             }
-            _ => return Err(LaneError::Io(error)),
+            (None, _) => return Err(LaneError::Io(error)),
         }
         turn.account.dropped_on_send += 1;
         Ok(SendOutcome::Lost)
