@@ -17,13 +17,15 @@ use zerolane::request::WorkKind;
 use zerolane::worker::{ConnectionId, EndpointId, Event as Happened, Worker};
 use zerolane::{Completion, Region, Work};
 use zerolane_cast::limits::{MAX_PEERS, MESSAGE_BYTES};
-use zerolane_cast::{Action, Contact, Event, Fault, Manifest, Message, Node, NodeId, Options};
+use zerolane_cast::{
+    Action, Contact, Event, Fault, Header, Manifest, Message, Node, NodeId, Options, window_for,
+};
 
 use crate::error::Error;
 use crate::invitation::{Word, is_word, key_of, parse, say};
 use crate::jobs::Jobs;
 use crate::limits::{
-    BEATS, MAX_SENDS, MAX_UNSENT_BYTES, MESSAGE_RECEIVES, PARTING, SUSPICIOUS_BEATS,
+    BEATS, MAX_SENDS, MAX_UNSENT_BYTES, MESSAGE_RECEIVES, PARTING, SUSPICIOUS_BEATS, WINDOW_BYTES,
 };
 use crate::links::{Link, Links};
 use crate::pace::Pace;
@@ -80,6 +82,12 @@ pub(crate) struct Drive {
     /// Damages what it sends, for tests of those that receive it.
     #[cfg(test)]
     pub(crate) lies: bool,
+}
+
+/// Chunks in memory with which the stripes of a content do not wait for each other, as far as that may be.
+fn window_of(header: &Header) -> u32 {
+    let most = WINDOW_BYTES / u64::from(header.chunk_bytes.max(1));
+    window_for(header.arity).min(u32::try_from(most).unwrap_or(u32::MAX))
 }
 
 impl Drive {
@@ -401,8 +409,10 @@ impl Drive {
     /// Does what the node asks for.
     fn act(&mut self) -> Result<(), Error> {
         if let (None, Some(manifest)) = (&self.manifest, self.node.manifest()) {
-            self.pool = Pool::new(manifest.header().chunk_bytes as usize);
+            let header = manifest.header();
+            self.pool = Pool::new(header.chunk_bytes as usize);
             self.manifest = Some(Arc::new(manifest.clone()));
+            self.node.widen(self.now(), window_of(&header));
         }
         while let Some(action) = self.node.poll_action() {
             self.do_one(action)?;

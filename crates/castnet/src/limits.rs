@@ -27,8 +27,11 @@ pub const MOST_CHUNK: u64 = 16 << 20;
 /// Chunks of a content, as far as they are neither too small nor too large: the pipe fills in a small part of the time.
 pub const CHUNKS: u64 = 1500;
 
-/// Chunks in a node's memory, those on the way to it included.
+/// Chunks in a node's memory, those on the way to it included: more by trees of more than three stripes.
 pub const WINDOW: u32 = 16;
+
+/// Bytes of what is more than [`WINDOW`]: 64 stripes of the longest chunks would take 4 GiB.
+pub const WINDOW_BYTES: u64 = 512 << 20;
 
 /// Beats in the silence after which a node is taken for dead. Nodes are compared after several, so short ones find a slow
 /// node soon.

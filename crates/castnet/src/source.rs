@@ -254,7 +254,7 @@ impl Cast {
             address: address_bytes(address),
         };
         let options = Options {
-            window: WINDOW.max(zerolane_cast::window_for(arity)),
+            window: WINDOW,
             expected: u32::try_from(self.hosts.len()).unwrap_or(u32::MAX),
             gather: self.gather,
             slow: self.slow,

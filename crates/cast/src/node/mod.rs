@@ -289,6 +289,14 @@ impl Node {
         self.settle();
     }
 
+    /// From now on it may hold so many chunks in memory, if that is more than before: in how many stripes the content comes,
+    /// a node knows with its digests.
+    pub fn widen(&mut self, now: Duration, window: u32) {
+        self.now = now;
+        self.options.window = self.options.window.max(window);
+        self.settle();
+    }
+
     /// Whether this node has a connection to a peer.
     #[must_use]
     pub fn is_connected(&self, id: NodeId) -> bool {

@@ -115,3 +115,36 @@ fn helper__that_sends_nothing_in_its_time_is_asked_no_more() {
         |it: &Message| matches!(it, Message::Cancel(chunks) if chunks.contains(&first));
     assert!(said(&all, HELPER).into_iter().any(taken_back));
 }
+
+/// How many stripes there are a node learns with the digests: each has to have chunks on the way.
+#[test]
+fn window__that_is_widened_has_chunks_of_all_stripes_on_the_way() {
+    let now = Duration::ZERO;
+    let options = Options {
+        window: 4,
+        ..Options::default()
+    };
+    let mut node = Node::receiver(now, profile(OWN), vec![contact(SOURCE)], options, None);
+    node.connected(now, SOURCE);
+    let manifest = Manifest::of(&[7; 64 * 8], 8, 8).unwrap();
+    node.message(now, SOURCE, Message::Welcome(manifest.header()));
+    let hashes = manifest.hashes().to_vec();
+    node.message(now, SOURCE, Message::Hashes { first: 0, hashes });
+    let place = Place {
+        epoch: 1,
+        predecessors: vec![Some(contact(PREDECESSOR)); 8],
+        helpers: Vec::new(),
+        successors: Vec::new(),
+        apart: false,
+    };
+    node.message(now, SOURCE, Message::Place(place));
+    node.connected(now, PREDECESSOR);
+    let mut asked = requests(&actions(&mut node), PREDECESSOR);
+    assert_eq!(asked.len(), 4);
+    node.widen(now, zerolane_cast::window_for(8));
+    asked.extend(requests(&actions(&mut node), PREDECESSOR));
+    asked.sort_unstable();
+    assert_eq!(asked, (0..16).collect::<Vec<_>>(), "two of each stripe");
+    node.widen(now, 1);
+    assert_eq!(node.counters().peak_window, 16);
+}
