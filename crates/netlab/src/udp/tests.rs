@@ -307,9 +307,13 @@ fn put_on_link__bounds_what_is_in_flight() {
 #[test]
 fn drop__ends_the_thread_and_frees_the_port() {
     let server = socket();
-    let relay = relay_to(&server, LinkConfig::default());
-    let address = relay.addr();
-    UdpSocket::bind(address).expect_err("in use");
-    drop(relay);
-    UdpSocket::bind(address).expect("free again");
+    let is_free_again = |_| {
+        let relay = relay_to(&server, LinkConfig::default());
+        let address = relay.addr();
+        UdpSocket::bind(address).expect_err("in use");
+        drop(relay);
+        UdpSocket::bind(address).is_ok()
+    };
+    // The kernel may have given it to another test meanwhile.
+    assert!((0..20).any(is_free_again), "none is free again");
 }
