@@ -114,8 +114,9 @@ impl WorkerThread {
         Ok(Pending::new(self.handle.adopt(connection), connected))
     }
 
-    /// Sends what was posted, within the idle timeout, closes everything, and waits for the end. A second call does
-    /// nothing. Ctrl-C ends the wait: the worker goes on to its end.
+    /// Sends what was posted, closes everything, and waits for the end. It waits as long as anything of what was posted
+    /// comes further, and gives up one to two idle timeouts after the last of it did. A second call does nothing. Ctrl-C
+    /// ends the wait: the worker goes on to its end.
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
         let Some(thread) = self.take() else {
             return Ok(());
@@ -458,8 +459,9 @@ impl ConnectionHandle {
         ))
     }
 
-    /// Sends what was posted, within the idle timeout, then disconnects; gives None at the end. The handle is of no
-    /// more use.
+    /// Sends what was posted, then disconnects; gives None at the end, or raises why something was not sent. It waits
+    /// as long as anything of what was posted comes further, and gives up one to two idle timeouts after the last of it
+    /// did. The handle is of no more use.
     fn close(&self, py: Python<'_>) -> PyResult<Pending> {
         let handle = self.handle(py)?;
         drop(self.0.lock().unwrap_or_else(PoisonError::into_inner).take());

@@ -18,7 +18,7 @@ pub(crate) struct State {
     connection: Option<zerolane::Connection>,
     /// Requests whose end a blocking call waits for, with the end if another thread received it.
     claimed: HashMap<TransferId, Option<Completion>>,
-    /// Ends of other requests, which a blocking call received.
+    /// Ends of other requests and immediates, which a blocking call received: counted as not looked at.
     kept: VecDeque<Completion>,
 }
 
@@ -42,6 +42,7 @@ impl State {
     /// The connection, out of Python's hands; completions that were not taken go.
     pub(crate) fn give_up(&mut self) -> Option<zerolane::Connection> {
         self.kept.clear();
+        self.tell_kept();
         self.connection.take()
     }
 
@@ -54,7 +55,17 @@ impl State {
     fn sort(&mut self, completion: Completion) {
         match self.claimed.get_mut(&completion.id) {
             Some(place) => *place = Some(completion),
-            None => self.kept.push_back(completion),
+            None => {
+                self.kept.push_back(completion);
+                self.tell_kept();
+            }
+        }
+    }
+
+    /// Has the peer wait while much is kept.
+    fn tell_kept(&mut self) {
+        if let Some(connection) = &mut self.connection {
+            connection.set_kept(self.kept.len());
         }
     }
 
@@ -66,7 +77,9 @@ impl State {
         {
             self.sort(completion);
         }
-        Ok(self.kept.pop_front())
+        let first = self.kept.pop_front();
+        self.tell_kept();
+        Ok(first)
     }
 
     /// Up to `max` completions that no call claims and that are there, with one turn for all.
@@ -87,6 +100,7 @@ impl State {
             }
         }
         ready.extend(self.kept.drain(..max.min(self.kept.len())));
+        self.tell_kept();
         Ok(ready)
     }
 

@@ -241,6 +241,16 @@ impl Requests {
         self.with(py, |connection| Ok(connection.account().into()))
     }
 
+    /// Tells how many completions are kept for calls that have not come yet: the peer waits with messages and immediates
+    /// while those are many. Without effect when the connection is over. For `aio`; a `Connection` tells by itself.
+    fn _set_kept(&self, py: Python<'_>, kept: usize) {
+        // A connection that is over has no peer that waits.
+        let _ = self.with(py, |connection| {
+            connection.set_kept(kept);
+            Ok(())
+        });
+    }
+
     /// The paths that there are.
     fn paths(&self, py: Python<'_>) -> PyResult<Vec<Path>> {
         let paths = self.with(py, |connection| Ok(connection.paths()))?;

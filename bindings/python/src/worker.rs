@@ -361,7 +361,8 @@ impl Worker {
         Ok(WorkerThread::new(thread))
     }
 
-    /// Sends what was posted, within the idle timeout, then closes everything. Events that come of it are dropped.
+    /// Sends what was posted, then closes everything. It waits as long as anything of what was posted comes further, and
+    /// gives up one to two idle timeouts after the last of it did. Events that come of it are dropped.
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
         let there = py.detach(|| {
             let mut worker = self.shared.enter();

@@ -101,6 +101,31 @@ def test_close__of_the_peer_ends_what_waits() -> None:
     run(body)
 
 
+def test_immediate__not_asked_for_has_its_sender_wait_and_nobody_else() -> None:
+    async def body(ours: aio.Connection, peers: aio.Connection) -> None:
+        puts, kept = 3 * 1024, 1024
+        with zerolane.ExportedRegion(bytearray(8)) as region:
+            key = peers.export(region, Rights.ALL)
+            putting = [
+                asyncio.create_task(ours.put(key, 0, b"x", immediate=number))
+                for number in range(puts)
+            ]
+            place = bytearray(8)
+            rounds = 50
+            while rounds:
+                receiving = asyncio.create_task(peers.recv_into(place))
+                await ours.send(b"told")
+                assert await receiving == 4
+                if sum(it.done() for it in putting) >= kept:
+                    rounds -= 1
+            # Besides those kept, as many as one turn of the worker brings.
+            assert sum(it.done() for it in putting) <= 2 * kept
+            assert [await peers.immediate() for _ in range(puts)] == list(range(puts))
+            await asyncio.gather(*putting)
+
+    run(body)
+
+
 def test_immediate__ends_with_the_connection() -> None:
     async def body(ours: aio.Connection, peers: aio.Connection) -> None:
         memory = bytearray(8)

@@ -278,6 +278,33 @@ def test_completion_queue__polled_while_the_connection_lets_go_of_memory() -> No
     assert subprocess.run(polling, cwd=Path(__file__).parent, timeout=60).returncode == 0
 
 
+def test_immediate__not_asked_for_has_its_sender_wait_and_nobody_else(
+    pair: Pair, executor: ThreadPoolExecutor
+) -> None:
+    ours, peers = pair
+    puts, kept = 3 * 1024, 1024
+    with zerolane.ExportedRegion(bytearray(8)) as region:
+        key = peers.export(region, Rights.ALL)
+        for number in range(puts):
+            ours.post_put(key, 0, b"x", immediate=number, signalled=False)
+        # Blocking calls of the peer, which take what comes meanwhile.
+        rounds = 50
+        while rounds:
+            received = executor.submit(peers.recv_into, bytearray(8))
+            ours.send(b"told")
+            assert received.result() == 4
+            if ours.in_flight <= puts - kept:
+                rounds -= 1
+        assert ours.in_flight == puts - kept
+        values: list[int] = []
+        with serving(ours):
+            while len(values) < puts:
+                batch = peers.wait_batch(100, timeout=20)
+                assert batch, "it is held up"
+                values += [it.value for it in batch if it.kind == "immediate"]
+        assert values == list(range(puts))
+
+
 def test_wake__ends_no_request(pair: Pair, executor: ThreadPoolExecutor) -> None:
     ours, peers = pair
     with zerolane.ExportedRegion(bytearray(8)) as region:

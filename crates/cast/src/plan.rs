@@ -108,8 +108,8 @@ const WORTH: f64 = 1.02;
 /// in little where there are few, which are short.
 const FEW: u32 = 16;
 
-/// The shape of a cast that is not told one. Of the network it knows nothing before it began, so this is what is faster where
-/// all ports have one rate and nothing fails.
+/// The shape of a cast that is not told one: a chain of few nodes, and of more unless a tree is worth it where all ports have one
+/// rate and nothing fails. Of the network it knows nothing before it began.
 #[must_use]
 pub fn shape(nodes: u32, bytes: u64, chunk_bytes: u32) -> Shape {
     if nodes <= FEW {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use zerolane_lane::AnyLane;
 use zerolane_lane::{
     Account, CloseReason, Delivery, Driver, FastAnswer, Memory, Options, PathAddresses, PathState,
-    PublicKey, Region, TransferError, TransferId, Waker, WorkRequest,
+    PublicKey, Region, TransferError, TransferId, Waker, WorkRequest, limits,
 };
 
 /// How long [`Connection::close`] waits while nothing of what was posted comes any further, in idle timeouts.
@@ -45,6 +45,10 @@ pub struct Connection {
     pub(crate) vectored: Vectored,
     /// The queue that gets the completions instead, and their tag.
     queue: Option<(CompletionQueue, u64)>,
+    /// Completions that the program took for others, who have not looked at them.
+    kept: usize,
+    /// The same of a worker, for handles.
+    unasked: usize,
 }
 
 impl Connection {
@@ -81,6 +85,8 @@ impl Connection {
             idle_timeout: options.idle_timeout,
             vectored: Vectored::default(),
             queue: None,
+            kept: 0,
+            unasked: 0,
         }
     }
 
@@ -407,6 +413,68 @@ impl Connection {
             }
         }
         None
+    }
+
+    /// Tells how many completions the program took and keeps for parts of it that have not looked at them: immediates for
+    /// whoever asks next, say. They count as completions that were not taken do: while there are 1024 of both the peer
+    /// waits with messages and immediates, and with nothing else, until there are less than 512. None are kept unless told.
+    ///
+    /// The peer learns of it with the next call that makes progress.
+    ///
+    /// ```
+    /// use std::collections::VecDeque;
+    /// use zerolane::request::WorkKind;
+    /// use zerolane::{Connection, Endpoint, ExportedRegion, Options, Region, Rights, Work};
+    /// let memory = ExportedRegion::new(Region::anonymous(4096)?).expect("page-aligned");
+    /// let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default())?;
+    /// let address = endpoint.local_addr();
+    /// let client = std::thread::spawn(move || -> zerolane::Result<()> {
+    ///     let mut connection = Connection::connect(address, &Options::default())?;
+    ///     connection.recv_into(&mut [0; 8])?;
+    ///     let key = connection.open_region("board", Rights::ALL)?;
+    ///     for number in 0..3 {
+    ///         let work = Work::default().with_immediate(number);
+    ///         connection.post_put(&key, 0, Region::anonymous(8)?, work)?;
+    ///     }
+    ///     connection.send(b"put")?;
+    ///     connection.close()
+    /// });
+    /// let mut connection = endpoint.accept(None)?.expect("no timeout");
+    /// connection.export_named("board", &memory, Rights::ALL)?;
+    /// connection.send(b"exported")?;
+    /// connection.post_recv(Region::anonymous(8)?)?;
+    /// let mut kept = VecDeque::new();
+    /// loop {
+    ///     let completion = connection.wait(None)?.expect("no timeout");
+    ///     if completion.kind == WorkKind::Receive {
+    ///         break;
+    ///     }
+    ///     kept.push_back(completion.value);
+    ///     connection.set_kept(kept.len());
+    /// }
+    /// while let Some(number) = kept.pop_front() {
+    ///     connection.set_kept(kept.len());
+    ///     assert!(number < 3);
+    /// }
+    /// connection.close()?;
+    /// client.join().unwrap()?;
+    /// # Ok::<(), zerolane::Error>(())
+    /// ```
+    pub fn set_kept(&mut self, kept: usize) {
+        self.kept = kept;
+        self.tell_kept();
+    }
+
+    /// The same of what a worker keeps for handles, beside what the program does.
+    pub(crate) fn set_unasked(&mut self, unasked: usize) {
+        self.unasked = unasked;
+        self.tell_kept();
+    }
+
+    fn tell_kept(&mut self) {
+        // More of them make no difference.
+        let kept = self.kept.saturating_add(self.unasked);
+        self.driver.set_kept(kept.min(limits::MAX_UNREAD));
     }
 
     /// Cancels a posted Transfer; it completes with [`TransferError::Cancelled`] and its memory is

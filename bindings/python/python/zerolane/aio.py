@@ -35,6 +35,9 @@ __all__ = ["Connection", "Endpoint", "connect"]
 _BACKLOG = 1024
 """Connections of an endpoint that wait for ``accept``, at most."""
 
+_TOLD_TOGETHER = 64
+"""So many less are kept before the connection is told: far less than it has room for."""
+
 
 class _Driver:
     """The worker of one event loop. It holds no reference to that, which holds it."""
@@ -147,6 +150,8 @@ class Connection:
         }
         """Received for calls that were cancelled."""
         self._immediates: deque[int] = deque()
+        self._told = 0
+        """How many of all those the connection was told of."""
         self._news: set[asyncio.Future[None]] = set()
         """Waiting for an immediate, or for the end."""
         self._end: Exception | None = None
@@ -246,13 +251,16 @@ class Connection:
         return control, 0 if memory is None else memory.nbytes
 
     async def immediate(self) -> int:
-        """The number of the peer's next put that has one. When none can come, raises why."""
+        """The number of the peer's next put that has one. When none can come, raises why. While
+        1024 were not asked for, the peer waits with messages and immediates."""
         while not self._immediates:
             if self._end is not None:
                 raise self._end
             await self._news_comes()
         # Only now, so that cancelling takes none.
-        return self._immediates.popleft()
+        immediate = self._immediates.popleft()
+        self._tell_kept()
+        return immediate
 
     def export(
         self, region: zerolane.ExportedRegion, rights: int, name: str | None = None
@@ -348,6 +356,7 @@ class Connection:
         kept = self._kept.get(completion.kind)
         if kept is not None and completion.error is None:
             kept.append(completion)
+            self._tell_kept()
 
     def _take_kept(self, kind: str, buffer: _Memory | None) -> zerolane.Completion | None:
         """What was received for a call that was cancelled, copied into ``buffer``."""
@@ -362,7 +371,19 @@ class Connection:
                     f"the message has {memory.nbytes} bytes, and the buffer {room.nbytes}"
                 )
             room[: memory.nbytes] = memory
-        return kept.popleft()
+        taken = kept.popleft()
+        self._tell_kept()
+        return taken
+
+    def _tell_kept(self) -> None:
+        """Has the peer wait while much is kept that no call asked for."""
+        kept = len(self._immediates) + sum(map(len, self._kept.values()))
+        # Of each that goes the peer would learn nothing.
+        if kept > self._told or kept + _TOLD_TOGETHER <= self._told:
+            self._requests._set_kept(kept)
+            if kept < self._told:
+                self._driver.turn_soon()
+            self._told = kept
 
     async def _news_comes(self) -> None:
         """Waits for an immediate, or for the end."""
@@ -381,6 +402,7 @@ class Connection:
         """Gives a completion to what waits for it."""
         if completion.kind == "immediate":
             self._immediates.append(completion.value)
+            self._tell_kept()
             self._tell()
             return
         waiting = self._waiting.pop(completion.id, None)

@@ -1,8 +1,11 @@
 //! The files beside a target, and how the last of them gets its name.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with, syncfs};
+use rustix::io::Errno;
 
 use crate::error::Error;
 
@@ -12,6 +15,8 @@ pub(super) struct Paths {
     pub(super) partial: PathBuf,
     pub(super) list: PathBuf,
     pub(super) unpacked: PathBuf,
+    /// What a tree replaces, where it cannot be exchanged for it.
+    old: PathBuf,
     pub(super) force: bool,
 }
 
@@ -27,6 +32,7 @@ impl Paths {
             partial: beside("part"),
             list: beside("list"),
             unpacked: beside("tree"),
+            old: beside("old"),
             last,
             force,
         }
@@ -65,27 +71,75 @@ pub(super) fn rename(from: &Path, to: &Path, force: bool) -> Result<(), Error> {
     }
 }
 
+/// Gives the unpacked tree its name, when it is on the disk.
 pub(super) fn replace_tree(paths: &Paths) -> Result<(), Error> {
-    let shown = || paths.last.display().to_string();
-    let there = paths.last.symlink_metadata().is_ok();
-    if there && !paths.force {
+    replace_by(paths, exchange)
+}
+
+/// `exchange` exchanges two names at once, unless the file system cannot.
+fn replace_by(paths: &Paths, exchange: fn(&Path, &Path) -> io::Result<bool>) -> Result<(), Error> {
+    let failed = |path: &Path| Error::io(path.display().to_string());
+    let unpacked = File::open(&paths.unpacked).map_err(failed(&paths.unpacked))?;
+    // All of it with one call: of each file it would take as many waits as there are, and a right to read them.
+    syncfs(&unpacked).map_err(|errno| failed(&paths.unpacked)(errno.into()))?;
+    if paths.last.symlink_metadata().is_err() {
+        fs::rename(&paths.unpacked, &paths.last).map_err(failed(&paths.last))?;
+        sync_names(paths)?;
+        // A crash may have left there what was to be replaced, and until now it was all that there was. Where it cannot be
+        // removed it does no harm.
+        let _ = remove_tree(&paths.old);
+        return Ok(());
+    }
+    if !paths.force {
         return Err(Error::Exists(paths.last.clone()));
     }
-    let old = paths.unpacked.with_extension("zerolane-old");
-    if there {
-        fs::rename(&paths.last, &old).map_err(Error::io(shown()))?;
+    if exchange(&paths.unpacked, &paths.last).map_err(failed(&paths.last))? {
+        sync_names(paths)?;
+        let _ = remove_tree(&paths.old);
+        return remove_tree(&paths.unpacked);
     }
-    fs::rename(&paths.unpacked, &paths.last).map_err(Error::io(shown()))?;
-    if there {
-        fs::remove_dir_all(&old).map_err(Error::io(old.display().to_string()))?;
+    // Of a crash. There is a target, so it is not needed.
+    remove_tree(&paths.old)?;
+    fs::rename(&paths.last, &paths.old).map_err(failed(&paths.last))?;
+    fs::rename(&paths.unpacked, &paths.last).map_err(failed(&paths.last))?;
+    sync_names(paths)?;
+    remove_tree(&paths.old)
+}
+
+/// The new tree has its name, also after a crash, before the old one goes.
+fn sync_names(paths: &Paths) -> Result<(), Error> {
+    let directory = match paths.last.parent() {
+        Some(directory) if !directory.as_os_str().is_empty() => directory,
+        _ => Path::new("."),
+    };
+    let synced = File::open(directory).and_then(|it| it.sync_all());
+    synced.map_err(Error::io(directory.display().to_string()))
+}
+
+/// Removes the directory at a path of ours. Anything else there is not ours, and stays.
+fn remove_tree(path: &Path) -> Result<(), Error> {
+    match path.symlink_metadata() {
+        Ok(there) if there.is_dir() => {
+            fs::remove_dir_all(path).map_err(Error::io(path.display().to_string()))
+        }
+        _ => Ok(()),
     }
-    Ok(())
+}
+
+/// Exchanges what two names name, at once. False if the file system, or the system, cannot.
+fn exchange(one: &Path, other: &Path) -> io::Result<bool> {
+    match renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE) {
+        Ok(()) => Ok(true),
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(false),
+        Err(errno) => Err(errno.into()),
+    }
 }
 
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
     fn safe_name__names_nothing_outside() {
@@ -93,5 +147,110 @@ mod tests {
             assert!(safe_name(name).is_err(), "{name:?}");
         }
         assert!(safe_name("disk image.raw").is_ok());
+    }
+    /// A target that is there, replaced by force.
+    fn target(directory: &tempfile::TempDir) -> Paths {
+        let paths = Paths::of(directory.path().join("target"), true);
+        fs::create_dir(&paths.last).unwrap();
+        paths
+    }
+
+    /// Unpacks a tree whose file tells which it is.
+    fn unpack(paths: &Paths, number: u32) {
+        fs::create_dir(&paths.unpacked).unwrap();
+        fs::write(paths.unpacked.join("file"), number.to_string()).unwrap();
+    }
+
+    fn is_there(paths: &Paths, number: u32) -> bool {
+        let read = fs::read_to_string(paths.last.join("file"));
+        let beside = fs::read_dir(paths.last.parent().unwrap()).unwrap();
+        read.is_ok_and(|it| it == number.to_string()) && beside.count() == 1
+    }
+
+    fn never(_: &Path, _: &Path) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    #[test]
+    fn replace_tree__has_one_there_at_any_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let paths = target(&directory);
+        let probes = ["one", "other"].map(|it| directory.path().join(it));
+        probes.iter().for_each(|it| fs::create_dir(it).unwrap());
+        if !exchange(&probes[0], &probes[1]).unwrap() {
+            return eprintln!("skipped: the file system exchanges nothing");
+        }
+        probes.iter().for_each(|it| fs::remove_dir(it).unwrap());
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let seen = scope.spawn(|| {
+                let mut missing = 0;
+                while !over.load(Ordering::Relaxed) {
+                    missing += u32::from(paths.last.symlink_metadata().is_err());
+                }
+                missing
+            });
+            for number in 0..100 {
+                unpack(&paths, number);
+                replace_tree(&paths).unwrap();
+                assert!(is_there(&paths, number), "{number}");
+            }
+            over.store(true, Ordering::Relaxed);
+            assert_eq!(seen.join().unwrap(), 0);
+        });
+    }
+
+    #[test]
+    fn replace_tree__without_exchange_and_whatever_a_crash_left() {
+        let directory = tempfile::tempdir().unwrap();
+        let paths = target(&directory);
+        let leave = || {
+            fs::create_dir(&paths.old).unwrap();
+            fs::write(paths.old.join("left"), "").unwrap();
+        };
+        for (number, exchange) in (0..).zip([never, exchange, never]) {
+            unpack(&paths, number);
+            leave();
+            replace_by(&paths, exchange).unwrap();
+            assert!(is_there(&paths, number), "{number}");
+        }
+        // It ended between the two renames.
+        fs::rename(&paths.last, &paths.old).unwrap();
+        unpack(&paths, 3);
+        replace_by(&paths, never).unwrap();
+        assert!(is_there(&paths, 3));
+    }
+
+    #[test]
+    fn replace_tree__leaves_what_is_not_ours() {
+        let directory = tempfile::tempdir().unwrap();
+        let (paths, theirs) = (target(&directory), tempfile::tempdir().unwrap());
+        std::os::unix::fs::symlink(theirs.path(), &paths.old).unwrap();
+        unpack(&paths, 1);
+        replace_tree(&paths).unwrap();
+        assert!(paths.old.is_symlink() && theirs.path().is_dir());
+        assert_eq!(fs::read_to_string(paths.last.join("file")).unwrap(), "1");
+    }
+
+    /// Where the file system tells which blocks have no place on the disk yet.
+    #[test]
+    fn replace_tree__is_on_the_disk_before() {
+        let is_written = |path: &Path| {
+            let shown = std::process::Command::new("filefrag")
+                .arg("-v")
+                .arg(path)
+                .output();
+            let shown = String::from_utf8(shown.ok()?.stdout).unwrap();
+            shown.contains("eof").then(|| !shown.contains("delalloc"))
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let paths = target(&directory);
+        fs::create_dir(&paths.unpacked).unwrap();
+        fs::write(paths.unpacked.join("file"), vec![1; 100_000]).unwrap();
+        if is_written(&paths.unpacked.join("file")) != Some(false) {
+            return eprintln!("skipped: the file system, or filefrag, does not tell");
+        }
+        replace_tree(&paths).unwrap();
+        assert_eq!(is_written(&paths.last.join("file")), Some(true));
     }
 }

@@ -124,7 +124,7 @@ fn deliver(
     events: &mut std::collections::VecDeque<Event>,
 ) -> bool {
     // On its way from the one to the other it is in neither, and leaves no room.
-    link.connection.driver.set_kept(limits::MAX_UNREAD);
+    link.connection.set_unasked(limits::MAX_UNREAD);
     let drained = give_out(link, id, events);
     link.tell_unasked();
     drained

@@ -76,7 +76,7 @@ impl Link {
 
     /// Has the peer wait while handles have much to ask for.
     pub(super) fn tell_unasked(&mut self) {
-        self.connection.driver.set_kept(self.claims.unasked());
+        self.connection.set_unasked(self.claims.unasked());
     }
 
     pub(super) fn is_open(&self) -> bool {

@@ -340,7 +340,7 @@ impl Worker {
         }
         match self.slots.remove(connection.0)? {
             Slot::Connection(mut link) => {
-                link.connection.driver.set_kept(0);
+                link.connection.set_unasked(0);
                 Some(link.connection)
             }
             Slot::Endpoint(_) => None,
