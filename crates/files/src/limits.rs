@@ -112,13 +112,17 @@ pub const SERVER_CONNECTIONS_OF_ORIGIN: usize = 24;
 /// Milliseconds the connection's thread sleeps at most before it looks whether it is to stop.
 pub const PUMP_WAIT_MILLISECONDS: u64 = 50;
 
-/// A peer that is alive counts as stuck when no Transfer completes for this many seconds while some are
+/// A peer that is alive counts as stuck when no Transfer completes, either way, for this many seconds while some are
 /// in flight. A slow disk takes less for a buffer.
 pub const STALL_SECONDS: u64 = 120;
 
 /// Units of holes or kept data that are announced at once (4 GiB, about a second's hashing of zeros): a
 /// receiver that hashes longer would look stuck.
 pub const QUIET_UNITS: u64 = 4096;
+
+/// Units that a receiver copies from a file it has without a word to the sender, which hears of nothing meanwhile: 16 MiB,
+/// for which the slowest disk does not take [`STALL_SECONDS`].
+pub const COPIED_UNITS: u64 = 16;
 
 /// Bytes of a listing's entry besides its name, encoded.
 pub const ENTRY_OVERHEAD_BYTES: usize = 48;

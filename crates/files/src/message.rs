@@ -449,10 +449,17 @@ pub(crate) enum Feedback {
     },
     /// All steps up to there are taken, with these totals on this connection.
     Settled { position: Position, totals: Totals },
-    /// What could not be kept of files that are in their place: one for each kind.
+    /// What could not be kept of files that are in their place: one for each kind. None: [`Feedback::AT_WORK`].
     NotKept { failures: Vec<Failure> },
     /// Everything is in its place, but for the failures. Answers Finish.
     Done(Totals),
+}
+
+impl Feedback {
+    /// Says nothing but that the receiver is at work: of what could not be kept, none.
+    pub(crate) const AT_WORK: Feedback = Feedback::NotKept {
+        failures: Vec::new(),
+    };
 }
 
 /// What a copy did.

@@ -17,6 +17,7 @@
 
 use crate::error::Error;
 use crate::observe::Queued;
+use crate::stop::Stop;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -60,6 +61,7 @@ pub(crate) struct Port {
     free: Vec<Buffer>,
     arrived: VecDeque<Filled>,
     counters: Arc<PortCounters>,
+    stop: Option<Stop>,
 }
 
 /// The connection side.
@@ -152,6 +154,7 @@ pub(crate) fn port(
         free: outgoing,
         arrived: VecDeque::new(),
         counters: Arc::clone(&counters),
+        stop: None,
     };
     (
         port,
@@ -167,6 +170,12 @@ pub(crate) fn port(
 }
 
 impl Port {
+    /// Heeds `stop`, too: what arrived before the connection ended would keep the file side at work.
+    pub(crate) fn heeding(mut self, stop: &Stop) -> Port {
+        self.stop = Some(stop.clone());
+        self
+    }
+
     /// A buffer to fill, if one is free.
     pub(crate) fn take_free(&mut self) -> Option<Buffer> {
         self.free.pop()
@@ -216,8 +225,9 @@ impl Port {
     /// Notes what was sent and has arrived, without blocking.
     ///
     /// # Errors
-    /// [`Error::PeerGone`] when the connection side has ended and nothing is left to take.
+    /// [`Error::PeerGone`] when the connection side has ended and nothing is left to take. [`Error::Stopped`].
     pub(crate) fn poll(&mut self) -> Result<(), Error> {
+        self.stop.as_ref().map_or(Ok(()), Stop::check)?;
         loop {
             match self.events.try_recv() {
                 Ok(event) => self.note(event),

@@ -124,6 +124,7 @@ fn drive<T: Send>(
     let (outgoing_buffers, incoming_buffers) = (outgoing.allocate()?, incoming.allocate()?);
     let wake = move || waker.wake();
     let (port, end) = port(outgoing_buffers, incoming_buffers, counters, wake);
+    let port = port.heeding(stop);
     let rings = Rings { outgoing, incoming };
     thread::scope(|scope| {
         let worker = thread::Builder::new()
@@ -157,7 +158,7 @@ struct Pump<'a> {
     sending: VecDeque<Sending>,
     /// Receives posted, in the order in which the peer sends.
     receiving: InOrder<Filled>,
-    /// When something was last sent, or there was nothing to send.
+    /// When something was last sent, or came, or there was nothing to send. A peer that says something is at work.
     moved: Instant,
 }
 
@@ -304,6 +305,7 @@ impl<'a> Pump<'a> {
                 self.end.events.sent(buffer, len);
             }
         } else {
+            self.moved = Instant::now();
             self.arrived(id, Filled { buffer, len });
         }
         Ok(())

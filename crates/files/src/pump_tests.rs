@@ -75,3 +75,30 @@ fn run_counted__ends_when_what_was_said_before_was_sent() {
     assert!(heard.into_region().iter().all(|&byte| byte == 7));
     pumping.join().unwrap().unwrap();
 }
+
+#[test]
+fn check__a_peer_that_takes_nothing_is_not_stuck_while_it_says_something() {
+    let (mut connection, mut other) = connected(|address| address);
+    let not_taken = Region::from_vec(vec![7; 100_000]);
+    let not_taken = connection.post_send(not_taken).unwrap();
+    let (_port, end) = port(vec![], vec![], Arc::default(), || {});
+    let (outgoing, incoming) = (CONTROL, CONTROL);
+    let rings = Rings { outgoing, incoming };
+    let (stop, mut watch) = (Stop::default(), ());
+    let context = (&stop, &mut watch as &mut dyn Watch);
+    let mut pump = Pump::new(&mut connection, vec![not_taken], end, rings, context);
+    pump.receive_into(Region::from_vec(vec![0; 1])).unwrap();
+    let long_ago = Instant::now() - Duration::from_secs(STALL_SECONDS + 1);
+    pump.moved = long_ago;
+    assert!(matches!(pump.check(), Err(Error::Stalled)));
+    other.post_send(Region::from_vec(vec![1])).unwrap();
+    let came = loop {
+        other.wait(Some(Duration::from_millis(1))).unwrap();
+        let came = pump.connection.wait(Some(Duration::from_millis(1)));
+        if let Some(came) = came.unwrap() {
+            break came;
+        }
+    };
+    pump.complete(came).unwrap();
+    pump.check().unwrap();
+}

@@ -36,7 +36,11 @@ impl FileReceiver<'_> {
     }
 
     pub(super) fn say(&mut self, feedback: &Feedback) -> Result<(), Error> {
-        let mut buffer = self.acquire()?;
+        let buffer = self.acquire()?;
+        self.say_in(buffer, feedback)
+    }
+
+    pub(super) fn say_in(&mut self, mut buffer: Buffer, feedback: &Feedback) -> Result<(), Error> {
         let room = CONTROL_BYTES.min(buffer.len());
         let len = encode_feedback(feedback, &mut buffer[..room])
             .ok_or(Error::Protocol("feedback longer than its limit"))?;

@@ -87,6 +87,8 @@ pub(crate) struct FileReceiver<'a> {
     asked: Option<Position>,
     /// Steps that the sender was last told to be settled; `None`: it need not be told.
     told: Option<u64>,
+    /// Units copied from files that were here.
+    units_copied: u64,
     /// Name of the open file, as it is at the sender.
     open_name: Vec<u8>,
     share: Share,
@@ -143,6 +145,7 @@ impl<'a> FileReceiver<'a> {
             position: Position::default(),
             asked: (role == Role::Asks).then_some(reached.position),
             told: (role == Role::Tells).then_some(0),
+            units_copied: 0,
             open_name: Vec::new(),
             share: Share::Whole,
             reached,
@@ -209,6 +212,7 @@ impl<'a> FileReceiver<'a> {
     // Units and packs.
 
     fn take_unit(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.catch_up()?;
         let open = self.open.as_mut().ok_or(NOT_OPEN)?;
         let taken = open.take_unit(bytes)?;
         self.run -= 1;

@@ -4,7 +4,7 @@ use super::FileReceiver;
 use super::open_file::{OpenFile, hash_left_over};
 use crate::digest::Digest;
 use crate::error::{Cause, Error};
-use crate::limits::{FILE_BYTES, RUN_UNITS};
+use crate::limits::{COPIED_UNITS, FILE_BYTES, RUN_UNITS};
 use crate::message::{CopyOptions, Feedback, Meta, Piece};
 use crate::pack::PackReader;
 use crate::position::Step;
@@ -92,6 +92,7 @@ impl FileReceiver<'_> {
         if units > self.opened_file()?.units_left() {
             return Err(TOO_MANY_UNITS);
         }
+        self.catch_up()?;
         for _ in 0..units {
             let open = self.opened_file()?;
             let len = open.next_unit_len() as u64;
@@ -108,10 +109,41 @@ impl FileReceiver<'_> {
             let open = self.opened_file()?;
             let len = open.next_unit_len() as u64;
             let outcome = open.take_kept()?;
+            let copied = !open.keeps_all();
             self.note_open(outcome, len);
-            self.port.poll()?;
+            match copied {
+                true => self.note_copied()?,
+                false => self.port.poll()?,
+            }
         }
         Ok(())
+    }
+
+    /// Copies what was kept of the old file, now that the file turns out to differ.
+    pub(super) fn catch_up(&mut self) -> Result<(), Error> {
+        while let Some(open) = &mut self.open
+            && open.is_behind()
+        {
+            if let Err(cause) = open.copy_next() {
+                self.fail_open(cause);
+            }
+            self.note_copied()?;
+        }
+        Ok(())
+    }
+
+    /// A unit was copied here, which may take as long as one that comes: the sender is told every now and then.
+    fn note_copied(&mut self) -> Result<(), Error> {
+        self.port.poll()?;
+        self.units_copied += 1;
+        if !self.units_copied.is_multiple_of(COPIED_UNITS) {
+            return Ok(());
+        }
+        match self.port.take_free() {
+            Some(buffer) => self.say_in(buffer, &Feedback::AT_WORK),
+            // Something that was said is still on its way.
+            None => Ok(()),
+        }
     }
 
     pub(super) fn patch(
@@ -123,16 +155,22 @@ impl FileReceiver<'_> {
         let len = open.next_unit_len();
         check_pieces(pieces, len)?;
         let contents = pack.take_contents(pieces.iter().map(|piece| piece.len as usize).sum())?;
+        self.catch_up()?;
+        let open = self.opened_file()?;
         let outcome = open.take_patch(pieces, contents);
         self.note_open(outcome, len as u64);
         Ok(())
     }
 
     pub(super) fn close(&mut self, digest: &Digest) -> Result<(), Error> {
-        let open = self.open.take().ok_or(NOT_OPEN)?;
+        let open = self.opened_file()?;
         if open.units_left() > 0 {
             return Err(Error::Protocol("a file closed before its end"));
         }
+        if !open.keeps_file() {
+            self.catch_up()?;
+        }
+        let open = self.open.take().ok_or(NOT_OPEN)?;
         let outer = open.outer_path;
         let number = open.number;
         if !open.has_failed() {
@@ -200,3 +238,7 @@ fn check_pieces(pieces: &[Piece], unit_len: usize) -> Result<(), Error> {
         false => Ok(()),
     }
 }
+
+#[cfg(test)]
+#[path = "open_tests.rs"]
+mod tests;

@@ -48,9 +48,11 @@ pub(crate) struct OpenFile {
     /// Units of both that are offered, and the digests of those hashed so far.
     basis_units: u64,
     have: Vec<Digest>,
-    /// Units of the old file kept so far and not copied: if it is kept as a whole, nothing has to
+    /// Units of the old file that were kept first, not copied at once: if it is kept as a whole, nothing has to
     /// be copied at all.
-    uncopied: u64,
+    kept_first: u64,
+    /// Of these, copied since.
+    copied: u64,
     /// The next unit to arrive.
     next: u64,
     digester: Digester,
@@ -105,7 +107,8 @@ impl OpenFile {
             old: None,
             basis_units: 0,
             have: Vec::new(),
-            uncopied: 0,
+            kept_first: 0,
+            copied: 0,
             next: 0,
             units: digester.hasher(),
             digester: digester.clone(),
@@ -128,7 +131,7 @@ impl OpenFile {
         unit_len(self.size, self.next)
     }
 
-    /// Takes the next unit, all data.
+    /// Takes the next unit, all data. What was kept before may still be behind, see [`OpenFile::copy_next`].
     ///
     /// # Errors
     /// Outer: not as long as the unit. Inner: it could not be written.
@@ -141,10 +144,8 @@ impl OpenFile {
             return Ok(Ok(()));
         }
         let digest = self.digester.digest(bytes);
-        Ok(self.catch_up().and_then(|()| {
-            let offset = self.advance(digest);
-            self.write(bytes, offset)
-        }))
+        let offset = self.advance(digest);
+        Ok(self.write(bytes, offset))
     }
 
     /// Takes the next unit as a hole.
@@ -153,7 +154,6 @@ impl OpenFile {
             self.next += 1;
             return Ok(());
         }
-        self.catch_up()?;
         let len = self.next_unit_len() as u64;
         let offset = self.advance(self.digester.digest_of_zeros(len as usize));
         self.bytes_in_holes += len;
@@ -169,7 +169,6 @@ impl OpenFile {
             self.next += 1;
             return Ok(());
         }
-        self.catch_up()?;
         let len = self.next_unit_len();
         let digest = self.assemble(pieces, contents, len);
         let offset = self.advance(digest);
@@ -213,20 +212,38 @@ impl OpenFile {
         self.bytes_kept += len;
         let elsewhere = self.next >= self.part_units && !self.has_failed();
         self.advance(digest);
-        if elsewhere && self.uncopied == self.next - 1 {
-            self.uncopied += 1;
+        if elsewhere && self.copied == 0 && self.kept_first == self.next - 1 {
+            self.kept_first += 1;
         } else if elsewhere {
             return Ok(self.copy_kept(self.next - 1));
         }
         Ok(Ok(()))
     }
 
-    /// Copies the units of the old file that were kept, now that the file turns out to differ.
-    fn catch_up(&mut self) -> Result<(), Cause> {
-        for index in 0..std::mem::take(&mut self.uncopied) {
-            self.copy_kept(index)?;
-        }
-        Ok(())
+    /// Whether all that came so far was kept of the old file, and nothing of it copied.
+    pub(crate) fn keeps_all(&self) -> bool {
+        self.copied == 0 && self.kept_first == self.next
+    }
+
+    /// Whether the old file is kept as a whole, now that all has come.
+    pub(crate) fn keeps_file(&self) -> bool {
+        // One that may have changed is copied like a part of it, for what is copied is compared.
+        let usable = |old: &Old| {
+            old.size == self.size && !is_unfinished(old.file.as_fd()) && old.is_unchanged()
+        };
+        self.keeps_all() && self.old.as_ref().is_some_and(usable)
+    }
+
+    /// Whether units of the old file that were kept are to be copied, if the file turns out to differ.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.copied < self.kept_first && !self.has_failed()
+    }
+
+    /// Copies the next of these.
+    pub(crate) fn copy_next(&mut self) -> Result<(), Cause> {
+        let index = self.copied;
+        self.copied += 1;
+        self.copy_kept(index)
     }
 
     /// Copies unit `index` from the old file. What has come over must still be what was offered.
@@ -277,16 +294,18 @@ impl OpenFile {
         options: &CopyOptions,
     ) -> Result<(NotKept, Identity), Cause> {
         let units = std::mem::replace(&mut self.units, self.digester.hasher());
-        let kept = self.old.take_if(|old| {
-            let whole = (self.uncopied, old.size) == (self.next, self.size);
-            // One that may have changed is copied like a part of it, for what is copied is compared.
-            whole && !is_unfinished(old.file.as_fd()) && old.is_unchanged()
-        });
-        let complete = match (units.finish() == *digest, &kept) {
-            (false, _) => Err(Cause::DigestMismatch),
-            (true, Some(_)) => Ok(()),
-            (true, None) => self.catch_up(),
+        let kept = match self.keeps_file() {
+            true => self.old.take(),
+            false => None,
         };
+        let mut complete = match units.finish() == *digest {
+            true => Ok(()),
+            false => Err(Cause::DigestMismatch),
+        };
+        // Most was copied before. The old file may have changed since.
+        while complete.is_ok() && kept.is_none() && self.is_behind() {
+            complete = self.copy_next();
+        }
         let part = self.part.take().ok_or(Cause::NoDirectory)?;
         if let Err(cause) = complete {
             part.give_up(&cause);

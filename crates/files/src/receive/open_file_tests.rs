@@ -34,7 +34,11 @@ fn take_kept__of_an_old_file_that_changed_since_it_was_offered() {
         for _ in 0..2 {
             open.take_kept().unwrap().unwrap();
         }
-        let outcome = open.take_unit(&bytes[..UNIT_BYTES]).unwrap();
+        open.take_unit(&bytes[..UNIT_BYTES]).unwrap().unwrap();
+        assert!(open.is_behind());
+        let first = open.copy_next();
+        let outcome = first.and_then(|()| open.copy_next());
+        assert!(!open.is_behind());
         match changed {
             true => assert_eq!(outcome, Err(Cause::TargetChanged)),
             false => outcome.unwrap(),

@@ -2,8 +2,7 @@
 
 use super::FileReceiver;
 use crate::error::Error;
-use crate::limits::CONTROL_BYTES;
-use crate::message::{Feedback, Record, encode_feedback};
+use crate::message::{Feedback, Record};
 use crate::position::{Position, Step};
 
 impl FileReceiver<'_> {
@@ -55,17 +54,14 @@ impl FileReceiver<'_> {
             return Ok(());
         }
         self.port.poll()?;
-        let Some(mut buffer) = self.port.take_free() else {
+        let Some(buffer) = self.port.take_free() else {
             return Ok(());
         };
         let settled = Feedback::Settled {
             position: self.position,
             totals: self.totals,
         };
-        let room = CONTROL_BYTES.min(buffer.len());
-        let len = encode_feedback(&settled, &mut buffer[..room])
-            .ok_or(Error::Protocol("feedback longer than its limit"))?;
         self.told = Some(self.position.steps);
-        self.port.submit(buffer, len)
+        self.say_in(buffer, &settled)
     }
 }

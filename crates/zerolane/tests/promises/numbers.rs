@@ -595,6 +595,10 @@ const DOCUMENTS: &[Document] = &[
                 "and {2} control buffers of {64 KiB};",
                 &["CONTROL_BUFFERS", "CONTROL_BYTES"],
             ),
+            Fact(
+                "says every {16 MiB} that it is at work",
+                &["COPIED_UNITS * UNIT_BYTES"],
+            ),
             Fact("that has {32} failures to tell", &["FEEDBACK_FAILURES"]),
             Fact("and after {120 s} given up", &["STALL_SECONDS"]),
             Fact(
