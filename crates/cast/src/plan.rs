@@ -57,6 +57,28 @@ pub struct Cast {
     pub detection: f64,
 }
 
+impl Cast {
+    /// Over ports of one rate, where nothing else limits and nothing fails.
+    #[must_use]
+    pub fn over_ports(nodes: u32, bytes: u64, chunk_bytes: u32, link: f64) -> Cast {
+        Cast {
+            nodes,
+            bytes,
+            chunk_bytes,
+            link,
+            disk: 0.0,
+            memory: 0.0,
+            crossings: 1.0,
+            latency: 0.0,
+            uplink: 0.0,
+            rack: 0,
+            dying: 0.0,
+            slow: 0.0,
+            detection: 0.0,
+        }
+    }
+}
+
 /// What limits the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
@@ -115,21 +137,7 @@ pub fn shape(nodes: u32, bytes: u64, chunk_bytes: u32) -> Shape {
     if nodes <= FEW {
         return Shape::Chain;
     }
-    let cast = Cast {
-        nodes,
-        bytes,
-        chunk_bytes,
-        link: 1.0,
-        disk: 0.0,
-        memory: 0.0,
-        crossings: 1.0,
-        latency: 0.0,
-        uplink: 0.0,
-        rack: 0,
-        dying: 0.0,
-        slow: 0.0,
-        detection: 0.0,
-    };
+    let cast = Cast::over_ports(nodes, bytes, chunk_bytes, 1.0);
     let (chain, tree) = (estimate(&cast, Shape::Chain), best_tree(&cast));
     if tree.is_worth_it(&chain) {
         tree.shape

@@ -195,20 +195,16 @@ fn setup(case: &Case) -> (Setup, Cast) {
         slow_by: 10,
         seed: case.seed,
     });
+    let chunk = u64::from(setup.chunk_bytes) * setup.scale;
+    let chunk = u32::try_from(chunk).unwrap_or(u32::MAX);
     let cast = Cast {
-        nodes: case.nodes,
-        bytes: setup.bytes(),
-        chunk_bytes: u32::try_from(u64::from(setup.chunk_bytes) * setup.scale).unwrap_or(u32::MAX),
-        link: PORT as f64,
-        disk: 0.0,
-        memory: 0.0,
-        crossings: 1.0,
         latency: setup.latency.as_secs_f64(),
         uplink: racks.map_or(0.0, |it| it.uplink as f64),
         rack: racks.map_or(0, |it| it.nodes),
         dying,
         slow,
         detection: setup.options.suspicion.as_secs_f64() + 2.0 * setup.options.beat.as_secs_f64(),
+        ..Cast::over_ports(case.nodes, setup.bytes(), chunk, PORT as f64)
     };
     (setup, cast)
 }

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use zerolane_cast::{Action, Bitmap, Manifest, Message, Node, NodeId, Options, Place};
+use zerolane_cast::{
+    Action, Bitmap, Contact, Header, Manifest, Message, Node, NodeId, Options, Place,
+};
 
 use crate::{actions, contact, profile};
 
@@ -29,13 +31,12 @@ fn requests(actions: &[Action], peer: NodeId) -> Vec<u32> {
     said(actions, peer).into_iter().flat_map(of).collect()
 }
 
-/// A node with a predecessor in so many stripes and a helper that has the first four chunks, and what it did until then.
-fn helped(arity: u32) -> (Node, Vec<Action>) {
+/// A node of a content of so many stripes and chunks, which knows its predecessor and its helpers.
+fn placed(options: Options, arity: u32, chunks: usize, helpers: Vec<Contact>) -> (Node, Header) {
     let now = Duration::ZERO;
-    let options = Options::default();
     let mut node = Node::receiver(now, profile(OWN), vec![contact(SOURCE)], options, None);
     node.connected(now, SOURCE);
-    let manifest = Manifest::of(&[7; 64], 8, arity).unwrap();
+    let manifest = Manifest::of(&vec![7; chunks * 8], 8, arity).unwrap();
     let header = manifest.header();
     node.message(now, SOURCE, Message::Welcome(header));
     let hashes = manifest.hashes().to_vec();
@@ -43,11 +44,18 @@ fn helped(arity: u32) -> (Node, Vec<Action>) {
     let place = Place {
         epoch: 1,
         predecessors: vec![Some(contact(PREDECESSOR)); arity as usize],
-        helpers: vec![contact(HELPER)],
+        helpers,
         successors: Vec::new(),
         apart: false,
     };
     node.message(now, SOURCE, Message::Place(place));
+    (node, header)
+}
+
+/// A node with a predecessor in so many stripes and a helper that has the first four chunks, and what it did until then.
+fn helped(arity: u32) -> (Node, Vec<Action>) {
+    let now = Duration::ZERO;
+    let (mut node, header) = placed(Options::default(), arity, 8, vec![contact(HELPER)]);
     let mut all = actions(&mut node);
     node.connected(now, HELPER);
     let mut has = Bitmap::empty(header.chunks());
@@ -124,20 +132,7 @@ fn window__that_is_widened_has_chunks_of_all_stripes_on_the_way() {
         window: 4,
         ..Options::default()
     };
-    let mut node = Node::receiver(now, profile(OWN), vec![contact(SOURCE)], options, None);
-    node.connected(now, SOURCE);
-    let manifest = Manifest::of(&[7; 64 * 8], 8, 8).unwrap();
-    node.message(now, SOURCE, Message::Welcome(manifest.header()));
-    let hashes = manifest.hashes().to_vec();
-    node.message(now, SOURCE, Message::Hashes { first: 0, hashes });
-    let place = Place {
-        epoch: 1,
-        predecessors: vec![Some(contact(PREDECESSOR)); 8],
-        helpers: Vec::new(),
-        successors: Vec::new(),
-        apart: false,
-    };
-    node.message(now, SOURCE, Message::Place(place));
+    let (mut node, _) = placed(options, 8, 64, Vec::new());
     node.connected(now, PREDECESSOR);
     let mut asked = requests(&actions(&mut node), PREDECESSOR);
     assert_eq!(asked.len(), 4);

@@ -64,8 +64,6 @@ impl Leading {
             while let Some(event) = self.drive.events.pop_front() {
                 self.note(event, &mut notes);
             }
-            // A short cast is over before the next look.
-            self.predict();
             if looked.elapsed() < LOOK {
                 continue;
             }
@@ -76,6 +74,7 @@ impl Leading {
             if content.has_changed() {
                 return Err(Error::Changed(content.name().to_owned()));
             }
+            self.predict();
             let hosts = self.drive.node.progress();
             let hosts = hosts.filter_map(|(id, chunks)| Some((self.calls.name(id)?, chunks)));
             let (done, failed) = self.calls.count();
@@ -112,6 +111,8 @@ impl Leading {
                 let from = from.map(|it| self.calls.name((*it)?).map(str::to_owned));
                 let from = from.collect();
                 self.calls.done(id, from);
+                // A short cast is over before the next look.
+                self.predict();
             }
             Event::NodeFailed(id, Fault::Gone) => {
                 notes.push(format!("{}: silent, or gone", name(&self.calls, id)));
@@ -162,21 +163,8 @@ impl Leading {
         let seconds = started.elapsed().as_secs_f64().max(1e-3);
         let chunk_bytes = u64::from(header.chunk_bytes);
         let bytes = |chunks| (u64::from(chunks) * chunk_bytes).min(header.bytes);
-        let cast = plan::Cast {
-            nodes: self.calls.joins(),
-            bytes: bytes(lacked),
-            chunk_bytes: header.chunk_bytes,
-            link: bytes(foremost) as f64 / seconds,
-            disk: 0.0,
-            memory: 0.0,
-            crossings: 1.0,
-            latency: 0.0,
-            uplink: 0.0,
-            rack: 0,
-            dying: 0.0,
-            slow: 0.0,
-            detection: 0.0,
-        };
+        let (nodes, link) = (self.calls.joins(), bytes(foremost) as f64 / seconds);
+        let cast = plan::Cast::over_ports(nodes, bytes(lacked), header.chunk_bytes, link);
         let shape = if header.arity == 1 {
             Shape::Chain
         } else {
