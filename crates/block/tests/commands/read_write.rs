@@ -4,7 +4,7 @@ use zerolane_block::cdb::{Command, Form};
 use zerolane_block::sense::{Code, Key, Sense};
 use zerolane_block::{Residual, Status};
 
-use crate::support::{BLOCK, BLOCKS, Rig, check, extent, illegal, pattern, read, write};
+use crate::support::{BLOCK, BLOCKS, Rig, check, extent, illegal, pattern, read, reader, write};
 
 const FORMS: [Form; 4] = [Form::Six, Form::Ten, Form::Twelve, Form::Sixteen];
 
@@ -223,15 +223,8 @@ fn write__with_too_few_bytes_writes_the_blocks_that_are_whole() {
 
 #[test]
 fn write__to_what_may_not_be_written_is_protected() {
-    use zerolane_block::{Access, Initiator};
     let mut rig = Rig::new();
-    let access = Access {
-        read_only: true,
-        ..Access::default()
-    };
-    let name = Initiator::named(b"reader").unwrap();
-    let reader = rig.target.attach(name, access).unwrap();
-    rig.by(reader, &Command::TestUnitReady, &[], 0);
+    let reader = reader(&mut rig);
     let protected = Sense::new(Key::DataProtect, Code::WRITE_PROTECTED);
     let at = extent(0, 1);
     let commands = [

@@ -2,26 +2,12 @@
 
 use zerolane_block::cdb::{Command, ReserveOut};
 use zerolane_block::sense::{Code, Key, Sense};
-use zerolane_block::{
-    Access, Answer, Attribute, Function, Initiator, NexusId, Request, Status, Step,
-};
+use zerolane_block::{Answer, Attribute, Function, NexusId, Request, Status, Step};
 
-use crate::support::{BLOCK, Rig, check, extent, lun, read, write};
+use crate::support::{BLOCK, Rig, check, extent, lun, read, reader, write};
 
 const WRITE_EXCLUSIVE: u8 = 1;
 const PROTECTED: Sense = Sense::new(Key::DataProtect, Code::WRITE_PROTECTED);
-
-/// An initiator that may not write, and has heard of the reset.
-fn reader(rig: &mut Rig) -> NexusId {
-    let access = Access {
-        read_only: true,
-        ..Access::default()
-    };
-    let name = Initiator::named(b"reader").unwrap();
-    let reader = rig.target.attach(name, access).unwrap();
-    rig.by(reader, &Command::TestUnitReady, &[], 0);
-    reader
-}
 
 fn reserve(rig: &mut Rig, by: NexusId, action: ReserveOut, keys: (u64, u64)) -> Status {
     let command = Command::PersistentReserveOut {

@@ -176,6 +176,18 @@ impl Rig {
     }
 }
 
+/// An initiator that may not write, and has heard of the reset.
+pub fn reader(rig: &mut Rig) -> NexusId {
+    let access = Access {
+        read_only: true,
+        ..Access::default()
+    };
+    let name = Initiator::named(b"reader").unwrap();
+    let reader = rig.target.attach(name, access).unwrap();
+    rig.by(reader, &Command::TestUnitReady, &[], 0);
+    reader
+}
+
 /// The sense data of a command that failed by them.
 pub fn check(response: &Response) -> Sense {
     assert_eq!(response.status, Status::CheckCondition, "{response:?}");

@@ -4,34 +4,16 @@ use std::sync::Arc;
 
 use zerolane::{Region, RegionKey};
 use zerolane_block::Residual;
-use zerolane_block::cdb::{Command, Extent, Form};
+use zerolane_block::cdb::Command;
 use zerolane_block::sst::{CommandUnit, Outcome};
 use zerolane_disk::initiator::{Options, Queue};
 use zerolane_disk::message::{self, Data, Place};
 use zerolane_disk::target::Offence;
 
-use super::support::raw::{Raw, SLOTS, login};
+use super::support::raw::{Raw, SLOTS, login, read, write};
 use super::support::{self, Served, memory};
 
 const DISK: u64 = 1 << 20;
-
-fn write(lba: u64, blocks: u64) -> Command {
-    Command::Write {
-        form: Form::Sixteen,
-        extent: Extent { lba, blocks },
-        dpo: false,
-        fua: false,
-    }
-}
-
-fn read(lba: u64, blocks: u64) -> Command {
-    Command::Read {
-        form: Form::Sixteen,
-        extent: Extent { lba, blocks },
-        dpo: false,
-        fua: false,
-    }
-}
 
 /// A target, an honest queue whose disk is full of ones, and what a hostile one does that logged in.
 fn is_cut_off(offence: Offence, act: impl FnOnce(&mut Raw)) {

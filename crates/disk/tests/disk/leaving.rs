@@ -3,10 +3,9 @@
 use std::time::{Duration, Instant};
 
 use zerolane::Options;
-use zerolane_block::cdb::{Command, Extent, Form};
 use zerolane_disk::target::{News, Settings};
 
-use super::support::raw::Raw;
+use super::support::raw::{Raw, write};
 use super::support::{self, Served, memory};
 
 const BYTES: u64 = 1 << 20;
@@ -20,16 +19,7 @@ fn served() -> (Served, Raw) {
     let served = Served::with(vec![memory(BYTES)], Settings::default(), options);
     let mut raw = Raw::open(served.address, &support::of(&support::identity()));
     raw.settle();
-    let write = Command::Write {
-        form: Form::Sixteen,
-        extent: Extent {
-            lba: 0,
-            blocks: BYTES / 512,
-        },
-        dpo: false,
-        fua: false,
-    };
-    let unit = raw.unit(&write, 0, BYTES);
+    let unit = raw.unit(&write(0, BYTES / 512), 0, BYTES);
     raw.post(&unit);
     raw.connection.poll().unwrap();
     (served, raw)

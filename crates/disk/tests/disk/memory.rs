@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use zerolane::security::Identity;
-use zerolane_block::cdb::{Command, Extent, Form};
+use zerolane_block::cdb::Command;
 use zerolane_block::sst::{ManagementUnit, Outcome};
 use zerolane_block::store::Store;
 use zerolane_block::{Answer, Function, Status};
@@ -12,7 +12,7 @@ use zerolane_disk::target::{News, Settings};
 
 use super::support::gated::Gated;
 use super::support::hooked::Hooked;
-use super::support::raw::Raw;
+use super::support::raw::{self, Raw};
 use super::support::{self, Served, memory};
 
 const DISK: u64 = 1 << 20;
@@ -33,35 +33,13 @@ fn open(served: &Served, identity: &Arc<Identity>) -> Raw {
     raw
 }
 
-fn extent(at: u64, bytes: u64) -> Extent {
-    Extent {
-        lba: at / 512,
-        blocks: bytes / 512,
-    }
-}
-
 /// Sends a write of ones in that slot.
 fn write(raw: &mut Raw, slot: u16, at: u64, bytes: u64) -> u64 {
     raw.data.write(0, &vec![1; bytes as usize]);
-    let write = Command::Write {
-        form: Form::Sixteen,
-        extent: extent(at, bytes),
-        dpo: false,
-        fua: false,
-    };
-    let mut unit = raw.unit(&write, 0, bytes);
+    let mut unit = raw.unit(&raw::write(at / 512, bytes / 512), 0, bytes);
     unit.slot = slot;
     raw.send(&message::command(&unit, &Data::At(raw.place())));
     unit.tag
-}
-
-fn read(at: u64, bytes: u64) -> Command {
-    Command::Read {
-        form: Form::Sixteen,
-        extent: extent(at, bytes),
-        dpo: false,
-        fua: false,
-    }
 }
 
 fn is_good(raw: &mut Raw, tag: u64) {
@@ -135,14 +113,14 @@ fn memory__of_an_initiator_that_is_gone_is_free_as_far_as_no_thread_has_it() {
     assert!(queued > 0);
     drop(first);
     let mut second = open(&served, &identity);
-    let (outcome, found) = second.call(&read(0, MOST / 4), &[], MOST / 4);
+    let (outcome, found) = second.call(&raw::read(0, MOST / 4 / 512), &[], MOST / 4);
     assert!(
         matches!(outcome, Outcome::Response { sense: None, .. }),
         "{outcome:?}"
     );
     assert_eq!(found, vec![0; MOST as usize / 4]);
     // More than is left beside the write that a thread has.
-    let rest = second.unit(&read(0, MOST), MOST, 0);
+    let rest = second.unit(&raw::read(0, MOST / 512), MOST, 0);
     second.post(&rest);
     let ready = second.unit(&Command::TestUnitReady, 0, 0);
     second.post(&zerolane_block::sst::CommandUnit { slot: 1, ..ready });

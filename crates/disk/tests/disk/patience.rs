@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use netlab::udp::Relay;
 use netsim::link::LinkConfig;
 use zerolane::{Options, Region, Work};
-use zerolane_block::cdb::{Command, Extent, Form};
+use zerolane_block::cdb::Command;
 use zerolane_disk::initiator::{self, Queue, Request};
 use zerolane_disk::message::{self, Data};
 use zerolane_disk::target::{News, Offence, Settings};
 
-use super::support::raw::{Raw, login};
+use super::support::raw::{Raw, login, write};
 use super::support::{self, Served, memory};
 
 const DISK: u64 = 16 << 20;
@@ -79,16 +79,7 @@ fn patience__with_data_that_does_not_come_ends() {
     });
     let mut raw = Raw::open(served.address, &support::of(&support::identity()));
     raw.settle();
-    let write = Command::Write {
-        form: Form::Sixteen,
-        extent: Extent {
-            lba: 0,
-            blocks: 2048,
-        },
-        dpo: false,
-        fua: false,
-    };
-    let unit = raw.unit(&write, 0, 1 << 20);
+    let unit = raw.unit(&write(0, 2048), 0, 1 << 20);
     raw.post(&unit);
     // The command leaves, and none of its data.
     raw.connection.poll().unwrap();

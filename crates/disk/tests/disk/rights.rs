@@ -3,6 +3,7 @@
 use std::fs;
 use std::sync::Arc;
 
+use tempfile::TempDir;
 use zerolane::keys::{Access, AllowFile};
 use zerolane::security::{Identity, Trust};
 use zerolane::{Options, Security};
@@ -14,7 +15,7 @@ use zerolane_disk::initiator::{self, Error, Queue, Wrong};
 use zerolane_disk::target::Settings;
 
 use super::support::raw::Raw;
-use super::support::{self, Served, memory};
+use super::support::{self, Served, Shown, memory};
 
 const DISK: u64 = 1 << 20;
 
@@ -23,6 +24,26 @@ fn code(error: &Error) -> Option<(Key, Code)> {
         Error::Sense(Wrong(sense)) => Some((sense.key, sense.code)),
         _ => None,
     }
+}
+
+/// A target of these units for the keys of this list, which is looked at while its directory is there.
+fn served_to(list: &str, units: Vec<Shown>) -> (Served, TempDir) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("allowed_keys");
+    fs::write(&path, list).unwrap();
+    let list = Arc::new(AllowFile::load(&path, None).unwrap());
+    let settings = Settings {
+        allowed: Access::Listed(Arc::clone(&list)),
+        ..Settings::default()
+    };
+    let options = Options {
+        security: Security {
+            trust: list as Arc<dyn Trust>,
+            ..Security::default()
+        },
+        ..Options::default()
+    };
+    (Served::with(units, settings, options), directory)
 }
 
 #[test]
@@ -56,8 +77,6 @@ fn rights__a_unit_that_there_is_not_cannot_be_opened() {
 
 #[test]
 fn rights__a_key_sees_its_units_and_writes_if_it_may() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("allowed_keys");
     let (reader, writer, stranger) = (
         support::identity(),
         support::identity(),
@@ -69,20 +88,7 @@ fn rights__a_key_sees_its_units_and_writes_if_it_may() {
         writer.public(),
         stranger.public()
     );
-    fs::write(&path, list).unwrap();
-    let list = Arc::new(AllowFile::load(&path, None).unwrap());
-    let settings = Settings {
-        allowed: Access::Listed(Arc::clone(&list)),
-        ..Settings::default()
-    };
-    let options = Options {
-        security: Security {
-            trust: Arc::clone(&list) as Arc<dyn Trust>,
-            ..Security::default()
-        },
-        ..Options::default()
-    };
-    let served = Served::with(vec![memory(DISK), memory(DISK / 2)], settings, options);
+    let (served, _directory) = served_to(&list, vec![memory(DISK), memory(DISK / 2)]);
     let units = |of: &Arc<Identity>| {
         let dial = support::dial(served.address, support::of(of));
         let units = Queue::units(dial, std::time::Duration::from_secs(20)).unwrap();
@@ -113,24 +119,9 @@ fn rights__a_key_sees_its_units_and_writes_if_it_may() {
 /// A key that reads is answered, and what would disturb others is not done.
 #[test]
 fn rights__a_key_that_reads_disturbs_no_writer() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("allowed_keys");
     let (reader, writer) = (support::identity(), support::identity());
     let list = format!("{} read\n{} read-write\n", reader.public(), writer.public());
-    fs::write(&path, list).unwrap();
-    let list = Arc::new(AllowFile::load(&path, None).unwrap());
-    let settings = Settings {
-        allowed: Access::Listed(Arc::clone(&list)),
-        ..Settings::default()
-    };
-    let options = Options {
-        security: Security {
-            trust: list as Arc<dyn Trust>,
-            ..Security::default()
-        },
-        ..Options::default()
-    };
-    let served = Served::with(vec![memory(DISK)], settings, options);
+    let (served, _directory) = served_to(&list, vec![memory(DISK)]);
     let dial = support::dial(served.address, support::of(&writer));
     let writes = Queue::open(dial, support::lun(0), initiator::Options::default()).unwrap();
     let mut reads = Raw::open(served.address, &support::of(&reader));

@@ -7,7 +7,7 @@ use zerolane::request::WorkKind;
 use zerolane::{
     Completion, Connection, Error, ExportedRegion, Options, Region, RegionKey, Rights, Work,
 };
-use zerolane_block::cdb::Command;
+use zerolane_block::cdb::{Command, Extent, Form};
 use zerolane_block::sst::{CommandUnit, Login, Outcome, Roles, STATUS_BYTES, StatusUnit};
 use zerolane_disk::message::{self, Data, Place};
 
@@ -38,6 +38,26 @@ pub fn login(session: u64) -> Login {
         transfer_bytes: 1 << 20,
         capsule_bytes: 0,
         session,
+    }
+}
+
+/// A read of so many blocks.
+pub fn read(lba: u64, blocks: u64) -> Command {
+    Command::Read {
+        form: Form::Sixteen,
+        extent: Extent { lba, blocks },
+        dpo: false,
+        fua: false,
+    }
+}
+
+/// A write of so many blocks.
+pub fn write(lba: u64, blocks: u64) -> Command {
+    Command::Write {
+        form: Form::Sixteen,
+        extent: Extent { lba, blocks },
+        dpo: false,
+        fua: false,
     }
 }
 
