@@ -2,6 +2,7 @@
 
 #![allow(non_snake_case)]
 
+mod fuse;
 mod programs;
 mod running;
 
@@ -152,19 +153,9 @@ fn disk_attach__is_the_door_for_nbd_clients() {
     assert!(!socket.exists(), "the door is closed");
 }
 
-/// Whether the kernel mounts by FUSE; if not, why is said.
-fn has_fuse() -> bool {
-    let device = File::options().read(true).write(true).open("/dev/fuse");
-    let error = device.as_ref().err();
-    if let Some(error) = error {
-        eprintln!("skipped: this kernel mounts none by FUSE: /dev/fuse: {error}");
-    }
-    device.is_ok()
-}
-
 #[test]
 fn disk_attach__shows_the_disk_as_a_file() {
-    if !programs::are_there(&["nbdfuse", "fusermount3"]) || !has_fuse() {
+    if !programs::are_there(&["nbdfuse", "fusermount3"]) || !fuse::is_there() {
         return;
     }
     let lab = Lab::new(&[]);

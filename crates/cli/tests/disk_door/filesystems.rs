@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::content::content;
+use crate::fuse;
 use crate::lab::{Between, Lab, put, run};
 use crate::programs;
 
@@ -25,9 +26,7 @@ struct Fuse {
 impl Fuse {
     /// `None` if it cannot be, and why is said.
     fn new(lab: &Lab) -> Option<Fuse> {
-        let device = fs::File::options().read(true).write(true).open("/dev/fuse");
-        if let Err(error) = device {
-            eprintln!("skipped: this kernel mounts none by FUSE: /dev/fuse: {error}");
+        if !fuse::is_there() {
             return None;
         }
         let file = lab.base.path().join("disk");

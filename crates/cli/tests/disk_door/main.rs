@@ -6,6 +6,8 @@
 #[path = "../content/mod.rs"]
 mod content;
 mod filesystems;
+#[path = "../fuse/mod.rs"]
+mod fuse;
 mod lab;
 mod paths;
 #[path = "../programs/mod.rs"]
