@@ -63,7 +63,7 @@ impl Observer for () {}
 /// The client of one connection of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Which connection of this server, from 1: in shared memory all have one address. 0 for one that was not let in.
+    /// Which connection of this process, from 1: in shared memory all have one address. 0 for one that was not let in.
     pub connection: u64,
     /// Where it was when it connected.
     pub address: SocketAddr,

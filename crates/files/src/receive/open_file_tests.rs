@@ -7,6 +7,21 @@ use std::fs::{File, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
+/// What arrives for the file `f`, of which there is an old one of so many bytes, and the digests of that.
+fn left_over(
+    directory: &Arc<OwnedFd>,
+    bytes: usize,
+    options: &CopyOptions,
+) -> (OpenFile, Vec<Digest>, Digester) {
+    let digester = Digester::fixed();
+    let (name, meta) = ((&b"f"[..], false), Meta::default());
+    let open = OpenFile::create(directory, name, meta, bytes as u64, options, &digester);
+    let mut open = open.unwrap();
+    let (digests, last) = hash_left_over(&mut open);
+    assert!(last);
+    (open, digests, digester)
+}
+
 #[test]
 fn take_kept__of_an_old_file_that_changed_since_it_was_offered() {
     let bytes = vec![1; 3 * UNIT_BYTES];
@@ -20,12 +35,8 @@ fn take_kept__of_an_old_file_that_changed_since_it_was_offered() {
         let path = base.path().join("f");
         std::fs::write(&path, &bytes).unwrap();
         let directory = Arc::new(OwnedFd::from(std::fs::File::open(base.path()).unwrap()));
-        let digester = Digester::fixed();
-        let (name, size) = ((&b"f"[..], false), bytes.len() as u64);
-        let meta = Meta::default();
-        let mut open = OpenFile::create(&directory, name, meta, size, &options, &digester).unwrap();
-        let (digests, last) = hash_left_over(&mut open);
-        assert!(last && digests.len() == 3);
+        let (mut open, digests, _) = left_over(&directory, bytes.len(), &options);
+        assert_eq!(digests.len(), 3);
         if changed {
             let mut other = bytes.clone();
             other[UNIT_BYTES + 7] = 2;
@@ -68,12 +79,8 @@ fn close__of_an_old_file_that_was_kept_as_a_whole_and_changed_meanwhile() {
         std::fs::write(&path, &bytes).unwrap();
         let before = path.metadata().unwrap();
         let directory = Arc::new(OwnedFd::from(File::open(base.path()).unwrap()));
-        let digester = Digester::fixed();
-        let (name, size) = ((&b"f"[..], false), bytes.len() as u64);
-        let meta = Meta::default();
-        let mut open = OpenFile::create(&directory, name, meta, size, &options, &digester).unwrap();
-        let (digests, last) = hash_left_over(&mut open);
-        assert!(last && digests.len() == 3);
+        let (mut open, digests, digester) = left_over(&directory, bytes.len(), &options);
+        assert_eq!(digests.len(), 3);
         let mut whole = digester.hasher();
         digests.iter().for_each(|digest| whole.update(digest));
         // The system's times have steps.
@@ -126,12 +133,7 @@ fn close__has_an_old_file_that_was_kept_as_a_whole_on_the_disk() {
             durable,
             ..CopyOptions::default()
         };
-        let digester = Digester::fixed();
-        let (name, size) = ((&b"f"[..], false), bytes.len() as u64);
-        let meta = Meta::default();
-        let mut open =
-            OpenFile::create(&no_directory, name, meta, size, &options, &digester).unwrap();
-        let (digests, _) = hash_left_over(&mut open);
+        let (mut open, digests, digester) = left_over(&no_directory, bytes.len(), &options);
         let mut whole = digester.hasher();
         whole.update(&digests[0]);
         open.take_kept().unwrap().unwrap();
