@@ -35,7 +35,7 @@ fn grow__by_the_round_trip_up_to_the_limit() {
 #[test]
 fn run__on_a_long_path_there_are_more_buffers_before_anything_was_confirmed() {
     const DELAY: Duration = Duration::from_millis(5);
-    let (mut connection, _other) = connected(|address| relay(address, 10_000, DELAY));
+    let (mut connection, _other) = connected(|address| relay(address, usize::MAX, DELAY));
     let stop = Stop::default();
     let free = run(&mut connection, DATA, CONTROL, &stop, |mut port| {
         let mut free = Vec::new();

@@ -419,7 +419,7 @@ fn put__heeds_a_stop_while_it_moves() {
     assert!(!lab.share("large").exists());
 }
 
-/// Forwards between a client and `server`, each datagram after `delay`, until `limit` datagrams came from the client; then
+/// Forwards between a client and `server`, each datagram after `delay`, until `limit` bytes came from the client; then
 /// nothing any more, in neither direction. Its address.
 pub(crate) fn relay(server: SocketAddr, limit: usize, delay: Duration) -> SocketAddr {
     let socket = || std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -432,11 +432,13 @@ pub(crate) fn relay(server: SocketAddr, limit: usize, delay: Duration) -> Socket
     let heard = Arc::clone(&cut);
     thread::spawn(move || {
         let mut datagram = vec![0; 1 << 16];
-        for number in 0..limit {
+        let mut bytes = 0;
+        while bytes < limit {
             let (len, from) = front.recv_from(&mut datagram).unwrap();
-            if number == 0 {
+            if bytes == 0 {
                 tell.send(from).unwrap();
             }
+            bytes += len;
             thread::sleep(delay);
             let _ = back.send(&datagram[..len]);
         }
@@ -461,7 +463,10 @@ fn put__goes_on_while_the_server_holds_the_connection_before() {
         .flat_map(|i| (i as u32).wrapping_mul(2_654_435_761).to_le_bytes())
         .collect();
     fs::write(lab.local("large"), &content).unwrap();
-    let addresses = [relay(lab.address, 150, Duration::ZERO), lab.address];
+    let addresses = [
+        relay(lab.address, 8 * UNIT_BYTES, Duration::ZERO),
+        lab.address,
+    ];
     let tries = AtomicUsize::new(0);
     let client = lab
         .client()

@@ -179,7 +179,7 @@ fn with_connections__what_none_of_them_can_enter_is_told_once() {
     assert_eq!(heard.failed.lock().unwrap().len(), 1);
 }
 
-/// A client that counts its connections; those from the second on go by way of `limit` datagrams, then nothing.
+/// A client that counts its connections; those from the second on go by way of `limit` bytes, then nothing.
 fn counting(lab: &Lab, limit: Option<usize>) -> (Client, Arc<AtomicUsize>) {
     let connected = Arc::new(AtomicUsize::new(0));
     let number = Arc::clone(&connected);
@@ -211,7 +211,7 @@ fn with_connections__one_that_breaks_is_taken_up_alone() {
     for file in 0..40 {
         fs::write(at.join(format!("{file}")), content(600_000 + file)).unwrap();
     }
-    let (client, connected) = counting(&lab, Some(60));
+    let (client, connected) = counting(&lab, Some(300_000));
     let heard = Heard::default();
     let totals = client
         .with_connections(3)

@@ -14,7 +14,11 @@ fn left_over(
     options: &CopyOptions,
 ) -> (OpenFile, Vec<Digest>, Digester) {
     let digester = Digester::fixed();
-    let (name, meta) = ((&b"f"[..], false), Meta::default());
+    let meta = Meta {
+        mode: 0o644,
+        ..Meta::default()
+    };
+    let name = (&b"f"[..], false);
     let open = OpenFile::create(directory, name, meta, bytes as u64, options, &digester);
     let mut open = open.unwrap();
     let (digests, last) = hash_left_over(&mut open);

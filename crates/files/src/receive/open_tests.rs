@@ -34,9 +34,13 @@ fn grown(base: &Path, stopped: bool) -> (Result<Totals, Error>, Vec<Feedback>) {
     for unit in old.chunks(UNIT_BYTES).chain([&new[..]]) {
         units.update(&digester.digest(unit));
     }
+    let meta = Meta {
+        mode: 0o644,
+        ..Meta::default()
+    };
     let open = Record::Open {
         name: b"f",
-        meta: Meta::default(),
+        meta,
         size: (old.len() + new.len()) as u64,
         number: 0,
         resume: true,
