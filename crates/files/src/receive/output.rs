@@ -4,13 +4,16 @@ use super::stream::check_part;
 use crate::digest::{Digest, Digester};
 use crate::error::{Cause, Error, Failure};
 use crate::limits::UNIT_BYTES;
-use crate::message::{Feedback, Record, Totals, encode_feedback};
+use crate::message::{EntryKind, Feedback, Record, Totals, encode_feedback};
 use crate::observe::Observer;
 use crate::pack::PackReader;
 use crate::port::Port;
 use crate::position::Step;
 use crate::reached::Reached;
+use crate::root::kind_of;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::BorrowedFd;
+use rustix::fs::fstat;
 use rustix::io::{Errno, write};
 
 const OUT_OF_ORDER: Error =
@@ -105,7 +108,7 @@ impl StreamReceiver<'_> {
             self.fail(Cause::DigestMismatch)?;
         }
         if !self.failed() {
-            write_all(self.out, contents)?;
+            write_all(self.out, contents, || self.port.check_stop())?;
             self.reached.position.pass(Step::Entry, digest);
             self.reached.totals.bytes += contents.len() as u64;
             self.observer.advanced(contents.len() as u64);
@@ -154,11 +157,36 @@ impl StreamReceiver<'_> {
     }
 }
 
-fn write_all(out: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Error> {
+/// Bytes written at once, but to a file: a pipe that can be written to takes as many without blocking (PIPE_BUF).
+const AT_ONCE: usize = 4096;
+
+/// How often it is asked whether to go on while nobody reads.
+const LOOK: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 50_000_000,
+};
+
+/// Writes all of it, unless `check` fails meanwhile.
+fn write_all(
+    out: BorrowedFd<'_>,
+    mut bytes: &[u8],
+    check: impl Fn() -> Result<(), Error>,
+) -> Result<(), Error> {
+    let at_once = match kind_of(&fstat(out).map_err(|errno| Error::Output(errno.into()))?) {
+        EntryKind::File => bytes.len(),
+        _ => AT_ONCE,
+    };
     while !bytes.is_empty() {
-        match write(out, bytes) {
+        check()?;
+        let mut ready = [PollFd::from_borrowed_fd(out, PollFlags::OUT)];
+        match poll(&mut ready, Some(&LOOK)) {
+            Ok(0) | Err(Errno::INTR) => continue,
+            // Whatever is wrong with it, the write says.
+            Ok(_) | Err(_) => {}
+        }
+        match write(out, &bytes[..bytes.len().min(at_once)]) {
             Ok(len) => bytes = &bytes[len..],
-            Err(Errno::INTR) => {}
+            Err(Errno::INTR | Errno::AGAIN) => {}
             Err(errno) => return Err(Error::Output(errno.into())),
         }
     }

@@ -121,3 +121,27 @@ fn receive__what_is_out_of_order_ends_it() {
     assert!(matches!(done, Err(Error::PeerGone)), "{done:?}");
     assert_eq!(out, whole());
 }
+
+#[test]
+fn receive__a_stop_ends_it_while_nobody_reads() {
+    use std::time::Duration;
+    const LONG: Duration = Duration::from_secs(60);
+    let (_reader, writer) = std::io::pipe().unwrap();
+    let other = writer.try_clone().unwrap();
+    let (stop, (ended, ends)) = (crate::stop::Stop::default(), std::sync::mpsc::channel());
+    let heard = stop.clone();
+    std::thread::spawn(move || {
+        let written = write_all(writer.as_fd(), &whole(), || heard.check());
+        ended.send(written).unwrap();
+    });
+    let is_full = || {
+        let mut ready = [PollFd::new(&other, PollFlags::OUT)];
+        poll(&mut ready, Some(&Timespec::default())).unwrap() == 0
+    };
+    while !is_full() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    stop.request();
+    let written = ends.recv_timeout(LONG).unwrap();
+    assert!(matches!(written, Err(Error::Stopped)), "{written:?}");
+}
