@@ -14,7 +14,8 @@ use crate::root::kind_of;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::BorrowedFd;
 use rustix::fs::fstat;
-use rustix::io::{Errno, write};
+use rustix::io::{Errno, ReadWriteFlags, pwritev2, write};
+use std::io::IoSlice;
 
 const OUT_OF_ORDER: Error =
     Error::Protocol("a record that is no part of a stream, or out of order");
@@ -157,7 +158,7 @@ impl StreamReceiver<'_> {
     }
 }
 
-/// Bytes written at once, but to a file: a pipe that can be written to takes as many without blocking (PIPE_BUF).
+/// Bytes that a pipe which is ready takes without blocking (PIPE_BUF).
 const AT_ONCE: usize = 4096;
 
 /// How often it is asked whether to go on while nobody reads.
@@ -172,10 +173,8 @@ fn write_all(
     mut bytes: &[u8],
     check: impl Fn() -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let at_once = match kind_of(&fstat(out).map_err(|errno| Error::Output(errno.into()))?) {
-        EntryKind::File => bytes.len(),
-        _ => AT_ONCE,
-    };
+    let stat = fstat(out).map_err(|errno| Error::Output(errno.into()))?;
+    let is_file = kind_of(&stat) == EntryKind::File;
     while !bytes.is_empty() {
         check()?;
         let mut ready = [PollFd::from_borrowed_fd(out, PollFlags::OUT)];
@@ -184,13 +183,30 @@ fn write_all(
             // Whatever is wrong with it, the write says.
             Ok(_) | Err(_) => {}
         }
-        match write(out, &bytes[..bytes.len().min(at_once)]) {
+        let written = match is_file {
+            true => write(out, bytes),
+            false => write_ready(out, bytes),
+        };
+        match written {
             Ok(len) => bytes = &bytes[len..],
             Err(Errno::INTR | Errno::AGAIN) => {}
             Err(errno) => return Err(Error::Output(errno.into())),
         }
     }
     Ok(())
+}
+
+/// Writes as much as an output that is ready takes without blocking: all that there is room for, where the system can be
+/// asked for that (pipes, sockets), else a page (FIFOs, terminals).
+fn write_ready(out: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Errno> {
+    // At the place where the last write ended.
+    const HERE: u64 = u64::MAX;
+    match pwritev2(out, &[IoSlice::new(bytes)], HERE, ReadWriteFlags::NOWAIT) {
+        Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+            write(out, &bytes[..bytes.len().min(AT_ONCE)])
+        }
+        written => written,
+    }
 }
 
 #[cfg(test)]
