@@ -18,6 +18,7 @@ mod explain;
 mod files;
 pub mod generate;
 mod host;
+mod input;
 pub mod interrupt;
 mod keys;
 pub mod lab;

@@ -20,7 +20,7 @@ use crate::observe::Queued;
 use crate::stop::Stop;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
@@ -64,6 +64,9 @@ pub(crate) struct Port {
     stop: Option<Stop>,
 }
 
+/// Whether to go on.
+pub(crate) type Check = Box<dyn Fn() -> Result<(), Error> + Send>;
+
 /// The connection side.
 #[derive(Debug)]
 pub(crate) struct PumpEnd {
@@ -81,12 +84,19 @@ pub(crate) struct PortCounters {
     to_network: AtomicU64,
     /// Bytes that arrived, and the file side has not yet taken.
     to_files: AtomicU64,
+    /// Whether the connection side has ended.
+    ended: AtomicBool,
 }
 
 impl PortCounters {
     /// How long the file side has blocked.
     pub(crate) fn blocked(&self) -> Duration {
         Duration::from_nanos(self.blocked.load(Ordering::Relaxed))
+    }
+
+    /// The connection side has ended.
+    pub(crate) fn end(&self) {
+        self.ended.store(true, Ordering::Release);
     }
 
     /// What is queued now.
@@ -227,7 +237,7 @@ impl Port {
     /// # Errors
     /// [`Error::PeerGone`] when the connection side has ended and nothing is left to take. [`Error::Stopped`].
     pub(crate) fn poll(&mut self) -> Result<(), Error> {
-        self.stop.as_ref().map_or(Ok(()), Stop::check)?;
+        self.check_stop()?;
         loop {
             match self.events.try_recv() {
                 Ok(event) => self.note(event),
@@ -236,6 +246,25 @@ impl Port {
                 Err(TryRecvError::Disconnected) => return Err(Error::PeerGone),
             }
         }
+    }
+
+    /// # Errors
+    /// [`Error::Stopped`].
+    pub(crate) fn check_stop(&self) -> Result<(), Error> {
+        self.stop.as_ref().map_or(Ok(()), Stop::check)
+    }
+
+    /// Tells in the middle of long work, of whose outcome nobody can be told then: fails as [`Port::poll`] does, but does
+    /// not mind what is left to take.
+    pub(crate) fn check(&self) -> Check {
+        let (stop, counters) = (self.stop.clone(), Arc::clone(&self.counters));
+        Box::new(move || {
+            stop.as_ref().map_or(Ok(()), Stop::check)?;
+            match counters.ended.load(Ordering::Acquire) {
+                true => Err(Error::PeerGone),
+                false => Ok(()),
+            }
+        })
     }
 
     fn note(&mut self, event: Event) {

@@ -123,6 +123,7 @@ fn drive<T: Send>(
     let waker = connection.waker();
     let (outgoing_buffers, incoming_buffers) = (outgoing.allocate()?, incoming.allocate()?);
     let wake = move || waker.wake();
+    let ended = Arc::clone(&counters);
     let (port, end) = port(outgoing_buffers, incoming_buffers, counters, wake);
     let port = port.heeding(stop);
     let rings = Rings { outgoing, incoming };
@@ -132,6 +133,7 @@ fn drive<T: Send>(
             .spawn_scoped(scope, move || work(port))
             .map_err(|_| Error::NoThread)?;
         let pumped = Pump::new(connection, said, end, rings, (stop, watch)).run();
+        ended.end();
         let worked = worker.join().unwrap_or(Err(Error::Internal));
         match (pumped, worked) {
             // The worker only sees that the connection has ended; the pump knows why.

@@ -102,3 +102,21 @@ fn check__a_peer_that_takes_nothing_is_not_stuck_while_it_says_something() {
     pump.complete(came).unwrap();
     pump.check().unwrap();
 }
+
+#[test]
+fn run__work_that_asks_hears_that_the_connection_has_ended() {
+    let (mut connection, other) = connected(|address| address);
+    let closing = thread::spawn(move || other.close());
+    let stop = Stop::default();
+    let asked = run(&mut connection, CONTROL, CONTROL, &stop, |port| {
+        let check = port.check();
+        let until = Instant::now() + LONG;
+        while check().is_ok() && Instant::now() < until {
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(check())
+    });
+    let asked = asked.unwrap();
+    assert!(matches!(asked, Err(Error::PeerGone)), "{asked:?}");
+    let _ = closing.join().unwrap();
+}

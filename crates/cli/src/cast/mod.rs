@@ -2,7 +2,6 @@
 
 mod doors;
 mod hosts;
-mod input;
 mod plan;
 mod racks;
 mod receive;

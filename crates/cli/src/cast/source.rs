@@ -8,11 +8,11 @@ use zerolane::security::Code;
 use zerolane_cast::Slow;
 use zerolane_castnet::{Cast, Content, Error, Host, Outcome};
 
-use super::input::Input;
 use super::shown::{self, Summary, Talk};
 use super::{hosts, racks, ssh, with_exit_code};
 use crate::console;
 use crate::exit::Exit;
+use crate::input::Input;
 use crate::interrupt::Interrupt;
 use crate::rate;
 use crate::security::{Caution, ClientArgs};
@@ -173,7 +173,7 @@ pub(super) fn run(args: CastArgs) -> Result<()> {
         }
     }
     let content = match is_stream {
-        true => Content::stream(args.name, Input::new(&interrupt)?),
+        true => Content::stream(args.name, Input::new(|| interrupt.requested())?),
         false => Content::open(&args.source),
     };
     // Ctrl-C ends what writes to a pipe, too: what came until then is not the content.

@@ -1,7 +1,7 @@
 //! `zerolane receive`.
 
 use std::ffi::OsStr;
-use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
+use std::io::{BufRead, BufReader, IsTerminal, Write, stderr, stdin};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,7 +11,9 @@ use indicatif::HumanBytes;
 use zerolane::Options;
 use zerolane::options::LaneChoice;
 use zerolane_files::limits::PATIENCE_SECONDS;
-use zerolane_files::{CopyOptions, Error, Host, Meeting, MeetingCode, Offer, Whereabouts, escape};
+use zerolane_files::{
+    CopyOptions, Error, Host, Meeting, MeetingCode, Offer, Stop, Whereabouts, escape,
+};
 
 use super::copy::{is_broken, judge};
 use super::copying::CopyingArgs;
@@ -19,6 +21,7 @@ use super::{stop_on_signals, with_exit_code};
 use crate::address;
 use crate::console;
 use crate::exit::Exit;
+use crate::input::Input;
 
 /// Arguments of `zerolane receive`.
 #[derive(Debug, clap::Args)]
@@ -86,8 +89,10 @@ pub(crate) fn run(args: Args) -> Result<()> {
     }
     if !args.yes && stdin().is_terminal() && stderr().is_terminal() {
         show(meeting.offer());
-        if !agrees(&args.directory)? {
+        let agreed = agrees(&args.directory, &stop);
+        if !matches!(agreed, Ok(true)) {
             let _ = meeting.decline();
+            agreed?;
             return Err(anyhow!("nothing was received").context(Exit::Failure));
         }
     }
@@ -158,10 +163,15 @@ fn show(offer: &Offer) {
 /// Names shown on a terminal: what else comes scrolls away.
 const SHOWN: usize = 20;
 
-fn agrees(directory: &Path) -> Result<bool> {
+fn agrees(directory: &Path, stop: &Stop) -> Result<bool> {
     let directory = escape(directory.as_os_str().as_bytes());
     write!(stderr(), "Receive into {directory}? [y/N] ").context("asking")?;
     let mut answer = String::new();
-    stdin().lock().read_line(&mut answer).context("no answer")?;
+    let input = Input::new(|| stop.requested()).context("no answer")?;
+    let read = BufReader::new(input).read_line(&mut answer);
+    if stop.requested() {
+        return Err(Exit::Interrupted.into());
+    }
+    read.context("no answer")?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }

@@ -1,7 +1,7 @@
 //! `zerolane send` and `receive`, over loopback.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::UdpSocket;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
@@ -14,6 +14,7 @@ use zerolane::{Connection, Endpoint, Options, Security};
 use zerolane_files::limits::DISCOVERY_PORT;
 
 use super::lab::*;
+use super::words::of_terminal;
 
 /// Only loopback is asked.
 const HERE: [&str; 2] = ["--interface", "lo"];
@@ -208,6 +209,46 @@ fn receive__replaces_nothing_unless_told() {
     succeed(sender.receive(&["-f"]));
     assert_eq!(fs::read(sender.to("a")).unwrap(), b"new");
     assert!(sender.ends().0.success());
+}
+
+#[test]
+fn receive__asks_on_a_terminal_and_Ctrl_C_is_an_answer() {
+    for (key, code) in [("\x03", 130), ("n\n", 1), ("y\n", 0)] {
+        let base = places();
+        fs::write(base.path().join("from/a"), b"a").unwrap();
+        let mut sender = Sender::new(base, &[], &["a"]);
+        let mut terminal = of_terminal(&sender.receive(&[]));
+        let mut child = Running(
+            terminal
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap(),
+        );
+        let (mut shown, mut said) = (child.0.stdout.take().unwrap(), Vec::new());
+        while !said.ends_with(b"[y/N] ") {
+            let mut byte = [0];
+            assert_eq!(shown.read(&mut byte).unwrap(), 1, "{key:?}: it asks");
+            said.extend(byte);
+        }
+        let mut keyboard = child.0.stdin.take().unwrap();
+        keyboard.write_all(key.as_bytes()).unwrap();
+        shown.read_to_end(&mut said).unwrap();
+        let status = child.0.wait().unwrap();
+        assert_eq!(
+            status.code(),
+            Some(code),
+            "{}",
+            String::from_utf8_lossy(&said)
+        );
+        assert_eq!(sender.to("a").exists(), code == 0);
+        let (_, words) = sender.ends();
+        assert_eq!(
+            words.contains("the receiver declined"),
+            code != 0,
+            "{words}"
+        );
+    }
 }
 
 #[test]

@@ -43,8 +43,8 @@ fn cp__names_each_file_if_asked_to() {
     fail(lab.get(&["-q", "-v"], "d", "f"), 2, "cannot be used with");
 }
 
-/// Runs a command on a terminal of this kind; what it wrote there.
-fn on_terminal(command: &Command, settings: &[(&str, &str)]) -> String {
+/// What runs `command` on a terminal, of which this one's standard input is the keyboard.
+pub(crate) fn of_terminal(command: &Command) -> Command {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let words: Vec<_> = words
         .map(|word| format!("'{}'", word.to_str().unwrap()))
@@ -52,14 +52,19 @@ fn on_terminal(command: &Command, settings: &[(&str, &str)]) -> String {
     let mut script = Command::new("script");
     script
         .args(["-qec", &words.join(" "), "/dev/null"])
-        .stdin(Stdio::null());
+        .env("ZEROLANE_HOME", HOME);
+    script
+}
+
+/// Runs a command on a terminal of this kind; what it wrote there.
+fn on_terminal(command: &Command, settings: &[(&str, &str)]) -> String {
+    let mut script = of_terminal(command);
+    script.stdin(Stdio::null());
     // What else says whether there are colours: where CI is set, also a dumb terminal has them.
     for other in ["NO_COLOR", "CI", "CLICOLOR", "CLICOLOR_FORCE"] {
         script.env_remove(other);
     }
-    script
-        .env("ZEROLANE_HOME", HOME)
-        .envs(settings.iter().copied());
+    script.envs(settings.iter().copied());
     let output = script.output().unwrap();
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).unwrap()

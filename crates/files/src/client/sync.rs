@@ -187,11 +187,13 @@ impl Attempt<'_, '_, '_> {
             digester,
         })?;
         let compared = pump::run(&mut connection, CONTROL, DATA, stop, |port| {
+            let check = port.check();
             let mut there = Pages::new(port);
             let links = Links::local(options.copy_links && push);
             let mut here = Walker::new(local, digester)
                 .with_links(links, Vec::new())
-                .with_attributes(options.attributes);
+                .with_attributes(options.attributes)
+                .heeding(check);
             match push {
                 true => Merge::new(&mut here, &mut there, options, observer, stop).run(),
                 false => Merge::new(&mut there, &mut here, options, observer, stop).run(),

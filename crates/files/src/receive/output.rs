@@ -4,14 +4,18 @@ use super::stream::check_part;
 use crate::digest::{Digest, Digester};
 use crate::error::{Cause, Error, Failure};
 use crate::limits::UNIT_BYTES;
-use crate::message::{Feedback, Record, Totals, encode_feedback};
+use crate::message::{EntryKind, Feedback, Record, Totals, encode_feedback};
 use crate::observe::Observer;
 use crate::pack::PackReader;
 use crate::port::Port;
 use crate::position::Step;
 use crate::reached::Reached;
+use crate::root::kind_of;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::BorrowedFd;
-use rustix::io::{Errno, write};
+use rustix::fs::fstat;
+use rustix::io::{Errno, ReadWriteFlags, pwritev2, write};
+use std::io::IoSlice;
 
 const OUT_OF_ORDER: Error =
     Error::Protocol("a record that is no part of a stream, or out of order");
@@ -105,7 +109,7 @@ impl StreamReceiver<'_> {
             self.fail(Cause::DigestMismatch)?;
         }
         if !self.failed() {
-            write_all(self.out, contents)?;
+            write_all(self.out, contents, || self.port.check_stop())?;
             self.reached.position.pass(Step::Entry, digest);
             self.reached.totals.bytes += contents.len() as u64;
             self.observer.advanced(contents.len() as u64);
@@ -154,15 +158,55 @@ impl StreamReceiver<'_> {
     }
 }
 
-fn write_all(out: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Error> {
+/// Bytes that a pipe which is ready takes without blocking (PIPE_BUF).
+const AT_ONCE: usize = 4096;
+
+/// How often it is asked whether to go on while nobody reads.
+const LOOK: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 50_000_000,
+};
+
+/// Writes all of it, unless `check` fails meanwhile.
+fn write_all(
+    out: BorrowedFd<'_>,
+    mut bytes: &[u8],
+    check: impl Fn() -> Result<(), Error>,
+) -> Result<(), Error> {
+    let stat = fstat(out).map_err(|errno| Error::Output(errno.into()))?;
+    let is_file = kind_of(&stat) == EntryKind::File;
     while !bytes.is_empty() {
-        match write(out, bytes) {
+        check()?;
+        let mut ready = [PollFd::from_borrowed_fd(out, PollFlags::OUT)];
+        match poll(&mut ready, Some(&LOOK)) {
+            Ok(0) | Err(Errno::INTR) => continue,
+            // Whatever is wrong with it, the write says.
+            Ok(_) | Err(_) => {}
+        }
+        let written = match is_file {
+            true => write(out, bytes),
+            false => write_ready(out, bytes),
+        };
+        match written {
             Ok(len) => bytes = &bytes[len..],
-            Err(Errno::INTR) => {}
+            Err(Errno::INTR | Errno::AGAIN) => {}
             Err(errno) => return Err(Error::Output(errno.into())),
         }
     }
     Ok(())
+}
+
+/// Writes as much as an output that is ready takes without blocking: all that there is room for, where the system can be
+/// asked for that (pipes, sockets), else a page (FIFOs, terminals).
+fn write_ready(out: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Errno> {
+    // At the place where the last write ended.
+    const HERE: u64 = u64::MAX;
+    match pwritev2(out, &[IoSlice::new(bytes)], HERE, ReadWriteFlags::NOWAIT) {
+        Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+            write(out, &bytes[..bytes.len().min(AT_ONCE)])
+        }
+        written => written,
+    }
 }
 
 #[cfg(test)]

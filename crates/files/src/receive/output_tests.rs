@@ -2,7 +2,11 @@
 use super::*;
 use crate::copy_tests::{fed, pack};
 use crate::message::Meta;
-use std::os::fd::AsFd;
+use rustix::fs::{CWD, FileType, Mode};
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 const STREAM: Record<'static> = Record::Stream {
     name: b"-",
@@ -120,4 +124,55 @@ fn receive__what_is_out_of_order_ends_it() {
     let (out, done) = receive(vec![stream(), part(&whole(), &whole())]);
     assert!(matches!(done, Err(Error::PeerGone)), "{done:?}");
     assert_eq!(out, whole());
+}
+
+/// Ends to read from and to write to: of a pipe, which can be asked to take what there is room for, and of a FIFO, which
+/// cannot.
+fn pipes() -> [(File, File); 2] {
+    let (reader, writer) = std::io::pipe().unwrap();
+    let [reader, writer] = [OwnedFd::from(reader), OwnedFd::from(writer)].map(File::from);
+    let base = tempfile::tempdir().unwrap();
+    let path = base.path().join("fifo");
+    rustix::fs::mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0).unwrap();
+    let fifo = || File::options().read(true).write(true).open(&path).unwrap();
+    [(reader, writer), (fifo(), fifo())]
+}
+
+#[test]
+fn write_all__all_of_it_arrives() {
+    let content: Vec<u8> = (0..UNIT_BYTES / 4)
+        .flat_map(|i| (i as u32).wrapping_mul(2_654_435_761).to_le_bytes())
+        .collect();
+    for (mut reader, writer) in pipes() {
+        let mut arrived = vec![0; content.len()];
+        std::thread::scope(|scope| {
+            scope.spawn(|| reader.read_exact(&mut arrived).unwrap());
+            write_all(writer.as_fd(), &content, || Ok(())).unwrap();
+        });
+        assert!(arrived == content);
+    }
+}
+
+#[test]
+fn receive__a_stop_ends_it_while_nobody_reads() {
+    const LONG: Duration = Duration::from_secs(60);
+    for (_reader, writer) in pipes() {
+        let other = writer.try_clone().unwrap();
+        let (stop, (ended, ends)) = (crate::stop::Stop::default(), std::sync::mpsc::channel());
+        let heard = stop.clone();
+        std::thread::spawn(move || {
+            let written = write_all(writer.as_fd(), &whole(), || heard.check());
+            ended.send(written).unwrap();
+        });
+        let is_full = || {
+            let mut ready = [PollFd::new(&other, PollFlags::OUT)];
+            poll(&mut ready, Some(&Timespec::default())).unwrap() == 0
+        };
+        while !is_full() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        stop.request();
+        let written = ends.recv_timeout(LONG).unwrap();
+        assert!(matches!(written, Err(Error::Stopped)), "{written:?}");
+    }
 }

@@ -52,6 +52,7 @@ impl Session<'_> {
             .with_links(links, above)
             .with_attributes(attributes);
         self.pump(connection, replies, (DATA, CONTROL), turn.stop(), |port| {
+            let walker = walker.heeding(port.check());
             pages::send(port, walker, turn.stop())
         })
     }

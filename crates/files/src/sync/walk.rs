@@ -8,6 +8,7 @@ use crate::hard_links::shared;
 use crate::limits::{LISTING_HELD_BYTES, TREE_DEPTH, UNIT_BYTES};
 use crate::links::{Identity, Links, identity, joined};
 use crate::message::{Attributes, EntryKind};
+use crate::port::Check;
 use crate::positioned::read_full;
 use crate::root::{DIRECTORY, READ_FILE, kind_of, meta_with};
 use rustix::fd::{AsFd, OwnedFd};
@@ -28,6 +29,8 @@ pub(crate) struct Walker {
     /// Where the tree is, from the served directory.
     above: Vec<u8>,
     attributes: Attributes,
+    /// Asked before each unit that is hashed.
+    check: Check,
 }
 
 struct Level {
@@ -62,6 +65,7 @@ impl Walker {
             links: Links::Kept,
             above: Vec::new(),
             attributes: Attributes::NONE,
+            check: Box::new(|| Ok(())),
         };
         walker.open(b"", directory.map(Ok));
         walker
@@ -77,6 +81,12 @@ impl Walker {
     pub(crate) fn with_links(mut self, links: Links, above: Vec<u8>) -> Walker {
         self.links = links;
         self.above = above;
+        self
+    }
+
+    /// Ends, in the middle of a file that is hashed, with the error of `check`.
+    pub(crate) fn heeding(mut self, check: Check) -> Walker {
+        self.check = check;
         self
     }
 
@@ -199,7 +209,10 @@ impl Listing for Walker {
             let level = self.levels.last_mut().ok_or(Error::Internal)?;
             match level.names.pop() {
                 Some(name) => {
-                    if let Some(sight) = self.look(&name) {
+                    let sight = self.look(&name);
+                    // What was broken off says nothing of the file.
+                    (self.check)()?;
+                    if let Some(sight) = sight {
                         return Ok(sight);
                     }
                 }
@@ -228,7 +241,7 @@ impl Listing for Walker {
         let digester = self.digester.as_ref().ok_or(Cause::ChangedSinceListed)?;
         let path = || self.path(&seen.name);
         let file = self.links.open(directory, &seen.name, path, READ_FILE)?;
-        digest(file, seen.size, digester)
+        digest(file, seen.size, (digester, &self.check))
     }
 }
 
@@ -302,8 +315,13 @@ pub(crate) fn see(
     })
 }
 
-/// The digest of a file's content, made as a copy makes it but that holes are read.
-fn digest(file: OwnedFd, size: u64, digester: &Digester) -> Result<Digest, Cause> {
+/// The digest of a file's content, made as a copy makes it but that holes are read. When `check` fails it is broken off:
+/// whoever asked looks at that next.
+fn digest(
+    file: OwnedFd,
+    size: u64,
+    (digester, check): (&Digester, &Check),
+) -> Result<Digest, Cause> {
     if kind_of(&fstat(&file)?) != EntryKind::File {
         return Err(Cause::ChangedSinceListed);
     }
@@ -311,6 +329,7 @@ fn digest(file: OwnedFd, size: u64, digester: &Digester) -> Result<Digest, Cause
     let mut units = digester.hasher();
     for index in 0..unit_count(size) {
         let unit = &mut unit[..unit_len(size, index)];
+        check().map_err(|_| Cause::ChangedSinceListed)?;
         if read_full(file.as_fd(), unit, index * UNIT_BYTES as u64)? < unit.len() {
             return Err(Cause::ChangedSinceListed);
         }

@@ -145,3 +145,42 @@ fn Walker__digests_are_of_the_content() {
     assert_eq!(digests[0], digests[1]);
     assert!(digests[0] != digests[2] && digests[2] != digests[3]);
 }
+
+#[test]
+fn Walker__a_file_is_not_hashed_to_its_end_for_nobody() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    const UNITS: u64 = 9;
+    let base = tempfile::tempdir().unwrap();
+    let file = fs::File::create(base.path().join("f")).unwrap();
+    file.set_len(UNITS * UNIT_BYTES as u64).unwrap();
+    let asked = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&asked);
+    let mut walker = walker(base.path())
+        .with_digests(true)
+        .heeding(Box::new(move || {
+            match counted.fetch_add(1, Ordering::Relaxed) < 2 {
+                true => Ok(()),
+                false => Err(Error::PeerGone),
+            }
+        }));
+    let sight = walker.next();
+    assert!(matches!(sight, Err(Error::PeerGone)), "{sight:?}");
+    // At two units, at the third, and after the file.
+    assert_eq!(asked.load(Ordering::Relaxed), 4);
+}
+
+#[test]
+fn check__fails_when_the_connection_has_ended_or_a_stop_is_asked_for() {
+    use crate::stop::Stop;
+    let counters = std::sync::Arc::<crate::port::PortCounters>::default();
+    let (port, _end) = crate::port::port(vec![], vec![], counters.clone(), || {});
+    let stop = Stop::default();
+    let port = port.heeding(&stop);
+    let check = port.check();
+    check().unwrap();
+    counters.end();
+    assert!(matches!(check(), Err(Error::PeerGone)));
+    stop.request();
+    assert!(matches!(check(), Err(Error::Stopped)));
+}

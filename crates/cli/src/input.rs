@@ -1,4 +1,4 @@
-//! Standard input as a content.
+//! Standard input, of which a stop ends the reading.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -7,29 +7,27 @@ use std::os::fd::AsFd;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
 
-use crate::interrupt::Interrupt;
-
 /// How often a stop is looked for while nothing comes, in milliseconds.
 const LOOK_MS: u8 = 100;
 
 /// Standard input. It ends with an error once the user asked to stop.
-pub(super) struct Input<'a> {
+pub(crate) struct Input<F> {
     from: File,
-    interrupt: &'a Interrupt,
+    stopped: F,
 }
 
-impl<'a> Input<'a> {
-    /// What this process has as standard input, of which nothing was read before.
-    pub(super) fn new(interrupt: &'a Interrupt) -> io::Result<Input<'a>> {
+impl<F: Fn() -> bool> Input<F> {
+    /// What this process has as standard input, of which nothing was read before. `stopped`: whether the user asked to stop.
+    pub(crate) fn new(stopped: F) -> io::Result<Input<F>> {
         let from = File::from(io::stdin().as_fd().try_clone_to_owned()?);
-        Ok(Input { from, interrupt })
+        Ok(Input { from, stopped })
     }
 }
 
-impl Read for Input<'_> {
+impl<F: Fn() -> bool> Read for Input<F> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         loop {
-            if self.interrupt.requested() {
+            if (self.stopped)() {
                 return Err(io::Error::other("stopped"));
             }
             let mut watched = [PollFd::new(self.from.as_fd(), PollFlags::POLLIN)];
