@@ -274,8 +274,7 @@ impl Coordinator {
             self.place_all(changed);
             let helpers = self.helpers_for(id);
             self.place(id, helpers);
-        } else if self.options.expected > 0 && self.members.len() >= self.options.expected as usize
-        {
+        } else if self.all_came() {
             self.begin(now);
         }
     }
@@ -643,6 +642,17 @@ impl Coordinator {
                 self.even_out();
             }
         }
+        self.look_for_end(now, done);
+    }
+
+    /// As many have joined as are expected, of which the number is known.
+    pub(crate) fn all_came(&self) -> bool {
+        let expected = self.options.expected as usize;
+        expected > 0 && self.members.len() >= expected
+    }
+
+    /// Ends the cast when all members have all or have failed, and so has this node: `done`.
+    pub(crate) fn look_for_end(&mut self, now: Duration, done: bool) {
         let gathered = now >= self.gathers_until || self.options.expected > 0;
         let over = !self.members.values().any(|it| it.life == Life::Active);
         if self.begun.is_some() && gathered && over && done && !self.finished {

@@ -164,6 +164,7 @@ impl Node {
     /// What a member says to its coordinator.
     pub(super) fn take_member(&mut self, from: NodeId, message: Message) -> Result<(), Fault> {
         self.lead_if_asked(from, &message);
+        let own_done = self.is_done();
         let (Some(coordinator), Some(header)) = (&mut self.coordinator, self.header) else {
             return Ok(());
         };
@@ -200,6 +201,10 @@ impl Node {
                 held_by,
             } => {
                 coordinator.on_progress(self.now, from, &verified, done, held_by);
+                // It may be the last of those that are expected: the next beat is late for them.
+                if coordinator.all_came() {
+                    coordinator.look_for_end(self.now, own_done);
+                }
             }
             Message::Report { peer, fault } => coordinator.on_report(from, peer, fault),
             _ => coordinator.on_seek(from),
