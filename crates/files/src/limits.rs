@@ -152,6 +152,9 @@ pub const RECONNECT_SECONDS: u64 = 2;
 /// Seconds a connected client has to send its request.
 pub const REQUEST_SECONDS: u64 = 10;
 
+/// Bytes a second by which a message extends the time that it may take, as they move: a quarter of [`LEAST_RATE`].
+pub const MESSAGE_RATE: u64 = LEAST_RATE / 4;
+
 /// Least bytes of payload a second that a limit may let pass: a unit of 1 MiB then takes half of [`STALL_SECONDS`].
 pub const LEAST_RATE: u64 = 16 << 10;
 

@@ -1,7 +1,7 @@
 //! The first messages on a connection: a request and its replies, one at a time.
 
 use crate::error::Error;
-use crate::limits::CONTROL_BYTES;
+use crate::limits::{CONTROL_BYTES, MESSAGE_RATE};
 use crate::message::{decode_opening, encode_opening};
 use crate::stop::Stop;
 use serde::{Serialize, de::DeserializeOwned};
@@ -79,13 +79,15 @@ pub(crate) fn receive<T>(
     read(&completion.into_region()[..len])
 }
 
-/// The completion of a Transfer in flight, where it does not matter of which.
+/// The completion of a Transfer in flight, where it does not matter of which. It has `patience`, and what its bytes take at
+/// [`MESSAGE_RATE`]: on a slow link a list of many names takes long, and a peer that dribbles holds its place no longer than
+/// that.
 fn complete(
     connection: &mut Connection,
     stop: &Stop,
     patience: Duration,
 ) -> Result<Completion, Error> {
-    let deadline = Instant::now() + patience;
+    let (begun, before) = (Instant::now(), payload(connection));
     loop {
         if let Some(completion) = connection.wait(Some(LOOK))? {
             if let Err(error) = &completion.result {
@@ -94,8 +96,19 @@ fn complete(
             return Ok(completion);
         }
         stop.check()?;
-        if Instant::now() > deadline {
+        let moved = payload(connection) - before;
+        if begun.elapsed() > patience + Duration::from_secs(moved / MESSAGE_RATE) {
             return Err(Error::Stalled);
         }
     }
 }
+
+/// Bytes of payload that left and came.
+fn payload(connection: &Connection) -> u64 {
+    let counters = connection.account().protocol;
+    counters.bytes_sent + counters.bytes_received
+}
+
+#[cfg(test)]
+#[path = "opening_tests.rs"]
+mod tests;

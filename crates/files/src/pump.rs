@@ -324,4 +324,4 @@ impl<'a> Pump<'a> {
 
 #[cfg(test)]
 #[path = "pump_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -9,8 +9,15 @@ use zerolane::{Endpoint, Options};
 const LONG: Duration = Duration::from_secs(60);
 
 /// A connection's two ends: that which connects, to where `via` leads to, and that which accepts.
-fn connected(via: impl FnOnce(SocketAddr) -> SocketAddr) -> (Connection, Connection) {
-    let options = Options::default();
+pub(crate) fn connected(via: impl FnOnce(SocketAddr) -> SocketAddr) -> (Connection, Connection) {
+    connected_with(Options::default(), via)
+}
+
+/// The same with these options at both ends.
+pub(crate) fn connected_with(
+    options: Options,
+    via: impl FnOnce(SocketAddr) -> SocketAddr,
+) -> (Connection, Connection) {
     let mut endpoint = Endpoint::bind((Ipv4Addr::LOCALHOST, 0), options.clone()).unwrap();
     let address = via(endpoint.local_addr());
     let connecting = thread::spawn(move || Connection::connect(address, &options).unwrap());

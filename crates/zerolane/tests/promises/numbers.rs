@@ -607,6 +607,7 @@ const DOCUMENTS: &[Document] = &[
             ),
             Fact("takes nothing for {120 s} is", &["STALL_SECONDS"]),
             Fact("asks nothing, after {10 s}.", &["REQUEST_SECONDS"]),
+            Fact("a second for each {4 KiB} of it", &["MESSAGE_RATE"]),
         ],
         checked: Some(("## What is guaranteed", "## Why not mapped files")),
         without: &[

@@ -1,0 +1,39 @@
+#![allow(non_snake_case)]
+
+use super::*;
+use crate::pump::tests::{connected, connected_with};
+use std::thread;
+use zerolane::Options;
+use zerolane::options::LaneChoice;
+
+const PATIENCE: Duration = Duration::from_millis(500);
+
+#[test]
+fn receive__of_what_comes_slowly_takes_longer_than_its_patience() {
+    const BYTES: usize = 128 << 10;
+    let slow = Options {
+        max_rate: Some(64 << 10),
+        // Shared memory has no rate.
+        lane: LaneChoice::Udp,
+        ..Options::default()
+    };
+    let (mut sender, mut receiver) = connected_with(slow, |address| address);
+    let content: Vec<u8> = (0..BYTES).map(|i| (i / 251 + i * 7) as u8).collect();
+    let plan = content.clone();
+    let sending = thread::spawn(move || {
+        let sent = send(&mut sender, plan, &Stop::default(), PATIENCE);
+        sent.map(|()| sender)
+    });
+    let received = receive(&mut receiver, BYTES, &Stop::default(), PATIENCE, |bytes| {
+        Ok(bytes.to_vec())
+    });
+    assert!(received.unwrap() == content);
+    sending.join().unwrap().unwrap();
+}
+
+#[test]
+fn receive__of_nothing_ends_with_its_patience() {
+    let (_silent, mut receiver) = connected(|address| address);
+    let received = receive(&mut receiver, 1, &Stop::default(), PATIENCE, |_| Ok(()));
+    assert!(matches!(received, Err(Error::Stalled)), "{received:?}");
+}
