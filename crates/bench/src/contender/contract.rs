@@ -4,12 +4,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 use std::thread;
+use std::time::Instant;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Error, Result, bail, ensure};
 use zerolane::Region;
 
 use crate::cpu::{self, Core, Meter, Soaker};
-use crate::job::{FileCopy, Job, Laps};
+use crate::job::{FileCopy, Flows, Job, Laps};
 use crate::measured::Measured;
 
 /// A way to do a [`Job`] between two processes.
@@ -125,6 +126,21 @@ pub(super) struct Flow<'a> {
     pub(super) ready: &'a Barrier,
     /// Told the bytes of each sample.
     pub(super) tell: &'a dyn Fn(u64),
+}
+
+/// How a flow's sender ended, which began then. The receiver ends the connection when the time is over, or when
+/// something is wrong, and says which it was: that is no error here, and afterwards nothing is. What ends it earlier is
+/// the sender's own failure.
+pub(super) fn sender_ended(
+    sent: Result<()>,
+    flows: &Flows,
+    began: Instant,
+    by_receiver: impl Fn(&Error) -> bool,
+) -> Result<()> {
+    match sent {
+        Err(error) if began.elapsed() < flows.time() && !by_receiver(&error) => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Sends or receives over all connections, each in a thread of its own. The flows of one initiator go round the cores.
