@@ -15,6 +15,7 @@ use zerolane_cli::exit::Exit;
 use zerolane_cli::interrupt::Interrupt;
 
 use super::channel::Channel;
+use super::failure::said;
 use super::machine::Machine;
 use super::protocol::{Reply, Request, VERSION};
 use crate::job::Job;
@@ -142,13 +143,8 @@ impl Peer {
     /// The next reply; a failure of the end is an error here.
     fn reply(&mut self) -> Result<Reply> {
         match self.hear()? {
-            Reply::Failed { message, corrupt } => {
-                let error = anyhow!(message).context(format!("at the {}", self.name));
-                Err(if corrupt {
-                    error.context(Exit::Corrupt)
-                } else {
-                    error
-                })
+            Reply::Failed { message, failure } => {
+                Err(said(format!("at the {}: {message}", self.name), failure))
             }
             reply => Ok(reply),
         }

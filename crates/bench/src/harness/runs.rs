@@ -3,10 +3,11 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
-use anyhow::{Context, Error, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use zerolane_cli::exit::Exit;
 use zerolane_cli::interrupt::Interrupt;
 
+use super::failure::together;
 use super::hosts;
 use super::link::{Host, Link};
 use super::machine::Machine;
@@ -226,33 +227,17 @@ impl Ends {
     }
 }
 
-/// One error of several ends': that of wrong bytes, which explains the others; or what each says, once.
-fn together(mut errors: Vec<Error>) -> Error {
-    let corrupt = |it: &Error| Exit::of(it) == Exit::Corrupt;
-    if let Some(at) = errors.iter().position(corrupt) {
-        return errors.swap_remove(at);
-    }
-    let mut words: Vec<String> = Vec::new();
-    for said in errors.iter().map(|it| format!("{it:#}")) {
-        if !words.contains(&said) {
-            words.push(said);
-        }
-    }
-    match errors.pop() {
-        // As it is, with its causes and its exit code.
-        Some(only) if words.len() < 2 => only,
-        _ => anyhow!("{}", words.join("; ")),
-    }
-}
-
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
     use std::net::Ipv4Addr;
     use std::process::Command;
 
+    use anyhow::Error;
+
+    use super::super::failure::{Failure, is_giving_up};
+    use super::super::protocol::Reply;
     use super::*;
-    use crate::harness::protocol::Reply;
     use crate::job::tests::every_work;
 
     #[test]
@@ -286,17 +271,18 @@ mod tests {
         ends.finish(&mut out_of_turn).unwrap_err()
     }
 
-    fn failed(message: &str, corrupt: bool) -> Reply {
+    fn failed(message: &str, failure: Failure) -> Reply {
         Reply::Failed {
             message: message.into(),
-            corrupt,
+            failure,
         }
     }
 
     /// The end that was left alone is heard first, or last.
     #[test]
     fn finish__wrong_bytes_at_any_end_are_corrupt() {
-        let (alone, wrong) = (failed("peer gone", false), failed("byte 3 is wrong", true));
+        let alone = failed("peer gone", Failure::GaveUp);
+        let wrong = failed("byte 3 is wrong", Failure::Corrupt);
         let done = Reply::Done { measured: vec![] };
         for reverse in [false, true] {
             for (responder, initiators) in [
@@ -316,9 +302,13 @@ mod tests {
 
     #[test]
     fn finish__tells_what_each_end_says() {
-        let (gone, paths) = (failed("gone", false), failed("1 of 2 paths carry", false));
+        let gone = failed("gone", Failure::GaveUp);
+        let paths = failed("1 of 2 paths carry", Failure::Other);
         for reverse in [false, true] {
-            let error = format!("{:#}", said(&gone, &[&paths, &paths], reverse));
+            let error = said(&gone, &[&paths, &paths], reverse);
+            assert!(!is_giving_up(&error), "{error:#}");
+            assert!(is_giving_up(&said(&gone, &[&gone], reverse)));
+            let error = format!("{error:#}");
             assert!(error.contains("gone"), "{error}");
             assert_eq!(error.matches("1 of 2 paths carry").count(), 1, "{error}");
         }

@@ -620,7 +620,7 @@ fn serve__refuses_hostile_requests_and_goes_on() {
         let reply = answer(address, garbage);
         assert!(reply.is_empty() || reply.contains("failed"), "{reply}");
     }
-    assert!(answer(address, b"{\"do\":\"hello\",\"version\":16}\n").contains("kernel"));
+    assert!(answer(address, b"{\"do\":\"hello\",\"version\":17}\n").contains("kernel"));
 }
 
 #[test]
