@@ -507,6 +507,21 @@ fn siege__gives_the_promised_json() {
     assert_keys(&report, include_str!("../json/siege.keys"));
 }
 
+/// Not only that there is no server.
+#[test]
+fn siege__says_which_core_there_is_not() {
+    if !netns::is_permitted() {
+        eprintln!("skipped: network namespaces need root");
+        return;
+    }
+    for core in ["--tx-core", "--rx-core", "--attack-core"] {
+        let output = output(&format!("bench siege --seconds 1 {core} 999"));
+        assert_eq!(output.status.code(), Some(1));
+        let said = text(&output.stderr);
+        assert!(said.contains("cannot run on core 999"), "{core}: {said}");
+    }
+}
+
 #[test]
 fn echo__gives_the_promised_json() {
     let output = output("bench echo -c 20 --seconds 1 --reps 1 --json");

@@ -85,7 +85,7 @@ fn receive_for<S: Stream>(
     flow: &Flow<'_>,
 ) -> Result<Measured> {
     let most = stream.receive_bytes();
-    flow.ready.wait();
+    flow.ready.pass()?;
     stream.send(&[GO])?;
     let mut progress = Progress::start(flows.time(), flows.sample_time(), flow.tell);
     let mut bytes = 0;

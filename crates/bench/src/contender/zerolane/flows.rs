@@ -88,7 +88,7 @@ fn receive_for(
     flow: &Flow<'_>,
 ) -> Result<Measured> {
     pieces.post_all(&mut connection)?;
-    flow.ready.wait();
+    flow.ready.pass()?;
     connection.send(&[GO])?;
     let before = connection.account();
     let by_path = by_path(&connection);
