@@ -10,6 +10,7 @@ use netlab::netns;
 use netsim::link::LinkConfig;
 
 use zerolane_cli::interrupt::Interrupt;
+use zerolane_cli::lab;
 
 use super::end;
 use super::peer::Peer;
@@ -67,6 +68,7 @@ impl Network {
             netns::is_permitted(),
             "the emulated network is made of network namespaces, and this process may make none: run it as root"
         );
+        lab::sweep();
         let lab = Lab::start(LabConfig {
             prefix: "bench".into(),
             core: Some(NETWORK_CORE),

@@ -507,6 +507,28 @@ fn siege__gives_the_promised_json() {
     assert_keys(&report, include_str!("../json/siege.keys"));
 }
 
+/// By whatever makes namespaces of its own: between two hosts, of several over a link, for the siege.
+#[test]
+fn bench__removes_the_namespaces_of_a_killed_one() {
+    if !netns::is_permitted() {
+        eprintln!("skipped: network namespaces need root");
+        return;
+    }
+    for words in [
+        "bench bulk --only tcp --buffer 1MiB --bytes 4MiB --reps 1",
+        "bench loss --at 0% --time 100ms --reps 1 --only cubic",
+        "bench siege --seconds 1 --rx-core 999",
+    ] {
+        let mut dead = Command::new("true").spawn().unwrap();
+        dead.wait().unwrap();
+        let stale = format!("zl-bench-{}-0-a", dead.id());
+        let made = Command::new("ip").args(["netns", "add", &stale]).status();
+        assert!(made.unwrap().success());
+        output(words);
+        assert_eq!(namespaces_of(dead.id()), [""; 0], "{words}");
+    }
+}
+
 /// Not only that there is no server.
 #[test]
 fn siege__says_which_core_there_is_not() {

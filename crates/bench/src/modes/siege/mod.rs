@@ -29,6 +29,7 @@ use netlab::netns::Topology;
 use nix::unistd::{SysconfVar, sysconf};
 use serde::Serialize;
 use zerolane_cli::interrupt::Interrupt;
+use zerolane_cli::lab;
 
 use self::attack::{Attack, Attacker};
 use self::transfer::{Seen, Shared};
@@ -125,6 +126,7 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<SiegeReport> {
         server: args.cores.responder(),
         attacker: args.attack_core.unwrap_or(args.cores.tx_core),
     };
+    lab::sweep();
     let hosts = Topology::pair("siege", MTU)?;
     args.offloads.apply(&hosts)?;
     attack::route_strangers(&hosts)?;
