@@ -199,3 +199,18 @@ fn page__what_failed_over_a_link_is_a_gap() {
     let page = html(&report);
     assert!(page.contains("no such control") && page.contains("no such core"));
 }
+
+/// A share of several runs is told with the least and the most of them, that of one run is not.
+#[test]
+fn found__what_losses_cost_has_its_spread() {
+    let mut all = printed();
+    let sentence = |all: Map<String, Value>| report_of(all).found[2].clone();
+    assert!(!sentence(all.clone()).contains('('));
+    let mut cells = all["loss"]["cells"].as_array_mut().unwrap().iter_mut();
+    let cell = cells.find(|it| it["link"] == "loss 0.1 %").unwrap();
+    let mut results = cell["results"].as_array_mut().unwrap().iter_mut();
+    let own = results.find(|it| it["contender"] == "extended").unwrap();
+    own["mbps"] = json!({"min": 487.9, "median": 878.2, "max": 975.8});
+    let sentence = sentence(all);
+    assert!(sentence.contains("90.0 (50.0 to 100"), "{sentence}");
+}
