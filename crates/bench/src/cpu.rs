@@ -46,7 +46,13 @@ pub(crate) fn pin(core: usize) -> Result<()> {
     let mut set = CpuSet::new();
     set.set(core)
         .and_then(|()| sched_setaffinity(Pid::from_raw(0), &set))
-        .with_context(|| format!("cannot run on core {core}; pick one that exists with --cores"))
+        .with_context(|| {
+            let there = sysconf(SysconfVar::_NPROCESSORS_ONLN).ok().flatten();
+            format!(
+                "cannot run on core {core}: this machine has {}, from 0; choose one with --tx-core, --rx-core or --core",
+                there.unwrap_or_default()
+            )
+        })
 }
 
 /// Lets this thread, and every thread it starts from now on, run on all of `cores`.
@@ -328,6 +334,14 @@ mod tests {
             unsoaked + soaked >= seconds * 0.99,
             "{cpu:?}: {soaked} of {seconds}"
         );
+    }
+
+    #[test]
+    fn pin__to_a_core_that_there_is_not_says_what_to_choose() {
+        let error = format!("{:#}", pin(999).unwrap_err());
+        assert!(error.contains("on core 999"), "{error}");
+        assert!(error.contains("--rx-core"), "{error}");
+        assert!(!error.contains("has 0,"), "{error}");
     }
 
     #[test]

@@ -274,6 +274,14 @@ impl Lab {
         self.network.state().delays.reset();
     }
 
+    /// Whether the network still carries frames.
+    ///
+    /// # Errors
+    /// What ended it: since then all frames are lost.
+    pub fn check(&self) -> io::Result<()> {
+        self.network.check()
+    }
+
     /// Ends the network and removes the namespaces; returns its last counters.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 
 /// The running thread. Dropping it ends it.
@@ -31,10 +31,19 @@ impl<S: Send + 'static> Worker<S> {
         let shared = Arc::new(Shared {
             state: Mutex::new(state),
             stopping: AtomicBool::new(false),
+            failed: OnceLock::new(),
             wake: EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?,
         });
         let run = make(Arc::clone(&shared))?;
-        let thread = thread::Builder::new().name(name.into()).spawn(run)?;
+        let own = Arc::clone(&shared);
+        let thread = thread::Builder::new().name(name.into()).spawn(move || {
+            let outcome = run();
+            if let Err(error) = &outcome {
+                // Nothing else sets it.
+                let _ = own.failed.set(error.to_string());
+            }
+            outcome
+        })?;
         Ok(Self {
             shared,
             thread: Some(thread),
@@ -46,6 +55,21 @@ impl<S> Worker<S> {
     /// What the thread works on.
     pub(crate) fn state(&self) -> MutexGuard<'_, S> {
         self.shared.state()
+    }
+
+    /// Whether the thread goes on.
+    ///
+    /// # Errors
+    /// What ended it.
+    pub(crate) fn check(&self) -> io::Result<()> {
+        let why = match (self.shared.failed.get(), &self.thread) {
+            (Some(why), _) => why.as_str(),
+            (None, Some(thread)) if thread.is_finished() => "it panicked",
+            (None, _) => return Ok(()),
+        };
+        Err(io::Error::other(format!(
+            "the network's thread ended: {why}"
+        )))
     }
 
     /// Ends the thread. Ending it again does nothing.
@@ -76,6 +100,8 @@ impl<S> Drop for Worker<S> {
 pub(crate) struct Shared<S> {
     state: Mutex<S>,
     stopping: AtomicBool,
+    /// Why the thread ended before it was told to.
+    failed: OnceLock<String>,
     /// Ends the thread's wait.
     wake: EventFd,
 }
@@ -100,5 +126,34 @@ impl<S> Shared<S> {
     pub(crate) fn woken(&self) {
         // Nothing to read is no harm.
         let _ = self.wake.read();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn check__tells_what_ended_the_thread() {
+        let (end, told) = std::sync::mpsc::channel::<()>();
+        let worker = Worker::start("test", (), |_| {
+            Ok(move || {
+                let _ = told.recv();
+                Err(io::Error::other("its socket is gone"))
+            })
+        });
+        let worker = worker.expect("a thread");
+        worker.check().expect("it waits");
+        drop(end);
+        let error = loop {
+            match worker.check() {
+                Ok(()) => thread::sleep(Duration::from_millis(1)),
+                Err(error) => break error.to_string(),
+            }
+        };
+        assert!(error.ends_with("its socket is gone"), "{error}");
     }
 }

@@ -273,13 +273,19 @@ fn sweep_stale__removes_those_of_the_dead_only() {
     let Some(hosts) = pair_or_skip(1500) else {
         return;
     };
-    let stale = format!("zl-test-{}-0-a", dead_pid());
-    let made = Command::new("ip").args(["netns", "add", &stale]).status();
-    assert!(made.expect("ip runs").success());
+    // Of a host, and of a router.
+    let dead = dead_pid();
+    let stale = ["a", "r"].map(|label| format!("zl-test-{dead}-0-{label}"));
+    for name in &stale {
+        let made = Command::new("ip").args(["netns", "add", name]).status();
+        assert!(made.expect("ip runs").success());
+    }
 
     let removed = sweep_stale().expect("permitted");
-    assert!(removed.contains(&stale), "{removed:?}");
-    assert!(!exists(&stale));
+    for name in &stale {
+        assert!(removed.contains(name), "{removed:?}");
+        assert!(!exists(name));
+    }
     assert!(exists(hosts.a().name()));
 }
 

@@ -79,7 +79,12 @@ fn loss(sections: &[Section]) -> String {
     let found = chart.and_then(|chart| {
         let percent = |series| {
             let share = chart.at(series, "0.1 %")?;
-            Some(digits(share.median * 100.0))
+            let percent = |share: f64| digits(share * 100.0);
+            let spread = match share.min < share.max {
+                true => format!(" ({} to {})", percent(share.min), percent(share.max)),
+                false => String::new(),
+            };
+            Some(format!("{}{spread}", percent(share.median)))
         };
         Some((
             percent("Zerolane")?,
@@ -93,7 +98,7 @@ fn loss(sections: &[Section]) -> String {
         return format!("What losses cost was not measured: {why}.");
     };
     format!(
-        "With 0.1 % of all packets lost over a link of 1 Gb/s, {own} % of the goodput is left, {tcp} % of TCP's, and {classic} % under \
+        "With 0.1 % of all packets lost over a link of 1 Gb/s, of the goodput {own} % is left, of TCP's {tcp} %, and {classic} % under \
          the rule of the thesis, whose protocol kept 1.8 %."
     )
 }

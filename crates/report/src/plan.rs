@@ -185,9 +185,9 @@ const ROWS: &[Row] = &[
     ),
     row(
         "loss",
-        [13, 130],
+        [13, 230],
         "bench loss --at 0%,0.01%,0.1% --time 1s --reps 1 --only classic,extended,cubic",
-        "bench loss --at 0%,0.001%,0.01%,0.1%,1% --time 3s --reps 2",
+        "bench loss --at 0%,0.001%,0.01%,0.1%,1% --time 2s --reps 5",
     ),
     row(
         "rtt",

@@ -24,6 +24,13 @@ pub(crate) fn set(socket: &Socket, name: &str) -> Result<()> {
     Err(error).context(why)
 }
 
+/// Whether this kernel and this user have it; if not, why.
+pub(crate) fn able(name: &str) -> Result<(), String> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None);
+    let set = socket.map_err(Into::into).and_then(|it| set(&it, name));
+    set.map_err(|error| format!("{error:#}"))
+}
+
 /// Gives `socket` the one asked for. If none is, [`BASELINE`] where this user may choose it, and else the
 /// system's default, which a socket has from the start.
 ///
@@ -104,6 +111,8 @@ mod tests {
         let said = format!("{error:#}");
         assert!(said.contains("does not have"), "{said}");
         assert!(choose(&socket, Some("no-such-one")).is_err());
+        assert_eq!(able("no-such-one"), Err(said));
+        assert_eq!(able(&baseline().unwrap()), Ok(()));
     }
 
     #[test]

@@ -1,15 +1,17 @@
 //! What a contender has to do, and what all have in common.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::Barrier;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Instant;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Error, Result, bail, ensure};
 use zerolane::Region;
 
 use crate::cpu::{self, Core, Meter, Soaker};
-use crate::job::{FileCopy, Job, Laps};
+use crate::job::{FileCopy, Flows, Job, Laps};
 use crate::measured::Measured;
 
 /// A way to do a [`Job`] between two processes.
@@ -120,11 +122,84 @@ pub(super) fn expect_word(heard: u8, word: u8) -> Result<()> {
     Ok(())
 }
 
+/// Where flows wait until all are ready.
+#[derive(Debug)]
+pub(super) struct Gate {
+    /// Flows that are not ready yet; `None` once one of them has ended, for the others would wait for ever.
+    missing: Mutex<Option<usize>>,
+    changed: Condvar,
+}
+
+/// Another flow ended before it was ready; what it says explains it.
+#[derive(Debug)]
+struct LeftAlone;
+
+impl fmt::Display for LeftAlone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("another flow ended before all were ready")
+    }
+}
+
+impl std::error::Error for LeftAlone {}
+
+impl Gate {
+    fn new(flows: usize) -> Gate {
+        Gate {
+            missing: Mutex::new(Some(flows)),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// This flow is ready: waits for the others.
+    pub(super) fn pass(&self) -> Result<()> {
+        let mut missing = self.missing();
+        *missing = missing.map(|it| it - 1);
+        self.changed.notify_all();
+        let waits = |missing: &mut Option<usize>| missing.is_some_and(|it| it > 0);
+        let missing = self.changed.wait_while(missing, waits);
+        let missing = missing.unwrap_or_else(PoisonError::into_inner);
+        Ok(missing.map(drop).ok_or(LeftAlone)?)
+    }
+
+    fn missing(&self) -> MutexGuard<'_, Option<usize>> {
+        self.missing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A flow's right to pass the gate, which goes with the flow.
+struct Pass<'a>(&'a Gate);
+
+impl Drop for Pass<'_> {
+    fn drop(&mut self) {
+        let mut missing = self.0.missing();
+        // Of those that have passed already nobody waits.
+        if *missing != Some(0) {
+            *missing = None;
+        }
+        self.0.changed.notify_all();
+    }
+}
+
 /// One of the flows that start together.
 pub(super) struct Flow<'a> {
-    pub(super) ready: &'a Barrier,
+    pub(super) ready: &'a Gate,
     /// Told the bytes of each sample.
     pub(super) tell: &'a dyn Fn(u64),
+}
+
+/// How a flow's sender ended, which began then. The receiver ends the connection when the time is over, or when
+/// something is wrong, and says which it was: that is no error here, and afterwards nothing is. What ends it earlier is
+/// the sender's own failure.
+pub(super) fn sender_ended(
+    sent: Result<()>,
+    flows: &Flows,
+    began: Instant,
+    by_receiver: impl Fn(&Error) -> bool,
+) -> Result<()> {
+    match sent {
+        Err(error) if began.elapsed() < flows.time() && !by_receiver(&error) => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Sends or receives over all connections, each in a thread of its own. The flows of one initiator go round the cores.
@@ -135,7 +210,7 @@ pub(super) fn at_once<C: Send>(
     connections: Vec<C>,
     act: impl Fn(C, &Flow<'_>) -> Result<Measured> + Sync,
 ) -> Result<Vec<Measured>> {
-    let ready = Barrier::new(connections.len());
+    let ready = Gate::new(connections.len());
     let (ready, act, tell) = (&ready, &act, part.tell);
     let meter = Meter::start(part.core());
     let measured: Result<Vec<Measured>> = thread::scope(|scope| {
@@ -145,6 +220,7 @@ pub(super) fn at_once<C: Send>(
             .map(|(index, connection)| {
                 let core = part.cores[index % parallel % part.cores.len()];
                 scope.spawn(move || {
+                    let _pass = Pass(ready);
                     cpu::pin(core)?;
                     let tell = |bytes| tell(index, bytes);
                     act(connection, &Flow { ready, tell: &tell })
@@ -152,13 +228,71 @@ pub(super) fn at_once<C: Send>(
             })
             .collect();
         let joined = flows.into_iter().map(|flow| flow.join());
-        joined
-            .map(|flow| flow.unwrap_or_else(|_| bail!("a flow's thread panicked")))
-            .collect()
+        let joined = joined.map(|flow| flow.unwrap_or_else(|_| bail!("a flow's thread panicked")));
+        let (mut measured, mut failed) = (Vec::new(), Vec::new());
+        for flow in joined {
+            match flow {
+                Ok(flow) => measured.push(flow),
+                Err(error) => failed.push(error),
+            }
+        }
+        let explains = failed.iter().position(|it| !it.is::<LeftAlone>());
+        match failed.is_empty() {
+            true => Ok(measured),
+            false => Err(failed.swap_remove(explains.unwrap_or(0))),
+        }
     });
     let mut measured = measured?;
     if let Some(first) = measured.first_mut() {
         (_, first.cpu) = meter.stop();
     }
     Ok(measured)
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use crate::job::tests::every_work;
+
+    /// What comes of flows that act so, over connections that are their numbers.
+    fn flows(act: impl Fn(usize, &Flow<'_>) -> Result<Measured> + Sync) -> Result<Vec<Measured>> {
+        let [_, job, ..] = every_work();
+        let part = Part {
+            job: &job,
+            cores: &[0],
+            memory: &mut Memory::default(),
+            files: None,
+            soaker: None,
+            tell: &|_, _| {},
+        };
+        at_once(&part, 1, (0..4).collect(), act)
+    }
+
+    #[test]
+    fn at_once__all_are_ready_before_one_goes_on() {
+        let ready = Mutex::new(0);
+        let measured = flows(|flow, it| {
+            *ready.lock().unwrap() += 1;
+            it.ready.pass()?;
+            assert_eq!(*ready.lock().unwrap(), 4, "{flow}");
+            Ok(Measured::default())
+        });
+        assert_eq!(measured.unwrap().len(), 4);
+    }
+
+    /// The others are not left waiting for it, and its error is told, not theirs.
+    #[test]
+    fn at_once__a_flow_that_fails_before_it_is_ready_ends_all() {
+        for fails in 0..4 {
+            let failed = flows(|flow, it| {
+                match flow == fails {
+                    true => bail!("no memory"),
+                    false => it.ready.pass()?,
+                }
+                Ok(Measured::default())
+            });
+            assert_eq!(failed.unwrap_err().to_string(), "no memory");
+        }
+    }
 }

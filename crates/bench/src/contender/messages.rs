@@ -3,9 +3,10 @@
 use std::io::{self, ErrorKind};
 use std::time::Instant;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
 use super::contract::expect_word;
+use super::gave_up::GaveUp;
 use crate::content::message::Content;
 use crate::job::operations::{Operations, Wait};
 use crate::limits::STALL;
@@ -66,5 +67,5 @@ pub(super) fn is_idle(error: &io::Error) -> bool {
 }
 
 fn stalled<T>() -> Result<T> {
-    bail!("the peer did nothing for {} s", STALL.as_secs())
+    Err(GaveUp("the peer did nothing for too long").into())
 }

@@ -11,11 +11,13 @@
 //! | `zerolane` | Zerolane |
 //! | `program` | other people's programs |
 //! | `congestion`, `kernel` | TCP's congestion control; what the kernel's TCP counts |
+//! | `gave_up` | whether a contender gave up, or something else failed |
 //! | `certificate` | TLS's settings for those that need it |
 
 mod certificate;
 pub(crate) mod congestion;
 pub(crate) mod contract;
+mod gave_up;
 mod kernel;
 mod messages;
 pub(crate) mod program;
@@ -32,6 +34,7 @@ pub(crate) mod zerolane;
 use ::zerolane::options::Profile;
 
 use self::contract::Contender;
+pub(crate) use self::gave_up::has_given_up;
 use self::program::Program;
 use self::quic::Quic;
 use self::tcp::Tcp;

@@ -155,6 +155,9 @@ fn able__each_says_what_it_cannot_do() {
         };
         assert!(of(Name::Unix).able(&job).is_ok(), "{job:?}");
     }
+    let congestion = Some("no-such-one");
+    let why = Tcp { congestion }.able(&flows).unwrap_err();
+    assert!(why.contains("does not have"), "{why}");
     for program in [Name::Ucx, Name::Libfabric] {
         assert!(of(program).able(&laps).is_err());
         assert!(of(program).listen(LOCAL, &operations).is_err());

@@ -93,6 +93,14 @@ impl Content {
         }
     }
 
+    /// The same, but for one byte.
+    #[cfg(test)]
+    pub(crate) fn wrong_at(&self, byte: usize) -> Content {
+        let mut wrong = self.clone();
+        wrong.base[byte] ^= 1;
+        wrong
+    }
+
     fn head(&self, index: u64) -> u64 {
         index ^ self.seed
     }

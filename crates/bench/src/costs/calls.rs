@@ -54,7 +54,12 @@ pub(super) fn wake(effort: Effort, cores: [usize; 2]) -> Result<WakeCosts> {
     };
     let shared = &shared;
     thread::scope(|scope| {
-        let sleeping = scope.spawn(move || sleep(cores[1], shared));
+        let sleeping = scope.spawn(move || {
+            let slept = sleep(cores[1], shared);
+            // However it ended: the other one must not wait for an answer.
+            shared.over.store(true, Ordering::Release);
+            slept
+        });
         let waking = scope.spawn(move || {
             let woke = wake_again_and_again(effort, cores[0], shared);
             shared.over.store(true, Ordering::Release);
@@ -66,7 +71,12 @@ pub(super) fn wake(effort: Effort, cores: [usize; 2]) -> Result<WakeCosts> {
         let (Ok(waking), Ok(sleeping)) = (waking, sleeping) else {
             bail!("a thread of an experiment panicked");
         };
-        let ([latency, waker], woken) = (waking?, sleeping?);
+        let ([latency, waker], woken) = match (waking, sleeping) {
+            (Ok(waking), Ok(sleeping)) => (waking, sleeping),
+            // Of the one that was left alone the other's error says why.
+            (Err(waking), Err(sleeping)) => bail!("{waking:#}; {sleeping:#}"),
+            (Err(error), _) | (_, Err(error)) => return Err(error),
+        };
         Ok(WakeCosts {
             latency,
             waker,
@@ -86,6 +96,10 @@ fn wake_again_and_again(effort: Effort, core: usize, shared: &Shared) -> Result<
             shared.event.write(1)?;
             call += started.elapsed().as_secs_f64();
             while shared.answered.load(Ordering::Acquire) == before {
+                ensure!(
+                    !shared.over.load(Ordering::Acquire),
+                    "the other thread has ended"
+                );
                 ensure!(started.elapsed() < STALL, "a thread was not woken");
                 spin_loop();
             }
@@ -130,4 +144,19 @@ fn sleep(core: usize, shared: &Shared) -> Result<Cost> {
 fn thread_time() -> Result<f64> {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)?;
     Ok(time.num_nanoseconds() as f64 / 1e9)
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wake__tells_which_core_there_is_not() {
+        for cores in [[0, 999], [999, 0], [999, 999]] {
+            let error = wake(Effort::QUICK, cores).unwrap_err();
+            let words = format!("{error:#}");
+            assert!(words.contains("cannot run on core 999"), "{words}");
+        }
+    }
 }

@@ -11,9 +11,9 @@ use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Result, anyhow, ensure};
-use zerolane_cli::exit::Exit;
 
 use super::channel::Channel;
+use super::failure::Failure;
 use super::machine::Machine;
 use super::protocol::{Reply, Request, VERSION};
 use super::watchdog::{self, Watchdog};
@@ -67,7 +67,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
             // An orchestrator that is gone cannot be told.
             let _ = end.channel.send(&Reply::Failed {
                 message: format!("{error:#}"),
-                corrupt: Exit::of(&error) == Exit::Corrupt,
+                failure: Failure::of(&error),
             });
             return Ok(());
         }

@@ -10,6 +10,7 @@ use clap::ValueEnum;
 use netlab::netns::{Interface, Namespace, Offloads as DeviceOffloads, Topology};
 use netsim::Side;
 use zerolane::options::PathAddresses;
+use zerolane_cli::lab;
 
 /// Which segmentation and merging work the interfaces take over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -90,6 +91,7 @@ pub(crate) struct Link(Option<Topology>);
 impl Link {
     /// Two namespaces joined by so many veth pairs of this MTU, with offloads as asked of the first.
     pub(crate) fn namespaces(mtu: u32, offloads: Offloads, pairs: usize) -> Result<Link> {
+        lab::sweep();
         let topology = Topology::pairs("bench", mtu, pairs)?;
         offloads.apply(&topology)?;
         Ok(Link(Some(topology)))

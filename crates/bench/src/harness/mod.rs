@@ -5,6 +5,7 @@
 //! | `runs` | the ends of a run, and which run follows which |
 //! | `end` | one end, in a process of its own |
 //! | `peer` | the orchestrator's handle to an end |
+//! | `failure` | why a run failed |
 //! | `protocol`, `channel` | what they say, and how |
 //! | `machine` | what an end's machine is |
 //! | `watchdog` | ends an end that nobody waits for any more |
@@ -16,6 +17,7 @@
 
 mod channel;
 pub(crate) mod end;
+pub(crate) mod failure;
 pub(crate) mod hosts;
 pub(crate) mod link;
 pub(crate) mod machine;

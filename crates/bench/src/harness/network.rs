@@ -10,10 +10,12 @@ use netlab::netns;
 use netsim::link::LinkConfig;
 
 use zerolane_cli::interrupt::Interrupt;
+use zerolane_cli::lab;
 
 use super::end;
 use super::peer::Peer;
 use super::runs::{Ends, Run, out_of_turn};
+use crate::contender;
 use crate::cpu;
 use crate::job::name::Name;
 use crate::job::settings::Protection;
@@ -44,6 +46,9 @@ pub(crate) struct Outcome {
     pub(crate) network: LabStats,
 }
 
+/// Who can, and who cannot for which reason.
+pub(crate) type Able = (Vec<Name>, Vec<(Name, String)>);
+
 /// The network runs here, and goes before all else: it takes half a core. A lone sender does, too, for
 /// receiving costs more than sending; of several, see [`sender_core`].
 const NETWORK_CORE: usize = 0;
@@ -63,6 +68,7 @@ impl Network {
             netns::is_permitted(),
             "the emulated network is made of network namespaces, and this process may make none: run it as root"
         );
+        lab::sweep();
         let lab = Lab::start(LabConfig {
             prefix: "bench".into(),
             core: Some(NETWORK_CORE),
@@ -84,6 +90,30 @@ impl Network {
             self.lab
                 .set_link(host, if host == 0 { there } else { back });
         }
+    }
+
+    /// Those of `contenders` that can do such flows here, and the others, with why.
+    pub(crate) fn able(&self, contenders: &[Name], flows: Flows) -> Result<Able> {
+        let job = Job::of(Work::Flows(flows));
+        let able = self.lab.host(0).enter_thread(|| {
+            let able = |&it: &Name| contender::of(it).able(&job).map_err(|why| (it, why));
+            let (mut named, mut left_out) = (Vec::new(), Vec::new());
+            for (contender, able) in contenders.iter().map(|it| (*it, able(it))) {
+                match able {
+                    Ok(()) => named.push(contender),
+                    Err(why) => left_out.push(why),
+                }
+            }
+            (named, left_out)
+        })?;
+        let why = || able.1.iter().map(|it| it.1.as_str()).collect::<Vec<_>>();
+        ensure!(!able.0.is_empty(), "{}", why().join("; "));
+        Ok(able)
+    }
+
+    /// Fails once the emulator has ended: what is measured without it says nothing of a contender.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.lab.check().context("the emulated network")
     }
 
     /// Runs the flows of all groups at the same time.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use nix::unistd::Pid;
@@ -14,6 +15,7 @@ use zerolane_cli::exit::Exit;
 use zerolane_cli::interrupt::Interrupt;
 
 use super::channel::Channel;
+use super::failure::said;
 use super::machine::Machine;
 use super::protocol::{Reply, Request, VERSION};
 use crate::job::Job;
@@ -24,6 +26,8 @@ use crate::measured::Measured;
 pub(crate) struct Peer {
     name: &'static str,
     channel: Channel<Box<dyn BufRead>, Box<dyn Write>>,
+    /// The connection to another machine, whose answers have to come in time.
+    remote: Option<TcpStream>,
     _process: Option<Process>,
 }
 
@@ -81,6 +85,7 @@ impl Peer {
         Ok(Peer {
             name,
             channel: Channel::new(Box::new(BufReader::new(output)), Box::new(input)),
+            remote: None,
             _process: Some(process),
         })
     }
@@ -91,16 +96,32 @@ impl Peer {
             .with_context(|| format!("{to} does not answer; is `zerolane bench serve` running?"))
             .context(Exit::Unreachable)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(limits::deadline(limits::RUN_MAX_BYTES)))?;
         stream.set_write_timeout(Some(limits::STALL))?;
-        let reader = BufReader::new(stream.try_clone()?);
+        let (reader, remote) = (BufReader::new(stream.try_clone()?), stream.try_clone()?);
         let channel =
             Channel::<Box<dyn BufRead>, Box<dyn Write>>::new(Box::new(reader), Box::new(stream));
-        Ok(Peer {
+        let peer = Peer {
             name,
             channel,
+            remote: Some(remote),
             _process: None,
-        })
+        };
+        peer.allow(limits::IDLE)?;
+        Ok(peer)
+    }
+
+    /// Its answers have to come within so long: an end on this machine is seen to end, another machine may be silent for
+    /// ever.
+    fn allow(&self, time: Duration) -> Result<()> {
+        match &self.remote {
+            Some(remote) => Ok(remote.set_read_timeout(Some(time))?),
+            None => Ok(()),
+        }
+    }
+
+    /// The same, for an end that gives up the job by itself when the job's deadline has passed.
+    fn allow_job(&self, job: &Job) -> Result<()> {
+        self.allow(job.deadline() + limits::STALL)
     }
 
     /// Sends one message.
@@ -122,13 +143,8 @@ impl Peer {
     /// The next reply; a failure of the end is an error here.
     fn reply(&mut self) -> Result<Reply> {
         match self.hear()? {
-            Reply::Failed { message, corrupt } => {
-                let error = anyhow!(message).context(format!("at the {}", self.name));
-                Err(if corrupt {
-                    error.context(Exit::Corrupt)
-                } else {
-                    error
-                })
+            Reply::Failed { message, failure } => {
+                Err(said(format!("at the {}: {message}", self.name), failure))
             }
             reply => Ok(reply),
         }
@@ -160,6 +176,7 @@ impl Peer {
 
     /// Asks the end to respond to the initiators of a job; the port it listens on, and over raw Ethernet the hardware address.
     pub(crate) fn respond(&mut self, job: &Job) -> Result<(u16, Option<[u8; 6]>)> {
+        self.allow_job(job)?;
         self.tell(&Request::Respond(job.clone()))?;
         match self.reply()? {
             Reply::Listening { port, hardware } => Ok((port, hardware)),
@@ -169,6 +186,7 @@ impl Peer {
 
     /// Asks the end to initiate a job.
     pub(crate) fn initiate(&mut self, to: SocketAddr, job: &Job) -> Result<()> {
+        self.allow_job(job)?;
         let job = job.clone();
         self.tell(&Request::Initiate { to, job })
     }
@@ -200,5 +218,39 @@ impl fmt::Debug for Peer {
         f.debug_struct("Peer")
             .field("name", &self.name)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+    use crate::job::tests::every_work;
+
+    /// The other machine says where it listens, and then is gone without a word.
+    #[test]
+    fn connect__another_machine_has_the_time_of_the_job_and_no_more() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap();
+        let machine = thread::spawn(move || {
+            let (stream, _) = listener.accept().unwrap();
+            let mut channel = Channel::new(BufReader::new(&stream), &stream);
+            for _ in every_work() {
+                let _: Request = channel.receive().unwrap().unwrap();
+                let (port, hardware) = (9, None);
+                channel.send(&Reply::Listening { port, hardware }).unwrap();
+            }
+        });
+        let mut peer = Peer::connect("receiver", to).unwrap();
+        let allowed = |peer: &Peer| peer.remote.as_ref().unwrap().read_timeout().unwrap();
+        assert_eq!(allowed(&peer), Some(limits::IDLE));
+        for job in every_work() {
+            peer.respond(&job).unwrap();
+            assert_eq!(allowed(&peer), Some(job.deadline() + limits::STALL));
+        }
+        machine.join().unwrap();
     }
 }

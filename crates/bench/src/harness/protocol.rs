@@ -15,12 +15,13 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
+use super::failure::Failure;
 use super::machine::Machine;
 use crate::job::Job;
 use crate::measured::Measured;
 
 /// Changes with every incompatible change of these types.
-pub(crate) const VERSION: u32 = 16;
+pub(crate) const VERSION: u32 = 17;
 
 /// To an end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,7 +65,7 @@ pub(crate) enum Reply {
     /// The request failed; the end takes no further ones.
     Failed {
         message: String,
-        corrupt: bool,
+        failure: Failure,
     },
 }
 

@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 use zerolane_cli::exit::Exit;
 use zerolane_cli::interrupt::Interrupt;
 
+use super::failure::together;
 use super::hosts;
 use super::link::{Host, Link};
 use super::machine::Machine;
@@ -180,17 +181,24 @@ impl Ends {
     pub(crate) fn finish(&mut self, heard: Heard<'_>) -> Result<Vec<Run>> {
         let job = self.begun.take().context("nothing was begun")?;
         let reverse = matches!(&job.work, Work::Flows(flows) if flows.reverse);
-        // The end that found something wrong explains more than the one that was left alone: a receiver's word
-        // counts first.
+        // All are heard, whichever failed first: the end that found something wrong explains more than the one that was
+        // left alone. The receiver's word comes first.
         let (sent, received) = match reverse {
             false => {
-                let received = self.responder.done(heard)?;
-                (self.initiators_done(heard)?, received)
+                let received = self.responder.done(heard);
+                (self.initiators_done(heard), received)
             }
             true => {
                 self.responder.rename(Host::Sender.name());
-                let received = self.initiators_done(heard)?;
-                (self.responder.done(heard)?, received)
+                let received = self.initiators_done(heard);
+                (self.responder.done(heard), received)
+            }
+        };
+        let (sent, received) = match (sent, received) {
+            (Ok(sent), Ok(received)) => (sent, received),
+            (sent, received) => {
+                let failed = [received.err(), sent.err()];
+                return Err(together(failed.into_iter().flatten().collect()));
             }
         };
         ensure!(
@@ -205,23 +213,104 @@ impl Ends {
     }
 
     fn initiators_done(&mut self, heard: Heard<'_>) -> Result<Vec<Measured>> {
-        let mut measured = Vec::new();
+        let (mut measured, mut failed) = (Vec::new(), Vec::new());
         for initiator in &mut self.initiators {
-            measured.extend(initiator.done(heard)?);
+            match initiator.done(heard) {
+                Ok(done) => measured.extend(done),
+                Err(error) => failed.push(error),
+            }
         }
-        Ok(measured)
+        match failed.is_empty() {
+            true => Ok(measured),
+            false => Err(together(failed)),
+        }
     }
 }
 
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
+    use std::net::Ipv4Addr;
+    use std::process::Command;
+
+    use anyhow::Error;
+
+    use super::super::failure::{Failure, is_giving_up};
+    use super::super::protocol::Reply;
     use super::*;
+    use crate::job::tests::every_work;
 
     #[test]
     fn order__is_ABBA() {
         let (a, b) = (Name::Tcp, Name::Zerolane);
         let all: Vec<Name> = (0..4).flat_map(|round| order(&[a, b], round)).collect();
         assert_eq!(all, [a, b, b, a, a, b, b, a]);
+    }
+
+    /// An end that is a shell and says `reply`, whatever it is asked.
+    fn saying(name: &'static str, reply: &Reply) -> Peer {
+        let json = serde_json::to_string(reply).unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "printf '%s\\n' \"$1\"; cat > /dev/null", "sh", &json]);
+        Peer::spawn(name, command, &Interrupt::default()).unwrap()
+    }
+
+    /// What is said of a run whose ends reply so.
+    fn said(responder: &Reply, initiators: &[&Reply], reverse: bool) -> Error {
+        let [laps, mut flows, ..] = every_work();
+        if let Work::Flows(it) = &mut flows.work {
+            it.reverse = true;
+        }
+        let initiators = initiators.iter().map(|it| saying("sender", it));
+        let mut ends = Ends::new(
+            initiators.collect(),
+            saying("receiver", responder),
+            Ipv4Addr::LOCALHOST.into(),
+        );
+        ends.begun = Some(if reverse { flows } else { laps });
+        ends.finish(&mut out_of_turn).unwrap_err()
+    }
+
+    fn failed(message: &str, failure: Failure) -> Reply {
+        Reply::Failed {
+            message: message.into(),
+            failure,
+        }
+    }
+
+    /// The end that was left alone is heard first, or last.
+    #[test]
+    fn finish__wrong_bytes_at_any_end_are_corrupt() {
+        let alone = failed("peer gone", Failure::GaveUp);
+        let wrong = failed("byte 3 is wrong", Failure::Corrupt);
+        let done = Reply::Done { measured: vec![] };
+        for reverse in [false, true] {
+            for (responder, initiators) in [
+                (&alone, &[&wrong][..]),
+                (&wrong, &[&alone]),
+                (&done, &[&alone, &wrong]),
+            ] {
+                let error = said(responder, initiators, reverse);
+                assert_eq!(Exit::of(&error), Exit::Corrupt, "{error:#}");
+                assert!(
+                    format!("{error:#}").contains("byte 3 is wrong"),
+                    "{error:#}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn finish__tells_what_each_end_says() {
+        let gone = failed("gone", Failure::GaveUp);
+        let paths = failed("1 of 2 paths carry", Failure::Other);
+        for reverse in [false, true] {
+            let error = said(&gone, &[&paths, &paths], reverse);
+            assert!(!is_giving_up(&error), "{error:#}");
+            assert!(is_giving_up(&said(&gone, &[&gone], reverse)));
+            let error = format!("{error:#}");
+            assert!(error.contains("gone"), "{error}");
+            assert_eq!(error.matches("1 of 2 paths carry").count(), 1, "{error}");
+        }
     }
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::test::{FETCH_BYTES, Metric, SIZE_MAX, Test};
 
-/// Most bytes that the messages of one run take at an end.
+/// Most bytes that the messages in flight of one run take at an end; as many again take the last ones that come.
 pub(crate) const RING_MAX_BYTES: usize = 64 << 20;
 /// Most operations in flight at once.
 pub(crate) const DEPTH_MAX: usize = 4096;

@@ -24,7 +24,7 @@ use crate::harness::runs::order;
 use crate::job::name::Name;
 use crate::job::settings::Protection;
 use crate::limits::CONNECT;
-use crate::report::{self, Report, cell, table};
+use crate::report::{self, Report, Spread, cell, median, table};
 
 /// Connections that are being made at a time.
 const AT_ONCE: usize = 64;
@@ -69,29 +69,11 @@ struct EchoReport {
     size: u32,
     seconds: u64,
     security: Protection,
-    tcp: Figures,
-    zerolane: Figures,
+    /// Requests a second.
+    tcp: Spread,
+    zerolane: Spread,
     /// Median of the pairs' ratios.
     ratio: f64,
-}
-
-/// Requests a second.
-#[derive(Debug, Serialize)]
-struct Figures {
-    median: f64,
-    min: f64,
-    max: f64,
-}
-
-impl Figures {
-    fn of(mut rates: Vec<f64>) -> Figures {
-        rates.sort_by(f64::total_cmp);
-        Figures {
-            median: rates[rates.len() / 2],
-            min: rates[0],
-            max: rates[rates.len() - 1],
-        }
-    }
 }
 
 /// Measures and prints.
@@ -115,7 +97,7 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<EchoReport> {
         .iter()
         .zip(&tcp)
         .map(|(ours, theirs)| ours / theirs);
-    let ratio = Figures::of(ratios.collect()).median;
+    let ratio = median(ratios).context("no runs")?;
     Ok(EchoReport {
         bench: "echo",
         path: "loopback",
@@ -123,8 +105,8 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<EchoReport> {
         size: args.size,
         seconds: args.seconds,
         security: args.security,
-        tcp: Figures::of(tcp),
-        zerolane: Figures::of(zerolane),
+        tcp: Spread::of(tcp).context("no runs")?,
+        zerolane: Spread::of(zerolane).context("no runs")?,
         ratio,
     })
 }

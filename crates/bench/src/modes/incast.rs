@@ -6,16 +6,16 @@ use anyhow::{Result, ensure};
 use serde::Serialize;
 
 use zerolane_cli::console;
-use zerolane_cli::exit::Exit;
 use zerolane_cli::interrupt::Interrupt;
 use zerolane_cli::lab::link::bottleneck;
 use zerolane_cli::lab::units::{self, Queue};
 
 use super::arguments::LinkArgs;
+use crate::harness::failure::is_giving_up;
 use crate::harness::network::{Group, Outcome};
 use crate::job::name::Name;
 use crate::job::settings::Protection;
-use crate::report::flows::{NetworkFigures, mbps, resent_fraction};
+use crate::report::flows::{LeftOut, NetworkFigures, mbps, resent_fraction};
 use crate::report::{self, Report, percent, table};
 
 /// Arguments of `zerolane bench incast`.
@@ -51,6 +51,9 @@ struct IncastReport {
     /// Of Zerolane's connections.
     security: Protection,
     verified: bool,
+    /// What this machine cannot run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    left_out: Vec<LeftOut>,
     results: Vec<Figures>,
 }
 
@@ -86,14 +89,17 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<IncastReport> {
     let network = common.network(senders, Some(interface), interrupt)?;
     let link = bottleneck(common.rate, args.rtt, args.queue);
     network.set_links(link, link);
+    flows.initiators = senders;
+    let (contenders, left_out) = network.able(&common.contenders(), flows)?;
     let mut results = Vec::new();
-    for contender in common.contenders() {
+    for contender in contenders {
         let group = Group {
             contender,
             senders: (1..=senders).collect(),
         };
         let outcome = network.run(&[group], flows);
         interrupt.check()?;
+        network.check()?;
         let figures = Figures::of(contender, outcome, common.rate)?;
         console::note(format_args!(
             "{}: {:.1} Mb/s together",
@@ -111,17 +117,18 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<IncastReport> {
         seconds: flows.time().as_secs_f64(),
         security: common.security,
         verified: true,
+        left_out: LeftOut::all(left_out),
         results,
     })
 }
 
 impl Figures {
-    /// A contender that gives up gets nothing through; wrong bytes end everything.
+    /// A contender that gives up gets nothing through; wrong bytes end everything, and so does what is not its failure.
     fn of(contender: Name, outcome: Result<Outcome>, rate: u64) -> Result<Figures> {
         let (outcome, failure) = match outcome {
             Ok(outcome) => (Some(outcome), None),
-            Err(error) if Exit::of(&error) == Exit::Corrupt => return Err(error),
-            Err(error) => (None, Some(format!("{error:#}"))),
+            Err(error) if is_giving_up(&error) => (None, Some(format!("{error:#}"))),
+            Err(error) => return Err(error),
         };
         let flows = outcome.as_ref().map_or(&[][..], |it| &it.runs);
         let sender_mbps: Vec<f64> = flows.iter().map(mbps).collect();
@@ -175,9 +182,11 @@ impl Report for IncastReport {
             let why = it.failure.as_ref()?;
             Some(format!("failed: {}: {why}\n", it.contender.title()))
         });
+        let left_out = self.left_out.iter().map(|it| format!("{it}\n"));
         format!(
-            "{table}\n{}{} senders to one receiver, {} s; port {:.0} Mb/s, senders' interfaces {:.0} \
+            "{table}\n{}{}{} senders to one receiver, {} s; port {:.0} Mb/s, senders' interfaces {:.0} \
              Mb/s; Zerolane {}; payload verified.",
+            left_out.collect::<String>(),
             failures.collect::<String>(),
             self.senders,
             self.seconds,
@@ -192,6 +201,7 @@ impl Report for IncastReport {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+    use crate::harness::failure::{Failure, said};
     use crate::harness::runs::Run;
     use crate::measured::Measured;
     use netlab::lab::{LabStats, Lateness};
@@ -231,5 +241,17 @@ mod tests {
         assert_eq!(figures.link_fraction, 0.5);
         assert_eq!((figures.least_of_share, figures.most_of_share), (0.5, 1.5));
         assert_eq!(figures.queue_loss_fraction, 0.005);
+    }
+
+    #[test]
+    fn Figures__giving_up_is_nothing_through_and_another_failure_is_no_figure() {
+        let figures = |failure| {
+            let failed = said("why".into(), failure);
+            Figures::of(Name::Extended, Err(failed), 64_000_000)
+        };
+        let gave_up = figures(Failure::GaveUp).unwrap();
+        assert_eq!(gave_up.aggregate_mbps, 0.0);
+        assert_eq!(gave_up.failure.as_deref(), Some("why"));
+        assert!(figures(Failure::Other).is_err() && figures(Failure::Corrupt).is_err());
     }
 }

@@ -85,7 +85,9 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<ShareReport> {
             senders: vec![host],
         })
         .collect();
-    let outcome = network.run(&groups, flows)?;
+    let outcome = network.run(&groups, flows);
+    network.check()?;
+    let outcome = outcome?;
     let runs = outcome.runs.iter();
     Ok(ShareReport {
         bench: "share",

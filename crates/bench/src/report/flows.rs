@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use netlab::lab::{LabStats, Lateness};
 use netsim::link::LinkStats;
 use serde::Serialize;
@@ -11,6 +11,7 @@ use serde::Serialize;
 use zerolane_cli::exit::Exit;
 
 use super::Spread;
+use crate::harness::failure::is_giving_up;
 use crate::harness::network::Outcome;
 use crate::harness::runs::Run;
 use crate::job::name::Name;
@@ -21,7 +22,36 @@ const MEGA: f64 = 1e6;
 #[derive(Clone, Debug)]
 pub(crate) struct Attempt {
     contender: Name,
-    result: Result<(Run, LabStats), String>,
+    result: Result<(Run, LabStats), Failed>,
+}
+
+/// Why there is nothing.
+#[derive(Clone, Debug)]
+struct Failed {
+    why: String,
+    /// The contender gave up: nothing came, which counts. Another failure says nothing of it.
+    gave_up: bool,
+}
+
+/// A contender that was not run, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct LeftOut {
+    pub(crate) contender: Name,
+    pub(crate) why: String,
+}
+
+impl LeftOut {
+    pub(crate) fn all(left_out: Vec<(Name, String)>) -> Vec<LeftOut> {
+        let all = left_out.into_iter();
+        all.map(|(contender, why)| LeftOut { contender, why })
+            .collect()
+    }
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "left out: {}: {}", self.contender.title(), self.why)
+    }
 }
 
 impl Attempt {
@@ -30,16 +60,22 @@ impl Attempt {
         let result = match outcome {
             Ok(mut outcome) => match outcome.runs.pop() {
                 Some(flow) => Ok((flow, outcome.network)),
-                None => Err("no flow".to_owned()),
+                None => bail!("no flow"),
             },
             Err(error) if Exit::of(&error) == Exit::Corrupt => return Err(error),
-            Err(error) => Err(format!("{error:#}")),
+            Err(error) => Err(Failed {
+                why: format!("{error:#}"),
+                gave_up: is_giving_up(&error),
+            }),
         };
         Ok(Attempt { contender, result })
     }
 
-    fn mbps(&self) -> f64 {
-        self.result.as_ref().map_or(0.0, |(flow, _)| mbps(flow))
+    fn mbps(&self) -> Option<f64> {
+        match &self.result {
+            Ok((flow, _)) => Some(mbps(flow)),
+            Err(failed) => failed.gave_up.then_some(0.0),
+        }
     }
 }
 
@@ -47,8 +83,8 @@ impl fmt::Display for Attempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.contender.title();
         match &self.result {
-            Ok(_) => write!(f, "{name}: {:.1} Mb/s", self.mbps()),
-            Err(why) => write!(f, "{name} failed: {why}"),
+            Ok((flow, _)) => write!(f, "{name}: {:.1} Mb/s", mbps(flow)),
+            Err(failed) => write!(f, "{name} failed: {}", failed.why),
         }
     }
 }
@@ -62,7 +98,7 @@ pub(crate) fn mbps(flow: &Run) -> f64 {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct FlowFigures {
     pub(crate) contender: Name,
-    /// A failed run counts as 0.
+    /// A run in which it gave up counts as 0; one that failed for another reason does not count.
     pub(crate) mbps: Option<Spread>,
     /// Of the bottleneck's rate.
     pub(crate) link_fraction: Option<f64>,
@@ -162,7 +198,7 @@ impl FlowFigures {
         let own = || runs.iter().filter(|run| run.contender == contender);
         let good: Vec<&(Run, LabStats)> =
             own().filter_map(|run| run.result.as_ref().ok()).collect();
-        let mbps = Spread::of(own().map(Attempt::mbps));
+        let mbps = Spread::of(own().filter_map(Attempt::mbps));
         let median = mbps.map(|mbps| mbps.median);
         let bytes: u64 = good.iter().map(|(flow, _)| flow.rx.bytes).sum();
         let share = |count: &dyn Fn(&Run) -> u64| {
@@ -183,7 +219,7 @@ impl FlowFigures {
             }),
             network: NetworkFigures::of(good.iter().map(|(_, network)| network)),
             failures: own()
-                .filter_map(|run| run.result.as_ref().err().cloned())
+                .filter_map(|run| Some(run.result.as_ref().err()?.why.clone()))
                 .collect(),
         }
     }
@@ -193,6 +229,7 @@ impl FlowFigures {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+    use crate::harness::failure::{Failure, said};
     use crate::measured::Measured;
     use anyhow::anyhow;
 
@@ -256,15 +293,28 @@ mod tests {
     }
 
     #[test]
-    fn of__a_failed_run_counts_as_nothing_arrived() {
-        let runs = [
-            run(Ok(outcome(1_000_000, 0, 1))),
-            run(Err(anyhow!("gave up"))),
-        ];
+    fn of__a_run_that_was_given_up_counts_as_nothing_arrived() {
+        let gave_up = said("peer gone".into(), Failure::GaveUp);
+        let runs = [run(Ok(outcome(1_000_000, 0, 1))), run(Err(gave_up))];
         let figures = FlowFigures::of(Name::Extended, &runs, 1, None);
         assert_eq!(figures.mbps.unwrap().min, 0.0);
-        assert_eq!(figures.failures, ["gave up"]);
+        assert_eq!(figures.failures, ["peer gone"]);
         assert_eq!(figures.first_fraction, None);
+    }
+
+    /// A process that did not start, a core that there is not.
+    #[test]
+    fn of__what_is_not_the_contenders_failure_is_not_counted() {
+        let at_an_end = || said("cannot run on core 99".into(), Failure::Other);
+        for error in [anyhow!("cannot start the sender process"), at_an_end()] {
+            let why = error.to_string();
+            let runs = [run(Ok(outcome(1_000_000, 0, 1))), run(Err(error))];
+            let figures = FlowFigures::of(Name::Extended, &runs, 1, None);
+            assert_eq!(figures.mbps.unwrap().min, 4.0);
+            assert_eq!(figures.failures, [why]);
+        }
+        let figures = FlowFigures::of(Name::Extended, &[run(Err(at_an_end()))], 1, None);
+        assert_eq!((figures.mbps, figures.failures.len()), (None, 1));
     }
 
     #[test]

@@ -155,7 +155,7 @@ fn flows__a_server_that_tells_more_than_there_is_is_refused() {
             let (mut stream, _) = listener.accept().unwrap();
             let mut asked = BufReader::new(stream.try_clone().unwrap());
             let machine = r#"{"cpu":"","cores":1,"kernel":"","tcp_baseline":"cubic"}"#;
-            let hello = format!(r#"{{"did":"hello","version":16,"machine":{machine}}}"#);
+            let hello = format!(r#"{{"did":"hello","version":17,"machine":{machine}}}"#);
             let listening = r#"{"did":"listening","port":1}"#;
             for answer in [hello.as_str(), listening] {
                 asked.read_line(&mut String::new()).unwrap();

@@ -507,6 +507,43 @@ fn siege__gives_the_promised_json() {
     assert_keys(&report, include_str!("../json/siege.keys"));
 }
 
+/// By whatever makes namespaces of its own: between two hosts, of several over a link, for the siege.
+#[test]
+fn bench__removes_the_namespaces_of_a_killed_one() {
+    if !netns::is_permitted() {
+        eprintln!("skipped: network namespaces need root");
+        return;
+    }
+    for words in [
+        "bench bulk --only tcp --buffer 1MiB --bytes 4MiB --reps 1",
+        "bench loss --at 0% --time 100ms --reps 1 --only cubic",
+        "bench siege --seconds 1 --rx-core 999",
+    ] {
+        let mut dead = Command::new("true").spawn().unwrap();
+        dead.wait().unwrap();
+        let stale = format!("zl-bench-{}-0-a", dead.id());
+        let made = Command::new("ip").args(["netns", "add", &stale]).status();
+        assert!(made.unwrap().success());
+        output(words);
+        assert_eq!(namespaces_of(dead.id()), [""; 0], "{words}");
+    }
+}
+
+/// Not only that there is no server.
+#[test]
+fn siege__says_which_core_there_is_not() {
+    if !netns::is_permitted() {
+        eprintln!("skipped: network namespaces need root");
+        return;
+    }
+    for core in ["--tx-core", "--rx-core", "--attack-core"] {
+        let output = output(&format!("bench siege --seconds 1 {core} 999"));
+        assert_eq!(output.status.code(), Some(1));
+        let said = text(&output.stderr);
+        assert!(said.contains("cannot run on core 999"), "{core}: {said}");
+    }
+}
+
 #[test]
 fn echo__gives_the_promised_json() {
     let output = output("bench echo -c 20 --seconds 1 --reps 1 --json");
@@ -620,7 +657,7 @@ fn serve__refuses_hostile_requests_and_goes_on() {
         let reply = answer(address, garbage);
         assert!(reply.is_empty() || reply.contains("failed"), "{reply}");
     }
-    assert!(answer(address, b"{\"do\":\"hello\",\"version\":16}\n").contains("kernel"));
+    assert!(answer(address, b"{\"do\":\"hello\",\"version\":17}\n").contains("kernel"));
 }
 
 #[test]

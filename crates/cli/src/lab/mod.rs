@@ -153,18 +153,23 @@ fn check_rights() -> Result<()> {
     Ok(())
 }
 
+/// Removes the namespaces of processes that were killed, and says so: of a lab, a benchmark, a test.
+pub fn sweep() {
+    // Where this process may remove none it may make none, of which the caller tells.
+    for name in netns::sweep_stale().unwrap_or_default() {
+        console::note(format_args!(
+            "removed {name}, left behind by a killed process"
+        ));
+    }
+}
+
 fn run_in_lab(
     config: LabConfig,
     programs: &Programs,
     args: &Args,
     interrupt: &Interrupt,
 ) -> Result<Exit> {
-    // Namespaces of a lab that was killed.
-    for name in netns::sweep_stale().unwrap_or_default() {
-        console::note(format_args!(
-            "removed {name}, left behind by a killed process"
-        ));
-    }
+    sweep();
     let _guard = Guard::start()?;
     let lab = Lab::start(config).context("cannot set up the lab")?;
     let exit = std::thread::scope(|scope| {

@@ -107,7 +107,7 @@ fn is_label(label: &str) -> bool {
         let number = label.strip_prefix('h');
         number.is_some_and(|number| number.parse::<u8>().is_ok())
     };
-    matches!(label, "a" | "b" | "hub") || is_host(label)
+    matches!(label, "a" | "b" | "r" | "hub") || is_host(label)
 }
 
 fn is_running(pid: u32) -> bool {
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn maker_of__own_name_gives_own_pid() {
         let name = Names::unique("x1").expect("good prefix");
-        for label in ["a", "b", "hub", "h1", "h64"] {
+        for label in ["a", "b", "r", "hub", "h1", "h64"] {
             assert_eq!(maker_of(&name.namespace(label)), Some(process::id()));
         }
     }

@@ -12,6 +12,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use serde_json::Value;
 use zerolane_cli::interrupt::Interrupt;
+use zerolane_cli::lab;
 
 use crate::plan::Planned;
 
@@ -113,6 +114,8 @@ fn stop(child: &mut Child) {
     }
     let _ = killpg(group(child), Signal::SIGKILL);
     let _ = child.wait();
+    // What it could not take away itself, if it was the last.
+    lab::sweep();
 }
 
 fn group(child: &Child) -> Pid {

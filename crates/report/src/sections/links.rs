@@ -1,5 +1,7 @@
 //! Emulated links: round trips, losses, several senders behind one queue.
 
+use serde_json::Value;
+
 use super::contender;
 use crate::figure::{Axis, Chart, Kind, Section, Table, digits};
 use crate::results::{Results, list, spread, text};
@@ -42,6 +44,13 @@ pub(super) fn loss(results: &Results) -> Section {
     section
 }
 
+/// Contenders that the machine of the report could not run.
+fn left_out(found: &Value, section: &mut Section) {
+    for it in list(found, "left_out") {
+        section.gap(contender(text(it, "contender")), text(it, "why"));
+    }
+}
+
 /// Shares of each contender's best goodput, with the thesis's own; and goodput as it was.
 fn sweep(results: &Results, run: &str, section: &mut Section, over: &str) -> (Chart, Chart) {
     let mut shape = Chart::new(
@@ -65,10 +74,15 @@ fn sweep(results: &Results, run: &str, section: &mut Section, over: &str) -> (Ch
         let words = link.trim_start_matches("loss ").trim_start_matches("RTT ");
         words.to_owned()
     };
+    left_out(found, section);
     for cell in list(found, "cells") {
         let link = category(text(cell, "link"));
         for result in list(cell, "results") {
             let name = contender(text(result, "contender"));
+            // Where it gave up nothing came, and is drawn so; what failed otherwise is no point.
+            for why in list(result, "failures").iter().filter_map(Value::as_str) {
+                section.gap(format!("a run of {name} at {link}"), why);
+            }
             let Some(mbps) = spread(&result["mbps"]) else {
                 continue;
             };
@@ -135,8 +149,12 @@ pub(super) fn incast(results: &Results) -> Section {
         &["contender", "least", "most", "lost in the queue"],
     );
     if let Some(found) = results.for_section("incast", &mut section) {
+        left_out(found, &mut section);
         for result in list(found, "results") {
             let name = contender(text(result, "contender"));
+            if let Some(why) = result["failure"].as_str() {
+                section.gap(format!("a run of {name}"), why);
+            }
             if let Some(value) = spread(&result["link_fraction"]) {
                 chart.put("all senders", name, value);
             }

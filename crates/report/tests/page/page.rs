@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Map;
+use serde_json::{Map, Value, json};
 use zerolane_report::results::Outcome;
 
 use crate::{html, printed, report, report_of, run};
@@ -163,4 +163,54 @@ fn sections__are_those_of_the_list_of_figures_and_tables() {
     let sections = report_of(Map::new()).sections;
     let sections: BTreeSet<_> = sections.iter().map(|it| it.id.as_str()).collect();
     assert_eq!(listed, sections);
+}
+
+/// Runs over emulated links that failed, and contenders that this machine has not.
+#[test]
+fn page__what_failed_over_a_link_is_a_gap() {
+    let mut all = printed();
+    let loss = &mut all["loss"];
+    loss["left_out"] = json!([{"contender": "bbr", "why": "no such control"}]);
+    let classic = &mut loss["cells"][0]["results"][0];
+    classic["failures"] = json!(["no such core"]);
+    classic["mbps"] = Value::Null;
+    all["incast"]["results"][0]["failure"] = json!("peer gone");
+    let report = report_of(all);
+    let gaps = |id: &str| {
+        let mut sections = report.sections.iter();
+        let section = sections.find(|it| it.id == id).unwrap();
+        let gaps = section.gaps.iter();
+        gaps.map(|it| format!("{}: {}", it.what, it.why))
+            .collect::<Vec<_>>()
+    };
+    let classic = "a run of Zerolane, classic profile";
+    assert_eq!(
+        gaps("loss"),
+        [
+            "TCP, BBR: no such control".to_owned(),
+            format!("{classic} at 0 %: no such core")
+        ]
+    );
+    assert_eq!(gaps("incast"), [format!("{classic}: peer gone")]);
+    let loss = report.sections.iter().find(|it| it.id == "loss").unwrap();
+    let chart = loss.find("loss-goodput").unwrap();
+    assert!(chart.at("Zerolane, classic profile", "0 %").is_none());
+    assert!(chart.at("TCP, CUBIC", "0 %").is_some());
+    let page = html(&report);
+    assert!(page.contains("no such control") && page.contains("no such core"));
+}
+
+/// A share of several runs is told with the least and the most of them, that of one run is not.
+#[test]
+fn found__what_losses_cost_has_its_spread() {
+    let mut all = printed();
+    let sentence = |all: Map<String, Value>| report_of(all).found[2].clone();
+    assert!(!sentence(all.clone()).contains('('));
+    let mut cells = all["loss"]["cells"].as_array_mut().unwrap().iter_mut();
+    let cell = cells.find(|it| it["link"] == "loss 0.1 %").unwrap();
+    let mut results = cell["results"].as_array_mut().unwrap().iter_mut();
+    let own = results.find(|it| it["contender"] == "extended").unwrap();
+    own["mbps"] = json!({"min": 487.9, "median": 878.2, "max": 975.8});
+    let sentence = sentence(all);
+    assert!(sentence.contains("90.0 (50.0 to 100"), "{sentence}");
 }

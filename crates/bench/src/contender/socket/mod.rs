@@ -6,11 +6,12 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use nix::sys::socket::{MsgFlags, recv};
 use socket2::Socket;
 
 use super::contract::Part;
+use super::gave_up::GaveUp;
 use super::messages::{insist, is_idle};
 use super::rounds;
 use super::stream::{self, Stream};
@@ -66,7 +67,7 @@ pub(super) fn accept(listening: &Socket, job: &Job) -> Result<Connection> {
             return Ok(Connection::new(socket, &job.tcp));
         }
     }
-    bail!("no sender with the right token connected")
+    Err(GaveUp("no sender with the right token connected").into())
 }
 
 /// Bounds the time of a call on `socket` that waits for the peer.
@@ -128,7 +129,7 @@ impl Stream for Connection {
         while sent < bytes.len() {
             self.syscalls += 1;
             let taken = insist(self.wait, || self.socket.write(&bytes[sent..]))?;
-            ensure!(taken > 0, "the receiver closed the connection");
+            ensure!(taken > 0, GaveUp("the receiver closed the connection"));
             sent += taken;
         }
         Ok(())
@@ -136,7 +137,10 @@ impl Stream for Connection {
 
     fn receive(&mut self, space: &mut [u8]) -> Result<usize> {
         let got = insist(self.wait, || self.recv(space))?;
-        ensure!(got > 0, "the peer closed the connection in the middle");
+        ensure!(
+            got > 0,
+            GaveUp("the peer closed the connection in the middle")
+        );
         Ok(got)
     }
 
@@ -145,7 +149,7 @@ impl Stream for Connection {
         let time = time.max(Duration::from_millis(1));
         self.socket.set_read_timeout(Some(time))?;
         match self.recv(space) {
-            Ok(0) => bail!("the sender closed the connection"),
+            Ok(0) => Err(GaveUp("the sender closed the connection").into()),
             Ok(got) => Ok(got),
             Err(error) if is_idle(&error) || error.kind() == ErrorKind::Interrupted => Ok(0),
             Err(error) => Err(error.into()),

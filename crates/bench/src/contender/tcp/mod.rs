@@ -51,7 +51,7 @@ impl Contender for Tcp {
             Work::SourceSink(it) if matches!(it.source, Source::Sendfile | Source::Splice) => {
                 Err("this is send and recv".into())
             }
-            _ => Ok(()),
+            _ => self.congestion.map_or(Ok(()), congestion::able),
         }
     }
 

@@ -3,11 +3,12 @@
 use std::iter;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Error, Result};
 use zerolane::Connection;
 use zerolane::counters::{Account, DropReason};
+use zerolane::failure::{CloseReason, TransferError};
 
-use super::super::contract::{Flow, GO, Part, at_once};
+use super::super::contract::{Flow, GO, Part, at_once, sender_ended};
 use super::memory::Pieces;
 use super::turns::{Direction, Turns};
 use crate::content::stage::Stamps;
@@ -48,7 +49,7 @@ pub(super) fn flow(
     )
 }
 
-/// Sends until the receiver ends the connection. Whether that was right, the receiver says.
+/// Sends until the receiver ends the connection.
 fn send_for(
     mut connection: Connection,
     mut pieces: Turns<Pieces<Stamps>>,
@@ -56,14 +57,28 @@ fn send_for(
 ) -> Result<Measured> {
     connection.recv_into(&mut [0])?;
     let before = connection.account();
-    let deadline = Instant::now() + flows.time() + FLOW_GRACE;
+    let began = Instant::now();
+    let deadline = began + flows.time() + FLOW_GRACE;
     let left = |_: &Connection| deadline.checked_duration_since(Instant::now());
-    let _ = pieces.run_while(&mut connection, left);
+    let sent = pieces.run_while(&mut connection, left);
+    sender_ended(sent, flows, began, is_by_receiver)?;
     let resent = |account: &Account| account.protocol.bytes_resent;
     Ok(Measured {
         resent_bytes: resent(&connection.account()) - resent(&before),
         ..Measured::default()
     })
+}
+
+/// Whether the connection ended because the receiver said so.
+fn is_by_receiver(error: &Error) -> bool {
+    let of_transfer =
+        |it: &TransferError| matches!(it, TransferError::Closed(CloseReason::Peer(_)));
+    match error.downcast_ref() {
+        Some(zerolane::Error::Closed(CloseReason::Peer(_))) => true,
+        Some(zerolane::Error::Transfer(it)) => of_transfer(it),
+        Some(_) => false,
+        None => error.downcast_ref().is_some_and(of_transfer),
+    }
 }
 
 fn receive_for(
@@ -73,7 +88,7 @@ fn receive_for(
     flow: &Flow<'_>,
 ) -> Result<Measured> {
     pieces.post_all(&mut connection)?;
-    flow.ready.wait();
+    flow.ready.pass()?;
     connection.send(&[GO])?;
     let before = connection.account();
     let by_path = by_path(&connection);
@@ -121,4 +136,73 @@ fn repeated(account: &Account) -> u64 {
     let count = |reason| account.protocol.dropped(reason);
     let stus = count(DropReason::Duplicate) + count(DropReason::NoGrant);
     stus * u64::from(account.stu)
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use std::thread;
+    use std::time::Duration;
+
+    use zerolane::{Endpoint, Options, Region};
+
+    use super::super::connection::options;
+    use super::*;
+    use crate::job::settings::Protection;
+    use crate::limits::{CONNECT, STALL};
+
+    const FLOWS: Flows = Flows {
+        buffer: 1 << 20,
+        initiators: 1,
+        parallel: 1,
+        reverse: false,
+        millis: 60_000,
+        sample_millis: 1000,
+        live: false,
+        seed: 3,
+    };
+
+    /// What a sender says whose receiver says go, and then does as `receive` says; a connection that it returns is silent.
+    fn sent(
+        idle_timeout: Duration,
+        receive: impl FnOnce(Connection) -> Option<Connection> + Send,
+    ) -> Result<Measured> {
+        let options = Options {
+            idle_timeout,
+            ..options(Protection::Plain)
+        };
+        let mut endpoint = Endpoint::bind("127.0.0.1:0", options.clone()).unwrap();
+        let to = endpoint.local_addr();
+        thread::scope(|scope| {
+            let receiver = scope.spawn(move || {
+                let mut connection = endpoint.accept(Some(CONNECT)).unwrap().unwrap();
+                connection.send(&[GO]).unwrap();
+                receive(connection)
+            });
+            let laps = FLOWS.laps();
+            let buffer = Region::anonymous(laps.buffer).unwrap();
+            let stamps = laps.every_word();
+            let pieces = Pieces::cut(Direction::Send, buffer, PIECES, &laps, stamps);
+            let sent = send_for(Connection::connect(to, &options).unwrap(), pieces, &FLOWS);
+            drop(receiver.join().unwrap());
+            sent
+        })
+    }
+
+    #[test]
+    fn send_for__a_receiver_that_is_silent_before_the_time_is_over_is_an_error() {
+        let error = format!("{:#}", sent(Duration::from_millis(300), Some).unwrap_err());
+        assert!(error.contains("does not answer any more"), "{error}");
+    }
+
+    /// It says why.
+    #[test]
+    fn send_for__a_receiver_that_ends_the_connection_is_none() {
+        let close = |connection: Connection| {
+            connection.close().unwrap();
+            None
+        };
+        sent(STALL, close).unwrap();
+        sent(STALL, |_| None).unwrap();
+    }
 }

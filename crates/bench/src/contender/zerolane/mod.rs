@@ -19,7 +19,7 @@ use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use zerolane::counters::Account;
 use zerolane::options::{EthernetAddress, Profile, Profiles};
 use zerolane::{Connection, Endpoint, Options, Region};
@@ -29,6 +29,7 @@ use self::connection::{await_word, connect, ethernet_of, ethernet_to, options, w
 use self::memory::Pieces;
 use self::turns::{Content, Direction, Turns};
 use super::contract::{Contender, DONE, GO, Listener, Part};
+use super::gave_up::GaveUp;
 use crate::content::source_sink::{self, FromSource, ToSink};
 use crate::content::stage::{Stage, Stamps};
 use crate::cpu::{Core, Meter};
@@ -179,13 +180,13 @@ impl Listening {
         let deadline = Instant::now() + job.connect();
         while Instant::now() < deadline {
             let accepted = self.0.accept(Some(job.connect()))?;
-            let mut connection = accepted.context("no sender connected")?;
+            let mut connection = accepted.ok_or(GaveUp("no sender connected"))?;
             let mut told = [0; 8];
             if connection.recv_into(&mut told).is_ok() && told == job.token.to_le_bytes() {
                 return Ok(connection);
             }
         }
-        bail!("no sender with the right token connected")
+        Err(GaveUp("no sender with the right token connected").into())
     }
 }
 

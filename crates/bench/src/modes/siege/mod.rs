@@ -21,14 +21,15 @@ mod transfer;
 
 use std::fs;
 use std::sync::mpsc::channel;
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use netlab::netns::Topology;
 use nix::unistd::{SysconfVar, sysconf};
 use serde::Serialize;
 use zerolane_cli::interrupt::Interrupt;
+use zerolane_cli::lab;
 
 use self::attack::{Attack, Attacker};
 use self::transfer::{Seen, Shared};
@@ -125,6 +126,7 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<SiegeReport> {
         server: args.cores.responder(),
         attacker: args.attack_core.unwrap_or(args.cores.tx_core),
     };
+    lab::sweep();
     let hosts = Topology::pair("siege", MTU)?;
     args.offloads.apply(&hosts)?;
     attack::route_strangers(&hosts)?;
@@ -139,7 +141,11 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<SiegeReport> {
             cpu::pin(cores.server)?;
             transfer::serve(hosts.b().ipv4(), shared, &tell)
         });
-        let address = address.recv_timeout(CONNECT).context("no server")?;
+        let Ok(address) = address.recv_timeout(CONNECT) else {
+            shared.stop();
+            joined(server)?;
+            bail!("no server");
+        };
         let client = scope.spawn(move || {
             hosts.a().enter()?;
             cpu::pin(cores.client)?;
@@ -164,13 +170,20 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<SiegeReport> {
             ORDER.into_iter().map(phase).collect::<Result<Vec<Phase>>>()
         })?;
         shared.stop();
-        let ends = [client.join(), server.join()];
-        for end in ends {
-            end.map_err(|_| anyhow::anyhow!("an end panicked"))??;
+        let ends = [joined(client), joined(server)];
+        let ended: Result<()> = ends.into_iter().collect();
+        match (phases, ended) {
+            // Which of them failed first is not known: an end may have been stopped for the attacks, or they for it.
+            (Err(attack), Err(end)) => Err(end.context(format!("{attack:#}"))),
+            (phases, ended) => ended.and(phases),
         }
-        phases
     })?;
     Ok(SiegeReport::of(args.seconds, args.offloads, cores, phases))
+}
+
+/// What an end's thread said.
+fn joined(end: ScopedJoinHandle<'_, Result<()>>) -> Result<()> {
+    end.join().unwrap_or_else(|_| bail!("an end panicked"))
 }
 
 /// One calm or attack.

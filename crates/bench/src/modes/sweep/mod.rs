@@ -24,8 +24,9 @@ use super::arguments::LinkArgs;
 use crate::harness::network::{Group, Network};
 use crate::harness::runs::order;
 use crate::job::Flows;
+use crate::job::name::Name;
 use crate::limits::REPS_MAX;
-use crate::report::flows::{Attempt, FlowFigures};
+use crate::report::flows::{Attempt, FlowFigures, LeftOut};
 
 /// The links of a benchmark, and how often.
 #[derive(Clone, Debug)]
@@ -67,12 +68,13 @@ impl Sweep {
     pub(crate) fn run(self, args: &LinkArgs, interrupt: &Interrupt) -> Result<SweepReport> {
         let flows = args.flows(Duration::from_secs(10))?;
         let network = args.network(1, args.interface_rate, interrupt)?;
+        let (contenders, left_out) = network.able(&args.contenders(), flows)?;
         let mut cells: Vec<Cell> = Vec::new();
         for plan in &self.cells {
             network.set_links(plan.there, plan.back);
-            let runs = self.runs(plan, &network, args, flows, interrupt)?;
+            let runs = self.runs(plan, &network, &contenders, flows, interrupt)?;
             let first = cells.first();
-            let results = args.contenders().into_iter().map(|contender| {
+            let results = contenders.iter().map(|&contender| {
                 let base = first.and_then(|cell| cell.goodput_of(contender));
                 FlowFigures::of(contender, &runs, args.rate, base)
             });
@@ -93,6 +95,7 @@ impl Sweep {
             seed: args.seed,
             security: args.security,
             verified: true,
+            left_out: LeftOut::all(left_out),
             cells,
             thesis: self.thesis,
         })
@@ -103,19 +106,20 @@ impl Sweep {
         &self,
         plan: &CellPlan,
         network: &Network,
-        args: &LinkArgs,
+        contenders: &[Name],
         flows: Flows,
         interrupt: &Interrupt,
     ) -> Result<Vec<Attempt>> {
         let mut runs = Vec::new();
         for rep in 0..self.reps {
-            for contender in order(&args.contenders(), rep) {
+            for contender in order(contenders, rep) {
                 let group = Group {
                     contender,
                     senders: vec![1],
                 };
                 let outcome = network.run(&[group], flows);
                 interrupt.check()?;
+                network.check()?;
                 let run = Attempt::of(contender, outcome)?;
                 console::note(format_args!("{}, {run}", plan.name));
                 runs.push(run);

@@ -7,7 +7,7 @@ use super::thesis::{Row, Thesis};
 use crate::job::name::Name;
 use crate::job::settings::Protection;
 use crate::modes::arguments::FLOWING;
-use crate::report::flows::FlowFigures;
+use crate::report::flows::{FlowFigures, LeftOut};
 use crate::report::{Report, cell, percent, table};
 
 /// Everything a sweep says; `--json` prints it as it is.
@@ -24,6 +24,9 @@ pub(crate) struct SweepReport {
     pub(crate) security: Protection,
     /// Every piece that arrived whole was right.
     pub(crate) verified: bool,
+    /// What this machine cannot run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) left_out: Vec<LeftOut>,
     pub(crate) cells: Vec<Cell>,
     pub(crate) thesis: Thesis,
 }
@@ -50,6 +53,7 @@ impl Report for SweepReport {
     fn text(&self) -> String {
         let mut parts = vec![figures(self).to_string()];
         parts.extend(thesis(self).map(|table| table.to_string()));
+        parts.extend(self.left_out.iter().map(LeftOut::to_string));
         parts.extend(failures(self));
         parts.extend(not_emulated(self));
         parts.push(format!(

@@ -176,9 +176,36 @@ pub(super) const STALLED: &str = "the peer stalled";
 
 #[cfg(test)]
 #[allow(non_snake_case)]
-mod tests {
+pub(super) mod tests {
+    use std::thread;
+
+    use zerolane::Endpoint;
+
+    use super::super::super::connection::options;
     use super::*;
     use crate::job::operations::tests::operations;
+    use crate::job::settings::Protection;
+
+    /// What the initiator and the responder do with a connection between them.
+    pub(in super::super) fn between<T: Send>(
+        job: &Operations,
+        initiate: impl FnOnce(&mut End<'_>) -> Result<T> + Send,
+        respond: impl FnOnce(&mut End<'_>) -> Result<T> + Send,
+    ) -> [Result<T>; 2] {
+        let options = options(Protection::Plain);
+        let mut endpoint = Endpoint::bind("127.0.0.1:0", options.clone()).unwrap();
+        let to = endpoint.local_addr();
+        thread::scope(|scope| {
+            let responder = scope.spawn(move || {
+                let connection = endpoint.accept(Some(limits::CONNECT))?;
+                respond(&mut End::responder(connection.context("nobody")?, job)?)
+            });
+            let initiated = Connection::connect(to, &options)
+                .map_err(Into::into)
+                .and_then(|connection| initiate(&mut End::initiator(connection, job)?));
+            [initiated, responder.join().unwrap()]
+        })
+    }
 
     /// Whatever the seed: of one byte there are 256 that differ.
     #[test]

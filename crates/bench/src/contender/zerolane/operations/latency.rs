@@ -3,9 +3,10 @@
 //! Put: the peer sees a small one by looking at its memory, as in perftest's `ib_write_lat`, and is
 //! told of a large one, or of any if it sleeps, by the immediate that comes with it.
 
+use std::mem;
 use std::sync::atomic::Ordering;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use zerolane::request::{MAX_CONTROL, MAX_INLINE, WorkKind};
 use zerolane::{Completion, Region, Work};
 
@@ -94,19 +95,31 @@ pub(super) fn answer_puts(end: &mut End<'_>) -> Result<Measured> {
     end.finish()
 }
 
-/// Gets the same message again and again, each time into memory that has lost it.
+/// Gets the same message again and again, each time into memory that has lost its head; the last time, when every byte
+/// is checked, into memory that never had it.
 pub(super) fn gets(end: &mut End<'_>) -> Result<Measured> {
     let job = end.job;
-    let mut answer = Incoming::new(Content::reply(job.seed, job.size), job.size);
+    let content = Content::reply(job.seed, job.size);
+    let [mut answer, mut last] = [touched(job.size), touched(job.size)];
     let head = job.size.min(WORD);
-    let times = timed(job, |_| {
-        answer.bytes[..head].fill(0);
-        end.connection.get(&end.peer, 0, &mut answer.bytes)?;
-        answer.content.check(&answer.bytes, 0)
+    let times = timed(job, |index| {
+        if index + 1 == job.rounds() {
+            mem::swap(&mut answer, &mut last);
+        }
+        answer[..head].fill(0);
+        end.connection.get(&end.peer, 0, &mut answer)?;
+        content.check(&answer, 0)
     })?;
-    answer.content.check_all(&answer.bytes, 0)?;
+    content.check_all(&answer, 0)?;
     end.say_done()?;
     Ok(Measured::latency(times))
+}
+
+/// So many bytes of 0, every page of them touched before the clock runs.
+fn touched(len: usize) -> Vec<u8> {
+    let mut bytes = vec![1; len];
+    bytes.fill(0);
+    bytes
 }
 
 /// Counts in the peer's memory.
@@ -122,14 +135,18 @@ pub(super) fn fetches(end: &mut End<'_>) -> Result<Measured> {
 
 /// Sends and receives messages by turns.
 pub(super) fn messages(end: &mut End<'_>) -> Result<Measured> {
+    let (there, back) = both_ways(end.job, true);
+    exchange(end, Mail::new(there, back)?)
+}
+
+fn exchange(end: &mut End<'_>, mut mail: Mail) -> Result<Measured> {
     let job = end.job;
-    let (there, back) = both_ways(job, true);
-    let mut mail = Mail::new(there, back)?;
     mail.expect(end, 0)?;
     let times = timed(job, |index| {
         mail.send(end, index, unsignalled())?;
         mail.receive(end, index)
     })?;
+    mail.check_last(job)?;
     mail.take_back_all(end)?;
     end.say_done()?;
     Ok(Measured::latency(times))
@@ -137,15 +154,19 @@ pub(super) fn messages(end: &mut End<'_>) -> Result<Measured> {
 
 /// The other end of [`messages`].
 pub(super) fn answer_messages(end: &mut End<'_>) -> Result<Measured> {
+    let (back, there) = both_ways(end.job, false);
+    answer(end, Mail::new(back, there)?)
+}
+
+fn answer(end: &mut End<'_>, mut mail: Mail) -> Result<Measured> {
     let job = end.job;
-    let (back, there) = both_ways(job, false);
-    let mut mail = Mail::new(back, there)?;
     mail.expect(end, 0)?;
     for index in 0..job.rounds() {
         mail.receive(end, index)?;
         pause(job, index);
         mail.send(end, index, last(job, index))?;
     }
+    mail.check_last(job)?;
     mail.take_back_all(end)?;
     end.finish()
 }
@@ -155,6 +176,18 @@ pub(super) fn answer_messages(end: &mut End<'_>) -> Result<Measured> {
 struct Letters {
     out: Vec<Region>,
     back: Option<Region>,
+    /// What the last message comes to, of which every byte is checked: memory that no other one came to.
+    last: Option<Region>,
+}
+
+impl Letters {
+    /// What the next message comes to.
+    fn room(&mut self, is_last: bool) -> Option<Region> {
+        match is_last {
+            true => self.last.take(),
+            false => self.back.take(),
+        }
+    }
 }
 
 /// How many regions messages are sent from.
@@ -181,7 +214,8 @@ impl Mail {
                         Ok(region)
                     })
                     .collect::<Result<_>>()?,
-                back: Some(Region::anonymous(size)?),
+                back: Some(empty(size)?),
+                last: Some(empty(size)?),
             }),
         };
         Ok(Mail {
@@ -194,7 +228,8 @@ impl Mail {
     /// Posts the receive of the message of this number, if there is one.
     fn expect(&mut self, end: &mut End<'_>, index: u64) -> Result<()> {
         if index < end.job.rounds() {
-            let room = self.letters.as_mut().and_then(|it| it.back.take());
+            let is_last = index + 1 == end.job.rounds();
+            let room = self.letters.as_mut().and_then(|it| it.room(is_last));
             end.connection.post_message_recv(room)?;
         }
         Ok(())
@@ -242,6 +277,16 @@ impl Mail {
         self.expect(end, index + 1)
     }
 
+    /// Checks every byte of the last message that was received.
+    fn check_last(&self, job: &Operations) -> Result<()> {
+        let Some(letters) = &self.letters else {
+            // Each one was when it came.
+            return Ok(());
+        };
+        let last = letters.back.as_ref().context("no message was received")?;
+        self.incoming.content.check_all(last, job.rounds() - 1)
+    }
+
     /// Waits until all that was sent is known to have arrived.
     fn take_back_all(&mut self, end: &mut End<'_>) -> Result<()> {
         while let Some(letters) = &mut self.letters
@@ -251,6 +296,13 @@ impl Mail {
         }
         Ok(())
     }
+}
+
+/// Memory of 0 for a message, every page of it touched before the clock runs.
+fn empty(len: usize) -> Result<Region> {
+    let mut region = Region::anonymous(len)?;
+    region.fill(0);
+    Ok(region)
 }
 
 /// The memory of a message that was sent.
@@ -332,5 +384,81 @@ impl End<'_> {
         );
         self.exported.read(0, bytes);
         content.check(bytes, index)
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use zerolane_cli::exit::Exit;
+
+    use super::super::end::tests::between;
+    use super::*;
+    use crate::job::operations::tests::operations;
+
+    /// At either end, between the stamps of a letter.
+    #[test]
+    fn messages__a_wrong_byte_of_the_last_one_is_corrupt() {
+        let job = Operations {
+            test: Test::SendLat,
+            size: 5000,
+            iters: 4,
+            warm_up: 0,
+            ..operations()
+        };
+        let [there, back] = contents(&job);
+        let mail = |out: &Content, incoming: &Content| {
+            let incoming = Incoming::new(incoming.clone(), job.size);
+            Mail::new(Outgoing::new(out.clone(), job.size), incoming).unwrap()
+        };
+        let run = |sent: &Content, answered: &Content| {
+            let asking = mail(sent, &back);
+            let answering = mail(answered, &there);
+            let exchange = |end: &mut End<'_>| exchange(end, asking);
+            let answer = |end: &mut End<'_>| answer(end, answering);
+            let ends = between(&job, exchange, answer);
+            ends.map(|end| end.map_err(|error| Exit::of(&error)))
+        };
+        let right = run(&there, &back);
+        assert!(right.iter().all(Result::is_ok), "{right:?}");
+        assert_eq!(run(&there.wrong_at(2500), &back)[1], Err(Exit::Corrupt));
+        assert_eq!(run(&there, &back.wrong_at(2500))[0], Err(Exit::Corrupt));
+    }
+
+    /// Of the last message nothing comes but its stamp.
+    #[test]
+    fn Mail__what_did_not_come_is_not_there() {
+        let job = Operations {
+            test: Test::SendLat,
+            size: 5000,
+            ..operations()
+        };
+        let (there, back) = both_ways(&job, true);
+        let content = back.content.clone();
+        let mut mail = Mail::new(there, back).unwrap();
+        let letters = mail.letters.as_mut().unwrap();
+        content.fill(letters.back.as_mut().unwrap());
+        let mut last = letters.room(true).unwrap();
+        content.stamp(&mut last, job.rounds() - 1);
+        letters.back = Some(last);
+        let error = mail.check_last(&job).unwrap_err();
+        assert_eq!(Exit::of(&error), Exit::Corrupt);
+    }
+
+    #[test]
+    fn gets__a_wrong_byte_between_the_stamps_is_corrupt() {
+        let job = Operations {
+            test: Test::GetLat,
+            size: 5000,
+            ..operations()
+        };
+        let respond = |end: &mut End<'_>| {
+            let mut byte = [0];
+            end.exported.read(2500, &mut byte);
+            end.exported.write(2500, &[byte[0] ^ 1]);
+            end.serve()
+        };
+        let [got, _] = between(&job, gets, respond);
+        assert_eq!(Exit::of(&got.unwrap_err()), Exit::Corrupt);
     }
 }

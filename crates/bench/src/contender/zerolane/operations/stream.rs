@@ -3,8 +3,12 @@
 //! There is a slot of memory for each of them at both ends; they take turns. Small puts are copied
 //! when posted and tell of their completion one in [`SIGNAL_EVERY`], as in perftest (`--cq-mod`):
 //! they take effect in order, so one tells of all before it.
+//!
+//! What comes to a slot comes to memory that never held it: it is 0 before the first message, and the last message of
+//! each slot, of which every byte is checked, has memory of its own, so that no earlier one can be taken for it.
 
 use std::collections::HashMap;
+use std::mem;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
@@ -24,6 +28,10 @@ const SIGNAL_EVERY: u64 = 64;
 struct Slots {
     /// By slot; `None` while it is posted.
     here: Vec<Option<Region>>,
+    /// By slot, what its last message comes to; nothing where messages only leave.
+    last: Vec<Region>,
+    /// The first operation that is the last of its slot.
+    last_from: u64,
     posted: HashMap<TransferId, Posted>,
 }
 
@@ -36,24 +44,57 @@ struct Posted {
 }
 
 impl Slots {
-    /// Slots with the content of their messages.
-    fn new(job: &Operations, content: &Content) -> Result<Slots> {
-        let slot = || -> Result<Option<Region>> {
-            let mut region = Region::anonymous(job.size)?;
-            content.fill(&mut region);
-            Ok(Some(region))
-        };
-        Ok(Slots {
-            here: (0..job.depth).map(|_| slot()).collect::<Result<_>>()?,
+    /// Slots with the content of the messages that leave from them.
+    fn filled(job: &Operations, content: &Content) -> Result<Slots> {
+        let mut here = regions(job)?;
+        here.iter_mut().for_each(|region| content.fill(region));
+        Ok(Slots::of(job, here, Vec::new()))
+    }
+
+    /// Slots for messages that come.
+    fn empty(job: &Operations) -> Result<Slots> {
+        let [mut here, mut last] = [regions(job)?, regions(job)?];
+        // Every page is touched before the clock runs.
+        here.iter_mut().for_each(|region| region.fill(0));
+        last.iter_mut().for_each(|region| region.fill(0));
+        Ok(Slots::of(job, here, last))
+    }
+
+    fn of(job: &Operations, here: Vec<Region>, last: Vec<Region>) -> Slots {
+        Slots {
+            here: here.into_iter().map(Some).collect(),
+            last,
+            last_from: job.rounds().saturating_sub(job.depth as u64),
             posted: HashMap::new(),
-        })
+        }
     }
 
     /// The slot of this operation, if it is free.
     fn take(&mut self, index: u64) -> Option<(usize, Region)> {
         // Less than the number of slots.
         let slot = (index % self.here.len() as u64) as usize;
-        Some((slot, self.here[slot].take()?))
+        let mut region = self.here[slot].take()?;
+        if index >= self.last_from
+            && let Some(last) = self.last.get_mut(slot)
+        {
+            mem::swap(last, &mut region);
+        }
+        Some((slot, region))
+    }
+
+    /// Checks every byte of the last message that came to each slot; `number` is that of an operation's message.
+    fn check_last(
+        &self,
+        job: &Operations,
+        content: &Content,
+        number: impl Fn(u64) -> u64,
+    ) -> Result<()> {
+        for index in self.last_from..job.rounds() {
+            let slot = (index % self.here.len() as u64) as usize;
+            let region = self.here[slot].as_ref();
+            content.check_all(region.context("a slot is still posted")?, number(index))?;
+        }
+        Ok(())
     }
 
     /// The operation that is over, and its slot's memory, which stays with the slot.
@@ -64,6 +105,12 @@ impl Slots {
         let region = kept.unwrap_or_else(|| done.into_region());
         Ok((index, self.here[slot].insert(region)))
     }
+}
+
+/// Memory for a message in each slot.
+fn regions(job: &Operations) -> Result<Vec<Region>> {
+    let region = |_| Ok(Region::anonymous(job.size)?);
+    (0..job.depth).map(region).collect()
 }
 
 /// Puts, from the first one posted to the last one complete. Seconds are those of the puts: their
@@ -109,7 +156,7 @@ fn inline_puts(end: &mut End<'_>) -> Result<f64> {
 fn placed_puts(end: &mut End<'_>) -> Result<f64> {
     let job = end.job;
     let content = Content::new(job.seed, job.size);
-    let mut slots = Slots::new(job, &content)?;
+    let mut slots = Slots::filled(job, &content)?;
     let (mut index, started) = (0, Instant::now());
     while index < job.rounds() || !slots.posted.is_empty() {
         while index < job.rounds()
@@ -153,7 +200,7 @@ pub(super) fn be_put_to(end: &mut End<'_>) -> Result<Measured> {
 pub(super) fn gets(end: &mut End<'_>) -> Result<Measured> {
     let job = end.job;
     let content = Content::reply(job.seed, job.size);
-    let mut slots = Slots::new(job, &content)?;
+    let mut slots = Slots::empty(job)?;
     let (mut index, started) = (0, Instant::now());
     while index < job.rounds() || !slots.posted.is_empty() {
         while index < job.rounds()
@@ -177,21 +224,21 @@ pub(super) fn gets(end: &mut End<'_>) -> Result<Measured> {
         content.check(region, slot)?;
     }
     let seconds = started.elapsed().as_secs_f64();
-    for (slot, region) in slots.here.iter().enumerate() {
-        let region = region.as_ref().context("a slot is still posted")?;
-        if (slot as u64) < job.rounds() {
-            content.check_all(region, slot as u64)?;
-        }
-    }
+    let depth = job.depth as u64;
+    slots.check_last(job, &content, |index| index % depth)?;
     end.say_done()?;
     Ok(Measured::stream(job.bytes(), seconds))
 }
 
 /// Sends messages.
 pub(super) fn messages(end: &mut End<'_>) -> Result<Measured> {
+    let content = Content::new(end.job.seed, end.job.size);
+    send(end, &content)
+}
+
+fn send(end: &mut End<'_>, content: &Content) -> Result<Measured> {
     let job = end.job;
-    let content = Content::new(job.seed, job.size);
-    let mut slots = Slots::new(job, &content)?;
+    let mut slots = Slots::filled(job, content)?;
     let mut index = 0;
     end.await_ready()?;
     while index < job.rounds() || !slots.posted.is_empty() {
@@ -220,7 +267,7 @@ pub(super) fn messages(end: &mut End<'_>) -> Result<Measured> {
 pub(super) fn receive_messages(end: &mut End<'_>) -> Result<Measured> {
     let job = end.job;
     let content = Content::new(job.seed, job.size);
-    let mut slots = Slots::new(job, &content)?;
+    let mut slots = Slots::empty(job)?;
     let mut posted = 0;
     expect(end, &mut slots, &mut posted)?;
     end.say_ready()?;
@@ -243,10 +290,11 @@ pub(super) fn receive_messages(end: &mut End<'_>) -> Result<Measured> {
         }
         expect(end, &mut slots, &mut posted)?;
     }
-    Ok(Measured::stream(
-        job.bytes(),
-        started.elapsed().as_secs_f64(),
-    ))
+    let seconds = started.elapsed().as_secs_f64();
+    if job.size > MAX_CONTROL {
+        slots.check_last(job, &content, |index| index)?;
+    }
+    Ok(Measured::stream(job.bytes(), seconds))
 }
 
 /// Posts a receive for each slot that is free.
@@ -264,4 +312,81 @@ fn expect(end: &mut End<'_>, slots: &mut Slots, posted: &mut u64) -> Result<()> 
         *posted += 1;
     }
     Ok(())
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use zerolane_cli::exit::Exit;
+
+    use super::super::end::tests::between;
+    use super::*;
+    use crate::job::operations::tests::operations;
+    use crate::job::test::Test;
+
+    fn job(test: Test) -> Operations {
+        Operations {
+            test,
+            size: 5000,
+            depth: 4,
+            iters: 10,
+            ..operations()
+        }
+    }
+
+    /// Messages of which nothing comes but the stamp: the first ones, or the last one alone.
+    #[test]
+    fn Slots__what_did_not_come_is_not_there() {
+        let job = job(Test::GetBw);
+        let content = Content::reply(job.seed, job.size);
+        for whole_until in [0, job.rounds() - 1, job.rounds()] {
+            let mut slots = Slots::empty(&job).unwrap();
+            for index in 0..job.rounds() {
+                let (slot, mut region) = slots.take(index).unwrap();
+                if index < whole_until {
+                    content.fill(&mut region);
+                }
+                content.stamp(&mut region, index);
+                content.check(&region, index).unwrap();
+                slots.here[slot] = Some(region);
+            }
+            let checked = slots.check_last(&job, &content, |index| index);
+            let code = checked.map_err(|error| Exit::of(&error));
+            match whole_until == job.rounds() {
+                true => assert_eq!(code, Ok(())),
+                false => assert_eq!(code, Err(Exit::Corrupt), "{whole_until}"),
+            }
+        }
+    }
+
+    #[test]
+    fn receive_messages__a_wrong_byte_between_the_stamps_is_corrupt() {
+        let job = job(Test::SendBw);
+        let received = |content: &Content| {
+            let send = |end: &mut End<'_>| send(end, content);
+            let [_, received] = between(&job, send, receive_messages);
+            received.map_err(|error| Exit::of(&error))
+        };
+        let right = Content::new(job.seed, job.size);
+        assert!(received(&right).is_ok());
+        assert_eq!(received(&right.wrong_at(2500)), Err(Exit::Corrupt));
+    }
+
+    #[test]
+    fn gets__a_wrong_byte_between_the_stamps_is_corrupt() {
+        let job = job(Test::GetBw);
+        let got = |wrong: u8| {
+            let respond = |end: &mut End<'_>| {
+                let mut byte = [0];
+                let at = 3 * job.size + 2500;
+                end.exported.read(at, &mut byte);
+                end.exported.write(at, &[byte[0] ^ wrong]);
+                end.serve()
+            };
+            let [got, _] = between(&job, gets, respond);
+            got.map_err(|error| Exit::of(&error))
+        };
+        assert!(got(0).is_ok());
+        assert_eq!(got(1), Err(Exit::Corrupt));
+    }
 }
