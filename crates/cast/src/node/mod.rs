@@ -407,8 +407,9 @@ impl Node {
         self.reconnect();
         self.search();
         self.notice_stuck();
+        let done = self.is_done();
         if let Some(coordinator) = &mut self.coordinator {
-            coordinator.tick(now, self.header.is_some() && self.written.is_full());
+            coordinator.tick(now, done);
         }
         self.tell_progress();
         self.say_alive();
