@@ -13,7 +13,7 @@ use zerolane_cast::{Contact, NodeId};
 use crate::drive::{Membership, address_bytes};
 use crate::error::Error;
 use crate::invitation::{Call, Word, in_words, key_of, listen, parse, say};
-use crate::limits::{CALLER_PATIENCE, CALLERS};
+use crate::limits::{CALLER_PATIENCE, CALLERS, TELL};
 use crate::target::{Destination, Target};
 
 /// What a host needs to be a node.
@@ -62,9 +62,6 @@ struct Group {
 }
 
 const LOOK: Duration = Duration::from_millis(100);
-
-/// How often a source hears how far this host is with what an earlier try left.
-const TELL: Duration = Duration::from_secs(1);
 
 impl<'a> Waiting<'a> {
     pub(super) fn new(

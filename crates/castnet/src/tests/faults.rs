@@ -304,6 +304,25 @@ fn command__that_does_not_read_is_ended_with_the_cast() {
     }
 }
 
+/// Its end is far behind that of the cast, as that of a slow disk is.
+#[test]
+fn command__that_takes_longer_than_a_silent_host_may_is_waited_for() {
+    let group = Group::new();
+    let bytes = content(13, 300_000);
+    let source = group.file("source", &bytes);
+    let long = crate::limits::FAREWELL.as_secs() + 3;
+    let at = group.target(0);
+    let command = format!("cat >'{}'; sleep {long}", at.display());
+    let hosts = group.start_at(vec![Destination::Command(command), group.to(1)]);
+    let outcome = run(&group, hosts.calls(), &source, |_| {}).unwrap();
+    assert!(
+        outcome.hosts.iter().all(|it| it.result.is_ok()),
+        "{outcome:?}"
+    );
+    hosts.join().into_iter().for_each(|it| drop(it.unwrap()));
+    assert!(fs::read(at).unwrap() == bytes);
+}
+
 #[test]
 fn command__is_not_told_an_end_of_content_that_does_not_come() {
     let group = Group::new();

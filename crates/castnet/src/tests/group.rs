@@ -130,7 +130,7 @@ impl Group {
 
 /// A word as it is sent.
 pub(super) fn word(word: &impl serde::Serialize) -> Vec<u8> {
-    postcard::to_extend(word, b"ZLi\x03".to_vec()).unwrap()
+    postcard::to_extend(word, b"ZLi\x04".to_vec()).unwrap()
 }
 
 /// The next word of the other end.

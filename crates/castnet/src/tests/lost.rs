@@ -146,7 +146,9 @@ fn host__that_has_all_and_is_led_by_none_ends_though_it_has_peers() {
     source
         .send(&tell(Message::Hashes { first: 0, hashes }))
         .unwrap();
-    assert!(matches!(hear(&mut words), Word::Ended(Ok(()))));
+    let mut said = std::iter::repeat_with(|| hear(&mut words));
+    let last = said.find(|it| *it != Word::Finishes);
+    assert_eq!(last, Some(Word::Ended(Ok(()))));
     let peer = Membership::new(secret, Options::default()).unwrap();
     let address: SocketAddr = std::str::from_utf8(&address).unwrap().parse().unwrap();
     let options = peer.options(Arc::new(Anyone));
