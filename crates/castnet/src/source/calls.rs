@@ -227,6 +227,8 @@ impl Calls {
                 let called = &mut self.hosts[index];
                 if called.node != Some(node) {
                     (called.node, called.joined) = (Some(node), false);
+                    // It begins anew, and looks at what there is from the start on.
+                    (called.looked, called.finishing) = (None, None);
                 }
                 called.stage = Stage::Told;
                 let rack = called.rack;

@@ -8,7 +8,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use zerolane::{Endpoint, Options};
+use zerolane::{Connection, Endpoint, Options};
 
 use super::group::{Group, content, hear, host, receiver, run, word};
 use crate::drive::Membership;
@@ -103,30 +103,37 @@ fn look__of_a_host_ends_when_its_user_stops_it() {
     cast.join().unwrap();
 }
 
-/// A source waits ten seconds for one that was told how to take part and does not.
-#[test]
-fn look__that_goes_on_is_waited_for_longer_than_one_that_says_nothing() {
+/// Waits for a source's call, and takes part with a new key.
+fn joins(endpoint: &mut Endpoint) -> Connection {
+    let mut source = endpoint.accept(None).unwrap().expect("no timeout");
+    assert!(matches!(hear(&mut source), Call::Offer { .. }));
+    let membership = Membership::new([0; 32], Options::default()).unwrap();
+    let own = membership.identity.public().0;
+    source.send(&word(&Word::Joins(own))).unwrap();
+    assert!(matches!(hear(&mut source), Call::Group { .. }));
+    source
+}
+
+/// Looks for longer than a silent host is waited for, and has all then.
+fn looks_long(source: &mut Connection) {
+    for second in 0..crate::limits::FAREWELL.as_secs() + 3 {
+        source.send(&word(&Word::Looks(second))).unwrap();
+        thread::sleep(Duration::from_secs(1));
+    }
+    source.send(&word(&Word::Ended(Ok(())))).unwrap();
+    // Until the source has heard it.
+    source.set_timeout(Some(LONG));
+    let _ = source.recv_into(&mut [0; 8]);
+}
+
+/// A cast to a host, and to one that does this, succeeds at both.
+fn both_have_it(act: impl FnOnce(&mut Endpoint) + Send + 'static) {
     let group = Group::new();
     let source = group.file("source", &content(3, 500_000));
     let hosts = group.start(1);
     let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default()).unwrap();
     let slow = endpoint.local_addr();
-    let looks = thread::spawn(move || {
-        let mut source = endpoint.accept(None).unwrap().expect("no timeout");
-        assert!(matches!(hear(&mut source), Call::Offer { .. }));
-        let membership = Membership::new([0; 32], Options::default()).unwrap();
-        let own = membership.identity.public().0;
-        source.send(&word(&Word::Joins(own))).unwrap();
-        assert!(matches!(hear(&mut source), Call::Group { .. }));
-        for bytes in 0..crate::limits::FAREWELL.as_secs() + 3 {
-            source.send(&word(&Word::Looks(bytes))).unwrap();
-            thread::sleep(Duration::from_secs(1));
-        }
-        source.send(&word(&Word::Ended(Ok(())))).unwrap();
-        // Until the source has heard it.
-        source.set_timeout(Some(LONG));
-        let _ = source.recv_into(&mut [0; 8]);
-    });
+    let looks = thread::spawn(move || act(&mut endpoint));
     let mut cast = hosts.calls();
     cast.gather = Duration::from_millis(500);
     cast.hosts.push(host(slow));
@@ -137,4 +144,21 @@ fn look__that_goes_on_is_waited_for_longer_than_one_that_says_nothing() {
     );
     looks.join().unwrap();
     hosts.join().remove(0).unwrap();
+}
+
+/// A source waits ten seconds for one that was told how to take part and does not.
+#[test]
+fn look__that_goes_on_is_waited_for_longer_than_one_that_says_nothing() {
+    both_have_it(|endpoint| looks_long(&mut joins(endpoint)));
+}
+
+/// It had looked at more before it was started again.
+#[test]
+fn look__of_a_host_that_begins_anew_is_waited_for() {
+    both_have_it(|endpoint| {
+        let mut before = joins(endpoint);
+        before.send(&word(&Word::Looks(400_000))).unwrap();
+        drop(before);
+        looks_long(&mut joins(endpoint));
+    });
 }
