@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use zerolane::Options as Transport;
@@ -84,10 +85,15 @@ impl<'a> Waiting<'a> {
         self.worker
     }
 
-    /// Waits for an invitation.
-    pub(super) fn wait(&mut self, stop: &dyn Fn() -> bool) -> Result<Invited, Error> {
+    /// Waits for an invitation; not any more, once whoever was to have it invited is gone.
+    pub(super) fn wait(
+        &mut self,
+        stop: &dyn Fn() -> bool,
+        starter_gone: &AtomicBool,
+    ) -> Result<Invited, Error> {
         loop {
-            if stop() {
+            let forsaken = self.taken.is_none() && starter_gone.load(Ordering::Relaxed);
+            if forsaken || stop() {
                 return Err(Error::Stopped);
             }
             self.worker.wait(Some(LOOK))?;

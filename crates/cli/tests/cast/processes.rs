@@ -352,6 +352,66 @@ fn ssh__starts_no_host_before_the_source_and_all_names_are_known() {
     assert!(log.exists(), "a login leaves a trace");
 }
 
+/// A process that is ended with the test.
+struct Started(nix::unistd::Pid);
+
+impl Started {
+    /// Whether it is there; one that has ended may be waited for by nobody.
+    fn lives(&self) -> bool {
+        fs::read(format!("/proc/{}/cmdline", self.0)).is_ok_and(|it| !it.is_empty())
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = nix::sys::signal::kill(self.0, nix::sys::signal::Signal::SIGKILL);
+    }
+}
+
+/// Over ssh a host is none of this machine's processes: that its login is killed does not end it.
+#[test]
+fn ssh__that_ends_before_it_called_a_host_leaves_none_there() {
+    use nix::sys::signal::{Signal, kill};
+    use std::os::unix::fs::PermissionsExt;
+    for signal in [Signal::SIGINT, Signal::SIGKILL] {
+        let place = Place::new();
+        let source = place.file("source", b"content");
+        let (number, go) = (place.path("number"), place.path("go"));
+        // The other login takes until the first host waits, and longer.
+        let script = format!(
+            "#!/bin/sh\nif [ \"$1\" = localhost ]; then\nuntil [ -e '{}' ]; do sleep 0.05; done\nexit 255\nfi\n\
+             shift\nexec 3<&0\nsetsid sh -c \"exec $*\" <&3 3<&- &\necho $! >'{}'\nexec 3<&-\nwait\n",
+            go.display(),
+            number.display()
+        );
+        let script = place.file("shell", script.as_bytes());
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        let mut command = place.command();
+        command.args(["--ssh", "--remote-program", env!("CARGO_BIN_EXE_zerolane")]);
+        command
+            .arg("-e")
+            .arg(script)
+            .arg("--to")
+            .arg(place.target(0));
+        let names = ["127.0.0.1".to_owned(), "localhost".to_owned()];
+        let casting = Casting::start(command, &[], &source, &names);
+        let pid = || fs::read_to_string(&number).ok()?.trim().parse().ok();
+        place.wait_until("a host is started", || pid().is_some());
+        let host = Started(nix::unistd::Pid::from_raw(pid().unwrap()));
+        let name = |it: &Started| fs::read_to_string(format!("/proc/{}/comm", it.0));
+        place.wait_until("it is the program", || {
+            name(&host).is_ok_and(|it| it.starts_with("zerolane"))
+        });
+        let source = nix::unistd::Pid::from_raw(casting.0.id().cast_signed());
+        kill(source, signal).unwrap();
+        place.file("go", b"");
+        place.wait_until("the host has ended", || !host.lives());
+        if signal == Signal::SIGINT {
+            assert_eq!(casting.end().0, Some(130));
+        }
+    }
+}
+
 #[test]
 fn ssh__brings_the_program_along_where_it_is_missing() {
     use std::os::unix::fs::PermissionsExt;
