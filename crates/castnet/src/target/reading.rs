@@ -21,6 +21,8 @@ use crate::error::Error;
 use crate::feed::{Feed, FeedReader};
 use crate::limits::COMMAND_PATIENCE;
 
+use super::paths::remove_all;
+
 /// How often it is asked whether the content was given up, in milliseconds.
 const LOOK_MS: u8 = 20;
 
@@ -28,7 +30,7 @@ const LOOK_MS: u8 = 20;
 pub(super) fn unpack(into: &Path, content: FeedReader) -> Result<(), Error> {
     let what = || format!("unpacking into {}", into.display());
     if into.symlink_metadata().is_ok() {
-        fs::remove_dir_all(into).map_err(Error::io(what()))?;
+        remove_all(into).map_err(Error::io(what()))?;
     }
     fs::create_dir(into).map_err(Error::io(what()))?;
     let mut archive = tar::Archive::new(content);
