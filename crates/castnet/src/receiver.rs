@@ -183,7 +183,9 @@ impl Receiver {
         let worker = waiting.into_worker();
         let mut taking = Taking::begin(worker, self.endpoint, invited, times, self.spills)?;
         change(&mut taking.drive);
-        let done = taking.run(stop, watch);
+        // What the same Ctrl-C ended beside this, say the command that reads, is not why.
+        let why = |error| if stop() { Error::Stopped } else { error };
+        let done = taking.run(stop, watch).map_err(why);
         if let Err(error) = &done {
             taking.say(Word::Ended(Err(in_words(error))));
         }

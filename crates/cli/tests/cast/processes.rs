@@ -1,8 +1,8 @@
 //! Casts between processes over loopback: what ordinary users can do.
 
 use std::fs;
-use std::io::Write;
-use std::process::Stdio;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use crate::content::content;
 use crate::running::{Casting, Place, Waiting, addresses, said};
@@ -136,6 +136,70 @@ fn receive__by_a_command_and_one_that_fails_is_named() {
     let ended: Vec<_> = hosts.into_iter().map(|it| it.end().0).collect();
     assert_eq!(ended, [Some(0), Some(1)]);
     assert!(place.has(0, &bytes));
+}
+
+/// A host at a terminal, which has a command read: its end, where it waits, and what is typed and shown there.
+fn at_terminal(place: &Place, reads: &str) -> (Child, String, ChildStdin, Lines) {
+    let reads = format!(
+        "exec '{}' cast receive --listen 127.0.0.1:0 --exec '{reads}'",
+        env!("CARGO_BIN_EXE_zerolane")
+    );
+    let mut command = Command::new("script");
+    command.args(["-qec", &reads, "/dev/null"]);
+    command.env("ZEROLANE_HOME", place.path("keys"));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let (keyboard, shown) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let mut lines = BufReader::new(shown).lines();
+    let line = lines.next().unwrap().unwrap();
+    let address = line.trim().strip_prefix("Waiting for a cast on ");
+    let address = address.unwrap_or_else(|| panic!("{line:?}"));
+    let address = address.trim_end_matches('.').to_owned();
+    (child, address, keyboard, lines)
+}
+
+type Lines = std::io::Lines<BufReader<ChildStdout>>;
+
+/// As sudo and ssh do, for a password.
+#[test]
+fn receive__by_a_command_that_asks_at_the_terminal() {
+    let place = Place::new();
+    let source = place.file("source", b"content");
+    let target = place.target(0);
+    let reads = format!(
+        "read line </dev/tty; echo $line >\"{}\"; cat >>\"{0}\"",
+        target.display()
+    );
+    let (child, address, mut keyboard, lines) = at_terminal(&place, &reads);
+    let mut host = Casting(child);
+    let casting = Casting::start(place.command(), &[], &source, &[address]);
+    keyboard.write_all(b"yes\n").unwrap();
+    place.wait_until("it is answered", || place.has(0, b"yes\ncontent"));
+    assert_eq!(casting.end().0, Some(0));
+    lines.for_each(drop);
+    assert_eq!(host.0.wait().unwrap().code(), Some(0));
+}
+
+/// There its processes are in the same group as the host, which goes on to its own end.
+#[test]
+fn interrupt__at_a_terminal_ends_all_that_a_command_started() {
+    let place = Place::new();
+    let source = place.file("source", b"content");
+    let number = place.path("number");
+    let reads = format!(
+        "trap \"\" INT HUP; sleep 1000 & echo $! >\"{}\"; cat; wait",
+        number.display()
+    );
+    let (child, address, mut keyboard, lines) = at_terminal(&place, &reads);
+    let mut host = Casting(child);
+    let _casting = Casting::start(place.command(), &[], &source, &[address]);
+    let pid = || fs::read_to_string(&number).ok()?.trim().parse().ok();
+    place.wait_until("it is started", || pid().is_some());
+    let started = Started(nix::unistd::Pid::from_raw(pid().unwrap()));
+    keyboard.write_all(b"\x03").unwrap();
+    lines.for_each(drop);
+    assert_eq!(host.0.wait().unwrap().code(), Some(130));
+    assert!(!started.lives(), "what the command started goes on");
 }
 
 #[test]
