@@ -55,7 +55,7 @@ struct Called {
     result: Option<(Result<(), String>, Instant)>,
     /// What went wrong last.
     trouble: Option<String>,
-    /// Bytes of an earlier try that it has looked at, and when it had looked at more than before.
+    /// Chunks of an earlier try that it has looked at, and when it had looked at more than before.
     looked: Option<(u64, Instant)>,
     /// When it said first and last that it puts all in its place.
     finishing: Option<(Instant, Instant)>,
@@ -90,6 +90,7 @@ pub(super) struct Calls {
     offer: Call,
     /// Bytes of the content.
     bytes: u64,
+    chunk_bytes: u64,
     group: Group,
     invited: Arc<Invited>,
     /// How many are expected has changed.
@@ -138,6 +139,7 @@ impl Calls {
             hosts: hosts.collect(),
             offer,
             bytes,
+            chunk_bytes: u64::from(content.chunk_bytes()),
             group,
             invited,
             changed: true,
@@ -249,9 +251,11 @@ impl Calls {
                 let _ = listen(worker, connection);
             }
             Some(Word::Looks(bytes)) if self.hosts[index].heard == Some(connection) => {
+                // Of less than a chunk at a time it could tell without end.
                 let called = &mut self.hosts[index];
-                if called.looked.is_none_or(|it| it.0 < bytes) {
-                    called.looked = Some((bytes, Instant::now()));
+                let chunks = bytes.min(self.bytes) / self.chunk_bytes;
+                if called.looked.is_none_or(|it| it.0 < chunks) {
+                    called.looked = Some((chunks, Instant::now()));
                 }
                 // A connection that is over tells so by itself.
                 let _ = listen(worker, connection);

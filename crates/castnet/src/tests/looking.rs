@@ -13,6 +13,7 @@ use zerolane::{Connection, Endpoint, Options};
 use super::group::{Group, content, hear, host, receiver, run, word};
 use crate::drive::Membership;
 use crate::invitation::{Call, Word};
+use crate::limits::LEAST_CHUNK;
 use crate::{Cast, Content, Error};
 
 /// Longer than any of it takes.
@@ -114,10 +115,15 @@ fn joins(endpoint: &mut Endpoint) -> Connection {
     source
 }
 
+/// Seconds in which one looks: longer than a silent host is waited for.
+const LOOKS: u64 = crate::limits::FAREWELL.as_secs() + 3;
+
 /// Looks for longer than a silent host is waited for, and has all then.
 fn looks_long(source: &mut Connection) {
-    for second in 0..crate::limits::FAREWELL.as_secs() + 3 {
-        source.send(&word(&Word::Looks(second))).unwrap();
+    for chunk in 0..LOOKS {
+        source
+            .send(&word(&Word::Looks(chunk * LEAST_CHUNK)))
+            .unwrap();
         thread::sleep(Duration::from_secs(1));
     }
     source.send(&word(&Word::Ended(Ok(())))).unwrap();
@@ -126,10 +132,10 @@ fn looks_long(source: &mut Connection) {
     let _ = source.recv_into(&mut [0; 8]);
 }
 
-/// A cast to a host, and to one that does this, succeeds at both.
-fn both_have_it(act: impl FnOnce(&mut Endpoint) + Send + 'static) {
+/// What becomes of a cast to a host, and to one that does this; the first has it.
+fn cast_to(act: impl FnOnce(&mut Endpoint) + Send + 'static) -> Result<(), String> {
     let group = Group::new();
-    let source = group.file("source", &content(3, 500_000));
+    let source = group.file("source", &content(3, (LOOKS * LEAST_CHUNK) as usize));
     let hosts = group.start(1);
     let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default()).unwrap();
     let slow = endpoint.local_addr();
@@ -137,28 +143,46 @@ fn both_have_it(act: impl FnOnce(&mut Endpoint) + Send + 'static) {
     let mut cast = hosts.calls();
     cast.gather = Duration::from_millis(500);
     cast.hosts.push(host(slow));
-    let outcome = run(&group, cast, &source, |_| {}).unwrap();
-    assert!(
-        outcome.hosts.iter().all(|it| it.result.is_ok()),
-        "{outcome:?}"
-    );
+    let mut outcome = run(&group, cast, &source, |_| {}).unwrap();
     looks.join().unwrap();
     hosts.join().remove(0).unwrap();
+    assert_eq!(outcome.hosts[0].result, Ok(()));
+    outcome.hosts.remove(1).result
 }
 
 /// A source waits ten seconds for one that was told how to take part and does not.
 #[test]
 fn look__that_goes_on_is_waited_for_longer_than_one_that_says_nothing() {
-    both_have_it(|endpoint| looks_long(&mut joins(endpoint)));
+    let result = cast_to(|endpoint| looks_long(&mut joins(endpoint)));
+    assert_eq!(result, Ok(()));
+}
+
+/// So a host that lies holds a source for no longer than there is something to look at.
+#[test]
+fn look__at_more_than_there_is_is_not_waited_for() {
+    let result = cast_to(|endpoint| {
+        let mut source = joins(endpoint);
+        let mut bytes = LOOKS * LEAST_CHUNK;
+        source.set_timeout(Some(Duration::from_secs(1)));
+        while let Err(zerolane::Error::TimedOut(_)) = source.recv_into(&mut [0; 8]) {
+            bytes += LEAST_CHUNK;
+            if source.send(&word(&Word::Looks(bytes))).is_err() {
+                return;
+            }
+        }
+    });
+    assert!(result.is_err());
 }
 
 /// It had looked at more before it was started again.
 #[test]
 fn look__of_a_host_that_begins_anew_is_waited_for() {
-    both_have_it(|endpoint| {
+    let result = cast_to(|endpoint| {
         let mut before = joins(endpoint);
-        before.send(&word(&Word::Looks(400_000))).unwrap();
+        let all = Word::Looks(LOOKS * LEAST_CHUNK);
+        before.send(&word(&all)).unwrap();
         drop(before);
         looks_long(&mut joins(endpoint));
     });
+    assert_eq!(result, Ok(()));
 }
