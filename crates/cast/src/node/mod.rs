@@ -126,6 +126,8 @@ struct Peer {
     queue: VecDeque<u32>,
     /// Chunks on their way to it.
     sending: BTreeMap<u32, Wanted>,
+    /// When it took a chunk last, or the first of those on their way left.
+    took: Duration,
     /// By stripe, the furthest chunk that it asked for of late, and when.
     asked_to: BTreeMap<usize, (u32, Duration)>,
     /// It stands among those that are served in turn.

@@ -1,6 +1,7 @@
 //! One node, told what happens and asked what it does.
 
 mod early;
+mod held;
 mod helpers;
 mod idle;
 mod lost;
