@@ -22,7 +22,7 @@ use zerolane_cast::{
 };
 
 use crate::error::Error;
-use crate::invitation::{Word, is_word, key_of, parse, say};
+use crate::invitation::{Word, confirms_last, is_word, key_of, parse, say_last};
 use crate::jobs::Jobs;
 use crate::limits::{
     BEATS, MAX_SENDS, MAX_UNSENT_BYTES, MESSAGE_RECEIVES, PARTING, SUSPICIOUS_BEATS, WINDOW_BYTES,
@@ -172,7 +172,7 @@ impl Drive {
         self.act()
     }
 
-    /// Says a word to a peer whose node this one need not be connected to, which takes `most` at most; on which connection, if
+    /// Says the last word to a peer whose node this one need not be connected to, which takes `most` at most; on which connection, if
     /// there was one.
     pub(crate) fn say_to(
         &mut self,
@@ -199,13 +199,13 @@ impl Drive {
             }
         }
         if let Some(there) = there {
-            say(&mut self.worker, there, word);
+            say_last(&mut self.worker, there, word);
         }
         Ok(there)
     }
 
     /// Lets the connections end, for [`PARTING`] at most: a peer that is gone confirms nothing. The connection of `owed` has
-    /// that long instead, until a send that was posted on it is confirmed.
+    /// that long instead, until the last word that was said on it is confirmed.
     pub(crate) fn settle(
         &mut self,
         mut owed: Option<(ConnectionId, Duration)>,
@@ -223,7 +223,7 @@ impl Drive {
                     Happened::Completed {
                         connection,
                         completion,
-                    } if completion.kind == WorkKind::Send => connection,
+                    } if confirms_last(&completion) => connection,
                     Happened::Closed { connection, .. } => connection,
                     _ => continue,
                 };

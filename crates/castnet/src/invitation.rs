@@ -6,6 +6,7 @@
 //!                                <------   Joins: the key it has in this cast; or Refuses, with words
 //!                                <------   Looks: how much of an earlier try it has looked at, each second of it
 //!   Group: secret, key, port, rack ---->     from here on it is a node
+//!                                <------   Finishes: all is there and is being put in its place, each second of it
 //!                                <------   Ended: all is in its place, or why not
 //!   Aborted, with words          ------>     (only if the source gives up)
 //! ```
@@ -15,13 +16,17 @@
 //! Each is one Transfer: magic and version, whose place never changes, then postcard, at most [`WORD_BYTES`].
 
 use serde::{Deserialize, Serialize};
+use zerolane::request::WorkKind;
 use zerolane::security::PublicKey;
 use zerolane::worker::{ConnectionId, Worker};
-use zerolane::{Region, Result};
+use zerolane::{Completion, Region, Result, Work};
 
 use crate::limits::WORD_BYTES;
 
-const MAGIC: [u8; 4] = *b"ZLi\x03";
+const MAGIC: [u8; 4] = *b"ZLi\x04";
+
+/// The context of a last word: that of a message of a node is its length.
+const LAST: u64 = u64::MAX;
 
 /// What the content is, beside bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,6 +71,8 @@ pub(crate) enum Word {
     Refuses(String),
     /// It looks at what an earlier try left, before it is a node: so many bytes so far.
     Looks(u64),
+    /// It has all, and puts it in its place.
+    Finishes,
     /// All is in its place, or why not.
     Ended(std::result::Result<(), String>),
 }
@@ -85,11 +92,25 @@ pub(crate) fn is_word(bytes: &[u8]) -> bool {
 
 /// Says a word; none hears it if the connection is over.
 pub(crate) fn say(worker: &mut Worker, connection: ConnectionId, word: &impl Serialize) {
+    post(worker, connection, word, Work::default());
+}
+
+/// The same of the last word, whose confirmation [`confirms_last`] knows.
+pub(crate) fn say_last(worker: &mut Worker, connection: ConnectionId, word: &Word) {
+    post(worker, connection, word, Work::default().with_context(LAST));
+}
+
+/// Whether a completion is that of a last word.
+pub(crate) fn confirms_last(completion: &Completion) -> bool {
+    completion.kind == WorkKind::Send && completion.context == LAST
+}
+
+fn post(worker: &mut Worker, connection: ConnectionId, word: &impl Serialize, work: Work) {
     let bytes =
         postcard::to_extend(word, MAGIC.to_vec()).expect("a word in memory has a form on the wire");
     if let Some(connection) = worker.connection(connection) {
         // A connection that is over tells so by itself.
-        let _ = connection.post_send(Region::from_vec(bytes));
+        let _ = connection.post_send_with(Region::from_vec(bytes), work);
     }
 }
 

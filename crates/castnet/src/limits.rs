@@ -65,8 +65,19 @@ pub const CALLERS: usize = 16;
 pub const CALLER_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long a source waits for the last words of hosts that have all, and for one that answered its call to take part
-/// again.
+/// again, if they do not say that they are at work.
 pub const FAREWELL: Duration = Duration::from_secs(10);
+
+/// How often a source hears how far a host is with what takes long: with what an earlier try left, and with putting all in its
+/// place.
+pub const TELL: Duration = Duration::from_secs(1);
+
+/// How long a source waits for a host that says that it puts the content in its place, besides the time that [`LEAST_RATE`] takes
+/// for it: longer than a disk takes for what a machine had in memory for it, or a command for what it does at its end.
+pub const FINISHING: Duration = Duration::from_secs(3600);
+
+/// Bytes a second of a host for which a source waits while a slow command reads the content.
+pub const LEAST_RATE: u64 = 100_000;
 
 /// How long connections have to end when all is over. Where the end of one is lost, and its peer has gone, none confirms it.
 pub const PARTING: Duration = Duration::from_secs(1);

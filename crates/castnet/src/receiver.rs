@@ -5,6 +5,8 @@ mod waiting;
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use zerolane::security::PublicKey;
@@ -32,6 +34,8 @@ pub struct Receiver {
     silence: Duration,
     max_rate: Option<u64>,
     spills: bool,
+    /// Whoever started it is gone.
+    starter_gone: Arc<AtomicBool>,
 }
 
 /// What was received.
@@ -93,6 +97,7 @@ impl Receiver {
             silence: Duration::from_secs(2),
             max_rate: None,
             spills: true,
+            starter_gone: Arc::default(),
         })
     }
 
@@ -121,6 +126,16 @@ impl Receiver {
     #[must_use]
     pub fn with_spill(self, spills: bool) -> Receiver {
         Receiver { spills, ..self }
+    }
+
+    /// Waits for a source no longer once this is set, say because whoever started it to be called is gone. A cast that it takes
+    /// part in goes on.
+    #[must_use]
+    pub fn until_gone(self, starter_gone: Arc<AtomicBool>) -> Receiver {
+        Receiver {
+            starter_gone,
+            ..self
+        }
     }
 
     /// Where it listens.
@@ -160,7 +175,7 @@ impl Receiver {
             ..Transport::default()
         };
         let mut waiting = Waiting::new(self.worker, self.endpoint, &self.destination, transport);
-        let invited = waiting.wait(stop)?;
+        let invited = waiting.wait(stop, &self.starter_gone)?;
         let times = Times {
             silence: self.silence,
             patience: self.patience,
@@ -168,7 +183,9 @@ impl Receiver {
         let worker = waiting.into_worker();
         let mut taking = Taking::begin(worker, self.endpoint, invited, times, self.spills)?;
         change(&mut taking.drive);
-        let done = taking.run(stop, watch);
+        // What the same Ctrl-C ended beside this, say the command that reads, is not why.
+        let why = |error| if stop() { Error::Stopped } else { error };
+        let done = taking.run(stop, watch).map_err(why);
         if let Err(error) = &done {
             taking.say(Word::Ended(Err(in_words(error))));
         }

@@ -5,6 +5,7 @@
 //! believes no bitmap, so nothing depends on what reached the disk in which order. A tree, standard output and a
 //! command read the content in order from such a file ([`Feed`]).
 
+mod family;
 mod looking;
 mod opening;
 mod paths;

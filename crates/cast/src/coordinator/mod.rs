@@ -35,6 +35,7 @@ pub(crate) struct Coordinator {
     /// Until then nodes are waited for.
     gathers_until: Duration,
     next_review: Duration,
+    reviewed: Duration,
     /// Silence before that is not held against members: this node did not run.
     listens_since: Duration,
     /// When the head of a chain goes to its end.
@@ -67,8 +68,10 @@ struct Member {
     overall: Overall,
     /// When a review saw it gain something last, and how many chunks it had then.
     gained: (Duration, u32),
-    /// Since when it gains nothing though there is something for it.
-    idle: Option<Duration>,
+    /// For how long it gains nothing though there is something for it, by reviews, and the most chunks that it had. That it joins
+    /// anew changes neither.
+    idle: Duration,
+    most: u32,
     held_by: Option<NodeId>,
     /// Reviews since it got its place.
     settled: u32,
@@ -150,6 +153,7 @@ impl Coordinator {
             finished: false,
             gathers_until: now + options.gather,
             next_review: now,
+            reviewed: now,
             listens_since: now,
             turns_head_at: None,
             turned: None,
@@ -229,10 +233,12 @@ impl Coordinator {
             self.say(id, Message::Dismissed(Fault::Flood));
             return;
         }
-        let (accused_by, accusations) = self
-            .members
-            .remove(&id)
-            .map_or_else(Default::default, |it| (it.accused_by, it.accusations));
+        let before = self.members.remove(&id);
+        let (idle, most, complaints) = before
+            .as_ref()
+            .map_or_else(Default::default, |it| (it.idle, it.most, it.complaints));
+        let (accused_by, accusations) =
+            before.map_or_else(Default::default, |it| (it.accused_by, it.accusations));
         let rack = joining.rack;
         let apart = !accused_by.is_empty();
         let stripes = self.header.arity as usize;
@@ -248,7 +254,8 @@ impl Coordinator {
             watches: vec![Watch::default(); stripes],
             overall: Overall::default(),
             gained: (now, 0),
-            idle: None,
+            idle,
+            most,
             held_by: None,
             settled: 0,
             starved: 0,
@@ -259,7 +266,8 @@ impl Coordinator {
             in_turn: false,
             accused_by,
             accusations,
-            complaints: 0,
+            // Until then there is no review.
+            complaints: if self.begun.is_some() { complaints } else { 0 },
             seeks: 0,
         };
         self.members.insert(id, member);
@@ -281,7 +289,7 @@ impl Coordinator {
 
     /// Gives all their places.
     fn begin(&mut self, now: Duration) {
-        self.begun = Some(now);
+        (self.begun, self.reviewed) = (Some(now), now);
         self.epoch += 1;
         let mut rates: Vec<u64> = self
             .members
@@ -425,9 +433,9 @@ impl Coordinator {
 
     /// This node did not run until now: what it did not hear meanwhile says nothing of its members.
     pub(crate) fn rested(&mut self, now: Duration) {
-        self.listens_since = now;
+        (self.listens_since, self.reviewed) = (now, now);
         for member in self.members.values_mut() {
-            member.idle = member.idle.map(|_| now);
+            member.idle = Duration::ZERO;
         }
     }
 
@@ -637,8 +645,10 @@ impl Coordinator {
         if self.begun.is_some() {
             self.suspect_silent(now);
             if now >= self.next_review {
+                let since = now.saturating_sub(self.reviewed);
+                self.reviewed = now;
                 self.next_review = now + self.options.beat * 2;
-                self.review(now);
+                self.review(now, since);
                 self.even_out();
             }
         }

@@ -32,18 +32,20 @@ impl Coordinator {
         self.name_successors();
     }
 
-    /// Looks for nodes that hold others back.
-    pub(super) fn review(&mut self, now: Duration) {
+    /// Looks for nodes that hold others back, as it did `since` ago.
+    pub(super) fn review(&mut self, now: Duration, since: Duration) {
         for member in self.members.values_mut() {
             member.complaints = 0;
             member.settled += 1;
             let verified = member.verified.iter().sum();
             if verified > member.gained.1 {
                 member.gained = (now, verified);
-                member.idle = None;
+            }
+            if verified > member.most {
+                (member.most, member.idle) = (verified, Duration::ZERO);
             }
         }
-        self.fail_idle(now);
+        self.fail_idle(since);
         if self.options.slow == Slow::Wait {
             return;
         }
@@ -76,7 +78,8 @@ impl Coordinator {
     }
 
     /// Members that are there and take nothing of what is there for them would hold the cast without end.
-    fn fail_idle(&mut self, now: Duration) {
+    /// What passed `since` the last time is held against those that are offered something, and are there.
+    fn fail_idle(&mut self, since: Duration) {
         let first = |it: &Member| it.life == Life::Active && !it.apart;
         let others_come_first = self.members.values().any(first);
         let mut failed = Vec::new();
@@ -85,15 +88,16 @@ impl Coordinator {
             let member = self.members.get_mut(&id).expect("it is there");
             match offered {
                 true => {
-                    let since = *member.idle.get_or_insert(now);
+                    member.idle += since;
                     // All that is verified may wait for its disk, which gives up after its own patience for each.
                     let most = match member.gained.1 == self.header.chunks() {
                         true => self.options.patience * self.options.window,
                         false => self.options.patience * IDLE_PATIENCES,
                     };
-                    failed.extend((now.saturating_sub(since) > most).then_some(id));
+                    failed.extend((member.idle > most).then_some(id));
                 }
-                false => member.idle = None,
+                false if member.life == Life::Active => member.idle = Duration::ZERO,
+                false => {}
             }
         }
         for id in failed {

@@ -126,6 +126,8 @@ struct Peer {
     queue: VecDeque<u32>,
     /// Chunks on their way to it.
     sending: BTreeMap<u32, Wanted>,
+    /// When it took a chunk last, or the first of those on their way left.
+    took: Duration,
     /// By stripe, the furthest chunk that it asked for of late, and when.
     asked_to: BTreeMap<usize, (u32, Duration)>,
     /// It stands among those that are served in turn.
@@ -407,8 +409,9 @@ impl Node {
         self.reconnect();
         self.search();
         self.notice_stuck();
+        let done = self.is_done();
         if let Some(coordinator) = &mut self.coordinator {
-            coordinator.tick(now, self.header.is_some() && self.written.is_full());
+            coordinator.tick(now, done);
         }
         self.tell_progress();
         self.say_alive();

@@ -86,6 +86,9 @@ impl Node {
     /// memory no more is helped with what it missed.
     fn lacks(&self, id: NodeId, chunk: u32) -> bool {
         let peer = &self.peers[&id];
+        if self.takes_nothing(peer) {
+            return false;
+        }
         if peer.queue.contains(&chunk) || self.serve.apart.contains(&id) {
             return peer.queue.contains(&chunk);
         }
@@ -100,6 +103,12 @@ impl Node {
         let waits = !peer.queue.is_empty() || !peer.sending.is_empty();
         let of_late = waits || self.now.saturating_sub(*asked) < self.options.stall * 2;
         is_next && of_late && *furthest < chunk
+    }
+
+    /// Whether nothing that is on its way to a peer has arrived for so long that this node would be stuck soon, if that held it.
+    fn takes_nothing(&self, peer: &Peer) -> bool {
+        let since = self.now.saturating_sub(peer.took);
+        !peer.sending.is_empty() && since > self.options.patience / 2
     }
 
     /// The peer for whom this node holds what fills its window.
@@ -144,7 +153,7 @@ impl Node {
         let Some(peer) = self.peers.get_mut(&to) else {
             return;
         };
-        peer.heard = now;
+        (peer.heard, peer.took) = (now, now);
         if peer.sending.remove(&chunk).is_some() {
             self.counters.chunks_sent += 1;
             self.end_send(to, chunk);
@@ -351,6 +360,9 @@ impl Node {
         }
         let from_store = matches!(place, Place::Store);
         let peer = self.peers.get_mut(&to).expect("it is connected");
+        if peer.sending.is_empty() {
+            peer.took = self.now;
+        }
         peer.sending.insert(chunk, Wanted::Yes);
         peer.said = self.now;
         self.note_window();

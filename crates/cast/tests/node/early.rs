@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use zerolane_cast::{
-    Action, Bitmap, Event, Fault, Manifest, Message, Node, NodeId, Options, Stored,
+    Action, Bitmap, Event, Fault, Manifest, Message, Node, NodeId, Options, Place, Stored,
 };
 
 use crate::{actions, contact, profile};
@@ -28,10 +28,10 @@ fn all_of(manifest: &Manifest) -> Bitmap {
 
 /// A node that had all before, is connected to the source and a peer, and was told nothing.
 fn uninformed() -> Node {
-    let options = Options {
-        readable: true,
-        ..Options::default()
-    };
+    uninformed_with(Options::default())
+}
+
+fn uninformed_with(options: Options) -> Node {
     let stored = Stored {
         root: manifest().header().root,
         has: all_of(&manifest()),
@@ -143,4 +143,33 @@ fn hashes__that_do_not_come_are_asked_for_again_though_all_was_there_before() {
         again = actions(&mut node).contains(&asks);
     }
     assert!(again);
+}
+
+/// All that was lacking were the digests, and the source is gone: it leads, and nobody can tell it. It is not done.
+#[test]
+fn leader__that_has_all_and_no_digests_says_that_it_is_stuck() {
+    let options = Options {
+        // Longer than it waits for members.
+        patience: Options::default().silence * 20,
+        ..Options::default()
+    };
+    let mut node = uninformed_with(options);
+    welcome(&mut node);
+    let place = Place {
+        epoch: 1,
+        predecessors: vec![Some(contact(SOURCE))],
+        helpers: Vec::new(),
+        successors: vec![contact(OWN)],
+        apart: false,
+    };
+    node.message(NOW, SOURCE, Message::Place(place));
+    node.disconnected(NOW, SOURCE);
+    let mut told = actions(&mut node);
+    assert!(node.leads());
+    while node.next_timeout() < options.patience * 2 {
+        node.timeout(node.next_timeout());
+        told.extend(actions(&mut node));
+    }
+    assert!(!told.contains(&Action::Tell(Event::Finished)));
+    assert!(told.contains(&Action::Tell(Event::Stuck { lacking: 0 })));
 }

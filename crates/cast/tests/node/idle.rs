@@ -1,14 +1,30 @@
-//! A member that has all verified, and never says that it is written.
+//! Members that take part and take nothing, or never say that all is written.
 #![allow(non_snake_case)]
 
 use std::time::Duration;
 
+use zerolane_cast::limits::IDLE_PATIENCES;
 use zerolane_cast::{Action, Event, Fault, Manifest, Message, Node, NodeId, Options};
 
 use crate::{actions, profile};
 
 const OWN: NodeId = NodeId(1);
 const MEMBER: NodeId = NodeId(2);
+
+fn join() -> Message {
+    Message::Join {
+        address: Vec::new(),
+        rack: 0,
+        rate: 0,
+        root: [0; 32],
+        has: Default::default(),
+    }
+}
+
+fn source(options: Options) -> Node {
+    let manifest = Manifest::of(&[7; 64], 8, 1).unwrap();
+    Node::source(Duration::ZERO, profile(OWN), manifest, options)
+}
 
 /// Each chunk in its memory may take its disk as long as it has patience.
 #[test]
@@ -19,18 +35,10 @@ fn idle__one_that_never_writes_what_it_verified_is_put_out() {
         patience: Duration::from_secs(2),
         ..Options::default()
     };
-    let manifest = Manifest::of(&[7; 64], 8, 1).unwrap();
-    let chunks = manifest.header().chunks();
-    let mut source = Node::source(now, profile(OWN), manifest, options);
+    let chunks = 8;
+    let mut source = source(options);
     source.connected(now, MEMBER);
-    let join = Message::Join {
-        address: Vec::new(),
-        rack: 0,
-        rate: 0,
-        root: [0; 32],
-        has: Default::default(),
-    };
-    source.message(now, MEMBER, join);
+    source.message(now, MEMBER, join());
     let most = options.patience * options.window;
     let failed = Action::Tell(Event::NodeFailed(MEMBER, Fault::Idle));
     let mut when = None;
@@ -47,4 +55,59 @@ fn idle__one_that_never_writes_what_it_verified_is_put_out() {
     }
     let when = when.expect("it is put out");
     assert!(when > most, "{when:?}: it may be at its disk");
+}
+
+/// It begins anew each second, on the same connection or on another, and says again what it has.
+#[test]
+fn idle__one_that_joins_again_and_again_is_put_out() {
+    for reconnects in [false, true] {
+        let options = Options {
+            expected: 1,
+            patience: Duration::from_secs(2),
+            ..Options::default()
+        };
+        let most = options.patience * IDLE_PATIENCES;
+        let mut source = source(options);
+        let failed = Action::Tell(Event::NodeFailed(MEMBER, Fault::Idle));
+        let mut when = None;
+        let mut joins_at = Duration::ZERO;
+        while when.is_none() && source.next_timeout() < most * 4 {
+            let now = source.next_timeout();
+            if now >= joins_at {
+                joins_at = now + Duration::from_secs(1);
+                if reconnects {
+                    source.disconnected(now, MEMBER);
+                }
+                if !source.is_connected(MEMBER) {
+                    source.connected(now, MEMBER);
+                }
+                source.message(now, MEMBER, join());
+            }
+            let progress = Message::Progress {
+                verified: vec![1],
+                done: false,
+                held_by: None,
+            };
+            source.message(now, MEMBER, progress);
+            source.timeout(now);
+            when = actions(&mut source).contains(&failed).then_some(now);
+        }
+        let when = when.expect("it is put out");
+        assert!(when > most, "{when:?}: it may be slow");
+    }
+}
+
+#[test]
+fn complaints__of_one_that_joins_again_and_again_are_a_flood() {
+    let mut source = source(Options {
+        expected: 1,
+        ..Options::default()
+    });
+    source.connected(Duration::ZERO, MEMBER);
+    for _ in 0..20 {
+        source.message(Duration::ZERO, MEMBER, join());
+        source.message(Duration::ZERO, MEMBER, Message::Seek);
+    }
+    let failed = Action::Tell(Event::NodeFailed(MEMBER, Fault::Flood));
+    assert!(actions(&mut source).contains(&failed));
 }

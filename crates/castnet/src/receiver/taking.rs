@@ -14,8 +14,8 @@ use super::waiting::Invited;
 use super::{Progress, Received};
 use crate::drive::{Drive, address_bytes, with_silence};
 use crate::error::Error;
-use crate::invitation::{Call, Word, key_of, listen, parse, say, shown};
-use crate::limits::WINDOW;
+use crate::invitation::{Call, Word, confirms_last, key_of, listen, parse, say, say_last, shown};
+use crate::limits::{TELL, WINDOW};
 use crate::target::{Finishing, Target};
 
 /// How often a stop is looked for, and the user told.
@@ -38,6 +38,8 @@ pub(super) struct Taking {
     target: Option<Target>,
     /// It is being put in its place.
     finishing: Option<Finishing>,
+    /// When the source is to hear that.
+    tells_at: Instant,
     /// It is in its place.
     in_place: Option<Duration>,
     /// When others needed this node last, and what it had sent then.
@@ -118,6 +120,7 @@ impl Taking {
             path: target.path().map(PathBuf::from),
             target: Some(target),
             finishing: None,
+            tells_at: begun,
             in_place: None,
             needed: (begun, 0),
             source: Some(connection),
@@ -142,7 +145,7 @@ impl Taking {
     /// Tells the source about the end.
     pub(super) fn say(&mut self, word: Word) {
         if let Some(source) = self.source {
-            say(&mut self.drive.worker, source, &word);
+            say_last(&mut self.drive.worker, source, &word);
         }
         self.unconfirmed = true;
         self.last_word = Some(word);
@@ -249,6 +252,7 @@ impl Taking {
     /// All is written.
     fn finish(&mut self) -> Result<(), Error> {
         if let (Some(target), Some(manifest)) = (self.target.take(), self.drive.manifest()) {
+            self.tells_at = Instant::now() + TELL;
             self.finishing =
                 Some(target.finish(manifest.header().bytes, self.drive.worker.waker())?);
         }
@@ -298,7 +302,20 @@ impl Taking {
             self.in_place = Some(self.begun.elapsed());
             self.say(Word::Ended(Ok(())));
         }
+        self.tell_finishing();
         Ok(())
+    }
+
+    /// A source waits for one that is at it, however long a disk or a command takes.
+    fn tell_finishing(&mut self) {
+        let now = Instant::now();
+        if let Some(source) = self.source
+            && self.finishing.is_some()
+            && now >= self.tells_at
+        {
+            self.tells_at = now + TELL;
+            say(&mut self.drive.worker, source, &Word::Finishes);
+        }
     }
 
     /// Whether another needs this node: one leads it, or took something of it.
@@ -348,7 +365,7 @@ impl Taking {
             Happened::Completed {
                 connection,
                 completion,
-            } if completion.kind == WorkKind::Send && self.source == Some(connection) => {
+            } if confirms_last(&completion) && self.source == Some(connection) => {
                 self.unconfirmed = false;
             }
             Happened::Closed { connection, .. } if self.source == Some(connection) => {

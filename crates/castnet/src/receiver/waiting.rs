@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use zerolane::Options as Transport;
@@ -13,7 +14,7 @@ use zerolane_cast::{Contact, NodeId};
 use crate::drive::{Membership, address_bytes};
 use crate::error::Error;
 use crate::invitation::{Call, Word, in_words, key_of, listen, parse, say};
-use crate::limits::{CALLER_PATIENCE, CALLERS};
+use crate::limits::{CALLER_PATIENCE, CALLERS, TELL};
 use crate::target::{Destination, Target};
 
 /// What a host needs to be a node.
@@ -63,9 +64,6 @@ struct Group {
 
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How often a source hears how far this host is with what an earlier try left.
-const TELL: Duration = Duration::from_secs(1);
-
 impl<'a> Waiting<'a> {
     pub(super) fn new(
         worker: Worker,
@@ -87,10 +85,15 @@ impl<'a> Waiting<'a> {
         self.worker
     }
 
-    /// Waits for an invitation.
-    pub(super) fn wait(&mut self, stop: &dyn Fn() -> bool) -> Result<Invited, Error> {
+    /// Waits for an invitation; not any more, once whoever was to have it invited is gone.
+    pub(super) fn wait(
+        &mut self,
+        stop: &dyn Fn() -> bool,
+        starter_gone: &AtomicBool,
+    ) -> Result<Invited, Error> {
         loop {
-            if stop() {
+            let forsaken = self.taken.is_none() && starter_gone.load(Ordering::Relaxed);
+            if forsaken || stop() {
                 return Err(Error::Stopped);
             }
             self.worker.wait(Some(LOOK))?;

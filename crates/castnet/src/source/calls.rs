@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use zerolane::failure::{CloseReason, Reason};
 use zerolane::request::WorkKind;
@@ -15,7 +15,7 @@ use zerolane_cast::NodeId;
 use super::{Host, HostOutcome, Invited};
 use crate::content::Content;
 use crate::invitation::{Call, Word, listen, parse, say, shown};
-use crate::limits::{CALL_AGAIN, CALL_TIMEOUT, CALLS};
+use crate::limits::{CALL_AGAIN, CALL_TIMEOUT, CALLS, FINISHING, LEAST_RATE};
 
 /// What a host that takes part is told.
 pub(super) struct Group {
@@ -55,8 +55,10 @@ struct Called {
     result: Option<(Result<(), String>, Instant)>,
     /// What went wrong last.
     trouble: Option<String>,
-    /// Bytes of an earlier try that it has looked at, and when it had looked at more than before.
+    /// Chunks of an earlier try that it has looked at, and when it had looked at more than before.
     looked: Option<(u64, Instant)>,
+    /// When it said first and last that it puts all in its place.
+    finishing: Option<(Instant, Instant)>,
     /// It was said to lie.
     accused: Option<String>,
 }
@@ -86,6 +88,9 @@ impl Called {
 pub(super) struct Calls {
     hosts: Vec<Called>,
     offer: Call,
+    /// Bytes of the content.
+    bytes: u64,
+    chunk_bytes: u64,
     group: Group,
     invited: Arc<Invited>,
     /// How many are expected has changed.
@@ -124,6 +129,7 @@ impl Calls {
                 result,
                 trouble: None,
                 looked: None,
+                finishing: None,
                 accused: None,
             }
         });
@@ -132,6 +138,8 @@ impl Calls {
         Calls {
             hosts: hosts.collect(),
             offer,
+            bytes,
+            chunk_bytes: u64::from(content.chunk_bytes()),
             group,
             invited,
             changed: true,
@@ -221,6 +229,8 @@ impl Calls {
                 let called = &mut self.hosts[index];
                 if called.node != Some(node) {
                     (called.node, called.joined) = (Some(node), false);
+                    // It begins anew, and looks at what there is from the start on.
+                    (called.looked, called.finishing) = (None, None);
                 }
                 called.stage = Stage::Told;
                 let rack = called.rack;
@@ -241,11 +251,22 @@ impl Calls {
                 let _ = listen(worker, connection);
             }
             Some(Word::Looks(bytes)) if self.hosts[index].heard == Some(connection) => {
+                // Of less than a chunk at a time it could tell without end.
                 let called = &mut self.hosts[index];
-                if called.looked.is_none_or(|it| it.0 < bytes) {
-                    called.looked = Some((bytes, Instant::now()));
+                let chunks = bytes.min(self.bytes) / self.chunk_bytes;
+                if called.looked.is_none_or(|it| it.0 < chunks) {
+                    called.looked = Some((chunks, Instant::now()));
                 }
                 // A connection that is over tells so by itself.
+                let _ = listen(worker, connection);
+            }
+            Some(Word::Finishes) if self.hosts[index].heard == Some(connection) => {
+                let now = Instant::now();
+                let most = FINISHING + Duration::from_secs(self.bytes / LEAST_RATE);
+                let (since, said) = self.hosts[index].finishing.get_or_insert((now, now));
+                if now.saturating_duration_since(*since) < most {
+                    *said = now;
+                }
                 let _ = listen(worker, connection);
             }
             Some(Word::Refuses(why)) => self.end(worker, index, Err(shown(&why))),
@@ -407,13 +428,19 @@ impl Calls {
             .any(|it| it.stage == Stage::Told && !it.joined)
     }
 
-    /// When a host that was told how to take part, and does not yet, had looked at more of what an earlier try left it.
-    pub(super) fn last_look(&self) -> Option<Instant> {
-        let looking = self
-            .hosts
-            .iter()
-            .filter(|it| it.stage == Stage::Told && !it.joined);
-        looking.filter_map(|it| Some(it.looked?.1)).max()
+    /// When a host was last heard to be at work: one that was told how to take part, and does not yet, had looked at more of what
+    /// an earlier try left it, or one that has all was putting it in its place.
+    pub(super) fn last_work(&self) -> Option<Instant> {
+        let work = |it: &Called| {
+            let looks = it.looked.filter(|_| it.stage == Stage::Told && !it.joined);
+            let finishes = it.finishing.filter(|_| it.done && it.result.is_none());
+            looks
+                .map(|it| it.1)
+                .into_iter()
+                .chain(finishes.map(|it| it.1))
+                .max()
+        };
+        self.hosts.iter().filter_map(work).max()
     }
 
     /// Whether a host may still answer its first call.

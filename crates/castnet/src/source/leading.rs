@@ -186,7 +186,7 @@ impl Leading {
         }
         match self.finished {
             Some(at) if self.calls.has_unfinished() || self.calls.is_talking() => {
-                let at = self.calls.last_look().map_or(at, |it| it.max(at));
+                let at = self.calls.last_work().map_or(at, |it| it.max(at));
                 at.elapsed() > FAREWELL
             }
             Some(at) => at.elapsed() > self.cast.linger,

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with, syncfs};
@@ -93,17 +94,20 @@ fn replace_by(paths: &Paths, exchange: fn(&Path, &Path) -> io::Result<bool>) -> 
     if !paths.force {
         return Err(Error::Exists(paths.last.clone()));
     }
+    // The new one is in its place then: that something of the one before cannot be removed is no failure.
     if exchange(&paths.unpacked, &paths.last).map_err(failed(&paths.last))? {
         sync_names(paths)?;
         let _ = remove_tree(&paths.old);
-        return remove_tree(&paths.unpacked);
+        let _ = remove_tree(&paths.unpacked);
+        return Ok(());
     }
     // Of a crash. There is a target, so it is not needed.
     remove_tree(&paths.old)?;
     fs::rename(&paths.last, &paths.old).map_err(failed(&paths.last))?;
     fs::rename(&paths.unpacked, &paths.last).map_err(failed(&paths.last))?;
     sync_names(paths)?;
-    remove_tree(&paths.old)
+    let _ = remove_tree(&paths.old);
+    Ok(())
 }
 
 /// The new tree has its name, also after a crash, before the old one goes.
@@ -120,10 +124,37 @@ fn sync_names(paths: &Paths) -> Result<(), Error> {
 fn remove_tree(path: &Path) -> Result<(), Error> {
     match path.symlink_metadata() {
         Ok(there) if there.is_dir() => {
-            fs::remove_dir_all(path).map_err(Error::io(path.display().to_string()))
+            remove_all(path).map_err(Error::io(path.display().to_string()))
         }
         _ => Ok(()),
     }
+}
+
+/// Removes a directory of ours and all in it, also what its owner made unwritable.
+pub(super) fn remove_all(path: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let _ = make_writable(path);
+            fs::remove_dir_all(path)
+        }
+        done => done,
+    }
+}
+
+/// Lets the owner of a directory, and of those in it, change what is in there.
+fn make_writable(path: &Path) -> io::Result<()> {
+    let there = path.symlink_metadata()?;
+    if !there.is_dir() {
+        return Ok(());
+    }
+    let mut mode = there.permissions();
+    mode.set_mode(mode.mode() | 0o700);
+    // Of another's it cannot be changed, and what is in there may be ours.
+    let _ = fs::set_permissions(path, mode);
+    fs::read_dir(path)?
+        .flatten()
+        .for_each(|it| drop(make_writable(&it.path())));
+    Ok(())
 }
 
 /// Exchanges what two names name, at once. False if the file system, or the system, cannot.
@@ -230,6 +261,51 @@ mod tests {
         replace_tree(&paths).unwrap();
         assert!(paths.old.is_symlink() && theirs.path().is_dir());
         assert_eq!(fs::read_to_string(paths.last.join("file")).unwrap(), "1");
+    }
+
+    /// Of a tree in which its owner may change nothing, say an installed one.
+    #[test]
+    fn replace_tree__of_one_with_directories_that_are_read_only() {
+        for exchange in [exchange, never] {
+            let directory = tempfile::tempdir().unwrap();
+            let paths = target(&directory);
+            unpack(&paths, 0);
+            replace_by(&paths, exchange).unwrap();
+            for (number, mode) in [(1, 0o555), (2, 0o500), (3, 0o000)] {
+                let sub = paths.last.join("sub");
+                fs::create_dir(&sub).unwrap();
+                fs::write(sub.join("file"), "").unwrap();
+                fs::set_permissions(&sub, fs::Permissions::from_mode(mode)).unwrap();
+                unpack(&paths, number);
+                replace_by(&paths, exchange).unwrap();
+                assert!(is_there(&paths, number), "{mode:o}");
+            }
+        }
+    }
+
+    /// It is in its place, and what was mounted in the one before is not ours to end.
+    #[test]
+    fn replace_tree__succeeds_though_the_one_before_cannot_be_removed() {
+        let mount = |command: &str, options: &[&str], at: &Path| {
+            let mut command = std::process::Command::new(command);
+            let done = command.args(options).arg(at).output();
+            done.is_ok_and(|it| it.status.success())
+        };
+        for exchange in [exchange, never] {
+            let directory = tempfile::tempdir().unwrap();
+            let paths = target(&directory);
+            fs::create_dir(paths.last.join("sub")).unwrap();
+            if !mount("mount", &["-t", "tmpfs", "none"], &paths.last.join("sub")) {
+                return eprintln!("skipped: this user mounts nothing");
+            }
+            unpack(&paths, 1);
+            let done = replace_by(&paths, exchange);
+            let mut left = [&paths.unpacked, &paths.old].into_iter();
+            let ended = left.any(|it| mount("umount", &[], &it.join("sub")));
+            assert!(ended, "{done:?}");
+            done.unwrap();
+            assert_eq!(fs::read_to_string(paths.last.join("file")).unwrap(), "1");
+        }
     }
 
     /// Where the file system tells which blocks have no place on the disk yet.

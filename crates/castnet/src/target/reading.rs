@@ -3,23 +3,21 @@
 use std::fs;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, poll};
-use nix::sys::signal::{Signal, killpg};
-use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
-use nix::unistd::Pid;
 
 use crate::error::Error;
 use crate::feed::{Feed, FeedReader};
-use crate::limits::COMMAND_PATIENCE;
+
+use super::family::Family;
+use super::paths::remove_all;
 
 /// How often it is asked whether the content was given up, in milliseconds.
 const LOOK_MS: u8 = 20;
@@ -28,7 +26,7 @@ const LOOK_MS: u8 = 20;
 pub(super) fn unpack(into: &Path, content: FeedReader) -> Result<(), Error> {
     let what = || format!("unpacking into {}", into.display());
     if into.symlink_metadata().is_ok() {
-        fs::remove_dir_all(into).map_err(Error::io(what()))?;
+        remove_all(into).map_err(Error::io(what()))?;
     }
     fs::create_dir(into).map_err(Error::io(what()))?;
     let mut archive = tar::Archive::new(content);
@@ -44,13 +42,11 @@ pub(super) fn unpack(into: &Path, content: FeedReader) -> Result<(), Error> {
 /// is gone its standard input stays open: an end would tell it that a part is the whole.
 pub(super) fn run(command: &str, mut content: FeedReader) -> Result<(), Error> {
     let mut shell = Command::new("sh");
-    // A group of its own, with which all ends that it starts.
-    shell.arg("-c").arg(command).process_group(0);
-    let child = shell.stdin(Stdio::piped()).spawn();
-    let mut child = child.map_err(Error::io("sh"))?;
+    shell.arg("-c").arg(command).stdin(Stdio::piped());
+    let mut family = Family::start(&mut shell).map_err(Error::io("sh"))?;
     let feed = Arc::clone(&content.feed);
     let mut input = Input {
-        pipe: child.stdin.take().expect("it is piped"),
+        pipe: family.first.stdin.take().expect("it is piped"),
         feed: Arc::clone(&feed),
     };
     let copied = input
@@ -58,10 +54,10 @@ pub(super) fn run(command: &str, mut content: FeedReader) -> Result<(), Error> {
         .and_then(|()| io::copy(&mut content, &mut input));
     let reads_no_more = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
     let status = match &copied {
-        Err(error) if !reads_no_more(error) => end(&mut child),
+        Err(error) if !reads_no_more(error) => family.end(),
         _ => {
             drop(input);
-            wait(&mut child, &feed)
+            wait(family, &feed)
         }
     };
     let status = status.map_err(Error::io("waiting for the command"))?;
@@ -111,29 +107,14 @@ impl Write for Input {
 }
 
 /// Waits for the end of a command that reads no more, or ends it when the content is given up.
-fn wait(child: &mut Child, feed: &Feed) -> io::Result<ExitStatus> {
+fn wait(mut family: Family, feed: &Feed) -> io::Result<ExitStatus> {
     loop {
-        if let Some(status) = child.try_wait()? {
+        if let Some(status) = family.first.try_wait()? {
             return Ok(status);
         }
         if feed.is_given_up() {
-            return end(child);
+            return family.end();
         }
         thread::sleep(Duration::from_millis(u64::from(LOOK_MS)));
     }
-}
-
-/// Ends a command, and all that it started: by SIGTERM, which it may catch to clean up, at last by SIGKILL.
-fn end(child: &mut Child) -> io::Result<ExitStatus> {
-    let group = Pid::from_raw(child.id().cast_signed());
-    // Those that are gone already need none.
-    let _ = killpg(group, Signal::SIGTERM);
-    let until = Instant::now() + COMMAND_PATIENCE;
-    // It stays a zombie, so that the number of its group is no other's.
-    let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-    while waitid(Id::Pid(group), look) == Ok(WaitStatus::StillAlive) && Instant::now() < until {
-        thread::sleep(Duration::from_millis(u64::from(LOOK_MS)));
-    }
-    let _ = killpg(group, Signal::SIGKILL);
-    child.wait()
 }

@@ -304,6 +304,51 @@ fn command__that_does_not_read_is_ended_with_the_cast() {
     }
 }
 
+/// Its end is far behind that of the cast, as that of a slow disk is.
+#[test]
+fn command__that_takes_longer_than_a_silent_host_may_is_waited_for() {
+    let group = Group::new();
+    let bytes = content(13, 300_000);
+    let source = group.file("source", &bytes);
+    let long = crate::limits::FAREWELL.as_secs() + 3;
+    let at = group.target(0);
+    let command = format!("cat >'{}'; sleep {long}", at.display());
+    let hosts = group.start_at(vec![Destination::Command(command), group.to(1)]);
+    let outcome = run(&group, hosts.calls(), &source, |_| {}).unwrap();
+    assert!(
+        outcome.hosts.iter().all(|it| it.result.is_ok()),
+        "{outcome:?}"
+    );
+    hosts.join().into_iter().for_each(|it| drop(it.unwrap()));
+    assert!(fs::read(at).unwrap() == bytes);
+}
+
+/// Of a pipe the shell ends at once. What it started has its second all the same.
+#[test]
+fn command__of_a_pipe_may_clean_up() {
+    let group = Group::new();
+    let source = group.file("source", &content(14, 12_000_000));
+    let (ready, clean) = (group.path("ready"), group.path("clean"));
+    let cleans = format!(
+        "while grep -q . /proc/$$/cmdline; do :; done; sleep 0.1; touch '{}'; exit",
+        clean.display()
+    );
+    let command = format!(
+        "{{ trap \"{}\" TERM; touch '{}'; while :; do sleep 0.05; done; }} | cat",
+        cleans.replace('$', "\\$"),
+        ready.display()
+    );
+    let hosts = group.start_at(vec![Destination::Command(command)]);
+    let cast = Cast {
+        max_rate: Some(SLOWLY),
+        ..hosts.calls()
+    };
+    let stopped = cast.run(&source, &|| ready.exists(), &mut |_| {});
+    assert!(matches!(stopped, Err(Error::Stopped)), "{stopped:?}");
+    assert!(hosts.join().remove(0).is_err());
+    assert!(clean.exists(), "it had no time");
+}
+
 #[test]
 fn command__is_not_told_an_end_of_content_that_does_not_come() {
     let group = Group::new();

@@ -88,7 +88,7 @@ impl Group {
     pub(super) fn start_as(
         &self,
         destinations: Vec<Destination>,
-        change: fn(usize, &mut Drive),
+        change: impl Fn(usize, &mut Drive) + Copy + Send + 'static,
     ) -> Hosts {
         self.start_with(|it| it, destinations, change)
     }
@@ -98,7 +98,7 @@ impl Group {
         &self,
         options: impl Fn(Receiver) -> Receiver,
         destinations: Vec<Destination>,
-        change: fn(usize, &mut Drive),
+        change: impl Fn(usize, &mut Drive) + Copy + Send + 'static,
     ) -> Hosts {
         let stop = Arc::new(AtomicBool::new(false));
         let mut hosts = Hosts {
@@ -130,7 +130,7 @@ impl Group {
 
 /// A word as it is sent.
 pub(super) fn word(word: &impl serde::Serialize) -> Vec<u8> {
-    postcard::to_extend(word, b"ZLi\x03".to_vec()).unwrap()
+    postcard::to_extend(word, b"ZLi\x04".to_vec()).unwrap()
 }
 
 /// The next word of the other end.

@@ -8,11 +8,12 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use zerolane::{Endpoint, Options};
+use zerolane::{Connection, Endpoint, Options};
 
 use super::group::{Group, content, hear, host, receiver, run, word};
 use crate::drive::Membership;
 use crate::invitation::{Call, Word};
+use crate::limits::LEAST_CHUNK;
 use crate::{Cast, Content, Error};
 
 /// Longer than any of it takes.
@@ -103,38 +104,85 @@ fn look__of_a_host_ends_when_its_user_stops_it() {
     cast.join().unwrap();
 }
 
-/// A source waits ten seconds for one that was told how to take part and does not.
-#[test]
-fn look__that_goes_on_is_waited_for_longer_than_one_that_says_nothing() {
+/// Waits for a source's call, and takes part with a new key.
+fn joins(endpoint: &mut Endpoint) -> Connection {
+    let mut source = endpoint.accept(None).unwrap().expect("no timeout");
+    assert!(matches!(hear(&mut source), Call::Offer { .. }));
+    let membership = Membership::new([0; 32], Options::default()).unwrap();
+    let own = membership.identity.public().0;
+    source.send(&word(&Word::Joins(own))).unwrap();
+    assert!(matches!(hear(&mut source), Call::Group { .. }));
+    source
+}
+
+/// Seconds in which one looks: longer than a silent host is waited for.
+const LOOKS: u64 = crate::limits::FAREWELL.as_secs() + 3;
+
+/// Looks for longer than a silent host is waited for, and has all then.
+fn looks_long(source: &mut Connection) {
+    for chunk in 0..LOOKS {
+        source
+            .send(&word(&Word::Looks(chunk * LEAST_CHUNK)))
+            .unwrap();
+        thread::sleep(Duration::from_secs(1));
+    }
+    source.send(&word(&Word::Ended(Ok(())))).unwrap();
+    // Until the source has heard it.
+    source.set_timeout(Some(LONG));
+    let _ = source.recv_into(&mut [0; 8]);
+}
+
+/// What becomes of a cast to a host, and to one that does this; the first has it.
+fn cast_to(act: impl FnOnce(&mut Endpoint) + Send + 'static) -> Result<(), String> {
     let group = Group::new();
-    let source = group.file("source", &content(3, 500_000));
+    let source = group.file("source", &content(3, (LOOKS * LEAST_CHUNK) as usize));
     let hosts = group.start(1);
     let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default()).unwrap();
     let slow = endpoint.local_addr();
-    let looks = thread::spawn(move || {
-        let mut source = endpoint.accept(None).unwrap().expect("no timeout");
-        assert!(matches!(hear(&mut source), Call::Offer { .. }));
-        let membership = Membership::new([0; 32], Options::default()).unwrap();
-        let own = membership.identity.public().0;
-        source.send(&word(&Word::Joins(own))).unwrap();
-        assert!(matches!(hear(&mut source), Call::Group { .. }));
-        for bytes in 0..crate::limits::FAREWELL.as_secs() + 3 {
-            source.send(&word(&Word::Looks(bytes))).unwrap();
-            thread::sleep(Duration::from_secs(1));
-        }
-        source.send(&word(&Word::Ended(Ok(())))).unwrap();
-        // Until the source has heard it.
-        source.set_timeout(Some(LONG));
-        let _ = source.recv_into(&mut [0; 8]);
-    });
+    let looks = thread::spawn(move || act(&mut endpoint));
     let mut cast = hosts.calls();
     cast.gather = Duration::from_millis(500);
     cast.hosts.push(host(slow));
-    let outcome = run(&group, cast, &source, |_| {}).unwrap();
-    assert!(
-        outcome.hosts.iter().all(|it| it.result.is_ok()),
-        "{outcome:?}"
-    );
+    let mut outcome = run(&group, cast, &source, |_| {}).unwrap();
     looks.join().unwrap();
     hosts.join().remove(0).unwrap();
+    assert_eq!(outcome.hosts[0].result, Ok(()));
+    outcome.hosts.remove(1).result
+}
+
+/// A source waits ten seconds for one that was told how to take part and does not.
+#[test]
+fn look__that_goes_on_is_waited_for_longer_than_one_that_says_nothing() {
+    let result = cast_to(|endpoint| looks_long(&mut joins(endpoint)));
+    assert_eq!(result, Ok(()));
+}
+
+/// So a host that lies holds a source for no longer than there is something to look at.
+#[test]
+fn look__at_more_than_there_is_is_not_waited_for() {
+    let result = cast_to(|endpoint| {
+        let mut source = joins(endpoint);
+        let mut bytes = LOOKS * LEAST_CHUNK;
+        source.set_timeout(Some(Duration::from_secs(1)));
+        while let Err(zerolane::Error::TimedOut(_)) = source.recv_into(&mut [0; 8]) {
+            bytes += LEAST_CHUNK;
+            if source.send(&word(&Word::Looks(bytes))).is_err() {
+                return;
+            }
+        }
+    });
+    assert!(result.is_err());
+}
+
+/// It had looked at more before it was started again.
+#[test]
+fn look__of_a_host_that_begins_anew_is_waited_for() {
+    let result = cast_to(|endpoint| {
+        let mut before = joins(endpoint);
+        let all = Word::Looks(LOOKS * LEAST_CHUNK);
+        before.send(&word(&all)).unwrap();
+        drop(before);
+        looks_long(&mut joins(endpoint));
+    });
+    assert_eq!(result, Ok(()));
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver as Channel, channel};
 use std::time::Duration;
 
@@ -146,7 +147,9 @@ fn host__that_has_all_and_is_led_by_none_ends_though_it_has_peers() {
     source
         .send(&tell(Message::Hashes { first: 0, hashes }))
         .unwrap();
-    assert!(matches!(hear(&mut words), Word::Ended(Ok(()))));
+    let mut said = std::iter::repeat_with(|| hear(&mut words));
+    let last = said.find(|it| *it != Word::Finishes);
+    assert_eq!(last, Some(Word::Ended(Ok(()))));
     let peer = Membership::new(secret, Options::default()).unwrap();
     let address: SocketAddr = std::str::from_utf8(&address).unwrap().parse().unwrap();
     let options = peer.options(Arc::new(Anyone));
@@ -164,6 +167,33 @@ fn host__that_has_all_and_is_led_by_none_ends_though_it_has_peers() {
     });
     let ended = ended.recv_timeout(second * 60).expect("it ends");
     assert_eq!(ended.unwrap().bytes, BYTES as u64);
+}
+
+/// What starts hosts from afar may be gone before it has called them, and else is not needed.
+#[test]
+fn host__whose_starter_is_gone_ends_unless_it_takes_part() {
+    let group = Group::new();
+    let bytes = content(3, 4_000_000);
+    let source = group.file("source", &bytes);
+    let gone = Arc::new(AtomicBool::new(false));
+    let hosts = group.start_with(
+        |it| it.until_gone(Arc::clone(&gone)),
+        vec![group.to(0), group.to(1)],
+        |_, _| {},
+    );
+    let mut cast = hosts.calls();
+    cast.hosts.truncate(1);
+    cast.max_rate = Some(4_000_000);
+    let outcome = run(&group, cast, &source, |it| {
+        let some = it.hosts.iter().any(|it| it.1 > 1);
+        gone.fetch_or(some, Ordering::Relaxed);
+    });
+    assert!(gone.load(Ordering::Relaxed), "it was over before");
+    assert_eq!(outcome.unwrap().hosts[0].result, Ok(()));
+    let mut ended = hosts.join();
+    assert!(matches!(ended.remove(1), Err(Error::Stopped)));
+    ended.remove(0).unwrap();
+    assert!(fs::read(group.target(0)).unwrap() == bytes);
 }
 
 /// It cannot be called again. What became of it, it says as a member of the group.

@@ -1,9 +1,13 @@
 //! `zerolane cast receive`.
 
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 use indicatif::HumanBytes;
 use serde::Serialize;
 use zerolane_castnet::limits::CAST_PORT;
@@ -55,11 +59,28 @@ pub(super) struct Args {
     /// No progress
     #[arg(short, long)]
     quiet: bool,
+    /// Wait for a cast no longer than standard input is open: what `cast --ssh` starts is not to outlive it
+    #[arg(long, hide = true)]
+    until_eof: bool,
     /// Pass on at most so much content a second to each host that is sent to: 10MiB/s, 100mbit
     #[arg(long = "limit", value_name = "RATE", value_parser = rate::parse)]
     max_rate: Option<u64>,
     #[command(flatten)]
     doors: DoorArgs,
+}
+
+/// Is set at the end of standard input, of which nothing is used.
+fn at_end_of_input() -> Result<Arc<AtomicBool>> {
+    let ended = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&ended);
+    let read = move || {
+        // An input that cannot be read any more has ended, too.
+        let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+        told.store(true, Ordering::Relaxed);
+    };
+    let thread = thread::Builder::new().name("input".into());
+    thread.spawn(read).context("starting a thread")?;
+    Ok(ended)
 }
 
 #[derive(Debug, Serialize)]
@@ -94,6 +115,10 @@ pub(super) fn run(args: Args) -> Result<()> {
         .with_patience(Duration::from_secs(args.timeout))
         .with_max_rate(args.max_rate)
         .with_spill(!args.no_spill);
+    let receiver = match args.until_eof {
+        true => receiver.until_gone(at_end_of_input()?),
+        false => receiver,
+    };
     // Standard output may be the content's.
     let say = |line: String| match out {
         true => {

@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::net::SocketAddr;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -30,9 +30,12 @@ pub(super) struct Login<'a> {
     pub(super) force: bool,
 }
 
-/// A login. It ends with this; the host there ends by itself.
+/// A login. It ends with this; a host there that takes part in the cast ends by itself.
 pub(super) struct Remote {
     child: Child,
+    /// A host that was not called yet ends when this does, also where this program is killed: that ssh is gone, the host is
+    /// not told otherwise.
+    input: Option<ChildStdin>,
     /// Open as long as it may say something.
     out: BufReader<ChildStdout>,
 }
@@ -55,6 +58,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 
 impl Drop for Remotes {
     fn drop(&mut self) {
+        self.0.iter_mut().for_each(|it| it.input = None);
         let until = Instant::now() + FAREWELL;
         for remote in &mut self.0 {
             remote.wait_until(until);
@@ -69,8 +73,9 @@ impl Drop for Remote {
     }
 }
 
-/// What the shell there runs for a program that comes by its standard input. `sh`, for the shell of a login may be any.
-fn brought() -> String {
+/// What the shell there runs for a program of so many bytes that comes by its standard input. `sh`, for the shell of a login may
+/// be any.
+fn brought(bytes: u64) -> String {
     const SCRIPT: &str = r#"
         h="$(uname -s) $(uname -m)"
         if [ "$h" != "$W" ]; then
@@ -79,10 +84,10 @@ fn brought() -> String {
         fi
         d=$(mktemp -d "${TMPDIR:-/tmp}/zerolane.XXXXXX") || exit
         trap 'rm -rf "$d"' EXIT
-        cat >"$d/zerolane" && chmod 700 "$d/zerolane" && exec 3<"$d/zerolane" && rm -r "$d" || exit
-        exec /proc/self/fd/3 "$@" </dev/null
+        head -c "$N" >"$d/zerolane" && chmod 700 "$d/zerolane" && exec 3<"$d/zerolane" && rm -r "$d" || exit
+        exec /proc/self/fd/3 "$@"
     "#;
-    let script = format!("W='Linux {}'{SCRIPT}", std::env::consts::ARCH);
+    let script = format!("N={bytes} W='Linux {}'{SCRIPT}", std::env::consts::ARCH);
     format!("exec sh -c {} zerolane", quoted(&script))
 }
 
@@ -180,7 +185,14 @@ fn start(name: &str, at: Vec<SocketAddr>, login: &Login<'_>, key: PublicKey) -> 
     let at = at.into_iter().filter(|it| on_all || it.is_ipv4());
     let (key, to) = (key.to_string(), quoted(login.to.unwrap_or(".")));
     let mut words = vec!["cast", "receive", "--json", "--quiet", "--listen", listen];
-    words.extend(["--ephemeral-identity", "--allow-key", &key, "--to", &to]);
+    words.extend([
+        "--until-eof",
+        "--ephemeral-identity",
+        "--allow-key",
+        &key,
+        "--to",
+        &to,
+    ]);
     words.extend(login.force.then_some("--force"));
     let at_port = |port| at.map(|it| SocketAddr::new(it.ip(), port)).collect();
     let begin = |program: Option<&str>| login::command_at(&host, login.shell, program, &words);
@@ -190,7 +202,8 @@ fn start(name: &str, at: Vec<SocketAddr>, login: &Login<'_>, key: PublicKey) -> 
         }
         Begun::Ended(Some(NOT_FOUND)) if login.program.is_none() => {
             let own = File::open("/proc/self/exe").context("this program's file")?;
-            match listen_to(Remote::start(begin(Some(&brought()))?, Some(own))?)? {
+            let bytes = own.metadata().context("this program's file")?.len();
+            match listen_to(Remote::start(begin(Some(&brought(bytes)))?, Some(own))?)? {
                 Begun::Waits(port, key, remote) => {
                     return Ok((at_port(port), key, remote));
                 }
@@ -212,22 +225,19 @@ enum Begun {
 }
 
 impl Remote {
-    /// Starts it, and gives it all of `input`.
-    fn start(mut command: Command, input: Option<File>) -> Result<Remote> {
-        let stdin = match input {
-            Some(_) => Stdio::piped(),
-            None => Stdio::null(),
-        };
-        let child = command.stdin(stdin).stdout(Stdio::piped()).spawn();
+    /// Starts it, and gives it all of `first`.
+    fn start(mut command: Command, first: Option<File>) -> Result<Remote> {
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut child =
             child.with_context(|| format!("starting {}", command.get_program().display()))?;
-        if let (Some(mut input), Some(mut there)) = (input, child.stdin.take()) {
+        let mut input = child.stdin.take();
+        if let (Some(mut first), Some(there)) = (first, &mut input) {
             // One that takes not all of it says why.
-            let _ = io::copy(&mut input, &mut there);
+            let _ = io::copy(&mut first, there);
         }
         let out = child.stdout.take();
         let out = BufReader::new(out.context("no channel to the remote shell")?);
-        Ok(Remote { child, out })
+        Ok(Remote { child, input, out })
     }
 
     /// Waits for its end, until then at most.
@@ -261,6 +271,7 @@ fn listen_to(mut remote: Remote) -> Result<Begun> {
             return Ok(Begun::Waits(there.port(), key, remote));
         }
     }
+    remote.input = None;
     remote.wait_until(Instant::now() + FAREWELL);
     Ok(Begun::Ended(
         remote

@@ -1,8 +1,8 @@
 //! Casts between processes over loopback: what ordinary users can do.
 
 use std::fs;
-use std::io::Write;
-use std::process::Stdio;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use crate::content::content;
 use crate::running::{Casting, Place, Waiting, addresses, said};
@@ -136,6 +136,70 @@ fn receive__by_a_command_and_one_that_fails_is_named() {
     let ended: Vec<_> = hosts.into_iter().map(|it| it.end().0).collect();
     assert_eq!(ended, [Some(0), Some(1)]);
     assert!(place.has(0, &bytes));
+}
+
+/// A host at a terminal, which has a command read: its end, where it waits, and what is typed and shown there.
+fn at_terminal(place: &Place, reads: &str) -> (Child, String, ChildStdin, Lines) {
+    let reads = format!(
+        "exec '{}' cast receive --listen 127.0.0.1:0 --exec '{reads}'",
+        env!("CARGO_BIN_EXE_zerolane")
+    );
+    let mut command = Command::new("script");
+    command.args(["-qec", &reads, "/dev/null"]);
+    command.env("ZEROLANE_HOME", place.path("keys"));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let (keyboard, shown) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let mut lines = BufReader::new(shown).lines();
+    let line = lines.next().unwrap().unwrap();
+    let address = line.trim().strip_prefix("Waiting for a cast on ");
+    let address = address.unwrap_or_else(|| panic!("{line:?}"));
+    let address = address.trim_end_matches('.').to_owned();
+    (child, address, keyboard, lines)
+}
+
+type Lines = std::io::Lines<BufReader<ChildStdout>>;
+
+/// As sudo and ssh do, for a password.
+#[test]
+fn receive__by_a_command_that_asks_at_the_terminal() {
+    let place = Place::new();
+    let source = place.file("source", b"content");
+    let target = place.target(0);
+    let reads = format!(
+        "read line </dev/tty; echo $line >\"{}\"; cat >>\"{0}\"",
+        target.display()
+    );
+    let (child, address, mut keyboard, lines) = at_terminal(&place, &reads);
+    let mut host = Casting(child);
+    let casting = Casting::start(place.command(), &[], &source, &[address]);
+    keyboard.write_all(b"yes\n").unwrap();
+    place.wait_until("it is answered", || place.has(0, b"yes\ncontent"));
+    assert_eq!(casting.end().0, Some(0));
+    lines.for_each(drop);
+    assert_eq!(host.0.wait().unwrap().code(), Some(0));
+}
+
+/// There its processes are in the same group as the host, which goes on to its own end.
+#[test]
+fn interrupt__at_a_terminal_ends_all_that_a_command_started() {
+    let place = Place::new();
+    let source = place.file("source", b"content");
+    let number = place.path("number");
+    let reads = format!(
+        "trap \"\" INT HUP; sleep 1000 & echo $! >\"{}\"; cat; wait",
+        number.display()
+    );
+    let (child, address, mut keyboard, lines) = at_terminal(&place, &reads);
+    let mut host = Casting(child);
+    let _casting = Casting::start(place.command(), &[], &source, &[address]);
+    let pid = || fs::read_to_string(&number).ok()?.trim().parse().ok();
+    place.wait_until("it is started", || pid().is_some());
+    let started = Started(nix::unistd::Pid::from_raw(pid().unwrap()));
+    keyboard.write_all(b"\x03").unwrap();
+    lines.for_each(drop);
+    assert_eq!(host.0.wait().unwrap().code(), Some(130));
+    assert!(!started.lives(), "what the command started goes on");
 }
 
 #[test]
@@ -350,6 +414,66 @@ fn ssh__starts_no_host_before_the_source_and_all_names_are_known() {
     assert!(!log.exists(), "a host was started");
     cast(&source, &[]);
     assert!(log.exists(), "a login leaves a trace");
+}
+
+/// A process that is ended with the test.
+struct Started(nix::unistd::Pid);
+
+impl Started {
+    /// Whether it is there; one that has ended may be waited for by nobody.
+    fn lives(&self) -> bool {
+        fs::read(format!("/proc/{}/cmdline", self.0)).is_ok_and(|it| !it.is_empty())
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = nix::sys::signal::kill(self.0, nix::sys::signal::Signal::SIGKILL);
+    }
+}
+
+/// Over ssh a host is none of this machine's processes: that its login is killed does not end it.
+#[test]
+fn ssh__that_ends_before_it_called_a_host_leaves_none_there() {
+    use nix::sys::signal::{Signal, kill};
+    use std::os::unix::fs::PermissionsExt;
+    for signal in [Signal::SIGINT, Signal::SIGKILL] {
+        let place = Place::new();
+        let source = place.file("source", b"content");
+        let (number, go) = (place.path("number"), place.path("go"));
+        // The other login takes until the first host waits, and longer.
+        let script = format!(
+            "#!/bin/sh\nif [ \"$1\" = localhost ]; then\nuntil [ -e '{}' ]; do sleep 0.05; done\nexit 255\nfi\n\
+             shift\nexec 3<&0\nsetsid sh -c \"exec $*\" <&3 3<&- &\necho $! >'{}'\nexec 3<&-\nwait\n",
+            go.display(),
+            number.display()
+        );
+        let script = place.file("shell", script.as_bytes());
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        let mut command = place.command();
+        command.args(["--ssh", "--remote-program", env!("CARGO_BIN_EXE_zerolane")]);
+        command
+            .arg("-e")
+            .arg(script)
+            .arg("--to")
+            .arg(place.target(0));
+        let names = ["127.0.0.1".to_owned(), "localhost".to_owned()];
+        let casting = Casting::start(command, &[], &source, &names);
+        let pid = || fs::read_to_string(&number).ok()?.trim().parse().ok();
+        place.wait_until("a host is started", || pid().is_some());
+        let host = Started(nix::unistd::Pid::from_raw(pid().unwrap()));
+        let name = |it: &Started| fs::read_to_string(format!("/proc/{}/comm", it.0));
+        place.wait_until("it is the program", || {
+            name(&host).is_ok_and(|it| it.starts_with("zerolane"))
+        });
+        let source = nix::unistd::Pid::from_raw(casting.0.id().cast_signed());
+        kill(source, signal).unwrap();
+        place.file("go", b"");
+        place.wait_until("the host has ended", || !host.lives());
+        if signal == Signal::SIGINT {
+            assert_eq!(casting.end().0, Some(130));
+        }
+    }
 }
 
 #[test]
