@@ -34,6 +34,8 @@ pub(super) struct Losses {
     record: Option<PathBuf>,
     /// Those that have lost nothing.
     sound: Vec<(Lun, String, Arc<dyn Store>)>,
+    /// Names of those whose losses could not be written down yet: what is full may have room later.
+    unwritten: Vec<String>,
 }
 
 impl Losses {
@@ -41,6 +43,7 @@ impl Losses {
         Losses {
             record,
             sound: Vec::new(),
+            unwritten: Vec::new(),
         }
     }
 
@@ -73,17 +76,30 @@ impl Losses {
         }
     }
 
-    /// Writes down what was lost since it was called last, and says so.
+    /// Writes down what was lost since it was called last, or could not be written down then, and says so.
     pub(super) fn look(&mut self) -> Vec<News> {
-        let failed: Vec<_> = self.sound.extract_if(.., |it| it.2.has_failed()).collect();
-        if failed.is_empty() {
+        let failed = self.sound.extract_if(.., |it| it.2.has_failed());
+        let failed: Vec<String> = failed.map(|(_, unit, _)| unit).collect();
+        if failed.is_empty() && self.unwritten.is_empty() {
             return Vec::new();
         }
-        let recorded = self.record.as_ref().map_or_else(
-            || Err("there is no file for it".to_owned()),
-            |it| write_down(it).map_err(|error| error.to_string()),
-        );
-        let news = failed.into_iter().map(|(_, unit, _)| News::Lost {
+        let recorded = match &self.record {
+            None => Err("there is no file for it".to_owned()),
+            Some(record) => write_down(record).map_err(|error| error.to_string()),
+        };
+        let told = match recorded {
+            Ok(()) => {
+                self.unwritten.extend(failed);
+                std::mem::take(&mut self.unwritten)
+            }
+            Err(_) => {
+                if self.record.is_some() {
+                    self.unwritten.extend_from_slice(&failed);
+                }
+                failed
+            }
+        };
+        let news = told.into_iter().map(|unit| News::Lost {
             unit,
             recorded: recorded.clone(),
         });

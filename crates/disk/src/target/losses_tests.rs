@@ -107,3 +107,31 @@ fn losses__that_cannot_be_written_down_are_told_so() {
         );
     }
 }
+
+/// The file system that the disk is on is often the record's, too, and has room again later.
+#[test]
+fn losses__that_could_not_be_written_down_are_when_they_can_be() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
+    fs::write(&file, []).unwrap();
+    let record = file.join("lost_writes");
+    let boot = Losses::new(None).lineage().unwrap();
+    let mut losses = Losses::new(Some(record.clone()));
+    for number in 0..2 {
+        let store = Arc::new(Failing(MemoryStore::new(512), AtomicBool::new(true)));
+        let lun = Lun::new(number).unwrap();
+        losses.watch(lun, &format!("disk{number}"), store);
+        assert_eq!(losses.look().len(), 1, "each is told");
+    }
+    assert_eq!(losses.look(), [], "it is told once");
+    fs::remove_file(&file).unwrap();
+    let lost = |number| News::Lost {
+        unit: format!("disk{number}"),
+        recorded: Ok(()),
+    };
+    assert_eq!(losses.look(), [0, 1].map(lost));
+    assert_ne!(lineage(&record), boot);
+    fs::remove_file(&record).unwrap();
+    assert_eq!(losses.look(), [], "it is done");
+    assert!(!record.exists());
+}

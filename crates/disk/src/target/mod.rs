@@ -57,7 +57,8 @@ pub enum News {
     Left(SocketAddr, String),
     /// One was cut off.
     CutOff(SocketAddr, Offence),
-    /// The unit that keys are granted by this name lost writes: its flushes fail from now on.
+    /// The unit that keys are granted by this name lost writes: its flushes fail from now on. Told again when that is written
+    /// down later.
     Lost {
         /// Its name.
         unit: String,
@@ -336,8 +337,9 @@ impl Server {
         })
     }
 
-    /// Initiators that are silent for too long, and the list of keys.
+    /// Initiators that are silent for too long, the list of keys, and losses that could not be written down before.
     fn look(&mut self) {
+        self.news.extend(self.losses.look());
         if let Some(news) = self.allowed.news() {
             self.news.push(News::List(news));
         }
