@@ -142,6 +142,8 @@ pub struct Server {
     buffers: Buffers,
     losses: Losses,
     lineage: u64,
+    /// A disk of it is gone with this process.
+    is_mortal: bool,
     news: Vec<News>,
     offences: Offences,
     looked: Instant,
@@ -176,6 +178,7 @@ impl Server {
             buffers: Buffers::default(),
             lineage: losses.lineage()?,
             losses,
+            is_mortal: false,
             news: Vec::new(),
             offences: Offences::new(),
             looked: Instant::now(),
@@ -193,11 +196,15 @@ impl Server {
         disk: Disk,
         store: Arc<dyn Store>,
     ) -> Result<(), Refused> {
-        if !store.outlives_process() {
-            // What was written is gone with this process, so no other has this number.
-            self.lineage = losses::of_process().unwrap_or(0);
-        }
         self.engine.add_unit(lun, disk, Arc::clone(&store))?;
+        self.is_mortal |= !store.outlives_process();
+        let lineage = match self.is_mortal {
+            // What was written is gone with this process, so no other has this number.
+            true => losses::of_process(),
+            // A file is locked by whoever has it, so the process that had this one before has written down what it lost.
+            false => self.losses.lineage(),
+        };
+        self.lineage = lineage.unwrap_or(0);
         self.losses.watch(lun, name, store);
         self.units.push((lun, name.to_owned()));
         Ok(())
@@ -208,9 +215,10 @@ impl Server {
     /// begun for it ends as it would. False if there is none.
     pub fn remove_unit(&mut self, lun: Lun) -> bool {
         self.units.retain(|(it, _)| *it != lun);
-        self.losses.forget(lun);
+        self.losses.release(lun);
         let was_there = self.engine.remove_unit(lun);
         self.take_steps();
+        self.news.extend(self.losses.look());
         was_there
     }
 
@@ -247,6 +255,19 @@ impl Server {
             self.news.drain(..).for_each(&mut tell);
         }
         Ok(())
+    }
+
+    /// Ends it when what its threads have begun is done, and tells what is to be told of that. Dropped, it does the same, and
+    /// tells nothing.
+    pub fn end(mut self, tell: impl FnMut(News)) {
+        self.stop();
+        self.news.drain(..).for_each(tell);
+    }
+
+    /// No initiator hears of a flush that ends now: if it fails, the next process has to know.
+    fn stop(&mut self) {
+        self.pool.stop();
+        self.news.extend(self.losses.look());
     }
 
     fn turn(&mut self, timeout: Duration) -> Result<(), ServerError> {
@@ -410,6 +431,12 @@ impl Server {
             self.ghosts.insert(id, ghost);
         }
         self.admit();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 

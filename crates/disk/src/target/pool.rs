@@ -113,16 +113,8 @@ impl Pool {
         done
     }
 
-    /// Its threads need the core that the caller's thread is on: they have several jobs, and there is no other core. That
-    /// of one job has it when it is woken, and is done sooner than the caller could sleep and wake.
-    pub(super) fn needs_core(&self) -> bool {
-        self.shares_core && self.outstanding > 1
-    }
-}
-
-/// What was begun is done; the rest is not begun.
-impl Drop for Pool {
-    fn drop(&mut self) {
+    /// Ends its threads: what was begun is done, and the rest is not begun.
+    pub(super) fn stop(&mut self) {
         {
             let mut queue = self.shared.queue();
             queue.stopping = true;
@@ -133,6 +125,18 @@ impl Drop for Pool {
             // A thread that panicked has said so.
             let _ = thread.join();
         }
+    }
+
+    /// Its threads need the core that the caller's thread is on: they have several jobs, and there is no other core. That
+    /// of one job has it when it is woken, and is done sooner than the caller could sleep and wake.
+    pub(super) fn needs_core(&self) -> bool {
+        self.shares_core && self.outstanding > 1
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 

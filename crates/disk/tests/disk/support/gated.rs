@@ -36,6 +36,15 @@ impl Gated {
         self.gate.lock().unwrap().0
     }
 
+    /// Waits at the gate, if it is the first.
+    pub fn pass(&self) {
+        let mut gate = self.gate.lock().unwrap();
+        if !std::mem::replace(&mut gate.0, true) {
+            self.news.notify_all();
+            drop(self.news.wait_while(gate, |(_, open)| !*open).unwrap());
+        }
+    }
+
     pub fn open(&self) {
         self.gate.lock().unwrap().1 = true;
         self.news.notify_all();
@@ -48,11 +57,7 @@ impl Hooks for Gated {
     }
 
     fn before_write(&self) -> std::io::Result<()> {
-        let mut gate = self.gate.lock().unwrap();
-        if !std::mem::replace(&mut gate.0, true) {
-            self.news.notify_all();
-            drop(self.news.wait_while(gate, |(_, open)| !*open).unwrap());
-        }
+        self.pass();
         Ok(())
     }
 }

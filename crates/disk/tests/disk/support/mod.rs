@@ -80,6 +80,10 @@ impl Served {
     pub fn with(units: Vec<Shown>, settings: Settings, options: Options) -> Served {
         let mut server = Server::new(settings).unwrap();
         add(&mut server, units);
+        Served::of(server, options)
+    }
+
+    pub fn of(mut server: Server, options: Options) -> Served {
         let loopback = "127.0.0.1:0".parse().unwrap();
         let endpoint = server.listen(loopback, options).unwrap();
         let (address, _) = server.endpoint(endpoint).unwrap();
