@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 
 use zerolane::Region;
 use zerolane_block::sense::{Code, Key};
-use zerolane_block::store::{Run, Store};
+use zerolane_block::store::{BrokenMedium, Run, Store};
 
 use crate::initiator::{Done, Error, Queue, Request};
 
@@ -25,7 +25,31 @@ impl RemoteStore {
 
     fn call(&self, request: Request) -> io::Result<Region> {
         let Done { result, memory } = self.0.call(request);
-        result.map(|()| memory).map_err(io_error)
+        result.map(|()| memory).map_err(|it| self.io_error(it))
+    }
+
+    /// What the errors of a unit are as those of a file, which a door's engine makes sense data of.
+    fn io_error(&self, error: Error) -> io::Error {
+        let kind = match &error {
+            Error::Sense(wrong) => match (wrong.0.key, wrong.0.code) {
+                (Key::DataProtect, Code::SPACE_ALLOCATION_FAILED) => ErrorKind::StorageFull,
+                (Key::DataProtect, _) => ErrorKind::ReadOnlyFilesystem,
+                (Key::MediumError, _) => {
+                    // The disk's host has looked for the block.
+                    let block_bytes = u64::from(self.0.unit().block_bytes);
+                    let block = wrong.0.information;
+                    let broken = BrokenMedium {
+                        at: block.and_then(|it| it.checked_mul(block_bytes)),
+                        why: error.to_string(),
+                    };
+                    return io::Error::new(ErrorKind::UnexpectedEof, broken);
+                }
+                _ => ErrorKind::Other,
+            },
+            Error::Reserved => return io::Error::from_raw_os_error(EBADE),
+            _ => ErrorKind::Other,
+        };
+        io::Error::new(kind, error)
     }
 }
 
@@ -37,22 +61,6 @@ impl fmt::Debug for RemoteStore {
 
 /// What Linux says of a disk that another initiator has reserved: the engine knows it.
 const EBADE: i32 = 52;
-
-/// What the errors of a unit are as those of a file, which a door's engine makes sense data of.
-fn io_error(error: Error) -> io::Error {
-    let kind = match &error {
-        Error::Sense(wrong) => match (wrong.0.key, wrong.0.code) {
-            (Key::DataProtect, Code::SPACE_ALLOCATION_FAILED) => ErrorKind::StorageFull,
-            (Key::DataProtect, _) => ErrorKind::ReadOnlyFilesystem,
-            // The engine knows a medium that fails by this kind.
-            (Key::MediumError, _) => ErrorKind::UnexpectedEof,
-            _ => ErrorKind::Other,
-        },
-        Error::Reserved => return io::Error::from_raw_os_error(EBADE),
-        _ => ErrorKind::Other,
-    };
-    io::Error::new(kind, error)
-}
 
 impl Store for RemoteStore {
     fn bytes(&self) -> u64 {
@@ -105,7 +113,7 @@ impl Store for RemoteStore {
     }
 
     fn run(&self, at: u64) -> io::Result<Run> {
-        let found = self.0.extents(at, 1).map_err(io_error)?;
+        let found = self.0.extents(at, 1).map_err(|it| self.io_error(it))?;
         let first = found.first().ok_or(ErrorKind::UnexpectedEof)?;
         Ok(Run {
             mapped: first.mapped,

@@ -19,6 +19,17 @@ pub struct Run {
     pub bytes: u64,
 }
 
+/// In an [`io::Error`] of kind [`UnexpectedEof`](io::ErrorKind::UnexpectedEof): the medium failed, and what was asked for is not
+/// to be tried again in parts, for the store knows where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the medium failed: {why}")]
+pub struct BrokenMedium {
+    /// The first byte that failed, if that is known.
+    pub at: Option<u64>,
+    /// In words.
+    pub why: String,
+}
+
 /// The bytes of a disk. Callers stay within [`bytes`](Store::bytes); several threads may call at once, and those that
 /// write the same bytes at once get one content or the other, block by block.
 pub trait Store: Debug + Send + Sync {

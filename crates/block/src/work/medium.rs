@@ -3,14 +3,15 @@
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
 use rustix::io::Errno;
 
 use crate::cdb::Extent;
 use crate::disk::Geometry;
-use crate::limits::PIECE_BYTES;
+use crate::limits::{FAILING_PATIENCE, PIECE_BYTES};
 use crate::sense::{Code, Failure, Key, Sense};
-use crate::store::Store;
+use crate::store::{BrokenMedium, Store};
 
 #[derive(Debug)]
 pub(super) struct Medium {
@@ -20,22 +21,16 @@ pub(super) struct Medium {
 
 impl Medium {
     pub(super) fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Failure> {
-        let done = self.store.read(at, into);
-        done.map_err(|error| {
-            self.failed(&error, Code::READ_ERROR, at, into.len() as u64, |part| {
-                let within = (part.start - at) as usize..(part.end - at) as usize;
-                self.store.read(part.start, &mut into[within])
-            })
+        self.attempt(Code::READ_ERROR, at, into.len() as u64, |part| {
+            let within = (part.start - at) as usize..(part.end - at) as usize;
+            self.store.read(part.start, &mut into[within])
         })
     }
 
     pub(super) fn write(&self, at: u64, from: &[u8]) -> Result<(), Failure> {
-        let done = self.store.write(at, from);
-        done.map_err(|error| {
-            self.failed(&error, Code::WRITE_ERROR, at, from.len() as u64, |part| {
-                let within = (part.start - at) as usize..(part.end - at) as usize;
-                self.store.write(part.start, &from[within])
-            })
+        self.attempt(Code::WRITE_ERROR, at, from.len() as u64, |part| {
+            let within = (part.start - at) as usize..(part.end - at) as usize;
+            self.store.write(part.start, &from[within])
         })
     }
 
@@ -47,11 +42,8 @@ impl Medium {
 
     pub(super) fn unmap(&self, extent: &Extent) -> Result<(), Failure> {
         let (at, bytes) = self.geometry.bytes(extent);
-        let done = self.store.unmap(at, bytes);
-        done.map_err(|error| {
-            self.failed(&error, Code::WRITE_ERROR, at, bytes, |part| {
-                self.store.unmap(part.start, part.end - part.start)
-            })
+        self.attempt(Code::WRITE_ERROR, at, bytes, |part| {
+            self.store.unmap(part.start, part.end - part.start)
         })
     }
 
@@ -148,12 +140,12 @@ impl Medium {
     fn run(&self, lba: u64) -> Result<(Extent, bool), Failure> {
         let block = u64::from(self.geometry.block_bytes);
         let (at, left) = (lba * block, self.geometry.blocks - lba);
-        let run = self.store.run(at);
-        let run = run.map_err(|error| {
-            self.failed(&error, Code::READ_ERROR, at, block, |part| {
-                self.store.run(part.start).map(drop)
-            })
+        let mut run = None;
+        self.attempt(Code::READ_ERROR, at, block, |part| {
+            run = Some(self.store.run(part.start)?);
+            Ok(())
         })?;
+        let run = run.ok_or(Sense::new(Key::HardwareError, Code::INTERNAL_FAILURE))?;
         let (mapped, blocks) = match (run.mapped, run.bytes / block) {
             (true, _) => (true, run.bytes.div_ceil(block)),
             (false, 0) => (true, 1),
@@ -163,48 +155,37 @@ impl Medium {
         Ok((Extent { lba, blocks }, mapped))
     }
 
-    /// What an error of the store is to an initiator, with the first block that failed, if the medium is broken. `act`
-    /// does a part of what failed again: the store does not say how far it came.
-    fn failed(
+    /// Has `act` done for these bytes. If it fails for the medium, the failure names the first block that failed, as far as
+    /// the store knows it, or it is found within [`FAILING_PATIENCE`]. `failed` is what a broken medium does.
+    fn attempt(
         &self,
-        error: &io::Error,
         failed: Code,
         at: u64,
         bytes: u64,
-        act: impl FnMut(Range<u64>) -> io::Result<()>,
-    ) -> Failure {
-        match self.failure(error, failed) {
-            Failure::Check(sense) if sense.key == Key::MediumError => {
-                let block = self.first_failing(at, bytes, act);
-                block.map_or(sense, |it| sense.with_information(it)).into()
-            }
-            failure => failure,
-        }
-    }
-
-    /// The first block of these bytes that `act` fails with, found by halves. None if it fails with none any more.
-    fn first_failing(
-        &self,
-        at: u64,
-        bytes: u64,
         mut act: impl FnMut(Range<u64>) -> io::Result<()>,
-    ) -> Option<u64> {
-        let block = u64::from(self.geometry.block_bytes);
-        let end = at + bytes;
-        // Of the blocks at both ends there may be a part.
-        let mut fails = |blocks: Range<u64>| {
-            let part = (blocks.start * block).max(at)..(blocks.end * block).min(end);
-            act(part).is_err()
+    ) -> Result<(), Failure> {
+        let since = Instant::now();
+        let Err(error) = act(at..at + bytes) else {
+            return Ok(());
         };
-        let (mut low, mut high) = (at / block, end.div_ceil(block));
-        while high - low > 1 {
-            let middle = low.midpoint(high);
-            match fails(low..middle) {
-                true => high = middle,
-                false => low = middle,
+        let sense = match self.failure(&error, failed) {
+            Failure::Check(sense) if sense.key == Key::MediumError => sense,
+            failure => return Err(failure),
+        };
+        let block = u64::from(self.geometry.block_bytes);
+        let blocks = at / block..(at + bytes).div_ceil(block);
+        let known: Option<&BrokenMedium> = error.get_ref().and_then(|it| it.downcast_ref());
+        let first = match known {
+            Some(BrokenMedium { at, .. }) => {
+                at.map(|it| it / block).filter(|it| blocks.contains(it))
             }
-        }
-        fails(low..high).then_some(low)
+            None => first_failing(blocks, since, |part| {
+                // Of the blocks at both ends there may be a part.
+                let part = (part.start * block).max(at)..(part.end * block).min(at + bytes);
+                act(part).is_err()
+            }),
+        };
+        Err(first.map_or(sense, |it| sense.with_information(it)).into())
     }
 
     /// What an error of the store is to an initiator. `failed` is what a broken medium does.
@@ -236,4 +217,30 @@ impl Medium {
         };
         Sense::new(key, code).into()
     }
+}
+
+/// The first of `blocks`, which failed together, that fails, found by halves: the store does not say how far it came. None
+/// if none of them fails any more, or they do so slowly, as a disk that tries a bad sector for seconds: its initiator would
+/// take the command for lost. What failed was begun at `since`.
+fn first_failing(
+    blocks: Range<u64>,
+    since: Instant,
+    mut fails: impl FnMut(Range<u64>) -> bool,
+) -> Option<u64> {
+    let is_patient = || since.elapsed() <= FAILING_PATIENCE;
+    let Range { mut start, mut end } = blocks;
+    // These, alone, were seen to fail.
+    let mut is_seen = true;
+    while end - start > 1 {
+        if !is_patient() {
+            return None;
+        }
+        let middle = start.midpoint(end);
+        is_seen = fails(start..middle);
+        match is_seen {
+            true => end = middle,
+            false => start = middle,
+        }
+    }
+    (is_seen || is_patient() && fails(start..end)).then_some(start)
 }

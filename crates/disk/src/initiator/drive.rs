@@ -357,7 +357,10 @@ impl Driver {
         };
         live.left -= 1;
         if let Err(error) = outcome {
-            live.error.get_or_insert(error);
+            live.error = Some(match live.error.take() {
+                Some(first) => first.and(error),
+                None => error,
+            });
         }
         if live.left == 0
             && let Some(live) = self.live.remove(&part.request)
