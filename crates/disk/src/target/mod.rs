@@ -97,7 +97,8 @@ pub struct Settings {
     pub initiator_connections: usize,
     /// An initiator that does not log in for so long is cut off.
     pub login_patience: Duration,
-    /// An initiator whose data does not move for so long is cut off: commands of others may wait for it.
+    /// An initiator whose data does not move for so long is cut off: commands of others may wait for it. And one of whose data
+    /// some takes longer than that and all that is to move at 64 KiB/s.
     pub data_patience: Duration,
     /// Where it is written down that a disk lost writes, which the next target of this machine has to know: it is given the
     /// same path. `None`: initiators that do not flush before this process ends do not learn of it.
@@ -369,7 +370,7 @@ impl Server {
         for (&id, peer) in &mut self.peers {
             let is_silent = match (&peer.stage, self.worker.connection(id)) {
                 (Stage::New, _) => peer.since.elapsed() > self.login_patience,
-                (_, Some(connection)) => peer.is_stuck(connection, self.data_patience),
+                (_, Some(connection)) => peer.is_stuck(peer::moved(connection), self.data_patience),
                 _ => false,
             };
             if is_silent {
@@ -402,12 +403,13 @@ impl Server {
             self.nexuses.remove(&member.nexus);
             self.engine.detach(member.nexus);
         }
-        let moving = peer.flights.into_values().filter_map(|it| match it {
+        let (initiator, session, at_work) = (peer.initiator.clone(), peer.session, peer.at_work);
+        let moving = peer.into_flights().filter_map(|it| match it {
             Flight::Get { task, .. } => Some(task),
             Flight::Put { .. } | Flight::Fetch { .. } => None,
         });
         let mut over: Vec<_> = moving.collect();
-        if let Some(share) = self.shares.get_mut(&peer.initiator) {
+        if let Some(share) = self.shares.get_mut(&initiator) {
             share.connections -= 1;
             let own = share.waiting.iter().filter(|it| it.owner == id);
             over.extend(own.map(|it| it.task));
@@ -415,7 +417,7 @@ impl Server {
         }
         // What a thread has begun goes on, and the rest is not begun: its memory is not kept for that.
         let withdrawn = self.pool.withdraw(id);
-        let at_work = peer.at_work - withdrawn.len();
+        let at_work = at_work - withdrawn.len();
         for job in withdrawn {
             self.buffers.give(job.memory);
             over.push(job.task);
@@ -424,10 +426,7 @@ impl Server {
             self.engine.done(task, Err(ABORTED));
         }
         if at_work > 0 {
-            let ghost = Ghost {
-                session: peer.session,
-                at_work,
-            };
+            let ghost = Ghost { session, at_work };
             self.ghosts.insert(id, ghost);
         }
         self.admit();
