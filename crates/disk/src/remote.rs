@@ -7,7 +7,7 @@ use zerolane::Region;
 use zerolane_block::sense::{Code, Key};
 use zerolane_block::store::{BrokenMedium, Run, Store};
 
-use crate::initiator::{Done, Error, Queue, Request};
+use crate::initiator::{Done, Error, Queue, Request, Wrong};
 
 /// The bytes of a unit that a [`Queue`] has open. Writes are whole blocks of it.
 pub struct RemoteStore(Queue);
@@ -101,6 +101,26 @@ impl Store for RemoteStore {
             durable,
         };
         self.call(request).map(drop)
+    }
+
+    /// The disk's host does it, for there may be other doors.
+    fn compare_and_write(&self, at: u64, both: &[u8]) -> Option<io::Result<Option<u64>>> {
+        let memory = Region::anonymous(both.len()).map(|mut memory| {
+            memory.copy_from_slice(both);
+            memory
+        });
+        let memory = match memory {
+            Ok(memory) => memory,
+            Err(error) => return Some(Err(error)),
+        };
+        let Done { result, .. } = self.0.call(Request::CompareAndWrite { at, memory });
+        Some(match result {
+            Ok(()) => Ok(None),
+            Err(Error::Sense(Wrong(sense))) if sense.key == Key::Miscompare => {
+                Ok(Some(sense.information.unwrap_or(0)))
+            }
+            Err(error) => Err(self.io_error(error)),
+        })
     }
 
     fn flush(&self) -> io::Result<()> {

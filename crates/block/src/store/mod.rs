@@ -68,6 +68,16 @@ pub trait Store: Debug + Send + Sync {
     /// The medium's; then any part may be written.
     fn write(&self, at: u64, from: &[u8]) -> io::Result<()>;
 
+    /// Writes the second half of `both` at `at` if the first half is what is there; else returns the first byte of it that
+    /// differs. Nobody writes these bytes meanwhile, through whatever other store of the same disk. `None`, and nothing is done:
+    /// who has this store has the disk alone, and reads, compares and writes.
+    ///
+    /// # Errors
+    /// As for reads and writes.
+    fn compare_and_write(&self, _at: u64, _both: &[u8]) -> Option<io::Result<Option<u64>>> {
+        None
+    }
+
     /// All that was written or unmapped before is on the medium when this returns.
     ///
     /// # Errors

@@ -101,6 +101,22 @@ impl Medium {
         Ok(None)
     }
 
+    /// Writes the second half of `both` at `at` if the first half is there; else returns the first byte that is not.
+    pub(super) fn compare_and_write(&self, at: u64, both: &[u8]) -> Result<Option<u64>, Failure> {
+        let (expected, new) = both.split_at(both.len() / 2);
+        if let Some(done) = self.store.compare_and_write(at, both) {
+            let bytes = at..at + new.len() as u64;
+            // Once more it would be another comparison.
+            let none = |_| None;
+            return done.map_err(|it| self.failed(&it, Code::WRITE_ERROR, &bytes, none));
+        }
+        let found = self.difference(at, expected)?;
+        if found.is_none() {
+            self.write(at, new)?;
+        }
+        Ok(found)
+    }
+
     /// The parameter data of GET LBA STATUS, from `lba` on.
     pub(super) fn status(&self, lba: u64, most: usize) -> Result<Vec<u8>, Failure> {
         let mut list: Vec<(Extent, bool)> = Vec::new();
@@ -155,8 +171,7 @@ impl Medium {
         Ok((Extent { lba, blocks }, mapped))
     }
 
-    /// Has `act` done for these bytes. If it fails for the medium, the failure names the first block that failed, as far as
-    /// the store knows it, or it is found within [`FAILING_PATIENCE`]. `failed` is what a broken medium does.
+    /// Has `act` done for these bytes. If it fails, the first block that did is looked for by [`first_failing`].
     fn attempt(
         &self,
         failed: Code,
@@ -165,27 +180,45 @@ impl Medium {
         mut act: impl FnMut(Range<u64>) -> io::Result<()>,
     ) -> Result<(), Failure> {
         let since = Instant::now();
-        let Err(error) = act(at..at + bytes) else {
+        let all = at..at + bytes;
+        let Err(error) = act(all.clone()) else {
             return Ok(());
         };
-        let sense = match self.failure(&error, failed) {
+        let block = u64::from(self.geometry.block_bytes);
+        let first = |blocks: Range<u64>| {
+            first_failing(blocks, since, |part| {
+                // Of the blocks at both ends there may be a part.
+                let part = (part.start * block).max(all.start)..(part.end * block).min(all.end);
+                act(part).is_err()
+            })
+        };
+        Err(self.failed(&error, failed, &all, first))
+    }
+
+    /// What an error of the store at `bytes` is to an initiator. One of the medium names the first block that failed, as the
+    /// store does, or as `first` finds it. `failed` is what a broken medium does.
+    fn failed(
+        &self,
+        error: &io::Error,
+        failed: Code,
+        bytes: &Range<u64>,
+        first: impl FnOnce(Range<u64>) -> Option<u64>,
+    ) -> Failure {
+        let sense = match self.failure(error, failed) {
             Failure::Check(sense) if sense.key == Key::MediumError => sense,
-            failure => return Err(failure),
+            failure => return failure,
         };
         let block = u64::from(self.geometry.block_bytes);
-        let blocks = at / block..(at + bytes).div_ceil(block);
+        let blocks = bytes.start / block..bytes.end.div_ceil(block);
         let known: Option<&BrokenMedium> = error.get_ref().and_then(|it| it.downcast_ref());
         let first = match known {
-            Some(BrokenMedium { at, .. }) => {
-                at.map(|it| it / block).filter(|it| blocks.contains(it))
-            }
-            None => first_failing(blocks, since, |part| {
-                // Of the blocks at both ends there may be a part.
-                let part = (part.start * block).max(at)..(part.end * block).min(at + bytes);
-                act(part).is_err()
-            }),
+            Some(known) => known
+                .at
+                .map(|it| it / block)
+                .filter(|it| blocks.contains(it)),
+            None => first(blocks),
         };
-        Err(first.map_or(sense, |it| sense.with_information(it)).into())
+        first.map_or(sense, |it| sense.with_information(it)).into()
     }
 
     /// What an error of the store is to an initiator. `failed` is what a broken medium does.

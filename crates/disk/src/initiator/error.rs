@@ -30,6 +30,9 @@ pub enum Error {
     /// It was repeated too often.
     #[error("repeated {0} times without an answer")]
     Repeated(u32),
+    /// The connection broke, and it may be done or not: a comparison is not repeated.
+    #[error("the connection broke, and whether it was done is not known")]
+    InDoubt,
     /// Bytes that the disk has not, or that are no whole blocks.
     #[error("{bytes} bytes at {at}: not whole blocks of a disk of {capacity} bytes")]
     Range {

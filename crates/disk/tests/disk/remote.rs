@@ -1,10 +1,11 @@
 //! A unit of another host as a store.
 
 use std::io::{self, ErrorKind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
-use zerolane_block::cdb::{Command, ReserveOut};
+use zerolane_block::cdb::{Command, Extent, ReserveOut};
 use zerolane_block::sense::{Code, Key, Sense};
 use zerolane_block::store::Store;
 use zerolane_block::{
@@ -164,4 +165,53 @@ fn remote__that_has_a_bad_block_names_it_at_a_door() {
     assert_eq!(response.sense, Some(error.with_information(BAD)));
     let reads = disk.reads.load(Ordering::SeqCst);
     assert!((2..=8).contains(&reads), "{reads}");
+}
+
+/// A disk whose first read waits for the second, for a second.
+#[derive(Debug, Default)]
+struct Meeting {
+    reads: Mutex<u64>,
+    news: Condvar,
+}
+
+impl Hooks for Meeting {
+    fn before_read(&self, _at: u64, _bytes: usize) -> io::Result<()> {
+        let mut reads = self.reads.lock().unwrap();
+        *reads += 1;
+        self.news.notify_all();
+        let second = Duration::from_secs(1);
+        let waited = self.news.wait_timeout_while(reads, second, |it| *it < 2);
+        drop(waited.unwrap());
+        Ok(())
+    }
+}
+
+#[test]
+fn remote__is_compared_and_written_by_one_door_at_a_time() {
+    let (disk, served) = hooked::served(BYTES, Meeting::default());
+    let command = Command::CompareAndWrite {
+        extent: Extent { lba: 3, blocks: 1 },
+        dpo: false,
+        fua: true,
+    };
+    let block = BLOCK as usize;
+    let through_a_door = |new: u8| {
+        let store = RemoteStore::new(open(served.address, 0, Options::default()));
+        let both = [vec![0; block], vec![new; block]].concat();
+        done_through_a_door(store, &command, &both, &mut [])
+    };
+    let responses = std::thread::scope(|scope| {
+        let doors = [1, 2].map(|new| scope.spawn(move || (new, through_a_door(new))));
+        doors.map(|it| it.join().unwrap())
+    });
+    let differs = Sense::new(Key::Miscompare, Code::MISCOMPARE).with_information(0);
+    let [one, two] = responses;
+    let (won, lost) = match one.1.status {
+        Status::Good => (one, two),
+        _ => (two, one),
+    };
+    assert_eq!((won.1.status, lost.1.sense), (Status::Good, Some(differs)));
+    let mut found = vec![0; block];
+    disk.read(3 * BLOCK, &mut found).unwrap();
+    assert_eq!(found, vec![won.0; block]);
 }
