@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use netlab::udp::Relay;
 use netsim::link::{LinkConfig, Loss};
@@ -245,13 +245,7 @@ fn queue__what_an_older_connection_began_is_over_before_the_newer_one_begins() {
     });
     store.has_one();
     // The older connection is gone; its write waits at the store, and so does the newer connection's login.
-    let left = || {
-        let news = served.news.lock().unwrap();
-        news.iter().any(|it| matches!(it, News::Left(..)))
-    };
-    while !left() {
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    served.until_told(|news| news.iter().any(|it| matches!(it, News::Left(..))));
     std::thread::sleep(Duration::from_secs(1));
     let overtook = over.load(Ordering::SeqCst);
     // First, for the target waits for its threads.
@@ -306,12 +300,7 @@ fn queue__does_not_repeat_a_comparison() {
     let memory = support::region(&[[0; 512], [1; 512]].concat());
     let pending = queue.start(Request::CompareAndWrite { at: 0, memory });
     store.has_one();
-    let left = |it: &News| matches!(it, News::Left(..));
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !served.news.lock().unwrap().iter().any(left) {
-        assert!(Instant::now() < deadline, "it connects again");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    served.until_told(|news| news.iter().any(|it| matches!(it, News::Left(..))));
     store.open();
     let failed = pending.wait().result.unwrap_err();
     assert!(matches!(failed, Error::InDoubt), "{failed}");
