@@ -82,6 +82,11 @@ impl Work {
         }
     }
 
+    /// What it is done with.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.medium.store
+    }
+
     /// What the transport moves.
     pub fn payload(&self) -> Payload {
         let bytes = |extent: &Extent| self.medium.geometry.bytes(extent).1;

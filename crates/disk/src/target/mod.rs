@@ -1,7 +1,7 @@
 //! The target: disks for the initiators that connect.
 //!
 //! One thread has the engine and all connections; a pool of threads does what takes time. So the engine needs no
-//! lock, and one initiator's slow disk holds up no other.
+//! lock, and one slow disk holds up no other, to which it leaves a thread.
 //!
 //! | module | what it does |
 //! |---|---|
@@ -86,7 +86,7 @@ pub struct Settings {
     /// Which keys may use which units: a unit is a region by its name ([`zerolane::keys::Rights::memory`]), to read,
     /// and to write if the key may.
     pub allowed: Allowed,
-    /// Threads that work on disks.
+    /// Threads that work on disks. With 2 or more, one disk leaves one of them to the others.
     pub threads: usize,
     /// Data that a command may have in its capsule, bytes: as much memory for each slot of each initiator. Zero: all is
     /// fetched, as for initiators that know of none.
@@ -208,6 +208,7 @@ impl Server {
         self.lineage = lineage.unwrap_or(0);
         self.losses.watch(lun, name, store);
         self.units.push((lun, name.to_owned()));
+        self.pool.serve(self.units.len());
         Ok(())
     }
 
@@ -216,6 +217,7 @@ impl Server {
     /// begun for it ends as it would. False if there is none.
     pub fn remove_unit(&mut self, lun: Lun) -> bool {
         self.units.retain(|(it, _)| *it != lun);
+        self.pool.serve(self.units.len());
         self.losses.release(lun);
         let was_there = self.engine.remove_unit(lun);
         self.take_steps();
