@@ -51,6 +51,8 @@ pub(super) struct Losses {
     sound: Vec<Sound>,
     /// Names of those whose losses could not be written down yet: what is full may have room later.
     unwritten: Vec<String>,
+    /// The record does not say what was lost.
+    is_behind: bool,
 }
 
 impl Losses {
@@ -59,6 +61,7 @@ impl Losses {
             record,
             sound: Vec::new(),
             unwritten: Vec::new(),
+            is_behind: false,
         }
     }
 
@@ -76,8 +79,11 @@ impl Losses {
         own.for_each(|it| it.lun = None);
     }
 
-    /// The number of a target whose disks outlive its process.
+    /// The number of a target whose disks outlive its process, from now on.
     pub(super) fn lineage(&self) -> io::Result<u64> {
+        if self.is_behind {
+            return of_process();
+        }
         let Some(boot) = of_boot() else {
             return of_process();
         };
@@ -115,6 +121,7 @@ impl Losses {
             None => Err("there is no file for it".to_owned()),
             Some(record) => write_down(record).map_err(|error| error.to_string()),
         };
+        self.is_behind = recorded.is_err();
         let told = match recorded {
             Ok(()) => {
                 self.unwritten.extend(failed);

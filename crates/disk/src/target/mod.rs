@@ -186,7 +186,8 @@ impl Server {
         })
     }
 
-    /// Adds a unit, which keys are granted by `name`.
+    /// Adds a unit, which keys are granted by `name`. Initiators that knew another by its number, before it was taken away, are
+    /// to connect again: they ask then which disk it is, and may do what their keys may do with this one.
     ///
     /// # Errors
     /// The number is taken, or there are too many.
@@ -198,6 +199,8 @@ impl Server {
         store: Arc<dyn Store>,
     ) -> Result<(), Refused> {
         self.engine.add_unit(lun, disk, Arc::clone(&store))?;
+        // Of the disk that it may have been before.
+        self.news.extend(self.losses.look());
         self.is_mortal |= !store.outlives_process();
         let lineage = match self.is_mortal {
             // What was written is gone with this process, so no other has this number.
@@ -209,6 +212,12 @@ impl Server {
         self.losses.watch(lun, name, store);
         self.units.push((lun, name.to_owned()));
         self.pool.serve(self.units.len());
+        let known = self.peers.iter().filter(|(_, it)| it.access.sees(lun));
+        let known: Vec<_> = known.map(|(&id, _)| id).collect();
+        for id in known {
+            self.leave(id, REUSED);
+        }
+        self.take_steps();
         Ok(())
     }
 
@@ -440,6 +449,9 @@ impl Drop for Server {
         self.stop();
     }
 }
+
+/// Why connections are ended when a unit is added.
+const REUSED: &str = "a unit that it knew is another by now";
 
 /// Why one connection more of an initiator is ended.
 const CROWDED: &str = "its initiator has as many connections as one may have";

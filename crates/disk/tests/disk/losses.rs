@@ -213,3 +213,27 @@ fn losses__of_a_unit_that_is_taken_away_are_written_down() {
     assert!(served.news.lock().unwrap().contains(&lost("disk0")));
     assert!(record.exists());
 }
+
+/// The file is opened anew, and the kernel has told its error: a flush of what was written before would be well.
+#[test]
+fn losses__of_a_disk_that_is_added_again_are_told() {
+    let directory = tempfile::tempdir().unwrap();
+    for losses in [Some(directory.path().join("lost_writes")), None] {
+        let store = hooked::store(DISK, Losing::default());
+        let settings = Settings {
+            losses,
+            ..Settings::default()
+        };
+        let served = Served::with(vec![shown(&store)], settings, Options::default());
+        let queue = open(&Arc::new(Mutex::new(served.address)));
+        support::write(&queue, 0, &[1; 4096]).unwrap();
+        store.0.store(true, Ordering::SeqCst);
+        served.with_server(|server| {
+            assert!(server.remove_unit(support::lun(0)));
+            let works = hooked::store(DISK, Losing::default());
+            support::add(server, vec![shown(&works)]);
+        });
+        let result = support::flush(&queue);
+        assert!(matches!(result, Err(Error::Lost)), "{result:?}");
+    }
+}

@@ -113,6 +113,27 @@ fn luns__that_have_vanished_make_room_for_others() {
     assert_eq!(Lun::new(queue.unit().lun), Some(lun(1)));
 }
 
+/// An initiator that stays connected knows it by its number alone: what it writes is not for this one.
+#[test]
+fn luns__that_are_other_disks_by_now_are_not_written_for_them() {
+    let served = Served::new(vec![memory(DISK), memory(DISK)]);
+    let queue = support::open(served.address, 0, Options::default());
+    support::write(&queue, 0, &[1; 512]).unwrap();
+    let store = Arc::new(MemoryStore::new(DISK));
+    let added = store.clone();
+    served.with_server(|server| {
+        server.remove_unit(lun(0));
+        let identity = zerolane_block::Identity::named("another");
+        let disk = zerolane_block::Disk::of(&*added, 512, identity).unwrap();
+        server.add_unit(lun(0), "another", disk, added).unwrap();
+    });
+    let failed = support::write(&queue, 0, &[2; 512]).unwrap_err();
+    assert!(matches!(failed, Error::OtherDisk { .. }), "{failed}");
+    let mut found = [1; 512];
+    store.read(0, &mut found).unwrap();
+    assert_eq!(found, [0; 512]);
+}
+
 /// A disk whose flushes wait until they are let go.
 #[derive(Debug, Default)]
 struct Hanging {
