@@ -1,5 +1,7 @@
 //! Every limit: name, unit, reason.
 
+use std::time::Duration;
+
 /// Commands that one connection of an initiator may have at all logical units together, those that wait included. One more is
 /// answered with TASK SET FULL.
 pub const MAX_TASKS: usize = 256;
@@ -41,6 +43,10 @@ pub const MAX_PARAMETER_BYTES: usize = 8 + 16 * MAX_UNMAP_RANGES;
 
 /// Ranges that one GET LBA STATUS looks for: each is a question to the file system.
 pub const MAX_STATUS_RANGES: usize = 256;
+
+/// Since a command began that failed, the first block that did is looked for, for so long: a disk may try each bad sector for
+/// seconds, and initiators wait for a command for 30 or 60.
+pub const FAILING_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Piece in which blocks are filled, compared with the medium or only read, bytes.
 pub const PIECE_BYTES: usize = 256 << 10;

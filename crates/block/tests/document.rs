@@ -59,6 +59,8 @@ fn document__names_tests_that_are_there() {
         include_str!("../../disk/tests/disk/capsules.rs"),
         include_str!("../../disk/tests/disk/crash.rs"),
         include_str!("../../disk/src/initiator/link_tests.rs"),
+        include_str!("../../disk/src/target/losses_tests.rs"),
+        include_str!("../../disk/src/target/peer_tests.rs"),
         include_str!("../../disk/src/initiator/seat_tests.rs"),
         include_str!("../../disk/tests/disk/device.rs"),
         include_str!("../../disk/tests/disk/drivers.rs"),

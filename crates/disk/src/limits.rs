@@ -42,6 +42,10 @@ pub const LOGIN_PATIENCE: Duration = Duration::from_secs(10);
 /// wait for it.
 pub const DATA_PATIENCE: Duration = Duration::from_secs(30);
 
+/// Data of an initiator moves at this rate at least, bytes/s: one that is slower, in what others may wait for, is cut off. What
+/// is to move at a time is [`INITIATOR_BYTES`] at most, so others wait for one command for some 17 minutes at most.
+pub const LEAST_RATE: u64 = 64 << 10;
+
 /// How often a target looks for those.
 pub const LOOK: Duration = Duration::from_millis(200);
 

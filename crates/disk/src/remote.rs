@@ -5,9 +5,9 @@ use std::io::{self, ErrorKind};
 
 use zerolane::Region;
 use zerolane_block::sense::{Code, Key};
-use zerolane_block::store::{Run, Store};
+use zerolane_block::store::{BrokenMedium, Run, Store};
 
-use crate::initiator::{Done, Error, Queue, Request};
+use crate::initiator::{Done, Error, Queue, Request, Wrong};
 
 /// The bytes of a unit that a [`Queue`] has open. Writes are whole blocks of it.
 pub struct RemoteStore(Queue);
@@ -25,7 +25,31 @@ impl RemoteStore {
 
     fn call(&self, request: Request) -> io::Result<Region> {
         let Done { result, memory } = self.0.call(request);
-        result.map(|()| memory).map_err(io_error)
+        result.map(|()| memory).map_err(|it| self.io_error(it))
+    }
+
+    /// What the errors of a unit are as those of a file, which a door's engine makes sense data of.
+    fn io_error(&self, error: Error) -> io::Error {
+        let kind = match &error {
+            Error::Sense(wrong) => match (wrong.0.key, wrong.0.code) {
+                (Key::DataProtect, Code::SPACE_ALLOCATION_FAILED) => ErrorKind::StorageFull,
+                (Key::DataProtect, _) => ErrorKind::ReadOnlyFilesystem,
+                (Key::MediumError, _) => {
+                    // The disk's host has looked for the block.
+                    let block_bytes = u64::from(self.0.unit().block_bytes);
+                    let block = wrong.0.information;
+                    let broken = BrokenMedium {
+                        at: block.and_then(|it| it.checked_mul(block_bytes)),
+                        why: error.to_string(),
+                    };
+                    return io::Error::new(ErrorKind::UnexpectedEof, broken);
+                }
+                _ => ErrorKind::Other,
+            },
+            Error::Reserved => return io::Error::from_raw_os_error(EBADE),
+            _ => ErrorKind::Other,
+        };
+        io::Error::new(kind, error)
     }
 }
 
@@ -37,22 +61,6 @@ impl fmt::Debug for RemoteStore {
 
 /// What Linux says of a disk that another initiator has reserved: the engine knows it.
 const EBADE: i32 = 52;
-
-/// What the errors of a unit are as those of a file, which a door's engine makes sense data of.
-fn io_error(error: Error) -> io::Error {
-    let kind = match &error {
-        Error::Sense(wrong) => match (wrong.0.key, wrong.0.code) {
-            (Key::DataProtect, Code::SPACE_ALLOCATION_FAILED) => ErrorKind::StorageFull,
-            (Key::DataProtect, _) => ErrorKind::ReadOnlyFilesystem,
-            // The engine knows a medium that fails by this kind.
-            (Key::MediumError, _) => ErrorKind::UnexpectedEof,
-            _ => ErrorKind::Other,
-        },
-        Error::Reserved => return io::Error::from_raw_os_error(EBADE),
-        _ => ErrorKind::Other,
-    };
-    io::Error::new(kind, error)
-}
 
 impl Store for RemoteStore {
     fn bytes(&self) -> u64 {
@@ -95,6 +103,26 @@ impl Store for RemoteStore {
         self.call(request).map(drop)
     }
 
+    /// The disk's host does it, for there may be other doors.
+    fn compare_and_write(&self, at: u64, both: &[u8]) -> Option<io::Result<Option<u64>>> {
+        let memory = Region::anonymous(both.len()).map(|mut memory| {
+            memory.copy_from_slice(both);
+            memory
+        });
+        let memory = match memory {
+            Ok(memory) => memory,
+            Err(error) => return Some(Err(error)),
+        };
+        let Done { result, .. } = self.0.call(Request::CompareAndWrite { at, memory });
+        Some(match result {
+            Ok(()) => Ok(None),
+            Err(Error::Sense(Wrong(sense))) if sense.key == Key::Miscompare => {
+                Ok(Some(sense.information.unwrap_or(0)))
+            }
+            Err(error) => Err(self.io_error(error)),
+        })
+    }
+
     fn flush(&self) -> io::Result<()> {
         self.call(Request::Flush).map(drop)
     }
@@ -105,7 +133,7 @@ impl Store for RemoteStore {
     }
 
     fn run(&self, at: u64) -> io::Result<Run> {
-        let found = self.0.extents(at, 1).map_err(io_error)?;
+        let found = self.0.extents(at, 1).map_err(|it| self.io_error(it))?;
         let first = found.first().ok_or(ErrorKind::UnexpectedEof)?;
         Ok(Run {
             mapped: first.mapped,

@@ -19,6 +19,17 @@ pub struct Run {
     pub bytes: u64,
 }
 
+/// In an [`io::Error`] of kind [`UnexpectedEof`](io::ErrorKind::UnexpectedEof): the medium failed, and what was asked for is not
+/// to be tried again in parts, for the store knows where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the medium failed: {why}")]
+pub struct BrokenMedium {
+    /// The first byte that failed, if that is known.
+    pub at: Option<u64>,
+    /// In words.
+    pub why: String,
+}
+
 /// The bytes of a disk. Callers stay within [`bytes`](Store::bytes); several threads may call at once, and those that
 /// write the same bytes at once get one content or the other, block by block.
 pub trait Store: Debug + Send + Sync {
@@ -56,6 +67,16 @@ pub trait Store: Debug + Send + Sync {
     /// # Errors
     /// The medium's; then any part may be written.
     fn write(&self, at: u64, from: &[u8]) -> io::Result<()>;
+
+    /// Writes the second half of `both` at `at` if the first half is what is there; else returns the first byte of it that
+    /// differs. Nobody writes these bytes meanwhile, through whatever other store of the same disk. `None`, and nothing is done:
+    /// who has this store has the disk alone, and reads, compares and writes.
+    ///
+    /// # Errors
+    /// As for reads and writes.
+    fn compare_and_write(&self, _at: u64, _both: &[u8]) -> Option<io::Result<Option<u64>>> {
+        None
+    }
 
     /// All that was written or unmapped before is on the medium when this returns.
     ///

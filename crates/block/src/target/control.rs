@@ -23,7 +23,8 @@ pub struct Access {
 }
 
 impl Access {
-    pub(super) fn sees(&self, lun: Lun) -> bool {
+    /// There is such a unit for it, if there is one.
+    pub fn sees(&self, lun: Lun) -> bool {
         self.units.as_ref().is_none_or(|it| it.contains(&lun))
     }
 }

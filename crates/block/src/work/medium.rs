@@ -3,14 +3,15 @@
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
 use rustix::io::Errno;
 
 use crate::cdb::Extent;
 use crate::disk::Geometry;
-use crate::limits::PIECE_BYTES;
+use crate::limits::{FAILING_PATIENCE, PIECE_BYTES};
 use crate::sense::{Code, Failure, Key, Sense};
-use crate::store::Store;
+use crate::store::{BrokenMedium, Store};
 
 #[derive(Debug)]
 pub(super) struct Medium {
@@ -20,22 +21,16 @@ pub(super) struct Medium {
 
 impl Medium {
     pub(super) fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Failure> {
-        let done = self.store.read(at, into);
-        done.map_err(|error| {
-            self.failed(&error, Code::READ_ERROR, at, into.len() as u64, |part| {
-                let within = (part.start - at) as usize..(part.end - at) as usize;
-                self.store.read(part.start, &mut into[within])
-            })
+        self.attempt(Code::READ_ERROR, at, into.len() as u64, |part| {
+            let within = (part.start - at) as usize..(part.end - at) as usize;
+            self.store.read(part.start, &mut into[within])
         })
     }
 
     pub(super) fn write(&self, at: u64, from: &[u8]) -> Result<(), Failure> {
-        let done = self.store.write(at, from);
-        done.map_err(|error| {
-            self.failed(&error, Code::WRITE_ERROR, at, from.len() as u64, |part| {
-                let within = (part.start - at) as usize..(part.end - at) as usize;
-                self.store.write(part.start, &from[within])
-            })
+        self.attempt(Code::WRITE_ERROR, at, from.len() as u64, |part| {
+            let within = (part.start - at) as usize..(part.end - at) as usize;
+            self.store.write(part.start, &from[within])
         })
     }
 
@@ -47,11 +42,8 @@ impl Medium {
 
     pub(super) fn unmap(&self, extent: &Extent) -> Result<(), Failure> {
         let (at, bytes) = self.geometry.bytes(extent);
-        let done = self.store.unmap(at, bytes);
-        done.map_err(|error| {
-            self.failed(&error, Code::WRITE_ERROR, at, bytes, |part| {
-                self.store.unmap(part.start, part.end - part.start)
-            })
+        self.attempt(Code::WRITE_ERROR, at, bytes, |part| {
+            self.store.unmap(part.start, part.end - part.start)
         })
     }
 
@@ -109,6 +101,22 @@ impl Medium {
         Ok(None)
     }
 
+    /// Writes the second half of `both` at `at` if the first half is there; else returns the first byte that is not.
+    pub(super) fn compare_and_write(&self, at: u64, both: &[u8]) -> Result<Option<u64>, Failure> {
+        let (expected, new) = both.split_at(both.len() / 2);
+        if let Some(done) = self.store.compare_and_write(at, both) {
+            let bytes = at..at + new.len() as u64;
+            // Once more it would be another comparison.
+            let none = |_| None;
+            return done.map_err(|it| self.failed(&it, Code::WRITE_ERROR, &bytes, none));
+        }
+        let found = self.difference(at, expected)?;
+        if found.is_none() {
+            self.write(at, new)?;
+        }
+        Ok(found)
+    }
+
     /// The parameter data of GET LBA STATUS, from `lba` on.
     pub(super) fn status(&self, lba: u64, most: usize) -> Result<Vec<u8>, Failure> {
         let mut list: Vec<(Extent, bool)> = Vec::new();
@@ -148,12 +156,12 @@ impl Medium {
     fn run(&self, lba: u64) -> Result<(Extent, bool), Failure> {
         let block = u64::from(self.geometry.block_bytes);
         let (at, left) = (lba * block, self.geometry.blocks - lba);
-        let run = self.store.run(at);
-        let run = run.map_err(|error| {
-            self.failed(&error, Code::READ_ERROR, at, block, |part| {
-                self.store.run(part.start).map(drop)
-            })
+        let mut run = None;
+        self.attempt(Code::READ_ERROR, at, block, |part| {
+            run = Some(self.store.run(part.start)?);
+            Ok(())
         })?;
+        let run = run.ok_or(Sense::new(Key::HardwareError, Code::INTERNAL_FAILURE))?;
         let (mapped, blocks) = match (run.mapped, run.bytes / block) {
             (true, _) => (true, run.bytes.div_ceil(block)),
             (false, 0) => (true, 1),
@@ -163,48 +171,54 @@ impl Medium {
         Ok((Extent { lba, blocks }, mapped))
     }
 
-    /// What an error of the store is to an initiator, with the first block that failed, if the medium is broken. `act`
-    /// does a part of what failed again: the store does not say how far it came.
+    /// Has `act` done for these bytes. If it fails, the first block that did is looked for by [`first_failing`].
+    fn attempt(
+        &self,
+        failed: Code,
+        at: u64,
+        bytes: u64,
+        mut act: impl FnMut(Range<u64>) -> io::Result<()>,
+    ) -> Result<(), Failure> {
+        let since = Instant::now();
+        let all = at..at + bytes;
+        let Err(error) = act(all.clone()) else {
+            return Ok(());
+        };
+        let block = u64::from(self.geometry.block_bytes);
+        let first = |blocks: Range<u64>| {
+            first_failing(blocks, since, |part| {
+                // Of the blocks at both ends there may be a part.
+                let part = (part.start * block).max(all.start)..(part.end * block).min(all.end);
+                act(part).is_err()
+            })
+        };
+        Err(self.failed(&error, failed, &all, first))
+    }
+
+    /// What an error of the store at `bytes` is to an initiator. One of the medium names the first block that failed, as the
+    /// store does, or as `first` finds it. `failed` is what a broken medium does.
     fn failed(
         &self,
         error: &io::Error,
         failed: Code,
-        at: u64,
-        bytes: u64,
-        act: impl FnMut(Range<u64>) -> io::Result<()>,
+        bytes: &Range<u64>,
+        first: impl FnOnce(Range<u64>) -> Option<u64>,
     ) -> Failure {
-        match self.failure(error, failed) {
-            Failure::Check(sense) if sense.key == Key::MediumError => {
-                let block = self.first_failing(at, bytes, act);
-                block.map_or(sense, |it| sense.with_information(it)).into()
-            }
-            failure => failure,
-        }
-    }
-
-    /// The first block of these bytes that `act` fails with, found by halves. None if it fails with none any more.
-    fn first_failing(
-        &self,
-        at: u64,
-        bytes: u64,
-        mut act: impl FnMut(Range<u64>) -> io::Result<()>,
-    ) -> Option<u64> {
-        let block = u64::from(self.geometry.block_bytes);
-        let end = at + bytes;
-        // Of the blocks at both ends there may be a part.
-        let mut fails = |blocks: Range<u64>| {
-            let part = (blocks.start * block).max(at)..(blocks.end * block).min(end);
-            act(part).is_err()
+        let sense = match self.failure(error, failed) {
+            Failure::Check(sense) if sense.key == Key::MediumError => sense,
+            failure => return failure,
         };
-        let (mut low, mut high) = (at / block, end.div_ceil(block));
-        while high - low > 1 {
-            let middle = low.midpoint(high);
-            match fails(low..middle) {
-                true => high = middle,
-                false => low = middle,
-            }
-        }
-        fails(low..high).then_some(low)
+        let block = u64::from(self.geometry.block_bytes);
+        let blocks = bytes.start / block..bytes.end.div_ceil(block);
+        let known: Option<&BrokenMedium> = error.get_ref().and_then(|it| it.downcast_ref());
+        let first = match known {
+            Some(known) => known
+                .at
+                .map(|it| it / block)
+                .filter(|it| blocks.contains(it)),
+            None => first(blocks),
+        };
+        first.map_or(sense, |it| sense.with_information(it)).into()
     }
 
     /// What an error of the store is to an initiator. `failed` is what a broken medium does.
@@ -236,4 +250,30 @@ impl Medium {
         };
         Sense::new(key, code).into()
     }
+}
+
+/// The first of `blocks`, which failed together, that fails, found by halves: the store does not say how far it came. None
+/// if none of them fails any more, or they do so slowly, as a disk that tries a bad sector for seconds: its initiator would
+/// take the command for lost. What failed was begun at `since`.
+fn first_failing(
+    blocks: Range<u64>,
+    since: Instant,
+    mut fails: impl FnMut(Range<u64>) -> bool,
+) -> Option<u64> {
+    let is_patient = || since.elapsed() <= FAILING_PATIENCE;
+    let Range { mut start, mut end } = blocks;
+    // These, alone, were seen to fail.
+    let mut is_seen = true;
+    while end - start > 1 {
+        if !is_patient() {
+            return None;
+        }
+        let middle = start.midpoint(end);
+        is_seen = fails(start..middle);
+        match is_seen {
+            true => end = middle,
+            false => start = middle,
+        }
+    }
+    (is_seen || is_patient() && fails(start..end)).then_some(start)
 }

@@ -82,6 +82,11 @@ impl Work {
         }
     }
 
+    /// What it is done with.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.medium.store
+    }
+
     /// What the transport moves.
     pub fn payload(&self) -> Payload {
         let bytes = |extent: &Extent| self.medium.geometry.bytes(extent).1;
@@ -149,11 +154,9 @@ impl Work {
                 if from.len() as u64 != bytes {
                     return Err(NO_PAYLOAD);
                 }
-                let (expected, new) = from.split_at(from.len() / 2);
-                let start = self.start(extent);
-                match self.medium.difference(start, expected)? {
+                match self.medium.compare_and_write(self.start(extent), from)? {
                     Some(at) => Err(miscompare(at)),
-                    None => self.medium.write(start, new),
+                    None => Ok(()),
                 }
             }
             _ => Err(NO_PAYLOAD),

@@ -2,11 +2,13 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use zerolane_block::Status;
 use zerolane_block::cdb::{Command, Form};
+use zerolane_block::limits::FAILING_PATIENCE;
 use zerolane_block::sense::{Code, Key, Sense};
 use zerolane_block::store::{FileStore, MemoryStore, Run, Store};
 
@@ -305,4 +307,43 @@ fn errors__that_pass_name_no_block() {
     let mut rig = Rig::of(Arc::new(Once(memory, AtomicBool::new(false))));
     let sense = rig.fails(&read(extent(0, 8)), &[], 8 * BLOCK);
     assert_eq!(sense, Sense::new(Key::MediumError, Code::READ_ERROR));
+}
+
+/// A disk that tries a bad sector for long: it is not asked for that again and again, and no block is named.
+#[test]
+fn errors__of_a_slow_medium_are_told_after_one_attempt() {
+    #[derive(Debug)]
+    struct Slow(MemoryStore, AtomicU64);
+    impl Store for Slow {
+        fn bytes(&self) -> u64 {
+            self.0.bytes()
+        }
+        fn read(&self, _at: u64, _into: &mut [u8]) -> io::Result<()> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            std::thread::sleep(FAILING_PATIENCE + Duration::from_millis(1));
+            Err(io::Error::from_raw_os_error(EIO))
+        }
+        fn write(&self, at: u64, from: &[u8]) -> io::Result<()> {
+            self.0.write(at, from)
+        }
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+        fn unmap(&self, at: u64, bytes: u64) -> io::Result<()> {
+            self.0.unmap(at, bytes)
+        }
+        fn run(&self, at: u64) -> io::Result<Run> {
+            self.0.run(at)
+        }
+    }
+    let memory = MemoryStore::new(BLOCKS * BLOCK as u64);
+    let store = Arc::new(Slow(memory, AtomicU64::new(0)));
+    let mut rig = Rig::of(store.clone());
+    let error = Sense::new(Key::MediumError, Code::READ_ERROR);
+    assert_eq!(rig.fails(&read(extent(0, 8)), &[], 8 * BLOCK), error);
+    assert_eq!(store.1.load(Ordering::Relaxed), 1);
+    // Of one block it is known which one.
+    let known = error.with_information(3);
+    assert_eq!(rig.fails(&read(extent(3, 1)), &[], BLOCK), known);
+    assert_eq!(store.1.load(Ordering::Relaxed), 2);
 }

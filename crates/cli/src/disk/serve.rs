@@ -171,7 +171,9 @@ pub(super) fn run(args: Args) -> Result<()> {
     if address.ip().is_loopback() {
         console::say("Only this machine can reach it; --listen ADDR opens it to others.")?;
     }
-    server.serve(|| stop.requested(), tell)?;
+    let served = server.serve(|| stop.requested(), tell);
+    server.end(tell);
+    served?;
     Err(Exit::Interrupted.into())
 }
 

@@ -349,7 +349,7 @@ impl Driver {
                 self.flushed = self.flushed.max(part.mark.unwrap_or(0));
             }
             // Of what failed a part may be written.
-            (_, Effect::Dirties) => self.written += 1,
+            (_, Effect::Dirties | Effect::Exchanges) => self.written += 1,
             _ => {}
         }
         let Some(live) = self.live.get_mut(&part.request) else {
@@ -357,7 +357,10 @@ impl Driver {
         };
         live.left -= 1;
         if let Err(error) = outcome {
-            live.error.get_or_insert(error);
+            live.error = Some(match live.error.take() {
+                Some(first) => first.and(error),
+                None => error,
+            });
         }
         if live.left == 0
             && let Some(live) = self.live.remove(&part.request)
@@ -397,10 +400,13 @@ impl Driver {
     /// What was sent is to be sent again, in order.
     fn recall(&mut self) {
         let mut sent: Vec<Part> = self.sent.drain(..).flatten().map(|(it, _)| it).collect();
-        self.shared
-            .repeats
-            .fetch_add(sent.len() as u64, Ordering::Relaxed);
-        sent.iter_mut().for_each(|it| it.repeats += 1);
+        for part in &mut sent {
+            part.is_in_doubt = part.effect == Effect::Exchanges;
+            if !part.is_in_doubt {
+                part.repeats += 1;
+                self.shared.repeats.fetch_add(1, Ordering::Relaxed);
+            }
+        }
         sent.extend(self.waiting.drain(..));
         sent.sort_by_key(|it| it.order);
         self.waiting = sent.into();
@@ -409,15 +415,19 @@ impl Driver {
         self.batch.clear();
     }
 
-    /// Connects again. Requests that were repeated too often fail.
-    fn reconnect(&mut self, why: Error) -> Result<Link, Error> {
-        let waiting = std::mem::take(&mut self.waiting);
-        for part in waiting {
-            match part.repeats > MAX_REPEATS {
-                true => self.on_over(None, &part, Err(Error::Repeated(MAX_REPEATS))),
+    /// Commands of which that is so are not sent again, and fail so.
+    fn give_up(&mut self, is_such: impl Fn(&Part) -> bool, error: &Error) {
+        for part in std::mem::take(&mut self.waiting) {
+            match is_such(&part) {
+                true => self.on_over(None, &part, Err(error.clone())),
                 false => self.waiting.push_back(part),
             }
         }
+    }
+
+    /// Connects again. Requests that were repeated too often fail.
+    fn reconnect(&mut self, why: Error) -> Result<Link, Error> {
+        self.give_up(|it| it.repeats > MAX_REPEATS, &Error::Repeated(MAX_REPEATS));
         let since = Instant::now();
         let mut last = why;
         loop {
@@ -501,6 +511,8 @@ impl Drive for Driver {
             None | Some(Exit::Closed) => Error::Closed,
             Some(Exit::Broken(why)) => match self.reconnect(why) {
                 Ok(link) => {
+                    // Now nothing more of it is done.
+                    self.give_up(|it| it.is_in_doubt, &Error::InDoubt);
                     self.begin(link);
                     return true;
                 }

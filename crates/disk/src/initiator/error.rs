@@ -30,6 +30,9 @@ pub enum Error {
     /// It was repeated too often.
     #[error("repeated {0} times without an answer")]
     Repeated(u32),
+    /// The connection broke, and it may be done or not: a comparison is not repeated.
+    #[error("the connection broke, and whether it was done is not known")]
+    InDoubt,
     /// Bytes that the disk has not, or that are no whole blocks.
     #[error("{bytes} bytes at {at}: not whole blocks of a disk of {capacity} bytes")]
     Range {
@@ -70,6 +73,27 @@ const EINVAL: i32 = 22;
 const ENOSPC: i32 = 28;
 
 impl Error {
+    /// Why a request fails of which two commands failed. A block that it names says that those before it are well, which no
+    /// error without a block does.
+    pub(super) fn and(self, other: Error) -> Error {
+        match (self.of_medium(), other.of_medium()) {
+            (Some(one), Some(two)) => {
+                let both = one.information.zip(two.information);
+                let information = both.map(|(one, two)| one.min(two));
+                Error::Sense(Wrong(Sense { information, ..one }))
+            }
+            (Some(_), None) => other,
+            (None, _) => self,
+        }
+    }
+
+    fn of_medium(&self) -> Option<Sense> {
+        match self {
+            Error::Sense(Wrong(sense)) if sense.key == Key::MediumError => Some(*sense),
+            _ => None,
+        }
+    }
+
     /// The error number that tells a program of it: EPERM, EINVAL, ENOSPC or EIO.
     pub fn errno(&self) -> i32 {
         match self {
@@ -103,5 +127,34 @@ impl std::fmt::Display for Wrong {
 impl From<zerolane::Error> for Error {
     fn from(error: zerolane::Error) -> Error {
         Error::Connecting(std::sync::Arc::new(error))
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn Error__of_two_commands_names_no_block_behind_one_that_may_have_failed() {
+        let medium = |block: Option<u64>| {
+            let sense = Sense::new(Key::MediumError, Code::READ_ERROR);
+            Error::Sense(Wrong(block.map_or(sense, |it| sense.with_information(it))))
+        };
+        let block = |error: Error| error.of_medium().map(|it| it.information);
+        for (one, two, both) in [
+            (Some(7), Some(9), Some(7)),
+            (Some(9), Some(7), Some(7)),
+            (Some(7), None, None),
+            (None, Some(7), None),
+        ] {
+            assert_eq!(block(medium(one).and(medium(two))), Some(both));
+        }
+        for (one, two) in [
+            (medium(Some(7)), Error::Reserved),
+            (Error::Reserved, medium(Some(7))),
+        ] {
+            assert!(matches!(one.and(two), Error::Reserved));
+        }
     }
 }

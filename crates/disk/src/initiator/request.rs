@@ -31,6 +31,16 @@ pub enum Request {
         /// It is on the medium when the request is over.
         durable: bool,
     },
+    /// Writes the second half of `memory` at `at` if the first half is what is there, and nobody else writes there meanwhile. Else
+    /// nothing is written, and it fails with the sense key MISCOMPARE. When its connection breaks it is not repeated, for that
+    /// would compare with what it may have written: it fails with [`Error::InDoubt`].
+    CompareAndWrite {
+        /// Where.
+        at: u64,
+        /// Twice as many bytes as are written: 255 blocks at most, and what a command may have at most. Its address is a
+        /// multiple of 8.
+        memory: Region,
+    },
     /// Fills `memory` with the standard's answer to GET LBA STATUS from `at` on, as far as there is room: see
     /// [`Queue::extents`](super::Queue::extents).
     Status {
@@ -75,6 +85,8 @@ pub(super) enum Effect {
     None,
     /// Something may be lost until a flush.
     Dirties,
+    /// The same, and done twice it does not do what it does when done once.
+    Exchanges,
     /// What was done before is on the medium.
     Flushes,
 }
@@ -95,6 +107,8 @@ pub(super) struct Part {
     /// When it came: repeats keep the order.
     pub(super) order: u64,
     pub(super) repeats: u32,
+    /// Its connection broke, and it may be done.
+    pub(super) is_in_doubt: bool,
     /// What a flush makes safe, once it was sent.
     pub(super) mark: Option<u64>,
 }
@@ -134,6 +148,26 @@ impl Request {
                 };
                 let kind = (Direction::Out, effect);
                 cut(unit, (at, memory.len() as u64), most, kind, command)
+            }
+            Request::CompareAndWrite { at, ref memory } => {
+                let bytes = memory.len() as u64;
+                let command = |extent| Command::CompareAndWrite {
+                    extent,
+                    dpo: false,
+                    fua: false,
+                };
+                if !bytes.is_multiple_of(2) || bytes > most {
+                    let capacity = unit.bytes();
+                    return Err(Error::Range {
+                        at,
+                        bytes,
+                        capacity,
+                    });
+                }
+                let kind = (Direction::Out, Effect::Exchanges);
+                let parts = cut(unit, (at, bytes / 2), bytes, kind, command)?;
+                let whole = |it| Part { bytes, ..it };
+                Ok(parts.into_iter().map(whole).collect())
             }
             Request::Status { at, ref memory } => {
                 let block = u64::from(unit.block_bytes);
@@ -178,7 +212,9 @@ impl Request {
     pub(super) fn into_memory(self) -> (Region, bool) {
         match self {
             Request::Read { memory, .. } | Request::Status { memory, .. } => (memory, true),
-            Request::Write { memory, .. } => (memory, false),
+            Request::Write { memory, .. } | Request::CompareAndWrite { memory, .. } => {
+                (memory, false)
+            }
             Request::Flush | Request::Zero { .. } => (Region::empty(), false),
         }
     }
@@ -240,6 +276,7 @@ fn part(
         effect,
         order: 0,
         repeats: 0,
+        is_in_doubt: false,
         mark: None,
     })
 }

@@ -29,11 +29,30 @@ pub(super) fn of_process() -> io::Result<u64> {
     Ok(random.first_chunk().map_or(0, |&it| u64::from_le_bytes(it)))
 }
 
+/// A disk that has lost nothing.
+struct Sound {
+    /// `None`: it was taken away.
+    lun: Option<Lun>,
+    /// By which keys are granted.
+    name: String,
+    store: Arc<dyn Store>,
+}
+
+impl Sound {
+    /// Nothing will fail any more: nobody else has it.
+    fn is_over(&mut self) -> bool {
+        self.lun.is_none() && Arc::get_mut(&mut self.store).is_some()
+    }
+}
+
 /// Watches the disks of a target.
 pub(super) struct Losses {
     record: Option<PathBuf>,
-    /// Those that have lost nothing.
-    sound: Vec<(Lun, String, Arc<dyn Store>)>,
+    sound: Vec<Sound>,
+    /// Names of those whose losses could not be written down yet: what is full may have room later.
+    unwritten: Vec<String>,
+    /// The record does not say what was lost.
+    is_behind: bool,
 }
 
 impl Losses {
@@ -41,20 +60,30 @@ impl Losses {
         Losses {
             record,
             sound: Vec::new(),
+            unwritten: Vec::new(),
+            is_behind: false,
         }
     }
 
     pub(super) fn watch(&mut self, lun: Lun, name: &str, store: Arc<dyn Store>) {
-        self.sound.push((lun, name.to_owned(), store));
+        self.sound.push(Sound {
+            lun: Some(lun),
+            name: name.to_owned(),
+            store,
+        });
     }
 
-    /// The disk is another's now.
-    pub(super) fn forget(&mut self, lun: Lun) {
-        self.sound.retain(|(it, ..)| *it != lun);
+    /// The disk is taken away. A flush of it may be in progress, so it is watched until nobody has it any more.
+    pub(super) fn release(&mut self, lun: Lun) {
+        let own = self.sound.iter_mut().filter(|it| it.lun == Some(lun));
+        own.for_each(|it| it.lun = None);
     }
 
-    /// The number of a target whose disks outlive its process.
+    /// The number of a target whose disks outlive its process, from now on.
     pub(super) fn lineage(&self) -> io::Result<u64> {
+        if self.is_behind {
+            return of_process();
+        }
         let Some(boot) = of_boot() else {
             return of_process();
         };
@@ -73,17 +102,39 @@ impl Losses {
         }
     }
 
-    /// Writes down what was lost since it was called last, and says so.
+    /// Writes down what was lost since it was called last, or could not be written down then, and says so.
     pub(super) fn look(&mut self) -> Vec<News> {
-        let failed: Vec<_> = self.sound.extract_if(.., |it| it.2.has_failed()).collect();
-        if failed.is_empty() {
+        let mut failed = Vec::new();
+        self.sound.retain_mut(|it| {
+            // First, for the last one who has it may have a failure.
+            let is_over = it.is_over();
+            let has_failed = it.store.has_failed();
+            if has_failed {
+                failed.push(it.name.clone());
+            }
+            !is_over && !has_failed
+        });
+        if failed.is_empty() && self.unwritten.is_empty() {
             return Vec::new();
         }
-        let recorded = self.record.as_ref().map_or_else(
-            || Err("there is no file for it".to_owned()),
-            |it| write_down(it).map_err(|error| error.to_string()),
-        );
-        let news = failed.into_iter().map(|(_, unit, _)| News::Lost {
+        let recorded = match &self.record {
+            None => Err("there is no file for it".to_owned()),
+            Some(record) => write_down(record).map_err(|error| error.to_string()),
+        };
+        self.is_behind = recorded.is_err();
+        let told = match recorded {
+            Ok(()) => {
+                self.unwritten.extend(failed);
+                std::mem::take(&mut self.unwritten)
+            }
+            Err(_) => {
+                if self.record.is_some() {
+                    self.unwritten.extend_from_slice(&failed);
+                }
+                failed
+            }
+        };
+        let news = told.into_iter().map(|unit| News::Lost {
             unit,
             recorded: recorded.clone(),
         });

@@ -107,3 +107,58 @@ fn losses__that_cannot_be_written_down_are_told_so() {
         );
     }
 }
+
+/// The file system that the disk is on is often the record's, too, and has room again later.
+#[test]
+fn losses__that_could_not_be_written_down_are_when_they_can_be() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
+    fs::write(&file, []).unwrap();
+    let record = file.join("lost_writes");
+    let boot = Losses::new(None).lineage().unwrap();
+    let mut losses = Losses::new(Some(record.clone()));
+    for number in 0..2 {
+        let store = Arc::new(Failing(MemoryStore::new(512), AtomicBool::new(true)));
+        let lun = Lun::new(number).unwrap();
+        losses.watch(lun, &format!("disk{number}"), store);
+        assert_eq!(losses.look().len(), 1, "each is told");
+    }
+    assert_eq!(losses.look(), [], "it is told once");
+    fs::remove_file(&file).unwrap();
+    let lost = |number| News::Lost {
+        unit: format!("disk{number}"),
+        recorded: Ok(()),
+    };
+    assert_eq!(losses.look(), [0, 1].map(lost));
+    assert_ne!(lineage(&record), boot);
+    fs::remove_file(&record).unwrap();
+    assert_eq!(losses.look(), [], "it is done");
+    assert!(!record.exists());
+}
+
+/// A flush of it may fail after the unit is no more: it is watched as long as somebody has it, and let go then.
+#[test]
+fn losses__of_a_unit_that_was_taken_away_are_told_until_nobody_has_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let record = directory.path().join("lost_writes");
+    let mut losses = Losses::new(Some(record.clone()));
+    let [ends, fails] = [0, 1].map(|number| {
+        let store = Arc::new(Failing(MemoryStore::new(512), AtomicBool::new(false)));
+        let lun = Lun::new(number).unwrap();
+        losses.watch(lun, &format!("disk{number}"), store.clone());
+        losses.release(lun);
+        store
+    });
+    assert_eq!(losses.look(), []);
+    assert_eq!(Arc::strong_count(&ends), 2, "somebody has it");
+    drop(ends);
+    fails.1.store(true, Ordering::SeqCst);
+    drop(fails);
+    let lost = News::Lost {
+        unit: "disk1".into(),
+        recorded: Ok(()),
+    };
+    assert_eq!(losses.look(), [lost]);
+    assert!(losses.sound.is_empty(), "no file is kept open");
+    assert!(record.exists());
+}

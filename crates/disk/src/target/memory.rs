@@ -14,6 +14,12 @@ pub(super) struct Loan {
     bytes: usize,
 }
 
+impl Loan {
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
 impl Drop for Loan {
     fn drop(&mut self) {
         // A count and no more: nothing else is published by it.

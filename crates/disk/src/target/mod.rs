@@ -1,7 +1,7 @@
 //! The target: disks for the initiators that connect.
 //!
 //! One thread has the engine and all connections; a pool of threads does what takes time. So the engine needs no
-//! lock, and one initiator's slow disk holds up no other.
+//! lock, and one slow disk holds up no other, to which it leaves a thread.
 //!
 //! | module | what it does |
 //! |---|---|
@@ -57,7 +57,8 @@ pub enum News {
     Left(SocketAddr, String),
     /// One was cut off.
     CutOff(SocketAddr, Offence),
-    /// The unit that keys are granted by this name lost writes: its flushes fail from now on.
+    /// The unit that keys are granted by this name lost writes: its flushes fail from now on. Told again when that is written
+    /// down later.
     Lost {
         /// Its name.
         unit: String,
@@ -85,7 +86,7 @@ pub struct Settings {
     /// Which keys may use which units: a unit is a region by its name ([`zerolane::keys::Rights::memory`]), to read,
     /// and to write if the key may.
     pub allowed: Allowed,
-    /// Threads that work on disks.
+    /// Threads that work on disks. With 2 or more, one disk leaves one of them to the others.
     pub threads: usize,
     /// Data that a command may have in its capsule, bytes: as much memory for each slot of each initiator. Zero: all is
     /// fetched, as for initiators that know of none.
@@ -96,7 +97,8 @@ pub struct Settings {
     pub initiator_connections: usize,
     /// An initiator that does not log in for so long is cut off.
     pub login_patience: Duration,
-    /// An initiator whose data does not move for so long is cut off: commands of others may wait for it.
+    /// An initiator whose data does not move for so long is cut off: commands of others may wait for it. And one of whose data
+    /// some takes longer than that and all that is to move at 64 KiB/s.
     pub data_patience: Duration,
     /// Where it is written down that a disk lost writes, which the next target of this machine has to know: it is given the
     /// same path. `None`: initiators that do not flush before this process ends do not learn of it.
@@ -141,6 +143,8 @@ pub struct Server {
     buffers: Buffers,
     losses: Losses,
     lineage: u64,
+    /// A disk of it is gone with this process.
+    is_mortal: bool,
     news: Vec<News>,
     offences: Offences,
     looked: Instant,
@@ -175,13 +179,15 @@ impl Server {
             buffers: Buffers::default(),
             lineage: losses.lineage()?,
             losses,
+            is_mortal: false,
             news: Vec::new(),
             offences: Offences::new(),
             looked: Instant::now(),
         })
     }
 
-    /// Adds a unit, which keys are granted by `name`.
+    /// Adds a unit, which keys are granted by `name`. Initiators that knew another by its number, before it was taken away, are
+    /// to connect again: they ask then which disk it is, and may do what their keys may do with this one.
     ///
     /// # Errors
     /// The number is taken, or there are too many.
@@ -192,13 +198,26 @@ impl Server {
         disk: Disk,
         store: Arc<dyn Store>,
     ) -> Result<(), Refused> {
-        if !store.outlives_process() {
-            // What was written is gone with this process, so no other has this number.
-            self.lineage = losses::of_process().unwrap_or(0);
-        }
         self.engine.add_unit(lun, disk, Arc::clone(&store))?;
+        // Of the disk that it may have been before.
+        self.news.extend(self.losses.look());
+        self.is_mortal |= !store.outlives_process();
+        let lineage = match self.is_mortal {
+            // What was written is gone with this process, so no other has this number.
+            true => losses::of_process(),
+            // A file is locked by whoever has it, so the process that had this one before has written down what it lost.
+            false => self.losses.lineage(),
+        };
+        self.lineage = lineage.unwrap_or(0);
         self.losses.watch(lun, name, store);
         self.units.push((lun, name.to_owned()));
+        self.pool.serve(self.units.len());
+        let known = self.peers.iter().filter(|(_, it)| it.access.sees(lun));
+        let known: Vec<_> = known.map(|(&id, _)| id).collect();
+        for id in known {
+            self.leave(id, REUSED);
+        }
+        self.take_steps();
         Ok(())
     }
 
@@ -207,9 +226,11 @@ impl Server {
     /// begun for it ends as it would. False if there is none.
     pub fn remove_unit(&mut self, lun: Lun) -> bool {
         self.units.retain(|(it, _)| *it != lun);
-        self.losses.forget(lun);
+        self.pool.serve(self.units.len());
+        self.losses.release(lun);
         let was_there = self.engine.remove_unit(lun);
         self.take_steps();
+        self.news.extend(self.losses.look());
         was_there
     }
 
@@ -246,6 +267,19 @@ impl Server {
             self.news.drain(..).for_each(&mut tell);
         }
         Ok(())
+    }
+
+    /// Ends it when what its threads have begun is done, and tells what is to be told of that. Dropped, it does the same, and
+    /// tells nothing.
+    pub fn end(mut self, tell: impl FnMut(News)) {
+        self.stop();
+        self.news.drain(..).for_each(tell);
+    }
+
+    /// No initiator hears of a flush that ends now: if it fails, the next process has to know.
+    fn stop(&mut self) {
+        self.pool.stop();
+        self.news.extend(self.losses.look());
     }
 
     fn turn(&mut self, timeout: Duration) -> Result<(), ServerError> {
@@ -336,8 +370,9 @@ impl Server {
         })
     }
 
-    /// Initiators that are silent for too long, and the list of keys.
+    /// Initiators that are silent for too long, the list of keys, and losses that could not be written down before.
     fn look(&mut self) {
+        self.news.extend(self.losses.look());
         if let Some(news) = self.allowed.news() {
             self.news.push(News::List(news));
         }
@@ -346,7 +381,7 @@ impl Server {
         for (&id, peer) in &mut self.peers {
             let is_silent = match (&peer.stage, self.worker.connection(id)) {
                 (Stage::New, _) => peer.since.elapsed() > self.login_patience,
-                (_, Some(connection)) => peer.is_stuck(connection, self.data_patience),
+                (_, Some(connection)) => peer.is_stuck(peer::moved(connection), self.data_patience),
                 _ => false,
             };
             if is_silent {
@@ -379,12 +414,13 @@ impl Server {
             self.nexuses.remove(&member.nexus);
             self.engine.detach(member.nexus);
         }
-        let moving = peer.flights.into_values().filter_map(|it| match it {
+        let (initiator, session, at_work) = (peer.initiator.clone(), peer.session, peer.at_work);
+        let moving = peer.into_flights().filter_map(|it| match it {
             Flight::Get { task, .. } => Some(task),
             Flight::Put { .. } | Flight::Fetch { .. } => None,
         });
         let mut over: Vec<_> = moving.collect();
-        if let Some(share) = self.shares.get_mut(&peer.initiator) {
+        if let Some(share) = self.shares.get_mut(&initiator) {
             share.connections -= 1;
             let own = share.waiting.iter().filter(|it| it.owner == id);
             over.extend(own.map(|it| it.task));
@@ -392,7 +428,7 @@ impl Server {
         }
         // What a thread has begun goes on, and the rest is not begun: its memory is not kept for that.
         let withdrawn = self.pool.withdraw(id);
-        let at_work = peer.at_work - withdrawn.len();
+        let at_work = at_work - withdrawn.len();
         for job in withdrawn {
             self.buffers.give(job.memory);
             over.push(job.task);
@@ -401,15 +437,21 @@ impl Server {
             self.engine.done(task, Err(ABORTED));
         }
         if at_work > 0 {
-            let ghost = Ghost {
-                session: peer.session,
-                at_work,
-            };
+            let ghost = Ghost { session, at_work };
             self.ghosts.insert(id, ghost);
         }
         self.admit();
     }
 }
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Why connections are ended when a unit is added.
+const REUSED: &str = "a unit that it knew is another by now";
 
 /// Why one connection more of an initiator is ended.
 const CROWDED: &str = "its initiator has as many connections as one may have";

@@ -31,8 +31,8 @@ pub enum Offence {
     /// The memory it named is not there.
     #[error("memory that it does not export")]
     Memory,
-    /// No login, or no data, for too long.
-    #[error("nothing came for too long")]
+    /// No login, or no data, for too long, or data too slowly.
+    #[error("what it owes did not come for too long")]
     Silence,
     /// It takes no statuses.
     #[error("it does not take what it is told")]

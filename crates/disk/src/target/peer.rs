@@ -10,6 +10,7 @@ use zerolane_block::sst::Login;
 use zerolane_block::{Access, Initiator, NexusId, TaskId, Work};
 
 use super::memory::Loan;
+use crate::limits::LEAST_RATE;
 use crate::message::Data;
 
 /// What a slot is in use for: commands and functions have tags of their own.
@@ -45,6 +46,32 @@ pub(super) enum Flight {
     },
     /// Parameters.
     Fetch { task: TaskId, _loan: Loan },
+}
+
+impl Flight {
+    fn bytes(&self) -> u64 {
+        let (Flight::Put { _loan: loan }
+        | Flight::Get { loan, .. }
+        | Flight::Fetch { _loan: loan, .. }) = self;
+        loan.bytes() as u64
+    }
+}
+
+/// A flight, and how long it may take.
+#[derive(Debug)]
+struct Departed {
+    flight: Flight,
+    at: Instant,
+    /// What was to move over the connection then, itself among it, bytes.
+    load: u64,
+}
+
+impl Departed {
+    /// It has taken longer than a connection takes of which `patience` is had, at the least rate.
+    fn is_late(&self, patience: Duration) -> bool {
+        let most = Duration::from_millis(self.load * 1000 / LEAST_RATE);
+        self.at.elapsed() > patience + most
+    }
 }
 
 /// How far an initiator has come.
@@ -113,7 +140,9 @@ pub(super) struct Peer {
     pub(super) session: u64,
     pub(super) stage: Stage,
     /// By the contexts of their requests.
-    pub(super) flights: HashMap<u64, Flight>,
+    flights: HashMap<u64, Departed>,
+    /// Bytes of them.
+    load: u64,
     /// When something was last seen to move.
     moved: Instant,
     /// Payload bytes that the connection had moved, when it was looked at.
@@ -141,6 +170,7 @@ impl Peer {
             session: 0,
             stage: Stage::New,
             flights: HashMap::new(),
+            load: 0,
             moved: Instant::now(),
             counted: 0,
             next: 0,
@@ -162,27 +192,46 @@ impl Peer {
         if self.flights.is_empty() {
             self.moved = Instant::now();
         }
-        self.flights.insert(self.next, flight);
+        self.load += flight.bytes();
+        let departed = Departed {
+            flight,
+            at: Instant::now(),
+            load: self.load,
+        };
+        self.flights.insert(self.next, departed);
         self.next
     }
 
     /// What that request moved is there.
     pub(super) fn arrive(&mut self, context: u64) -> Option<Flight> {
         self.moved = Instant::now();
-        self.flights.remove(&context)
+        let flight = self.flights.remove(&context)?.flight;
+        self.load -= flight.bytes();
+        Some(flight)
     }
 
-    /// Whether there is something to move, and nothing of `connection` has for longer than `patience`. Of one request it is
-    /// not known: of a get what has arrived is known without gaps, so it stays the same until a repair has come.
-    pub(super) fn is_stuck(&mut self, connection: &Connection, patience: Duration) -> bool {
-        let it = connection.account().protocol;
-        // What is sent again may be for one who takes nothing.
-        let counted = it.bytes_received + it.bytes_sent - it.bytes_resent;
-        if counted != std::mem::replace(&mut self.counted, counted) {
+    /// What had not arrived when its connection ended.
+    pub(super) fn into_flights(self) -> impl Iterator<Item = Flight> {
+        self.flights.into_values().map(|it| it.flight)
+    }
+
+    /// Whether there is something to move, and nothing has for longer than `patience`, or a request takes longer than all of it
+    /// would at the least rate: other data may move all the while. So many bytes have `moved` over its connection; how many of
+    /// one request is not known: of a get what has arrived is known without gaps, so it stays the same until a repair has come.
+    pub(super) fn is_stuck(&mut self, moved: u64, patience: Duration) -> bool {
+        if moved != std::mem::replace(&mut self.counted, moved) {
             self.moved = Instant::now();
         }
-        !self.flights.is_empty() && self.moved.elapsed() > patience
+        let is_still = !self.flights.is_empty() && self.moved.elapsed() > patience;
+        is_still || self.flights.values().any(|it| it.is_late(patience))
     }
+}
+
+/// Payload bytes that have moved over it.
+pub(super) fn moved(connection: &Connection) -> u64 {
+    let it = connection.account().protocol;
+    // What is sent again may be for one who takes nothing.
+    it.bytes_received + it.bytes_sent - it.bytes_resent
 }
 
 impl Member {
@@ -229,3 +278,7 @@ impl Member {
         Some(held)
     }
 }
+
+#[cfg(test)]
+#[path = "peer_tests.rs"]
+mod tests;

@@ -8,6 +8,7 @@ use std::thread::{self, JoinHandle};
 use zerolane::worker::ConnectionId;
 use zerolane::{Region, Waker};
 use zerolane_block::sense::Failure;
+use zerolane_block::store::Store;
 use zerolane_block::{Payload, TaskId, Work};
 
 use super::memory::Loan;
@@ -39,8 +40,35 @@ pub(super) struct Done {
 #[derive(Default)]
 struct Queue {
     jobs: VecDeque<Job>,
+    /// Stores of the jobs that threads have begun.
+    busy: Vec<Arc<dyn Store>>,
+    /// Jobs of one store that threads may have at a time.
+    most: usize,
     done: Vec<Done>,
     stopping: bool,
+}
+
+impl Queue {
+    /// Begins the first job that may.
+    fn begin(&mut self) -> Option<Job> {
+        let (busy, most) = (&self.busy, self.most);
+        let may = |job: &Job| {
+            let same = busy.iter().filter(|it| Arc::ptr_eq(it, job.work.store()));
+            same.count() < most
+        };
+        let first = self.jobs.iter().position(may)?;
+        let job = self.jobs.remove(first)?;
+        self.busy.push(Arc::clone(job.work.store()));
+        Some(job)
+    }
+
+    /// A job of that store is over.
+    fn end(&mut self, store: &Arc<dyn Store>) {
+        let own = self.busy.iter().position(|it| Arc::ptr_eq(it, store));
+        if let Some(own) = own {
+            self.busy.swap_remove(own);
+        }
+    }
 }
 
 struct Shared {
@@ -58,7 +86,8 @@ impl Shared {
     }
 }
 
-/// A fixed number of threads. Jobs begin in the order in which they come.
+/// A fixed number of threads. Jobs of a store begin in the order in which they come; where there are several stores, those of
+/// one leave a thread to the others.
 pub(super) struct Pool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -87,7 +116,16 @@ impl Pool {
             let builder = thread::Builder::new().name(format!("disk {number}"));
             pool.threads.push(builder.spawn(move || run(&shared))?);
         }
+        pool.serve(0);
         Ok(pool)
+    }
+
+    /// There are so many stores.
+    pub(super) fn serve(&mut self, stores: usize) {
+        let left = usize::from(stores > 1);
+        self.shared.queue().most = (self.threads.len() - left).max(1);
+        // More may begin than could before.
+        self.shared.news.notify_all();
     }
 
     pub(super) fn push(&mut self, job: Job) {
@@ -113,16 +151,8 @@ impl Pool {
         done
     }
 
-    /// Its threads need the core that the caller's thread is on: they have several jobs, and there is no other core. That
-    /// of one job has it when it is woken, and is done sooner than the caller could sleep and wake.
-    pub(super) fn needs_core(&self) -> bool {
-        self.shares_core && self.outstanding > 1
-    }
-}
-
-/// What was begun is done; the rest is not begun.
-impl Drop for Pool {
-    fn drop(&mut self) {
+    /// Ends its threads: what was begun is done, and the rest is not begun.
+    pub(super) fn stop(&mut self) {
         {
             let mut queue = self.shared.queue();
             queue.stopping = true;
@@ -134,6 +164,18 @@ impl Drop for Pool {
             let _ = thread.join();
         }
     }
+
+    /// Its threads need the core that the caller's thread is on: they have several jobs, and there is no other core. That
+    /// of one job has it when it is woken, and is done sooner than the caller could sleep and wake.
+    pub(super) fn needs_core(&self) -> bool {
+        self.shares_core && self.outstanding > 1
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.stop();
+    }
 }
 
 fn run(shared: &Shared) {
@@ -144,7 +186,7 @@ fn run(shared: &Shared) {
                 if queue.stopping {
                     return;
                 }
-                match queue.jobs.pop_front() {
+                match queue.begin() {
                     Some(job) => break job,
                     None => {
                         let waiting = shared.news.wait(queue);
@@ -153,8 +195,15 @@ fn run(shared: &Shared) {
                 }
             }
         };
+        let store = Arc::clone(job.work.store());
         let done = perform(job);
-        shared.queue().done.push(done);
+        {
+            let mut queue = shared.queue();
+            queue.end(&store);
+            // Who hears that the job is over may have the store's file to itself.
+            drop(store);
+            queue.done.push(done);
+        }
         shared.waker.wake();
     }
 }

@@ -1,16 +1,20 @@
-//! Units that vanish while initiators have them open.
+//! Units that vanish while initiators have them open, or hang.
 
-use std::sync::Arc;
+use std::io;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
-use zerolane_block::cdb::Command;
+use zerolane_block::cdb::{Command, Extent, Form};
 use zerolane_block::sense::{Code, Key, Sense};
-use zerolane_block::sst::Outcome;
+use zerolane_block::sst::{CommandUnit, Outcome};
 use zerolane_block::store::{MemoryStore, Store};
 use zerolane_block::{Lun, Status};
 use zerolane_disk::initiator::{Error, Options, Request, Wrong};
+use zerolane_disk::target::Settings;
 
-use super::support::gated::Gated;
-use super::support::hooked;
+use super::support::gated::{Gated, LONG};
+use super::support::hooked::{self, Hooks};
 use super::support::raw::Raw;
 use super::support::{self, Served, Shown, lun, memory, region};
 
@@ -107,4 +111,90 @@ fn luns__that_have_vanished_make_room_for_others() {
     let queue = support::open(served.address, 1, Options::default());
     assert_eq!(queue.unit().bytes(), 2 * DISK);
     assert_eq!(Lun::new(queue.unit().lun), Some(lun(1)));
+}
+
+/// An initiator that stays connected knows it by its number alone: what it writes is not for this one.
+#[test]
+fn luns__that_are_other_disks_by_now_are_not_written_for_them() {
+    let served = Served::new(vec![memory(DISK), memory(DISK)]);
+    let queue = support::open(served.address, 0, Options::default());
+    support::write(&queue, 0, &[1; 512]).unwrap();
+    let store = Arc::new(MemoryStore::new(DISK));
+    let added = store.clone();
+    served.with_server(|server| {
+        server.remove_unit(lun(0));
+        let identity = zerolane_block::Identity::named("another");
+        let disk = zerolane_block::Disk::of(&*added, 512, identity).unwrap();
+        server.add_unit(lun(0), "another", disk, added).unwrap();
+    });
+    let failed = support::write(&queue, 0, &[2; 512]).unwrap_err();
+    assert!(matches!(failed, Error::OtherDisk { .. }), "{failed}");
+    let mut found = [1; 512];
+    store.read(0, &mut found).unwrap();
+    assert_eq!(found, [0; 512]);
+}
+
+/// A disk whose flushes wait until they are let go.
+#[derive(Debug, Default)]
+struct Hanging {
+    is_over: Mutex<bool>,
+    news: Condvar,
+}
+
+impl Hanging {
+    fn end(&self) {
+        *self.is_over.lock().unwrap() = true;
+        self.news.notify_all();
+    }
+}
+
+impl Hooks for Hanging {
+    fn before_flush(&self) -> io::Result<()> {
+        let is_over = self.is_over.lock().unwrap();
+        let waited = self.news.wait_timeout_while(is_over, LONG, |it| !*it);
+        drop(waited.unwrap());
+        Ok(())
+    }
+}
+
+#[test]
+fn luns__that_hang_leave_a_thread_to_others() {
+    const THREADS: u16 = 3;
+    let hanging = hooked::store(DISK, Hanging::default());
+    let shown = Shown {
+        store: hanging.clone(),
+        read_only: false,
+    };
+    let settings = Settings {
+        threads: THREADS.into(),
+        ..Settings::default()
+    };
+    let units = vec![shown, memory(DISK)];
+    let served = Served::with(units, settings, zerolane::Options::default());
+    let other = support::open(served.address, 1, Options::default());
+    let mut raw = Raw::open(served.address, &support::of(&support::identity()));
+    raw.settle();
+    let flush = Command::SynchronizeCache {
+        form: Form::Ten,
+        extent: Extent::default(),
+        immediate: false,
+    };
+    for slot in 0..THREADS {
+        let unit = raw.unit(&flush, 0, 0);
+        raw.post(&CommandUnit { slot, ..unit });
+    }
+    // When this is answered they are there.
+    let unit = raw.unit(&Command::TestUnitReady, 0, 0);
+    let slot = THREADS;
+    raw.post(&CommandUnit { slot, ..unit });
+    assert_eq!(raw.status().tag, unit.tag);
+    let (tell, told) = channel();
+    other.submit(Request::Flush, move |done| drop(tell.send(done.result)));
+    let flushed = told.recv_timeout(Duration::from_secs(20));
+    // First, for the target waits for its threads.
+    hanging.end();
+    flushed.expect("it waited for the other disk").unwrap();
+    for _ in 0..THREADS {
+        raw.status();
+    }
 }

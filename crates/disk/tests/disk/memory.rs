@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use zerolane::security::Identity;
 use zerolane_block::cdb::Command;
-use zerolane_block::sst::{ManagementUnit, Outcome};
+use zerolane_block::sst::{CommandUnit, ManagementUnit, Outcome};
 use zerolane_block::store::Store;
 use zerolane_block::{Answer, Function, Status};
 use zerolane_disk::message::{self, Data};
@@ -70,9 +70,7 @@ fn memory__is_an_initiators_over_all_its_connections() {
     first.turn_until(|| store.has_one_yet());
     let two = write(&mut second, 0, MOST, MOST);
     // Needs no memory: the write before it is known to be there.
-    let ready = second.unit(&Command::TestUnitReady, 0, 0);
-    second.post(&zerolane_block::sst::CommandUnit { slot: 1, ..ready });
-    is_good(&mut second, ready.tag);
+    ready(&mut second, 1);
     let three = write(&mut other, 0, 2 * MOST, MOST);
     is_good(&mut other, three);
     let is_early = is_written(&store, MOST, MOST);
@@ -84,33 +82,30 @@ fn memory__is_an_initiators_over_all_its_connections() {
     assert_eq!(served.end(), [].into());
 }
 
-/// Memory of writes that no thread has begun is free when their initiator has gone, and of those that one has begun it is
-/// not.
+/// Sends a command without data; its answer says that those before it are there.
+fn ready(raw: &mut Raw, slot: u16) {
+    let unit = raw.unit(&Command::TestUnitReady, 0, 0);
+    raw.post(&CommandUnit { slot, ..unit });
+    is_good(raw, unit.tag);
+}
+
+/// Its one thread has the first of both writes, so the other was not begun when their initiator goes.
 #[test]
-fn memory__of_an_initiator_that_is_gone_is_free_as_far_as_no_thread_has_it() {
-    let threads = 1;
-    let (store, served) = Gated::served_with(
-        DISK,
-        Settings {
-            threads,
-            ..settings()
-        },
-    );
+fn memory__of_an_initiator_that_is_gone_is_free_where_no_thread_has_it() {
+    let settings = Settings {
+        threads: 1,
+        ..settings()
+    };
+    let (store, served) = Gated::served_with(DISK, settings);
     let identity = support::identity();
     let mut first = open(&served, &identity);
     write(&mut first, 0, 0, MOST / 2);
     first.turn_until(|| store.has_one_yet());
-    let queued = write(&mut first, 1, MOST, MOST / 2);
+    write(&mut first, 1, MOST, MOST / 2);
     // Until the target has its data it needs ours.
-    let ready = |raw: &mut Raw, slot| {
-        let unit = raw.unit(&Command::TestUnitReady, 0, 0);
-        raw.post(&zerolane_block::sst::CommandUnit { slot, ..unit });
-        is_good(raw, unit.tag);
-    };
     for _ in 0..50 {
         ready(&mut first, 2);
     }
-    assert!(queued > 0);
     drop(first);
     let mut second = open(&served, &identity);
     let (outcome, found) = second.call(&raw::read(0, MOST / 4 / 512), &[], MOST / 4);
@@ -119,15 +114,42 @@ fn memory__of_an_initiator_that_is_gone_is_free_as_far_as_no_thread_has_it() {
         "{outcome:?}"
     );
     assert_eq!(found, vec![0; MOST as usize / 4]);
-    // More than is left beside the write that a thread has.
+    store.open();
+    // By the thread, which would have done the write before.
+    second.call(&raw::read(0, MOST / 512), &[], MOST);
+    assert!(!is_written(&store, MOST, MOST / 2), "it was not begun");
+    assert_eq!(served.end(), [].into());
+}
+
+/// Of two threads one has a write whose initiator has gone; the other would read what there is no memory for.
+#[test]
+fn memory__of_an_initiator_that_is_gone_is_not_free_where_a_thread_has_it() {
+    let settings = Settings {
+        threads: 2,
+        ..settings()
+    };
+    let (store, served) = Gated::served_with(DISK, settings);
+    let identity = support::identity();
+    let mut first = open(&served, &identity);
+    write(&mut first, 0, 0, MOST / 2);
+    first.turn_until(|| store.has_one_yet());
+    drop(first);
+    let mut second = open(&served, &identity);
+    let mut other = open(&served, &support::identity());
+    // More than is left beside the write.
     let rest = second.unit(&raw::read(0, MOST / 512), MOST, 0);
     second.post(&rest);
-    let ready = second.unit(&Command::TestUnitReady, 0, 0);
-    second.post(&zerolane_block::sst::CommandUnit { slot: 1, ..ready });
-    is_good(&mut second, ready.tag);
+    ready(&mut second, 1);
+    // Of jobs that it has the thread does the first one first.
+    let (outcome, _) = other.call(&raw::read(0, MOST / 512), &[], MOST);
+    assert!(
+        matches!(outcome, Outcome::Response { sense: None, .. }),
+        "{outcome:?}"
+    );
+    // No other status was before this one's.
+    ready(&mut second, 1);
     store.open();
     is_good(&mut second, rest.tag);
-    assert!(!is_written(&store, MOST, MOST / 2), "it was not begun");
     assert_eq!(served.end(), [].into());
 }
 
@@ -148,15 +170,8 @@ fn memory__and_connections_of_an_initiator_are_bounded() {
     open(&served, &support::identity());
     own.iter_mut().for_each(Raw::settle);
     own.pop();
-    let gone = |served: &Served| {
-        let news = served.news.lock().unwrap();
-        news.iter()
-            .filter(|it| matches!(it, News::Left(_, why) if why.contains("peer")))
-            .count()
-    };
-    while gone(&served) < 2 {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    let is_gone = |it: &&News| matches!(it, News::Left(_, why) if why.contains("peer"));
+    served.until_told(|news| news.iter().filter(is_gone).count() == 2);
     open(&served, &identity);
     assert_eq!(served.end(), [].into());
 }
@@ -170,9 +185,7 @@ fn memory__a_slot_whose_write_was_cleared_while_it_waited_is_free() {
     write(&mut victim, 0, 0, MOST);
     victim.turn_until(|| store.has_one_yet());
     write(&mut victim, 1, MOST, MOST);
-    let ready = victim.unit(&Command::TestUnitReady, 0, 0);
-    victim.post(&zerolane_block::sst::CommandUnit { slot: 2, ..ready });
-    is_good(&mut victim, ready.tag);
+    ready(&mut victim, 2);
     let clear = ManagementUnit {
         slot: 0,
         tag: 1000,
@@ -180,12 +193,10 @@ fn memory__a_slot_whose_write_was_cleared_while_it_waited_is_free() {
         function: Function::ClearTaskSet,
     };
     other.send(&clear.encode());
-    let ask = other.unit(&Command::TestUnitReady, 0, 0);
-    other.post(&zerolane_block::sst::CommandUnit { slot: 1, ..ask });
-    is_good(&mut other, ask.tag);
+    ready(&mut other, 1);
     // What was cleared is told by an attention.
     let next = victim.unit(&Command::TestUnitReady, 0, 0);
-    victim.post(&zerolane_block::sst::CommandUnit { slot: 1, ..next });
+    victim.post(&CommandUnit { slot: 1, ..next });
     assert_eq!(victim.status().tag, next.tag);
     store.open();
     assert_eq!(

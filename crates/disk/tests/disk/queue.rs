@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use netlab::udp::Relay;
 use netsim::link::{LinkConfig, Loss};
+use zerolane_block::sense::{Code, Key, Sense};
 use zerolane_block::store::{MemoryStore, Store};
-use zerolane_disk::initiator::{Dial, Error, Options, Queue, Request};
+use zerolane_disk::initiator::{Dial, Error, Options, Queue, Request, Wrong};
 use zerolane_disk::target::News;
 
 use super::support::gated::Gated;
@@ -244,13 +245,7 @@ fn queue__what_an_older_connection_began_is_over_before_the_newer_one_begins() {
     });
     store.has_one();
     // The older connection is gone; its write waits at the store, and so does the newer connection's login.
-    let left = || {
-        let news = served.news.lock().unwrap();
-        news.iter().any(|it| matches!(it, News::Left(..)))
-    };
-    while !left() {
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    served.until_told(|news| news.iter().any(|it| matches!(it, News::Left(..))));
     std::thread::sleep(Duration::from_secs(1));
     let overtook = over.load(Ordering::SeqCst);
     // First, for the target waits for its threads.
@@ -261,6 +256,57 @@ fn queue__what_an_older_connection_began_is_over_before_the_newer_one_begins() {
     support::write(&queue, 0, &[2; 4096]).unwrap();
     assert_eq!(support::read(&queue, 0, 4096).unwrap(), [2; 4096]);
     assert!(queue.repairs().reconnects > 0);
+}
+
+fn exchange(queue: &Queue, at: u64, old: &[u8], new: &[u8]) -> Result<(), Error> {
+    let memory = support::region(&[old, new].concat());
+    queue.call(Request::CompareAndWrite { at, memory }).result
+}
+
+#[test]
+fn queue__writes_what_it_has_compared() {
+    let served = Served::new(vec![memory(DISK)]);
+    let queue = support::open(served.address, 0, Options::default());
+    let [zeros, ones, twos] = [0, 1, 2].map(|it| [it; 1024]);
+    exchange(&queue, 1024, &zeros, &ones).unwrap();
+    let failed = exchange(&queue, 1024, &zeros, &twos).unwrap_err();
+    let differs = Sense::new(Key::Miscompare, Code::MISCOMPARE).with_information(0);
+    assert!(
+        matches!(failed, Error::Sense(Wrong(it)) if it == differs),
+        "{failed}"
+    );
+    assert_eq!(support::read(&queue, 1024, 1024).unwrap(), ones);
+    for (at, old, new) in [
+        (1, &zeros[..], &ones[..]),
+        (0, &zeros[..512], &ones[..513]),
+        (DISK - 512, &zeros, &ones),
+        (0, &[0; 256 * 512], &[1; 256 * 512]),
+        (0, &[0; DISK as usize / 2], &[1; DISK as usize / 2]),
+    ] {
+        let failed = exchange(&queue, at, old, new).unwrap_err();
+        assert!(matches!(failed, Error::Range { .. }), "{failed}");
+    }
+}
+
+/// Repeated, it would differ from what it has written itself.
+#[test]
+fn queue__does_not_repeat_a_comparison() {
+    let (store, served) = Gated::served(DISK);
+    let options = Options {
+        command_patience: Duration::from_secs(1),
+        ..Options::default()
+    };
+    let queue = support::open(served.address, 0, options);
+    let memory = support::region(&[[0; 512], [1; 512]].concat());
+    let pending = queue.start(Request::CompareAndWrite { at: 0, memory });
+    store.has_one();
+    served.until_told(|news| news.iter().any(|it| matches!(it, News::Left(..))));
+    store.open();
+    let failed = pending.wait().result.unwrap_err();
+    assert!(matches!(failed, Error::InDoubt), "{failed}");
+    // What was begun is over when that is told.
+    assert_eq!(support::read(&queue, 0, 512).unwrap(), [1; 512]);
+    assert_eq!(queue.repairs().repeats, 0);
 }
 
 /// A target that ends with requests in progress and more of them waiting: none is forgotten.

@@ -1,9 +1,11 @@
 //! A unit of another host as a store.
 
-use std::io::ErrorKind;
-use std::sync::Arc;
+use std::io::{self, ErrorKind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
-use zerolane_block::cdb::{Command, Extent, Form, ReserveOut};
+use zerolane_block::cdb::{Command, Extent, ReserveOut};
 use zerolane_block::sense::{Code, Key, Sense};
 use zerolane_block::store::Store;
 use zerolane_block::{
@@ -13,7 +15,8 @@ use zerolane_disk::initiator::Options;
 use zerolane_disk::remote::RemoteStore;
 
 use crate::reservations::reserve;
-use crate::support::raw::Raw;
+use crate::support::hooked::{self, Hooks};
+use crate::support::raw::{self, Raw};
 use crate::support::{self, BLOCK, Served, Shown, lun, memory, open};
 
 const BYTES: u64 = 1 << 20;
@@ -67,8 +70,14 @@ fn remote__says_by_the_kind_of_error_what_may_not_be_written() {
     assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem);
 }
 
-/// A block is written by an initiator of a door, whose engine does not know that it may not be.
-fn written_through_a_door(store: RemoteStore) -> Response {
+/// What an initiator of a door gets for `command`, whose data is `out` and goes to `into`. The engine of the door does not know
+/// whether the disk may be written.
+fn done_through_a_door(
+    store: RemoteStore,
+    command: &Command,
+    out: &[u8],
+    into: &mut [u8],
+) -> Response {
     let disk = Disk {
         read_only: false,
         ..Disk::of(&store, BLOCK as u32, Identity::named("door")).unwrap()
@@ -77,14 +86,7 @@ fn written_through_a_door(store: RemoteStore) -> Response {
     door.add_unit(lun(0), disk, Arc::new(store)).unwrap();
     let initiator = Initiator::named(b"behind the door").unwrap();
     let nexus = door.attach(initiator, Access::default()).unwrap();
-    let write = Command::Write {
-        form: Form::Ten,
-        extent: Extent { lba: 0, blocks: 1 },
-        dpo: false,
-        fua: false,
-    };
-    let block = [1; BLOCK as usize];
-    let mut call = |command: &Command, out: &[u8]| {
+    let mut call = |command: &Command, out: &[u8], into: &mut [u8]| {
         let cdb = command.cdb().unwrap();
         let request = Request {
             tag: 1,
@@ -95,12 +97,16 @@ fn written_through_a_door(store: RemoteStore) -> Response {
             data_out: 0,
             in_capsule: false,
         };
-        let response = execute(&mut door, nexus, &request, out, &mut []);
+        let response = execute(&mut door, nexus, &request, out, into);
         response.unwrap().unwrap()
     };
     // The attention of who has just come.
-    call(&Command::TestUnitReady, &[]);
-    call(&write, &block)
+    call(&Command::TestUnitReady, &[], &mut []);
+    call(command, out, into)
+}
+
+fn written_through_a_door(store: RemoteStore) -> Response {
+    done_through_a_door(store, &raw::write(0, 1), &[1; BLOCK as usize], &mut [])
 }
 
 #[test]
@@ -128,4 +134,84 @@ fn remote__that_may_not_be_written_is_protected_at_a_door() {
     let response = written_through_a_door(store);
     let protected = Sense::new(Key::DataProtect, Code::WRITE_PROTECTED);
     assert_eq!(response.sense, Some(protected));
+}
+
+/// A disk with a bad block.
+#[derive(Debug, Default)]
+struct Scratched {
+    reads: AtomicU64,
+}
+
+const BAD: u64 = 37;
+
+impl Hooks for Scratched {
+    fn before_read(&self, at: u64, bytes: usize) -> io::Result<()> {
+        self.reads.fetch_add(1, Ordering::SeqCst);
+        match (at..at + bytes as u64).contains(&(BAD * BLOCK)) {
+            true => Err(io::Error::from_raw_os_error(5)),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The disk's host has found it, and the door does not look for it again: of 64 blocks 7 more reads.
+#[test]
+fn remote__that_has_a_bad_block_names_it_at_a_door() {
+    let (disk, served) = hooked::served(BYTES, Scratched::default());
+    let store = RemoteStore::new(open(served.address, 0, Options::default()));
+    let mut into = vec![0; 64 * BLOCK as usize];
+    let response = done_through_a_door(store, &raw::read(8, 64), &[], &mut into);
+    let error = Sense::new(Key::MediumError, Code::READ_ERROR);
+    assert_eq!(response.sense, Some(error.with_information(BAD)));
+    let reads = disk.reads.load(Ordering::SeqCst);
+    assert!((2..=8).contains(&reads), "{reads}");
+}
+
+/// A disk whose first read waits for the second, for a second.
+#[derive(Debug, Default)]
+struct Meeting {
+    reads: Mutex<u64>,
+    news: Condvar,
+}
+
+impl Hooks for Meeting {
+    fn before_read(&self, _at: u64, _bytes: usize) -> io::Result<()> {
+        let mut reads = self.reads.lock().unwrap();
+        *reads += 1;
+        self.news.notify_all();
+        let second = Duration::from_secs(1);
+        let waited = self.news.wait_timeout_while(reads, second, |it| *it < 2);
+        drop(waited.unwrap());
+        Ok(())
+    }
+}
+
+#[test]
+fn remote__is_compared_and_written_by_one_door_at_a_time() {
+    let (disk, served) = hooked::served(BYTES, Meeting::default());
+    let command = Command::CompareAndWrite {
+        extent: Extent { lba: 3, blocks: 1 },
+        dpo: false,
+        fua: true,
+    };
+    let block = BLOCK as usize;
+    let through_a_door = |new: u8| {
+        let store = RemoteStore::new(open(served.address, 0, Options::default()));
+        let both = [vec![0; block], vec![new; block]].concat();
+        done_through_a_door(store, &command, &both, &mut [])
+    };
+    let responses = std::thread::scope(|scope| {
+        let doors = [1, 2].map(|new| scope.spawn(move || (new, through_a_door(new))));
+        doors.map(|it| it.join().unwrap())
+    });
+    let differs = Sense::new(Key::Miscompare, Code::MISCOMPARE).with_information(0);
+    let [one, two] = responses;
+    let (won, lost) = match one.1.status {
+        Status::Good => (one, two),
+        _ => (two, one),
+    };
+    assert_eq!((won.1.status, lost.1.sense), (Status::Good, Some(differs)));
+    let mut found = vec![0; block];
+    disk.read(3 * BLOCK, &mut found).unwrap();
+    assert_eq!(found, vec![won.0; block]);
 }

@@ -1,11 +1,15 @@
 //! A store that is slow when a test wants it.
 
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 use zerolane_disk::target::Settings;
 
 use super::Served;
 use super::hooked::{self, Hooked, Hooks};
+
+/// Longer than anything takes that a test waits for.
+pub const LONG: Duration = Duration::from_secs(60);
 
 /// A store whose first write waits until it is let go.
 #[derive(Debug, Default)]
@@ -28,12 +32,24 @@ impl Gated {
     /// Waits until the first write waits.
     pub fn has_one(&self) {
         let gate = self.gate.lock().unwrap();
-        drop(self.news.wait_while(gate, |(waits, _)| !*waits).unwrap());
+        let waited = self.news.wait_timeout_while(gate, LONG, |it| !it.0);
+        assert!(!waited.unwrap().1.timed_out(), "none has come");
     }
 
     /// Whether the first write waits.
     pub fn has_one_yet(&self) -> bool {
         self.gate.lock().unwrap().0
+    }
+
+    /// Waits at the gate, if it is the first.
+    pub fn pass(&self) {
+        let mut gate = self.gate.lock().unwrap();
+        if !std::mem::replace(&mut gate.0, true) {
+            self.news.notify_all();
+            // A test that has failed opens nothing, and waits for its target.
+            let waited = self.news.wait_timeout_while(gate, LONG, |it| !it.1);
+            drop(waited.unwrap());
+        }
     }
 
     pub fn open(&self) {
@@ -48,11 +64,7 @@ impl Hooks for Gated {
     }
 
     fn before_write(&self) -> std::io::Result<()> {
-        let mut gate = self.gate.lock().unwrap();
-        if !std::mem::replace(&mut gate.0, true) {
-            self.news.notify_all();
-            drop(self.news.wait_while(gate, |(_, open)| !*open).unwrap());
-        }
+        self.pass();
         Ok(())
     }
 }

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use zerolane::security::Identity;
 use zerolane::{Connection, Options, Region, Security};
@@ -80,6 +80,10 @@ impl Served {
     pub fn with(units: Vec<Shown>, settings: Settings, options: Options) -> Served {
         let mut server = Server::new(settings).unwrap();
         add(&mut server, units);
+        Served::of(server, options)
+    }
+
+    pub fn of(mut server: Server, options: Options) -> Served {
         let loopback = "127.0.0.1:0".parse().unwrap();
         let endpoint = server.listen(loopback, options).unwrap();
         let (address, _) = server.endpoint(endpoint).unwrap();
@@ -121,6 +125,15 @@ impl Served {
         self.asked.send(act).unwrap();
         self.stop.store(true, Ordering::Relaxed);
         told.recv().unwrap();
+    }
+
+    /// Waits until it has told such news.
+    pub fn until_told(&self, is_such: impl Fn(&[News]) -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !is_such(&self.news.lock().unwrap()) {
+            assert!(Instant::now() < deadline, "{:?}", self.news);
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Ends it; says what initiators were cut off for.
