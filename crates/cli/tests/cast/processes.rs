@@ -443,7 +443,7 @@ fn ssh__that_ends_before_it_called_a_host_leaves_none_there() {
         let (number, go) = (place.path("number"), place.path("go"));
         // The other login takes until the first host waits, and longer.
         let script = format!(
-            "#!/bin/sh\nif [ \"$1\" = localhost ]; then\nuntil [ -e '{}' ]; do sleep 0.05; done\nexit 255\nfi\n\
+            "#!/bin/sh\nif [ \"$1\" = localhost ]; then\nwhile [ -e \"$0\" ] && [ ! -e '{}' ]; do sleep 0.05; done\nexit 255\nfi\n\
              shift\nexec 3<&0\nsetsid sh -c \"exec $*\" <&3 3<&- &\necho $! >'{}'\nexec 3<&-\nwait\n",
             go.display(),
             number.display()
