@@ -44,6 +44,15 @@ impl Installed {
         make.args(["-C", CRATE, goal, "PROFILE=dev"])
             .arg(format!("PREFIX={}", self.path("").display()))
             .arg(format!("CARGO={}", env!("CARGO")));
+        // What cargo says of this package to its test is not said of those that make has built: ring's, for one, would be
+        // compiled for it, and compiled anew by the next cargo.
+        for (name, _) in std::env::vars_os() {
+            let of_package =
+                |it: &str| it.starts_with("CARGO_PKG_") || it.starts_with("CARGO_MANIFEST_");
+            if name.to_str().is_some_and(of_package) {
+                make.env_remove(name);
+            }
+        }
         make
     }
 
