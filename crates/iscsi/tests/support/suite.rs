@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 /// The whole suite takes half a minute where nothing hangs.
 const PATIENCE: Duration = Duration::from_secs(300);
 
+/// Lines that show where it was.
+const LAST_LINES: usize = 20;
+
 /// What fails, as the table in `docs/block.md` explains.
 pub const KNOWN: [(&str, &str); 1] = [("GetLBAStatus", "UnmapSingle")];
 
@@ -27,6 +30,8 @@ pub struct Outcome {
     pub failed: BTreeSet<(String, String)>,
     /// The tool ended as it does when it has run all tests.
     pub is_whole: bool,
+    /// What it said last: of a test that hangs, its name and how far it came.
+    pub last: String,
 }
 
 /// The tool is installed; else it is said that the test is skipped.
@@ -90,6 +95,8 @@ fn parse(said: &str) -> Outcome {
         }
     }
     outcome.is_whole = said.contains("Tests completed");
+    let lines: Vec<_> = said.lines().collect();
+    outcome.last = lines[lines.len().saturating_sub(LAST_LINES)..].join("\n");
     outcome
 }
 
@@ -125,7 +132,11 @@ pub fn check(outcome: &Outcome, document: &str) {
         } = counts;
         println!("| {family} | {passed} | {failed} | {skipped} |");
     }
-    assert!(outcome.is_whole, "iscsi-test-cu did not end");
+    assert!(
+        outcome.is_whole,
+        "iscsi-test-cu did not end: {}",
+        outcome.last
+    );
     let known = KNOWN.map(|(family, test)| (family.to_owned(), test.to_owned()));
     let news: Vec<_> = outcome
         .failed
