@@ -187,13 +187,14 @@ impl Attempt<'_, '_, '_> {
             digester,
         })?;
         let compared = pump::run(&mut connection, CONTROL, DATA, stop, |port| {
-            let check = port.check();
+            // The server may have told all that it has, and closed, while this end still looks.
+            let heard = stop.clone();
             let mut there = Pages::new(port);
             let links = Links::local(options.copy_links && push);
             let mut here = Walker::new(local, digester)
                 .with_links(links, Vec::new())
                 .with_attributes(options.attributes)
-                .heeding(check);
+                .heeding(Box::new(move || heard.check()));
             match push {
                 true => Merge::new(&mut here, &mut there, options, observer, stop).run(),
                 false => Merge::new(&mut there, &mut here, options, observer, stop).run(),

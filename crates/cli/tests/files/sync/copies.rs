@@ -111,6 +111,19 @@ fn sync__checksum_compares_contents() {
     assert_eq!(again["unchanged"], 2);
 }
 
+/// It has told all, and closes, long before what is here was looked at.
+#[test]
+fn sync__goes_on_when_the_server_has_told_all_that_it_has() {
+    const FILES: u32 = 20_000;
+    let lab = Lab::new(&[]);
+    fs::create_dir(lab.local("a")).unwrap();
+    for number in 0..FILES {
+        File::create(lab.local("a").join(number.to_string())).unwrap();
+    }
+    let dry = numbers(push(&lab, &["-n", "--timeout", "0"], "a", "none"));
+    assert_eq!(dry["sent"], FILES);
+}
+
 #[test]
 fn sync__a_server_that_is_read_only() {
     let lab = Lab::new(&["--read-only"]);
