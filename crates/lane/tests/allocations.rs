@@ -115,6 +115,9 @@ fn taken(a: &mut End, b: &mut End, len: usize, rounds: u64) -> u64 {
 /// more. A long one has 1024 STUs in 64 Blocks.
 const PER_TRANSFER: u64 = 16;
 
+/// What memory per STU takes, it takes each time; what losses take on a machine that is busy for a while, once.
+const TRIES: u32 = 5;
+
 #[test]
 fn transfer__takes_no_memory_per_stu() {
     check(pair(Security::plain()));
@@ -131,8 +134,18 @@ fn check((mut a, mut b): (End, End)) {
     taken(&mut a, &mut b, 1 << 20, 32);
     let rounds = 16;
     let before = b.account().bytes_moved();
-    let short = taken(&mut a, &mut b, 64 << 10, rounds);
-    let long = taken(&mut a, &mut b, 64 << 20, rounds);
+    let mut least = |len| {
+        let tries = (0..TRIES).map(|_| taken(&mut a, &mut b, len, rounds));
+        let mut least = u64::MAX;
+        for taken in tries {
+            least = least.min(taken);
+            if least <= PER_TRANSFER * rounds {
+                break;
+            }
+        }
+        least
+    };
+    let (short, long) = (least(64 << 10), least(64 << 20));
     eprintln!("{short} for short Transfers, {long} for long ones, {rounds} each");
     assert!(
         a.account().datagrams_sent > 16_000,
