@@ -106,7 +106,8 @@ fn complete(
 /// Bytes of payload that left and came.
 fn payload(connection: &Connection) -> u64 {
     let counters = connection.account().protocol;
-    counters.bytes_sent + counters.bytes_received
+    // What is sent again may be for one that takes nothing.
+    counters.bytes_sent + counters.bytes_received - counters.bytes_resent
 }
 
 #[cfg(test)]
