@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -275,36 +275,54 @@ fn errors__of_an_image_that_is_shorter_name_its_end() {
     rig.read(extent(10, 90));
 }
 
+/// A disk of which each read is told its number first, and may fail.
+#[derive(Debug)]
+struct Reading {
+    memory: MemoryStore,
+    reads: AtomicU64,
+    before: fn(u64) -> io::Result<()>,
+}
+
+impl Reading {
+    fn new(before: fn(u64) -> io::Result<()>) -> Arc<Reading> {
+        Arc::new(Reading {
+            memory: MemoryStore::new(BLOCKS * BLOCK as u64),
+            reads: AtomicU64::new(0),
+            before,
+        })
+    }
+}
+
+impl Store for Reading {
+    fn bytes(&self) -> u64 {
+        self.memory.bytes()
+    }
+    fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
+        (self.before)(self.reads.fetch_add(1, Ordering::Relaxed))?;
+        self.memory.read(at, into)
+    }
+    fn write(&self, at: u64, from: &[u8]) -> io::Result<()> {
+        self.memory.write(at, from)
+    }
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
+    fn unmap(&self, at: u64, bytes: u64) -> io::Result<()> {
+        self.memory.unmap(at, bytes)
+    }
+    fn run(&self, at: u64) -> io::Result<Run> {
+        self.memory.run(at)
+    }
+}
+
 /// What fails once and not again has no block that is to blame.
 #[test]
 fn errors__that_pass_name_no_block() {
-    #[derive(Debug)]
-    struct Once(MemoryStore, AtomicBool);
-    impl Store for Once {
-        fn bytes(&self) -> u64 {
-            self.0.bytes()
-        }
-        fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
-            match self.1.swap(true, Ordering::Relaxed) {
-                true => self.0.read(at, into),
-                false => Err(io::Error::from_raw_os_error(EIO)),
-            }
-        }
-        fn write(&self, at: u64, from: &[u8]) -> io::Result<()> {
-            self.0.write(at, from)
-        }
-        fn flush(&self) -> io::Result<()> {
-            Ok(())
-        }
-        fn unmap(&self, at: u64, bytes: u64) -> io::Result<()> {
-            self.0.unmap(at, bytes)
-        }
-        fn run(&self, at: u64) -> io::Result<Run> {
-            self.0.run(at)
-        }
-    }
-    let memory = MemoryStore::new(BLOCKS * BLOCK as u64);
-    let mut rig = Rig::of(Arc::new(Once(memory, AtomicBool::new(false))));
+    let store = Reading::new(|number| match number {
+        0 => Err(io::Error::from_raw_os_error(EIO)),
+        _ => Ok(()),
+    });
+    let mut rig = Rig::of(store);
     let sense = rig.fails(&read(extent(0, 8)), &[], 8 * BLOCK);
     assert_eq!(sense, Sense::new(Key::MediumError, Code::READ_ERROR));
 }
@@ -312,38 +330,16 @@ fn errors__that_pass_name_no_block() {
 /// A disk that tries a bad sector for long: it is not asked for that again and again, and no block is named.
 #[test]
 fn errors__of_a_slow_medium_are_told_after_one_attempt() {
-    #[derive(Debug)]
-    struct Slow(MemoryStore, AtomicU64);
-    impl Store for Slow {
-        fn bytes(&self) -> u64 {
-            self.0.bytes()
-        }
-        fn read(&self, _at: u64, _into: &mut [u8]) -> io::Result<()> {
-            self.1.fetch_add(1, Ordering::Relaxed);
-            std::thread::sleep(FAILING_PATIENCE + Duration::from_millis(1));
-            Err(io::Error::from_raw_os_error(EIO))
-        }
-        fn write(&self, at: u64, from: &[u8]) -> io::Result<()> {
-            self.0.write(at, from)
-        }
-        fn flush(&self) -> io::Result<()> {
-            Ok(())
-        }
-        fn unmap(&self, at: u64, bytes: u64) -> io::Result<()> {
-            self.0.unmap(at, bytes)
-        }
-        fn run(&self, at: u64) -> io::Result<Run> {
-            self.0.run(at)
-        }
-    }
-    let memory = MemoryStore::new(BLOCKS * BLOCK as u64);
-    let store = Arc::new(Slow(memory, AtomicU64::new(0)));
+    let store = Reading::new(|_| {
+        std::thread::sleep(FAILING_PATIENCE + Duration::from_millis(1));
+        Err(io::Error::from_raw_os_error(EIO))
+    });
     let mut rig = Rig::of(store.clone());
     let error = Sense::new(Key::MediumError, Code::READ_ERROR);
     assert_eq!(rig.fails(&read(extent(0, 8)), &[], 8 * BLOCK), error);
-    assert_eq!(store.1.load(Ordering::Relaxed), 1);
+    assert_eq!(store.reads.load(Ordering::Relaxed), 1);
     // Of one block it is known which one.
     let known = error.with_information(3);
     assert_eq!(rig.fails(&read(extent(3, 1)), &[], BLOCK), known);
-    assert_eq!(store.1.load(Ordering::Relaxed), 2);
+    assert_eq!(store.reads.load(Ordering::Relaxed), 2);
 }

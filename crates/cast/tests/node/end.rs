@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use zerolane_cast::{Action, Event, Manifest, Message, Node, NodeId, Options};
 
-use crate::{actions, profile};
+use crate::{actions, join, profile};
 
 const SOURCE: NodeId = NodeId(1);
 const MEMBERS: [NodeId; 2] = [NodeId(2), NodeId(3)];
@@ -28,14 +28,7 @@ fn finished__with_the_last_of_those_expected_before_its_beat() {
         let mut source = Node::source(NOW, profile(SOURCE), manifest, options);
         for member in MEMBERS {
             source.connected(NOW, member);
-            let join = Message::Join {
-                address: Vec::new(),
-                rack: 0,
-                rate: 0,
-                root: [0; 32],
-                has: Default::default(),
-            };
-            source.message(NOW, member, join);
+            source.message(NOW, member, join());
         }
         if expected != 2 {
             // The others do not come.

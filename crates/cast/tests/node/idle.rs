@@ -6,24 +6,38 @@ use std::time::Duration;
 use zerolane_cast::limits::IDLE_PATIENCES;
 use zerolane_cast::{Action, Event, Fault, Manifest, Message, Node, NodeId, Options};
 
-use crate::{actions, profile};
+use crate::{actions, join, profile};
 
 const OWN: NodeId = NodeId(1);
 const MEMBER: NodeId = NodeId(2);
 
-fn join() -> Message {
-    Message::Join {
-        address: Vec::new(),
-        rack: 0,
-        rate: 0,
-        root: [0; 32],
-        has: Default::default(),
-    }
-}
-
 fn source(options: Options) -> Node {
     let manifest = Manifest::of(&[7; 64], 8, 1).unwrap();
     Node::source(Duration::ZERO, profile(OWN), manifest, options)
+}
+
+/// When the source puts a member out that says at each beat, after what is done `before`, that it has verified so many chunks.
+fn put_out(
+    source: &mut Node,
+    verified: u32,
+    until: Duration,
+    mut before: impl FnMut(&mut Node, Duration),
+) -> Duration {
+    let failed = Action::Tell(Event::NodeFailed(MEMBER, Fault::Idle));
+    let mut when = None;
+    while when.is_none() && source.next_timeout() < until {
+        let now = source.next_timeout();
+        before(source, now);
+        let progress = Message::Progress {
+            verified: vec![verified],
+            done: false,
+            held_by: None,
+        };
+        source.message(now, MEMBER, progress);
+        source.timeout(now);
+        when = actions(source).contains(&failed).then_some(now);
+    }
+    when.expect("it is put out")
 }
 
 /// Each chunk in its memory may take its disk as long as it has patience.
@@ -40,20 +54,7 @@ fn idle__one_that_never_writes_what_it_verified_is_put_out() {
     source.connected(now, MEMBER);
     source.message(now, MEMBER, join());
     let most = options.patience * options.window;
-    let failed = Action::Tell(Event::NodeFailed(MEMBER, Fault::Idle));
-    let mut when = None;
-    while when.is_none() && source.next_timeout() < most * 2 {
-        let now = source.next_timeout();
-        let progress = Message::Progress {
-            verified: vec![chunks],
-            done: false,
-            held_by: None,
-        };
-        source.message(now, MEMBER, progress);
-        source.timeout(now);
-        when = actions(&mut source).contains(&failed).then_some(now);
-    }
-    let when = when.expect("it is put out");
+    let when = put_out(&mut source, chunks, most * 2, |_, _| {});
     assert!(when > most, "{when:?}: it may be at its disk");
 }
 
@@ -68,11 +69,8 @@ fn idle__one_that_joins_again_and_again_is_put_out() {
         };
         let most = options.patience * IDLE_PATIENCES;
         let mut source = source(options);
-        let failed = Action::Tell(Event::NodeFailed(MEMBER, Fault::Idle));
-        let mut when = None;
         let mut joins_at = Duration::ZERO;
-        while when.is_none() && source.next_timeout() < most * 4 {
-            let now = source.next_timeout();
+        let when = put_out(&mut source, 1, most * 4, |source, now| {
             if now >= joins_at {
                 joins_at = now + Duration::from_secs(1);
                 if reconnects {
@@ -83,16 +81,7 @@ fn idle__one_that_joins_again_and_again_is_put_out() {
                 }
                 source.message(now, MEMBER, join());
             }
-            let progress = Message::Progress {
-                verified: vec![1],
-                done: false,
-                held_by: None,
-            };
-            source.message(now, MEMBER, progress);
-            source.timeout(now);
-            when = actions(&mut source).contains(&failed).then_some(now);
-        }
-        let when = when.expect("it is put out");
+        });
         assert!(when > most, "{when:?}: it may be slow");
     }
 }

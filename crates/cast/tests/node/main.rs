@@ -8,7 +8,7 @@ mod idle;
 mod lost;
 mod withdrawn;
 
-use zerolane_cast::{Action, Contact, Node, NodeId, Profile};
+use zerolane_cast::{Action, Contact, Message, Node, NodeId, Profile};
 
 fn contact(id: NodeId) -> Contact {
     Contact {
@@ -22,6 +22,17 @@ fn profile(id: NodeId) -> Profile {
         contact: contact(id),
         rack: 0,
         rate: 0,
+    }
+}
+
+/// A member that has nothing comes.
+fn join() -> Message {
+    Message::Join {
+        address: Vec::new(),
+        rack: 0,
+        rate: 0,
+        root: [0; 32],
+        has: Default::default(),
     }
 }
 

@@ -89,18 +89,27 @@ fn ready(raw: &mut Raw, slot: u16) {
     is_good(raw, unit.tag);
 }
 
+fn of_threads(threads: usize) -> Settings {
+    Settings {
+        threads,
+        ..settings()
+    }
+}
+
+/// An initiator of which a thread has a write of half of the memory.
+fn begun(store: &Gated, served: &Served, identity: &Arc<Identity>) -> Raw {
+    let mut raw = open(served, identity);
+    write(&mut raw, 0, 0, MOST / 2);
+    raw.turn_until(|| store.has_one_yet());
+    raw
+}
+
 /// Its one thread has the first of both writes, so the other was not begun when their initiator goes.
 #[test]
 fn memory__of_an_initiator_that_is_gone_is_free_where_no_thread_has_it() {
-    let settings = Settings {
-        threads: 1,
-        ..settings()
-    };
-    let (store, served) = Gated::served_with(DISK, settings);
+    let (store, served) = Gated::served_with(DISK, of_threads(1));
     let identity = support::identity();
-    let mut first = open(&served, &identity);
-    write(&mut first, 0, 0, MOST / 2);
-    first.turn_until(|| store.has_one_yet());
+    let mut first = begun(&store, &served, &identity);
     write(&mut first, 1, MOST, MOST / 2);
     // Until the target has its data it needs ours.
     for _ in 0..50 {
@@ -124,15 +133,9 @@ fn memory__of_an_initiator_that_is_gone_is_free_where_no_thread_has_it() {
 /// Of two threads one has a write whose initiator has gone; the other would read what there is no memory for.
 #[test]
 fn memory__of_an_initiator_that_is_gone_is_not_free_where_a_thread_has_it() {
-    let settings = Settings {
-        threads: 2,
-        ..settings()
-    };
-    let (store, served) = Gated::served_with(DISK, settings);
+    let (store, served) = Gated::served_with(DISK, of_threads(2));
     let identity = support::identity();
-    let mut first = open(&served, &identity);
-    write(&mut first, 0, 0, MOST / 2);
-    first.turn_until(|| store.has_one_yet());
+    let first = begun(&store, &served, &identity);
     drop(first);
     let mut second = open(&served, &identity);
     let mut other = open(&served, &support::identity());
