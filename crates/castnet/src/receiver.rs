@@ -34,7 +34,7 @@ pub struct Receiver {
     silence: Duration,
     max_rate: Option<u64>,
     spills: bool,
-    /// Whoever started it is gone.
+    /// The process that started it is gone.
     starter_gone: Arc<AtomicBool>,
 }
 
@@ -128,7 +128,7 @@ impl Receiver {
         Receiver { spills, ..self }
     }
 
-    /// Waits for a source no longer once this is set, say because whoever started it to be called is gone. A cast that it takes
+    /// Waits for a source no longer once this is set, say because the process that started it to be called is gone. A cast that it takes
     /// part in goes on.
     #[must_use]
     pub fn until_gone(self, starter_gone: Arc<AtomicBool>) -> Receiver {

@@ -254,7 +254,7 @@ impl Port {
         self.stop.as_ref().map_or(Ok(()), Stop::check)
     }
 
-    /// Tells in the middle of long work, of whose outcome nobody can be told then: fails as [`Port::poll`] does, but does
+    /// Tells in the middle of long work, whose outcome can be told to no peer then: fails as [`Port::poll`] does, but does
     /// not mind what is left to take.
     pub(crate) fn check(&self) -> Check {
         let (stop, counters) = (self.stop.clone(), Arc::clone(&self.counters));

@@ -172,7 +172,7 @@ struct Pass<'a>(&'a Gate);
 impl Drop for Pass<'_> {
     fn drop(&mut self) {
         let mut missing = self.0.missing();
-        // Of those that have passed already nobody waits.
+        // Those that have passed already wait no more.
         if *missing != Some(0) {
             *missing = None;
         }

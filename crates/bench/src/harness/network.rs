@@ -46,7 +46,7 @@ pub(crate) struct Outcome {
     pub(crate) network: LabStats,
 }
 
-/// Who can, and who cannot for which reason.
+/// Contenders that can, and those that cannot with the reason.
 pub(crate) type Able = (Vec<Name>, Vec<(Name, String)>);
 
 /// The network runs here, and goes before all else: it takes half a core. A lone sender does, too, for

@@ -69,8 +69,8 @@ pub trait Store: Debug + Send + Sync {
     fn write(&self, at: u64, from: &[u8]) -> io::Result<()>;
 
     /// Writes the second half of `both` at `at` if the first half is what is there; else returns the first byte of it that
-    /// differs. Nobody writes these bytes meanwhile, through whatever other store of the same disk. `None`, and nothing is done:
-    /// who has this store has the disk alone, and reads, compares and writes.
+    /// differs. No other store of the same disk writes these bytes meanwhile. `None`, and nothing is done:
+    /// the caller has the disk alone, and reads, compares and writes.
     ///
     /// # Errors
     /// As for reads and writes.

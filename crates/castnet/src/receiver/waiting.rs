@@ -85,7 +85,7 @@ impl<'a> Waiting<'a> {
         self.worker
     }
 
-    /// Waits for an invitation; not any more, once whoever was to have it invited is gone.
+    /// Waits for an invitation; not any more, once the starter that was to have it invited is gone.
     pub(super) fn wait(
         &mut self,
         stop: &dyn Fn() -> bool,

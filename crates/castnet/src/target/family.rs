@@ -16,7 +16,7 @@ use nix::unistd::Pid;
 
 use crate::limits::COMMAND_PATIENCE;
 
-/// How often it is looked who is left.
+/// How often it is looked which are left.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A command that runs.

@@ -31,7 +31,7 @@ pub enum Request {
         /// It is on the medium when the request is over.
         durable: bool,
     },
-    /// Writes the second half of `memory` at `at` if the first half is what is there, and nobody else writes there meanwhile. Else
+    /// Writes the second half of `memory` at `at` if the first half is what is there, and no other initiator writes there meanwhile. Else
     /// nothing is written, and it fails with the sense key MISCOMPARE. When its connection breaks it is not repeated, for that
     /// would compare with what it may have written: it fails with [`Error::InDoubt`].
     CompareAndWrite {

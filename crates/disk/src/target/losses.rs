@@ -39,7 +39,7 @@ struct Sound {
 }
 
 impl Sound {
-    /// Nothing will fail any more: nobody else has it.
+    /// Nothing will fail any more: no other part of the target has it.
     fn is_over(&mut self) -> bool {
         self.lun.is_none() && Arc::get_mut(&mut self.store).is_some()
     }
@@ -73,7 +73,7 @@ impl Losses {
         });
     }
 
-    /// The disk is taken away. A flush of it may be in progress, so it is watched until nobody has it any more.
+    /// The disk is taken away. A flush of it may be in progress, so it is watched until its last job is over.
     pub(super) fn release(&mut self, lun: Lun) {
         let own = self.sound.iter_mut().filter(|it| it.lun == Some(lun));
         own.for_each(|it| it.lun = None);
@@ -106,7 +106,7 @@ impl Losses {
     pub(super) fn look(&mut self) -> Vec<News> {
         let mut failed = Vec::new();
         self.sound.retain_mut(|it| {
-            // First, for the last one who has it may have a failure.
+            // First, for the last job that has it may have a failure.
             let is_over = it.is_over();
             let has_failed = it.store.has_failed();
             if has_failed {

@@ -205,7 +205,7 @@ impl Server {
         let lineage = match self.is_mortal {
             // What was written is gone with this process, so no other has this number.
             true => losses::of_process(),
-            // A file is locked by whoever has it, so the process that had this one before has written down what it lost.
+            // A file is locked by the process that has it, so the one that had this one before has written down what it lost.
             false => self.losses.lineage(),
         };
         self.lineage = lineage.unwrap_or(0);

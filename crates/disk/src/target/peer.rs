@@ -230,7 +230,7 @@ impl Peer {
 /// Payload bytes that have moved over it.
 pub(super) fn moved(connection: &Connection) -> u64 {
     let it = connection.account().protocol;
-    // What is sent again may be for one who takes nothing.
+    // What is sent again may be for one that takes nothing.
     it.bytes_received + it.bytes_sent - it.bytes_resent
 }
 

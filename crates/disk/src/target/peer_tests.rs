@@ -20,7 +20,7 @@ fn flight(share: &Share, bytes: u64) -> Flight {
     Flight::Put { _loan }
 }
 
-/// As of who never answers a get, and reads a block now and then.
+/// As of an initiator that never answers a get, and reads a block now and then.
 #[test]
 fn Peer__is_stuck_with_what_is_late_whatever_else_moves() {
     let (mut peer, share) = peer();
@@ -36,7 +36,7 @@ fn Peer__is_stuck_with_what_is_late_whatever_else_moves() {
     assert!(!peer.is_stuck(1, MOMENT / 2), "nothing is to move");
 }
 
-/// The time that all takes which was under way before is had by what comes behind it.
+/// The time that all takes which was in flight before is had by what comes behind it.
 #[test]
 fn Peer__is_not_stuck_while_what_it_has_may_move_at_the_least_rate() {
     let (mut peer, share) = peer();

@@ -200,7 +200,7 @@ fn run(shared: &Shared) {
         {
             let mut queue = shared.queue();
             queue.end(&store);
-            // Who hears that the job is over may have the store's file to itself.
+            // The one that hears that the job is over may have the store's file to itself.
             drop(store);
             queue.done.push(done);
         }

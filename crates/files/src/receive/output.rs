@@ -161,7 +161,7 @@ impl StreamReceiver<'_> {
 /// Bytes that a pipe which is ready takes without blocking (PIPE_BUF).
 const AT_ONCE: usize = 4096;
 
-/// How often it is asked whether to go on while nobody reads.
+/// How often it is asked whether to go on while nothing reads.
 const LOOK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 50_000_000,

@@ -316,7 +316,7 @@ pub(crate) fn see(
 }
 
 /// The digest of a file's content, made as a copy makes it but that holes are read. When `check` fails it is broken off:
-/// whoever asked looks at that next.
+/// the caller looks at that next.
 fn digest(
     file: OwnedFd,
     size: u64,
