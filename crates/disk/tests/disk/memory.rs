@@ -168,7 +168,7 @@ fn memory__and_connections_of_an_initiator_are_bounded() {
     ));
     more.wait_until_cut_off();
     let is_told = |it: &News| matches!(it, News::Left(_, why) if why.contains("as many"));
-    assert!(served.news.lock().unwrap().iter().any(is_told));
+    served.until_told(|news| news.iter().any(is_told));
     // Others have their own, those that were there go on, and one that goes makes room.
     open(&served, &support::identity());
     own.iter_mut().for_each(Raw::settle);
