@@ -187,19 +187,19 @@ fn counting(lab: &Lab, limit: Option<usize>) -> (Client, Arc<AtomicUsize>) {
         lab.address,
         limit.map(|limit| relay(lab.address, limit, Duration::ZERO)),
     );
-    let client = lab
-        .client()
-        .with_transport(Options {
-            idle_timeout: Duration::from_millis(700),
-            ..Options::default()
-        })
-        .with_connector(move |options| {
-            let address = match (number.fetch_add(1, Relaxed), cut) {
-                (1, Some(cut)) => cut,
-                _ => direct,
-            };
-            Connection::connect(address, options)
-        });
+    let client =
+        lab.client()
+            .with_connector(move |options| match (number.fetch_add(1, Relaxed), cut) {
+                (1, Some(cut)) => {
+                    // Soon lost, and before there is a spare one.
+                    let cut_options = Options {
+                        idle_timeout: Duration::from_millis(2500),
+                        ..options.clone()
+                    };
+                    Connection::connect(cut, &cut_options)
+                }
+                _ => Connection::connect(direct, options),
+            });
     (client, connected)
 }
 
