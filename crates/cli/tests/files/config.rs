@@ -43,7 +43,9 @@ fn config__a_host_by_another_name_and_its_key() {
 
 #[test]
 fn config__the_command_line_wins() {
-    let lab = Lab::new(&[]);
+    let mut lab = Lab::new(&[]);
+    // Where localhost is.
+    lab.start(zerolane(), &[], "127.0.0.1:0");
     fs::write(lab.share("a"), b"theirs").unwrap();
     let (_, port) = lab.address.split_once(':').unwrap();
     let config = "[host.localhost]\nname = '127.0.0.1'\nport = 1\n";

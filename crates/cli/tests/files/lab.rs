@@ -2,10 +2,12 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
@@ -49,7 +51,7 @@ impl Lab {
             server: None,
             address: String::new(),
         };
-        lab.start(program(), options, "127.0.0.1:0");
+        lab.start(program(), options, &own_address());
         lab
     }
 
@@ -130,6 +132,22 @@ impl Lab {
     }
 }
 
+/// One that no other lab has: where a server is to be started again, no other program takes its port meanwhile.
+fn own_address() -> String {
+    static NEXT: AtomicU8 = AtomicU8::new(0);
+    let [_, _, high, low] = std::process::id().to_be_bytes();
+    let number = 128 + NEXT.fetch_add(1, Ordering::Relaxed) % 127;
+    format!("127.{number}.{high}.{low}:0")
+}
+
+/// A place where nothing listens. As long as it is kept no other program gets its port, and it hears only one that is not
+/// there.
+pub(crate) fn nobody() -> UdpSocket {
+    let nobody = UdpSocket::bind("127.0.0.1:0").unwrap();
+    nobody.connect("127.0.0.1:9").unwrap();
+    nobody
+}
+
 pub(crate) fn zerolane() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_zerolane"));
     command.stdin(Stdio::null()).env("ZEROLANE_HOME", HOME);
@@ -198,9 +216,14 @@ pub(crate) fn own_key() -> String {
     succeed(id).trim().to_owned()
 }
 
-/// Starts `command` and kills it as soon as it is `ready`; whether that was before it ended.
-pub(crate) fn kill_when(mut command: Command, ready: impl Fn() -> bool) -> bool {
-    let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
+/// Options of a copy that is to be interrupted. Without them a large file is there within a third of a second, and a test
+/// that does not run for as long is too late.
+pub(crate) const UNHURRIED: [&str; 2] = ["--limit", "32MiB/s"];
+
+/// Starts a copy, and kills it as soon as it is `ready`; whether that was before it ended.
+pub(crate) fn kill_when(mut copy: Command, ready: impl Fn() -> bool) -> bool {
+    copy.args(UNHURRIED);
+    let quiet = copy.stdout(Stdio::null()).stderr(Stdio::null());
     let mut copy = Running(quiet.spawn().unwrap());
     let deadline = Instant::now() + Duration::from_secs(60);
     while !ready() && copy.0.try_wait().unwrap().is_none() {

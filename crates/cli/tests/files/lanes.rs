@@ -40,16 +40,22 @@ fn lane__shared_memory_unless_something_else_is_said() {
     let mut listed = zerolane();
     listed.args(["ls", "--lane", "shm", &lab.there("")]);
     assert_eq!(succeed(listed), "b\n");
-    let found = lanes(&lab.address);
+    // A listener that does not answer within a second is there, and nothing else is known of it.
+    let found = eventually("the listener answers", || {
+        let found = lanes(&lab.address);
+        let answered = ["reads", "is_read"].map(|it| found["shm"][it].is_boolean());
+        (answered == [true; 2]).then_some(found)
+    });
     assert_eq!(found["used"], "shm");
     assert_eq!(found["shm"]["possible"], true);
-    assert!(found["shm"]["reads"].is_boolean() && found["shm"]["is_read"].is_boolean());
-    let words = in_words(&lab.address);
+    let words = eventually("the listener answers", || {
+        let words = in_words(&lab.address);
+        (words.matches("payload ").count() == 2).then_some(words)
+    });
     assert!(
         words.contains("shm: taken by --lane auto, which is the default, and shm"),
         "{words}"
     );
-    assert_eq!(words.matches("payload ").count(), 2, "{words}");
 }
 
 #[test]

@@ -108,6 +108,14 @@ impl Sender {
     }
 }
 
+/// What a receiver ends with. One that had no answer in time is started again: it tries each sender that it finds once.
+fn received(receiver: impl Fn() -> Command) -> (i32, String, String) {
+    eventually("it is answered", || {
+        let done = run(receiver());
+        (done.0 != 3).then_some(done)
+    })
+}
+
 fn same(a: &Path, b: &Path) {
     let mut differ = Command::new("diff");
     differ.arg("-r").args([a, b]);
@@ -129,7 +137,7 @@ fn send__files_and_directories_to_the_one_with_the_code() {
     let mut sender = Sender::new(base, &[], &["dir", "empty", "new\nline"]);
     // As people say it.
     let spoken = sender.code.replace('-', " ");
-    let (code, out, err) = run(sender.receive_by(&spoken, &[]));
+    let (code, out, err) = received(|| sender.receive_by(&spoken, &[]));
     assert_eq!((code, out.as_str()), (0, ""), "{err}");
     assert!(
         err.contains("4 files, ") && err.contains("verified"),
@@ -199,14 +207,17 @@ fn receive__replaces_nothing_unless_told() {
     fs::write(base.path().join("from/b"), b"b").unwrap();
     fs::write(base.path().join("to/a"), b"old").unwrap();
     let mut sender = Sender::new(base, &[], &["a", "b"]);
-    fail(sender.receive(&[]), 1, "is there already: -f replaces it");
+    let (code, _, err) = received(|| sender.receive(&[]));
+    assert_eq!(code, 1, "{err}");
+    assert!(err.contains("is there already: -f replaces it"), "{err}");
     assert_eq!(fs::read(sender.to("a")).unwrap(), b"old");
     assert!(!sender.to("b").exists());
     let (status, words) = sender.ends();
     assert_eq!(status.code(), Some(1));
     assert!(words.contains("the receiver declined"), "{words}");
     let mut sender = Sender::new(sender.base, &[], &["a", "b"]);
-    succeed(sender.receive(&["-f"]));
+    let (code, _, err) = received(|| sender.receive(&["-f"]));
+    assert_eq!(code, 0, "{err}");
     assert_eq!(fs::read(sender.to("a")).unwrap(), b"new");
     assert!(sender.ends().0.success());
 }
@@ -217,20 +228,22 @@ fn receive__asks_on_a_terminal_and_Ctrl_C_is_an_answer() {
         let base = places();
         fs::write(base.path().join("from/a"), b"a").unwrap();
         let mut sender = Sender::new(base, &[], &["a"]);
-        let mut terminal = of_terminal(&sender.receive(&[]));
-        let mut child = Running(
-            terminal
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .spawn()
-                .unwrap(),
-        );
-        let (mut shown, mut said) = (child.0.stdout.take().unwrap(), Vec::new());
-        while !said.ends_with(b"[y/N] ") {
-            let mut byte = [0];
-            assert_eq!(shown.read(&mut byte).unwrap(), 1, "{key:?}: it asks");
-            said.extend(byte);
-        }
+        let (mut child, mut shown, mut said) = eventually("it asks", || {
+            let mut terminal = of_terminal(&sender.receive(&[]));
+            let terminal = terminal.stdin(Stdio::piped()).stdout(Stdio::piped());
+            let mut child = Running(terminal.spawn().unwrap());
+            let (mut shown, mut said) = (child.0.stdout.take().unwrap(), Vec::new());
+            while !said.ends_with(b"[y/N] ") {
+                let mut byte = [0];
+                if shown.read(&mut byte).unwrap() == 0 {
+                    // It had no answer in time.
+                    assert_eq!(child.0.wait().unwrap().code(), Some(3), "{key:?}");
+                    return None;
+                }
+                said.extend(byte);
+            }
+            Some((child, shown, said))
+        });
         let mut keyboard = child.0.stdin.take().unwrap();
         keyboard.write_all(key.as_bytes()).unwrap();
         shown.read_to_end(&mut said).unwrap();
@@ -263,7 +276,9 @@ fn send__wrong_codes_get_nothing_and_three_make_it_void() {
             2 => &[],
             _ => &["--from", &from],
         };
-        fail(sender.receive_by(&wrong, how), 6, "does not know this code");
+        let (code, _, err) = received(|| sender.receive_by(&wrong, how));
+        assert_eq!(code, 6, "{err}");
+        assert!(err.contains("does not know this code"), "{err}");
     }
     let (status, words) = sender.ends();
     assert_eq!(status.code(), Some(1), "{words}");
@@ -368,7 +383,8 @@ fn receive__nothing_of_the_secret_is_said_in_the_open() {
     let ear = eavesdropper();
     let mut sender = Sender::new(base, &[], &["a"]);
     let channel: u16 = sender.code[..4].parse().unwrap();
-    succeed(sender.receive(&[]));
+    let (code, _, err) = received(|| sender.receive(&[]));
+    assert_eq!(code, 0, "{err}");
     let mut question = [0; 64];
     // Other tests ask as well.
     let mut nonces = Vec::new();
@@ -409,15 +425,18 @@ fn receive__who_knows_the_code_and_breaks_the_protocol_gets_nothing() {
 fn receive__killed_and_sent_again_goes_on() {
     let base = places();
     fs::write(base.path().join("from/large"), content(1, 192 * MIB)).unwrap();
-    let mut sender = Sender::new(base, &["--timeout", "1"], &["large"]);
+    // Longer than either end may be kept from running.
+    let mut sender = Sender::new(base, &["--timeout", "5"], &["large"]);
     let to = sender.to("");
     let midway = || part_bytes(&to, "large") > 24 * MIB as u64;
-    assert!(kill_when(sender.receive(&[]), midway));
+    eventually("a copy that can be killed", || {
+        kill_when(sender.receive(&[]), midway).then_some(())
+    });
     let (status, words) = sender.ends();
     assert_eq!(status.code(), Some(1), "{words}");
     assert!(words.contains("went before it had all"), "{words}");
     let mut sender = Sender::new(sender.base, &[], &["large"]);
-    let (code, out, err) = run(sender.receive(&["--resume", "--json"]));
+    let (code, out, err) = received(|| sender.receive(&["--resume", "--json"]));
     assert_eq!(code, 0, "{err}");
     let last = out.lines().last().unwrap();
     let summary: serde_json::Value = serde_json::from_str(last).unwrap();

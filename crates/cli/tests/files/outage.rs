@@ -24,6 +24,8 @@ impl Copy {
     fn start(lab: &Lab, mut command: Command) -> Copy {
         let out = lab.base.path().join("out");
         let file = fs::File::create(&out).unwrap();
+        // Not over before it is looked at, on a busy machine.
+        command.args(["--limit", "64MiB/s"]);
         let child: Child = command.stdout(file).stderr(Stdio::null()).spawn().unwrap();
         Copy {
             child: Running(child),
@@ -83,9 +85,11 @@ fn same(a: &Path, b: &Path) {
 fn cp__goes_on_when_the_server_was_killed_in_a_large_file() {
     for_both_directions(|lab, from, to, put| {
         fs::write(from.join("large"), content(1, LARGE)).unwrap();
+        // By default one that is slow to be let in goes by UDP.
+        let options = ["--json", "--lane", "shm"];
         let command = match put {
-            true => lab.put(&["--json"], "large", ""),
-            false => lab.get(&["--json"], "large", ""),
+            true => lab.put(&options, "large", ""),
+            false => lab.get(&options, "large", ""),
         };
         let mut copy = Copy::start(lab, command);
         let middle = || part_bytes(to, "large") > 24 * MIB as u64;
@@ -192,6 +196,7 @@ fn until_the_server_is_killed(
     lab: &mut Lab,
     there: &Path,
 ) -> (Option<i32>, String) {
+    command.args(UNHURRIED);
     let child = command.stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = Running(child.spawn().unwrap());
     while !there.is_dir() || part_bytes(there, "large") <= 8 * MIB as u64 {
@@ -270,7 +275,7 @@ fn cp__does_not_go_on_with_another_server_or_as_one_refused() {
     fs::write(lab.local("large"), content(1, LARGE)).unwrap();
     let share = lab.share("");
     let known = tempfile::tempdir().unwrap();
-    let mut command = lab.put(&[], "large", "");
+    let mut command = lab.put(&UNHURRIED, "large", "");
     command.env("ZEROLANE_HOME", known.path());
     let child = command.stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = Running(child.spawn().unwrap());

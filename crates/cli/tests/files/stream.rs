@@ -226,7 +226,7 @@ fn stream__goes_on_to_standard_output_and_says_why_not_from_input() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut lab = Lab::new(&[]);
-            let bytes = content(1, 48 * MIB);
+            let bytes = content(1, 96 * MIB);
             fs::write(lab.share("s"), &bytes).unwrap();
             let mut command = from(&lab, &[], "s");
             let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -368,6 +368,8 @@ fn killed_resumed_and_clean(lab: &Lab) {
     fs::write(lab.local("big"), &bytes).unwrap();
     let enough = || part_bytes(&share, "big") >= 70 << 20;
     eventually("a copy that can be killed", || {
+        // Of a copy that was complete: with it there, none is made.
+        let _ = fs::remove_file(share.join("big"));
         kill_when(lab.put(&["--resume"], "big", ""), enough).then_some(())
     });
     let left_over = part(&share, "big").expect("left over");

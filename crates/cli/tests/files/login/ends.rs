@@ -17,6 +17,7 @@ fn running(login: &Login, options: &[&str]) -> Running {
     fs::write(login.path("local/large"), content(1, LARGE)).unwrap();
     let all = [&["cp", "local/large", "me@localhost:"], options].concat();
     let mut command = login.zerolane(&all);
+    command.args(UNHURRIED);
     let said = fs::File::create(login.path("said")).unwrap();
     command
         .stdout(Stdio::null())

@@ -1,7 +1,6 @@
 //! A remote shell that is a script: it runs the command on this machine, in a home of its own.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -28,8 +27,7 @@ impl Login {
         }
         let own = Path::new(env!("CARGO_BIN_EXE_zerolane"));
         let head = format!(
-            "#!/bin/sh\n\
-             base='{}'\n\
+            "base='{}'\n\
              {{ for word; do printf '%s|' \"$word\"; done; echo; }} >>\"$base/ran\"\n\
              while [ \"$1\" = -l ] || [ \"$1\" = -p ]; do shift 2; done\n\
              shift\n\
@@ -43,7 +41,6 @@ impl Login {
         let login = Login { base };
         let shell = login.path("rsh");
         fs::write(&shell, format!("{head}{script}\n")).unwrap();
-        fs::set_permissions(shell, fs::Permissions::from_mode(0o755)).unwrap();
         login
     }
 
@@ -55,8 +52,9 @@ impl Login {
         format!("me@localhost:{path}")
     }
 
+    /// Not as a program: children of other tests may have it open for writing, and then it cannot be started.
     pub(crate) fn shell(&self) -> String {
-        format!("'{}'", self.path("rsh").display())
+        format!("sh '{}'", self.path("rsh").display())
     }
 
     /// `zerolane ARGUMENT... --rsh SCRIPT`, in the base directory.

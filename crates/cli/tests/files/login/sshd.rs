@@ -258,6 +258,7 @@ fn sshd__a_copy_outlives_its_ssh() {
     fs::set_permissions(sshd.path("shell"), fs::Permissions::from_mode(0o755)).unwrap();
     let shell = sshd.path("shell").display().to_string();
     let mut put = sshd.zerolane(&["cp", "local/large", &sshd.there("")], &shell);
+    put.args(UNHURRIED);
     let mut copy = Running(
         put.stdout(Stdio::null())
             .stderr(Stdio::null())
