@@ -167,7 +167,7 @@ fn lab__a_file_copied_over_a_bad_link_is_whole() {
         &script,
         format!(
             "n=0; until {program} ls {address}:; do \
-               n=$((n+1)); [ $n -lt 20 ] || exit 1; sleep 0.1; done; \
+               n=$((n+1)); [ $n -lt 200 ] || exit 1; sleep 0.1; done; \
              {program} cp -q {address}:file {place_text}/copy\n\
              {program} serve --read-only --listen {address}:9181 {place_text}/share\n"
         ),
@@ -305,12 +305,12 @@ fn lab__changes_while_the_command_runs() {
     }
     // Refused at once by a host that is there; without an answer once the links are down.
     let script = r#"
-        there() { timeout 2 bash -c ": </dev/tcp/$ZEROLANE_LAB_ADDR2/9" 2>/dev/null; [ $? -eq 1 ]; }
-        there || exit 3
-        for i in $(seq 300); do there || exit 0; sleep 0.1; done
+        there() { timeout $1 bash -c ": </dev/tcp/$ZEROLANE_LAB_ADDR2/9" 2>/dev/null; [ $? -eq 1 ]; }
+        there 5 || exit 3
+        for i in $(seq 300); do there 2 || exit 0; sleep 0.1; done
         exit 4"#;
     let words = [
-        "lab", "--quiet", "--change", "1s down", "--", "sh", "-c", script,
+        "lab", "--quiet", "--change", "5s down", "--", "sh", "-c", script,
     ];
     assert_eq!(output(zerolane(words)).status.code(), Some(0));
     let wrong = output(zerolane(["lab", "--change", "5s sideways", "--", "true"]));

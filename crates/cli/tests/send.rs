@@ -102,7 +102,7 @@ fn send__two_hosts_and_an_outage_in_the_middle() {
     }
     hosts.set_link_up(Side::A, false).unwrap();
     // Longer than it takes to be sure that the other end is gone.
-    std::thread::sleep(Duration::from_secs(17));
+    std::thread::sleep(Duration::from_secs(20));
     assert!(child.try_wait().unwrap().is_none(), "over too early");
     hosts.set_link_up(Side::A, true).unwrap();
     let summary = summary(child);
