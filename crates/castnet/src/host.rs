@@ -11,6 +11,6 @@ pub struct Host {
     pub name: String,
     /// Where it may wait, or why that is not known: each is tried in turn.
     pub addresses: Result<Vec<SocketAddr>, String>,
-    /// How the connection to it is protected.
+    /// How the connection to it is protected. Without an identity, one is made for the cast.
     pub security: Security,
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use zerolane::Options as Transport;
-use zerolane::security::{PublicKey, Trust};
+use zerolane::security::{Identity, PublicKey, Trust};
 use zerolane::worker::Worker;
 use zerolane_cast::plan::{Shape, shape};
 use zerolane_cast::{Contact, Node, Options, Profile, Slow};
@@ -270,7 +270,13 @@ impl Cast {
         let secret = membership.secret;
         let store = (content.store(), content.name().to_owned());
         let drive = Drive::new(worker, endpoint, node, membership, store, begun)?;
-        let hosts = std::mem::take(&mut self.hosts);
+        let mut hosts = std::mem::take(&mut self.hosts);
+        // By the same key a host that is called again knows its source. For this cast alone, where the user named none.
+        let own = Arc::new(Identity::from_secret(random()?));
+        for host in &mut hosts {
+            let identity = &mut host.security.identity;
+            identity.get_or_insert_with(|| Arc::clone(&own));
+        }
         let calls = Calls::new(
             hosts.into_iter().zip(racks),
             content,

@@ -2,13 +2,16 @@
 
 use std::fs;
 use std::net::UdpSocket;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::group::{Group, content, host, receiver, run};
 use crate::{Cast, Content, Destination, Error};
 
 /// Bytes a second, so that a cast lasts.
 const SLOWLY: u64 = 4_000_000;
+
+/// Longer than a host takes to come, also on a busy machine.
+const LONG: Duration = Duration::from_secs(60);
 
 #[test]
 fn target__that_exists_is_refused_and_the_others_get_it() {
@@ -51,7 +54,7 @@ fn hosts__that_are_not_there_or_unknown_are_named() {
     let hosts = group.start(1);
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     let mut cast = Cast {
-        gather: Duration::from_secs(1),
+        gather: Duration::from_secs(10),
         linger: Duration::from_millis(200),
         ..hosts.calls()
     };
@@ -75,7 +78,7 @@ fn hosts__may_answer_a_call_however_short_they_are_waited_for() {
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     let mut cast = Cast {
         gather: Duration::ZERO,
-        linger: Duration::from_secs(2),
+        linger: Duration::from_secs(10),
         ..hosts.calls()
     };
     cast.hosts.push(host(silent.local_addr().unwrap()));
@@ -102,6 +105,7 @@ fn hosts__of_several_addresses_are_called_at_each() {
     let with_port = |ip: &str, port| format!("{ip}:{port}").parse().unwrap();
     let mut cast = Cast {
         gather: Duration::ZERO,
+        linger: LONG,
         ..hosts.calls()
     };
     for (host, at) in cast.hosts.iter_mut().zip(&hosts.addresses) {
@@ -134,6 +138,7 @@ fn late__a_host_that_comes_in_the_middle_gets_all() {
     let mut late = Some(late);
     let mut cast = Cast {
         gather: Duration::from_millis(500),
+        linger: LONG,
         max_rate: Some(SLOWLY),
         ..hosts.calls()
     };
@@ -163,6 +168,40 @@ fn late__a_host_that_comes_in_the_middle_gets_all() {
     }
 }
 
+/// As one does whose machine is busy. It is taken for dead, called again, and knows who calls.
+#[test]
+fn rest__of_a_host_that_outlasts_the_silence_costs_it_nothing() {
+    let group = Group::new();
+    let bytes = content(15, 12_000_000);
+    let source = group.file("source", &bytes);
+    let at = receiver("127.0.0.1:0".parse().unwrap(), group.to(0));
+    let cast = Cast {
+        hosts: vec![host(at.local_addr())],
+        linger: LONG,
+        max_rate: Some(SLOWLY),
+        ..Cast::default()
+    };
+    let rests = cast.silence * 2;
+    let host = std::thread::spawn(move || {
+        let mut rested = false;
+        at.run(&|| false, &mut |it| {
+            if it.chunks > 0 && !std::mem::replace(&mut rested, true) {
+                std::thread::sleep(rests);
+            }
+        })
+    });
+    let mut notes = Vec::new();
+    let outcome = run(&group, cast, &source, |it| {
+        notes.extend(it.notes.iter().cloned())
+    })
+    .unwrap();
+    let lost = notes.iter().any(|it| it.contains("silent, or gone"));
+    assert!(lost, "{notes:?}");
+    assert_eq!(outcome.hosts[0].result, Ok(()));
+    host.join().unwrap().unwrap();
+    assert!(fs::read(group.target(0)).unwrap() == bytes);
+}
+
 #[test]
 fn resume__another_try_takes_up_what_is_good_of_the_partial_file() {
     let group = Group::new();
@@ -188,8 +227,12 @@ fn resume__another_try_takes_up_what_is_good_of_the_partial_file() {
         !group.target(0).exists(),
         "nothing half-written has the name"
     );
-    // A part of what was there is damaged meanwhile.
     let partial = group.path(".target-0.zerolane-part");
+    // The threads that write it have it, locked, until they see that it is over.
+    while fs::File::open(&partial).unwrap().try_lock().is_err() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // A part of what was there is damaged meanwhile.
     let mut damaged = fs::read(&partial).unwrap();
     damaged[1000] ^= 1;
     fs::write(&partial, damaged).unwrap();
@@ -300,7 +343,12 @@ fn command__that_does_not_read_is_ended_with_the_cast() {
         assert!(!late.exists(), "the command was waited for");
         let number = fs::read_to_string(number).unwrap();
         let there = std::path::Path::new("/proc").join(number.trim());
-        assert!(!there.exists(), "the command goes on");
+        // By itself it goes on for 40 s. What ends it may be behind the host on a busy machine.
+        let until = Instant::now() + Duration::from_secs(15);
+        while there.exists() {
+            assert!(Instant::now() < until, "the command goes on");
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 }
 
@@ -323,9 +371,14 @@ fn command__that_takes_longer_than_a_silent_host_may_is_waited_for() {
     assert!(fs::read(at).unwrap() == bytes);
 }
 
-/// Of a pipe the shell ends at once. What it started has its second all the same.
+/// Of a pipe the shell ends at once. What it started has its second all the same, in which a busy machine may not run it.
 #[test]
 fn command__of_a_pipe_may_clean_up() {
+    assert!((0..5).any(|_| cleans_up()), "it had no time");
+}
+
+/// Whether what a pipe started, and is ended with the cast, did all that it does at its end.
+fn cleans_up() -> bool {
     let group = Group::new();
     let source = group.file("source", &content(14, 12_000_000));
     let (ready, clean) = (group.path("ready"), group.path("clean"));
@@ -346,7 +399,7 @@ fn command__of_a_pipe_may_clean_up() {
     let stopped = cast.run(&source, &|| ready.exists(), &mut |_| {});
     assert!(matches!(stopped, Err(Error::Stopped)), "{stopped:?}");
     assert!(hosts.join().remove(0).is_err());
-    assert!(clean.exists(), "it had no time");
+    clean.exists()
 }
 
 #[test]
