@@ -47,6 +47,9 @@ fn liar__is_named_and_the_others_have_what_was_cast() {
     }
 }
 
+/// Longer than one takes to be put out: a cast begins when it is.
+const LONG: Duration = Duration::from_secs(60);
+
 /// What a member does that got in.
 type Act = fn(&mut Connection);
 
@@ -111,7 +114,7 @@ fn intruder__is_cut_off_and_named_whatever_it_sends() {
         let hosts = group.start(2);
         let (address, thread) = intruder(act);
         let mut cast = hosts.calls();
-        cast.gather = Duration::from_secs(1);
+        cast.gather = LONG;
         cast.hosts.push(host(address));
         let outcome = run(&group, cast, &source, |_| {}).unwrap();
         let why = outcome.hosts[2].result.clone().unwrap_err();
@@ -147,7 +150,7 @@ fn glutton__that_takes_no_answer_is_cut_off_before_many_wait_for_it() {
         }
     });
     let mut cast = hosts.calls();
-    cast.gather = Duration::from_secs(1);
+    cast.gather = LONG;
     cast.hosts.push(host(address));
     let outcome = run(&group, cast, &source, |_| {}).unwrap();
     let why = outcome.hosts[1].result.clone().unwrap_err();

@@ -1,9 +1,11 @@
 //! Hosts that look at what an earlier try left, and for how long is the test's to say: the list of digests is a pipe.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
@@ -28,11 +30,15 @@ fn left(group: &Group, index: usize, bytes: &[u8]) -> PathBuf {
     list
 }
 
-/// Lets a host see the list, once it looks.
-fn show(list: &PathBuf, source: &Content) {
+/// The list, open once a host looks.
+fn looked_at(list: &Path) -> File {
+    OpenOptions::new().write(true).open(list).unwrap()
+}
+
+/// Lets a host that looks see the list.
+fn show(list: &Path, mut pipe: File, source: &Content) {
     let manifest = source.manifest(source.chunk_bytes(), 1).unwrap();
     let bytes = postcard::to_allocvec(&(manifest.header(), manifest.hashes())).unwrap();
-    let mut pipe = OpenOptions::new().write(true).open(list).unwrap();
     // The host writes one of its own here when it has seen this.
     fs::remove_file(list).unwrap();
     pipe.write_all(&bytes).unwrap();
@@ -44,16 +50,26 @@ fn look__of_a_host_at_what_it_has_is_waited_for_when_all_others_are_done() {
     let bytes = content(1, 8_000_000);
     let source = group.file("source", &bytes);
     let list = left(&group, 1, &bytes);
-    let hosts = group.start(2);
-    let cast = Cast {
+    let first = receiver("127.0.0.1:0".parse().unwrap(), group.to(0));
+    let hosts = group.start_at(vec![group.to(1)]);
+    let mut cast = Cast {
         gather: Duration::from_millis(500),
         linger: Duration::from_millis(100),
         ..hosts.calls()
     };
-    let mut list = Some(list);
+    cast.hosts.push(host(first.local_addr()));
+    let (told, looks) = channel();
+    let at = list.clone();
+    // The other is done only after this one has begun to look, however busy the machine is.
+    let first = thread::spawn(move || {
+        told.send(looked_at(&at)).unwrap();
+        first.run(&|| false, &mut |_| {})
+    });
     let outcome = run(&group, cast, &source, |progress| {
-        if progress.done == 1 {
-            list.take().into_iter().for_each(|it| show(&it, &source));
+        if progress.done == 1
+            && let Ok(pipe) = looks.try_recv()
+        {
+            show(&list, pipe, &source);
         }
     })
     .unwrap();
@@ -61,7 +77,8 @@ fn look__of_a_host_at_what_it_has_is_waited_for_when_all_others_are_done() {
         outcome.hosts.iter().all(|it| it.result.is_ok()),
         "{outcome:?}"
     );
-    let received = hosts.join().remove(1).unwrap();
+    first.join().unwrap().unwrap();
+    let received = hosts.join().remove(0).unwrap();
     let all = (bytes.len() as u64, 0);
     assert_eq!((received.resumed, received.received), all, "{received:?}");
     assert!(fs::read(group.target(1)).unwrap() == bytes);
@@ -81,17 +98,18 @@ fn look__of_a_host_ends_when_its_user_stops_it() {
         let stop = || stopped.try_recv().is_ok();
         told.send(at.run(&stop, &mut |_| {}))
     });
+    let over = Arc::new(AtomicBool::new(false));
+    let is_over = Arc::clone(&over);
     let cast = thread::spawn(move || {
         let cast = Cast {
             hosts: vec![host(address)],
-            gather: Duration::from_millis(500),
+            gather: LONG,
             ..Cast::default()
         };
         // What becomes of it is not asked here.
-        let _ = cast.run(&source, &|| false, &mut |_| {});
+        let _ = cast.run(&source, &|| is_over.load(Ordering::Relaxed), &mut |_| {});
     });
-    // It is open when the host looks.
-    let pipe = OpenOptions::new().write(true).open(list).unwrap();
+    let pipe = looked_at(&list);
     stop.send(()).unwrap();
     let ended = ended.recv_timeout(LONG).expect("it ends");
     assert!(matches!(ended, Err(Error::Stopped)), "{ended:?}");
@@ -101,6 +119,7 @@ fn look__of_a_host_ends_when_its_user_stops_it() {
     let opened = target.open("source", crate::Form::Bytes, 2_000_000, waker);
     assert!(opened.is_ok(), "{opened:?}");
     drop(pipe);
+    over.store(true, Ordering::Relaxed);
     cast.join().unwrap();
 }
 
@@ -142,6 +161,8 @@ fn cast_to(act: impl FnOnce(&mut Endpoint) + Send + 'static) -> Result<(), Strin
     let looks = thread::spawn(move || act(&mut endpoint));
     let mut cast = hosts.calls();
     cast.gather = Duration::from_millis(500);
+    // For what is about to be told how to take part: that it then says nothing is another thing.
+    cast.linger = LONG;
     cast.hosts.push(host(slow));
     let mut outcome = run(&group, cast, &source, |_| {}).unwrap();
     looks.join().unwrap();

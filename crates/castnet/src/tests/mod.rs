@@ -91,7 +91,8 @@ fn shape__is_the_planned_one_unless_told() {
         let more = host(away.local_addr().unwrap());
         cast.hosts.resize(count, more);
         let outcome = run(&group, cast, &source, |_| {}).unwrap();
-        hosts.join().into_iter().for_each(|it| drop(it.unwrap()));
+        // On a busy machine it may be called too late: nothing is asked of it.
+        drop(hosts.stop());
         outcome.arity
     };
     assert_eq!(arity(8, None), 1);

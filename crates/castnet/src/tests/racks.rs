@@ -13,7 +13,10 @@ fn racks__of_a_list_are_entered_once_by_a_chain() {
     let group = Group::new();
     let bytes = content(7, 4_000_000);
     let source = group.file("source", &bytes);
-    let hosts = group.start(8);
+    // Nothing but the racks orders them, also where one waits for the processor.
+    let silence = Duration::from_secs(60);
+    let places = (0..8).map(|it| group.to(it)).collect();
+    let hosts = group.start_with(|it| it.with_silence(silence), places, |_, _| {});
     // By turns, as they are called.
     let rack_of = |index: usize| ["left", "right"][index % 2];
     let names: Vec<String> = hosts.addresses.iter().map(|it| host(*it).name).collect();
@@ -22,9 +25,8 @@ fn racks__of_a_list_are_entered_once_by_a_chain() {
     let list = lines.collect::<String>() + "- left\n";
     let cast = Cast {
         racks: Racks::listed(&list).unwrap(),
-        // Nothing but the racks orders them.
         slow: Slow::Wait,
-        silence: Duration::from_secs(5),
+        silence,
         gather: Duration::from_secs(60),
         ..hosts.calls()
     };
