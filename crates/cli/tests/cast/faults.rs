@@ -34,12 +34,13 @@ fn source__that_changes_or_becomes_shorter_is_named_and_the_exit_code_is_1() {
         let source = place.file("source", &content(1, 12_000_000));
         let hosts = hosts(&place, 2, &[]);
         let mut command = place.command();
-        command.args(["--limit", "4MB/s"]).arg(&source);
+        // It lasts longer than this may take to see what has come, also on a busy machine.
+        command.args(["--limit", "1MB/s"]).arg(&source);
         command.args(addresses(&hosts));
         command.stdout(std::process::Stdio::null());
         let child = command.stderr(std::process::Stdio::piped()).spawn();
         let child = child.unwrap();
-        place.wait_until("something has come", || place.partly(0) > 2_000_000);
+        place.wait_until("something has come", || place.partly(0) > 500_000);
         disturb(&source);
         let output = child.wait_with_output().unwrap();
         let words = said(&output);
@@ -70,8 +71,8 @@ fn end__by_a_changed_source_or_a_signal_has_a_summary_by_host_too() {
         let source = place.file("source", &content(1, 12_000_000));
         let hosts = hosts(&place, 2, &[]);
         let names = addresses(&hosts);
-        let casting = Casting::start(place.command(), &["--limit", "4MB/s"], &source, &names);
-        place.wait_until("something has come", || place.partly(0) > 2_000_000);
+        let casting = Casting::start(place.command(), &["--limit", "1MB/s"], &source, &names);
+        place.wait_until("something has come", || place.partly(0) > 500_000);
         disturb(&source, casting.0.id());
         let (code, summary) = casting.end();
         assert_eq!(code, Some(exit), "{summary}");
@@ -126,8 +127,8 @@ fn busy__a_host_refuses_a_second_cast_and_goes_on_with_the_first() {
     let other = place.file("other", &content(5, 1_000_000));
     let hosts = hosts(&place, 2, &[]);
     let names = addresses(&hosts);
-    let casting = Casting::start(place.command(), &["--limit", "4MB/s"], &source, &names);
-    place.wait_until("a quarter has come", || place.partly(1) > 4_000_000);
+    let casting = Casting::start(place.command(), &["--limit", "2MB/s"], &source, &names);
+    place.wait_until("some has come", || place.partly(1) > 2_000_000);
     // The keys are the same, as where one user casts twice.
     let (code, summary) = Casting::start(place.command(), &[], &other, &names[1..]).end();
     assert_eq!(code, Some(1), "{summary}");
@@ -266,7 +267,11 @@ fn kill__any_role_at_a_random_moment_and_survivors_have_the_tree_or_none() {
             .unwrap();
         }
         let cast = files(&tree);
-        let mut hosts: Vec<_> = hosts(&place, 4, &["--timeout", "4"])
+        // Each role in turn: 0 is the source.
+        let role = (seed % ROLES) as usize;
+        // Those that the source leaves alone give up soon. Others may have to wait for one that gets no processor.
+        let patience = if role == 0 { "4" } else { "60" };
+        let mut hosts: Vec<_> = hosts(&place, 4, &["--timeout", patience])
             .into_iter()
             .map(Some)
             .collect();
@@ -275,8 +280,6 @@ fn kill__any_role_at_a_random_moment_and_survivors_have_the_tree_or_none() {
             .flatten()
             .map(|it| it.address.clone())
             .collect();
-        // Each role in turn: 0 is the source.
-        let role = (seed % ROLES) as usize;
         let casting = Casting::start(place.command(), &["--limit", "4MB/s"], &tree, &names);
         let at = Instant::now() + Duration::from_millis(random.below(2500));
         std::thread::sleep(at.saturating_duration_since(Instant::now()));

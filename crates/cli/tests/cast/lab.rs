@@ -100,14 +100,15 @@ fn chain__of_four_hosts_one_dies_one_is_slow_and_one_comes_late() {
     let Some(network) = Network::new(4, 100) else {
         return;
     };
-    let bytes = content(1, 24_000_000);
+    let bytes = content(1, 14_000_000);
     let source = network.place.file("source", &bytes);
     let mut hosts = network.wait_all(3);
-    network.slow_down(2, 20);
-    let casting = network.cast(&source, 4, &["--wait", "1"]);
+    network.slow_down(2, 8);
+    // On a busy machine this sees what has come some seconds later, and the one that dies is not to have all by then.
+    let casting = network.cast(&source, 4, &["--wait", "1", "--limit", "3MB/s"]);
     network
         .place
-        .wait_until("a quarter has come", || network.place.partly(1) > 6_000_000);
+        .wait_until("some has come", || network.place.partly(1) > 1_000_000);
     hosts.remove(1).kill();
     hosts.push(network.wait(3, &network.place.target(3)));
     let (code, summary) = casting.end();
@@ -121,7 +122,9 @@ fn chain__of_four_hosts_one_dies_one_is_slow_and_one_comes_late() {
     assert!([0, 2, 3].iter().all(|it| network.place.has(*it, &bytes)));
 }
 
+/// A host that gets no processor is slow, too.
 #[test]
+#[ignore = "depends on the clock: .ci/run runs it alone"]
 fn slow__a_host_is_left_out_or_waited_for_as_the_option_says() {
     let Some(network) = Network::new(4, 100) else {
         return;

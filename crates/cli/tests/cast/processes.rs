@@ -199,7 +199,8 @@ fn interrupt__at_a_terminal_ends_all_that_a_command_started() {
     keyboard.write_all(b"\x03").unwrap();
     lines.for_each(drop);
     assert_eq!(host.0.wait().unwrap().code(), Some(130));
-    assert!(!started.lives(), "what the command started goes on");
+    // By itself it goes on for a quarter of an hour.
+    place.wait_until("what the command started has ended", || !started.lives());
 }
 
 #[test]
@@ -259,11 +260,11 @@ fn kill__a_host_for_good_and_the_others_are_right() {
     let mut hosts = hosts(&place, 4, &[]);
     let casting = Casting::start(
         place.command(),
-        &["--limit", "4MB/s"],
+        &["--limit", "2MB/s"],
         &source,
         &addresses(&hosts),
     );
-    place.wait_until("a quarter has come", || place.partly(1) > 4_000_000);
+    place.wait_until("some has come", || place.partly(1) > 2_000_000);
     let address = hosts[1].address.clone();
     hosts.remove(1).kill();
     let (code, summary) = casting.end();
@@ -290,11 +291,11 @@ fn kill__a_host_that_is_started_again_and_takes_up_what_it_had() {
     let mut hosts = hosts(&place, 3, &[]);
     let casting = Casting::start(
         place.command(),
-        &["--limit", "4MB/s"],
+        &["--limit", "3MB/s"],
         &source,
         &addresses(&hosts),
     );
-    place.wait_until("a quarter has come", || place.partly(2) > 6_000_000);
+    place.wait_until("some has come", || place.partly(2) > 5_000_000);
     let address = hosts[2].address.clone();
     hosts.remove(2).kill();
     hosts.push(Waiting::start(
