@@ -323,8 +323,9 @@ mod tests {
             number: 0,
             soaker: Some(&soaker),
         };
-        let meter = Meter::start(core);
+        // First, and last at the end: what the soaker gets between two readings is in both sums, not in none.
         let before = soaker.run_time().unwrap();
+        let meter = Meter::start(core);
         thread::sleep(Duration::from_millis(20));
         let (seconds, cpu) = meter.stop();
         let soaked = (soaker.run_time().unwrap() - before).as_secs_f64();

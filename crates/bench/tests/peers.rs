@@ -127,10 +127,10 @@ fn cast(programs: &TempDir, words: &[&str]) -> Output {
 fn cast__ends_clients_that_take_too_long() {
     let rsync = "echo $$ >> $PIDS; exec sleep 100";
     let programs = stand_ins(&[("ip", IP), ("rsync", rsync)]);
-    let words = ["--contenders", "rsync", "--limit", "0.3", "--rounds", "1"];
+    let words = ["--contenders", "rsync", "--limit", "3", "--rounds", "1"];
     let output = cast(&programs, &words);
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("not done after 0.3 s"), "{said}");
+    assert!(said.contains("not done after 3 s"), "{said}");
     assert_eq!(left(&programs), []);
 }
 

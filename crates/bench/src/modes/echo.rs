@@ -451,10 +451,10 @@ mod tests {
 
     #[test]
     fn run__both_contenders_answer_every_connection() {
-        let args = Args {
+        let args = |seconds| Args {
             connections: 20,
             size: 64,
-            seconds: 1,
+            seconds,
             reps: 1,
             security: Protection::Encrypted,
             json: false,
@@ -463,8 +463,12 @@ mod tests {
                 rx_core: None,
             },
         };
-        assert!(run_zerolane(&args).unwrap() > 0.0);
-        assert!(run_tcp(&args).unwrap() > 0.0);
+        // A busy machine may not run a client for a second.
+        let some = |run: fn(&Args) -> Result<f64>| {
+            let mut seconds = [1, 10].into_iter();
+            seconds.any(|it| run(&args(it)).unwrap() > 0.0)
+        };
+        assert!(some(run_zerolane) && some(run_tcp));
     }
 
     #[test]

@@ -11,11 +11,13 @@ fn number(value: &Value) -> u64 {
 fn report(command: impl Fn() -> Command, parallel: usize) -> Value {
     let intervals = [0.2, 1.0, 5.0].into_iter();
     let mut reports = intervals.map(|interval| once(command(), interval, parallel));
-    let flows = |report: &Value| {
-        let flows = report["flows"].as_array().unwrap();
-        flows.iter().all(|flow| number(&flow["bytes"]) > 0)
+    let all = |report: &Value| {
+        let flows = report["flows"].as_array().unwrap().iter();
+        let paths = report["path_bytes"].as_array().unwrap().iter();
+        let bytes = flows.map(|it| &it["bytes"]).chain(paths);
+        bytes.map(number).all(|it| it > 0)
     };
-    reports.find(flows).expect("nothing came in 12 s")
+    reports.find(all).expect("nothing came in 12 s")
 }
 
 /// The intervals are those that were asked for, and add up to what was received.

@@ -416,11 +416,26 @@ fn over_a_link(words: &str) -> Option<Value> {
     Some(report)
 }
 
+/// The same with a time for TIME in which something came of all: each of `lists` has results, of which `figure` is above 0. On a
+/// busy machine nothing may come in a short time: then it is a longer one.
+fn until_it_came(words: &str, lists: &[&str], figure: &str) -> Option<Value> {
+    for time in ["500ms", "3s", "10s"] {
+        let report = over_a_link(&words.replace("TIME", time))?;
+        let results = |list: &&str| report.pointer(list).unwrap().as_array().unwrap().iter();
+        let came = |it: &Value| it.pointer(figure).unwrap().as_f64().unwrap() > 0.0;
+        if lists.iter().flat_map(results).all(came) {
+            return Some(report);
+        }
+        eprintln!("not all came in {time}: {report}");
+    }
+    panic!("not all came in 10 s");
+}
+
 #[test]
 fn loss__compares_on_one_link_and_counts_what_it_did() {
-    let Some(report) =
-        over_a_link("bench loss --at 0%,2% --rate 50mbit --time 500ms --reps 1 --json")
-    else {
+    let words = "bench loss --at 0%,2% --rate 50mbit --time TIME --reps 1 --json";
+    let lists = ["/cells/0/results", "/cells/1/results"];
+    let Some(report) = until_it_came(words, &lists, "/mbps/median") else {
         return;
     };
     assert_keys(&report, include_str!("../json/sweep.keys"));
@@ -431,7 +446,6 @@ fn loss__compares_on_one_link_and_counts_what_it_did() {
         assert_eq!(names.len(), 4, "{cell}");
         for result in names {
             assert_eq!(result["failures"], json!([]), "{result}");
-            assert!(result["mbps"]["median"].as_f64().unwrap() > 0.0, "{result}");
             assert_eq!(result["network"]["not_emulated"], json!(0), "{result}");
             assert!(
                 result["network"]["frames"].as_u64().unwrap() > 10,
@@ -454,9 +468,8 @@ fn loss__compares_on_one_link_and_counts_what_it_did() {
 
 #[test]
 fn incast__every_sender_has_a_row_of_its_own() {
-    let Some(report) = over_a_link(
-        "bench incast --senders 3 --rate 50mbit --time 500ms --only extended,cubic --json",
-    ) else {
+    let words = "bench incast --senders 3 --rate 50mbit --time TIME --only extended,cubic --json";
+    let Some(report) = until_it_came(words, &["/results"], "/aggregate_mbps") else {
         return;
     };
     assert_keys(&report, include_str!("../json/incast.keys"));
@@ -467,13 +480,13 @@ fn incast__every_sender_has_a_row_of_its_own() {
             3,
             "{result}"
         );
-        assert!(result["aggregate_mbps"].as_f64().unwrap() > 0.0, "{result}");
     }
 }
 
 #[test]
 fn share__both_flows_are_there_over_time() {
-    let Some(report) = over_a_link("bench share --rate 50mbit --time 1s --json") else {
+    let words = "bench share --rate 50mbit --time TIME --json";
+    let Some(report) = until_it_came(words, &["/flows"], "/mbps") else {
         return;
     };
     assert_keys(&report, include_str!("../json/share.keys"));
@@ -481,9 +494,8 @@ fn share__both_flows_are_there_over_time() {
     assert_eq!(flows[0]["contender"], json!("extended"));
     assert_eq!(flows[1]["contender"], json!("cubic"));
     for flow in flows {
-        assert!(flow["mbps"].as_f64().unwrap() > 0.0, "{flow}");
         assert!(
-            flow["mbps_over_time"].as_array().unwrap().len() >= 9,
+            flow["mbps_over_time"].as_array().unwrap().len() >= 4,
             "{flow}"
         );
     }

@@ -162,21 +162,23 @@ mod tests {
         seed: 3,
     };
 
-    /// What a sender says whose receiver says go, and then does as `receive` says; a connection that it returns is silent.
+    /// What a sender with this timeout says whose receiver says go, and then does as `receive` says; a connection that it returns is
+    /// silent.
     fn sent(
         idle_timeout: Duration,
         receive: impl FnOnce(Connection) -> Option<Connection> + Send,
     ) -> Result<Measured> {
+        let mut endpoint = Endpoint::bind("127.0.0.1:0", options(Protection::Plain)).unwrap();
         let options = Options {
             idle_timeout,
             ..options(Protection::Plain)
         };
-        let mut endpoint = Endpoint::bind("127.0.0.1:0", options.clone()).unwrap();
         let to = endpoint.local_addr();
         thread::scope(|scope| {
             let receiver = scope.spawn(move || {
                 let mut connection = endpoint.accept(Some(CONNECT)).unwrap().unwrap();
-                connection.send(&[GO]).unwrap();
+                // A busy machine may take so long to come here that the sender has given it up, in the same words.
+                let _ = connection.send(&[GO]);
                 receive(connection)
             });
             let laps = FLOWS.laps();
@@ -191,7 +193,7 @@ mod tests {
 
     #[test]
     fn send_for__a_receiver_that_is_silent_before_the_time_is_over_is_an_error() {
-        let error = format!("{:#}", sent(Duration::from_millis(300), Some).unwrap_err());
+        let error = format!("{:#}", sent(Duration::from_secs(3), Some).unwrap_err());
         assert!(error.contains("does not answer any more"), "{error}");
     }
 
