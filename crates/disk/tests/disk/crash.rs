@@ -10,7 +10,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use zerolane_disk::initiator::Options;
 
-use super::support::child::{Kind, Target};
+use super::support::child::{Kind, Target, anywhere};
 use super::support::writer::{self, Line, Running, SECTOR};
 use super::support::{self, seeds};
 
@@ -104,8 +104,7 @@ impl Lab {
         let directory = tempfile::tempdir().unwrap();
         let image = directory.path().join("image");
         File::create(&image).unwrap().set_len(DISK).unwrap();
-        let loopback = "127.0.0.1:0".parse().unwrap();
-        let target = Target::start(SERVE, &image, loopback, kind);
+        let target = Target::start(SERVE, &image, anywhere(), kind);
         Lab {
             _directory: directory,
             image,

@@ -9,9 +9,11 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use zerolane::Options;
 use zerolane_block::store::{FileStore, Run, Store};
+use zerolane_disk::initiator::{self, Queue};
 use zerolane_disk::target::{Server, Settings};
 
 use super::Shown;
@@ -30,6 +32,30 @@ pub enum Kind {
     File,
     /// A file with a cache in the process, which is lost with it.
     Cached,
+}
+
+/// Any port of an address at which no other test listens: none takes the port of a target that is killed before the next one
+/// has it.
+pub fn anywhere() -> SocketAddr {
+    "127.0.0.2:0".parse().unwrap()
+}
+
+/// A queue to such a target, which may be killed meanwhile: a queue tries its first connection once.
+pub fn queue_to(address: SocketAddr) -> Queue {
+    // What is killed is missed soon. By UDP, which a queue has that connects while its target starts, nothing tells it.
+    let options = Options {
+        idle_timeout: Duration::from_secs(2),
+        ..super::of(&super::identity())
+    };
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let dial = super::dial(address, options.clone());
+        match Queue::open(dial, super::lun(0), initiator::Options::default()) {
+            Ok(queue) => return queue,
+            Err(error) => assert!(Instant::now() < deadline, "{error}"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// The test that serves. Does nothing unless it was started to.

@@ -7,7 +7,9 @@ use std::net::SocketAddr;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use fastrand::Rng;
-use zerolane_disk::initiator::{Done, Error, Options, Pending, Queue, Request};
+use zerolane_disk::initiator::{Done, Error, Pending, Queue, Request};
+
+use super::child;
 
 /// In the environment of the child: address, number of its first write, seed.
 const TARGET: &str = "ZEROLANE_TEST_TARGET";
@@ -147,9 +149,8 @@ pub fn write() {
     let first: u64 = std::env::var(FIRST).unwrap().parse().unwrap();
     let mut rng = Rng::with_seed(std::env::var(SEED).unwrap().parse().unwrap());
     println!();
-    let open = || super::open(address, 0, Options::default());
     let mut writer = Writer {
-        queue: open(),
+        queue: child::queue_to(address),
         busy: VecDeque::new(),
         done: Vec::new(),
     };
@@ -157,9 +158,13 @@ pub fn write() {
     for version in first..first + WRITES {
         writer.write(version, &mut rng, sectors);
         if rng.u32(0..12) == 0 && !writer.flush() {
+            // What it has begun is over before another connection writes there.
+            while !writer.busy.is_empty() {
+                writer.wait_for_one();
+            }
             // As a file system that is mounted again: nothing of before may be relied on.
             writer = Writer {
-                queue: open(),
+                queue: child::queue_to(address),
                 busy: VecDeque::new(),
                 done: Vec::new(),
             };
