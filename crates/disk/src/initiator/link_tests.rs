@@ -84,18 +84,23 @@ fn send(link: &mut Link, bytes: u64, content: u8) -> bool {
     true
 }
 
-/// Has the connection do what it owes until the target has seen a command.
+/// Has the connection do what it owes until the target has seen a command, and all is confirmed: after a repeat nothing long
+/// leaves at once before.
 fn next_seen(link: &mut Link, seen: &mpsc::Receiver<Seen>) -> Seen {
     let deadline = Instant::now() + PATIENCE;
+    let mut came = None;
     while Instant::now() < deadline {
         link.connection
             .wait(Some(Duration::from_millis(1)))
             .unwrap();
-        if let Ok(it) = seen.try_recv() {
+        came = came.or_else(|| seen.try_recv().ok());
+        if link.connection.in_flight() == 0
+            && let Some(it) = came.take()
+        {
             return it;
         }
     }
-    panic!("nothing came");
+    panic!("nothing came, or it is not confirmed");
 }
 
 #[test]

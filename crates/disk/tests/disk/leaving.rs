@@ -10,10 +10,10 @@ use super::support::{self, Served, memory};
 
 const BYTES: u64 = 1 << 20;
 
-/// A target that misses an initiator soon, and one whose data the target waits for.
+/// A target that misses an initiator soon, but not as one that is slow to log in, and one whose data the target waits for.
 fn served() -> (Served, Raw) {
     let options = Options {
-        idle_timeout: Duration::from_secs(1),
+        idle_timeout: Duration::from_secs(5),
         ..Options::default()
     };
     let served = Served::with(vec![memory(BYTES)], Settings::default(), options);
@@ -27,7 +27,7 @@ fn served() -> (Served, Raw) {
 
 /// What is told of its end.
 fn why(served: &Served) -> String {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         let left = served.news.lock().unwrap().iter().find_map(|it| match it {
             News::Left(_, why) => Some(why.clone()),

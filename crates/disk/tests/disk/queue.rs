@@ -66,7 +66,12 @@ fn queue__goes_on_over_links_that_break() {
         let served = Served::new(vec![memory(DISK)]);
         let link = LinkConfig::default();
         let relay = Relay::start(served.address, link, link, rng.u64(..)).unwrap();
-        let queue = support::open(relay.addr(), 0, Options::default());
+        let options = zerolane::Options {
+            idle_timeout: Duration::from_secs(2),
+            ..support::of(&support::identity())
+        };
+        let dial = support::dial(relay.addr(), options);
+        let queue = Queue::open(dial, support::lun(0), Options::default()).unwrap();
         let mut model = Model::new(DISK, 24);
         for _ in 0..3 {
             for _ in 0..60 {
@@ -153,7 +158,8 @@ fn queue__short_reads_are_answered_while_others_are_still_to_be_done() {
 fn queue__patience_ends_and_all_fails() {
     let served = Served::new(vec![memory(DISK)]);
     let options = Options {
-        patience: Duration::from_secs(1),
+        // Also for each answer while it is opened.
+        patience: Duration::from_secs(5),
         ..Options::default()
     };
     let queue = support::open(served.address, 0, options);
@@ -293,7 +299,8 @@ fn queue__writes_what_it_has_compared() {
 fn queue__does_not_repeat_a_comparison() {
     let (store, served) = Gated::served(DISK);
     let options = Options {
-        command_patience: Duration::from_secs(1),
+        // From when it is sent on: the comparison is at the gate before.
+        command_patience: Duration::from_secs(5),
         ..Options::default()
     };
     let queue = support::open(served.address, 0, options);
@@ -304,9 +311,10 @@ fn queue__does_not_repeat_a_comparison() {
     store.open();
     let failed = pending.wait().result.unwrap_err();
     assert!(matches!(failed, Error::InDoubt), "{failed}");
+    let repeats = queue.repairs().repeats;
     // What was begun is over when that is told.
     assert_eq!(support::read(&queue, 0, 512).unwrap(), [1; 512]);
-    assert_eq!(queue.repairs().repeats, 0);
+    assert_eq!(repeats, 0);
 }
 
 /// A target that ends with requests in progress and more of them waiting: none is forgotten.

@@ -164,9 +164,8 @@ pub fn of(identity: &Arc<Identity>) -> Options {
             identity: Some(Arc::clone(identity)),
             ..Security::default()
         },
-        // What is killed is missed soon.
-        idle_timeout: Duration::from_secs(2),
-        connect_timeout: Duration::from_secs(2),
+        // Longer than a busy machine keeps a thread from going on.
+        connect_timeout: Duration::from_secs(20),
         ..Options::default()
     }
 }

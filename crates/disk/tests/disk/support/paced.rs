@@ -1,13 +1,10 @@
 //! A store that sees whether a target sends what it read while it has more to read.
 
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
 
 use super::Served;
+use super::gated::LONG;
 use super::hooked::{self, Hooked, Hooks};
-
-/// How long a read waits for what never comes.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
 struct Course {
@@ -62,7 +59,7 @@ impl Paced {
         let course = self.course.lock().unwrap();
         let waited = self
             .news
-            .wait_timeout_while(course, PATIENCE, |it| !it.stalled && !is_so(it));
+            .wait_timeout_while(course, LONG, |it| !it.stalled && !is_so(it));
         let (mut course, timeout) = waited.unwrap();
         course.stalled |= timeout.timed_out();
         course.stalled
