@@ -5,6 +5,7 @@
 use std::fs::{self, File};
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -94,7 +95,7 @@ fn open(directory: &Path, address: SocketAddr) -> Door {
     command.env("ZEROLANE_HOME", directory).stdin(Stdio::null());
     let mut child = command.spawn().unwrap();
     // Its own end is what ends this loop, if it does not start.
-    while !socket.exists() {
+    while UnixStream::connect(&socket).is_err() {
         assert!(child.try_wait().unwrap().is_none(), "nbdkit ended");
         std::thread::sleep(std::time::Duration::from_millis(20));
     }

@@ -117,7 +117,8 @@ impl Lab {
         let directory = tempfile::tempdir().unwrap();
         let image = directory.path().join("image");
         File::create(&image).unwrap().set_len(DISK as u64).unwrap();
-        let loopback = "127.0.0.1:0".parse().unwrap();
+        // No other test listens at this address, and takes its port between two targets.
+        let loopback = "127.0.0.3:0".parse().unwrap();
         let served = Served::new(&image, 512, loopback);
         let door = Door::new(directory.path(), served.address, read_only);
         Lab {
