@@ -11,9 +11,7 @@ use zerolane::{Connection, Endpoint, Security};
 /// A Hello as an honest client sends it.
 fn hello() -> Vec<u8> {
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
-    silent
-        .set_read_timeout(Some(Duration::from_secs(5)))
-        .unwrap();
+    silent.set_read_timeout(Some(PATIENCE)).unwrap();
     let address = silent.local_addr().unwrap();
     let client = thread::spawn(move || {
         let impatient = zerolane::Options {

@@ -37,7 +37,7 @@ fn identity(n: u8) -> Arc<Identity> {
 fn options(security: Security) -> Options {
     Options {
         security,
-        connect_timeout: Duration::from_secs(3),
+        connect_timeout: PATIENCE,
         ..Options::default()
     }
 }
@@ -55,7 +55,6 @@ fn serve<T: Send + 'static>(
 ) -> (SocketAddr, thread::JoinHandle<T>) {
     let mut endpoint = Endpoint::bind("127.0.0.1:0", options(security)).unwrap();
     let address = endpoint.local_addr();
-    let patience = Duration::from_secs(5);
-    let server = thread::spawn(move || with(endpoint.accept(Some(patience)).unwrap()));
+    let server = thread::spawn(move || with(endpoint.accept(Some(PATIENCE)).unwrap()));
     (address, server)
 }

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use zerolane::failure::{CloseReason, Reason};
 use zerolane::security::Cipher;
-use zerolane::{Connection, Endpoint, Error, Security};
+use zerolane::{Connection, Endpoint, Error, Options, Security};
 
 /// What a client with `client` is told by a server with `server`, which does not accept it.
-fn outcome(client: Security, server: Security) -> zerolane::Result<Connection> {
+fn outcome(client: &Options, server: Security) -> zerolane::Result<Connection> {
     let mut endpoint = Endpoint::bind("127.0.0.1:0", options(server)).unwrap();
     let address = endpoint.local_addr();
     let over = AtomicBool::new(false);
@@ -24,7 +24,7 @@ fn outcome(client: Security, server: Security) -> zerolane::Result<Connection> {
             // What the client sent last is received, too.
             endpoint.accept(a_while).unwrap()
         });
-        let outcome = Connection::connect(address, &options(client));
+        let outcome = Connection::connect(address, client);
         over.store(true, Ordering::Relaxed);
         let accepted = accepted.join().unwrap();
         assert!(accepted.is_none(), "the server has a connection of it");
@@ -34,7 +34,7 @@ fn outcome(client: Security, server: Security) -> zerolane::Result<Connection> {
 
 /// Why a client with `client` cannot connect to a server with `server`.
 fn refused(client: Security, server: Security) -> CloseReason {
-    match outcome(client, server) {
+    match outcome(&options(client), server) {
         Err(Error::Closed(reason)) => reason,
         other => panic!("not refused: {other:?}"),
     }
@@ -148,7 +148,11 @@ fn pre_shared__a_wrong_one_gets_no_connection() {
         pre_shared: Some([key; 32].into()),
         ..Security::default()
     };
-    let outcome = outcome(with(2), with(1));
+    let hasty = Options {
+        connect_timeout: Duration::from_secs(3),
+        ..options(with(2))
+    };
+    let outcome = outcome(&hasty, with(1));
     assert!(
         matches!(outcome, Err(Error::ConnectTimeout(_))),
         "{outcome:?}"

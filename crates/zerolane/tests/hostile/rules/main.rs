@@ -58,7 +58,7 @@ const AT_ONCE: usize = 4;
 
 /// Breaks one rule, while an honest client is served; what became of the victim's connection.
 fn broken(rule: &Rule, role: Role, encrypted: bool) -> Served {
-    let victim = Victim::start(encrypted, rule.ask);
+    let victim = Victim::start(encrypted, rule);
     let done = AtomicBool::new(false);
     let honest = Honest::connect(&victim, encrypted);
     let hostile = || match role {
@@ -69,7 +69,7 @@ fn broken(rule: &Rule, role: Role, encrypted: bool) -> Served {
         }
         Role::Responder => {
             let (socket, address) = Peer::listen();
-            let connecting = victim::connect_to(address, encrypted, rule.ask);
+            let connecting = victim::connect_to(address, encrypted, rule);
             let mut peer = Peer::accept(socket, encrypted, &rule.terms);
             misbehave(rule, &mut peer);
             peer.connecting = Some(connecting);

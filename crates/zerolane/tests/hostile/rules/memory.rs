@@ -1,9 +1,9 @@
 //! Rules of persistent memory that is the victim's.
 
-use super::peer::Peer;
+use super::peer::{PATIENCE, Peer};
 use super::rule::{Rule, rule};
 use super::victim::{EXPORTED, MESSAGE_ROOM, NEVER_SHOWN};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use zerolane::counters::DropReason::{Duplicate, Early, Limit, NoGrant};
 use zerolane_wire::{Flags, Header, Op, Operation, RequestMemoryRegion, Rights};
 
@@ -34,7 +34,8 @@ pub(super) fn opened(peer: &mut Peer, name: &str, rights: Rights) -> (u32, u16) 
     let mut padded = [0; 32];
     padded[..name.len()].copy_from_slice(name.as_bytes());
     // Exported as soon as the victim's program has got to it.
-    for _ in 0..100 {
+    let end = Instant::now() + PATIENCE;
+    while Instant::now() < end {
         peer.say(Operation::RequestMemoryRegion(RequestMemoryRegion {
             rights,
             length: 0,
@@ -437,7 +438,8 @@ fn put_unlike_its_promise(peer: &mut Peer) {
         sync: 10,
         ..put(peer, open, 0, 10)
     };
-    for _ in 0..10 {
+    let end = Instant::now() + PATIENCE;
+    while Instant::now() < end {
         peer.say_raw(&ask, &[2; 8]);
         if peer.listen_for_a_while().iter().any(all) {
             return;
@@ -475,6 +477,10 @@ fn immediate_too_early(peer: &mut Peer) {
             }
             put_off |= peer.listen_for_a_while().iter().any(later);
         }
+    }
+    let end = Instant::now() + PATIENCE;
+    while !put_off && Instant::now() < end {
+        put_off = peer.listen_for_a_while().iter().any(later);
     }
     assert!(put_off, "more are kept than agreed");
     put_with_immediate(peer, open, 2000, 0);

@@ -1,7 +1,7 @@
 //! Rules of persistent memory of the peer: its answers to the victim's operations.
 
 use super::grant::grant;
-use super::peer::Peer;
+use super::peer::{PATIENCE, Peer};
 use super::rule::{Outcome, Rule, rule};
 use super::victim::{Ask, LONG, SHORT, THEIR_BYTE, THEIRS};
 use std::time::Duration;
@@ -250,7 +250,12 @@ fn put_granted_elsewhere(peer: &mut Peer) {
     let (header, options) = grant(peer, id, 0, 0, 2000);
     peer.say_raw(&header, &options);
     let mut sent = 0;
-    while let Some((data, payload)) = peer.hear(Duration::from_millis(50)) {
+    // The first comes when the victim gets to it.
+    let patience = |sent| match sent {
+        0 => PATIENCE,
+        _ => Duration::from_millis(50),
+    };
+    while let Some((data, payload)) = peer.hear(patience(sent)) {
         if data.op == Op::Data && data.d_id == 9 {
             let end = data.wide() + payload.len() as u64;
             assert!(end <= 2000, "sent beyond the grant: to {end}");

@@ -1,6 +1,7 @@
 //! An honest end with memory that may not be touched: what a hostile peer meets.
 
 use super::guard::{Guards, UNTOUCHED, touched};
+use super::rule::{Outcome, Rule};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,8 +16,6 @@ use zerolane::{
     Security, SharedRegion, TransferId, Work,
 };
 
-/// A connection whose peer is silent is given up after this time.
-const IDLE: Duration = Duration::from_secs(2);
 /// Nothing here takes longer; what does is a hang.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// What can be received, bytes.
@@ -70,9 +69,14 @@ fn options(encrypted: bool) -> Options {
     }
 }
 
-fn impatient(encrypted: bool) -> Options {
+/// Of an end whose peer breaks a rule.
+fn attacked(encrypted: bool, outcome: Outcome) -> Options {
     Options {
-        idle_timeout: IDLE,
+        // Only a peer that stays silent is given up, not one that the machine holds up for a while.
+        idle_timeout: match outcome {
+            Outcome::GoesOn => Duration::from_secs(20),
+            Outcome::Ended | Outcome::GivenUp => Duration::from_secs(2),
+        },
         ..options(encrypted)
     }
 }
@@ -257,8 +261,10 @@ pub(super) struct Victim {
 
 impl Victim {
     /// All clients but the first, which is honest, are asked.
-    pub(super) fn start(encrypted: bool, ask: Option<Ask>) -> Victim {
-        let mut endpoint = Endpoint::bind("127.0.0.1:0", impatient(encrypted)).unwrap();
+    pub(super) fn start(encrypted: bool, rule: &Rule) -> Victim {
+        let options = attacked(encrypted, rule.outcome);
+        let mut endpoint = Endpoint::bind("127.0.0.1:0", options).unwrap();
+        let ask = rule.ask;
         let address = endpoint.local_addr();
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -289,13 +295,10 @@ impl Victim {
 }
 
 /// A victim that connects to the hostile peer.
-pub(super) fn connect_to(
-    peer: SocketAddr,
-    encrypted: bool,
-    ask: Option<Ask>,
-) -> JoinHandle<Served> {
+pub(super) fn connect_to(peer: SocketAddr, encrypted: bool, rule: &Rule) -> JoinHandle<Served> {
+    let (options, ask) = (attacked(encrypted, rule.outcome), rule.ask);
     thread::spawn(move || {
-        let connection = Connection::connect(peer, &impatient(encrypted)).unwrap();
+        let connection = Connection::connect(peer, &options).unwrap();
         serve(connection, ask)
     })
 }
