@@ -4,8 +4,9 @@
 use std::cell::Cell;
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::TryRecvError;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use zerolane::failure::{CloseReason, NotPosted, PostError, Reason, TransferError};
 use zerolane::memory::Memory;
 use zerolane::options::{LaneChoice, Profiles};
@@ -887,17 +888,17 @@ fn queue__of_many_connections_full_and_waited_for() {
 #[test]
 fn peer__that_dies_ends_everything_once() {
     let options = Options {
-        idle_timeout: Duration::from_millis(600),
+        idle_timeout: Duration::from_secs(2),
         ..Options::default()
     };
     let memory = ExportedRegion::new(Region::anonymous(1 << 20).unwrap()).unwrap();
     let mut endpoint = Endpoint::bind("127.0.0.1:0", options.clone()).unwrap();
     let address = endpoint.local_addr();
+    let (tell, told) = std::sync::mpsc::channel::<()>();
     let peer = std::thread::spawn(move || {
         let mut connection = endpoint.accept(None).unwrap().unwrap();
         connection.export_named("m", &memory, Rights::ALL).unwrap();
-        let began = Instant::now();
-        while began.elapsed() < Duration::from_millis(200) {
+        while told.try_recv() == Err(TryRecvError::Empty) {
             connection.wait(Some(Duration::from_millis(10))).unwrap();
         }
         // Neither driven nor closed from here on.
@@ -905,6 +906,7 @@ fn peer__that_dies_ends_everything_once() {
     });
     let mut connection = Connection::connect(address, &options).unwrap();
     let key = connection.open_region("m", Rights::ALL).unwrap();
+    drop(tell);
     let silent = peer.join().unwrap();
     let mut ids = vec![
         connection
@@ -958,10 +960,7 @@ fn key__survives_bytes() {
 
 #[test]
 fn queue__full_holds_up_completions_not_the_connection() {
-    let options = Options {
-        idle_timeout: Duration::from_secs(2),
-        ..Options::default()
-    };
+    let options = Options::default();
     let mut endpoint = Endpoint::bind("127.0.0.1:0", options.clone()).unwrap();
     let address = endpoint.local_addr();
     let count = 6;

@@ -323,7 +323,10 @@ fn offloads__every_combination_by_option() {
             };
             transfer(&mut pair, 4, &[3 << 20, 1, 100_000]);
             assert_eq!((pair.a.account().gso, pair.b.account().gro), (gso, gro));
-            assert_eq!(pair.b.account().dropped_socket_buffer, 0);
+            let (a, b) = (pair.a.account(), pair.b.account());
+            // What is sent again may meet its first copy, which a busy machine has left in the socket.
+            let timeouts = a.protocol.timeouts + b.protocol.timeouts;
+            assert!(b.dropped_socket_buffer <= timeouts, "{path:?}: {b:#?}");
         }
     }
 }

@@ -17,9 +17,23 @@ use zerolane_wire::{
     Route,
 };
 
+/// For peers that fall silent.
 fn impatient() -> Options {
+    silent_for(Duration::from_millis(600))
+}
+
+/// Ends that give up a peer after this time, and take any to connect.
+fn silent_for(idle_timeout: Duration) -> Options {
     Options {
-        idle_timeout: Duration::from_millis(600),
+        idle_timeout,
+        connect_timeout: PATIENCE,
+        ..Options::default()
+    }
+}
+
+/// For what never answers.
+fn hasty() -> Options {
+    Options {
         connect_timeout: Duration::from_millis(300),
         ..Options::default()
     }
@@ -45,7 +59,7 @@ fn connect__to_a_closed_port_is_refused_before_the_timeout() {
 fn connect__to_a_silent_socket_times_out() {
     let silent = UdpSocket::bind("127.0.0.1:0").expect("bind");
     let address = silent.local_addr().expect("bound");
-    let error = Connection::connect(address, &impatient()).expect_err("silent");
+    let error = Connection::connect(address, &hasty()).expect_err("silent");
     assert!(matches!(error, Error::ConnectTimeout(_)), "{error}");
 }
 
@@ -75,7 +89,7 @@ fn connect__to_something_else_times_out() {
                 }
             }
         });
-        let error = Connection::connect(address, &impatient()).expect_err("not Zerolane");
+        let error = Connection::connect(address, &hasty()).expect_err("not Zerolane");
         stop.store(true, Ordering::Relaxed);
         assert!(matches!(error, Error::ConnectTimeout(_)), "{error}");
     });
@@ -338,7 +352,9 @@ impl Drop for Killed {
 
 #[test]
 fn peer__killed_process_is_noticed() {
-    let mut endpoint = Endpoint::bind("127.0.0.1:0", impatient()).expect("bind");
+    // The child may be kept off its core for a while before it is killed.
+    let options = silent_for(Duration::from_secs(10));
+    let mut endpoint = Endpoint::bind("127.0.0.1:0", options).expect("bind");
     let mut command = Command::new(std::env::current_exe().expect("known"));
     command.args(["--exact", "death::child__streams_until_killed"]);
     command.env(PEER, endpoint.local_addr().to_string());
@@ -411,10 +427,12 @@ fn peer__that_sleeps_less_than_the_idle_timeout_comes_back() {
 
 #[test]
 fn connection__outlives_silence_when_nothing_is_posted() {
-    let pair = Path::LoopbackV4.connect(&impatient());
+    // What is moved afterwards takes less on any machine.
+    let timeout = Duration::from_secs(2);
+    let pair = Path::LoopbackV4.connect(&silent_for(timeout));
     let mut pair = pair.expect("always permitted");
     // Twice the idle timeout without a call at either end, then at one end only.
-    std::thread::sleep(Duration::from_millis(1200));
+    std::thread::sleep(2 * timeout);
     idle(&mut pair.a, Duration::from_millis(100));
     transfer(&mut pair, 1, &[100_000]);
 }

@@ -58,21 +58,20 @@ fn processes__stopped_at_any_point_and_continued_have_right_content() {
         let mut connection = accept(&mut endpoint);
         connection.set_timeout(Some(PATIENCE));
         assert!(lane_of(&mut said).starts_with("SharedMemory"));
-        let stops = std::thread::scope(|scope| {
+        std::thread::scope(|scope| {
             let swapping = scope.spawn(|| swap(&mut connection, [1, 0], SWAPPED));
-            let mut stops = 0;
-            while !swapping.is_finished() {
+            loop {
                 signal(&child, SIGSTOP);
                 std::thread::sleep(random.micros(8000));
                 signal(&child, SIGCONT);
                 std::thread::sleep(random.micros(3000));
-                stops += 1;
+                if swapping.is_finished() {
+                    break;
+                }
             }
             let swapped = swapping.join().expect("right content");
             swapped.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-            stops
         });
-        assert!(stops > 0, "it was stopped at least once");
         told(&mut said, "swapped");
         connection.close().expect("closed");
         assert!(child.wait().expect("done").success(), "seed {seed}");

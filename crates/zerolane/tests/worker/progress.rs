@@ -3,6 +3,7 @@
 use super::{PATIENCE, anywhere, content, plain, region};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::HashMap;
+use std::sync::mpsc::{TryRecvError, channel};
 use std::time::{Duration, Instant};
 use zerolane::request::WorkKind;
 use zerolane::worker::{ConnectionId, EndpointId, Event, Worker};
@@ -15,9 +16,9 @@ fn listening(options: Options) -> (Worker, EndpointId, std::net::SocketAddr) {
     (worker, endpoint, address)
 }
 
-/// Events of `worker` until one is `wanted`, which is returned; others are given to `other`.
+/// Events of `worker` until one is `wanted`, which is returned.
 fn until<T>(worker: &mut Worker, mut wanted: impl FnMut(&mut Worker, Event) -> Option<T>) -> T {
-    let end = Instant::now() + PATIENCE;
+    let mut end = Instant::now() + PATIENCE;
     loop {
         worker
             .wait(Some(Duration::from_millis(100)))
@@ -26,6 +27,7 @@ fn until<T>(worker: &mut Worker, mut wanted: impl FnMut(&mut Worker, Event) -> O
             if let Some(found) = wanted(worker, event) {
                 return found;
             }
+            end = Instant::now() + PATIENCE;
         }
         assert!(Instant::now() < end, "nothing in time");
     }
@@ -439,9 +441,11 @@ fn export__every_client_uses_what_the_endpoint_exports_until_it_is_revoked() {
 #[test]
 fn drop__of_a_worker_tells_its_peers() {
     let (mut worker, _, address) = listening(Options::default());
+    let (connected, connects) = channel::<()>();
     let client = std::thread::spawn(move || {
         let mut connection = Connection::connect(address, &Options::default())?;
         connection.post_recv(Region::anonymous(10)?)?;
+        drop(connected);
         loop {
             match connection.wait(Some(PATIENCE)) {
                 Ok(Some(completion)) => assert!(completion.result.is_err()),
@@ -465,8 +469,8 @@ fn drop__of_a_worker_tells_its_peers() {
         }
         _ => None,
     });
-    // So that the client has heard of its connection.
-    for _ in 0..50 {
+    // Until the client has heard of its connection.
+    while connects.try_recv() == Err(TryRecvError::Empty) {
         worker
             .wait(Some(Duration::from_millis(2)))
             .expect("allowed");
@@ -517,11 +521,13 @@ fn next_timeout__idle_connections_have_no_timer() {
 fn wait__clients_that_stall_hold_no_other_back() {
     const EACH: usize = 8;
     let (mut worker, _, address) = listening(Options::default());
-    let (end, ended) = std::sync::mpsc::channel::<()>();
+    let (end, ended) = channel::<()>();
     let ended = std::sync::Arc::new(std::sync::Mutex::new(ended));
+    let (stalls, all_stall) = channel::<()>();
     let stalled: Vec<_> = (0..EACH)
         .map(|_| {
             let ended = std::sync::Arc::clone(&ended);
+            let stalls = stalls.clone();
             std::thread::spawn(move || {
                 let mut connection = Connection::connect(address, &Options::default())?;
                 for _ in 0..3 {
@@ -531,6 +537,7 @@ fn wait__clients_that_stall_hold_no_other_back() {
                     let _ = connection.wait(Some(Duration::from_millis(100)))?;
                 }
                 // No receive for the answers, and no further call, until the others are done.
+                drop(stalls);
                 let ended = ended.lock().expect("no panic");
                 let _ = ended.recv();
                 drop(ended);
@@ -538,8 +545,11 @@ fn wait__clients_that_stall_hold_no_other_back() {
             })
         })
         .collect();
-    let served: Vec<_> = (0..EACH as u64)
-        .map(|n| {
+    drop(stalls);
+    let served = std::thread::spawn(move || {
+        // Each has dropped its end when all stall.
+        let _ = all_stall.recv();
+        let served = (0..EACH as u64).map(|n| {
             std::thread::spawn(move || {
                 let mut connection = Connection::connect(address, &Options::default())?;
                 for round in 0..20 {
@@ -551,11 +561,12 @@ fn wait__clients_that_stall_hold_no_other_back() {
                 }
                 connection.close()
             })
-        })
-        .collect();
+        });
+        served.collect::<Vec<_>>()
+    });
     // The stalled ones have not closed when these have.
     echo(&mut worker, EACH);
-    for client in served {
+    for client in served.join().expect("no panic") {
         client.join().expect("no panic").expect("served");
     }
     assert!(worker.connections() >= EACH);
