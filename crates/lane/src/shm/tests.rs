@@ -498,13 +498,19 @@ fn look__says_what_each_end_may_read() {
                     assert!(accepted.is_none(), "it only looks");
                 }
             });
-            let found = look(at, &options);
+            // A listener that does not run for a second tells nobody.
+            let mut tries = (0..20).map(|_| look(at, &options));
+            let found = tries.find(|found| !matches!(found, Ok(Reach { reads: None, .. })));
             over.store(true, Ordering::Relaxed);
             found
         });
         let readable = Some(true);
         let (reads, is_read) = (readable, readable);
-        assert_eq!(found, Ok(Reach { reads, is_read }), "the same process");
+        assert_eq!(
+            found,
+            Some(Ok(Reach { reads, is_read })),
+            "the same process"
+        );
     }
     let udp_alone = Options {
         lane: LaneChoice::Udp,
