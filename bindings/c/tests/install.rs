@@ -112,7 +112,7 @@ impl Installed {
 /// A program that is ended should it hang.
 fn bounded(program: &Path) -> Command {
     let mut command = Command::new("timeout");
-    command.args(["--kill-after=5", "60"]).arg(program);
+    command.args(["--kill-after=5", "300"]).arg(program);
     command
 }
 

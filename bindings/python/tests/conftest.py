@@ -1,5 +1,6 @@
-"""Pairs of connections over loopback, and content."""
+"""Pairs of connections over loopback, content, and interrupts."""
 
+import _thread
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -59,6 +60,22 @@ def serving(connection: zerolane.Connection) -> Iterator[None]:
         stop.set()
         connection.wake()
         thread.join()
+
+
+@contextmanager
+def interrupt() -> Iterator[None]:
+    """Interrupts the main thread in what it does half a second later.
+
+    The time starts inside whatever catches the interrupt.
+    """
+    timer = threading.Timer(0.5, _thread.interrupt_main)
+    timer.start()
+    try:
+        yield
+    finally:
+        # What ended before is not interrupted.
+        timer.cancel()
+        timer.join()
 
 
 @pytest.fixture

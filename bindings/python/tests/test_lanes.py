@@ -19,7 +19,11 @@ from conftest import make_pair, serving
 def test_lane__shared_memory_unless_something_else_is_asked_for(
     lane: Literal["best", "shared_memory"] | None, executor: ThreadPoolExecutor
 ) -> None:
-    ours, peers = make_pair(zerolane.Options(lane=lane))
+    # A listener that does not run for a second is met by UDP, but not each time.
+    for _ in range(10):
+        ours, peers = make_pair(zerolane.Options(lane=lane))
+        if ours.account().lane == "shared_memory":
+            break
     for end in (ours, peers):
         account = end.account()
         assert (account.lane, account.no_shared_memory) == ("shared_memory", None)
@@ -102,7 +106,7 @@ def run_in_a_namespace(program: str) -> None:
         ["unshare", "-n", sys.executable, "-c", program],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
     )
     assert done.returncode == 0, done.stderr
 
@@ -141,8 +145,15 @@ def receive(device):
         buffer = bytearray(len(content))
         assert connection.recv_into(buffer) == len(content)
         assert buffer == content
+        account = connection.account()
+        # An acknowledgment that was lost is sent again by calls of this thread alone.
+        while not sending.done():
+            try:
+                connection.wait(timeout=0.01)
+            except zerolane.ConnectionEnded:
+                break
         sending.result()
-        return connection.account()
+        return account
 account = receive(far)
 assert (account.bypass, account.no_bypass) == (True, None)
 account = receive(second)
@@ -220,9 +231,9 @@ def carry(
     executor: ThreadPoolExecutor,
     ours: zerolane.Connection,
     peers: zerolane.Connection,
-    until: Callable[[list[zerolane.Path]], bool],
+    until: Callable[[list[zerolane.Path], list[zerolane.Path]], bool],
 ) -> None:
-    """Moves content from `ours` to `peers` until the paths of `ours` are as wanted.
+    """Moves content from `ours` to `peers` until the paths of both are as wanted.
 
     On a busy host a link takes seconds to come up.
     """
@@ -232,16 +243,23 @@ def carry(
         sending = executor.submit(ours.send, content)
         buffer = bytearray(len(content))
         assert peers.recv_into(buffer) == len(content)
+        # An acknowledgment that was lost is sent again by calls of this thread alone.
+        while not sending.done():
+            peers.wait(timeout=0.01)
         sending.result()
         assert buffer == content
-        if until(ours.paths()):
+        if until(ours.paths(), peers.paths()):
             return
-    raise AssertionError(ours.paths())
+    raise AssertionError((ours.paths(), peers.paths()))
 
 
-def both(paths: list[zerolane.Path]) -> bool:
-    """Whether there are two, and each carried something."""
-    return len(paths) == 2 and all(it.bytes_sent > 1 << 20 for it in paths)
+def both(ours: list[zerolane.Path], theirs: list[zerolane.Path]) -> bool:
+    """Whether there are two, and each carried something: what was sent may be lost."""
+    return (
+        len(ours) == len(theirs) == 2
+        and all(it.life == "usable" and it.bytes_sent > 1 << 20 for it in ours)
+        and all(it.bytes_received > 1 << 20 for it in theirs)
+    )
 
 
 @pytest.mark.parametrize("threads", [False, True])
@@ -258,9 +276,8 @@ def test_paths__from_another_port_carry_what_the_first_does(
         first, second = ours.paths()
         assert (first.index, first.life, second.index, second.life) == (0, "usable", 1, "usable")
         assert first.rtt and second.rtt
-        assert min(it.bytes_received for it in peers.paths()) > 1 << 20
         ours.remove_path(1)
-        carry(executor, ours, peers, lambda paths: [it.index for it in paths] == [0])
+        carry(executor, ours, peers, lambda paths, _: [it.index for it in paths] == [0])
         assert ours.add_path("=")
         carry(executor, ours, peers, both)
         with pytest.raises(ValueError, match="the first path"):
@@ -304,7 +321,7 @@ with ThreadPoolExecutor(1) as executor, zerolane.Endpoint("127.0.0.1:0", taking)
     carry(executor, ours, peers, both)
     assert ours.account().no_path is None
     ours.remove_path(1)
-    carry(executor, ours, peers, lambda paths: len(paths) == 1 and paths[0].bytes_sent > 1 << 20)
+    carry(executor, ours, peers, lambda paths, _: len(paths) == 1 and paths[0].bytes_sent > 1 << 20)
     assert ours.add_path("=ether:zl0/02:00:00:00:00:02")
     carry(executor, ours, peers, both)
     ours.abort()

@@ -1,7 +1,5 @@
 """What each request carries and returns: contexts, timeouts, batches, memory, names of before."""
 
-import _thread
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -10,7 +8,7 @@ import numpy as np
 import pytest
 
 import zerolane
-from conftest import Pair, serving
+from conftest import Pair, interrupt, serving
 from zerolane import FetchOp, Rights
 
 
@@ -164,19 +162,10 @@ def test_local_addr__is_where_the_peer_sends(pair: Pair) -> None:
     assert ours.local_addr is None and ours.peer_addr == peers.local_addr
 
 
-def test_open_region__is_interrupted_while_the_peer_is_silent(
-    pair: Pair, executor: ThreadPoolExecutor
-) -> None:
+def test_open_region__is_interrupted_while_the_peer_is_silent(pair: Pair) -> None:
     ours, _ = pair
-
-    def interrupt() -> None:
-        time.sleep(0.2)
-        _thread.interrupt_main()
-
-    interrupting = executor.submit(interrupt)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt), interrupt():
         ours.open_region("memory", Rights.ALL)
-    interrupting.result()
 
 
 def test_memory__is_what_was_posted_cut_to_what_came(pair: Pair) -> None:

@@ -1,13 +1,11 @@
 """Messages: content, buffers of every kind, errors, threads, signals."""
 
-import _thread
 import mmap
 import os
 import subprocess
 import sys
 import tempfile
 import threading
-import time
 from array import array
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,7 +15,7 @@ import numpy as np
 import pytest
 
 import zerolane
-from conftest import Pair, is_exported, make_pair, pattern, serving
+from conftest import Pair, interrupt, is_exported, make_pair, pattern, serving
 
 
 @pytest.mark.parametrize("length", [0, 1, 1473, 100_000, 5_000_000])
@@ -238,11 +236,17 @@ def test_wait__other_threads_run_meanwhile(pair: Pair) -> None:
 
     thread = threading.Thread(target=count)
     thread.start()
-    assert ours.wait(timeout=0.3) is None
+    # With the interpreter held, it would count to a handful before and after. The machine may
+    # hold it up, but not each time.
+    for _ in range(10):
+        before = counted
+        assert ours.wait(timeout=0.3) is None
+        meanwhile = counted - before
+        if meanwhile > 1000:
+            break
     stop.set()
     thread.join()
-    # With the interpreter held, it would have counted to a handful before and after.
-    assert counted > 1000
+    assert meanwhile > 1000
 
 
 def test_interrupt__frees_the_buffer_and_the_connection_goes_on(
@@ -250,15 +254,8 @@ def test_interrupt__frees_the_buffer_and_the_connection_goes_on(
 ) -> None:
     ours, peers = pair
     place = bytearray(100)
-
-    def interrupt() -> None:
-        time.sleep(0.2)
-        _thread.interrupt_main()
-
-    interrupting = executor.submit(interrupt)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt), interrupt():
         ours.recv_into(place)
-    interrupting.result()
     place.clear()
     place = bytearray(4)
     sending = executor.submit(peers.send, b"next")
@@ -295,14 +292,14 @@ interrupted(worker.stop)
 }
 
 INTERRUPTING = """
-import _thread, socket, threading
+import socket
 import zerolane
-from conftest import is_exported, make_pair
+from conftest import interrupt, is_exported, make_pair
 patient = zerolane.Options(idle_timeout=3600, connect_timeout=3600)
 def interrupted(call):
-    threading.Timer(0.2, _thread.interrupt_main).start()
     try:
-        call()
+        with interrupt():
+            call()
     except KeyboardInterrupt:
         return
     raise AssertionError("it was not interrupted")

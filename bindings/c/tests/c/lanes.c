@@ -50,7 +50,7 @@ static zl_options *on(uint64_t lane)
 }
 
 /* What carries a connection of a client with `theirs` to an endpoint with `ours`. */
-static void carries(uint64_t ours, uint64_t theirs, uint64_t expected, const unsigned char *content)
+static uint64_t carried(uint64_t ours, uint64_t theirs, const unsigned char *content)
 {
     struct client client = {.options = on(theirs), .content = content};
     zl_options *options = on(ours);
@@ -70,12 +70,23 @@ static void carries(uint64_t ours, uint64_t theirs, uint64_t expected, const uns
     EXPECT(memcmp(received, content, LENGTH) == 0);
     EXPECT(zl_account_read(connection, &account) == ZL_OK);
     join_serving(thread, connection);
-    EXPECT(account.lane == expected && client.lane == expected);
+    EXPECT(account.lane == client.lane);
     zl_connection_free(connection);
     zl_endpoint_free(endpoint);
     zl_options_free(options);
     zl_options_free(client.options);
     free(received);
+    return client.lane;
+}
+
+/* It is `expected` that carries it. Where a listener does not run for a second, UDP may instead, but not each time. */
+static void carries(uint64_t ours, uint64_t theirs, uint64_t expected, const unsigned char *content)
+{
+    uint64_t lane = carried(ours, theirs, content);
+
+    for (int tries = 1; tries < 10 && expected == ZL_LANE_SHARED_MEMORY && lane == ZL_LANE_UDP; tries++)
+        lane = carried(ours, theirs, content);
+    EXPECT(lane == expected);
 }
 
 /* Asks for the region until the peer's memory is mapped, which takes a turn of both ends, and works on it. */
@@ -131,7 +142,7 @@ static void mapped(const unsigned char *content)
     EXPECT(zl_export_named(connection, "table", exported, ZL_RIGHT_READ | ZL_RIGHT_WRITE | ZL_RIGHT_ATOMIC, &key)
            == ZL_OK);
     /* Until the peer has left. */
-    while (zl_wait(connection, 10000, &completion) == ZL_OK)
+    while (zl_wait(connection, -1, &completion) >= 0)
         ;
     EXPECT(pthread_join(thread, NULL) == 0);
     EXPECT(((uint64_t *)data)[1] == 12);
