@@ -149,7 +149,8 @@ fn drop__amid_ends_the_threads() {
         let big = Region::anonymous(32 << 20).expect("memory");
         a.post_send_with(big, Work::from(1)).expect("posted");
         for _ in 0..dropped * 50 {
-            let _ = a.poll().expect("alive");
+            // The peer has no room for that much, and may be gone by now.
+            let _ = a.poll();
         }
         drop(a);
         receiver.join().expect("received");
