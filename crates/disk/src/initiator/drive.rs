@@ -428,11 +428,18 @@ impl Driver {
     /// Connects again. Requests that were repeated too often fail.
     fn reconnect(&mut self, why: Error) -> Result<Link, Error> {
         self.give_up(|it| it.repeats > MAX_REPEATS, &Error::Repeated(MAX_REPEATS));
-        let since = Instant::now();
+        let mut since = Instant::now();
         let mut last = why;
         loop {
-            if let Some(error) = self.shared.inbox().end.clone() {
-                return Err(error);
+            {
+                let inbox = self.shared.inbox();
+                if let Some(error) = inbox.end.clone() {
+                    return Err(error);
+                }
+                // A target that nothing waits for may stay away for as long as it likes.
+                if self.waiting.is_empty() && inbox.requests.is_empty() {
+                    since = Instant::now();
+                }
             }
             if since.elapsed() > self.options.patience {
                 return Err(Error::Unreachable {

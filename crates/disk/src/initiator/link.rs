@@ -81,6 +81,11 @@ impl Link {
         if !target.roles.target || target.transfer_bytes < 4096 {
             return Err(Error::Protocol("a login of no target".into()));
         }
+        // It meets no message. While there is one, the connection asks a silent target whether it lives: what a command waits
+        // for is put, which nothing here is outstanding for once the target has confirmed the command.
+        connection
+            .post_message_recv(None)
+            .map_err(zerolane::Error::from)?;
         let slots = slots.min(target.slots);
         let capsule_bytes = target.capsule_bytes.min(CAPSULE_BYTES);
         let capsules = capsules.filter(|_| capsule_bytes > 0);
@@ -183,8 +188,12 @@ impl Link {
         if let Err(error) = completion.result {
             return Err(zerolane::Error::from(error).into());
         }
-        if completion.kind != WorkKind::Immediate {
-            return Ok(None);
+        match completion.kind {
+            WorkKind::Immediate => {}
+            WorkKind::MessageReceived => {
+                return Err(Error::Protocol("a message that nothing asked for".into()));
+            }
+            _ => return Ok(None),
         }
         let unknown = || Error::Protocol(format!("a status in slot {}", completion.value));
         let slot = u16::try_from(completion.value).map_err(|_| unknown())?;

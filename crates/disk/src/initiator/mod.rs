@@ -59,9 +59,11 @@ pub struct Options {
     pub depth: u16,
     /// Payload of a command, bytes: longer requests are several commands. The target may allow less.
     pub transfer_bytes: u32,
-    /// How long it tries to connect again before all requests fail, and the queue with them.
+    /// How long it tries to connect again, while there are requests, before all of them fail, and the queue with them. Without
+    /// requests it tries for as long as it takes.
     pub patience: Duration,
-    /// A command without a status for so long means that the connection is broken.
+    /// A command without a status for so long means that the connection is broken, though the target answers. One that
+    /// does not is missed after the connection's `idle_timeout`.
     pub command_patience: Duration,
 }
 

@@ -12,7 +12,7 @@ use zerolane_block::store::{MemoryStore, Store};
 use zerolane_disk::initiator::{Dial, Error, Options, Queue, Request, Wrong};
 use zerolane_disk::target::News;
 
-use super::support::gated::Gated;
+use super::support::gated::{Gated, LONG};
 use super::support::model::Model;
 use super::support::paced::Paced;
 use super::support::{self, BLOCK, Served, Shown, memory, seeds};
@@ -152,6 +152,68 @@ fn queue__short_reads_are_answered_while_others_are_still_to_be_done() {
         !store.stalled(READS as usize),
         "answers waited for all reads"
     );
+}
+
+/// The target has confirmed the command, and is gone before its status leaves: nothing of the initiator's is outstanding.
+#[test]
+fn queue__misses_a_target_that_has_its_commands() {
+    let (store, first) = Gated::served(DISK);
+    let link = LinkConfig::default();
+    let relay = Relay::start(first.address, link, link, 1).unwrap();
+    let address = Arc::new(Mutex::new(relay.addr()));
+    let options = zerolane::Options {
+        idle_timeout: Duration::from_secs(2),
+        ..support::of(&support::identity())
+    };
+    let to = Arc::clone(&address);
+    let dial: Dial = Box::new(move || {
+        let to = *to.lock().unwrap();
+        zerolane::Connection::connect(to, &options)
+    });
+    let never = Options {
+        command_patience: Duration::from_secs(3600),
+        ..Options::default()
+    };
+    let queue = Queue::open(dial, support::lun(0), never).unwrap();
+    let pending = queue.start(Request::Write {
+        at: 0,
+        memory: support::region(&[7; 512]),
+        durable: false,
+    });
+    store.has_one();
+    // Long enough for the confirmation. If it is not, this shows less.
+    std::thread::sleep(Duration::from_millis(100));
+    relay.set_up(false);
+    let second = Served::new(vec![Shown {
+        store: Arc::clone(&store) as Arc<dyn Store>,
+        read_only: false,
+    }]);
+    *address.lock().unwrap() = second.address;
+    let (over, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || over.send(pending.wait().result));
+    let result = ended.recv_timeout(LONG).expect("it is repeated");
+    store.open();
+    result.unwrap();
+    assert_eq!(queue.repairs().repeats, 1);
+    assert_eq!(support::read(&queue, 0, 512).unwrap(), [7; 512]);
+}
+
+/// Nothing waits for the target while it is away, for longer than it is waited for.
+#[test]
+fn queue__without_requests_awaits_its_target() {
+    let mut served = Served::new(vec![memory(DISK)]);
+    let address = Arc::new(Mutex::new(served.address));
+    let options = Options {
+        // Also for each answer while it is opened.
+        patience: Duration::from_secs(2),
+        ..Options::default()
+    };
+    let queue = Queue::open(dial_at(&address), support::lun(0), options).unwrap();
+    drop(served);
+    std::thread::sleep(Duration::from_secs(5));
+    served = Served::new(vec![memory(DISK)]);
+    *address.lock().unwrap() = served.address;
+    assert_eq!(support::read(&queue, 0, 512).unwrap(), [0; 512]);
 }
 
 #[test]
