@@ -131,10 +131,9 @@ impl OneSided {
         self.send_queue.share(cx.sends_frames());
     }
 
-    /// Whether something asked for is not over, a receive that waits for a message among it.
+    /// Whether something asked for is not over.
     pub(crate) fn is_working(&self) -> bool {
         !self.queued.is_empty()
-            || self.receives() > 0
             || !self.send_queue.is_empty()
             || !self.gets.is_empty()
             || !self.region_requests.is_empty()

@@ -71,7 +71,6 @@ impl OneSided {
             payload,
         });
         cx.owe(Debt::Ready);
-        cx.owe(Debt::Peer);
         id
     }
 
