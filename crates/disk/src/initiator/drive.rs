@@ -428,7 +428,7 @@ impl Driver {
     /// Connects again. Requests that were repeated too often fail.
     fn reconnect(&mut self, why: Error) -> Result<Link, Error> {
         self.give_up(|it| it.repeats > MAX_REPEATS, &Error::Repeated(MAX_REPEATS));
-        let mut since = Instant::now();
+        let (mut since, mut was_idle) = (Instant::now(), false);
         let mut last = why;
         loop {
             {
@@ -436,10 +436,13 @@ impl Driver {
                 if let Some(error) = inbox.end.clone() {
                     return Err(error);
                 }
-                // A target that nothing waits for may stay away for as long as it likes.
-                if self.waiting.is_empty() && inbox.requests.is_empty() {
+                // A target that nothing waits for may stay away for as long as it likes; what came during the last attempt has
+                // waited for none yet.
+                let is_idle = self.waiting.is_empty() && inbox.requests.is_empty();
+                if is_idle || was_idle {
                     since = Instant::now();
                 }
+                was_idle = is_idle;
             }
             if since.elapsed() > self.options.patience {
                 return Err(Error::Unreachable {

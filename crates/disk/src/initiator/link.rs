@@ -81,10 +81,11 @@ impl Link {
         if !target.roles.target || target.transfer_bytes < 4096 {
             return Err(Error::Protocol("a login of no target".into()));
         }
-        // It meets no message. While there is one, the connection asks a silent target whether it lives: what a command waits
-        // for is put, which nothing here is outstanding for once the target has confirmed the command.
+        // No Transfer comes. While a receive is posted the connection asks a silent target whether it lives: statuses are put, and
+        // once the target has confirmed a command nothing else is outstanding.
+        let awaited = Region::anonymous(1).map_err(|error| Error::System(error.to_string()))?;
         connection
-            .post_message_recv(None)
+            .post_recv(awaited)
             .map_err(zerolane::Error::from)?;
         let slots = slots.min(target.slots);
         let capsule_bytes = target.capsule_bytes.min(CAPSULE_BYTES);
@@ -190,8 +191,8 @@ impl Link {
         }
         match completion.kind {
             WorkKind::Immediate => {}
-            WorkKind::MessageReceived => {
-                return Err(Error::Protocol("a message that nothing asked for".into()));
+            WorkKind::Receive => {
+                return Err(Error::Protocol("a Transfer that nothing asked for".into()));
             }
             _ => return Ok(None),
         }

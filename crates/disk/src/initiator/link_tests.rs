@@ -94,7 +94,8 @@ fn next_seen(link: &mut Link, seen: &mpsc::Receiver<Seen>) -> Seen {
             .wait(Some(Duration::from_millis(1)))
             .unwrap();
         came = came.or_else(|| seen.try_recv().ok());
-        if link.connection.in_flight() == 0
+        // But for the receive that a link has.
+        if link.connection.in_flight() == 1
             && let Some(it) = came.take()
         {
             return it;
