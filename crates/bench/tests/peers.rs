@@ -62,6 +62,9 @@ fn disk(attach: &str) -> (TempDir, Command) {
         ("ip", IP),
         ("taskset", TASKSET),
         ("certtool", CERTTOOL),
+        ("nbdkit", ""),
+        ("fio", ""),
+        ("nbdcopy", ""),
         ("zerolane", &zerolane),
     ]);
     let images = programs.path().join("images");
