@@ -428,23 +428,19 @@ impl Driver {
     /// Connects again. Requests that were repeated too often fail.
     fn reconnect(&mut self, why: Error) -> Result<Link, Error> {
         self.give_up(|it| it.repeats > MAX_REPEATS, &Error::Repeated(MAX_REPEATS));
-        let (mut since, mut was_idle) = (Instant::now(), false);
+        let mut since = Instant::now();
         let mut last = why;
         loop {
-            {
+            let (end, has_requests) = {
                 let inbox = self.shared.inbox();
-                if let Some(error) = inbox.end.clone() {
-                    return Err(error);
-                }
-                // A target that nothing waits for may stay away for as long as it likes; what came during the last attempt has
-                // waited for none yet.
-                let is_idle = self.waiting.is_empty() && inbox.requests.is_empty();
-                if is_idle || was_idle {
-                    since = Instant::now();
-                }
-                was_idle = is_idle;
+                (inbox.end.clone(), !inbox.requests.is_empty())
+            };
+            if let Some(error) = end {
+                return Err(error);
             }
-            if since.elapsed() > self.options.patience {
+            // A target that nothing waits for may stay away for as long as it likes.
+            let is_idle = self.waiting.is_empty() && !has_requests;
+            if !is_idle && since.elapsed() > self.options.patience {
                 return Err(Error::Unreachable {
                     patience: self.options.patience,
                     last: last.to_string(),
@@ -454,6 +450,10 @@ impl Driver {
                 Ok(link) => return Ok(link),
                 Err(error @ Error::OtherDisk { .. }) => return Err(error),
                 Err(error) => last = error,
+            }
+            if is_idle {
+                // What came meanwhile has not waited for an attempt yet.
+                since = Instant::now();
             }
             let inbox = self.shared.inbox();
             if inbox.end.is_none() {

@@ -66,11 +66,7 @@ fn queue__goes_on_over_links_that_break() {
         let served = Served::new(vec![memory(DISK)]);
         let link = LinkConfig::default();
         let relay = Relay::start(served.address, link, link, rng.u64(..)).unwrap();
-        let options = zerolane::Options {
-            idle_timeout: Duration::from_secs(2),
-            ..support::of(&support::identity())
-        };
-        let dial = support::dial(relay.addr(), options);
+        let dial = support::dial(relay.addr(), support::brief());
         let queue = Queue::open(dial, support::lun(0), Options::default()).unwrap();
         let mut model = Model::new(DISK, 24);
         for _ in 0..3 {
@@ -90,8 +86,8 @@ fn queue__goes_on_over_links_that_break() {
 }
 
 /// Connects to where the target is by then.
-fn dial_at(address: &Arc<Mutex<SocketAddr>>) -> Dial {
-    let (to, options) = (Arc::clone(address), support::of(&support::identity()));
+fn dial_at(address: &Arc<Mutex<SocketAddr>>, options: zerolane::Options) -> Dial {
+    let to = Arc::clone(address);
     Box::new(move || {
         let to = *to.lock().unwrap();
         zerolane::Connection::connect(to, &options)
@@ -107,7 +103,7 @@ fn queue__goes_on_when_its_target_is_started_anew() {
     };
     let mut served = Served::new(vec![unit()]);
     let address = Arc::new(Mutex::new(served.address));
-    let dial = dial_at(&address);
+    let dial = dial_at(&address, support::of(&support::identity()));
     let queue = Queue::open(dial, support::lun(0), Options::default()).unwrap();
     seeds::each(1, |mut rng| {
         let mut model = Model::new(DISK, 24);
@@ -161,19 +157,11 @@ fn queue__misses_a_target_that_has_its_commands() {
     let link = LinkConfig::default();
     let relay = Relay::start(first.address, link, link, 1).unwrap();
     let address = Arc::new(Mutex::new(relay.addr()));
-    let options = zerolane::Options {
-        idle_timeout: Duration::from_secs(2),
-        ..support::of(&support::identity())
-    };
-    let to = Arc::clone(&address);
-    let dial: Dial = Box::new(move || {
-        let to = *to.lock().unwrap();
-        zerolane::Connection::connect(to, &options)
-    });
     let never = Options {
         command_patience: Duration::from_secs(3600),
         ..Options::default()
     };
+    let dial = dial_at(&address, support::brief());
     let queue = Queue::open(dial, support::lun(0), never).unwrap();
     let pending = queue.start(Request::Write {
         at: 0,
@@ -208,7 +196,12 @@ fn queue__without_requests_awaits_its_target() {
         patience: Duration::from_secs(2),
         ..Options::default()
     };
-    let queue = Queue::open(dial_at(&address), support::lun(0), options).unwrap();
+    let queue = Queue::open(
+        dial_at(&address, support::of(&support::identity())),
+        support::lun(0),
+        options,
+    )
+    .unwrap();
     drop(served);
     std::thread::sleep(Duration::from_secs(5));
     served = Served::new(vec![memory(DISK)]);
@@ -389,7 +382,7 @@ fn queue__forgets_no_request_when_its_target_ends() {
     };
     let mut served = Served::new(vec![unit()]);
     let address = Arc::new(Mutex::new(served.address));
-    let dial = dial_at(&address);
+    let dial = dial_at(&address, support::of(&support::identity()));
     let options = Options {
         depth: 8,
         ..Options::default()

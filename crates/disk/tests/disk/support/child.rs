@@ -43,10 +43,7 @@ pub fn anywhere() -> SocketAddr {
 /// A queue to such a target, which may be killed meanwhile: a queue tries its first connection once.
 pub fn queue_to(address: SocketAddr) -> Queue {
     // What is killed is missed soon. By UDP, which a queue has that connects while its target starts, nothing tells it.
-    let options = Options {
-        idle_timeout: Duration::from_secs(2),
-        ..super::of(&super::identity())
-    };
+    let options = super::brief();
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         let dial = super::dial(address, options.clone());

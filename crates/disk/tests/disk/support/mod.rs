@@ -170,6 +170,14 @@ pub fn of(identity: &Arc<Identity>) -> Options {
     }
 }
 
+/// Of an identity of its own, by which a target that is silent is missed soon.
+pub fn brief() -> Options {
+    Options {
+        idle_timeout: Duration::from_secs(2),
+        ..of(&identity())
+    }
+}
+
 pub fn dial(address: SocketAddr, options: Options) -> Dial {
     Box::new(move || Connection::connect(address, &options))
 }
