@@ -230,10 +230,10 @@ fn get__outside_fails_that_source_only() {
 
 #[test]
 fn connect__nothing_there() {
-    // Nobody else gets this port, and it hears only one that is not there.
-    let nobody = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    nobody.connect((Ipv4Addr::LOCALHOST, 9)).unwrap();
-    let address = nobody.local_addr().unwrap();
+    // No other program gets this port, and it hears only a peer that is not there.
+    let silent = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    silent.connect((Ipv4Addr::LOCALHOST, 9)).unwrap();
+    let address = silent.local_addr().unwrap();
     let client = Client::new(Host::new("127.0.0.1", address.port()));
     assert!(matches!(
         client.list(&[Vec::new()], ListOptions::default(), |_| {

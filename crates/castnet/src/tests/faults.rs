@@ -168,7 +168,7 @@ fn late__a_host_that_comes_in_the_middle_gets_all() {
     }
 }
 
-/// As one does whose machine is busy. It is taken for dead, called again, and knows who calls.
+/// As one does whose machine is busy. It is taken for dead, called again, and knows its source.
 #[test]
 fn rest__of_a_host_that_outlasts_the_silence_costs_it_nothing() {
     let group = Group::new();

@@ -109,8 +109,8 @@ fn cp__exit_codes_and_words() {
 
 #[test]
 fn cp__nothing_answers() {
-    let nobody = nobody();
-    let there = nobody.local_addr().unwrap();
+    let silent = silent_port();
+    let there = silent.local_addr().unwrap();
     let mut command = zerolane();
     command.arg("ls").arg(format!("{there}:"));
     let (code, _, err) = run(command);

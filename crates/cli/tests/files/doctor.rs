@@ -91,8 +91,8 @@ fn doctor__tells_a_host_that_answers_from_one_where_nothing_listens() {
     );
     let mtu = found(&all, "MTU to");
     assert_eq!(mtu["state"], "ok", "{mtu}");
-    let nobody = nobody();
-    let there = nobody.local_addr().unwrap().to_string();
+    let silent = silent_port();
+    let there = silent.local_addr().unwrap().to_string();
     let (code, all) = findings(home.path(), &[&there]);
     assert_eq!(
         (code, &found(&all, "UDP to")["state"]),

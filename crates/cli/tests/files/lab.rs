@@ -142,10 +142,10 @@ fn own_address() -> String {
 
 /// A place where nothing listens. As long as it is kept no other program gets its port, and it hears only one that is not
 /// there.
-pub(crate) fn nobody() -> UdpSocket {
-    let nobody = UdpSocket::bind("127.0.0.1:0").unwrap();
-    nobody.connect("127.0.0.1:9").unwrap();
-    nobody
+pub(crate) fn silent_port() -> UdpSocket {
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    silent.connect("127.0.0.1:9").unwrap();
+    silent
 }
 
 pub(crate) fn zerolane() -> Command {

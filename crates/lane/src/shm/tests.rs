@@ -498,7 +498,7 @@ fn look__says_what_each_end_may_read() {
                     assert!(accepted.is_none(), "it only looks");
                 }
             });
-            // A listener that does not run for a second tells nobody.
+            // A listener that does not run for a second tells nothing.
             let mut tries = (0..20).map(|_| look(at, &options));
             let found = tries.find(|found| !matches!(found, Ok(Reach { reads: None, .. })));
             over.store(true, Ordering::Relaxed);

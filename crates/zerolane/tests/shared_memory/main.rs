@@ -112,7 +112,7 @@ fn processes__killed_at_any_point_leave_right_content_and_are_missed_at_once() {
 }
 
 /// Two ends of a connection to a listener on `lane`, at this address. A listener that does not run for a second lets
-/// nobody in: such a try is made again.
+/// no client in: such a try is made again.
 fn meet(lane: LaneChoice) -> (Connection, Connection, SocketAddr) {
     let tries = std::iter::repeat_with(|| {
         let mut endpoint = listen(lane);

@@ -65,7 +65,7 @@ fn met_by(
 #[test]
 fn networks__of_one_kernel_meet_in_shared_memory_by_a_name() {
     let name = name("met");
-    // A listener that does not run for a second lets nobody in: such a try is made again.
+    // A listener that does not run for a second lets no client in: such a try is made again.
     let late = (LaneKind::Udp, Some(NoSharedMemory::NotLetIn));
     let mut tries = (0..10).map(|_| met_by(Some(name.clone()), Some(name.clone())));
     let met = tries.find(|met| *met != Some(late));

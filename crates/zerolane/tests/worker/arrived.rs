@@ -35,7 +35,7 @@ fn ends(seed: u64) -> Ends {
     let endpoint = worker.listen(anywhere(), Options::default()).wait();
     let endpoint = endpoint.expect("a port");
     let relay = Relay::start(endpoint.local_addr(), bad, bad, seed).expect("relay");
-    // So long that whoever looks at what arrives gets to it.
+    // So long that the thread which looks at what arrives gets to it.
     let slow = Options {
         max_rate: Some(3 << 20),
         ..Options::default()
