@@ -17,6 +17,23 @@ pub(crate) enum UnitMap {
     Mixed(Vec<Piece>),
 }
 
+impl UnitMap {
+    /// The data in the first `len` bytes of the unit.
+    pub(crate) fn data(self, len: usize) -> Vec<Piece> {
+        let len = len as u32;
+        let mut pieces = match self {
+            UnitMap::Hole => Vec::new(),
+            UnitMap::Data => vec![Piece { offset: 0, len }],
+            UnitMap::Mixed(pieces) => pieces,
+        };
+        pieces.retain(|piece| piece.offset < len);
+        if let Some(last) = pieces.last_mut() {
+            last.len = last.len.min(len - last.offset);
+        }
+        pieces
+    }
+}
+
 /// Reads the map of a file forwards, one unit after the other.
 #[derive(Debug)]
 pub(crate) struct Extents<'f> {
@@ -167,6 +184,23 @@ mod tests {
                 UnitMap::Data,
             ]
         );
+    }
+
+    #[test]
+    fn data__of_the_beginning_of_a_unit() {
+        let piece = |offset, len| Piece { offset, len };
+        let mixed = UnitMap::Mixed(vec![piece(4096, 4096), piece(65536, 8192)]);
+        assert_eq!(UnitMap::Hole.data(100), []);
+        assert_eq!(UnitMap::Data.data(100), [piece(0, 100)]);
+        for (len, data) in [
+            (UNIT_BYTES, vec![piece(4096, 4096), piece(65536, 8192)]),
+            (65537, vec![piece(4096, 4096), piece(65536, 1)]),
+            (65536, vec![piece(4096, 4096)]),
+            (5000, vec![piece(4096, 904)]),
+            (4096, vec![]),
+        ] {
+            assert_eq!(mixed.clone().data(len), data, "{len}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use crate::attributes::{NotKept, replace_meta};
 use crate::digest::{Digest, Digester, Hasher, unit_count, unit_len};
 use crate::error::{Cause, Error};
 use crate::extended::Wanted;
+use crate::extents::{Extents, UnitMap};
 use crate::in_place::is_unfinished;
 use crate::limits::{HAVE_DIGESTS, RESUME_UNITS, UNIT_BYTES};
 use crate::links::{Identity, identity};
@@ -246,29 +247,62 @@ impl OpenFile {
         self.copy_kept(index)
     }
 
-    /// Copies unit `index` from the old file. What has come over must still be what was offered.
+    /// Copies unit `index` from the old file: its data, for its holes are holes in the new one, too. What has come over
+    /// must still be what was offered.
     fn copy_kept(&mut self, index: u64) -> Result<(), Cause> {
         let (Some(old), Some(part)) = (&self.old, &mut self.part) else {
             return Ok(());
         };
-        let (size, digester) = (self.size, &self.digester);
-        let (offset, len) = (index * UNIT_BYTES as u64, unit_len(size, index));
-        let digest = self.have.get(index as usize).copied();
-        if digest == Some(digester.digest_of_zeros(len)) {
+        let (offset, len) = (index * UNIT_BYTES as u64, unit_len(self.size, index));
+        let offered = self.have.get(index as usize).copied();
+        if offered == Some(self.digester.digest_of_zeros(len)) {
             return part.make_hole(offset, len as u64);
         }
-        let copied = part.copy(old.file.as_fd(), offset, len as u64)?;
-        let from = match copied {
-            true => part.file(),
-            false => old.file.as_fd(),
-        };
-        let read = read_unit(from, size, index, &mut self.scratch, digester);
-        if read.ok() != digest {
-            return Err(Cause::TargetChanged);
+        let pieces = old.unit(index).data(len);
+        if pieces.iter().map(|piece| piece.len as usize).sum::<usize>() < len {
+            part.make_hole(offset, len as u64)?;
         }
-        match copied {
+        self.scratch.clear();
+        self.scratch.resize(len, 0);
+        for piece in pieces {
+            let at = offset + u64::from(piece.offset);
+            let bytes = &mut self.scratch[piece.offset as usize..][..piece.len as usize];
+            let copied = part.copy(old.file.as_fd(), at, u64::from(piece.len))?;
+            let from = match copied {
+                true => part.file(),
+                false => old.file.as_fd(),
+            };
+            if read_full(from, bytes, at)? < bytes.len() {
+                return Err(Cause::TargetChanged);
+            }
+            if !copied {
+                part.write(bytes, at)?;
+            }
+        }
+        match Some(self.digester.digest(&self.scratch)) == offered {
             true => Ok(()),
-            false => part.write(&self.scratch, offset),
+            false => Err(Cause::TargetChanged),
+        }
+    }
+
+    /// Digest of unit `index` of what is here already.
+    fn hash_unit(&self, index: u64, scratch: &mut Vec<u8>) -> Result<Digest, Cause> {
+        let len = unit_len(self.size, index);
+        let (file, unit) = match (&self.old, &self.part) {
+            (_, Some(part)) if index < self.part_units => {
+                let file = part.file();
+                (file, Extents::of(file, &fstat(file)?).unit(index))
+            }
+            (Some(old), _) => (old.file.as_fd(), old.unit(index)),
+            _ => return Err(Cause::NotFound),
+        };
+        if unit.data(len).is_empty() {
+            return Ok(self.digester.digest_of_zeros(len));
+        }
+        scratch.resize(len, 0);
+        match read_full(file, scratch, index * UNIT_BYTES as u64)? < len {
+            true => Err(Cause::SourceChanged),
+            false => Ok(self.digester.digest(scratch)),
         }
     }
 
@@ -363,6 +397,11 @@ fn open_old(directory: BorrowedFd<'_>, name: &[u8]) -> Option<Old> {
 }
 
 impl Old {
+    /// What unit `index` of it is made of.
+    fn unit(&self, index: u64) -> UnitMap {
+        Extents::of(self.file.as_fd(), &self.before).unit(index)
+    }
+
     /// Whether nothing was written to it since it was opened, as its times tell. That of its inode no writer can set back.
     fn is_unchanged(&self) -> bool {
         let state = |stat: &Stat| {
@@ -382,48 +421,21 @@ fn sync(file: BorrowedFd<'_>, directory: BorrowedFd<'_>) -> Result<(), Cause> {
     Ok(fsync(directory)?)
 }
 
-fn read_unit(
-    file: BorrowedFd<'_>,
-    size: u64,
-    index: u64,
-    unit: &mut Vec<u8>,
-    digester: &Digester,
-) -> Result<Digest, Cause> {
-    unit.clear();
-    unit.resize(unit_len(size, index), 0);
-    match read_full(file, unit, index * UNIT_BYTES as u64)? < unit.len() {
-        true => Err(Cause::SourceChanged),
-        false => Ok(digester.digest(unit)),
-    }
-}
-
 /// Hashes some more of what is here already: digests for one message, and whether they are the
 /// last. What cannot be read is not offered.
 pub(crate) fn hash_left_over(open: &mut OpenFile) -> (Vec<Digest>, bool) {
-    let mut digests = Vec::new();
     let first = open.have.len() as u64;
-    let mut unit = std::mem::take(&mut open.scratch);
-    for index in first..open.basis_units.min(first + HAVE_DIGESTS as u64) {
-        let file = match (&open.old, &open.part) {
-            (_, Some(part)) if index < open.part_units => part.file(),
-            (Some(old), _) => old.file.as_fd(),
-            _ => {
-                open.basis_units = index;
-                break;
-            }
-        };
-        match read_unit(file, open.size, index, &mut unit, &open.digester) {
-            Ok(digest) => digests.push(digest),
-            Err(_) => {
-                open.basis_units = index;
-                break;
-            }
-        }
-    }
-    open.scratch = unit;
+    let until = open.basis_units.min(first + HAVE_DIGESTS as u64);
+    let mut scratch = std::mem::take(&mut open.scratch);
+    let units = (first..until).map_while(|index| open.hash_unit(index, &mut scratch).ok());
+    let digests: Vec<_> = units.collect();
+    open.scratch = scratch;
     open.have.extend_from_slice(&digests);
-    let last = open.have.len() as u64 >= open.basis_units;
-    (digests, last)
+    let hashed = open.have.len() as u64;
+    if hashed < until {
+        open.basis_units = hashed;
+    }
+    (digests, hashed >= open.basis_units)
 }
 
 #[cfg(test)]

@@ -61,6 +61,58 @@ fn take_kept__of_an_old_file_that_changed_since_it_was_offered() {
     }
 }
 
+/// Bytes that the file occupies.
+fn occupied(path: &Path) -> u64 {
+    path.metadata().unwrap().blocks() * 512
+}
+
+#[test]
+fn take_kept__of_a_sparse_old_file_copies_its_data_alone() {
+    const UNIT: u64 = UNIT_BYTES as u64;
+    // Four units and a part of one, of which each but the third has a page of data, the last one at its beginning.
+    let size = 4 * UNIT + 300_000;
+    let pages = [0, UNIT + 512 * 1024, 3 * UNIT + 8192, 4 * UNIT];
+    for grown in [0, 5 * UNIT] {
+        let base = tempfile::tempdir().unwrap();
+        let path = base.path().join("f");
+        let old = File::create(&path).unwrap();
+        old.set_len(size + grown).unwrap();
+        for at in pages {
+            old.write_all_at(&[7; 4096], at).unwrap();
+        }
+        let mut expected = std::fs::read(&path).unwrap();
+        expected.truncate(size as usize);
+        assert!(occupied(&path) < 128 << 10, "the file system has no holes");
+        let options = CopyOptions {
+            resume: true,
+            delta: true,
+            ..CopyOptions::default()
+        };
+        let directory = Arc::new(OwnedFd::from(File::open(base.path()).unwrap()));
+        let (mut open, digests, digester) = left_over(&directory, size as usize, &options);
+        assert_eq!(digests.len(), 5);
+        let new = vec![9; UNIT_BYTES];
+        expected[UNIT_BYTES..][..UNIT_BYTES].fill(9);
+        let mut whole = digester.hasher();
+        for (index, digest) in digests.iter().enumerate() {
+            if index == 1 {
+                open.take_unit(&new).unwrap().unwrap();
+                whole.update(&digester.digest(&new));
+                while open.is_behind() {
+                    open.copy_next().unwrap();
+                }
+            } else {
+                open.take_kept().unwrap().unwrap();
+                whole.update(digest);
+            }
+        }
+        open.close(&whole.finish(), &options).unwrap();
+        assert!(std::fs::read(&path).unwrap() == expected, "{grown}");
+        let occupied = occupied(&path);
+        assert!(occupied < UNIT + (128 << 10), "{grown}: {occupied}");
+    }
+}
+
 #[test]
 fn close__of_an_old_file_that_was_kept_as_a_whole_and_changed_meanwhile() {
     /// What happens to the old file while it is compared.
