@@ -9,6 +9,7 @@ use crate::limits::UNIT_BYTES;
 use aegis::aegis128x2::Aegis128X2Mac;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::sync::OnceLock;
 
 /// Digest of a unit, of a whole file, or of the content of a small one.
 pub(crate) type Digest = [u8; 32];
@@ -60,11 +61,22 @@ impl Algorithm {
 }
 
 /// Makes the digests of one copy. As the client offers it, `algorithm` is what is fast there.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Digester {
     algorithm: Algorithm,
     key: [u8; 32],
+    /// Digest of a whole unit of zeros, once one was needed: a hole has thousands of them.
+    #[serde(skip)]
+    unit_of_zeros: OnceLock<Digest>,
 }
+
+impl PartialEq for Digester {
+    fn eq(&self, other: &Digester) -> bool {
+        (self.algorithm, self.key) == (other.algorithm, other.key)
+    }
+}
+
+impl Eq for Digester {}
 
 impl fmt::Debug for Digester {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -81,10 +93,7 @@ impl Digester {
     /// [`Error::NoRandom`].
     pub(crate) fn offer() -> Result<Digester, Error> {
         let key = zerolane::security::random().map_err(|_| Error::NoRandom)?;
-        Ok(Digester {
-            algorithm: Algorithm::of_machine(),
-            key,
-        })
+        Ok(Digester::new(Algorithm::of_machine(), key))
     }
 
     /// What a server makes of an offer: the same key, and what is fast at both ends.
@@ -107,17 +116,19 @@ impl Digester {
     /// The same in each run.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn fixed() -> Digester {
+        Digester::new(Algorithm::of_machine(), [7; 32])
+    }
+
+    fn new(algorithm: Algorithm, key: [u8; 32]) -> Digester {
         Digester {
-            algorithm: Algorithm::of_machine(),
-            key: [7; 32],
+            algorithm,
+            key,
+            unit_of_zeros: OnceLock::new(),
         }
     }
 
     fn with(&self, algorithm: Algorithm) -> Digester {
-        Digester {
-            algorithm,
-            key: self.key,
-        }
+        Digester::new(algorithm, self.key)
     }
 
     /// The key, drawn for the copy.
@@ -150,7 +161,10 @@ impl Digester {
 
     /// Digest of `len` zeros, at most a unit of them: what a hole reads as.
     pub(crate) fn digest_of_zeros(&self, len: usize) -> Digest {
-        self.digest(&ZEROS[..len])
+        match len {
+            UNIT_BYTES => *self.unit_of_zeros.get_or_init(|| self.digest(&ZEROS)),
+            _ => self.digest(&ZEROS[..len]),
+        }
     }
 }
 
@@ -189,10 +203,7 @@ mod tests {
     const ALGORITHMS: [Algorithm; 2] = [Algorithm::Aegis128X2Mac, Algorithm::Blake3];
 
     fn digester(algorithm: Algorithm, key: u8) -> Digester {
-        Digester {
-            algorithm,
-            key: [key; 32],
-        }
+        Digester::new(algorithm, [key; 32])
     }
 
     fn content(len: usize) -> Vec<u8> {
@@ -247,7 +258,12 @@ mod tests {
     fn digest_of_zeros__is_that_of_zeros() {
         for algorithm in ALGORITHMS {
             let digester = digester(algorithm, 7);
-            assert_eq!(digester.digest_of_zeros(5), digester.digest(&[0; 5]));
+            for len in [5, UNIT_BYTES, 5, UNIT_BYTES] {
+                assert_eq!(
+                    digester.digest_of_zeros(len),
+                    digester.digest(&ZEROS[..len])
+                );
+            }
             assert_ne!(digester.digest_of_zeros(5), digester.digest(&[0; 6]));
         }
     }

@@ -116,8 +116,7 @@ pub const PUMP_WAIT_MILLISECONDS: u64 = 50;
 /// in flight. A slow disk takes less for a buffer.
 pub const STALL_SECONDS: u64 = 120;
 
-/// Units of holes or kept data that are announced at once (4 GiB, about a second's hashing of zeros): a
-/// receiver that hashes longer would look stuck.
+/// Units of holes or kept data that are announced at once: 4 GiB. A receiver that is busy with more would look stuck.
 pub const QUIET_UNITS: u64 = 4096;
 
 /// Units that a receiver copies from a file it has without a word to the sender, which hears of nothing meanwhile: 16 MiB,

@@ -4,6 +4,7 @@ use super::sight::{Detail, Listing, Seen, Sight};
 use crate::digest::{Digest, Digester, unit_count, unit_len};
 use crate::error::{Cause, Error};
 use crate::extended::Extended;
+use crate::extents::{Extents, UnitMap};
 use crate::hard_links::shared;
 use crate::limits::{LISTING_HELD_BYTES, TREE_DEPTH, UNIT_BYTES};
 use crate::links::{Identity, Links, identity, joined};
@@ -12,7 +13,7 @@ use crate::port::Check;
 use crate::positioned::read_full;
 use crate::root::{DIRECTORY, READ_FILE, kind_of, meta_with};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{Dir, fstat, readlinkat};
+use rustix::fs::{Dir, Stat, fstat, readlinkat};
 
 /// Walks a tree: one descriptor and the sorted names of what is still to come for each open directory.
 pub(crate) struct Walker {
@@ -315,27 +316,39 @@ pub(crate) fn see(
     })
 }
 
-/// The digest of a file's content, made as a copy makes it but that holes are read. When `check` fails it is broken off:
-/// the caller looks at that next.
+/// The digest of a file's content, made as a copy makes it: holes are not read. When `check` fails it is broken off: the
+/// caller looks at that next.
 fn digest(
     file: OwnedFd,
     size: u64,
     (digester, check): (&Digester, &Check),
 ) -> Result<Digest, Cause> {
-    if kind_of(&fstat(&file)?) != EntryKind::File {
+    let stat = fstat(&file)?;
+    let has_shrunk = |stat: &Stat| (stat.st_size as u64) < size;
+    if kind_of(&stat) != EntryKind::File || has_shrunk(&stat) {
         return Err(Cause::ChangedSinceListed);
     }
+    let mut extents = Extents::of(file.as_fd(), &stat);
     let mut unit = vec![0; unit_len(size, 0)];
     let mut units = digester.hasher();
     for index in 0..unit_count(size) {
-        let unit = &mut unit[..unit_len(size, index)];
         check().map_err(|_| Cause::ChangedSinceListed)?;
-        if read_full(file.as_fd(), unit, index * UNIT_BYTES as u64)? < unit.len() {
+        let len = unit_len(size, index);
+        if extents.unit(index) == UnitMap::Hole {
+            units.update(&digester.digest_of_zeros(len));
+            continue;
+        }
+        let unit = &mut unit[..len];
+        if read_full(file.as_fd(), unit, index * UNIT_BYTES as u64)? < len {
             return Err(Cause::ChangedSinceListed);
         }
         units.update(&digester.digest(unit));
     }
-    Ok(units.finish())
+    // What was cut off meanwhile looks like a hole.
+    match has_shrunk(&fstat(&file)?) {
+        true => Err(Cause::ChangedSinceListed),
+        false => Ok(units.finish()),
+    }
 }
 
 #[cfg(test)]

@@ -146,6 +146,47 @@ fn Walker__digests_are_of_the_content() {
     assert!(digests[0] != digests[2] && digests[2] != digests[3]);
 }
 
+/// Bytes that this thread has read so far, if the kernel counts them.
+fn bytes_read() -> Option<u64> {
+    let counts = fs::read_to_string("/proc/thread-self/io").ok()?;
+    let count = counts.lines().find_map(|line| line.strip_prefix("rchar: "));
+    count.and_then(|count| count.parse().ok())
+}
+
+#[test]
+fn Walker__holes_are_hashed_as_zeros_and_not_read() {
+    use std::os::unix::fs::FileExt;
+    const UNITS: usize = 64;
+    let base = tempfile::tempdir().unwrap();
+    let mut content = vec![0; UNITS * UNIT_BYTES + 5];
+    content[9 * UNIT_BYTES..][..4096].fill(7);
+    let sparse = fs::File::create(base.path().join("sparse")).unwrap();
+    sparse.set_len(content.len() as u64).unwrap();
+    sparse
+        .write_all_at(&[7; 4096], 9 * UNIT_BYTES as u64)
+        .unwrap();
+    fs::write(base.path().join("written"), content).unwrap();
+    let mut walker = walker(base.path()).with_digests(true);
+    let mut digest = || {
+        let before = bytes_read();
+        let sight = walker.next().unwrap();
+        let Sight::Entry(Seen { detail, .. }) = sight else {
+            panic!("{sight:?}");
+        };
+        (
+            detail,
+            bytes_read().zip(before).map(|(now, before)| now - before),
+        )
+    };
+    let (sparse, read) = digest();
+    let (written, _) = digest();
+    assert_eq!(sparse, written);
+    match read {
+        Some(read) => assert!(read < 2 * UNIT_BYTES as u64, "{read} bytes were read"),
+        None => println!("skipped: the kernel does not count what threads read"),
+    }
+}
+
 #[test]
 fn Walker__a_file_is_not_hashed_to_its_end_for_nobody() {
     use std::sync::Arc;
