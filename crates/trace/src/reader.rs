@@ -3,7 +3,7 @@
 
 use crate::Error;
 use crate::limits::{MAX_BLOCK_BYTES, MIN_BLOCK_BYTES, READ_BUFFER_BYTES};
-use crate::record::{Interface, Record, record_of};
+use crate::record::{Record, Section};
 use pcap_parser::traits::PcapReaderIterator;
 use pcap_parser::{LegacyPcapReader, PcapError, PcapNGReader};
 use std::io::{self, Cursor, Read};
@@ -113,8 +113,8 @@ struct Blocks<R> {
     format: Format,
     /// Bytes of its buffer.
     capacity: usize,
-    /// Of the section that is being read; one for all of a pcap file.
-    interfaces: Vec<Interface>,
+    /// That is being read; one for all of a pcap file.
+    section: Section,
 }
 
 /// What comes next in a file.
@@ -130,7 +130,7 @@ impl<R: PcapReaderIterator> Blocks<R> {
             reader,
             format,
             capacity: READ_BUFFER_BYTES,
-            interfaces: Vec::new(),
+            section: Section::default(),
         }
     }
 
@@ -145,7 +145,7 @@ impl<R: PcapReaderIterator> Blocks<R> {
                 // It would be the same forever.
                 Ok((0, _)) => Step::End(Some(damaged(at))),
                 Ok((len, block)) => {
-                    if let Some(record) = record_of(&mut self.interfaces, &block) {
+                    if let Some(record) = self.section.record_of(&block) {
                         show(&record);
                     }
                     Step::Block(len)

@@ -2,8 +2,7 @@
 
 use crate::limits::MAX_INTERFACES;
 use pcap_parser::{
-    Block, EnhancedPacketBlock, InterfaceDescriptionBlock, LegacyPcapBlock, PcapBlockOwned,
-    PcapHeader,
+    Block, InterfaceDescriptionBlock, LegacyPcapBlock, PcapBlockOwned, PcapHeader, UnknownBlock,
 };
 
 /// A packet as it was recorded.
@@ -56,35 +55,102 @@ fn resolution(tsresol: u8) -> u64 {
     units.unwrap_or(1_000_000)
 }
 
-/// The packet of a block, if it is of one.
-pub(crate) fn record_of<'a>(
-    interfaces: &mut Vec<Interface>,
-    block: &'a PcapBlockOwned<'_>,
-) -> Option<Record<'a>> {
-    match block {
-        PcapBlockOwned::LegacyHeader(header) => {
-            *interfaces = vec![interface_of(header)];
-            None
-        }
-        PcapBlockOwned::Legacy(block) => Some(of_pcap(interfaces.first()?, block)),
-        PcapBlockOwned::NG(Block::SectionHeader(_)) => {
-            interfaces.clear();
-            None
-        }
-        PcapBlockOwned::NG(Block::InterfaceDescription(block)) => {
-            if interfaces.len() < MAX_INTERFACES {
-                interfaces.push(Interface::of(block));
+/// What the blocks of a file so far say of those that follow.
+#[derive(Debug, Default)]
+pub(crate) struct Section {
+    /// One for all of a pcap file.
+    interfaces: Vec<Interface>,
+    big_endian: bool,
+}
+
+/// The block of a packet before there was the enhanced one. The parser hands it on as it is.
+const PACKET_BLOCK: u32 = 2;
+
+impl Section {
+    /// The packet of a block, if it is of one.
+    pub(crate) fn record_of<'a>(&mut self, block: &'a PcapBlockOwned<'_>) -> Option<Record<'a>> {
+        match block {
+            PcapBlockOwned::LegacyHeader(header) => {
+                self.interfaces = vec![interface_of(header)];
+                None
             }
-            None
+            PcapBlockOwned::Legacy(block) => Some(of_pcap(self.interfaces.first()?, block)),
+            PcapBlockOwned::NG(Block::SectionHeader(block)) => {
+                *self = Section {
+                    interfaces: Vec::new(),
+                    big_endian: block.big_endian(),
+                };
+                None
+            }
+            PcapBlockOwned::NG(Block::InterfaceDescription(block)) => {
+                if self.interfaces.len() < MAX_INTERFACES {
+                    self.interfaces.push(Interface::of(block));
+                }
+                None
+            }
+            PcapBlockOwned::NG(Block::EnhancedPacket(block)) => Some(self.record(
+                block.if_id as usize,
+                (block.ts_high, block.ts_low),
+                (block.data, block.caplen, block.origlen),
+            )),
+            PcapBlockOwned::NG(Block::SimplePacket(block)) => Some(Record {
+                time: 0,
+                link: self.interfaces.first().map_or(UNKNOWN_LINK, |it| it.link),
+                data: captured(block.data, block.origlen),
+                len: block.origlen,
+            }),
+            PcapBlockOwned::NG(Block::Unknown(block)) if self.is_packet_block(block) => {
+                Some(self.of_packet_block(block.data))
+            }
+            PcapBlockOwned::NG(_) => None,
         }
-        PcapBlockOwned::NG(Block::EnhancedPacket(block)) => Some(of_pcapng(interfaces, block)),
-        PcapBlockOwned::NG(Block::SimplePacket(block)) => Some(Record {
-            time: 0,
-            link: interfaces.first().map_or(UNKNOWN_LINK, |it| it.link),
-            data: captured(block.data, block.origlen),
-            len: block.origlen,
-        }),
-        PcapBlockOwned::NG(_) => None,
+    }
+
+    fn is_packet_block(&self, block: &UnknownBlock<'_>) -> bool {
+        // The parser reads the type as little endian, whatever the section is.
+        let kind = match self.big_endian {
+            true => block.block_type.swap_bytes(),
+            false => block.block_type,
+        };
+        kind == PACKET_BLOCK
+    }
+
+    /// A block of two bytes that say the interface, two that say how many packets were lost, and then what an enhanced
+    /// one has. One that is too short for that is a packet without a byte.
+    fn of_packet_block<'a>(&self, body: &'a [u8]) -> Record<'a> {
+        let (words, _) = body.as_chunks::<4>();
+        let word = |at: usize| match (words.get(at), self.big_endian) {
+            (Some(&bytes), true) => u32::from_be_bytes(bytes),
+            (Some(&bytes), false) => u32::from_le_bytes(bytes),
+            (None, _) => 0,
+        };
+        let interface = match self.big_endian {
+            true => word(0) >> 16,
+            false => word(0) & 0xffff,
+        };
+        let data = body.get(20..).unwrap_or_default();
+        self.record(
+            interface as usize,
+            (word(1), word(2)),
+            (data, word(3), word(4)),
+        )
+    }
+
+    /// A packet that came by an interface, in the upper and the lower half of its time, and what was recorded of it.
+    fn record<'a>(
+        &self,
+        interface: usize,
+        (high, low): (u32, u32),
+        (data, caplen, len): (&'a [u8], u32, u32),
+    ) -> Record<'a> {
+        let interface = self.interfaces.get(interface);
+        let units = u64::from(high) << 32 | u64::from(low);
+        Record {
+            time: interface.map_or(0, |it| it.nanoseconds(units)),
+            link: interface.map_or(UNKNOWN_LINK, |it| it.link),
+            data: captured(data, caplen),
+            len,
+        }
     }
 }
 
@@ -108,17 +174,6 @@ fn of_pcap<'a>(interface: &Interface, block: &'a LegacyPcapBlock<'_>) -> Record<
     Record {
         time: seconds + interface.nanoseconds(block.ts_usec.into()),
         link: interface.link,
-        data: captured(block.data, block.caplen),
-        len: block.origlen,
-    }
-}
-
-fn of_pcapng<'a>(interfaces: &[Interface], block: &'a EnhancedPacketBlock<'_>) -> Record<'a> {
-    let interface = interfaces.get(block.if_id as usize);
-    let units = u64::from(block.ts_high) << 32 | u64::from(block.ts_low);
-    Record {
-        time: interface.map_or(0, |it| it.nanoseconds(units)),
-        link: interface.map_or(UNKNOWN_LINK, |it| it.link),
         data: captured(block.data, block.caplen),
         len: block.origlen,
     }

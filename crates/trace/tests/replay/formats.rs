@@ -36,6 +36,14 @@ fn files() -> Vec<(&'static str, Vec<u8>)> {
             "two-clocks.pcapng",
             capture.pcapng(&[(1, 6), (1, 0x80 | 30)]),
         ),
+        (
+            "packet-blocks-le.pcapng",
+            capture.pcapng_of_packet_blocks(&[(1, 6), (1, 9)], false),
+        ),
+        (
+            "packet-blocks-be.pcapng",
+            capture.pcapng_of_packet_blocks(&[(1, 6), (1, 9)], true),
+        ),
     ]
 }
 

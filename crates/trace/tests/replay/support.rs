@@ -169,36 +169,56 @@ impl Capture {
 
     /// As a pcapng file, little endian, with interfaces of these links and if_tsresol; packets come by them in turn.
     pub(crate) fn pcapng(&self, interfaces: &[(u16, u8)]) -> Vec<u8> {
+        self.pcapng_as(interfaces, false, false)
+    }
+
+    /// The same with its packets in blocks of the type before the enhanced one, in either byte order.
+    pub(crate) fn pcapng_of_packet_blocks(&self, interfaces: &[(u16, u8)], big: bool) -> Vec<u8> {
+        self.pcapng_as(interfaces, big, true)
+    }
+
+    fn pcapng_as(&self, interfaces: &[(u16, u8)], big: bool, old: bool) -> Vec<u8> {
+        let word = |it: u32| match big {
+            true => it.to_be_bytes(),
+            false => it.to_le_bytes(),
+        };
+        let half = |it: u16| match big {
+            true => it.to_be_bytes(),
+            false => it.to_le_bytes(),
+        };
         let mut file = Vec::new();
-        let header = [
-            &0x1a2b_3c4d_u32.to_le_bytes()[..],
-            &[1, 0, 0, 0],
-            &[0xff; 8],
-        ]
-        .concat();
-        block(&mut file, 0x0a0d_0d0a, &header);
+        let mut block = |kind: u32, body: &[u8]| {
+            let len = word(body.len() as u32 + 12);
+            file.extend([&word(kind)[..], &len, body, &len].concat());
+        };
+        let version = [half(1), half(0)].concat();
+        let header = [&word(0x1a2b_3c4d)[..], &version, &[0xff; 8]].concat();
+        block(0x0a0d_0d0a, &header);
         for &(link, resolution) in interfaces {
-            let mut body = link.to_le_bytes().to_vec();
-            body.extend([0, 0, 0, 0, 4, 0]);
-            body.extend([9, 0, 1, 0, resolution, 0, 0, 0]);
-            body.extend([0, 0, 0, 0]);
-            block(&mut file, 1, &body);
+            let described = [half(link), [0, 0]].concat();
+            let option = [&half(9)[..], &half(1), &[resolution, 0, 0, 0]].concat();
+            let body = [&described[..], &word(1 << 18), &option, &[0; 4]].concat();
+            block(1, &body);
         }
         for (index, frame) in self.frames.iter().enumerate() {
             let interface = index % interfaces.len();
             let units = in_units(frame.time, interfaces[interface].1);
-            let mut body = (interface as u32).to_le_bytes().to_vec();
+            let mut body = match old {
+                // And how many packets were lost before it.
+                true => [half(interface as u16), half(7)].concat(),
+                false => word(interface as u32).to_vec(),
+            };
             for it in [
                 (units >> 32) as u32,
                 units as u32,
                 frame.bytes.len() as u32,
                 frame.len,
             ] {
-                body.extend(it.to_le_bytes());
+                body.extend(word(it));
             }
             body.extend(&frame.bytes);
             body.resize(body.len().next_multiple_of(4), 0);
-            block(&mut file, 6, &body);
+            block(if old { 2 } else { 6 }, &body);
         }
         file
     }
@@ -211,14 +231,6 @@ fn in_units(time: u64, resolution: u8) -> u64 {
         _ => 1 << (resolution & 0x7f),
     };
     (u128::from(time) * units / 1_000_000_000) as u64
-}
-
-fn block(file: &mut Vec<u8>, kind: u32, body: &[u8]) {
-    let len = (body.len() as u32 + 12).to_le_bytes();
-    file.extend(kind.to_le_bytes());
-    file.extend(len);
-    file.extend(body);
-    file.extend(len);
 }
 
 /// Traces one file.
