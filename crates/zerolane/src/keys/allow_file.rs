@@ -21,9 +21,10 @@ pub struct AllowFile {
 
 #[derive(Debug)]
 struct Loaded {
+    /// Of the content that was read last, whether it can be used or not: it is not read again for each peer.
     stamp: Stamp,
     list: Arc<AllowList>,
-    /// Why the file as it is now cannot be used; the list before it stays.
+    /// Why that content cannot be used; the list before it stays.
     broken: Option<String>,
     /// The list, or what is wrong with it, was not reported yet.
     is_news: bool,
@@ -31,9 +32,9 @@ struct Loaded {
 
 impl Loaded {
     /// Takes what was read, or keeps what is there.
-    fn take(&mut self, read: Result<(Stamp, AllowList), Error>) {
-        match read {
-            Ok((stamp, list)) => {
+    fn take(&mut self, (stamp, list): (Stamp, Result<AllowList, Error>)) {
+        match list {
+            Ok(list) => {
                 *self = Loaded {
                     stamp,
                     list: Arc::new(list),
@@ -42,6 +43,9 @@ impl Loaded {
                 };
             }
             Err(error) => {
+                if !is_of_the_system(&error) {
+                    self.stamp = stamp;
+                }
                 let broken = Some(error.to_string());
                 self.is_news |= self.broken != broken;
                 self.broken = broken;
@@ -50,19 +54,24 @@ impl Loaded {
     }
 }
 
+/// Whether the same content may be read another time, when there are descriptors or memory again.
+fn is_of_the_system(error: &Error) -> bool {
+    matches!(error, Error::Io { error, .. } if error.raw_os_error().is_some())
+}
+
 impl AllowFile {
     /// Reads the list; without a file it is empty. The owner of `own` may do everything.
     ///
     /// # Errors
     /// The file cannot be read or is broken.
     pub fn load(path: &Path, own: Option<PublicKey>) -> Result<AllowFile, Error> {
-        let (stamp, list) = read(path, own)?;
+        let (stamp, list) = read(path, own);
         Ok(AllowFile {
             path: path.to_owned(),
             own,
             loaded: Mutex::new(Loaded {
                 stamp,
-                list: Arc::new(list),
+                list: Arc::new(list?),
                 broken: None,
                 is_news: false,
             }),
@@ -157,16 +166,18 @@ fn stamp(path: &Path) -> Stamp {
     Some((meta.ino(), meta.ctime(), meta.ctime_nsec(), meta.len()))
 }
 
-fn read(path: &Path, own: Option<PublicKey>) -> Result<(Stamp, AllowList), Error> {
+fn read(path: &Path, own: Option<PublicKey>) -> (Stamp, Result<AllowList, Error>) {
     // Taken before the content: a change between the two is seen the next time.
-    let stamp = stamp(path);
+    (stamp(path), read_list(path, own))
+}
+
+fn read_list(path: &Path, own: Option<PublicKey>) -> Result<AllowList, Error> {
     let text = file::read(path, Secrecy::Public)?.unwrap_or_default();
     let list = AllowList::parse(&text)?;
-    let list = match own {
+    Ok(match own {
         Some(key) => list.with(key, Rights::ALL),
         None => list,
-    };
-    Ok((stamp, list))
+    })
 }
 
 /// The line that says this; `None` if none can.

@@ -251,6 +251,37 @@ fn allow_file__is_read_again_and_a_broken_one_changes_nothing() {
     assert_eq!(file.news(), Some(Ok(1)));
 }
 
+/// Bytes that this thread has read so far, if the kernel counts them.
+fn bytes_read() -> Option<u64> {
+    let counts = std::fs::read_to_string("/proc/thread-self/io").ok()?;
+    let count = counts.lines().find_map(|line| line.strip_prefix("rchar: "));
+    count.and_then(|count| count.parse().ok())
+}
+
+#[test]
+fn allow_file__a_broken_one_is_not_read_again_for_each_peer() {
+    const BYTES: usize = 200_000;
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("allowed_keys");
+    let file = AllowFile::load(&path, Some(key(9))).unwrap();
+    std::fs::write(&path, "nonsense\n".repeat(BYTES / 9)).unwrap();
+    assert!(!file.trusts(&key(1)));
+    let before = bytes_read();
+    for _ in 0..10 {
+        assert!(!file.trusts(&key(1)) && file.trusts(&key(9)));
+    }
+    let read = bytes_read().zip(before).map(|(now, before)| now - before);
+    match read {
+        Some(read) => assert!(read < BYTES as u64, "{read} bytes were read"),
+        None => println!("skipped: the kernel does not count what threads read"),
+    }
+    assert!(matches!(file.news(), Some(Err(_))));
+    // It is, when it changes.
+    std::fs::write(&path, format!("{} read\n", key(1))).unwrap();
+    assert!(file.trusts(&key(1)));
+    assert_eq!(file.news(), Some(Ok(2)));
+}
+
 #[test]
 fn allow_file__sees_a_change_that_keeps_length_and_time() {
     let home = tempfile::tempdir().unwrap();
