@@ -4,7 +4,7 @@ use super::file::{self, Secrecy};
 use super::{Error, content, lines};
 use crate::security::{PublicKey, Trust};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The file of servers met before. One line for each: name and port, then the key.
 #[derive(Clone, Debug)]
@@ -165,10 +165,12 @@ impl HostTrust {
 
     /// The outcome; `None` if the host proved no key.
     pub fn meeting(&self) -> Option<Meeting> {
-        *self
-            .meeting
-            .lock()
-            .unwrap_or_else(|error| error.into_inner())
+        *self.lock()
+    }
+
+    /// No holder of the lock leaves it half changed, and none waits for a file.
+    fn lock(&self) -> MutexGuard<'_, Option<Meeting>> {
+        self.meeting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -182,33 +184,44 @@ impl HostTrust {
         }
     }
 
-    fn keep(&self, key: PublicKey) -> bool {
-        let kept = self.remember.as_ref();
-        kept.is_some_and(|(hosts, host)| hosts.remember(host, key).is_ok())
+    /// What comes of the key that the host shows now.
+    fn meet(&self, shown: PublicKey, before: Option<Meeting>) -> Meeting {
+        match self.known.or_else(|| self.met(before)) {
+            None if self.own == Some(shown) => Meeting::Own,
+            None => Meeting::First {
+                key: shown,
+                kept: false,
+            },
+            // What is told of the first meeting stays to be told.
+            Some(known) if known == shown => match before {
+                Some(first @ (Meeting::First { .. } | Meeting::Own)) => first,
+                _ => Meeting::Again(shown),
+            },
+            Some(known) => Meeting::Changed { known, shown },
+        }
+    }
+
+    /// Remembers the key of a first meeting. That may take long: another process has the file, or the disk is slow.
+    fn keep(&self, key: PublicKey) {
+        let remembered = |(hosts, host): &(KnownHosts, String)| hosts.remember(host, key).is_ok();
+        if self.remember.as_ref().is_some_and(remembered)
+            && let Some(Meeting::First { kept, .. }) = &mut *self.lock()
+        {
+            *kept = true;
+        }
     }
 }
 
 impl Trust for HostTrust {
     fn trusts(&self, peer: &PublicKey) -> bool {
-        let shown = *peer;
-        let mut meeting = self
-            .meeting
-            .lock()
-            .unwrap_or_else(|error| error.into_inner());
-        let now = match self.known.or_else(|| self.met(*meeting)) {
-            None if self.own == Some(shown) => Meeting::Own,
-            None => Meeting::First {
-                key: shown,
-                kept: self.keep(shown),
-            },
-            // What is told of the first meeting stays to be told.
-            Some(known) if known == shown => match *meeting {
-                Some(first @ (Meeting::First { .. } | Meeting::Own)) => first,
-                _ => Meeting::Again(shown),
-            },
-            Some(known) => Meeting::Changed { known, shown },
-        };
+        let mut meeting = self.lock();
+        let is_news = meeting.is_none();
+        let now = self.meet(*peer, *meeting);
         *meeting = Some(now);
+        drop(meeting);
+        if is_news && matches!(now, Meeting::First { .. }) {
+            self.keep(*peer);
+        }
         !matches!(now, Meeting::Changed { .. })
     }
 }

@@ -130,6 +130,37 @@ fn host_trust__keeps_the_key_of_the_first_meeting() {
 }
 
 #[test]
+fn host_trust__answers_others_while_it_waits_for_the_file() {
+    use rustix::fs::{FlockOperation, flock};
+    use std::sync::{Arc, mpsc::channel};
+    use std::time::Duration;
+    let home = tempfile::tempdir().unwrap();
+    let known = KnownHosts::load(&home.path().join("known_hosts")).unwrap();
+    let trust = Arc::new(known.trust("a:1", None));
+    // As another process does that changes the file.
+    let lock = std::fs::File::open(home.path()).unwrap();
+    flock(&lock, FlockOperation::LockExclusive).unwrap();
+    let meeting = |kept| Some(Meeting::First { key: key(1), kept });
+    let first = {
+        let trust = Arc::clone(&trust);
+        std::thread::spawn(move || trust.trusts(&key(1)))
+    };
+    let (tell, told) = channel();
+    let second = Arc::clone(&trust);
+    std::thread::spawn(move || {
+        while second.meeting().is_none() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let _ = tell.send((second.meeting(), second.trusts(&key(1))));
+    });
+    let heard = told.recv_timeout(Duration::from_secs(60));
+    assert_eq!(heard, Ok((meeting(false), true)));
+    drop(lock);
+    assert!(first.join().unwrap());
+    assert_eq!(trust.meeting(), meeting(true));
+}
+
+#[test]
 fn known_hosts__broken_or_writable_by_others_is_refused() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("known_hosts");
