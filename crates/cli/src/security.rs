@@ -1,5 +1,7 @@
 //! The identity of the commands, and the peers they trust: key files, servers met before, keys let in.
 
+use std::fmt::Display;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,6 +17,7 @@ use zerolane::security::{Code, Identity, Mode, PublicKey};
 use crate::bypass::Bypass;
 use crate::console;
 use crate::exit::Exit;
+use crate::keys::in_file;
 use crate::lane::LaneName;
 use crate::login::LoginArgs;
 use crate::paths::{PathArgs, PathsArgs};
@@ -176,18 +179,35 @@ pub(crate) fn known_hosts_file() -> Option<PathBuf> {
     keys::home().map(|home| home.join(KNOWN_HOSTS))
 }
 
-/// This end's identity. Without a place to keep it, one for this process only.
+/// This end's identity. Without a place to keep it, or with one that cannot be written, one for this process only.
 pub(crate) fn own(given: Option<PathBuf>) -> Result<Option<Arc<Identity>>> {
-    match identity_file(given) {
-        Ok(path) => {
-            let identity = identity::load_or_create(&path);
-            let identity = identity.with_context(|| path.display().to_string())?;
-            Ok(Some(Arc::new(identity)))
-        }
+    let is_named = given.is_some();
+    let path = match identity_file(given) {
+        Ok(path) => path,
         Err(why) => {
-            console::note(format_args!("A key for this time only: {why:#}."));
+            without_key(&why);
+            return Ok(None);
+        }
+    };
+    match identity::load_or_create(&path) {
+        Ok(identity) => Ok(Some(Arc::new(identity))),
+        Err(why @ keys::Error::Io { .. }) if !is_named && is_missing(&path) => {
+            without_key(&why);
             Ok(None)
         }
+        Err(why) => Err(in_file(&path)(why)),
+    }
+}
+
+fn without_key(why: &dyn Display) {
+    console::note(format_args!("A key for this time only: {why}."));
+}
+
+/// Whether there is no such file. One that cannot be looked at may be there.
+fn is_missing(path: &Path) -> bool {
+    match path.symlink_metadata() {
+        Ok(_) => false,
+        Err(why) => matches!(why.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
     }
 }
 
@@ -285,7 +305,7 @@ impl Caution {
         let trust = match (args.server_key, known_hosts_file()) {
             (Some(key), _) => HostTrust::only(key),
             (None, Some(path)) => {
-                let known = KnownHosts::load(&path).with_context(|| path.display().to_string())?;
+                let known = KnownHosts::load(&path).map_err(in_file(&path))?;
                 known.trust(&host, own)
             }
             (None, None) => HostTrust::anyone(),
@@ -477,7 +497,7 @@ impl ServerArgs {
 pub(crate) fn listed(given: Option<PathBuf>, own: Option<PublicKey>) -> Result<(Access, String)> {
     let path = allowed_keys_file(given);
     let path = path.context("no list of keys: name one with --allowed, or say --anyone")?;
-    let list = AllowFile::load(&path, own).with_context(|| path.display().to_string())?;
+    let list = AllowFile::load(&path, own).map_err(in_file(&path))?;
     let others = list.list().len() - usize::from(own.is_some());
     let words = words(&path, others);
     Ok((Access::Listed(Arc::new(list)), words))

@@ -8,6 +8,7 @@ use zerolane::keys::{AllowFile, AllowedKey, KnownHosts, Rights};
 use zerolane::security::PublicKey;
 use zerolane_files::escape;
 
+use super::in_file;
 use crate::console;
 use crate::security::{allowed_keys_file, known_hosts_file};
 
@@ -133,11 +134,11 @@ pub(crate) fn run(args: Args) -> Result<()> {
 fn list(args: ListArgs) -> Result<()> {
     let clients = args.clients.path()?;
     let servers = known_hosts_file();
-    let list = AllowFile::load(&clients, None).with_context(|| in_file(&clients))?;
+    let list = AllowFile::load(&clients, None).map_err(in_file(&clients))?;
     let list = list.list();
     let known = servers
         .as_deref()
-        .map(|path| KnownHosts::load(path).with_context(|| in_file(path)));
+        .map(|path| KnownHosts::load(path).map_err(in_file(path)));
     let known = known.transpose()?;
     let hosts = known.as_ref().map_or(&[][..], |known| known.hosts());
     if args.json {
@@ -189,7 +190,7 @@ fn add(args: AddArgs) -> Result<()> {
         },
         name: args.name,
     };
-    let before = AllowFile::add(&path, &new).with_context(|| in_file(&path))?;
+    let before = AllowFile::add(&path, &new).map_err(in_file(&path))?;
     let file = path.display();
     match before {
         None => console::note(format_args!("Added to {file}:")),
@@ -208,7 +209,7 @@ fn revoke(args: RevokeArgs) -> Result<()> {
         Ok(key) => key,
         Err(_) => key_called(&args.who, &path)?,
     };
-    let gone = AllowFile::revoke(&path, &key).with_context(|| in_file(&path))?;
+    let gone = AllowFile::revoke(&path, &key).map_err(in_file(&path))?;
     let gone = gone.ok_or_else(|| none_of(&args.who, &path))?;
     console::note(format_args!(
         "Removed from {}. A server that runs finds out by itself:",
@@ -219,7 +220,7 @@ fn revoke(args: RevokeArgs) -> Result<()> {
 
 /// The key of the line with this name.
 fn key_called(name: &str, path: &Path) -> Result<PublicKey> {
-    let list = AllowFile::load(path, None).with_context(|| in_file(path))?;
+    let list = AllowFile::load(path, None).map_err(in_file(path))?;
     let list = list.list();
     let called = |it: &&AllowedKey| it.name.as_deref() == Some(name);
     let found: Vec<&AllowedKey> = list.keys().iter().filter(called).collect();
@@ -244,7 +245,7 @@ fn none_of(who: &str, path: &Path) -> anyhow::Error {
 
 fn forget(args: ForgetArgs) -> Result<()> {
     let path = known_hosts_file().context("no directory for keys: set HOME or ZEROLANE_HOME")?;
-    let gone = KnownHosts::forget(&path, &args.host).with_context(|| in_file(&path))?;
+    let gone = KnownHosts::forget(&path, &args.host).map_err(in_file(&path))?;
     if gone.is_empty() {
         bail!("no server {:?} in {}", args.host, path.display());
     }
@@ -252,11 +253,6 @@ fn forget(args: ForgetArgs) -> Result<()> {
         console::say(format_args!("Forgotten: {} {key}", escape(host.as_bytes())))?;
     }
     Ok(())
-}
-
-/// Which file an error is about; those of the operating system say it themselves.
-fn in_file(path: &Path) -> String {
-    path.display().to_string()
 }
 
 /// A line of the list, for people: whatever a name holds, it stays on its line.

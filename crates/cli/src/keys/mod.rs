@@ -2,10 +2,10 @@
 
 pub(crate) mod lists;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
-use zerolane::keys::identity;
+use zerolane::keys::{self, identity};
 
 use crate::console;
 use crate::security::identity_file;
@@ -29,7 +29,15 @@ pub(crate) fn generate(args: Args) -> Result<()> {
 /// Prints the public half of this user's key.
 pub(crate) fn show(args: Args) -> Result<()> {
     let path = identity_file(args.file)?;
-    let found = identity::load(&path)?;
+    let found = identity::load(&path).map_err(in_file(&path))?;
     let found = found.ok_or_else(|| anyhow!("no key in {}: zerolane keygen", path.display()))?;
     console::say(found.public())
+}
+
+/// Makes of an error of a file of keys one that names the file, once: most do so by themselves.
+pub(crate) fn in_file(path: &Path) -> impl FnOnce(keys::Error) -> anyhow::Error {
+    move |error| match error {
+        keys::Error::Syntax { .. } => anyhow::Error::new(error).context(path.display().to_string()),
+        error => error.into(),
+    }
 }

@@ -32,6 +32,45 @@ fn keys__a_client_not_on_the_list_is_told_what_to_do() {
 }
 
 #[test]
+fn keys__where_none_can_be_kept_is_one_for_this_time() {
+    let (lab, home) = strangers(&["--anyone"]);
+    fs::write(lab.local("a"), b"a").unwrap();
+    let mut id = zerolane();
+    id.arg("id").env("ZEROLANE_HOME", home.path());
+    let key = succeed(id);
+    // No directory can be made there, whoever asks.
+    const NOWHERE: &str = "/proc/zerolane";
+    let server = ["--server-key", key.trim()];
+    for (options, says) in [(&server[..], None), (&[], Some("cannot be remembered"))] {
+        let mut put = lab.put(options, "a", "");
+        put.env("ZEROLANE_HOME", NOWHERE);
+        let (code, _, err) = run(put);
+        assert_eq!(code, 0, "{err}");
+        assert_eq!(err.matches("A key for this time only").count(), 1, "{err}");
+        assert_eq!(err.matches(NOWHERE).count(), 1, "{err}");
+        assert!(says.is_none_or(|says| err.contains(says)), "{err}");
+        fs::remove_file(lab.share("a")).unwrap();
+    }
+    // One that was named must be had.
+    let file = format!("{NOWHERE}/identity");
+    let (code, _, err) = run(lab.put(&["--identity", &file], "a", ""));
+    assert_eq!((code, err.matches(NOWHERE).count()), (1, 1), "{err}");
+    // So must one that is there, and is not to be replaced.
+    let broken = tempfile::tempdir().unwrap();
+    fs::write(broken.path().join("identity"), b"x").unwrap();
+    fs::set_permissions(
+        broken.path().join("identity"),
+        fs::Permissions::from_mode(0o600),
+    )
+    .unwrap();
+    let mut put = lab.put(&server, "a", "");
+    put.env("ZEROLANE_HOME", broken.path());
+    let (code, _, err) = run(put);
+    let named = err.matches(&*broken.path().to_string_lossy()).count();
+    assert_eq!((code, named), (1, 1), "{err}");
+}
+
+#[test]
 fn keys__a_server_is_remembered_and_another_in_its_place_refused() {
     let client = tempfile::tempdir().unwrap();
     let (mut lab, _home) = strangers(&["--anyone"]);
