@@ -1,6 +1,7 @@
 //! The exit codes of the process.
 
 use std::fmt;
+use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus, Termination};
 
@@ -132,7 +133,16 @@ fn words(error: &anyhow::Error) -> String {
             words = format!("{words}: {cause}");
         }
     }
-    words
+    match error.chain().any(is_of_descriptors) {
+        true => format!("{words}. This process may not have more: raise the limit (ulimit -n)"),
+        false => words,
+    }
+}
+
+/// Whether it is that there are no more descriptors.
+fn is_of_descriptors(cause: &(dyn std::error::Error + 'static)) -> bool {
+    let error = cause.downcast_ref::<io::Error>();
+    error.and_then(io::Error::raw_os_error) == Some(nix::libc::EMFILE)
 }
 
 impl fmt::Display for Exit {
@@ -184,6 +194,14 @@ mod tests {
         let error = inner().context("connecting: refused").context("listing");
         assert_eq!(words(&error), "listing: connecting: refused");
         assert_eq!(words(&inner().context("listing")), "listing: refused");
+    }
+
+    #[test]
+    fn words__of_too_few_descriptors_say_what_to_do() {
+        let error = |code| anyhow::Error::new(io::Error::from_raw_os_error(code)).context("x");
+        let words = |code| words(&error(code));
+        assert!(words(nix::libc::EMFILE).ends_with("raise the limit (ulimit -n)"));
+        assert!(!words(nix::libc::ENOENT).contains("ulimit"));
     }
 
     #[test]

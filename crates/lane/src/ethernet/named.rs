@@ -3,6 +3,7 @@
 use super::address::{EthernetAddress, Station, Who, is_ethernet, link};
 use super::{NoEthernet, discovery};
 use crate::LaneChoice;
+use std::fs::File;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::option;
@@ -40,7 +41,7 @@ pub fn resolve(text: &str, lane: LaneChoice) -> io::Result<Vec<SocketAddr>> {
             .parse::<EthernetAddress>()?
             .to_socket_addrs()?
             .collect()),
-        false => Ok(text.to_socket_addrs()?.collect()),
+        false => looked_up(text.to_socket_addrs()),
     }
 }
 
@@ -51,8 +52,26 @@ pub fn resolve(text: &str, lane: LaneChoice) -> io::Result<Vec<SocketAddr>> {
 pub fn resolve_host(host: &str, port: u16, lane: LaneChoice) -> io::Result<Vec<SocketAddr>> {
     match is_ethernet(host) {
         true => resolve(&format!("{host}:{port}"), lane),
-        false => Ok((host, port).to_socket_addrs()?.collect()),
+        false => looked_up((host, port).to_socket_addrs()),
     }
+}
+
+/// What the system's resolver found. Without descriptors it says that the name is not known.
+fn looked_up(found: io::Result<impl Iterator<Item = SocketAddr>>) -> io::Result<Vec<SocketAddr>> {
+    found
+        .map(Iterator::collect)
+        .map_err(|error| no_descriptors().unwrap_or(error))
+}
+
+/// Descriptors that a resolver has open at once: its files, a socket for each of some name servers.
+const RESOLVER_DESCRIPTORS: usize = 8;
+
+/// The error of the system if it gives no more descriptors.
+fn no_descriptors() -> Option<io::Error> {
+    let opened = (0..RESOLVER_DESCRIPTORS).map(|_| File::open("/dev/null"));
+    let error = opened.collect::<io::Result<Vec<_>>>().err()?;
+    let errno = error.raw_os_error();
+    matches!(errno, Some(libc::EMFILE | libc::ENFILE)).then_some(error)
 }
 
 #[cfg(test)]
