@@ -1,8 +1,11 @@
 //! The command tree. Each module owns the arguments of its own commands; this file collects them and
 //! runs one.
 
+use std::sync::Arc;
+
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use nix::libc::SIGXFSZ;
 
 use crate::exit::Exit;
 use crate::{cast, config, disk, doctor, explain, files, keys, lab, lanes, mem, trace};
@@ -19,6 +22,9 @@ impl<C: Subcommand> Args<C> {
     /// The main function of a program with the commands `C`: `run` does what its command line asks for. A failure is printed
     /// on standard error.
     pub fn main(run: impl FnOnce(C) -> Result<Exit>) -> Exit {
+        // With the usual action of the signal, a file that reaches `ulimit -f` would end the process without a word. So
+        // writing it fails, as on a full disk.
+        let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
         Exit::after(run(Self::parse().command))
     }
 }

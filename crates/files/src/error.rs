@@ -156,6 +156,11 @@ pub enum Cause {
     /// It came from a sender that did not offer it.
     #[error("was not offered: left out")]
     NotOffered,
+    /// It is larger than the file system, or the limit of the process, lets a file be.
+    #[error(
+        "is larger than a file may be there: a limit of the file system, or of the process (ulimit -f)"
+    )]
+    TooLarge,
 }
 
 impl From<Errno> for Cause {
@@ -169,6 +174,7 @@ impl From<Errno> for Cause {
             Errno::NOSPC | Errno::DQUOT => Cause::NoSpace,
             Errno::XDEV | Errno::LOOP => Cause::OutsideRoot,
             Errno::NAMETOOLONG => Cause::InvalidName,
+            Errno::FBIG => Cause::TooLarge,
             other => Cause::Os(other.raw_os_error()),
         }
     }

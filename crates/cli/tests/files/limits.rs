@@ -1,4 +1,4 @@
-//! `--limit`: what has arrived is never more than the limit let pass by then.
+//! `--limit`: what has arrived is never more than the limit let pass by then. And limits of the process.
 
 use std::fs;
 use std::path::Path;
@@ -131,4 +131,65 @@ fn limit__of_a_servers_configuration() {
     let lab = Lab::served_by(limited, &[]);
     fs::write(lab.local("a"), content(1, LEN)).unwrap();
     keeps_to_the_limit(lab.put(&[], "a", "t"), || on_disk(&lab.share(""), "t"));
+}
+
+/// Runs a command under a limit that `ulimit` of the shell sets.
+fn under(limit: &str, command: Command) -> (i32, String, String) {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("ulimit {limit} && exec \"$0\" \"$@\"")]);
+    shell.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        shell.env(name, value.unwrap_or_default());
+    }
+    run(shell)
+}
+
+#[test]
+fn ulimit__of_the_size_of_files_is_an_error_of_one_file() {
+    let lab = Lab::new(&[]);
+    fs::create_dir(lab.share("d")).unwrap();
+    fs::write(lab.share("d/large"), content(1, 3 * MIB)).unwrap();
+    fs::write(lab.share("d/small"), b"small").unwrap();
+    // 1 MiB, or half of that: shells differ in what a block is. Shared memory is files, too.
+    let options = ["-r", "--lane", "udp"];
+    let (code, _, err) = under("-f 1024", lab.get(&options, "d", "e"));
+    assert_eq!(code, 5, "{err}");
+    assert!(
+        err.contains("large: is larger than a file may be there"),
+        "{err}"
+    );
+    assert_eq!(names(&lab.local("e")), ["small"]);
+    let to_output = {
+        let mut shell = Command::new("sh");
+        let out = lab.local("out").display().to_string();
+        shell.args(["-c", "ulimit -f 1024 && exec \"$0\" cp \"$1\" - > \"$2\""]);
+        shell.arg(env!("CARGO_BIN_EXE_zerolane"));
+        shell.args([lab.there("d/large"), out]);
+        shell.env("ZEROLANE_HOME", HOME);
+        shell.env("ZEROLANE_CONFIG", "/dev/null");
+        shell
+    };
+    fail(
+        to_output,
+        1,
+        "cannot write to standard output: File too large",
+    );
+}
+
+#[test]
+fn ulimit__of_descriptors_is_named_where_it_ends_a_copy() {
+    let lab = Lab::new(&[]);
+    fs::write(lab.local("a"), b"a").unwrap();
+    let silent = silent_port();
+    let port = silent.local_addr().unwrap().port();
+    // With fewer the program may not be loaded at all.
+    for descriptors in 6..=14 {
+        let mut put = zerolane();
+        put.args(["cp", "--lane", "udp"]).arg(lab.local("a"));
+        put.arg(format!("localhost:{port}:"));
+        let (code, _, err) = under(&format!("-n {descriptors}"), put);
+        assert_ne!(code, 0);
+        let says_why = err.contains("(ulimit -n)") || err.contains("nothing listens there");
+        assert!(says_why, "{descriptors}: {err}");
+    }
 }

@@ -11,7 +11,6 @@ use crate::message::{Piece, Record};
 use crate::positioned::read_full;
 use rustix::fd::BorrowedFd;
 use rustix::fs::{Stat, fstat};
-use rustix::io::Errno;
 
 /// A file while its segments are sent.
 struct Source<'f> {
@@ -33,7 +32,7 @@ impl FileSender<'_> {
     ) -> Result<(), Trouble> {
         let size = stat.st_size as u64;
         if size > FILE_BYTES {
-            return Err(Cause::Os(Errno::FBIG.raw_os_error()).into());
+            return Err(Cause::TooLarge.into());
         }
         let number = self.opened;
         self.opened += 1;
