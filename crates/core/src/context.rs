@@ -12,6 +12,7 @@ use crate::{
 };
 use alloc::collections::VecDeque;
 use core::time::Duration;
+use zerolane_wire::encapsulation::Encapsulation;
 use zerolane_wire::{
     Answer, Capabilities, Eager, End, Nop, Occasion, Operation, Place, Profile, Reason, Report,
     RequestAnswer, Route, State,
@@ -131,6 +132,12 @@ impl Context {
             debts: Debts::default(),
             config,
         }
+    }
+
+    /// Whether a scheduler bounds what is granted. In the classic profile one grant at a time is all the schedule there
+    /// is; in shared memory there is no link, and no queue in front of the receiver.
+    pub(crate) fn is_scheduled(&self) -> bool {
+        self.profile != Profile::Classic && self.config.encapsulation != Encapsulation::Memory
     }
 
     /// An entry begins, at this time.

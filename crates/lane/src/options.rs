@@ -139,7 +139,8 @@ pub struct Options {
     pub max_connections_of_origin: usize,
     /// Divides the link that this connection receives on among all connections with the same
     /// scheduler (incast). `None`: a listener makes one for the connections it accepts, and a
-    /// connection opened from here is bound by nothing but its own window.
+    /// connection opened from here is bound by nothing but its own window. So is each connection in shared
+    /// memory, which crosses no link.
     pub scheduler: Option<Scheduler>,
     /// Where a listener finds the address of one before it, whose connections live: give the same to both. Else
     /// that address is in use.

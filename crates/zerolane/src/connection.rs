@@ -533,7 +533,7 @@ impl Connection {
     /// Asks for fast mode: this connection receives at full speed, and the others of its [`Scheduler`]
     /// at a trickle. Granted for what is announced at present, a
     /// tenth of a second at most, if no other connection has it; ask again for more. A connection
-    /// without a scheduler has no others to hold back: always granted.
+    /// without a scheduler, or in shared memory, has no others to hold back: always granted.
     ///
     /// ```
     /// use zerolane::options::FastAnswer;
@@ -564,7 +564,7 @@ impl Connection {
 
     /// Sets how much of the link this connection's receives get while others of its scheduler
     /// receive too, relative to theirs: 1 unless set, and 0 counts as 1. Without effect on a
-    /// connection without a scheduler.
+    /// connection without a scheduler, or in shared memory.
     pub fn set_weight(&mut self, weight: u32) {
         self.driver.set_weight(weight);
     }

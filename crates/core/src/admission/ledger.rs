@@ -42,6 +42,8 @@ struct Member {
     silent: u32,
     /// Bytes counted as outstanding, its latest allowance included.
     reserved: u64,
+    /// Its place in the line of those that were dealt nothing, from 1; 0: it was dealt a share.
+    place: u32,
 }
 
 impl Member {
@@ -56,6 +58,12 @@ impl Member {
             likely: self.likely,
             stu: u64::from(self.demand.stu.max(1)),
         }
+    }
+
+    /// Rounds in which it gets all it wants, with the share it has.
+    fn rounds_left(&self) -> u32 {
+        let rounds = self.demand.remaining() / self.share.max(1);
+        u32::try_from(rounds).unwrap_or(u32::MAX)
     }
 
     /// Bytes that arrived since it was last judged.
@@ -122,6 +130,8 @@ pub struct Ledger {
     /// The streams that want something changed since.
     stale: bool,
     slice_ends: Instant,
+    /// When the first of those that have a share can have all they want.
+    first_end: Instant,
     /// Shares change when the slice ends, though nothing else does.
     rotating: bool,
     /// First stream of the present turn.
@@ -146,6 +156,7 @@ impl Ledger {
             rotating: false,
             stale: true,
             slice_ends: Instant::ZERO,
+            first_end: Instant::ZERO,
             turn: 0,
             fast: None,
             alone_since: None,
@@ -178,6 +189,7 @@ impl Ledger {
                 lost: false,
                 silent: 0,
                 reserved: 0,
+                place: 0,
             },
         );
         id
@@ -281,6 +293,7 @@ impl Ledger {
         if stream.is_active() != was_active {
             stream.arrived_before = demand.arrived;
             stream.good_for = 0;
+            stream.place = 0;
             self.stale = true;
             match was_active {
                 true => self.active -= 1,
@@ -354,11 +367,17 @@ impl Ledger {
         let claims: Vec<Claim> = ids.iter().map(|id| self.streams[id].claim()).collect();
         let shares = share::divide(order, self.budget.bytes(now), &claims[..admitted]);
         let shares = shares.into_iter().chain(core::iter::repeat(0));
-        for (id, share) in ids.iter().zip(shares) {
+        let places = core::iter::repeat_n(0, admitted).chain(1..);
+        for ((id, share), place) in ids.iter().zip(shares).zip(places) {
             if let Some(stream) = self.streams.get_mut(id) {
                 stream.share = share;
+                stream.place = place;
             }
         }
+        let admitted_streams = ids[..admitted].iter().map(|id| &self.streams[id]);
+        let rounds = admitted_streams.map(Member::rounds_left).min();
+        let left = self.budget.round().saturating_mul(rounds.unwrap_or(0));
+        self.first_end = now + left;
         self.rotating = plan != Plan::Weighted || admitted < ids.len();
         self.counted = self.streams.values().map(Member::counted).sum();
         self.dealt_at = now;
@@ -438,6 +457,11 @@ impl Ledger {
             None
         } else if self.stale || bytes < stream.share {
             Some(now + round / 4)
+        } else if stream.place > 0 && self.first_end < self.slice_ends {
+            // One of those in front may end before the slice does, and a turn ends with its work. Those further back
+            // ask less often: n of them together about ln n times as often as the first.
+            let at = now + (round / 4).saturating_mul(stream.place);
+            Some(at.min(self.slice_ends))
         } else if self.rotating {
             Some(self.slice_ends)
         } else {

@@ -69,6 +69,65 @@ fn review__a_member_that_gets_nothing_is_told_when_to_ask() {
     }
 }
 
+/// As large as those of shared memory and of a loopback: one is all that a budget not measured yet is good for.
+const LARGE_STU: u32 = 64 << 10;
+
+#[test]
+fn review__a_turn_ends_with_its_work() {
+    const MEMBERS: usize = 6;
+    let scheduler = Scheduler::new(Schedule::Automatic);
+    let mut members: Vec<Member> = (0..MEMBERS).map(|_| scheduler.join()).collect();
+    let mut demands = [Demand {
+        wanted: u64::from(LARGE_STU),
+        stu: LARGE_STU,
+        ..Demand::default()
+    }; MEMBERS];
+    // What is granted arrives so long afterwards.
+    let flight = Duration::from_micros(20);
+    let mut due = [Some(at(1000)); MEMBERS];
+    let mut now = at(1000);
+    while let Some((at, index)) = (0..MEMBERS).filter_map(|it| Some((due[it]?, it))).min() {
+        now = at;
+        let demand = &mut demands[index];
+        demand.arrived += demand.outstanding;
+        demand.outstanding = 0;
+        let allowance = members[index].review(now, demand);
+        let granted = allowance.bytes.min(demand.wanted);
+        demand.wanted -= granted;
+        demand.outstanding = granted;
+        due[index] = match granted {
+            0 => allowance.review_at,
+            _ => Some(now + flight),
+        };
+    }
+    assert!(demands.iter().all(|it| it.wanted == 0), "{demands:?}");
+    let passed = now - at(1000);
+    assert!(
+        passed < Duration::from_millis(2),
+        "{passed:?} for six turns"
+    );
+}
+
+#[test]
+fn review__those_that_wait_for_long_turns_ask_at_the_end_of_the_slice() {
+    let scheduler = Scheduler::new(Schedule::Fair);
+    let mut members: Vec<Member> = (0..100).map(|_| scheduler.join()).collect();
+    let review = |it: &mut Member| it.review(at(5000), &wants(1 << 30));
+    members.iter_mut().for_each(|it| {
+        review(it);
+    });
+    let again: Vec<_> = (members.iter_mut())
+        .map(|it| it.review(at(5500), &wants(1 << 30)))
+        .filter(|it| it.bytes == 0)
+        .collect();
+    assert!(again.len() > 50, "{}", again.len());
+    let early = again.iter().filter(|it| {
+        it.review_at
+            .is_some_and(|it| it - at(5500) < ADMISSION_SLICE / 2)
+    });
+    assert_eq!(early.count(), 0);
+}
+
 #[test]
 fn leave__frees_the_share() {
     let scheduler = Scheduler::new(Schedule::Fair);

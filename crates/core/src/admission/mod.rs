@@ -14,7 +14,7 @@
 //!
 //! It wakes no thread: every admitted connection always has something in flight, and asks again
 //! when that arrives. Where some get nothing for a while, because there are too many of them, they
-//! are told when their turn is.
+//! are told when to ask: at the end of the slice, or before, where one in front may end before it.
 //!
 //! What a peer can do to others: nothing beyond its share. An announcement reserves nothing, a grant
 //! that brings no payload is written off after two rounds, and a stream that brings little of what it

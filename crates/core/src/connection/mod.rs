@@ -266,12 +266,12 @@ impl Connection {
     }
 
     /// Shares this end's link with the other members of a scheduler: it bounds what is granted, on
-    /// top of the connection's own window. Without effect on a connection that is over, and on the
-    /// classic profile, which grants one Block at a time.
+    /// top of the connection's own window. Without effect on a connection that is over, on the
+    /// classic profile, which grants one Block at a time, and in shared memory, where there is no link.
     pub fn set_admission(&mut self, member: impl Admission + 'static) {
         self.cx.stir();
-        let classic = self.cx.peer.is_some() && self.cx.profile == Profile::Classic;
-        if self.session.may_post() && !classic {
+        let excluded = self.cx.peer.is_some() && !self.cx.is_scheduled();
+        if self.session.may_post() && !excluded {
             self.receiving.set_admission(Box::new(member));
         }
     }

@@ -7,6 +7,7 @@ use netsim::link::LinkConfig;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
+use zerolane_wire::{HEADER_LEN, encapsulation::Encapsulation};
 
 /// Counts how often the connection asks for its share: in the lane, each is one lock.
 #[derive(Debug, Default)]
@@ -22,6 +23,34 @@ impl Admission for Counting {
     fn review(&mut self, _now: Instant, _demand: &Demand) -> Allowance {
         self.0.fetch_add(1, Ordering::Relaxed);
         Allowance::UNLIMITED
+    }
+}
+
+/// There is no link to share, and what others bring through memory says nothing of one.
+#[test]
+fn set_admission__asks_no_scheduler_in_shared_memory() {
+    let in_memory = Config {
+        encapsulation: Encapsulation::Memory,
+        path_datagram: 65_536 + HEADER_LEN,
+        ..Config::default()
+    };
+    for (config, is_asked) in [(Config::default(), true), (in_memory, false)] {
+        let mut sim = Sim::new(LinkConfig::default(), 1, config.clone(), config);
+        let reviews = Arc::new(AtomicU32::new(0));
+        // Once before it is known what the peer can do, once after that.
+        sim.a.c().set_admission(Counting(reviews.clone()));
+        sim.connect();
+        sim.b.c().set_admission(Counting(reviews.clone()));
+        let now = sim.now();
+        let (from_a, from_b) = (sim.a.filled(1, 300_000), sim.b.filled(2, 300_000));
+        let (at_a, at_b) = (sim.a.empty(300_000), sim.b.empty(300_000));
+        for (host, from, at) in [(&mut sim.a, from_a, at_a), (&mut sim.b, from_b, at_b)] {
+            host.c().post_send(now, from, Delivery::Polled).unwrap();
+            host.c().post_receive(now, at).unwrap();
+        }
+        sim.run_for(Duration::from_secs(1));
+        assert!(sim.a.holds(at_a, 2, 300_000) && sim.b.holds(at_b, 1, 300_000));
+        assert_eq!(reviews.load(Ordering::Relaxed) > 0, is_asked);
     }
 }
 

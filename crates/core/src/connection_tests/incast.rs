@@ -126,6 +126,30 @@ fn fair__more_senders_than_the_queue_has_places() {
     });
 }
 
+/// Some of them wait for others, which are done long before a slice is over.
+#[test]
+fn fair__many_short_transfers_leave_no_gap_between_turns() {
+    const MANY: usize = 60;
+    let load = Load {
+        length: 20 << 10,
+        transfers: 1,
+    };
+    seeds::each(3, |seed| {
+        let scheduler = Scheduler::new(Schedule::Automatic);
+        let mut star = Star::new(shallow(), seed, &scheduler, &[load; MANY]);
+        let began = star.now() - Instant::ZERO;
+        star.start();
+        star.run_for(Duration::from_millis(200));
+        let last = star
+            .finished()
+            .into_iter()
+            .map(|it| it.expect("all arrive"));
+        let took = last.max().expect("there are some") - began;
+        let filled = filled(MANY as u64 * load.length, took);
+        assert!(filled >= 0.6, "{filled} in {took:?}");
+    });
+}
+
 #[test]
 fn fair__weights_are_respected() {
     let scheduler = Scheduler::new(Schedule::Fair);

@@ -86,8 +86,7 @@ impl Receiving {
     /// The profile is known: the placement table follows from its buffer size.
     pub(crate) fn open(&mut self, cx: &Context) {
         self.inbox.grants = placement::PlacementTable::new(cx.buffer_log2());
-        if cx.profile == Profile::Classic {
-            // One grant at a time is all the schedule it has.
+        if !cx.is_scheduled() {
             self.admission = None;
         }
     }
