@@ -499,8 +499,8 @@ impl Connection {
     }
 
     /// Posts a receive of a message: the n-th gets the n-th message. A payload needs a region with
-    /// room for it. While nothing but such receives waits, a silent peer is not asked whether it lives
-    /// ([`Options::idle_timeout`](crate::Options::idle_timeout)): post a receive of a Transfer for that.
+    /// room for it. While it waits, a silent peer is asked whether it lives
+    /// ([`Options::idle_timeout`](crate::Options::idle_timeout)).
     ///
     /// # Errors
     /// See [`PostError`]. The region comes back.

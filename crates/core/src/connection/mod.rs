@@ -430,10 +430,10 @@ impl Connection {
         self.one_sided.has_unsent() || self.session.is_established() && self.sending.has_eager()
     }
 
-    /// Whether anything is in flight: posted Transfers, or Ends to be confirmed.
+    /// Whether anything depends on the peer: posted Transfers and requests, receives that wait, Ends to be confirmed.
     pub fn is_busy(&self) -> bool {
-        self.sending.posted() + self.receiving.len() + self.cx.endings.len() > 0
-            || self.one_sided.is_working()
+        let receives = self.receiving.len() + self.one_sided.receives();
+        self.sending.posted() + receives + self.cx.endings.len() > 0 || self.one_sided.is_working()
     }
 
     /// Payload granted and not received yet, bytes.

@@ -2,6 +2,7 @@
 //! answer each other wait for no timer, and that they keep their place among numbered operations.
 
 use super::eager::{assert_nothing_in_vain, datagrams};
+use super::memory_faults::assert_fail_with_a_dead_peer;
 use super::seeds::{Dice, each};
 use super::sim::Sim;
 use crate::*;
@@ -82,6 +83,26 @@ fn message__with_control_leaves_before_its_payload() {
     sim.run_until(Duration::from_secs(1), |sim| sim.b.outcomes(to) > 0);
     assert!(sim.spoken().starts_with("A Data 0, A Data eager"));
     assert_eq!(datagrams(&sim, Side::A), 4);
+}
+
+/// The receive alone depends on the peer: nothing that A sent is outstanding.
+#[test]
+fn receive__of_a_message_fails_with_a_dead_peer() {
+    let mut sim = quiet();
+    let (awaited, _) = receive(&mut sim, Side::A, 4096);
+    sim.run_for(Duration::from_secs(60));
+    assert_eq!(sim.a.closed(), None, "the peer lives, and says nothing");
+    assert_fail_with_a_dead_peer(&mut sim, &[awaited]);
+}
+
+/// An end that closes waits for what it sends, and a put may go by memory that both share if nothing is before it.
+#[test]
+fn receive__of_a_message_is_nothing_that_this_end_sends() {
+    let mut sim = quiet();
+    receive(&mut sim, Side::A, 4096);
+    sim.run_for(Duration::from_millis(10));
+    assert!(sim.a.c().is_busy());
+    assert!(!sim.a.c().is_sending() && sim.a.c().follows_nothing());
 }
 
 /// As a program does that sends and receives by turns, each call waiting for its end: the receive of the answer

@@ -131,7 +131,7 @@ impl OneSided {
         self.send_queue.share(cx.sends_frames());
     }
 
-    /// Whether something asked for is not over.
+    /// Whether something asked of the peer is not over. A receive of a message asks it for nothing.
     pub(crate) fn is_working(&self) -> bool {
         !self.queued.is_empty()
             || !self.send_queue.is_empty()

@@ -71,6 +71,7 @@ impl OneSided {
             payload,
         });
         cx.owe(Debt::Ready);
+        cx.owe(Debt::Peer);
         id
     }
 

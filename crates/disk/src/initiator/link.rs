@@ -81,11 +81,10 @@ impl Link {
         if !target.roles.target || target.transfer_bytes < 4096 {
             return Err(Error::Protocol("a login of no target".into()));
         }
-        // No Transfer comes. While a receive is posted the connection asks a silent target whether it lives: statuses are put, and
+        // No message comes. While a receive is posted the connection asks a silent target whether it lives: statuses are put, and
         // once the target has confirmed a command nothing else is outstanding.
-        let awaited = Region::anonymous(1).map_err(|error| Error::System(error.to_string()))?;
         connection
-            .post_recv(awaited)
+            .post_message_recv(None)
             .map_err(zerolane::Error::from)?;
         let slots = slots.min(target.slots);
         let capsule_bytes = target.capsule_bytes.min(CAPSULE_BYTES);
@@ -191,8 +190,8 @@ impl Link {
         }
         match completion.kind {
             WorkKind::Immediate => {}
-            WorkKind::Receive => {
-                return Err(Error::Protocol("a Transfer that nothing asked for".into()));
+            WorkKind::MessageReceived => {
+                return Err(Error::Protocol("a message that nothing asked for".into()));
             }
             _ => return Ok(None),
         }
