@@ -1169,7 +1169,7 @@ typedef struct zl_piece {
 } zl_piece;
 
 /**
- * Posts one put of several pieces, gathered here and scattered there. `how` may be null.
+ * Posts one put of several pieces, 4096 at most, gathered here and scattered there. `how` may be null.
  *
  * Threads: one at a time.
  */
@@ -1181,7 +1181,7 @@ zl_status zl_post_put_vectored(struct zl_connection *connection,
                                uint32_t *id);
 
 /**
- * Posts one get of several pieces, gathered there and scattered here. `how` may be null.
+ * Posts one get of several pieces, 4096 at most, gathered there and scattered here. `how` may be null.
  *
  * Threads: one at a time.
  */

@@ -267,7 +267,7 @@ pub(crate) unsafe fn pieces<M>(
         .collect()
 }
 
-/// Posts one put of several pieces, gathered here and scattered there. `how` may be null.
+/// Posts one put of several pieces, 4096 at most, gathered here and scattered there. `how` may be null.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -288,7 +288,7 @@ pub unsafe extern "C" fn zl_post_put_vectored(
     }
 }
 
-/// Posts one get of several pieces, gathered there and scattered here. `how` may be null.
+/// Posts one get of several pieces, 4096 at most, gathered there and scattered here. `how` may be null.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]

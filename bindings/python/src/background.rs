@@ -306,7 +306,7 @@ impl ConnectionHandle {
         Ok(Pending::of_request(getting, completed))
     }
 
-    /// Puts several pieces, of an offset and a buffer each, gathered here and scattered there.
+    /// Puts several pieces, of an offset and a buffer each, 4096 at most, gathered here and scattered there.
     #[pyo3(signature = (key, pieces, *, immediate=None, fence=false, context=0))]
     fn put_vectored(
         &self,
@@ -325,7 +325,7 @@ impl ConnectionHandle {
         Ok(Pending::of_request(putting, completed))
     }
 
-    /// Reads several pieces of the peer's memory, of an offset and a buffer each, which the completion has as `pieces`.
+    /// Reads several pieces of the peer's memory, of an offset and a buffer each, 4096 at most, which the completion has as `pieces`.
     #[pyo3(signature = (key, pieces, *, fence=false, context=0))]
     fn get_vectored(
         &self,

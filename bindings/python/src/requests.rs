@@ -363,7 +363,7 @@ impl Requests {
         })
     }
 
-    /// Posts one put of several pieces, of an offset and a buffer each, gathered here and scattered
+    /// Posts one put of several pieces, of an offset and a buffer each, 4096 at most, gathered here and scattered
     /// there.
     #[pyo3(signature = (key, pieces, *, immediate=None, fence=false, signalled=true, context=0))]
     #[expect(clippy::too_many_arguments, reason = "keywords, in Python")]
@@ -403,7 +403,7 @@ impl Requests {
         })
     }
 
-    /// Posts one get of several pieces, of an offset and a buffer each, gathered there and scattered
+    /// Posts one get of several pieces, of an offset and a buffer each, 4096 at most, gathered there and scattered
     /// here.
     #[pyo3(signature = (key, pieces, *, fence=false, context=0))]
     fn post_get_vectored(

@@ -173,6 +173,8 @@ pub enum PostError {
     ControlTooLong,
     /// A request of several pieces has none.
     NoPieces,
+    /// A request has more than [`limits::MAX_POSTED`] pieces, each with a place of its own at the peer: there is never room for it.
+    TooManyPieces,
     /// The pieces have more bytes together than a request may have, 2^63 - 1.
     TooLong,
     /// This end finished sending.
@@ -193,6 +195,13 @@ impl fmt::Display for PostError {
                 write!(f, "more than {} bytes of control", limits::MAX_CONTROL)
             }
             PostError::NoPieces => f.write_str("a request of no pieces"),
+            PostError::TooManyPieces => {
+                let most = limits::MAX_POSTED;
+                write!(
+                    f,
+                    "more than {most} pieces in one request: post several requests"
+                )
+            }
             PostError::TooLong => f.write_str("the pieces have more than 2^63 - 1 bytes together"),
             PostError::Finished => f.write_str("this end finished sending"),
         }

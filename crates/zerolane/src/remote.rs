@@ -2,6 +2,7 @@
 
 use crate::failure::Posted;
 use crate::{Connection, Error, RegionKey, Result, Work};
+use zerolane_lane::limits;
 use zerolane_lane::{
     Atomic, ExportedRegion, Memory, MessageControl, NotPosted, PostError, Region, RegionName,
     RemotePlace, TransferId, WorkFlags, WorkRequest,
@@ -359,7 +360,7 @@ impl Connection {
     /// when all are placed; an immediate of `work` goes with the last.
     ///
     /// # Errors
-    /// See [`PostError`]; `Full` if there is not room for all of them, of which there may be at most 4096. All
+    /// See [`PostError`]; `TooManyPieces` of more than 4096, `Full` if there is no room for all of them now. All
     /// pieces come back. Only if the key was made up, those before one that is refused are done all the
     /// same, without a completion.
     pub fn post_put_vectored(
@@ -441,9 +442,14 @@ impl Connection {
                 memory: pieces,
             });
         }
-        if pieces.len() > self.driver.room_for_operations() {
+        let room = match pieces.len() {
+            count if count > limits::MAX_POSTED => Err(PostError::TooManyPieces),
+            count if count > self.driver.room_for_operations() => Err(PostError::Full),
+            _ => Ok(()),
+        };
+        if let Err(reason) = room {
             return Err(NotPosted {
-                reason: PostError::Full,
+                reason,
                 memory: pieces,
             });
         }

@@ -466,6 +466,18 @@ fn vectored(options: &Options) {
     assert_eq!(outside.memory.len(), 1, "all pieces come back");
     let none = connection.post_get_vectored(&key, vec![], Work::default());
     assert_eq!(none.expect_err("refused").reason, PostError::NoPieces);
+    let many = |count: u64| (0..count).map(|n| (n % 64 * 8, region(&[3; 8])));
+    let most = many(4096).map(|(at, it)| (at, it.into())).collect();
+    let id = connection.post_put_vectored(&key, most, Work::default());
+    let id = id.expect("posted");
+    assert_eq!(next(&mut connection).id, id);
+    let refused = connection.post_get_vectored(&key, many(4097).collect(), Work::default());
+    let refused = refused.expect_err("never room for it");
+    assert_eq!(
+        (refused.reason, refused.memory.len()),
+        (PostError::TooManyPieces, 4097)
+    );
+    assert!(refused.reason.to_string().contains("4096"));
     owner.done(connection);
 }
 

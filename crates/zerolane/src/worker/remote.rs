@@ -3,12 +3,11 @@
 use super::claims::{Direction, attempt};
 use super::handle::{ConnectionHandle, posted, refused, signalled};
 use super::pending::{Pending, Refused};
-use crate::failure::{PostError, Posted};
+use crate::failure::Posted;
 use crate::memory::Memory;
 use crate::{
     Completion, Connection, Error, ExportedRegion, FetchOp, Region, RegionKey, Rights, Work,
 };
-use zerolane_lane::limits::MAX_POSTED;
 
 impl ConnectionHandle {
     /// Puts `memory` into the peer's: see [`Connection::post_put`].
@@ -27,7 +26,7 @@ impl ConnectionHandle {
     }
 
     /// Puts several pieces, each to an offset of its own: see [`Connection::post_put_vectored`]. Of more than 4096
-    /// nothing is posted.
+    /// none is posted.
     pub fn put_vectored(
         &self,
         to: &RegionKey,
@@ -56,7 +55,7 @@ impl ConnectionHandle {
     }
 
     /// Gets several pieces, each from an offset of its own: see [`Connection::post_get_vectored`]. Of more than 4096
-    /// nothing is posted.
+    /// none is posted.
     pub fn get_vectored(
         &self,
         from: &RegionKey,
@@ -74,12 +73,6 @@ impl ConnectionHandle {
         pieces: Vec<(u64, M)>,
         mut post: impl FnMut(&mut Connection, Vec<(u64, M)>) -> Posted<Vec<(u64, M)>> + Send + 'static,
     ) -> Pending<Completion> {
-        if pieces.len() > MAX_POSTED {
-            // It would wait for room for ever, and all that is asked for behind it.
-            let (claim, pending) = Pending::new(self.worker().process(), None);
-            let _ = claim.answer(Err(refused_pieces(Error::Post(PostError::Full), pieces)));
-            return pending;
-        }
         let post = attempt(pieces, refused_pieces, move |connection, pieces| {
             posted(post(connection, pieces))
         });

@@ -440,7 +440,10 @@ fn put_vectored__refused_gives_the_pieces_back() {
         .put_vectored(&key, many, 0)
         .wait()
         .expect_err("too many");
-    assert!(matches!(refused.error, Error::Post(PostError::Full)));
+    assert!(matches!(
+        refused.error,
+        Error::Post(PostError::TooManyPieces)
+    ));
     assert_eq!(refused.pieces.len(), 4097);
     let none = client
         .put_vectored(&key, vec![], 0)
