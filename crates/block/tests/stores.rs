@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::fs::{CWD, Mode, mkfifoat};
-use zerolane_block::store::{FileStore, MemoryStore, Run, Store};
+use zerolane_block::store::{FileStore, InUse, MemoryStore, Run, Store};
 
 const SIZE: u64 = 1 << 20;
 
@@ -117,10 +117,10 @@ fn file__is_written_by_one_at_a_time_and_read_by_many() {
     let directory = tempfile::tempdir().unwrap();
     let path = image(directory.path());
     let first = FileStore::open(&path, false).unwrap();
-    assert_eq!(
-        FileStore::open(&path, false).unwrap_err().kind(),
-        ErrorKind::WouldBlock
-    );
+    let second = FileStore::open(&path, false).unwrap_err();
+    assert_eq!(second.kind(), ErrorKind::WouldBlock);
+    let holder: &InUse = second.get_ref().unwrap().downcast_ref().unwrap();
+    assert!(holder.is_here(), "{holder}");
     let reader = FileStore::open(&path, true).unwrap();
     assert!(reader.is_read_only() && !first.is_read_only());
     assert!(reader.write(0, &[1]).is_err());

@@ -227,6 +227,73 @@ fn disk_serve__memory_is_a_disk() {
     }
 }
 
+/// An end that initiators cannot reach is not left out without a word.
+#[test]
+fn disk_serve__an_image_whose_end_is_no_whole_block_is_refused_unless_told() {
+    let home = tempfile::tempdir().unwrap();
+    let image = home.path().join("odd");
+    let odd = image.to_str().unwrap();
+    let serve = |options: &[&str]| {
+        let words = [&["disk", "serve", "--listen", "127.0.0.1:0"][..], options].concat();
+        zerolane(home.path(), &words)
+    };
+    File::create(&image).unwrap().set_len(SIZE + 100).unwrap();
+    let whole = home.path().join("whole");
+    File::create(&whole).unwrap().set_len(4608).unwrap();
+    let whole = whole.to_str().unwrap();
+    for (words, bytes, mend) in [
+        (&[odd][..], 100, format!("truncate --size=%512 {odd}")),
+        (&["--block-size", "4096", whole], 512, "--block-size".into()),
+        (&["memory:1000"], 488, "another size".into()),
+    ] {
+        let refused = serve(words).output().unwrap();
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(1), "{said}");
+        assert!(
+            said.contains(&format!("the last {bytes} are no whole block")),
+            "{said}"
+        );
+        assert!(
+            said.contains(&mend) && said.contains("--ignore-tail"),
+            "{said}"
+        );
+    }
+    for option in ["--ignore-tail", "--read-only"] {
+        let mut server = Running::new(serve(&[option, odd]));
+        server.line();
+        let line = server.line();
+        assert!(line.contains("without its last 100 bytes"), "{line}");
+    }
+}
+
+/// What has it is named, and what to do.
+#[test]
+fn disk_serve__an_image_that_is_served_already_is_refused_with_words() {
+    let lab = Lab::new(&[]);
+    let image = lab.images[0].to_str().unwrap();
+    let serve = ["disk", "serve", "--listen", "127.0.0.1:0"];
+    let refused = |words: &[&str]| {
+        let refused = output(lab.home.path(), &[&serve[..], words].concat());
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(1), "{said}");
+        said
+    };
+    let said = refused(&[image]);
+    let holder = "(zerolane) has it open for writing";
+    assert!(
+        said.contains(holder) && said.contains("--read-only"),
+        "{said}"
+    );
+    let free = lab.home.path().join("free");
+    File::create(&free).unwrap().set_len(SIZE).unwrap();
+    let free = free.to_str().unwrap();
+    assert!(refused(&[free, free]).contains("twice"));
+    // Readers are let in.
+    let reader = [&serve[..], &["--read-only", image]].concat();
+    let mut reader = Running::new(zerolane(lab.home.path(), &reader));
+    assert!(reader.line().starts_with("Serving 1 disks"));
+}
+
 /// A block device, until it is dropped.
 struct Loop(String);
 

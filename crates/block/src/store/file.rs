@@ -1,5 +1,6 @@
 //! A disk in a file or on a block device.
 
+use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, IoSliceMut};
 use std::os::unix::fs::{FileExt, FileTypeExt};
@@ -10,10 +11,35 @@ use rustix::fs::{Advice, FallocateFlags, SeekFrom, fadvise, fallocate, ioctl_blk
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use super::flushes::Flushes;
+use super::holder::{Holder, holder_of};
 use super::{Run, Store};
 
 /// Zeros written at a time where no hole can be made.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+/// In an [`io::Error`] of kind [`WouldBlock`](io::ErrorKind::WouldBlock): the file is open for writing elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InUse(Option<Holder>);
+
+impl InUse {
+    /// It is open in this process.
+    pub fn is_here(&self) -> bool {
+        let own = std::process::id();
+        self.0.as_ref().is_some_and(|it| it.process == own)
+    }
+}
+
+impl fmt::Display for InUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            _ if self.is_here() => f.write_str("this process has it open for writing already"),
+            Some(holder) => write!(f, "{holder} has it open for writing"),
+            None => f.write_str("another process has it open for writing"),
+        }
+    }
+}
+
+impl std::error::Error for InUse {}
 
 /// A regular file, whose holes are kept and made, or a block device.
 #[derive(Debug)]
@@ -32,7 +58,7 @@ impl FileStore {
     /// The file or device at `path`. One that may be written is locked against others that would.
     ///
     /// # Errors
-    /// It is neither, cannot be opened, or is open for writing elsewhere ([`io::ErrorKind::WouldBlock`]).
+    /// It is neither, cannot be opened, or is open for writing elsewhere ([`io::ErrorKind::WouldBlock`], with [`InUse`]).
     pub fn open(path: &Path, read_only: bool) -> io::Result<FileStore> {
         let kind = path.metadata()?.file_type();
         // What is opened may be another file by now; but opening a FIFO would wait.
@@ -45,7 +71,9 @@ impl FileStore {
         let file = OpenOptions::new().read(true).write(!read_only).open(path)?;
         if !read_only {
             file.try_lock().map_err(|error| match error {
-                TryLockError::WouldBlock => io::ErrorKind::WouldBlock.into(),
+                TryLockError::WouldBlock => {
+                    io::Error::new(io::ErrorKind::WouldBlock, InUse(holder_of(&file)))
+                }
                 TryLockError::Error(error) => error,
             })?;
         }

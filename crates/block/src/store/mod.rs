@@ -2,9 +2,10 @@
 
 mod file;
 mod flushes;
+mod holder;
 mod memory;
 
-pub use file::FileStore;
+pub use file::{FileStore, InUse};
 pub use memory::MemoryStore;
 
 use std::fmt::Debug;

@@ -12,6 +12,8 @@ use zerolane_block::{
     Access, Attribute, Disk, Identity, Initiator, Lun, NexusId, Request, Status, Target, execute,
 };
 
+use super::serve::unreachable;
+
 /// What an image is as a disk.
 #[derive(Debug, Serialize)]
 pub(super) struct Image {
@@ -99,7 +101,7 @@ impl Image {
             bytes: store.bytes(),
             block_bytes,
             blocks: disk.geometry.blocks,
-            unreachable_bytes: store.bytes() % u64::from(block_bytes),
+            unreachable_bytes: unreachable(store.bytes(), block_bytes),
             mapped_bytes: 0,
             mapped_ranges: 0,
             ranges: Vec::new(),

@@ -77,7 +77,7 @@ fn shown(image: &Image) -> String {
     if image.unreachable_bytes > 0 {
         let left = image.unreachable_bytes;
         lines.push(format!(
-            "{left} bytes behind the last whole block are not reachable"
+            "{left} bytes behind the last whole block are not reachable: disk serve needs --ignore-tail or --read-only for it"
         ));
     }
     let mapped = HumanBytes(image.mapped_bytes);

@@ -1,14 +1,15 @@
 //! `zerolane disk serve`.
 
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use bytesize::ByteSize;
 use indicatif::HumanBytes;
-use zerolane_block::store::{FileStore, MemoryStore, Store};
+use zerolane_block::store::{FileStore, InUse, MemoryStore, Store};
 use zerolane_block::{Disk, Identity, Lun};
 use zerolane_disk::target::{News, Server, Settings};
 
@@ -50,6 +51,9 @@ pub(super) struct Args {
     /// [default: 512, or a device's own if that is more]
     #[arg(long, value_name = "BYTES")]
     block_size: Option<u32>,
+    /// Serve images that do not end with a whole block, although initiators cannot reach the bytes behind the last one
+    #[arg(long)]
+    ignore_tail: bool,
     /// Name from which the identity of the first image follows, instead of machine and path; said again, of the next
     /// one
     #[arg(long, value_name = "NAME")]
@@ -99,7 +103,7 @@ impl Medium {
     fn open(&self, read_only: bool) -> Result<(Arc<dyn Store>, Identity)> {
         match self {
             Medium::File(path) => {
-                let store = FileStore::open(path, read_only)?;
+                let store = FileStore::open(path, read_only).map_err(explained)?;
                 Ok((Arc::new(store), Identity::of_image(path)?))
             }
             Medium::Memory(bytes) => {
@@ -109,6 +113,18 @@ impl Medium {
                 Ok((Arc::new(MemoryStore::new(*bytes)), Identity::named(&name)))
             }
         }
+    }
+}
+
+/// Why an image cannot be opened, and what to do if it is served already.
+fn explained(error: io::Error) -> anyhow::Error {
+    let in_use: Option<&InUse> = error.get_ref().and_then(|it| it.downcast_ref());
+    match in_use {
+        Some(holder) if holder.is_here() => anyhow!("the same image twice: name it once"),
+        Some(holder) => {
+            anyhow!("{holder}: stop that one first, or serve the image with --read-only")
+        }
+        None => error.into(),
     }
 }
 
@@ -128,7 +144,11 @@ pub(super) fn run(args: Args) -> Result<()> {
         usage().context(format!("1 to {THREADS_MAX} threads are possible"))
     );
     let stop = stop_on_signals()?;
-    let (block_size, read_only) = (args.block_size, args.read_only);
+    let terms = Terms {
+        block_size: args.block_size,
+        read_only: args.read_only,
+        ignore_tail: args.ignore_tail,
+    };
     let Serving {
         lane,
         options,
@@ -144,7 +164,7 @@ pub(super) fn run(args: Args) -> Result<()> {
     let mut shown = Vec::new();
     for (number, medium) in args.images.iter().enumerate() {
         let serial = args.serial.get(number).map(String::as_str);
-        let words = add(&mut server, number, medium, serial, (block_size, read_only));
+        let words = add(&mut server, number, medium, serial, &terms);
         shown.push(words.with_context(|| medium.to_string())?);
     }
     let addresses = args.listen.resolve(lane)?;
@@ -177,31 +197,71 @@ pub(super) fn run(args: Args) -> Result<()> {
     Err(Exit::Interrupted.into())
 }
 
+/// How all images are served.
+struct Terms {
+    block_size: Option<u32>,
+    read_only: bool,
+    ignore_tail: bool,
+}
+
 /// Adds an image as LUN `number`; returns what to say of it.
 fn add(
     server: &mut Server,
     number: usize,
     medium: &Medium,
     serial: Option<&str>,
-    (block_size, read_only): (Option<u32>, bool),
+    terms: &Terms,
 ) -> Result<String> {
-    let (store, own) = medium.open(read_only)?;
+    let (store, own) = medium.open(terms.read_only)?;
     let identity = serial.map_or(own, Identity::named);
     let bytes = store.bytes();
+    let block_size = terms.block_size;
     let block_size = block_size.unwrap_or_else(|| Disk::block_bytes_of(&*store));
     let disk = Disk {
-        read_only: read_only || store.is_read_only(),
+        read_only: terms.read_only || store.is_read_only(),
         ..Disk::of(&*store, block_size, identity)?
     };
+    let tail = unreachable(bytes, block_size);
+    ensure!(
+        tail == 0 || disk.read_only || terms.ignore_tail,
+        refused_for(medium, bytes, block_size)
+    );
     let lun = u16::try_from(number).ok().and_then(Lun::new);
     let lun = lun.context("too many images")?;
     let read_only = if disk.read_only { ", read-only" } else { "" };
+    let tail = match tail {
+        0 => String::new(),
+        tail => format!(", without its last {tail} bytes, which are no whole block"),
+    };
     let words = format!(
-        "LUN {lun}: {medium}, {}{read_only}, serial number {identity}",
+        "LUN {lun}: {medium}, {}{read_only}{tail}, serial number {identity}",
         HumanBytes(bytes)
     );
     server.add_unit(lun, &format!("disk{number}"), disk, store)?;
     Ok(words)
+}
+
+/// Bytes behind the last whole block.
+pub(super) fn unreachable(bytes: u64, block_size: u32) -> u64 {
+    bytes % u64::from(block_size)
+}
+
+/// What is wrong with an image whose end is no whole block, and what to do.
+fn refused_for(medium: &Medium, bytes: u64, block_size: u32) -> String {
+    let tail = unreachable(bytes, block_size);
+    let mend = match medium {
+        Medium::Memory(_) => "choose another size".to_owned(),
+        // Devices have whole blocks of 512 bytes.
+        Medium::File(_) if bytes.is_multiple_of(512) => "choose a shorter --block-size".to_owned(),
+        Medium::File(path) => {
+            let path = path.display();
+            format!("append zeros (truncate --size=%{block_size} {path})")
+        }
+    };
+    format!(
+        "it has {bytes} bytes: the last {tail} are no whole block of {block_size} bytes, and initiators could not reach them; \
+         {mend}, or serve it without them: --ignore-tail, or --read-only"
+    )
 }
 
 fn tell(news: News) {
