@@ -14,6 +14,7 @@ fn said(input: &[u8], piece: usize, read_only: bool) -> Said {
         bytes: BYTES,
         block_bytes: 512,
         read_only,
+        thin: true,
     };
     let (mut out, mut events) = (Vec::new(), Vec::new());
     let mut session = Session::new(export, &mut out);

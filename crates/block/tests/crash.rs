@@ -81,8 +81,9 @@ impl Store for Cached {
         cache.dirty.clear();
         Ok(())
     }
-    fn unmap(&self, at: u64, bytes: u64) -> io::Result<()> {
-        self.write(at, &vec![0; bytes as usize])
+    fn unmap(&self, at: u64, bytes: u64) -> io::Result<bool> {
+        self.write(at, &vec![0; bytes as usize])?;
+        Ok(true)
     }
     fn run(&self, at: u64) -> io::Result<Run> {
         Ok(Run {

@@ -90,7 +90,9 @@ fn document__names_tests_that_are_there() {
         include_str!("../../nbd/tests/session.rs"),
         include_str!("../../nbd/tests/door/clients.rs"),
         include_str!("../../nbd/tests/door/programs.rs"),
+        include_str!("../../../bindings/nbdkit/tests/guard.rs"),
         include_str!("../../../bindings/nbdkit/tests/nbdkit.rs"),
+        include_str!("commands/unmap.rs"),
     ]
     .concat();
     for name in DOCUMENT.split('`').filter(|it| it.contains("__")) {

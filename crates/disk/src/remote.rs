@@ -127,9 +127,12 @@ impl Store for RemoteStore {
         self.call(Request::Flush).map(drop)
     }
 
-    fn unmap(&self, at: u64, bytes: u64) -> io::Result<()> {
+    fn unmap(&self, at: u64, bytes: u64) -> io::Result<bool> {
         let unmap = self.gives_back();
-        self.call(Request::Zero { at, bytes, unmap }).map(drop)
+        if unmap {
+            self.call(Request::Zero { at, bytes, unmap })?;
+        }
+        Ok(unmap)
     }
 
     fn run(&self, at: u64) -> io::Result<Run> {

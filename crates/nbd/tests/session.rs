@@ -9,6 +9,7 @@ const EXPORT: Export = Export {
     bytes: 1 << 30,
     block_bytes: 512,
     read_only: false,
+    thin: true,
 };
 
 /// What a session makes of `input`, which comes in pieces that end at `cuts`: its events, its answers, and its end.

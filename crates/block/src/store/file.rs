@@ -1,21 +1,23 @@
 //! A disk in a file or on a block device.
 
 use std::fmt;
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, IoSliceMut};
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::{Advice, FallocateFlags, SeekFrom, fadvise, fallocate, ioctl_blksszget, seek};
+use rustix::fs::{
+    Advice, FallocateFlags, SeekFrom, Timespec, Timestamps, UTIME_OMIT, fadvise, fallocate,
+    futimens, ioctl_blksszget, major, minor, seek,
+};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use super::flushes::Flushes;
 use super::holder::{Holder, holder_of};
 use super::{Run, Store};
 
-/// Zeros written at a time where no hole can be made.
-static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
 
 /// In an [`io::Error`] of kind [`WouldBlock`](io::ErrorKind::WouldBlock): the file is open for writing elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,8 +51,8 @@ pub struct FileStore {
     read_only: bool,
     /// Of a device.
     block_bytes: Option<u32>,
-    /// The file system makes no holes.
-    is_full: AtomicBool,
+    /// The file system, or the device, makes holes.
+    makes_holes: AtomicBool,
     flushes: Flushes,
 }
 
@@ -80,12 +82,18 @@ impl FileStore {
         let is_device = file.metadata()?.file_type().is_block_device();
         let block_bytes = is_device.then(|| ioctl_blksszget(&file)).transpose()?;
         let bytes = seek(&file, SeekFrom::End(0))?;
+        // Of one that is only read this is not asked, and the holes that it has are told.
+        let makes_holes = match (read_only, is_device) {
+            (true, _) => true,
+            (false, true) => device_makes_holes(&file),
+            (false, false) => file_makes_holes(&file, bytes),
+        };
         Ok(FileStore {
             file,
             bytes,
             read_only,
             block_bytes,
-            is_full: AtomicBool::new(false),
+            makes_holes: AtomicBool::new(makes_holes),
             flushes: Flushes::default(),
         })
     }
@@ -102,17 +110,42 @@ impl FileStore {
         }
         Ok(())
     }
+}
 
-    fn write_zeros(&self, at: u64, bytes: u64) -> io::Result<()> {
-        let end = at + bytes;
-        let mut at = at;
-        while at < end {
-            let piece = (end - at).min(ZEROS.len() as u64);
-            self.write(at, &ZEROS[..piece as usize])?;
-            at += piece;
-        }
-        Ok(())
+/// Whether the file system makes holes in this file of `bytes` bytes: it is asked for one behind the end, which changes nothing
+/// but the time of the last change.
+fn file_makes_holes(file: &File, bytes: u64) -> bool {
+    let before = file.metadata();
+    let punched = fallocate(file, PUNCH, bytes, 1);
+    if let Ok(before) = before {
+        let omitted = Timespec {
+            tv_sec: 0,
+            tv_nsec: UTIME_OMIT,
+        };
+        let times = Timestamps {
+            last_access: omitted,
+            last_modification: Timespec {
+                tv_sec: before.mtime(),
+                tv_nsec: before.mtime_nsec(),
+            },
+        };
+        // Only the owner may; for others it is the time of this start.
+        let _ = futimens(file, &times);
     }
+    !matches!(punched, Err(Errno::OPNOTSUPP | Errno::NOSYS))
+}
+
+/// Whether the device does what a hole of it takes (WRITE ZEROES). One that does not say is taken for one that does, until it refuses.
+fn device_makes_holes(file: &File) -> bool {
+    let Ok(device) = file.metadata().map(|it| it.rdev()) else {
+        return true;
+    };
+    let own = format!("/sys/dev/block/{}:{}", major(device), minor(device));
+    // Of a partition the disk above it says so.
+    let said = ["queue", "../queue"]
+        .iter()
+        .find_map(|queue| fs::read_to_string(format!("{own}/{queue}/write_zeroes_max_bytes")).ok());
+    said.is_none_or(|it| it.trim() != "0")
 }
 
 impl Store for FileStore {
@@ -157,23 +190,27 @@ impl Store for FileStore {
         self.flushes.have_failed()
     }
 
-    fn unmap(&self, at: u64, bytes: u64) -> io::Result<()> {
+    fn gives_back(&self) -> bool {
+        self.makes_holes.load(Ordering::Relaxed)
+    }
+
+    fn unmap(&self, at: u64, bytes: u64) -> io::Result<bool> {
         self.check(at, bytes)?;
         if bytes == 0 {
-            return Ok(());
+            return Ok(true);
         }
-        if self.is_full.load(Ordering::Relaxed) {
-            return self.write_zeros(at, bytes);
+        if !self.gives_back() {
+            return Ok(false);
         }
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        match fallocate(&self.file, flags, at, bytes) {
+        match fallocate(&self.file, PUNCH, at, bytes) {
+            Ok(()) => Ok(true),
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
-                self.is_full.store(true, Ordering::Relaxed);
-                self.write_zeros(at, bytes)
+                self.makes_holes.store(false, Ordering::Relaxed);
+                Ok(false)
             }
             // These bytes alone: of a device no whole blocks.
-            Err(Errno::INVAL) => self.write_zeros(at, bytes),
-            done => Ok(done?),
+            Err(Errno::INVAL) => Ok(false),
+            Err(error) => Err(error.into()),
         }
     }
 

@@ -86,7 +86,7 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    fn unmap(&self, at: u64, bytes: u64) -> io::Result<()> {
+    fn unmap(&self, at: u64, bytes: u64) -> io::Result<bool> {
         self.check(at, bytes)?;
         let mut pages = self.pages.write().unwrap_or_else(PoisonError::into_inner);
         let last = (at + bytes).div_ceil(PAGE);
@@ -105,7 +105,7 @@ impl Store for MemoryStore {
                 content[from..to].fill(0);
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     fn run(&self, at: u64) -> io::Result<Run> {

@@ -47,7 +47,7 @@ pub trait Store: Debug + Send + Sync {
         1
     }
 
-    /// Space of unmapped bytes is given back.
+    /// The space of unmapped bytes is given back: initiators are told that they may unmap.
     fn gives_back(&self) -> bool {
         true
     }
@@ -91,11 +91,12 @@ pub trait Store: Debug + Send + Sync {
         false
     }
 
-    /// These bytes read as zeros from now on, and their space is given back if possible.
+    /// Gives the space of these bytes back; they read as zeros from now on. False: the store cannot, and they are what
+    /// they were. Zeros written in their place would take the space that a caller wants to give back.
     ///
     /// # Errors
     /// As for writes.
-    fn unmap(&self, at: u64, bytes: u64) -> io::Result<()>;
+    fn unmap(&self, at: u64, bytes: u64) -> io::Result<bool>;
 
     /// Which bytes from `at` on are alike. Called within the store only.
     ///

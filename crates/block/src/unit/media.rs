@@ -125,7 +125,7 @@ impl Unit {
         let is_zero = block.iter().all(|&it| it == 0);
         // Unmapped blocks read as zeros, so only those may become unmapped.
         if unmap && is_zero {
-            return self.work(Operation::Unmap(vec![extent]), durable);
+            return self.work(Operation::Zero(extent), durable);
         }
         let block = block.to_vec();
         self.work(Operation::Fill { extent, block }, durable)

@@ -40,11 +40,23 @@ impl Medium {
         done.map_err(|error| self.failure(&error, Code::WRITE_ERROR))
     }
 
-    pub(super) fn unmap(&self, extent: &Extent) -> Result<(), Failure> {
+    /// Gives the space of these blocks back, which become zeros. False: the store cannot, and nothing is done.
+    pub(super) fn unmap(&self, extent: &Extent) -> Result<bool, Failure> {
         let (at, bytes) = self.geometry.bytes(extent);
+        let mut is_done = false;
         self.attempt(Code::WRITE_ERROR, at, bytes, |part| {
-            self.store.unmap(part.start, part.end - part.start)
-        })
+            is_done = self.store.unmap(part.start, part.end - part.start)?;
+            Ok(())
+        })?;
+        Ok(is_done)
+    }
+
+    /// Makes these blocks zeros, without space if the store can do that.
+    pub(super) fn zero(&self, extent: &Extent) -> Result<(), Failure> {
+        match self.unmap(extent)? {
+            true => Ok(()),
+            false => self.fill(extent, &vec![0; self.geometry.block_bytes as usize]),
+        }
     }
 
     pub(super) fn prefetch(&self, extent: &Extent) {

@@ -42,7 +42,10 @@ pub(crate) enum Operation {
         extent: Extent,
         block: Vec<u8>,
     },
+    /// Their space is given back, and they become zeros. Those of which that is not possible stay as they are.
     Unmap(Vec<Extent>),
+    /// They become zeros; their space is given back if that is possible.
+    Zero(Extent),
     Flush,
     Prefetch(Extent),
     /// Which blocks are mapped, from `lba` on: so many descriptors at most.
@@ -176,7 +179,10 @@ impl Work {
                 differs.map_or(Ok(()), |at| Err(miscompare(at)))
             }
             Operation::Fill { extent, block } => self.medium.fill(extent, block),
-            Operation::Unmap(extents) => extents.iter().try_for_each(|it| self.medium.unmap(it)),
+            Operation::Unmap(extents) => extents
+                .iter()
+                .try_for_each(|it| self.medium.unmap(it).map(drop)),
+            Operation::Zero(extent) => self.medium.zero(extent),
             Operation::Flush => self.medium.flush(),
             Operation::Prefetch(extent) => {
                 self.medium.prefetch(extent);

@@ -79,7 +79,7 @@ impl Store for Failing {
     fn flush(&self) -> io::Result<()> {
         self.go()
     }
-    fn unmap(&self, at: u64, bytes: u64) -> io::Result<()> {
+    fn unmap(&self, at: u64, bytes: u64) -> io::Result<bool> {
         self.go_at(at, bytes)?;
         self.memory.unmap(at, bytes)
     }
@@ -323,7 +323,7 @@ impl Store for Reading {
     fn flush(&self) -> io::Result<()> {
         Ok(())
     }
-    fn unmap(&self, at: u64, bytes: u64) -> io::Result<()> {
+    fn unmap(&self, at: u64, bytes: u64) -> io::Result<bool> {
         self.memory.unmap(at, bytes)
     }
     fn run(&self, at: u64) -> io::Result<Run> {

@@ -1,8 +1,13 @@
 //! UNMAP, GET LBA STATUS.
 
-use zerolane_block::cdb::{Command, Extent};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use zerolane_block::cdb::{Command, Extent, Form};
 use zerolane_block::limits::{MAX_UNMAP_BYTES, MAX_UNMAP_RANGES};
 use zerolane_block::sense::{Code, Sense};
+use zerolane_block::store::{MemoryStore, Run, Store};
 use zerolane_block::unmap_list;
 
 use crate::support::{BLOCK, BLOCKS, Rig, extent, illegal, pattern};
@@ -181,4 +186,64 @@ fn get_lba_status__is_cut_to_the_allocation_length() {
         );
         assert_eq!(sense, illegal(Code::LBA_OUT_OF_RANGE));
     }
+}
+
+/// A store that takes no space back, and tells of it when it is asked.
+#[derive(Debug)]
+struct Thick {
+    memory: MemoryStore,
+    writes: AtomicUsize,
+}
+
+impl Store for Thick {
+    fn bytes(&self) -> u64 {
+        self.memory.bytes()
+    }
+    fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
+        self.memory.read(at, into)
+    }
+    fn write(&self, at: u64, from: &[u8]) -> io::Result<()> {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        self.memory.write(at, from)
+    }
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
+    fn unmap(&self, _: u64, _: u64) -> io::Result<bool> {
+        Ok(false)
+    }
+    fn run(&self, at: u64) -> io::Result<Run> {
+        let bytes = self.bytes() - at;
+        Ok(Run {
+            mapped: true,
+            bytes,
+        })
+    }
+}
+
+/// `mkfs` unmaps all of a disk: zeros would be written in place of each block.
+#[test]
+fn unmap__where_no_space_is_given_back_writes_nothing() {
+    let memory = MemoryStore::new(BLOCKS * BLOCK as u64);
+    let store = Arc::new(Thick {
+        memory,
+        writes: AtomicUsize::new(0),
+    });
+    let mut rig = Rig::of(store.clone());
+    let bytes = pattern(64, 2);
+    rig.write(0, &bytes);
+    let before = store.writes.load(Ordering::Relaxed);
+    unmap(&mut rig, &[extent(8, 8), extent(17, 3)]);
+    assert_eq!(store.writes.load(Ordering::Relaxed), before);
+    assert_eq!(rig.read(extent(0, 64)), bytes);
+    // Who writes zeros gets zeros, with space if there is no other way.
+    let zeros = Command::WriteSame {
+        form: Form::Sixteen,
+        extent: extent(8, 8),
+        unmap: true,
+        no_data: true,
+    };
+    rig.good(&zeros, &[], 0);
+    assert_eq!(rig.read(extent(8, 8)), [0; 8 * BLOCK]);
+    assert_eq!(rig.read(extent(16, 48)), bytes[16 * BLOCK..]);
 }

@@ -57,7 +57,7 @@ pub enum Request {
         at: u64,
         /// How many.
         bytes: u64,
-        /// Their space is given back.
+        /// Their space is given back, if the unit gives any back.
         unmap: bool,
     },
 }
@@ -187,6 +187,7 @@ impl Request {
                 Ok(part.into_iter().map(|it| Part { least, ..it }).collect())
             }
             Request::Zero { at, bytes, unmap } => {
+                let unmap = unmap && unit.thin;
                 let command = |extent| Command::WriteSame {
                     form: Form::Sixteen,
                     extent,

@@ -26,7 +26,7 @@ impl Store for Failing {
     fn has_failed(&self) -> bool {
         self.1.load(Ordering::SeqCst)
     }
-    fn unmap(&self, at: u64, bytes: u64) -> io::Result<()> {
+    fn unmap(&self, at: u64, bytes: u64) -> io::Result<bool> {
         self.0.unmap(at, bytes)
     }
     fn run(&self, at: u64) -> io::Result<Run> {

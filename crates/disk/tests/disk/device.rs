@@ -72,15 +72,51 @@ fn device__of_long_blocks_is_a_disk_of_such_blocks() {
     Disk::of(&*store, LONG, identity).unwrap();
     let mut model: Vec<u8> = (0..DISK).map(|it| (it / 512) as u8 | 1).collect();
     store.write(0, &model).unwrap();
-    for (at, bytes) in [(512, 512), (4096, 4096), (8192 + 3584, 1024), (65536, 8704)] {
-        store.unmap(at, bytes).unwrap();
-        model[at as usize..][..bytes as usize].fill(0);
+    for (at, bytes) in [
+        (512u64, 512u64),
+        (4096, 4096),
+        (8192 + 3584, 1024),
+        (65536, 8704),
+    ] {
+        let is_whole = [at, bytes].iter().all(|it| it.is_multiple_of(LONG.into()));
+        let is_done = store.unmap(at, bytes).unwrap();
+        assert!(is_whole || !is_done, "a part of a block: {at}, {bytes}");
+        if is_done {
+            model[at as usize..][..bytes as usize].fill(0);
+        }
     }
     store.flush().unwrap();
     let mut found = vec![0; DISK as usize];
     store.read(0, &mut found).unwrap();
     assert!(found == model);
     assert!(fs::read(&device.file).unwrap() == model);
+}
+
+/// ramfs makes none. Initiators are told so, and what they trim all the same is not written: `mkfs` trims all of a disk first.
+#[test]
+fn file__that_can_have_no_holes_is_no_thin_disk_and_stays_as_it_is() {
+    let Some(mounted) = Mounted::of("ramfs", "mode=700") else {
+        return;
+    };
+    let image = mounted.path().join("image");
+    let content: Vec<u8> = (0..DISK).map(|it| (it / 512) as u8 | 1).collect();
+    fs::write(&image, &content).unwrap();
+    let store = Arc::new(FileStore::open(&image, false).unwrap());
+    assert!(!store.gives_back());
+    let served = Served::new(vec![shown(&store)]);
+    let queue = support::open(served.address, 0, Options::default());
+    assert!(!queue.unit().thin);
+    assert!(!store.unmap(0, DISK).unwrap());
+    assert!(fs::read(&image).unwrap() == content);
+    // Zeros that are asked for come, with space.
+    let zero = Request::Zero {
+        at: 4096,
+        bytes: 8192,
+        unmap: true,
+    };
+    queue.call(zero).result.unwrap();
+    assert_eq!(support::read(&queue, 4096, 8192).unwrap(), [0; 8192]);
+    assert_eq!(support::read(&queue, 0, 4096).unwrap(), content[..4096]);
 }
 
 /// Its medium ends before it does: reads of what is behind fail, and only those.

@@ -110,6 +110,7 @@ impl Server {
             bytes: unit.bytes(),
             block_bytes: unit.block_bytes,
             read_only: self.read_only || unit.read_only,
+            thin: unit.thin,
         };
         Serving {
             listener: &self.listener,

@@ -40,7 +40,8 @@ pub(super) enum Step {
     },
 }
 
-/// What `request`, which is on the disk, comes to, with blocks of `block` bytes.
+/// What `request`, which is on the disk, comes to, with blocks of `block` bytes. A trim of a disk that is not `thin` comes to nothing:
+/// the disk would write zeros.
 pub(super) fn steps(request: &Request, block: u64, thin: bool) -> VecDeque<Step> {
     let (from, to) = (request.at, request.at + u64::from(request.bytes));
     let (first, last) = (from - from % block, to.next_multiple_of(block));
@@ -61,13 +62,11 @@ pub(super) fn steps(request: &Request, block: u64, thin: bool) -> VecDeque<Step>
             let bytes = (to - from) as usize;
             patch(&mut steps, block, (from, bytes), durable);
         }
+        Kind::Trim { .. } if !thin => {}
         // The rest of a block is needed.
         Kind::Trim { durable } => {
-            zero(
-                &mut steps,
-                (from.next_multiple_of(block), to - to % block),
-                thin,
-            );
+            let whole = (from.next_multiple_of(block), to - to % block);
+            zero(&mut steps, whole, true);
             flush_if(&mut steps, durable);
         }
         Kind::Zero { unmap, durable } => {
@@ -82,7 +81,7 @@ pub(super) fn steps(request: &Request, block: u64, thin: bool) -> VecDeque<Step>
                 patch(&mut steps, block, (at, (end - at) as usize), durable);
             }
             if whole.0 < whole.1 {
-                zero(&mut steps, whole, unmap && thin);
+                zero(&mut steps, whole, unmap);
                 flush_if(&mut steps, durable);
             }
         }

@@ -73,6 +73,22 @@ fn steps__change_the_bytes_that_were_asked_for_and_no_others() {
     }
 }
 
+/// As `mkfs` asks, which trims all of a disk first.
+#[test]
+fn steps__a_trim_of_a_disk_that_gives_no_space_back_writes_nothing() {
+    for durable in [false, true] {
+        let request = Request {
+            cookie: 0,
+            kind: Kind::Trim { durable },
+            at: 0,
+            bytes: 4 * BLOCK as u32,
+            refused: None,
+        };
+        let steps = steps(&request, BLOCK, false);
+        assert!(steps.is_empty(), "{steps:?}");
+    }
+}
+
 #[test]
 fn steps__what_is_durable_ends_with_it() {
     let durable = true;

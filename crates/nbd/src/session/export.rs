@@ -24,15 +24,18 @@ pub struct Export {
     pub block_bytes: u32,
     /// It may not be written.
     pub read_only: bool,
+    /// It gives space back. Else clients are not told that they may trim: `mkfs` trims all of a disk before it writes.
+    pub thin: bool,
 }
 
 impl Export {
     /// Flags of transmission. One connection's flush is a flush of all.
     pub(super) fn flags(&self, structured: bool) -> u16 {
         let mut flags = HAS_FLAGS | SEND_FLUSH | SEND_FUA | CAN_MULTI_CONN;
-        flags |= match self.read_only {
-            true => READ_ONLY,
-            false => SEND_TRIM | SEND_WRITE_ZEROES,
+        flags |= match (self.read_only, self.thin) {
+            (true, _) => READ_ONLY,
+            (false, true) => SEND_TRIM | SEND_WRITE_ZEROES,
+            (false, false) => SEND_WRITE_ZEROES,
         };
         // All data of a read is in one chunk anyway.
         flags | if structured { SEND_DF } else { 0 }

@@ -6,6 +6,7 @@ const EXPORT: Export = Export {
     bytes: 1 << 20,
     block_bytes: 512,
     read_only: false,
+    thin: true,
 };
 
 const OPTION: &[u8] = b"IHAVEOPT";
@@ -115,6 +116,23 @@ fn negotiation__go_says_size_flags_and_lengths() {
         let lengths = [&[0, 3][..], &[0, 0, 2, 0], &[0, 0, 16, 0], &[2, 0, 0, 0]].concat();
         let wanted = [(7, 3, about), (7, 3, lengths), (7, 1, Vec::new())];
         assert_eq!(said[usize::from(structured)..], wanted);
+    }
+}
+
+/// A client that is told of it trims all of a disk before it makes a file system.
+#[test]
+fn negotiation__offers_to_trim_only_what_gives_space_back() {
+    const TRIM: u16 = 1 << 5;
+    for (thin, read_only) in [(true, false), (false, false), (true, true)] {
+        let export = Export {
+            thin,
+            read_only,
+            ..EXPORT
+        };
+        let (_, out) = negotiated(export, &[option(7, &go("", &[]))]);
+        let (_, _, about) = &answers(&out)[0];
+        let flags = u16::from_be_bytes(*about[10..].first_chunk().unwrap());
+        assert_eq!(flags & TRIM != 0, thin && !read_only, "{flags:04x}");
     }
 }
 

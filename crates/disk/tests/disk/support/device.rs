@@ -17,14 +17,19 @@ fn run(program: &str, words: &[&str], path: &Path) -> Option<String> {
     succeeded.then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// A tmpfs of 1 MiB, mounted until it is dropped.
+/// A file system, mounted until it is dropped.
 pub struct Mounted(tempfile::TempDir);
 
 impl Mounted {
-    /// `None`, and words, where mounting is not allowed.
+    /// A tmpfs of 1 MiB. `None`, and words, where mounting is not allowed.
     pub fn new() -> Option<Mounted> {
+        Mounted::of("tmpfs", "size=1m")
+    }
+
+    /// One of another kind, with options.
+    pub fn of(kind: &str, options: &str) -> Option<Mounted> {
         let directory = tempfile::tempdir().unwrap();
-        let words = ["-t", "tmpfs", "-o", "size=1m", "zerolane-test"];
+        let words = ["-t", kind, "-o", options, "zerolane-test"];
         match run("mount", &words, directory.path()) {
             Some(_) => Some(Mounted(directory)),
             None => {

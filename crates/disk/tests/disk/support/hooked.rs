@@ -113,7 +113,7 @@ impl<H: Hooks> Store for Hooked<H> {
         self.hooks.outlives_process()
     }
 
-    fn unmap(&self, at: u64, bytes: u64) -> io::Result<()> {
+    fn unmap(&self, at: u64, bytes: u64) -> io::Result<bool> {
         self.inner.unmap(at, bytes)
     }
 
