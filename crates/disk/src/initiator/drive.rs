@@ -53,10 +53,14 @@ impl Held {
         }
     }
 
-    fn into_region(self) -> Region {
+    /// This program's alone again.
+    fn into_region(self) -> Result<Region, Error> {
         match self {
-            Held::Own(region) => region,
-            Held::Exported(region) => region.revoke().unwrap_or_else(|_| Region::empty()),
+            Held::Own(region) => Ok(region),
+            // What the target may still have mapped is copied to other memory, which there may be none of.
+            Held::Exported(region) => region
+                .revoke()
+                .map_err(|_| Error::System("no memory to take a request's memory back".into())),
         }
     }
 }
@@ -374,13 +378,11 @@ impl Driver {
         if let (Some(link), Some(key)) = (link, live.key) {
             link.connection.revoke(&key);
         }
-        let memory = live.memory.into_region();
-        let result = match live.error {
-            None if live.is_flush && self.is_lost => Err(Error::Lost),
-            None => Ok(()),
-            Some(error) => Err(error),
+        let error = match live.error {
+            None if live.is_flush && self.is_lost => Some(Error::Lost),
+            error => error,
         };
-        (live.over)(Done { result, memory });
+        (live.over)(done(error, live.memory.into_region()));
     }
 
     /// Commands without a status for too long mean that the connection is broken.
@@ -534,6 +536,17 @@ impl Drive for Driver {
     }
 }
 
+/// How a request ended that failed with `error`, if it did, and whose memory came back so. Without its memory none succeeds: its
+/// caller would take what it read from there.
+fn done(error: Option<Error>, memory: Result<Region, Error>) -> Done {
+    let (memory, missing) = match memory {
+        Ok(memory) => (memory, None),
+        Err(why) => (Region::empty(), Some(why)),
+    };
+    let result = error.or(missing).map_or(Ok(()), Err);
+    Done { result, memory }
+}
+
 /// Waits for completions: for one, and those that come with it if there are to be more.
 fn wait(
     link: &mut Link,
@@ -565,3 +578,7 @@ fn is_passing(outcome: &Outcome) -> bool {
         },
     }
 }
+
+#[cfg(test)]
+#[path = "drive_tests.rs"]
+mod tests;
