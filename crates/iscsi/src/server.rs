@@ -8,14 +8,15 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
 use crate::limits::{DATA_PATIENCE, LOGIN_PATIENCE};
 use crate::portal::{Peer, Portal};
 use crate::session::Offence;
 
 /// How often the server looks whether it is to stop, and at the patience with initiators.
 const LOOK: Duration = Duration::from_millis(200);
-/// Time between two looks for connections.
-const ACCEPT: Duration = Duration::from_millis(20);
 /// Bytes read at a time.
 const READ_BYTES: usize = 256 << 10;
 
@@ -121,17 +122,7 @@ impl Server {
             for _ in 0..self.threads {
                 scope.spawn(|| work(&self.shared));
             }
-            let mut served = Ok(());
-            while !stop() {
-                match self.listener.accept() {
-                    Ok((stream, from)) => self.take(scope, stream, from, &tell),
-                    Err(error) if is_passing(&error) => thread::sleep(ACCEPT),
-                    Err(error) => {
-                        served = Err(error);
-                        break;
-                    }
-                }
-            }
+            let served = self.accept(stop, |stream, from| self.take(scope, stream, from, &tell));
             let mut state = self.shared.state();
             state.stopping = true;
             for outlet in state.outlets.values() {
@@ -140,6 +131,46 @@ impl Server {
             self.shared.work.notify_all();
             served
         })
+    }
+
+    /// Hands connections to `take` until `stop` says so.
+    fn accept(
+        &self,
+        stop: impl Fn() -> bool,
+        take: impl Fn(TcpStream, SocketAddr),
+    ) -> io::Result<()> {
+        let mut has_room = true;
+        while !stop() {
+            self.sleep(has_room)?;
+            has_room = true;
+            match self.listener.accept() {
+                Ok((stream, from)) => take(stream, from),
+                Err(error) => match Errno::from_io_error(&error) {
+                    // None is there, or one that ended before it was taken.
+                    Some(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED | Errno::CONNRESET) => {}
+                    Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                        has_room = false;
+                    }
+                    _ => return Err(error),
+                },
+            }
+        }
+        Ok(())
+    }
+
+    /// Sleeps until an initiator connects, for [`LOOK`] at most. Without descriptors or memory for a connection the listener is
+    /// not waited for: it stays readable, and would end every sleep at once.
+    fn sleep(&self, has_room: bool) -> io::Result<()> {
+        let mut wanted = PollFlags::empty();
+        wanted.set(PollFlags::IN, has_room);
+        let longest = Timespec {
+            tv_sec: 0,
+            tv_nsec: LOOK.subsec_nanos().into(),
+        };
+        match poll(&mut [PollFd::new(&self.listener, wanted)], Some(&longest)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn take<'scope>(
@@ -189,21 +220,6 @@ fn prepare(stream: &TcpStream) -> io::Result<SocketAddr> {
     stream.local_addr()
 }
 
-/// Not the end of a socket: nothing is there, or a connection broke before it was taken, or too many files are open.
-fn is_passing(error: &io::Error) -> bool {
-    const TOO_MANY_FILES: [i32; 2] = [23, 24];
-    let is_full = error
-        .raw_os_error()
-        .is_some_and(|it| TOO_MANY_FILES.contains(&it));
-    let kinds = [
-        ErrorKind::WouldBlock,
-        ErrorKind::Interrupted,
-        ErrorKind::ConnectionAborted,
-        ErrorKind::ConnectionReset,
-    ];
-    is_full || kinds.contains(&error.kind())
-}
-
 /// Reads until the connection ends.
 fn read(shared: &Shared, peer: Peer, mut stream: TcpStream, outlet: &Condvar) {
     let mut buffer = vec![0; READ_BYTES];
@@ -233,7 +249,9 @@ fn read(shared: &Shared, peer: Peer, mut stream: TcpStream, outlet: &Condvar) {
                 state.portal.receive(peer, &buffer[..bytes]);
                 shared.wake(&mut state);
             }
-            Err(error) if is_passing(&error) || error.kind() == ErrorKind::TimedOut => {}
+            // Nothing came within LOOK.
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
             Err(_) => break,
         }
     }
