@@ -6,6 +6,7 @@ use std::ptr::NonNull;
 use crate::config;
 use crate::disk;
 use crate::failure::Failure;
+use crate::guard;
 
 /// All requests at once, from any thread.
 const PARALLEL: c_int = 3;
@@ -102,7 +103,7 @@ static PLUGIN: Plugin = Plugin {
     can_write: Some(can_write),
     can_flush: Some(yes),
     is_rotational: Some(no),
-    can_trim: Some(yes),
+    can_trim: Some(can_trim),
     version_1: [None; 5],
     errno_is_preserved: 0,
     dump_plugin: None,
@@ -153,22 +154,27 @@ pub unsafe extern "C" fn plugin_init() -> *const c_void {
     (&raw const PLUGIN).cast()
 }
 
-/// -1, and nbdkit is told why.
-fn failed(why: &Failure) -> c_int {
+/// Tells nbdkit why a call failed.
+fn report(why: &Failure) {
     let text = CString::new(why.words.replace('\0', " ")).unwrap_or_default();
     // SAFETY: a format of one string, and a string; nbdkit keeps neither.
     unsafe {
         nbdkit_error(c"%s".as_ptr(), text.as_ptr());
         nbdkit_set_error(why.errno);
     }
-    -1
 }
 
-fn outcome(outcome: Result<(), Failure>) -> c_int {
-    match outcome {
-        Ok(()) => 0,
-        Err(why) => failed(&why),
-    }
+/// What `call` returns; `failed`, and nbdkit is told why, if it fails or panics.
+fn guarded<T>(failed: T, call: impl FnOnce() -> Result<T, Failure>) -> T {
+    guard::caught(call).unwrap_or_else(|why| {
+        report(&why);
+        failed
+    })
+}
+
+/// 0, or -1.
+fn outcome(call: impl FnOnce() -> Result<(), Failure>) -> c_int {
+    guarded(-1, || call().map(|()| 0))
 }
 
 /// # Safety
@@ -181,32 +187,36 @@ unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, Failure> {
 }
 
 unsafe extern "C" fn config(key: *const c_char, value: *const c_char) -> c_int {
-    // SAFETY: nbdkit's strings.
-    let pair = unsafe { text(key).and_then(|key| Ok((key, text(value)?))) };
-    outcome(pair.and_then(|(key, value)| config::set(key, value)))
+    outcome(|| {
+        // SAFETY: nbdkit's strings.
+        let (key, value) = unsafe { (text(key)?, text(value)?) };
+        config::set(key, value)
+    })
 }
 
 unsafe extern "C" fn config_complete() -> c_int {
-    outcome(config::check())
+    outcome(config::check)
 }
 
 unsafe extern "C" fn open(_read_only: c_int) -> Handle {
-    match disk::open() {
-        Ok(handle) => Box::into_raw(Box::new(handle)).cast(),
-        Err(why) => {
-            failed(&why);
-            std::ptr::null_mut()
-        }
-    }
+    guarded(std::ptr::null_mut(), || {
+        Ok(Box::into_raw(Box::new(disk::open()?)).cast())
+    })
 }
 
 unsafe extern "C" fn close(handle: Handle) {
-    // SAFETY: made by `open`, and closed once, when nothing of it is in progress.
-    drop(unsafe { Box::from_raw(handle.cast::<disk::Handle>()) });
+    guarded((), || {
+        // SAFETY: made by `open`, and closed once, when nothing of it is in progress.
+        drop(unsafe { Box::from_raw(handle.cast::<disk::Handle>()) });
+        Ok(())
+    });
 }
 
 unsafe extern "C" fn cleanup() {
-    disk::forget();
+    guarded((), || {
+        disk::forget();
+        Ok(())
+    });
 }
 
 /// # Safety
@@ -217,14 +227,22 @@ unsafe fn of<'a>(handle: Handle) -> &'a disk::Handle {
 }
 
 unsafe extern "C" fn get_size(handle: Handle) -> i64 {
-    // SAFETY: nbdkit's handle.
-    let bytes = unsafe { of(handle) }.unit().bytes();
-    i64::try_from(bytes).unwrap_or(i64::MAX)
+    guarded(-1, || {
+        // SAFETY: nbdkit's handle.
+        let bytes = unsafe { of(handle) }.unit().bytes();
+        Ok(i64::try_from(bytes).unwrap_or(i64::MAX))
+    })
 }
 
 unsafe extern "C" fn can_write(handle: Handle) -> c_int {
     // SAFETY: nbdkit's handle.
-    c_int::from(!unsafe { of(handle) }.unit().read_only)
+    guarded(-1, || Ok((!unsafe { of(handle) }.unit().read_only).into()))
+}
+
+/// Who is told that a disk can be trimmed trims all of it before making a file system.
+unsafe extern "C" fn can_trim(handle: Handle) -> c_int {
+    // SAFETY: nbdkit's handle.
+    guarded(-1, || Ok(unsafe { of(handle) }.unit().thin.into()))
 }
 
 unsafe extern "C" fn yes(_handle: Handle) -> c_int {
@@ -245,13 +263,15 @@ unsafe extern "C" fn block_size(
     preferred: *mut u32,
     maximum: *mut u32,
 ) -> c_int {
-    // SAFETY: nbdkit's handle, and three numbers of nbdkit's.
-    unsafe {
-        *minimum = of(handle).unit().block_bytes;
-        *preferred = 4096;
-        *maximum = 32 << 20;
-    }
-    0
+    outcome(|| {
+        // SAFETY: nbdkit's handle, and three numbers of nbdkit's.
+        unsafe {
+            *minimum = of(handle).unit().block_bytes;
+            *preferred = 4096;
+            *maximum = 32 << 20;
+        }
+        Ok(())
+    })
 }
 
 unsafe extern "C" fn pread(
@@ -261,11 +281,12 @@ unsafe extern "C" fn pread(
     offset: u64,
     _flags: u32,
 ) -> c_int {
-    let Some(start) = NonNull::new(buffer.cast::<u8>()) else {
-        return outcome(Err(Failure::usage("no buffer")));
-    };
-    // SAFETY: nbdkit's handle; its buffer of so many bytes is this call's alone, and initialised.
-    outcome(unsafe { of(handle).read(start, count as usize, offset) })
+    outcome(|| {
+        let start = NonNull::new(buffer.cast::<u8>());
+        let start = start.ok_or_else(|| Failure::usage("no buffer"))?;
+        // SAFETY: nbdkit's handle; its buffer of so many bytes is this call's alone, and initialised.
+        unsafe { of(handle).read(start, count as usize, offset) }
+    })
 }
 
 unsafe extern "C" fn pwrite(
@@ -275,30 +296,35 @@ unsafe extern "C" fn pwrite(
     offset: u64,
     flags: u32,
 ) -> c_int {
-    let Some(start) = NonNull::new(buffer.cast_mut().cast::<u8>()) else {
-        return outcome(Err(Failure::usage("no buffer")));
-    };
-    let durable = flags & FLAG_FUA != 0;
-    // SAFETY: nbdkit's handle; its buffer of so many bytes is not written during this call.
-    outcome(unsafe { of(handle).write(start, count as usize, offset, durable) })
+    outcome(|| {
+        let start = NonNull::new(buffer.cast_mut().cast::<u8>());
+        let start = start.ok_or_else(|| Failure::usage("no buffer"))?;
+        let durable = flags & FLAG_FUA != 0;
+        // SAFETY: nbdkit's handle; its buffer of so many bytes is not written during this call.
+        unsafe { of(handle).write(start, count as usize, offset, durable) }
+    })
 }
 
 unsafe extern "C" fn flush(handle: Handle, _flags: u32) -> c_int {
     // SAFETY: nbdkit's handle.
-    outcome(unsafe { of(handle) }.flush())
+    outcome(|| unsafe { of(handle) }.flush())
 }
 
 unsafe extern "C" fn trim(handle: Handle, count: u32, offset: u64, flags: u32) -> c_int {
-    // SAFETY: nbdkit's handle.
-    let handle = unsafe { of(handle) };
-    outcome(handle.zero(offset, count.into(), true, flags & FLAG_FUA != 0))
+    outcome(|| {
+        // SAFETY: nbdkit's handle.
+        let handle = unsafe { of(handle) };
+        handle.zero(offset, count.into(), true, flags & FLAG_FUA != 0)
+    })
 }
 
 unsafe extern "C" fn zero(handle: Handle, count: u32, offset: u64, flags: u32) -> c_int {
-    let unmap = flags & FLAG_MAY_TRIM != 0;
-    // SAFETY: nbdkit's handle.
-    let handle = unsafe { of(handle) };
-    outcome(handle.zero(offset, count.into(), unmap, flags & FLAG_FUA != 0))
+    outcome(|| {
+        let unmap = flags & FLAG_MAY_TRIM != 0;
+        // SAFETY: nbdkit's handle.
+        let handle = unsafe { of(handle) };
+        handle.zero(offset, count.into(), unmap, flags & FLAG_FUA != 0)
+    })
 }
 
 unsafe extern "C" fn extents(
@@ -308,22 +334,21 @@ unsafe extern "C" fn extents(
     flags: u32,
     list: Extents,
 ) -> c_int {
-    let is_one = flags & FLAG_REQ_ONE != 0;
-    // SAFETY: nbdkit's handle.
-    let found = unsafe { of(handle) }.extents(offset, count.into(), is_one);
-    let found = match found {
-        Ok(found) => found,
-        Err(why) => return failed(&why),
-    };
-    for extent in found {
-        let kind = match extent.mapped {
-            true => 0,
-            false => EXTENT_HOLE | EXTENT_ZERO,
-        };
-        // SAFETY: nbdkit's list, which lives as long as this call.
-        if unsafe { nbdkit_add_extent(list, extent.at, extent.bytes, kind) } != 0 {
-            return -1;
+    guarded(-1, || {
+        let is_one = flags & FLAG_REQ_ONE != 0;
+        // SAFETY: nbdkit's handle.
+        let found = unsafe { of(handle) }.extents(offset, count.into(), is_one)?;
+        for extent in found {
+            let kind = match extent.mapped {
+                true => 0,
+                false => EXTENT_HOLE | EXTENT_ZERO,
+            };
+            // SAFETY: nbdkit's list, which lives as long as this call.
+            if unsafe { nbdkit_add_extent(list, extent.at, extent.bytes, kind) } != 0 {
+                // nbdkit has said why.
+                return Ok(-1);
+            }
         }
-    }
-    0
+        Ok(0)
+    })
 }

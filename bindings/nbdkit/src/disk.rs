@@ -1,6 +1,7 @@
 //! Requests of NBD clients, done by one queue.
 
 use std::ptr::NonNull;
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use zerolane::Region;
@@ -58,9 +59,9 @@ impl Handle {
         bytes: usize,
         at: u64,
     ) -> Result<(), Failure> {
-        // SAFETY: as promised. The region is gone when this returns: it comes back when the request is over.
+        // SAFETY: as promised. The region is gone when this returns, for then its loan is over.
         let lent = unsafe { lend(start, bytes) };
-        if let Some(memory) = lent {
+        if let Some((memory, _loan)) = lent {
             let Done { result, memory } = self.queue.call(Request::Read { at, memory });
             drop(memory);
             return Ok(result?);
@@ -68,6 +69,10 @@ impl Handle {
         let memory = own(bytes)?;
         let Done { result, memory } = self.queue.call(Request::Read { at, memory });
         result?;
+        if memory.len() != bytes {
+            let words = format!("{} bytes of memory came back, not {bytes}", memory.len());
+            return Err(Error::System(words).into());
+        }
         // SAFETY: as promised, and the other is memory of its own of the same length.
         unsafe { start.copy_from_nonoverlapping(NonNull::from(&memory[..]).cast(), bytes) };
         Ok(())
@@ -84,17 +89,17 @@ impl Handle {
         at: u64,
         durable: bool,
     ) -> Result<(), Failure> {
-        // SAFETY: as promised; it is exported to be read alone, and gone when this returns.
+        // SAFETY: as promised; it is exported to be read alone, and gone when this returns, for then its loan is over.
         let lent = unsafe { lend(start, bytes) };
-        let memory = match lent {
-            Some(memory) => memory,
+        let (memory, _loan) = match lent {
+            Some((memory, loan)) => (memory, Some(loan)),
             None => {
                 let mut memory = own(bytes)?;
                 // SAFETY: as promised, and the other is memory of its own of the same length.
                 unsafe {
                     start.copy_to_nonoverlapping(NonNull::from(&mut memory[..]).cast(), bytes)
                 };
-                memory
+                (memory, None)
             }
         };
         let request = Request::Write {
@@ -148,14 +153,29 @@ impl Handle {
     }
 }
 
+/// Memory of nbdkit's that a request has. When it is dropped it waits until nothing has that any more: a call that a panic
+/// leaves is answered, too, while its request is still in the queue, and nbdkit frees the buffer then.
+struct Loan(Receiver<()>);
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        // Nothing is ever sent: it ends when the region is gone, and the sender with it.
+        let _ = self.0.recv();
+    }
+}
+
 /// The bytes as a region, if they are aligned.
 ///
 /// # Safety
-/// They live, and are used by nothing else as the request demands, until the region is dropped.
-unsafe fn lend(start: NonNull<u8>, bytes: usize) -> Option<Region> {
-    let is_aligned = start.as_ptr().addr().is_multiple_of(ALIGNMENT);
-    // SAFETY: as promised; nothing has to be kept for them.
-    is_aligned.then(|| unsafe { Region::foreign(start, bytes, false, Box::new(())) })
+/// They live, and are used by nothing else as the request demands, until the loan is dropped.
+unsafe fn lend(start: NonNull<u8>, bytes: usize) -> Option<(Region, Loan)> {
+    if !start.as_ptr().addr().is_multiple_of(ALIGNMENT) {
+        return None;
+    }
+    let (until_gone, gone) = channel::<()>();
+    // SAFETY: as promised, for the loan lasts as long as the region.
+    let region = unsafe { Region::foreign(start, bytes, false, Box::new(until_gone)) };
+    Some((region, Loan(gone)))
 }
 
 fn own(bytes: usize) -> Result<Region, Failure> {

@@ -2,6 +2,7 @@
 
 use zerolane_disk::initiator::Error;
 
+const EIO: i32 = 5;
 const EINVAL: i32 = 22;
 
 /// Why something failed, for nbdkit's log, and for the client.
@@ -15,6 +16,14 @@ impl Failure {
         Failure {
             words: words.to_owned(),
             errno: EINVAL,
+        }
+    }
+
+    /// A panic, which said so.
+    pub(crate) fn bug(words: &str) -> Failure {
+        Failure {
+            words: format!("a bug in the plugin zerolane; please report it: {words}"),
+            errno: EIO,
         }
     }
 }

@@ -9,8 +9,10 @@
 //! | `config` | the parameters, and connecting as they say |
 //! | `disk` | requests |
 //! | `failure` | why one failed |
+//! | `guard` | panics, which are failures |
 
 mod abi;
 mod config;
 mod disk;
 mod failure;
+mod guard;
