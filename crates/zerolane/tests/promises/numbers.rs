@@ -331,7 +331,65 @@ const DOCUMENTS: &[Document] = &[
                 "then the oldest is forgotten | {1024}, {30 s} |",
                 &["MAX_REMEMBERED", "REMEMBER"],
             ),
+            Fact("the rest is counted | {64} |", &["UNTRUSTED_CLIENTS"]),
+            Fact(
+                "shared memory**: {128} processes that came",
+                &["MAX_VISITORS"],
+            ),
+            Fact(
+                "says nothing for {10 s} loses its place; after {eight} datagrams",
+                &["visitors::PATIENCE", "MAX_HEARD"],
+            ),
+            Fact(
+                "{512} others wait to be looked at",
+                &["rendezvous::BACKLOG"],
+            ),
+            Fact("Each maps {516 KiB}, of", &["mapping::SHARED"]),
+            Fact(
+                "a ring of {256 KiB} each way, with records of at most {64 KiB}",
+                &["mapping::RING", "MAX_MEMORY_STU"],
+            ),
+            Fact(
+                "name up to {2} runs of payload in the sender's memory, of up to {1 MiB} each",
+                &["MAX_RUNS", "shm::MAX_BURST"],
+            ),
+            Fact(
+                "A turn takes {64} records, and no further one when they brought {128 KiB}",
+                &["RECORDS_PER_TURN", "shm::BYTES_PER_TURN"],
+            ),
+            Fact(
+                "{64} regions of the peer are mapped, with {1 TiB}",
+                &["LEASES", "MAX_MAPPED"],
+            ),
+            Fact("a run of up to {1 MiB} of which", &["shm::MAX_BURST"]),
             Fact("not answered | {64} (`Options::slots`)", &["DEFAULT_SLOTS"]),
+            Fact(
+                "half of the window at most | {64} |",
+                &["MAX_ADVANCE_GRANTS"],
+            ),
+            Fact("payload of messages | {64} each", &["MAX_ADVANCE_GRANTS"]),
+            Fact(
+                "are dropped | {1}, {8} at most |",
+                &["options::paths", "wire::MAX_PATHS"],
+            ),
+            Fact("then none more | {64} |", &["links::MAX_OWED"]),
+            Fact(
+                "then they are copied | {1024}, each with {64} bytes of ours",
+                &["MAX_LENT", "give::TRAIN_END"],
+            ),
+            Fact(
+                "for {7} bytes, not {40}, and has at most {256} of them looked at for one header | {256} |",
+                &[
+                    "FRAME_HEAD_LEN",
+                    "HEADER_LEN",
+                    "wire::MAX_FRAMES",
+                    "wire::MAX_FRAMES",
+                ],
+            ),
+            Fact(
+                "has {1088 KiB} more, whatever the peer",
+                &["BUFFERS * arrived::BYTES + path_thread::STAGE"],
+            ),
             Fact(
                 "More are granted later | {256} | `grants_held`",
                 &["MAX_LIVE_BLOCKS"],
@@ -704,10 +762,11 @@ const DOCUMENTS: &[Document] = &[
     },
 ];
 
-const UNITS: [(&str, f64); 8] = [
+const UNITS: [(&str, f64); 9] = [
     (" KiB", 1024.0),
     (" MiB", 1_048_576.0),
     (" GiB", 1_073_741_824.0),
+    (" TiB", 1_099_511_627_776.0),
     (" million", 1e6),
     (" us", 1e-6),
     (" ms", 1e-3),
@@ -834,12 +893,13 @@ fn stray_numbers(document: &Document) -> String {
         return strays;
     };
     let mut rest = text.clone().into_bytes();
+    // First: a fact may have one backtick of a pair, and what is behind it would count as code.
+    without_code(&mut rest);
     let facts = document.facts.iter().map(|fact| taken_apart(fact).0);
     let known = facts.chain(document.without.iter().map(|it| (*it).to_owned()));
     for words in known {
         places(&text, &words).for_each(|place| rest[place].fill(b' '));
     }
-    without_code(&mut rest);
     let rest = String::from_utf8_lossy(&rest);
     for (at, word) in rest.split(' ').scan(0, |at, word| {
         let start = *at;
