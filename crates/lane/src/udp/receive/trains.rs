@@ -1,8 +1,9 @@
 //! Trains: payload without headers, put together and shown to the core when all of it was checked.
 //!
 //! What is sealed is put together in one buffer. That is used over and over, so the kernel's copy ends in the cache, and
-//! the pass that opens the train is the one that writes its place: nothing is written there before the peer sealed it, and
-//! nothing is copied twice. What is plain lands in its place, by the forecast; see [`super::landing`].
+//! the pass that opens the train writes its place, so nothing is copied twice. The pass writes before the tag is checked: if
+//! the tag does not hold, the place has unspecified bytes, and nothing is reported. What is plain lands in its place, by the
+//! forecast; see [`super::landing`].
 
 use super::Receiver;
 use super::layout::Message;
