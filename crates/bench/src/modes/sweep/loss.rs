@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn cells__every_row_of_the_thesis_has_one() {
+    fn cells__each_kept_row_of_the_thesis_has_one() {
         let rows: Vec<_> = cells_of(&["loss"])
             .iter()
             .filter_map(|cell| cell.thesis_row)

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn cells__every_row_of_the_thesis_has_one() {
+    fn cells__each_kept_row_of_the_thesis_has_one() {
         let cells = cells(&Line::parse_from(["rtt"]).args);
         let rows: Vec<_> = cells.iter().filter_map(|cell| cell.thesis_row).collect();
         let all: Vec<_> = thesis::LATENCY.rows.iter().map(|row| row.link).collect();
