@@ -210,6 +210,22 @@ mod tests {
         assert_eq!((code(3 << 8), code(9)), (3, 137));
     }
 
+    /// The README's table has the words of the help.
+    #[test]
+    fn HELP__is_the_table_of_the_readme() {
+        let readme = include_str!("../../../README.md").replace('`', "");
+        let (_, table) = readme.split_once("| exit code | means |\n").unwrap();
+        let rows = table.lines().skip(1).take_while(|it| it.starts_with('|'));
+        let rows: Vec<_> = rows
+            .map(|row| row.trim_matches(['|', ' ']).replace(" | ", " "))
+            .collect();
+        let lines = Exit::HELP.lines().skip(1);
+        let lines: Vec<_> = lines
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+            .collect();
+        assert_eq!(rows, lines);
+    }
+
     #[test]
     fn HELP__names_every_code() {
         for exit in [
