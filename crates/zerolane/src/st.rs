@@ -1,14 +1,18 @@
-//! Remote memory in the terms of the thesis, for users of libst (4.3.2, 6.1.4): the same types under
-//! their names there, and the six steps to prepare a buffer in as many calls.
+//! Remote memory in the terms of the thesis, for readers who know libst (4.4.2): this library's objects under
+//! libst's names.
 //!
-//! | step | libst's word | call |
-//! |---|---|---|
-//! | 1 | open an Interface | [`Interface::open`] |
-//! | 2 | make a Connector | [`Interface::connector`], or [`Connector::open`] at the other end |
-//! | 3 | take a Bufxrange | [`Bufxrange::new`] |
-//! | 4 | map it to an Mx | [`Connector::map`] |
-//! | 5 | ask for the region (Request_Memory_Region) | [`Connector::request_memory_region`] |
-//! | 6 | Put, Get, FetchOp | [`Connector::put`], [`Connector::get`], [`Connector::fetch_op`] |
+//! | libst's word | here |
+//! |---|---|
+//! | Interface | [`Interface`]: an address that others connect to |
+//! | Connector | [`Interface::connector`], or [`Connector::open`] at the other end |
+//! | Bufxrange | [`Bufxrange`]: memory that can be exported |
+//! | Mx | [`Mx`]: made by [`Connector::map`], or asked for by [`Connector::request_memory_region`] |
+//! | Put, Get, FetchOp | [`Connector::put`], [`Connector::get`], [`Connector::fetch_op`] |
+//!
+//! It is no libst: the library fills in headers and answers Clear_To_Send itself, so there is no `tx_ctl` and no
+//! `tx_data`. Of libst's six steps to prepare a buffer a [`Region`](crate::Region) does the first two (allocate, align),
+//! [`Bufxrange::new`] the fourth and fifth (make Bufx, associate) and [`Connector::map`] the sixth (make an Mx). The third,
+//! pinning the memory, is not there.
 //!
 //! ```
 //! use zerolane::st::{Bufxrange, Connector, Interface};
