@@ -1,7 +1,7 @@
 //! The other end of a login: serves the one client that calls over standard input, and ends with it.
 
 use std::collections::HashSet;
-use std::io::{BufRead, IsTerminal, Read, stdin};
+use std::io::{IsTerminal, Read, stdin};
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,12 +23,15 @@ use zerolane_files::{
 use super::{on_hangup, stop_on_signals, with_exit_code};
 use crate::console;
 use crate::exit::Exit;
+use crate::input::Input;
 use crate::login::DONE;
 use crate::ports::Ports;
 
 /// The variable in which sshd says where a login came from and came in.
 const CONNECTION: &str = "SSH_CONNECTION";
 
+/// How long the client's call may take to come: it says it when it starts the login, so it is there before this program is.
+const CALL: Duration = Duration::from_secs(10);
 /// How long a client may take from the answer to its first request: the address that it tries may not be
 /// the right one.
 const FIRST: Duration = Duration::from_secs(60);
@@ -60,7 +63,7 @@ pub(super) fn run(terms: Terms<'_>) -> Result<Exit> {
     }
     let stop = stop_on_signals()?;
     on_hangup(None, &stop)?;
-    let call = hear_call()?;
+    let call = hear_call(&stop)?;
     let listen = terms.listen.or(call.listen.as_deref());
     let ports = listen.map_or(Ok(Ports::ANY), Ports::parse);
     let ports = ports.map_err(|why| anyhow!("where to listen: {why}"))?;
@@ -111,14 +114,8 @@ pub(super) fn run(terms: Terms<'_>) -> Result<Exit> {
 }
 
 /// Reads the client's call, and answers one of another version.
-fn hear_call() -> Result<Call> {
-    let mut line = Vec::new();
-    let most = RENDEZVOUS_LINE_BYTES as u64 + 1;
-    let read = stdin().lock().take(most).read_until(b'\n', &mut line);
-    read.context("reading from the client")?;
-    if line.pop_if(|last| *last == b'\n').is_none() {
-        bail!("the client went, or is none: nothing that it calls with came over standard input");
-    }
+fn hear_call(stop: &Stop) -> Result<Call> {
+    let line = hear_line(stop)?;
     Call::parse(&line).map_err(|why| {
         if matches!(why, LineError::Version { .. }) {
             // It tells the user.
@@ -126,6 +123,28 @@ fn hear_call() -> Result<Call> {
         }
         anyhow!(why).context("the client's call")
     })
+}
+
+/// The first line of standard input, without its end. Nothing behind it is read.
+fn hear_line(stop: &Stop) -> Result<Vec<u8>> {
+    let until = Instant::now() + CALL;
+    let input = Input::new(|| stop.requested() || Instant::now() >= until);
+    let mut line = Vec::new();
+    for byte in input.context("reading from the client")?.bytes() {
+        match byte {
+            Ok(b'\n') => return Ok(line),
+            Ok(byte) if line.len() < RENDEZVOUS_LINE_BYTES => line.push(byte),
+            Ok(_) => break,
+            Err(_) if stop.requested() => return Err(Exit::Interrupted.into()),
+            Err(_) if Instant::now() >= until => bail!(
+                "no call came over standard input within {} s. A start file of the login's shell (.bashrc, .profile, \
+                 .ssh/rc) reads it: have it read only from a terminal, with `[ -t 0 ] &&` before the command",
+                CALL.as_secs()
+            ),
+            Err(error) => return Err(error).context("reading from the client"),
+        }
+    }
+    bail!("the client went, or is none: nothing that it calls with came over standard input")
 }
 
 /// The address of this host at which the login came in.

@@ -1,7 +1,10 @@
 //! What comes over the channel of a login, in lines: greetings of its shell first, perhaps, then the answer.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::process::ChildStdout;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use zerolane_files::Answer;
 use zerolane_files::limits::RENDEZVOUS_LINE_BYTES;
@@ -15,6 +18,8 @@ pub(super) enum Said {
     End(Vec<u8>),
     /// More than a login prints, which begins so.
     TooMuch(Vec<u8>),
+    /// This, and then nothing for as long as it may take.
+    Silence(Vec<u8>),
 }
 
 /// Bytes that may come before the answer.
@@ -22,42 +27,88 @@ const NOISE_BYTES: u64 = 256 << 10;
 /// Bytes of them that are kept, to be told.
 const KEPT_BYTES: usize = 512;
 
-/// Waits for the answer. What comes after it is taken and forgotten, on a thread, so that the other end is not held up.
-pub(super) fn answer(output: ChildStdout) -> Said {
-    let mut output = BufReader::new(output);
-    let said = read_answer(&mut output);
-    if matches!(said, Said::Answer(_)) {
-        // Without the thread the other end would have to say a lot to be held up.
-        let _ = std::thread::Builder::new()
-            .name("channel".into())
-            .spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
-    }
-    said
+/// Waits for the answer, `patience` at most. What comes after it is taken and forgotten, so that the other end is not held up.
+///
+/// # Errors
+/// The system gives no thread.
+pub(super) fn answer(output: ChildStdout, patience: Duration) -> io::Result<Said> {
+    let heard = Arc::new(Heard::default());
+    let hearing = Arc::clone(&heard);
+    let (tell, told) = channel();
+    std::thread::Builder::new()
+        .name("channel".into())
+        .spawn(move || {
+            let mut output = BufReader::new(output);
+            // Nobody takes it who has waited for too long.
+            let _ = tell.send(hearing.read_answer(&mut output));
+            io::copy(&mut output, &mut io::sink())
+        })?;
+    let said = told.recv_timeout(patience);
+    Ok(said.unwrap_or_else(|_| Said::Silence(heard.noise())))
 }
 
-fn read_answer(output: &mut impl BufRead) -> Said {
-    let mut output = output.take(NOISE_BYTES);
-    let mut noise = Vec::new();
-    loop {
-        let mut line = Vec::new();
-        // What cannot be read is over.
-        let _ = output.read_until(b'\n', &mut line);
-        let complete = line.pop_if(|last| *last == b'\n').is_some();
-        if complete && line.len() <= RENDEZVOUS_LINE_BYTES && Answer::begins(&line) {
-            return Said::Answer(line);
-        }
-        let room = KEPT_BYTES.saturating_sub(noise.len());
-        noise.extend(line.iter().take(room));
-        if complete {
-            if noise.len() < KEPT_BYTES && !line.is_empty() {
-                noise.push(b'\n');
+/// What came that is no answer.
+#[derive(Default)]
+struct Heard(Mutex<Noise>);
+
+#[derive(Default)]
+struct Noise {
+    /// The beginning of all lines before this one.
+    kept: Vec<u8>,
+    line: Vec<u8>,
+}
+
+impl Heard {
+    fn lock(&self) -> MutexGuard<'_, Noise> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn noise(&self) -> Vec<u8> {
+        let mut noise = self.lock();
+        noise.keep_line();
+        std::mem::take(&mut noise.kept)
+    }
+
+    fn read_answer(&self, output: &mut impl BufRead) -> Said {
+        let mut output = output.take(NOISE_BYTES);
+        loop {
+            // What cannot be read is over.
+            let chunk = output.fill_buf().unwrap_or_default();
+            let end = chunk.iter().position(|&byte| byte == b'\n');
+            let len = end.map_or(chunk.len(), |end| end + 1);
+            let mut noise = self.lock();
+            noise.line.extend(&chunk[..end.unwrap_or(len)]);
+            if end.is_some() {
+                let line = &noise.line;
+                if line.len() <= RENDEZVOUS_LINE_BYTES && Answer::begins(line) {
+                    return Said::Answer(std::mem::take(&mut noise.line));
+                }
+                noise.end_line();
             }
-            continue;
+            drop(noise);
+            output.consume(len);
+            if len == 0 {
+                return match output.limit() {
+                    0 => Said::TooMuch(self.noise()),
+                    _ => Said::End(self.noise()),
+                };
+            }
         }
-        return match output.limit() {
-            0 => Said::TooMuch(noise),
-            _ => Said::End(noise),
-        };
+    }
+}
+
+impl Noise {
+    fn keep_line(&mut self) {
+        let room = KEPT_BYTES.saturating_sub(self.kept.len());
+        self.kept.extend(self.line.iter().take(room));
+    }
+
+    fn end_line(&mut self) {
+        self.keep_line();
+        if self.kept.len() < KEPT_BYTES && !self.line.is_empty() {
+            self.kept.push(b'\n');
+        }
+        self.line.clear();
     }
 }
 
@@ -67,7 +118,7 @@ mod tests {
     use super::*;
 
     fn read(text: &[u8]) -> Said {
-        read_answer(&mut { text })
+        Heard::default().read_answer(&mut { text })
     }
 
     #[test]
@@ -106,5 +157,22 @@ mod tests {
             let endless = endless.repeat(NOISE_BYTES as usize + 1);
             assert!(matches!(read(&endless), Said::TooMuch(noise) if noise.len() <= KEPT_BYTES));
         }
+    }
+
+    #[test]
+    fn answer__is_not_waited_for_without_end() {
+        use std::process::{Command, Stdio};
+        let script = "echo Welcome; printf 'Start a session? [y/N] '; exec cat";
+        let mut login = Command::new("sh");
+        login.args(["-c", script]).stdin(Stdio::piped());
+        let mut login = login.stdout(Stdio::piped()).spawn().unwrap();
+        // It waits for what nobody says, until this is dropped.
+        let asked = login.stdin.take();
+        // So long that a busy machine has started it by then.
+        let said = answer(login.stdout.take().unwrap(), Duration::from_secs(3)).unwrap();
+        let noise = b"Welcome\nStart a session? [y/N] ".to_vec();
+        assert_eq!(said, Said::Silence(noise));
+        drop(asked);
+        login.wait().unwrap();
     }
 }

@@ -92,13 +92,16 @@ struct Shell {
 /// What a client says over the channel when it is done.
 pub(crate) const DONE: &[u8] = b"done\n";
 
+/// How long the other end may take to answer. By then the tries of TCP to connect are over (127 s), and so is a login: sshd
+/// gives a user 120 s for it (LoginGraceTime).
+const ANSWER: Duration = Duration::from_secs(300);
 /// How long the other end may take to end once it was told that this was all.
 const FAREWELL: Duration = Duration::from_secs(5);
 /// How often the shell is asked whether it has ended.
 const LOOK: Duration = Duration::from_millis(5);
 
 impl RemoteEnd {
-    /// Starts the server there and waits for its answer, however long a login takes; and what a connection to it needs.
+    /// Starts the server there and waits for its answer, for as long as a login may take; and what a connection to it needs.
     ///
     /// # Errors
     /// There is none, and why, with an exit code.
@@ -137,7 +140,7 @@ impl RemoteEnd {
             .context("no channel to the remote shell")?;
         // It waits there until the program reads it. If the shell ends before, that tells why.
         let _ = input.as_mut().map(|input| writeln!(input, "{call}"));
-        let said = lines::answer(output);
+        let said = lines::answer(output, ANSWER).context("starting a thread")?;
         let answer = match said {
             Said::Answer(line) => Answer::parse(&line).map_err(|why| not_understood(host, &line, &why)),
             Said::TooMuch(noise) => Err(anyhow!(
@@ -146,6 +149,7 @@ impl RemoteEnd {
                 in_words(&noise)
             )
             .context(Exit::Unreachable)),
+            Said::Silence(noise) => Err(silent(host, &noise)),
             Said::End(noise) => {
                 drop(input.take());
                 let status = child.wait().context("waiting for the remote shell")?;
@@ -312,6 +316,21 @@ fn not_understood(host: &Host, line: &[u8], why: &LineError) -> anyhow::Error {
         _ => anyhow!("{name} says {}: {why}", in_words(line)),
     };
     error.context(Exit::Unreachable)
+}
+
+/// The remote shell goes on without an answer.
+fn silent(host: &Host, noise: &[u8]) -> anyhow::Error {
+    let Host { name, .. } = host;
+    let heard = match noise.is_empty() {
+        true => "nothing".to_owned(),
+        false => format!("{} and no more", in_words(noise)),
+    };
+    anyhow!(
+        "{name} says {heard} for {} s: a start file of the shell there (.bashrc, .profile, .ssh/rc) may wait for an answer, or \
+         read what zerolane says. `ssh {name} true </dev/null` has to end by itself",
+        ANSWER.as_secs()
+    )
+    .context(Exit::Unreachable)
 }
 
 /// Why the remote shell ended without an answer.

@@ -62,6 +62,14 @@ fn login__that_fails_says_why() {
 }
 
 #[test]
+fn login__whose_start_file_reads_the_call_is_told_so() {
+    // As `read answer` in a .bashrc does.
+    let script = "read answer; exec sh -c \"$command\"";
+    let words = ["no call came", ".bashrc", "did not start zerolane"];
+    fails(script, 3, &words);
+}
+
+#[test]
 fn login__remote_shell_that_is_none() {
     let login = Login::new();
     let with = |rsh: &str| login.without_rsh(&["cp", "-e", rsh, "me@localhost:a", "local"]);
