@@ -33,6 +33,8 @@ pub enum Exit {
     Changed,
     /// The other host is at a limit of its own.
     Busy,
+    /// All was copied, and more should have been deleted than `--max-delete` lets: rsync's number for it.
+    DeleteLimit,
     /// The command that `explain` was to run cannot be executed. Shells exit with
     /// this number too.
     NotExecutable,
@@ -58,6 +60,7 @@ Exit codes:
   6    the other host does not let this key in, or does not know this code
   7    the other host's key is not the one that it had, or that was named
   8    the other host has as many connections as it may have: try again later
+  25   sync: all was copied, and --max-delete kept what should have been deleted, too
   126  explain: the command cannot be executed
   127  lab, explain: no such command; otherwise they exit as their command does
   130  ended by Ctrl-C or SIGTERM, after cleaning up";
@@ -92,6 +95,7 @@ Exit codes:
             Exit::Refused => 6,
             Exit::Changed => 7,
             Exit::Busy => 8,
+            Exit::DeleteLimit => 25,
             Exit::NotExecutable => 126,
             Exit::CommandNotFound => 127,
             Exit::Interrupted => 130,
@@ -157,6 +161,7 @@ impl fmt::Display for Exit {
             Exit::Refused => "refused",
             Exit::Changed => "not the host that is trusted",
             Exit::Busy => "busy",
+            Exit::DeleteLimit => "not all was deleted",
             Exit::NotExecutable | Exit::CommandNotFound => "nothing was run",
             Exit::Interrupted => "interrupted",
             Exit::Command(code) => return write!(f, "the command ended with {code}"),
@@ -238,6 +243,7 @@ mod tests {
             Exit::Refused,
             Exit::Changed,
             Exit::Busy,
+            Exit::DeleteLimit,
             Exit::NotExecutable,
             Exit::CommandNotFound,
             Exit::Interrupted,

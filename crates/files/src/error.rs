@@ -84,7 +84,7 @@ pub enum Cause {
     NoReplacement,
     /// A directory that is not empty stands where a file or link belongs, and may not be deleted.
     #[error(
-        "a directory stands in the way: empty it, or sync with --delete and without filters for it"
+        "a directory stands in the way: empty it, or sync with --delete, without filters for it and within --max-delete"
     )]
     InTheWay,
     /// A copy in place was killed, or failed, while it wrote this file.

@@ -106,8 +106,11 @@ impl Attempt<'_, '_, '_> {
         self.begun = connections.min(1) * BEGUN_STEPS;
         let first = *self.progress.first.get_or_insert(found);
         let done = first.done_by(&found);
+        let most_deleted = self.options.most_deleted();
         let mut totals = SyncTotals {
             failed: found.failed,
+            deleted: first.deleted.min(most_deleted),
+            over_limit: first.deleted.saturating_sub(most_deleted),
             ..first
         };
         if !self.options.dry_run {
@@ -128,7 +131,7 @@ impl Attempt<'_, '_, '_> {
             _ => Some(Kept::Failures),
         };
         match totals.kept {
-            Some(_) => totals.deleted = 0,
+            Some(_) => (totals.deleted, totals.over_limit) = (0, 0),
             None if self.options.dry_run => {}
             None => {
                 totals.deleted = done.deleted.max(self.progress.deleted);
@@ -322,7 +325,8 @@ impl Attempt<'_, '_, '_> {
             failures.iter().for_each(|failure| observer.failed(failure));
         };
         let mut outcome = Ok(());
-        let mut batches = plan.batches()?;
+        let left = self.options.most_deleted().saturating_sub(totals.deleted);
+        let mut batches = plan.batches()?.with_most_removals(left);
         while let (Ok(()), Some(batch)) = (&outcome, batches.next(BATCH_BYTES)?) {
             outcome = match self.paths {
                 SyncPaths::Push { destination, .. } => {

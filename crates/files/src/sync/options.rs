@@ -34,6 +34,8 @@ pub struct SyncOptions {
     pub delete: bool,
     /// Remove also if the source has nothing at all.
     pub allow_empty_source: bool,
+    /// Remove at most so many files, links and directories; the others stay, and [`SyncTotals::over_limit`] counts them.
+    pub max_delete: Option<u64>,
     /// Compare contents instead of size and time.
     pub checksum: bool,
     /// Seconds by which times of files may differ and count as the same. With 0, a time that is the
@@ -128,10 +130,19 @@ pub struct SyncTotals {
     pub copied: Totals,
     /// Files, links and directories removed, or in a dry run to be removed.
     pub deleted: u64,
+    /// Those that should go, too, and stay because of [`SyncOptions::max_delete`].
+    pub over_limit: u64,
     /// What could not be listed, copied or removed.
     pub failed: u64,
     /// Why nothing was removed although it should have been.
     pub kept: Option<Kept>,
+}
+
+impl SyncOptions {
+    /// How many files, links and directories may be removed.
+    pub(crate) fn most_deleted(&self) -> u64 {
+        self.max_delete.unwrap_or(u64::MAX)
+    }
 }
 
 impl SyncTotals {

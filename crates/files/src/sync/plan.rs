@@ -164,6 +164,7 @@ impl Notes {
             notes: BufReader::new(self.spool),
             open: Vec::new(),
             pending: None,
+            removals: u64::MAX,
         })
     }
 }
@@ -187,9 +188,17 @@ pub(crate) struct Batches {
     open: Vec<Vec<u8>>,
     /// A step that the last batch had no room for.
     pending: Option<Vec<u8>>,
+    /// Removals that are still allowed.
+    removals: u64,
 }
 
 impl Batches {
+    /// The same up to the first so many removals.
+    pub(crate) fn with_most_removals(mut self, most: u64) -> Batches {
+        self.removals = most;
+        self
+    }
+
     /// The next part, of at most `limit` bytes; `None` after the last.
     pub(crate) fn next(&mut self, limit: usize) -> Result<Option<Vec<u8>>, Error> {
         let mut batch = Vec::new();
@@ -203,7 +212,10 @@ impl Batches {
                 self.pending = Some(step);
                 break;
             }
-            self.follow(&step)?;
+            if !self.follow(&step)? {
+                self.pending = Some(step);
+                break;
+            }
             batch.extend(step);
             any = true;
         }
@@ -213,13 +225,18 @@ impl Batches {
         Ok(any.then_some(batch))
     }
 
-    fn follow(&mut self, mut step: &[u8]) -> Result<(), Error> {
+    /// Keeps track of the open directories. False: the step is a removal too many.
+    fn follow(&mut self, mut step: &[u8]) -> Result<bool, Error> {
         match next_step(&mut step)? {
             Some(Step::Enter { name, .. }) => self.open.push(name),
             Some(Step::Leave) => drop(self.open.pop()),
+            Some(Step::Remove { .. }) => match self.removals.checked_sub(1) {
+                Some(left) => self.removals = left,
+                None => return Ok(false),
+            },
             _ => {}
         }
-        Ok(())
+        Ok(true)
     }
 
     fn read(&mut self) -> Result<Option<Vec<u8>>, Error> {

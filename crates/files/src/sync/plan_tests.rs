@@ -101,6 +101,37 @@ fn Batches__each_is_complete_in_itself_and_none_is_too_long() {
 }
 
 #[test]
+fn Batches__end_before_one_removal_too_many() {
+    let remove = |name: &str, kind| Step::Remove {
+        name: name.into(),
+        kind,
+        inode: 1,
+    };
+    let expected = ["/a", "d/b", "d/c", "/d", "/e"];
+    // Each step alone, and all at once.
+    for bytes in [1, BATCH_BYTES] {
+        for most in 0..7 {
+            let mut notes = Notes::new();
+            notes.add(&remove("a", EntryKind::File)).unwrap();
+            notes.enter(b"d", None);
+            notes.add(&remove("b", EntryKind::File)).unwrap();
+            notes.add(&remove("c", EntryKind::Link)).unwrap();
+            notes.leave().unwrap();
+            notes.add(&remove("d", EntryKind::Directory)).unwrap();
+            notes.add(&remove("e", EntryKind::File)).unwrap();
+            let mut batches = notes.batches().unwrap().with_most_removals(most);
+            let mut found = Vec::new();
+            while let Some(batch) = batches.next(bytes).unwrap() {
+                found.extend(paths(&batch));
+            }
+            let most = expected.len().min(most as usize);
+            assert_eq!(found, expected[..most], "{bytes}");
+            assert_eq!(batches.next(bytes).unwrap(), None);
+        }
+    }
+}
+
+#[test]
 fn Notes__are_in_a_file_once_they_are_many() {
     let mut notes = Notes::new();
     let name = "x".repeat(200);

@@ -162,7 +162,8 @@ fn Merge__types_that_differ() {
     assert_eq!(
         changes("x1", "x{ a1 }", &SyncOptions::default()),
         [
-            "failed x: a directory stands in the way: empty it, or sync with --delete and without filters for it"
+            "failed x: a directory stands in the way: empty it, or sync with --delete, without filters for it and \
+             within --max-delete"
         ]
     );
     let told = changes("x1 y1", "x{ a1 b{ } } y1", &delete());
@@ -217,6 +218,32 @@ fn Merge__what_filters_leave_out_stays_at_both_ends() {
     let (lines, outcome) = compare("d1", "d{ a.o1 }", &options);
     assert!(lines[0].starts_with("failed d: a directory stands in the way"));
     assert!(outcome.copy.is_empty());
+}
+
+#[test]
+fn Merge__no_more_is_told_to_go_than_may() {
+    let most = |most| SyncOptions {
+        max_delete: Some(most),
+        ..delete()
+    };
+    let trees = ("", "a1 d{ b1 e{ c1 } } z1");
+    let all = ["a", "d/b", "d/e/c", "d/e", "d", "z"].map(|path| format!("deleted {path}"));
+    for (limit, told) in [(0, 0), (1, 1), (3, 3), (5, 5), (6, 6), (7, 6)] {
+        let (lines, outcome) = compare(trees.0, trees.1, &most(limit));
+        assert_eq!(lines, all[..told], "{limit}");
+        assert_eq!(outcome.totals.deleted, 6, "{limit}");
+    }
+    // A directory that stands in the way goes as a whole, or stays.
+    for (limit, fails) in [(2, true), (3, false)] {
+        let (lines, outcome) = compare("x1", "x{ a1 b1 }", &most(limit));
+        let told = lines.last().unwrap();
+        assert_eq!(
+            told.starts_with("failed x: a directory"),
+            fails,
+            "{lines:?}"
+        );
+        assert_eq!(outcome.copy.is_empty(), fails);
+    }
 }
 
 #[test]

@@ -45,6 +45,9 @@ pub struct Args {
     /// With --delete: also if SRC is empty
     #[arg(long, requires = "delete")]
     allow_empty_source: bool,
+    /// With --delete: remove at most N files and directories, and say how many more there are
+    #[arg(long, value_name = "N", requires = "delete")]
+    max_delete: Option<u64>,
     /// Compare contents, not sizes and times
     #[arg(long)]
     checksum: bool,
@@ -87,6 +90,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
         dry_run: args.dry_run,
         delete: args.delete,
         allow_empty_source: args.allow_empty_source,
+        max_delete: args.max_delete,
         checksum: args.checksum,
         modify_window: args.modify_window,
         resume: args.writing.resume,
@@ -173,6 +177,11 @@ fn judge(totals: &SyncTotals, corrupt: bool) -> Result<()> {
     };
     let (failed, sent) = (totals.failed, totals.copied.files + totals.copied.links);
     match failed {
+        0 if totals.over_limit > 0 => Err(anyhow!(
+            "{} more should be deleted, and stay: --max-delete",
+            totals.over_limit
+        )
+        .context(Exit::DeleteLimit)),
         0 if totals.kept.is_none() => Ok(()),
         0 => Err(anyhow!("{}", advice.trim_start_matches("; ")).context(Exit::Failure)),
         _ if corrupt => Err(anyhow!("{failed} failed{advice}").context(Exit::Corrupt)),
@@ -239,5 +248,12 @@ mod tests {
             ..totals
         };
         assert_eq!(code(kept, false), Exit::Failure);
+        let over = |failed| SyncTotals {
+            over_limit: 1,
+            failed,
+            ..totals
+        };
+        assert_eq!(code(over(0), false), Exit::DeleteLimit);
+        assert_eq!(code(over(1), false), Exit::Partial);
     }
 }

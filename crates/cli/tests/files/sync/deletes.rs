@@ -223,3 +223,57 @@ fn sync__delete_of_a_source_that_cannot_be_read_whole_deletes_nothing() {
         assert_eq!(paths(&to), left);
     }
 }
+
+/// Up to the limit, in the order in which it is told; rsync ends with the same code.
+#[test]
+fn sync__max_delete() {
+    let lab = Lab::new(&[]);
+    write(&lab.local("a/file"), b"x");
+    for extra in ["d/one", "d/two", "e", "f"] {
+        write(&lab.share("t").join(extra), b"x");
+    }
+    let limited = |options: &[&str]| {
+        let all = [&["--delete", "--max-delete=2", "--json"], options].concat();
+        run(push(&lab, &all, "a", "t"))
+    };
+    let (code, out, err) = limited(&["-n"]);
+    assert_eq!(code, 25, "{out}{err}");
+    assert_eq!(out.matches("\"deleted\",\"kind\"").count(), 2, "{out}");
+    assert_eq!(names(&lab.share("t")), ["d", "e", "f"]);
+    for (deleted, over, code, left) in [
+        (2, 3, 25, &["d", "e", "f", "file"][..]),
+        (2, 1, 25, &["f", "file"]),
+        (1, 0, 0, &["file"]),
+        (0, 0, 0, &["file"]),
+    ] {
+        let (ended, out, err) = limited(&[]);
+        assert_eq!(ended, code, "{out}{err}");
+        let done = last(&out);
+        assert_eq!(
+            (&done["deleted"], &done["over_limit"]),
+            (&deleted.into(), &over.into())
+        );
+        assert_eq!(names(&lab.share("t")), left);
+        let words = format!("{over} more should be deleted, and stay: --max-delete");
+        assert_eq!(err.contains(&words), over > 0, "{err}");
+    }
+    // What fails is worse. And the same here.
+    write(&lab.share("t/d/x"), b"x");
+    fs::create_dir(lab.local("b")).unwrap();
+    for extra in ["b/1", "b/2"] {
+        write(&lab.local(extra), b"x");
+    }
+    let none = ["--delete", "--max-delete=0"];
+    fail(pull(&lab, &none, "t", "b"), 25, "2 more should be deleted");
+    assert_eq!(paths(&lab.local("b")), ["1", "2", "d", "d/x", "file"]);
+    fail(push(&lab, &["--max-delete=1"], "a", "t"), 2, "--delete");
+    if Command::new("rsync").arg("--version").output().is_err() {
+        println!("skipped: there is no rsync");
+        return;
+    }
+    let mut rsync = Command::new("rsync");
+    rsync.args(["-a", "--delete", "--max-delete=1"]);
+    rsync.arg(lab.share("t/")).arg(lab.local("b"));
+    let (code, _, err) = run(rsync);
+    assert_eq!((code, names(&lab.local("b")).len()), (25, 3), "{err}");
+}

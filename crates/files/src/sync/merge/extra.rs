@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::message::EntryKind;
 use crate::sync::options::Action;
 use crate::sync::plan::Step;
-use crate::sync::sight::Sight;
+use crate::sync::sight::{Seen, Sight};
 
 impl Merge<'_> {
     /// Something that only the target has; whether it will go, with all that is in it.
@@ -24,14 +24,26 @@ impl Merge<'_> {
         if seen.kind == EntryKind::Directory && !self.empty_out(&seen.name)? {
             return Ok(false);
         }
-        self.outcome.totals.deleted += 1;
-        self.tell(seen, Action::Remove);
+        self.goes(seen);
         self.outcome.remove.add(&Step::Remove {
             name: seen.name.clone(),
             kind: seen.kind,
             inode: seen.inode,
         })?;
         Ok(true)
+    }
+
+    /// Counts something of the target that goes, and tells of it unless the limit is reached.
+    pub(super) fn goes(&mut self, seen: &Seen) {
+        self.outcome.totals.deleted += 1;
+        if !self.is_over_limit() {
+            self.tell(seen, Action::Remove);
+        }
+    }
+
+    /// Whether more is to go than may. Steps are carried out in the order of their notes, so the last ones are left out.
+    pub(super) fn is_over_limit(&self) -> bool {
+        self.outcome.totals.deleted > self.options.most_deleted()
     }
 
     /// Removes what is in a directory of the target, called `name` by then; whether nothing stays.

@@ -18,7 +18,7 @@ use linked::Linkable;
 pub(crate) struct Outcome {
     pub(crate) copy: Notes,
     pub(crate) remove: Notes,
-    /// `copied` and `deleted` are what there is to do.
+    /// `copied` and `deleted` are what there is to do, without the limit on removals.
     pub(crate) totals: SyncTotals,
     /// Whether the source has anything, directories and what was skipped included.
     pub(crate) source_is_empty: bool,

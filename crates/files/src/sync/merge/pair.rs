@@ -81,8 +81,11 @@ impl Merge<'_> {
             self.fail(Cause::InTheWay);
             return Ok(());
         }
-        self.outcome.totals.deleted += 1;
-        self.tell(old, Action::Remove);
+        self.goes(old);
+        if self.is_over_limit() {
+            self.fail(Cause::InTheWay);
+            return Ok(());
+        }
         self.outcome.remove.add(&Step::Remove {
             name: instead.clone(),
             kind: old.kind,
