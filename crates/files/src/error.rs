@@ -2,6 +2,7 @@
 //! copy ([`Error`]).
 
 use crate::escape::escape;
+use crate::filter::FilterError;
 use crate::limits::{FILE_PROTOCOL_VERSION, REPORT_PATH_BYTES};
 use crate::location::Host;
 use rustix::io::Errno;
@@ -309,6 +310,9 @@ pub enum Error {
     /// The system gives no memory for buffers.
     #[error("the system gives no more memory")]
     NoMemory,
+    /// The filter cannot be used as a whole.
+    #[error("{0}")]
+    Filter(#[from] FilterError),
     /// The notes of what a sync is to do could not be kept: no room for temporary files.
     #[error("cannot write a temporary file (TMPDIR): {0}")]
     Notes(#[source] std::io::Error),

@@ -1,6 +1,6 @@
 //! Patterns in remote paths, as a shell has them: each name of a path is a pattern of its own.
 
-use crate::sync::filter::compile;
+use crate::filter::compile;
 use regex::bytes::Regex;
 
 /// One name of a path.

@@ -21,6 +21,7 @@
 //!     \______/
 //!   pack, message, digest           many files in a Transfer; records; BLAKE3 by units
 //!   name, root, target, glob, links nothing leaves the served directory; patterns; links that are followed
+//!   filter                          which files are left alone
 //!   positioned, attributes, extended, escape  reads and writes at an offset; owners, permissions, times, xattrs; bytes for people
 //!   hard_links                      which files have several names, and under which they were met first
 //!   rendezvous                      what a client and the server started for it say over a login's channel
@@ -64,6 +65,7 @@ mod error;
 mod escape;
 mod extended;
 mod extents;
+mod filter;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod glob;
@@ -101,6 +103,7 @@ pub use client::{Changes, Client, Entry, Listed};
 pub use confine::Confinement;
 pub use error::{Cause, Error, Failure, Refusal};
 pub use escape::escape;
+pub use filter::{Filter, FilterError};
 pub use location::{Host, Location, LocationError};
 pub use meet::{Invitation, Meeting, MeetingCode, MeetingCodeError, Offer, Whereabouts};
 pub use message::{
@@ -111,7 +114,6 @@ pub use observe::{Observer, Peer, Queued, ServerObserver, Spent, Verb};
 pub use rendezvous::{Answer, Call, LineError};
 pub use server::{ServeOptions, Server};
 pub use stop::Stop;
-pub use sync::filter::{Filter, FilterError};
 pub use sync::options::{Action, Change, Kept, SyncObserver, SyncOptions, SyncPaths, SyncTotals};
 
 #[cfg(test)]

@@ -216,6 +216,9 @@ pub const PATTERN_HELD_BYTES: usize = 8 << 20;
 /// Bytes of one pattern's expression, compiled.
 pub const PATTERN_BYTES: usize = 1 << 20;
 
+/// Bytes of all patterns of a filter together, compiled: tens of thousands of usual ones.
+pub const FILTER_BYTES: usize = 64 << 20;
+
 /// Tries to resolve a link below the served directory, which the kernel wants repeated when something was renamed
 /// meanwhile: on a busy machine a few, and a client that renames without end is refused after some 10 ms.
 pub const LINK_TRIES: u32 = 10_000;

@@ -1,6 +1,7 @@
-//! `--exclude`, `--include` and `--filter-from`, in the order in which they stand on the command line.
+//! Rules about which files are left alone, in the order in which they stand on the command line.
 
 use std::ffi::OsString;
+use std::io::{Read, stdin};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -12,7 +13,8 @@ use zerolane_files::{Filter, FilterError};
 #[derive(Debug, Default)]
 pub(crate) struct Filters(pub(crate) Filter);
 
-const OPTIONS: [(&str, &str, &str); 3] = [
+/// An option, what it takes, and what it says of itself.
+const OPTIONS: [(&str, &str, &str); 6] = [
     (
         "exclude",
         "PATTERN",
@@ -24,10 +26,22 @@ const OPTIONS: [(&str, &str, &str); 3] = [
         "Do not leave alone what PATTERN matches, whatever a later rule says",
     ),
     (
-        "filter-from",
+        "exclude-from",
         "FILE",
-        "Rules from FILE, one a line: '- PATTERN' excludes, '+ PATTERN' includes",
+        "Patterns to --exclude from FILE, one a line, or '+ PATTERN' to include; - is standard input",
     ),
+    (
+        "include-from",
+        "FILE",
+        "Patterns to --include from FILE, one a line, or '- PATTERN' to exclude",
+    ),
+    (
+        "filter",
+        "RULE",
+        "A rule as rsync has it: '- PATTERN', '+ PATTERN', 'P PATTERN' (protect: copied to, but not deleted), 'R' (risk), \
+         'H' (hide: not copied), 'S' (show)",
+    ),
+    ("filter-from", "FILE", "Such rules from FILE, one a line"),
 ];
 
 impl clap::Args for Filters {
@@ -80,13 +94,23 @@ impl FromArgMatches for Filters {
 }
 
 fn add(filter: &mut Filter, name: &str, value: &OsString) -> Result<(), String> {
-    let words = |error: FilterError| error.to_string();
-    match name {
-        "exclude" => filter.exclude(value.as_bytes()).map_err(words),
-        "include" => filter.include(value.as_bytes()).map_err(words),
-        _ => {
-            let text = std::fs::read(Path::new(value)).map_err(|error| error.to_string())?;
-            filter.add_lines(&text).map_err(words)
-        }
+    let text = || read(value).map_err(|error| error.to_string());
+    let added = match name {
+        "exclude" => filter.exclude(value.as_bytes()),
+        "include" => filter.include(value.as_bytes()),
+        "exclude-from" => filter.exclude_lines(&text()?),
+        "include-from" => filter.include_lines(&text()?),
+        "filter" => filter.add(value.as_bytes()),
+        _ => filter.add_lines(&text()?),
+    };
+    added.map_err(|error: FilterError| error.to_string())
+}
+
+fn read(file: &OsString) -> std::io::Result<Vec<u8>> {
+    if file != "-" {
+        return std::fs::read(Path::new(file));
     }
+    let mut text = Vec::new();
+    stdin().lock().read_to_end(&mut text)?;
+    Ok(text)
 }

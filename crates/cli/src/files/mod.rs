@@ -78,6 +78,7 @@ fn on_hangup(list: Option<Arc<AllowFile>>, stop: &Stop) -> Result<()> {
 fn with_exit_code(error: Error) -> anyhow::Error {
     let exit = match &error {
         Error::Connect { source, .. } => Exit::of_connecting(source),
+        Error::Filter(_) => Exit::Usage,
         Error::NotFileService | Error::Version { .. } | Error::NoSender(_) => Exit::Unreachable,
         Error::Refused(Refusal::NotAllowed | Refusal::NoPlace) => Exit::Refused,
         Error::Refused(Refusal::Full) => Exit::Busy,

@@ -199,8 +199,8 @@ impl Attempt<'_, '_, '_> {
                 .with_attributes(options.attributes)
                 .heeding(Box::new(move || heard.check()));
             match push {
-                true => Merge::new(&mut here, &mut there, options, observer, stop).run(),
-                false => Merge::new(&mut there, &mut here, options, observer, stop).run(),
+                true => Merge::new(&mut here, &mut there, options, observer, stop)?.run(),
+                false => Merge::new(&mut there, &mut here, options, observer, stop)?.run(),
             }
         });
         self.over(connection, compared)

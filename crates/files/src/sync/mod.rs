@@ -14,7 +14,6 @@
 //! is walked in the same order, so neither is ever held. What it finds goes over as in any copy.
 
 pub(crate) mod compare;
-pub(crate) mod filter;
 pub(crate) mod merge;
 pub(crate) mod options;
 pub(crate) mod pages;

@@ -1,6 +1,6 @@
 //! What a sync is asked for, what it tells, and what came of it.
 
-use super::filter::Filter;
+use crate::filter::Filter;
 use crate::message::{Attributes, EntryKind, Totals};
 use crate::observe::Observer;
 use std::fmt;
@@ -34,6 +34,8 @@ pub struct SyncOptions {
     pub delete: bool,
     /// Remove also if the source has nothing at all.
     pub allow_empty_source: bool,
+    /// Remove also what the filter leaves alone at both ends, but not what rules for the target protect.
+    pub delete_excluded: bool,
     /// Remove at most so many files, links and directories; the others stay, and [`SyncTotals::over_limit`] counts them.
     pub max_delete: Option<u64>,
     /// Compare contents instead of size and time.

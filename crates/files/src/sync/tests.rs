@@ -113,6 +113,7 @@ fn compare(source: &str, target: &str, options: &SyncOptions) -> (Vec<String>, O
     let told = Told::default();
     let stop = Stop::default();
     let outcome = Merge::new(&mut source, &mut target, options, &told, &stop)
+        .unwrap()
         .run()
         .unwrap();
     assert!(source.0.is_empty() && target.0.is_empty());
@@ -247,6 +248,61 @@ fn Merge__no_more_is_told_to_go_than_may() {
 }
 
 #[test]
+fn Merge__what_is_protected_is_not_deleted_and_what_is_hidden_not_copied() {
+    let none: [&str; 0] = [];
+    let with = |rules: &[&str], delete_excluded| {
+        let mut options = delete();
+        options.delete_excluded = delete_excluded;
+        let filter = &mut options.filter;
+        rules
+            .iter()
+            .for_each(|rule| filter.add(rule.as_bytes()).unwrap());
+        options
+    };
+    // What is protected is copied to all the same, and a directory that holds it stays.
+    let options = with(&["P *.o"], false);
+    assert_eq!(
+        changes(
+            "a.o2 d{ } n.o1",
+            "a.o1 b.o1 c1 d{ a.o1 b1 } e{ x.o1 }",
+            &options
+        ),
+        ["changed a.o", "deleted c", "deleted d/b", "new n.o"]
+    );
+    let told = changes("d1", "d{ a1 }", &with(&["P a"], false));
+    assert!(
+        told[0].starts_with("failed d: a directory stands in the way"),
+        "{told:?}"
+    );
+    // What is hidden at the source goes at the target.
+    let options = with(&["H *.o"], false);
+    assert_eq!(changes("a.o2 b1", "a.o1 b1", &options), ["deleted a.o"]);
+    let trees = ("a.o1 b1 cache{ x1 }", "a.o1 b1 c.o1 cache{ x1 }");
+    assert_eq!(
+        changes(trees.0, trees.1, &with(&["- *.o", "- cache/"], false)),
+        none
+    );
+    assert_eq!(
+        changes(trees.0, trees.1, &with(&["- *.o", "- cache/"], true)),
+        [
+            "deleted a.o",
+            "deleted c.o",
+            "deleted cache/x",
+            "deleted cache"
+        ]
+    );
+    assert_eq!(
+        changes(trees.0, trees.1, &with(&["P c.o", "- *.o", "P x"], true)),
+        ["deleted a.o"]
+    );
+    // Rules of which a directory is an exception to what goes.
+    assert_eq!(
+        changes("", "d{ x.o1 } e{ y1 }", &with(&["-p *.o"], false)),
+        ["deleted d/x.o", "deleted d", "deleted e/y", "deleted e"]
+    );
+}
+
+#[test]
 fn Merge__only_time_differs() {
     let options = SyncOptions {
         checksum: true,
@@ -268,6 +324,7 @@ fn Merge__only_time_differs() {
         let stop = Stop::default();
         let (mut source, mut target) = (with(1, 5), with(digest, time));
         let outcome = Merge::new(&mut source, &mut target, &options, &told, &stop)
+            .unwrap()
             .run()
             .unwrap();
         let expected: Vec<_> = action.iter().map(|it| format!("{it} x")).collect();

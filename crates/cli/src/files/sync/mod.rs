@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::time::Instant;
 
 use anyhow::{Result, anyhow};
+use clap::ArgGroup;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use zerolane_files::{Host, Kept, Location, LocationError, SyncOptions, SyncPaths, SyncTotals};
 
@@ -22,6 +23,7 @@ use shown::{Shown, Summary, in_words};
 
 /// Arguments of `zerolane sync`.
 #[derive(Debug, clap::Args)]
+#[command(group = ArgGroup::new(DELETING).multiple(true))]
 #[command(after_long_help = "\
 Makes the content of the directory DST that of the directory SRC; a '/' at the end means nothing. One \
 of the two is remote: HOST:PATH, HOST:PORT:PATH, or [IPV6]:PATH; or USER@HOST:PATH, where zerolane is \
@@ -40,13 +42,16 @@ pub struct Args {
     #[arg(short = 'n', long)]
     dry_run: bool,
     /// Remove from DST what SRC has not, after everything else succeeded
-    #[arg(long)]
+    #[arg(long, group = DELETING)]
     delete: bool,
+    /// The same, and remove also what --exclude leaves alone
+    #[arg(long, group = DELETING)]
+    delete_excluded: bool,
     /// With --delete: also if SRC is empty
-    #[arg(long, requires = "delete")]
+    #[arg(long, requires = DELETING)]
     allow_empty_source: bool,
     /// With --delete: remove at most N files and directories, and say how many more there are
-    #[arg(long, value_name = "N", requires = "delete")]
+    #[arg(long, value_name = "N", requires = DELETING)]
     max_delete: Option<u64>,
     /// Compare contents, not sizes and times
     #[arg(long)]
@@ -69,6 +74,9 @@ pub struct Args {
     security: FileClientArgs,
 }
 
+/// The options with which a sync removes files.
+const DELETING: &str = "deleting";
+
 fn parse_location(text: OsString) -> Result<Location, LocationError> {
     Location::parse(&text)
 }
@@ -88,7 +96,8 @@ pub(crate) fn run(args: Args) -> Result<()> {
     }
     let options = SyncOptions {
         dry_run: args.dry_run,
-        delete: args.delete,
+        delete: args.delete || args.delete_excluded,
+        delete_excluded: args.delete_excluded,
         allow_empty_source: args.allow_empty_source,
         max_delete: args.max_delete,
         checksum: args.checksum,

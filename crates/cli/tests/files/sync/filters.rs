@@ -26,6 +26,61 @@ fn sync__filters_that_match_nothing_are_told() {
     fail(push(&lab, &from, "a", "t"), 2, "line 1: a rule is");
 }
 
+#[test]
+fn sync__patterns_from_files() {
+    let lab = Lab::new(&[]);
+    for name in ["a.o", "b.o", "c", "d/x.o", "gone"] {
+        write(&lab.local("a").join(name), b"x");
+    }
+    let files = [
+        ("excludes", "# words\n\n+ b.o\n*.o\n"),
+        ("includes", "c\n- *.o\n- gone\n"),
+    ];
+    for (name, text) in files {
+        fs::write(lab.local(name), text).unwrap();
+    }
+    let option = |name: &str, file: &str| format!("--{name}={}", lab.local(file).display());
+    succeed(push(&lab, &[&option("exclude-from", "excludes")], "a", "t"));
+    assert_eq!(paths(&lab.share("t")), ["b.o", "c", "d", "gone"]);
+    let and = [&*option("include-from", "includes"), "--exclude=d"];
+    succeed(push(&lab, &and, "a", "u"));
+    assert_eq!(paths(&lab.share("u")), ["c"]);
+    // From standard input, and one that is not there.
+    let mut from_input = push(&lab, &["--exclude-from=-"], "a", "v");
+    from_input.stdin(fs::File::open(lab.local("excludes")).unwrap());
+    succeed(from_input);
+    assert_eq!(paths(&lab.share("v")), ["b.o", "c", "d", "gone"]);
+    fail(
+        push(&lab, &["--exclude-from=missing"], "a", "t"),
+        2,
+        "--exclude-from missing: No such file",
+    );
+}
+
+#[test]
+fn sync__what_is_protected_stays_and_what_is_excluded_goes_if_asked_for() {
+    let lab = Lab::new(&[]);
+    write(&lab.local("a/new"), b"new");
+    write(&lab.local("a/x.o"), b"x");
+    for name in ["x.o", "old.o", "kept/file", "kept/more", "extra"] {
+        write(&lab.share("t").join(name), b"x");
+    }
+    let rules = ["--filter=P kept/", "--exclude=*.o"];
+    let done = numbers(push(&lab, &[&rules[..], &["--delete"]].concat(), "a", "t"));
+    assert_eq!((&done["deleted"], &done["sent"]), (&1.into(), &1.into()));
+    let kept = ["kept", "kept/file", "kept/more"];
+    let with = |names: &[&'static str]| [&kept[..], names].concat();
+    assert_eq!(paths(&lab.share("t")), with(&["new", "old.o", "x.o"]));
+    let all = [&rules[..], &["--delete-excluded"]].concat();
+    assert_eq!(numbers(push(&lab, &all, "a", "t"))["deleted"], 2);
+    assert_eq!(paths(&lab.share("t")), with(&["new"]));
+    fail(
+        push(&lab, &["--filter=x kept"], "a", "t"),
+        2,
+        "a rule is '+ PATTERN'",
+    );
+}
+
 /// Numbers that follow from a seed.
 pub(super) struct Random(Vec<u8>);
 
@@ -79,7 +134,7 @@ fn sync__filters_as_rsync_has_them() {
     }
     let given = std::env::var("ZEROLANE_SEED").ok();
     let first: u64 = given.map_or(271, |seed| seed.parse().unwrap());
-    for seed in first..first + 40 {
+    for seed in first..first + 60 {
         println!("ZEROLANE_SEED={seed}");
         let lab = Lab::new(&[]);
         let mut random = Random::new(seed);
@@ -93,12 +148,29 @@ fn sync__filters_as_rsync_has_them() {
         });
         let rules: Vec<_> = (0..1 + random.below(3))
             .map(|_| {
-                let name = random.pick(&["--exclude", "--exclude", "--include"]);
-                format!("{name}={}", random.pattern())
+                let kinds = [
+                    "exclude=",
+                    "exclude=",
+                    "exclude=",
+                    "include=",
+                    "include=",
+                    "filter=P ",
+                    "filter=R ",
+                    "filter=H ",
+                    "filter=S ",
+                    "filter=-r ",
+                    "filter=+s ",
+                    "filter=-! ",
+                    "filter=-p ",
+                ];
+                format!("--{}{}", random.pick(&kinds), random.pattern())
             })
             .collect();
         let mut options: Vec<_> = rules.iter().map(String::as_str).collect();
         options.extend(["--delete", "--checksum"]);
+        if random.below(4) == 0 {
+            options.push("--delete-excluded");
+        }
         let mut rsync = Command::new("rsync");
         rsync.arg("-a").args(&options);
         rsync.arg(lab.local("a/")).arg(lab.local("r"));
@@ -120,7 +192,7 @@ fn sync__filters_as_rsync_has_them() {
         assert_eq!(
             paths(&lab.share("t")),
             paths(&lab.local("r")),
-            "{rules:?} of {:?}: {err}{out}",
+            "{options:?} of {:?}: {err}{out}",
             paths(&lab.local("a"))
         );
     }

@@ -1,27 +1,29 @@
 //! What only the target has, and goes if it may.
 
-use super::{Merge, Side};
+use super::Merge;
 use crate::error::Error;
-use crate::message::EntryKind;
+use crate::filter::Side;
 use crate::sync::options::Action;
 use crate::sync::plan::Step;
 use crate::sync::sight::{Seen, Sight};
 
 impl Merge<'_> {
-    /// Something that only the target has; whether it will go, with all that is in it.
-    pub(super) fn extra(&mut self, sight: &Sight) -> Result<bool, Error> {
+    /// Something that only the target has; whether it will go, with all that is in it. `removing`: its directory goes, too.
+    pub(super) fn extra(&mut self, sight: &Sight, removing: bool) -> Result<bool, Error> {
+        let directory = sight.is_directory();
+        if !self.options.delete || self.protected.excludes(&self.path, directory, removing) {
+            self.pass_over(Side::Target, sight)?;
+            return Ok(false);
+        }
         let seen = match sight {
-            Sight::Entry(seen) if self.options.delete => seen,
-            Sight::Unseen { cause, .. } if self.options.delete => {
+            Sight::Entry(seen) => seen,
+            Sight::Unseen { cause, .. } => {
                 self.fail(cause.clone());
                 return Ok(false);
             }
-            _ => {
-                self.pass_over(Side::Target, sight)?;
-                return Ok(false);
-            }
+            Sight::Cut { .. } | Sight::Leave => return Ok(false),
         };
-        if seen.kind == EntryKind::Directory && !self.empty_out(&seen.name)? {
+        if directory && !self.empty_out(&seen.name)? {
             return Ok(false);
         }
         self.goes(seen);
@@ -51,10 +53,10 @@ impl Merge<'_> {
         self.outcome.remove.enter(name, None);
         let mut all = true;
         loop {
-            let (inner, left_out) = self.next_and_left_out(Side::Target)?;
-            all &= !left_out;
+            let (inner, cut) = self.next_and_cut(Side::Target)?;
+            all &= !cut;
             let Some(inner) = inner else { break };
-            all &= self.named(&inner, |this, inner| this.extra(inner))?;
+            all &= self.named(&inner, |this, inner| this.extra(inner, true))?;
         }
         self.outcome.remove.leave()?;
         Ok(all)

@@ -9,6 +9,7 @@ use super::options::{Action, Change, SyncObserver, SyncOptions, SyncTotals};
 use super::plan::{Notes, Step};
 use super::sight::{Listing, Seen, Sight};
 use crate::error::{Cause, Error, Failure};
+use crate::filter::{Scope, Side};
 use crate::hard_links::FirstNames;
 use crate::message::EntryKind;
 use crate::stop::Stop;
@@ -31,17 +32,13 @@ pub(crate) struct Merge<'a> {
     options: &'a SyncOptions,
     observer: &'a dyn SyncObserver,
     stop: &'a Stop,
+    /// What of the source is left out, and what of the target is not deleted.
+    hidden: Scope<'a>,
+    protected: Scope<'a>,
     path: Vec<u8>,
     outcome: Outcome,
     /// Files of the source with several names, if these are kept.
     first_names: FirstNames<Linkable>,
-}
-
-/// Which of the two listings.
-#[derive(Clone, Copy)]
-enum Side {
-    Source,
-    Target,
 }
 
 /// What stands at one name of a directory, at either end or at both.
@@ -58,13 +55,16 @@ impl<'a> Merge<'a> {
         options: &'a SyncOptions,
         observer: &'a dyn SyncObserver,
         stop: &'a Stop,
-    ) -> Merge<'a> {
-        Merge {
+    ) -> Result<Merge<'a>, Error> {
+        let filter = &options.filter;
+        Ok(Merge {
             source,
             target,
             options,
             observer,
             stop,
+            hidden: Scope::new(filter, Side::Source)?,
+            protected: Scope::new(filter, Side::Target)?.deleting_excluded(options.delete_excluded),
             path: Vec::new(),
             outcome: Outcome {
                 copy: Notes::new(),
@@ -73,7 +73,7 @@ impl<'a> Merge<'a> {
                 source_is_empty: true,
             },
             first_names: FirstNames::default(),
-        }
+        })
     }
 
     /// Compares the two to their ends.
@@ -109,7 +109,7 @@ impl<'a> Merge<'a> {
                     here = self.next(Side::Source)?;
                 }
                 Pair::Extra(sight) => {
-                    self.named(&sight, |this, sight| this.extra(sight).map(drop))?;
+                    self.named(&sight, |this, sight| this.extra(sight, false).map(drop))?;
                     there = self.next(Side::Target)?;
                 }
                 Pair::Both(new, extra) => {
@@ -128,39 +128,37 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// The next entry of the directory that filters do not leave out; `None` at its end.
+    /// The next entry of the directory that is not hidden; `None` at its end.
     fn next(&mut self, side: Side) -> Result<Option<Sight>, Error> {
-        self.next_and_left_out(side).map(|(sight, _)| sight)
+        self.next_and_cut(side).map(|(sight, _)| sight)
     }
 
-    /// The same, and whether something before it was left out.
-    fn next_and_left_out(&mut self, side: Side) -> Result<(Option<Sight>, bool), Error> {
-        let mut left_out = false;
+    /// The same, and whether something before it is not known.
+    fn next_and_cut(&mut self, side: Side) -> Result<(Option<Sight>, bool), Error> {
+        let mut cut = false;
         loop {
             self.stop.check()?;
             let sight = self.listing(side).next()?;
-            match &sight {
-                Sight::Leave => return Ok((None, left_out)),
-                Sight::Cut { cause } => {
+            match (&sight, side) {
+                (Sight::Leave, _) => return Ok((None, cut)),
+                (Sight::Cut { cause }, _) => {
                     let cause = cause.clone();
                     self.fail(cause);
-                    left_out = true;
-                    continue;
+                    cut = true;
                 }
-                _ => {}
-            }
-            let directory = sight.is_directory();
-            let excluded = self.named(&sight, |this, _| {
-                Ok(this.options.filter.excludes(&this.path, directory))
-            })?;
-            if !excluded {
-                if matches!(side, Side::Source) {
-                    self.outcome.source_is_empty = false;
+                (_, Side::Target) => return Ok((Some(sight), cut)),
+                (_, Side::Source) => {
+                    let directory = sight.is_directory();
+                    let hidden = self.named(&sight, |this, _| {
+                        Ok(this.hidden.excludes(&this.path, directory, false))
+                    })?;
+                    if !hidden {
+                        self.outcome.source_is_empty = false;
+                        return Ok((Some(sight), cut));
+                    }
+                    self.pass_over(side, &sight)?;
                 }
-                return Ok((Some(sight), left_out));
             }
-            left_out = true;
-            self.pass_over(side, &sight)?;
         }
     }
 

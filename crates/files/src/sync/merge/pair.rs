@@ -1,8 +1,9 @@
 //! One name that is at both ends: the same, changed, or of another type.
 
+use super::Merge;
 use super::linked::Linkable;
-use super::{Merge, Side};
 use crate::error::{Cause, Error};
+use crate::filter::Side;
 use crate::message::EntryKind;
 use crate::sync::compare::{same_attributes, same_time};
 use crate::sync::options::Action;

@@ -1,0 +1,200 @@
+//! Which files are left alone: rsync's filter rules.
+
+mod matcher;
+mod pattern;
+mod rule;
+mod scope;
+
+pub(crate) use pattern::compile;
+pub(crate) use rule::Side;
+pub(crate) use scope::Scope;
+
+use crate::escape::escape;
+use rule::{Given, Line, Rule, Style};
+
+/// Rules in the order in which they were given; the first one whose pattern matches decides. What no
+/// rule matches is included. A directory that is excluded is so with all that is in it.
+///
+/// | pattern | matches |
+/// |---|---|
+/// | `NAME` | whatever is called so, in any directory |
+/// | `A/B` | whatever path ends so |
+/// | `/NAME`, `/A/B` | the path from the top of the tree |
+/// | `PATTERN/` | directories only |
+/// | `*` | any characters but `/` |
+/// | `**` | any characters; `DIR/***`: the directory DIR and all in it (`NAME***`: also what begins so) |
+/// | `?` | one character but `/` |
+/// | `[a-z]`, `[!a-z]`, `[[:digit:]]` | one character of a set, or none of it; never `/` |
+/// | `\*` | the character itself, in a pattern that has one of `*?[` |
+///
+/// Names are bytes: `?` is one byte, and letters differ from capitals.
+///
+/// | rule | what matches |
+/// |---|---|
+/// | `- PATTERN` (`exclude`) | is neither copied nor deleted |
+/// | `+ PATTERN` (`include`) | is copied, or deleted if the source has it not |
+/// | `H PATTERN` (`hide`), `S PATTERN` (`show`) | the same, of what is copied alone |
+/// | `P PATTERN` (`protect`), `R PATTERN` (`risk`) | the same, of what is deleted alone |
+/// | `!` (`clear`) | the rules before it do not count |
+///
+/// Modifiers stand behind the letter, as in `-! */`: `!` for what the pattern does not match; `s` and `r` for the source
+/// or the receiver alone; `p` for a rule that keeps nothing in a directory that is deleted.
+///
+/// ```
+/// use zerolane_files::Filter;
+/// let mut filter = Filter::default();
+/// filter.include(b"/keep/*.log")?;
+/// filter.exclude(b"*.log")?;
+/// filter.add(b"protect cache/")?;
+/// assert_eq!(filter.unused(), ["/keep/*.log", "*.log", "cache/"]);
+/// # Ok::<(), zerolane_files::FilterError>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct Filter {
+    entries: Vec<Entry>,
+}
+
+/// What a filter consists of.
+#[derive(Debug)]
+enum Entry {
+    Rule(Rule),
+}
+
+/// A text that is no filter rule.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FilterError {
+    /// It begins with no kind of rule, or has modifiers that this kind has not.
+    #[error(
+        "a rule is '+ PATTERN', '- PATTERN', 'H', 'S', 'P' or 'R PATTERN', or '!', and not {:?}",
+        escape(.0)
+    )]
+    Rule(Vec<u8>),
+    /// Nothing stands behind the kind of rule.
+    #[error("a rule without a pattern")]
+    Empty,
+    /// `[` without `]`, a range that runs backwards, a class that there is not.
+    #[error("not a pattern: {}", escape(.0))]
+    Pattern(Vec<u8>),
+    /// A rule that reads others.
+    #[error("rules from a file are read by --filter-from FILE")]
+    Merge,
+    /// All patterns together need too much memory.
+    #[error("too many patterns, or too long ones")]
+    TooLarge,
+    /// A line of a file.
+    #[error("line {line}: {why}")]
+    Line {
+        /// Counted from 1.
+        line: usize,
+        /// What is wrong with it.
+        why: Box<FilterError>,
+    },
+}
+
+impl Filter {
+    /// Adds a rule that includes what `pattern` matches, unless it begins with `- `; `!` alone takes away what stands before.
+    ///
+    /// # Errors
+    /// [`FilterError`]: it is no pattern.
+    pub fn include(&mut self, pattern: &[u8]) -> Result<(), FilterError> {
+        self.add_line(pattern, INCLUDES)
+    }
+
+    /// Adds a rule that excludes what `pattern` matches, unless it begins with `+ `; `!` alone takes away what stands before.
+    ///
+    /// # Errors
+    /// [`FilterError`]: it is no pattern.
+    pub fn exclude(&mut self, pattern: &[u8]) -> Result<(), FilterError> {
+        self.add_line(pattern, EXCLUDES)
+    }
+
+    /// Adds a rule.
+    ///
+    /// # Errors
+    /// [`FilterError`]: it is none.
+    pub fn add(&mut self, rule: &[u8]) -> Result<(), FilterError> {
+        self.add_line(rule, Style::Rules)
+    }
+
+    /// Adds the rules of a file, one in a line. Empty lines and those that begin with `#` or `;` mean nothing.
+    ///
+    /// # Errors
+    /// [`FilterError`]: a line is no rule. Those before it were added.
+    pub fn add_lines(&mut self, text: &[u8]) -> Result<(), FilterError> {
+        self.add_text(text, Style::Rules)
+    }
+
+    /// The same for a file of patterns, each as of [`Filter::include`].
+    ///
+    /// # Errors
+    /// As [`Filter::add_lines`].
+    pub fn include_lines(&mut self, text: &[u8]) -> Result<(), FilterError> {
+        self.add_text(text, INCLUDES)
+    }
+
+    /// The same for a file of patterns, each as of [`Filter::exclude`].
+    ///
+    /// # Errors
+    /// As [`Filter::add_lines`].
+    pub fn exclude_lines(&mut self, text: &[u8]) -> Result<(), FilterError> {
+        self.add_text(text, EXCLUDES)
+    }
+
+    fn add_text(&mut self, text: &[u8], style: Style) -> Result<(), FilterError> {
+        for (number, line) in lines(text) {
+            self.add_line(line, style)
+                .map_err(|why| why.in_line(number))?;
+        }
+        Ok(())
+    }
+
+    fn add_line(&mut self, line: &[u8], style: Style) -> Result<(), FilterError> {
+        match Line::parse(line, style, Given::default())? {
+            None => {}
+            Some(Line::Clear) => self.entries.clear(),
+            Some(Line::Rule(rule)) => self.entries.push(Entry::Rule(rule)),
+        }
+        Ok(())
+    }
+
+    fn rules(&self) -> impl Iterator<Item = &Rule> + Clone {
+        self.entries.iter().map(|entry| match entry {
+            Entry::Rule(rule) => rule,
+        })
+    }
+
+    /// The patterns that decided nothing so far, printable.
+    pub fn unused(&self) -> Vec<String> {
+        let unused = self.rules().filter(|rule| !rule.is_used());
+        unused.map(|rule| escape(rule.pattern())).collect()
+    }
+}
+
+const INCLUDES: Style = Style::Patterns {
+    include: true,
+    prefixes: true,
+};
+const EXCLUDES: Style = Style::Patterns {
+    include: false,
+    prefixes: true,
+};
+
+impl FilterError {
+    fn in_line(self, line: usize) -> FilterError {
+        let why = Box::new(self);
+        FilterError::Line { line, why }
+    }
+}
+
+/// The lines of a file of rules that mean something, and their numbers.
+fn lines(text: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
+    let lines = text.split(|&byte| byte == b'\n');
+    let lines = lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    (1..)
+        .zip(lines)
+        .filter(|(_, line)| !matches!(line, [] | [b'#' | b';', ..]))
+}
+
+#[cfg(test)]
+#[path = "filter_tests.rs"]
+mod tests;

@@ -1,0 +1,254 @@
+//! One rule of a filter, as rsync writes it.
+
+use super::FilterError;
+use super::pattern::{compile, translate};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A line of rules.
+#[derive(Debug)]
+pub(super) enum Line {
+    Rule(Rule),
+    /// What stands before it does not count.
+    Clear,
+}
+
+/// What one pattern decides.
+#[derive(Debug)]
+pub(super) struct Rule {
+    pattern: Vec<u8>,
+    pub(super) include: bool,
+    sides: Sides,
+    /// It is about what the pattern does not match.
+    negated: bool,
+    /// It keeps nothing in a directory that is removed.
+    perishable: bool,
+    directories_only: bool,
+    /// The pattern ends with `***`: it matches a directory as `DIR/` besides.
+    pub(super) within: bool,
+    /// Whether it decided anything.
+    used: AtomicBool,
+}
+
+/// At which ends a rule counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Sides {
+    /// At both, unless what is excluded is to be deleted.
+    #[default]
+    Unsaid,
+    One(Side),
+    Both,
+}
+
+/// One of the ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// Where it is read: what is copied.
+    Source,
+    /// Where it is written: what is not deleted.
+    Target,
+}
+
+/// How lines are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Style {
+    /// Each says what it does.
+    Rules,
+    /// Patterns. `+ ` and `- ` in front say otherwise, if that is allowed.
+    Patterns { include: bool, prefixes: bool },
+}
+
+/// What the rules of a file are besides what they say.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Given {
+    sides: Sides,
+    perishable: bool,
+}
+
+/// The kinds of rules: as a word and as a letter.
+const KINDS: [(&str, u8); 9] = [
+    ("exclude", b'-'),
+    ("include", b'+'),
+    ("hide", b'H'),
+    ("show", b'S'),
+    ("protect", b'P'),
+    ("risk", b'R'),
+    ("dir-merge", b':'),
+    ("merge", b'.'),
+    ("clear", b'!'),
+];
+
+impl Line {
+    /// Reads a line that is not empty; `None` if it means nothing.
+    pub(super) fn parse(
+        line: &[u8],
+        style: Style,
+        given: Given,
+    ) -> Result<Option<Line>, FilterError> {
+        let (include, prefixes) = match style {
+            Style::Rules => return Line::parse_rule(line, given).map(Some),
+            Style::Patterns { include, prefixes } => (include, prefixes),
+        };
+        let (include, pattern) = match line {
+            [b'+', b' ', pattern @ ..] if prefixes => (true, pattern),
+            [b'-', b' ', pattern @ ..] if prefixes => (false, pattern),
+            b"!" if prefixes => return Ok(Some(Line::Clear)),
+            pattern => (include, pattern),
+        };
+        match pattern {
+            [] => Ok(None),
+            pattern => {
+                let rule = Rule::new(pattern, include, given)?;
+                Ok(Some(Line::Rule(rule)))
+            }
+        }
+    }
+
+    /// Reads `KIND[,][MODIFIERS] [ARGUMENT]`.
+    fn parse_rule(line: &[u8], given: Given) -> Result<Line, FilterError> {
+        let no_rule = || FilterError::Rule(line.to_vec());
+        let (kind, rest) = kind_of(line).ok_or_else(no_rule)?;
+        let rest = rest.strip_prefix(b",").unwrap_or(rest);
+        let end = rest.iter().position(|byte| b" _".contains(byte));
+        let (modifiers, argument) = match end {
+            Some(end) => (&rest[..end], &rest[end + 1..]),
+            None => (rest, &b""[..]),
+        };
+        match kind {
+            b'!' if rest.is_empty() => Ok(Line::Clear),
+            b'.' => Err(FilterError::Merge),
+            b'!' | b':' => Err(no_rule()),
+            _ => {
+                let mut said = Given {
+                    sides: match kind {
+                        b'H' | b'S' => Sides::One(Side::Source),
+                        b'P' | b'R' => Sides::One(Side::Target),
+                        _ => Sides::Unsaid,
+                    },
+                    ..Given::default()
+                };
+                // Only of the others may a modifier say for which end they are.
+                let sided = said.sides != Sides::Unsaid;
+                let mut negated = false;
+                for &modifier in modifiers {
+                    match modifier {
+                        b'!' => negated = true,
+                        b's' | b'r' if sided => return Err(no_rule()),
+                        _ => said.add(modifier).ok_or_else(no_rule)?,
+                    }
+                }
+                let given = given.and(said).ok_or_else(no_rule)?;
+                if argument.is_empty() {
+                    return Err(FilterError::Empty);
+                }
+                let mut rule = Rule::new(argument, b"+SR".contains(&kind), given)?;
+                rule.negated = negated;
+                Ok(Line::Rule(rule))
+            }
+        }
+    }
+}
+
+impl Given {
+    /// With what a modifier says; `None`: nothing, or it was said before.
+    fn add(&mut self, modifier: u8) -> Option<()> {
+        self.sides = match (modifier, self.sides) {
+            (b'p', sides) => {
+                self.perishable = true;
+                sides
+            }
+            (b's', Sides::Unsaid) => Sides::One(Side::Source),
+            (b'r', Sides::Unsaid) => Sides::One(Side::Target),
+            (b's', Sides::One(Side::Target)) | (b'r', Sides::One(Side::Source)) => Sides::Both,
+            _ => return None,
+        };
+        Some(())
+    }
+
+    /// With what a rule says itself. `None`: a file says for which end its rules are, and so does the rule.
+    fn and(self, said: Given) -> Option<Given> {
+        let sides = match (self.sides, said.sides) {
+            (Sides::Unsaid, sides) | (sides, Sides::Unsaid) => sides,
+            _ => return None,
+        };
+        Some(Given {
+            sides,
+            perishable: self.perishable || said.perishable,
+        })
+    }
+}
+
+/// The letter of a rule's kind, and what stands behind it.
+fn kind_of(line: &[u8]) -> Option<(u8, &[u8])> {
+    let word = |&(word, letter): &(&str, u8)| {
+        let rest = line.strip_prefix(word.as_bytes())?;
+        let ends = rest.first().is_none_or(|byte| b", _".contains(byte));
+        ends.then_some((letter, rest))
+    };
+    let letter = || {
+        let (&first, rest) = line.split_first()?;
+        let known = KINDS.iter().any(|&(_, letter)| letter == first);
+        known.then_some((first, rest))
+    };
+    KINDS.iter().find_map(word).or_else(letter)
+}
+
+impl Rule {
+    pub(super) fn new(pattern: &[u8], include: bool, given: Given) -> Result<Rule, FilterError> {
+        // Each alone, so that the one that is none can be named.
+        let (bare, directories_only) = split_slash(pattern);
+        compile(bare).ok_or_else(|| FilterError::Pattern(pattern.to_vec()))?;
+        Ok(Rule {
+            pattern: pattern.to_vec(),
+            include,
+            sides: given.sides,
+            negated: false,
+            perishable: given.perishable,
+            directories_only,
+            within: bare.ends_with(b"***"),
+            used: AtomicBool::new(false),
+        })
+    }
+
+    /// The pattern, as it was written.
+    pub(super) fn pattern(&self) -> &[u8] {
+        &self.pattern
+    }
+
+    /// The regular expression of the pattern.
+    pub(super) fn expression(&self) -> String {
+        // It was compiled before.
+        translate(split_slash(&self.pattern).0).unwrap_or_default()
+    }
+
+    /// Whether it counts at `side`. `removing`: in a directory that goes.
+    pub(super) fn counts(&self, side: Side, delete_excluded: bool, removing: bool) -> bool {
+        let there = match self.sides {
+            Sides::One(its) => its == side,
+            Sides::Both => true,
+            Sides::Unsaid => side == Side::Source || !delete_excluded,
+        };
+        there && !(removing && self.perishable)
+    }
+
+    /// Whether it is about something of this kind, of which the pattern matches the path or not.
+    pub(super) fn decides(&self, matched: bool, directory: bool) -> bool {
+        let matched = matched && (directory || !self.directories_only);
+        let decides = matched != self.negated;
+        if decides {
+            self.used.store(true, Ordering::Relaxed);
+        }
+        decides
+    }
+
+    pub(super) fn is_used(&self) -> bool {
+        self.used.load(Ordering::Relaxed)
+    }
+}
+
+/// A pattern without the slash at its end, and whether there was one.
+fn split_slash(pattern: &[u8]) -> (&[u8], bool) {
+    match pattern {
+        [rest @ .., b'/'] if !rest.is_empty() => (rest, true),
+        _ => (pattern, false),
+    }
+}
