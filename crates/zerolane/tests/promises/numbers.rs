@@ -553,6 +553,7 @@ const DOCUMENTS: &[Document] = &[
             ),
             Fact("| {1024} completions not looked at", &["MAX_UNREAD"]),
             Fact("up to {65,536} on one connection", &["MAX_EXPORTS"]),
+            Fact("more than {4096} pieces in one", &["MAX_POSTED"]),
             Fact("up to {64 KiB} of short ones", &["DEFAULT_EAGER_CREDIT"]),
             Fact(
                 "| {1024} small operations unconfirmed, in {256} datagrams",
@@ -564,7 +565,10 @@ const DOCUMENTS: &[Document] = &[
             ),
         ],
         checked: Some(("", "")),
-        without: &["an aligned 64-bit word", "library (6.1.4, 4.3.2) speaks"],
+        without: &[
+            "an aligned 64-bit word",
+            "that the thesis describes (4.4.2)",
+        ],
     },
     Document {
         name: "docs/memory.md",
