@@ -81,8 +81,7 @@ pub(crate) struct Progress {
     /// Milliseconds after the start at which the next progress event is due.
     next_event: AtomicU64,
     corrupt: AtomicBool,
-    /// Files for which the disk was full.
-    no_space: AtomicU64,
+    repeated: Repeated,
     /// How often another connection went on after one broke.
     taken_up: AtomicU64,
     /// An event could not be written.
@@ -106,7 +105,7 @@ impl Progress {
             bytes: AtomicU64::new(0),
             next_event: AtomicU64::new(EVENT_MILLISECONDS),
             corrupt: AtomicBool::new(false),
-            no_space: AtomicU64::new(0),
+            repeated: Repeated::default(),
             taken_up: AtomicU64::new(0),
             unsaid: AtomicBool::new(false),
             not_kept: Mutex::default(),
@@ -138,10 +137,8 @@ impl Progress {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
-        let more = self.no_space.load(Ordering::Relaxed).saturating_sub(1);
-        if more > 0 && !self.json {
-            let cause = Cause::NoSpace;
-            console::note(format_args!("{more} more files: {cause}"));
+        if !self.json {
+            self.repeated.summarize();
         }
     }
 
@@ -190,6 +187,39 @@ impl Progress {
             self.next_event
                 .store(now + EVENT_MILLISECONDS, Ordering::Relaxed);
             self.emit(&Event::Progress { bytes });
+        }
+    }
+}
+
+/// Failures of which one brings many: a full disk fails all files that follow, a directory that cannot be made all that is
+/// to be in it. People are told of the first, and of how many came after it.
+#[derive(Default)]
+struct Repeated {
+    no_space: AtomicU64,
+    no_directory: AtomicU64,
+}
+
+impl Repeated {
+    /// Counts a failure; how many there are of its kind, itself included, or 1 if each is told.
+    fn count(&self, cause: &Cause) -> u64 {
+        let count = match cause {
+            Cause::NoSpace => &self.no_space,
+            Cause::NoDirectory => &self.no_directory,
+            _ => return 1,
+        };
+        count.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Says how many were not told.
+    fn summarize(&self) {
+        for (count, cause) in [
+            (&self.no_space, Cause::NoSpace),
+            (&self.no_directory, Cause::NoDirectory),
+        ] {
+            let more = count.load(Ordering::Relaxed).saturating_sub(1);
+            if more > 0 {
+                console::note(format_args!("{more} more files: {cause}"));
+            }
         }
     }
 }
@@ -256,9 +286,7 @@ impl Progress {
         if failure.cause == Cause::DigestMismatch {
             self.corrupt.store(true, Ordering::Relaxed);
         }
-        // A full disk fails all files that follow: one message is enough.
-        let no_space = failure.cause == Cause::NoSpace;
-        if no_space && self.no_space.fetch_add(1, Ordering::Relaxed) > 0 && !self.json {
+        if self.repeated.count(&failure.cause) > 1 && !self.json {
             return;
         }
         let path = escape(&failure.path);

@@ -108,6 +108,29 @@ fn cp__exit_codes_and_words() {
 }
 
 #[test]
+fn cp__into_a_directory_that_cannot_be_made_says_it_once() {
+    let lab = Lab::new(&[]);
+    fs::create_dir_all(lab.local("d/in")).unwrap();
+    for file in 0..50 {
+        fs::write(lab.local(&format!("d/{file}")), b"x").unwrap();
+    }
+    fs::write(lab.share("d"), b"a file").unwrap();
+    let (code, _, err) = run(lab.put(&["-r"], "d", ""));
+    assert_eq!(code, 1, "{err}");
+    for words in [
+        "d: is not a directory, at the server",
+        ": its directory could not be made, at the server",
+        "50 more files: its directory could not be made",
+        "52 failed",
+    ] {
+        assert!(err.contains(words), "{words:?}: {err}");
+    }
+    assert_eq!(err.lines().count(), 5, "{err}");
+    let (_, out, _) = run(lab.put(&["-r", "--json"], "d", ""));
+    assert_eq!(out.matches("\"event\":\"failed\"").count(), 52, "{out}");
+}
+
+#[test]
 fn cp__nothing_answers() {
     let silent = silent_port();
     let there = silent.local_addr().unwrap();
