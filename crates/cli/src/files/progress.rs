@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+use rustix::termios::tcgetwinsize;
 use serde::Serialize;
 use zerolane_files::{Cause, Error, Failure, Observer, Totals, escape};
 
@@ -231,12 +232,25 @@ fn moves_back(term: Option<&OsStr>) -> bool {
 }
 
 fn bar() -> ProgressBar {
-    let style = ProgressStyle::with_template(
-        "{bytes:>11} of {total_bytes:<11} {wide_bar} {binary_bytes_per_sec:>13} {eta:>4} {msg:24!}",
-    );
+    let size = tcgetwinsize(std::io::stderr());
+    let columns = size.map_or(0, |size| usize::from(size.ws_col));
     let bar = ProgressBar::new(0);
-    // The template is fixed; a style that does not parse would leave the default one.
+    // The templates are fixed; a style that does not parse would leave the default one.
+    let style = ProgressStyle::with_template(template(columns));
     style.map_or(bar.clone(), |style| bar.with_style(style))
+}
+
+/// What a terminal of so many columns has room for: one on which a line goes over into the next cannot be written over. 0:
+/// it does not say.
+fn template(columns: usize) -> &'static str {
+    match columns {
+        0 | 80.. => {
+            "{bytes:>11} of {total_bytes:<11} {wide_bar} {binary_bytes_per_sec:>13} {eta:>4} {msg:24!}"
+        }
+        56.. => "{bytes:>11} of {total_bytes:<11} {wide_bar} {binary_bytes_per_sec:>13} {eta:>4}",
+        32.. => "{bytes:>11} {wide_bar} {percent:>3}% {eta:>4}",
+        _ => "{percent:>3}%",
+    }
 }
 
 fn summary(totals: &Totals, elapsed: Duration, taken_up: u64) -> Summary {

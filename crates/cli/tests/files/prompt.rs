@@ -1,4 +1,4 @@
-//! What `zerolane receive` shows and asks on a terminal, which is a pseudo-terminal here.
+//! What commands show and ask on a terminal, which is a pseudo-terminal here.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use nix::pty::openpty;
+use nix::pty::{Winsize, openpty};
 
 use super::lab::*;
 use super::meet::{Sender, places};
@@ -22,8 +22,18 @@ struct Terminal {
 }
 
 impl Terminal {
-    fn start(mut command: Command) -> Terminal {
-        let ends = openpty(None, None).unwrap();
+    fn start(command: Command) -> Terminal {
+        Terminal::of_columns(0, command)
+    }
+
+    fn of_columns(columns: u16, mut command: Command) -> Terminal {
+        let size = Winsize {
+            ws_row: 24,
+            ws_col: columns,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        let ends = openpty(&size, None).unwrap();
         let slave = |fd: &OwnedFd| Stdio::from(fd.try_clone().unwrap());
         let child = command
             .stdin(slave(&ends.slave))
@@ -151,4 +161,42 @@ fn receive__asks_nothing_with_yes() {
     assert!(status.success() && !shown.contains("[y/N]"), "{shown}");
     assert_eq!(names(&sender.to("")), ["a\x1b[31m", "tree"]);
     assert!(sender.ends().0.success());
+}
+
+/// The longest line that was drawn, without what moves the cursor and the like.
+fn widest(shown: &str) -> usize {
+    let mut lines = vec![String::new()];
+    let mut rest = shown.chars();
+    while let Some(character) = rest.next() {
+        match character {
+            // A sequence of parameters, up to a letter.
+            '\x1b' => drop(rest.find(char::is_ascii_alphabetic)),
+            '\r' | '\n' => lines.push(String::new()),
+            character => lines.last_mut().unwrap().push(character),
+        }
+    }
+    let width = |line: &String| line.trim_end().chars().count();
+    lines.iter().map(width).max().unwrap()
+}
+
+#[test]
+fn cp__draws_a_bar_that_the_terminal_has_room_for() {
+    let lab = Lab::new(&[]);
+    fs::write(lab.local("a"), content(1, 3 * MIB)).unwrap();
+    for columns in [120, 80, 60, 40, 20] {
+        let mut put = lab.put(&["--limit", "8MiB/s"], "a", "a-name-of-some-length");
+        put.env("TERM", "xterm");
+        let (status, shown) = Terminal::of_columns(columns, put).ends();
+        assert!(status.success(), "{shown}");
+        let (drawn, _) = shown.rsplit_once("1 files, ").unwrap();
+        let widest = widest(drawn);
+        assert!(
+            drawn.contains('%') || drawn.contains(" of 3.00 MiB"),
+            "{drawn:?}"
+        );
+        assert!(
+            widest <= usize::from(columns),
+            "{widest} of {columns}: {drawn:?}"
+        );
+    }
 }
