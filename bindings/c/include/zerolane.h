@@ -212,8 +212,8 @@ typedef struct zl_endpoint zl_endpoint;
 typedef struct zl_connection zl_connection;
 
 /**
- * Listens on `address`, "host:port" (port 0: any that is free), with `options`, or the defaults if
- * null. Free the endpoint with zl_endpoint_free.
+ * Listens on `address`, "host:port" (port 0: any that is free), with `options`, or the defaults if null. A link-local IPv6
+ * address has its interface, as in "[fe80::1%eth0]:9181". Free the endpoint with zl_endpoint_free.
  *
  * Threads: any.
  */
@@ -249,8 +249,8 @@ zl_status zl_endpoint_accept(struct zl_endpoint *endpoint,
 void zl_endpoint_free(struct zl_endpoint *endpoint);
 
 /**
- * Connects to `address`, "host:port", with `options`, or the defaults if null. End the connection
- * with zl_close, or zl_connection_free.
+ * Connects to `address`, "host:port", with `options`, or the defaults if null. A link-local IPv6 address has its interface, as in
+ * "[fe80::1%eth0]:9181". End the connection with zl_close, or zl_connection_free.
  *
  * Threads: any.
  */

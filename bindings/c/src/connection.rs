@@ -109,8 +109,8 @@ pub(crate) unsafe fn take(connection: *mut zl_connection) -> Result<Connection, 
     }
 }
 
-/// Connects to `address`, "host:port", with `options`, or the defaults if null. End the connection
-/// with zl_close, or zl_connection_free.
+/// Connects to `address`, "host:port", with `options`, or the defaults if null. A link-local IPv6 address has its interface, as in
+/// "[fe80::1%eth0]:9181". End the connection with zl_close, or zl_connection_free.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]

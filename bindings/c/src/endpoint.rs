@@ -12,8 +12,8 @@ use zerolane::Endpoint;
 /// A listening UDP port.
 pub struct zl_endpoint(pub(crate) Mutex<Endpoint>);
 
-/// Listens on `address`, "host:port" (port 0: any that is free), with `options`, or the defaults if
-/// null. Free the endpoint with zl_endpoint_free.
+/// Listens on `address`, "host:port" (port 0: any that is free), with `options`, or the defaults if null. A link-local IPv6
+/// address has its interface, as in "[fe80::1%eth0]:9181". Free the endpoint with zl_endpoint_free.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]

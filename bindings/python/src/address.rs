@@ -1,6 +1,7 @@
-//! Addresses: "host:port" or "ether:IFACE/MAC:PORT", or a tuple as Python's sockets have it.
+//! Addresses: "host:port", "[ip%interface]:port" or "ether:IFACE/MAC:PORT", or a tuple as Python's sockets have it.
 
 use pyo3::prelude::*;
+use std::fmt;
 use std::net::SocketAddr;
 use zerolane::lanes;
 use zerolane::options::LaneChoice;
@@ -10,6 +11,8 @@ use zerolane::options::LaneChoice;
 pub(crate) enum Address {
     Text(String),
     Pair(String, u16),
+    /// Of IPv6: host, port, flow and the number of the interface.
+    Full(String, u16, u32, u32),
 }
 
 impl Address {
@@ -18,6 +21,10 @@ impl Address {
         match self {
             Address::Text(text) => lanes::resolve(text, lane),
             Address::Pair(host, port) => lanes::resolve_host(host, *port, lane),
+            Address::Full(host, port, flow, interface) => {
+                let found = lanes::resolve_host(host, *port, lane)?.into_iter();
+                Ok(found.map(|it| full(it, *flow, *interface)).collect())
+            }
         }
     }
 
@@ -30,7 +37,38 @@ impl Address {
     }
 }
 
-/// As Python's sockets say it.
+/// The address with that flow, and of the interface with that number unless it says another.
+fn full(mut address: SocketAddr, flow: u32, interface: u32) -> SocketAddr {
+    if let SocketAddr::V6(it) = &mut address {
+        it.set_flowinfo(flow);
+        if it.scope_id() == 0 {
+            it.set_scope_id(interface);
+        }
+    }
+    address
+}
+
+/// As Python's sockets are told it: host and port. A link-local host has the number of its interface behind a `%`.
 pub(crate) fn pair(address: SocketAddr) -> (String, u16) {
-    (address.ip().to_string(), address.port())
+    let host = match address {
+        SocketAddr::V6(it) if it.scope_id() != 0 => format!("{}%{}", it.ip(), it.scope_id()),
+        _ => address.ip().to_string(),
+    };
+    (host, address.port())
+}
+
+/// As a text.
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Text(text) => f.write_str(text),
+            Address::Full(host, port, _, interface) if *interface != 0 && !host.contains('%') => {
+                write!(f, "[{host}%{interface}]:{port}")
+            }
+            Address::Pair(host, port) | Address::Full(host, port, ..) => match host.contains(':') {
+                true => write!(f, "[{host}]:{port}"),
+                false => write!(f, "{host}:{port}"),
+            },
+        }
+    }
 }

@@ -28,14 +28,6 @@ const MAX_ARITY: u32 = 64;
 /// Times beyond this are no limit.
 const LONG: Duration = Duration::from_secs(1 << 32);
 
-fn text_of(host: &Address) -> String {
-    match host {
-        Address::Text(text) => text.clone(),
-        Address::Pair(host, port) if host.contains(':') => format!("[{host}]:{port}"),
-        Address::Pair(host, port) => format!("{host}:{port}"),
-    }
-}
-
 /// What is before the port, if there is none.
 fn without_port(text: &str) -> Option<&str> {
     if let Some(inside) = text.strip_prefix('[') {
@@ -51,7 +43,7 @@ fn resolve(host: &Address) -> std::io::Result<Vec<SocketAddr>> {
             Some(bare) => lanes::resolve_host(bare, CAST_PORT, LaneChoice::Udp),
             None => lanes::resolve(text, LaneChoice::Udp),
         },
-        Address::Pair(..) => host.resolve(LaneChoice::Udp),
+        Address::Pair(..) | Address::Full(..) => host.resolve(LaneChoice::Udp),
     }
 }
 
@@ -294,7 +286,7 @@ pub(crate) fn cast(
     let ending = Ending::new(None);
     let done = py.detach(|| {
         let host = |it: &Address| Host {
-            name: text_of(it),
+            name: it.to_string(),
             addresses: match resolve(it) {
                 Ok(found) if found.is_empty() => Err("it has no address".into()),
                 Ok(found) => Ok(found),

@@ -62,8 +62,8 @@ impl Connection {
     }
 }
 
-/// Connects to `address`, "host:port" or a tuple of both. Ctrl-C ends the wait; a connection that still comes of it is
-/// closed.
+/// Connects to `address`, "host:port", or a tuple as Python's sockets have it. A link-local address has its interface,
+/// by name or number: "[fe80::1%eth0]:9181". Ctrl-C ends the wait; a connection that still comes of it is closed.
 #[pyfunction]
 #[pyo3(signature = (address, options=None))]
 pub(crate) fn connect(

@@ -1,17 +1,22 @@
 """What carries a connection."""
 
+import asyncio
 import inspect
+import ipaddress
 import os
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
 import zerolane
+import zerolane.aio
 from conftest import make_pair, serving
 
 
@@ -61,6 +66,62 @@ def test_lane__best_is_udp_where_the_listener_does_not_offer_more_and_says_why()
             zerolane.connect(endpoint.local_addr, only)
         ours.abort()
         peers.abort()
+
+
+# IFA_F_TENTATIVE, IFA_F_DADFAILED
+NOT_YET = 0x48
+
+
+def own_addresses() -> Iterator[tuple[str, str, int]]:
+    """This host's IPv6 addresses that may be used, with the name and number of their interface."""
+    addresses = Path("/proc/net/if_inet6")
+    for line in addresses.read_text().splitlines() if addresses.exists() else []:
+        digits, number, _, _, flags, name = line.split()
+        if not int(flags, 16) & NOT_YET:
+            yield str(ipaddress.IPv6Address(bytes.fromhex(digits))), name, int(number, 16)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_address__of_ipv6_has_its_interface(
+    asynchronous: bool, executor: ThreadPoolExecutor
+) -> None:
+    # The loopback address needs none, and is there; of the others the link-local ones do.
+    own = [it for it in own_addresses() if it[0] == "::1" or it[0].startswith("fe80:")]
+    if not own:
+        pytest.skip("no IPv6")
+
+    async def connected(address: Any) -> str:
+        connection = await zerolane.aio.connect(address)
+        peer = connection.peer_addr[0]
+        connection.abort()
+        return peer
+
+    for host, name, number in own:
+        with zerolane.Endpoint((host, 0, 0, number)) as endpoint:
+            at, port = endpoint.local_addr
+            link_local = host.startswith("fe80:")
+            assert at == (f"{host}%{number}" if link_local else host)
+            forms: list[Any] = [
+                f"[{host}%{name}]:{port}",
+                f"[{host}%{number}]:{port}",
+                (f"{host}%{name}", port),
+                (f"{host}%{number}", port),
+                (host, port, 0, number),
+                socket.getaddrinfo(f"{host}%{number}", port, type=socket.SOCK_DGRAM)[0][4],
+                endpoint.local_addr,
+            ]
+            for address in forms:
+                accepting = executor.submit(endpoint.accept, timeout=10)
+                if asynchronous:
+                    peer = asyncio.run(connected(address))
+                    accepting.result().abort()
+                else:
+                    connection = zerolane.connect(address)
+                    peer = connection.peer_addr[0]
+                    accepting.result().abort()
+                    connection.abort()
+                assert peer.split("%")[0] == host
+                assert not link_local or peer == f"{host}%{number}"
 
 
 def test_lane__is_one_that_there_is() -> None:

@@ -50,6 +50,7 @@ mod poll;
 mod process;
 mod registry;
 mod scheduler;
+mod scoped;
 mod seal;
 mod security;
 mod shared;

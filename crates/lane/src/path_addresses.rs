@@ -1,6 +1,7 @@
 //! Where a path beyond the first begins and ends, how users write it, and why one cannot be had.
 
 use crate::ethernet::{EthernetAddress, NoEthernet, Station, is_ethernet};
+use crate::scoped;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -9,7 +10,7 @@ use std::str::FromStr;
 /// Where a path beyond the first begins and ends. As text it is `LOCAL=PEER`.
 ///
 /// Over UDP these are two addresses with or without a port, of which either may be left out: `192.0.2.1=192.0.2.2`,
-/// `[2001:db8::1]:0=`. Over raw Ethernet they are an interface of this host, which may be left out as it is in the other, and the
+/// `[2001:db8::1]:0=`, `fe80::1%eth0=fe80::2%eth0`. Over raw Ethernet they are an interface of this host, which may be left out as it is in the other, and the
 /// hardware address of the peer's behind it: `ether:eth1=ether:eth1/02:00:00:00:00:01`. The interface is looked up when the text is
 /// read, in the network namespace of the calling thread. A port may be written there as in other such addresses and says nothing:
 /// frames find the connection by its key.
@@ -194,9 +195,10 @@ fn address(text: &str) -> Result<Option<SocketAddr>, BadPath> {
     let bare = text.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
     let ip = bare.unwrap_or(text).parse::<IpAddr>();
     let with_port = |ip| SocketAddr::new(ip, 0);
-    let address = ip.map(with_port).or_else(|_| text.parse());
-    let no_address = |_| BadPath::NoAddress(text.to_owned());
-    address.map(Some).map_err(no_address)
+    let address = ip.ok().map(with_port).or_else(|| text.parse().ok());
+    let scoped = || scoped::read(text).ok()?.map(|it| it.address().into());
+    let no_address = || BadPath::NoAddress(text.to_owned());
+    address.or_else(scoped).map(Some).ok_or_else(no_address)
 }
 
 /// Why a path could not be added. [`Account::no_path`](crate::Account::no_path) tells it.
@@ -278,6 +280,11 @@ mod tests {
             ("2001:db8::1=", Some(v6), None),
             ("[2001:db8::1]=[2001:db8::1]:0", Some(v6), Some(v6)),
             (" = 192.0.2.2", None, Some("192.0.2.2:0")),
+            (
+                "fe80::1%7=[fe80::2%7]:9181",
+                Some("[fe80::1%7]:0"),
+                Some("[fe80::2%7]:9181"),
+            ),
             ("=", None, None),
         ] {
             assert_eq!(text.parse(), path(local, peer), "{text}");
@@ -320,7 +327,12 @@ mod tests {
 
     #[test]
     fn Display__is_read_as_the_same() {
-        for text in ["192.0.2.1:7=192.0.2.2:9181", "[2001:db8::1]:0=", "="] {
+        for text in [
+            "192.0.2.1:7=192.0.2.2:9181",
+            "[2001:db8::1]:0=",
+            "[fe80::1%7]:0=[fe80::2%7]:9181",
+            "=",
+        ] {
             let path: PathAddresses = text.parse().expect("a path");
             assert_eq!(path.to_string(), text);
         }

@@ -52,7 +52,8 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects to the first address of `to` that answers.
+    /// Connects to the first address of `to` that answers. Of a link-local address such as `[fe80::1%2]:9181` the standard library
+    /// reads the number of the interface alone; [`lanes::resolve`](crate::lanes::resolve) takes its name, too.
     ///
     /// # Errors
     /// No address, no answer, or a rejection, which says why.

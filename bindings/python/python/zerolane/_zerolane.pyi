@@ -38,7 +38,7 @@ __all__ = [
 
 _T_co = TypeVar("_T_co", covariant=True)
 
-_Address: TypeAlias = str | tuple[str, int]
+_Address: TypeAlias = str | tuple[str, int] | tuple[str, int, int, int]
 
 class _Array(Protocol):
     """numpy's arrays, whose types tell of their buffers only since Python 3.12."""

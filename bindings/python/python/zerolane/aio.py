@@ -553,12 +553,19 @@ async def _addresses(address: _Address) -> Iterable[tuple[str, int]]:
         host, _, port = address.rpartition(":")
         host = host.removeprefix("[").removesuffix("]")
     else:
-        host, port = address[0], str(address[1])
+        host, number = _pair(*address)
+        port = str(number)
     try:
         return [(str(ip_address(host)), int(port))]
     except ValueError:
         found = await asyncio.get_running_loop().getaddrinfo(host, port)
-        return dict.fromkeys((str(it[4][0]), int(it[4][1])) for it in found)
+        return dict.fromkeys(_pair(*it[4]) for it in found)
+
+
+def _pair(host: object, port: object, _flow: object = 0, interface: object = 0) -> tuple[str, int]:
+    """Host and port; a link-local host with its interface behind a ``%``."""
+    scoped = interface and "%" not in str(host)
+    return (f"{host}%{interface}" if scoped else str(host), int(str(port)))
 
 
 async def _connect(address: tuple[str, int], options: zerolane.Options | None) -> Connection:

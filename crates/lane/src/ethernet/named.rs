@@ -2,7 +2,7 @@
 
 use super::address::{EthernetAddress, Station, Who, is_ethernet, link};
 use super::{NoEthernet, discovery};
-use crate::LaneChoice;
+use crate::{LaneChoice, scoped};
 use std::fs::File;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -29,8 +29,8 @@ impl ToSocketAddrs for EthernetAddress {
     }
 }
 
-/// The addresses of `text` for `lane`: `HOST:PORT`, or one of raw Ethernet (see [`EthernetAddress`]). A name is looked up, which may
-/// take a while.
+/// The addresses of `text` for `lane`: `HOST:PORT`, an IPv6 address in brackets, or one of raw Ethernet (see [`EthernetAddress`]). A
+/// link-local address has its interface behind it: `[fe80::1%eth0]:9181`. A name is looked up, which may take a while.
 ///
 /// # Errors
 /// [`NoEthernet::OtherLane`]; or `text` is no address, or what it names is not there.
@@ -41,7 +41,10 @@ pub fn resolve(text: &str, lane: LaneChoice) -> io::Result<Vec<SocketAddr>> {
             .parse::<EthernetAddress>()?
             .to_socket_addrs()?
             .collect()),
-        false => looked_up(text.to_socket_addrs()),
+        false => match scoped::read(text)? {
+            Some(it) if it.port.is_some() => Ok(vec![it.address().into()]),
+            _ => looked_up(text.to_socket_addrs()),
+        },
     }
 }
 
@@ -52,7 +55,14 @@ pub fn resolve(text: &str, lane: LaneChoice) -> io::Result<Vec<SocketAddr>> {
 pub fn resolve_host(host: &str, port: u16, lane: LaneChoice) -> io::Result<Vec<SocketAddr>> {
     match is_ethernet(host) {
         true => resolve(&format!("{host}:{port}"), lane),
-        false => looked_up((host, port).to_socket_addrs()),
+        false => match scoped::read(host)? {
+            Some(it) if it.port.is_none() => {
+                let mut address = it.address();
+                address.set_port(port);
+                Ok(vec![address.into()])
+            }
+            _ => looked_up((host, port).to_socket_addrs()),
+        },
     }
 }
 
@@ -87,6 +97,33 @@ mod tests {
             assert_eq!(resolve_host("127.0.0.1", 9, lane).expect("one"), expected);
         }
         assert!(resolve("127.0.0.1", LaneChoice::Udp).is_err());
+    }
+
+    #[test]
+    fn resolve__link_local_with_its_interface() {
+        let loopback = nix::net::if_::if_nametoindex("lo").expect("an interface");
+        for text in [
+            "[fe80::1%lo]:9".to_owned(),
+            format!("[fe80::1%{loopback}]:9"),
+        ] {
+            let found = resolve(&text, LaneChoice::Udp).expect("there");
+            let [SocketAddr::V6(found)] = found[..] else {
+                panic!("{found:?}");
+            };
+            assert_eq!((found.port(), found.scope_id()), (9, loopback));
+        }
+        let host = resolve_host("fe80::1%lo", 9, LaneChoice::Udp).expect("there");
+        assert_eq!(
+            host,
+            resolve("[fe80::1%lo]:9", LaneChoice::Udp).expect("there")
+        );
+        let gone = resolve("[fe80::1%no-such-one]:9", LaneChoice::Udp);
+        assert!(
+            gone.expect_err("no interface")
+                .to_string()
+                .contains("no-such-one")
+        );
+        assert!(resolve("[fe80::1%lo]", LaneChoice::Udp).is_err(), "no port");
     }
 
     #[test]

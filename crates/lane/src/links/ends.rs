@@ -29,8 +29,12 @@ impl FirstPeer {
             FirstPeer::Ethernet(first) => first.port,
         };
         match (peer, self) {
-            (Some(peer), _) if peer.port() == 0 => Ok(SocketAddr::new(peer.ip(), port)),
-            (Some(peer), _) => Ok(peer),
+            (Some(mut peer), _) => {
+                if peer.port() == 0 {
+                    peer.set_port(port);
+                }
+                Ok(peer)
+            }
             (None, FirstPeer::Udp(first)) => Ok(first),
             (None, FirstPeer::Ethernet(_)) => Err(NoPath::NoAddress),
         }
@@ -197,5 +201,8 @@ mod tests {
             };
             assert_eq!(udp_peer(by_ethernet, text), named, "{text}");
         }
+        // The interface that a link-local address needs is not left out.
+        let of_link = "[fe80::2%7]:9181".parse().expect("an address");
+        assert_eq!(udp_peer(by_udp, "=[fe80::2%7]"), Ok(of_link));
     }
 }

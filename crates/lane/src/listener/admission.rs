@@ -220,7 +220,8 @@ impl Listener {
                     // From here on the connection's alone.
                     host.leave(&visitor);
                 }
-                let local = (peer.ip(), self.port.local().port()).into();
+                let mut local = peer;
+                local.set_port(self.port.local().port());
                 let seat = self.port.seat(key, peer);
                 let ends = Ends { local, peer };
                 let lane = ShmLane::accepted(*visitor, ends, seat, &self.options);

@@ -37,7 +37,11 @@ impl Caller {
         match (self, local.ip()) {
             (Caller::Packet(addresses) | Caller::Raw(addresses), _) => addresses.peer,
             (Caller::Frame(from), _) => from.address(),
-            (Caller::Visitor(_), ip) if !ip.is_unspecified() => (ip, 0).into(),
+            (Caller::Visitor(_), ip) if !ip.is_unspecified() => {
+                let mut address = local;
+                address.set_port(0);
+                address
+            }
             (Caller::Visitor(_), IpAddr::V4(_)) => (Ipv4Addr::LOCALHOST, 0).into(),
             (Caller::Visitor(_), IpAddr::V6(_)) => (Ipv6Addr::LOCALHOST, 0).into(),
         }

@@ -10,6 +10,7 @@
 //!  finish.rs  one direction that is finished
 //!  files.rs   mapped files as memory
 //!  incast.rs  several senders, one receiver
+//!  link_local.rs  addresses of one link, with their interface
 //!  marks.rs   ECN: what leaves capable, and is counted
 //!  rates.rs  what is printed by the clock
 //!  roam.rs    addresses that change in the middle of a Transfer
@@ -34,6 +35,7 @@ mod faults;
 mod files;
 mod finish;
 mod incast;
+mod link_local;
 mod marks;
 mod path;
 mod rates;

@@ -203,7 +203,7 @@ fn nat__forgets_the_port_of_an_idle_connection() {
     }
 }
 
-fn ip(hosts: &Topology, side: Side, arguments: &[&str]) {
+pub fn ip(hosts: &Topology, side: Side, arguments: &[&str]) {
     let mut command: Command = hosts.side(side).command("ip");
     let output = command.args(arguments).output().expect("ip");
     assert!(output.status.success(), "{output:?}");
