@@ -14,12 +14,13 @@ mod told;
 pub use change::Changes;
 pub use list::{Entry, Listed};
 pub(crate) use local::local_start;
+pub use local::open_stream;
 
 use crate::digest::{Algorithm, Digester};
 use crate::error::Error;
 use crate::glob::is_wild;
 use crate::limits::{LEAST_RATE, PATIENCE_SECONDS, REPLY_SECONDS};
-use crate::links::Links;
+use crate::links::SourceLinks;
 use crate::location::Host;
 use crate::message::{CopyOptions, Landing, Reply, Request, Totals};
 use crate::observe::Observer;
@@ -184,7 +185,7 @@ impl Client {
             let rings = (DATA, CONTROL);
             let copied = run_watched(&mut connection, rings, &self.stop, &mut spare, |port| {
                 FileSender::new(port, observer, options, digester, reached)
-                    .with_links(Links::local(options.copy_links), Vec::new())
+                    .with_links(SourceLinks::local(&options), Vec::new())
                     .of_share(share)
                     .send_all(starts)
             });

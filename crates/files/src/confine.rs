@@ -38,7 +38,7 @@ pub(super) fn confine(
 }
 
 /// Takes all rights that reading `sources` does not need, in the same way. Of one that is not there nothing is
-/// allowed; links are read, and not what they lead to.
+/// allowed. Of a link, what it leads to is read.
 pub(super) fn confine_to_sources(sources: &[PathBuf]) -> io::Result<Confinement> {
     enforce(source_rules(sources))
 }
@@ -69,7 +69,7 @@ fn source_rules(sources: &[PathBuf]) -> Rules {
     // By it the other end knows whether this system was started anew.
     let boot = Path::new(BOOT_ID);
     for path in sources.iter().map(PathBuf::as_path).chain([boot]) {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
         let Ok(source) = openat(CWD, path, flags, Mode::empty()) else {
             continue;
         };

@@ -97,11 +97,20 @@ fn confine_to_sources__reads_them_and_nothing_else() {
     let base = tempfile::tempdir().expect("made");
     let at = |name: &str| base.path().join(name);
     fs::create_dir_all(at("tree/deep")).expect("made");
-    fs::create_dir(at("other")).expect("made");
-    for name in ["tree/deep/file", "single", "beside", "other/file"] {
+    for name in ["other", "apart"] {
+        fs::create_dir(at(name)).expect("made");
+    }
+    for name in [
+        "tree/deep/file",
+        "single",
+        "beside",
+        "other/file",
+        "apart/file",
+    ] {
         fs::write(at(name), name).expect("written");
     }
     std::os::unix::fs::symlink("other", at("link")).expect("linked");
+    std::os::unix::fs::symlink("../apart", at("tree/below")).expect("linked");
     let sources = ["tree", "single", "link", "missing"].map(at);
     std::thread::scope(|scope| {
         let body = || {
@@ -109,14 +118,16 @@ fn confine_to_sources__reads_them_and_nothing_else() {
                 eprintln!("skipped: this kernel confines in part, or not");
                 return;
             }
-            assert_eq!(fs::read_dir(at("tree")).expect("listed").count(), 1);
-            for name in ["tree/deep/file", "single"] {
+            assert_eq!(fs::read_dir(at("tree")).expect("listed").count(), 2);
+            for name in ["tree/deep/file", "single", "other/file"] {
                 assert_eq!(fs::read(at(name)).expect("read"), name.as_bytes());
                 denied(fs::write(at(name), b"changed"));
             }
             fs::read(BOOT_ID).expect("read");
-            fs::read_link(at("link")).expect("read");
-            for name in ["beside", "other/file", "link/file"] {
+            // Of a link that is named, what it leads to is sent; one below is sent as a link.
+            assert_eq!(fs::read(at("link/file")).expect("read"), b"other/file");
+            fs::read_link(at("tree/below")).expect("read");
+            for name in ["beside", "apart/file", "tree/below/file"] {
                 denied(fs::read(at(name)));
             }
             denied(fs::read_dir(base.path()));

@@ -5,6 +5,7 @@
 use crate::digest::Digester;
 use crate::error::{Cause, Error, Failure};
 use crate::limits::{BUFFER_BYTES, CONTROL_BYTES, FEEDBACK_FAILURES, UNIT_BYTES};
+use crate::links::SourceLinks;
 use crate::message::{CopyOptions, Meta, Record, Totals};
 use crate::observe::Observer;
 use crate::pack::PackWriter;
@@ -37,6 +38,7 @@ pub(crate) const FRESH: CopyOptions = CopyOptions {
     delta: false,
     in_place: false,
     copy_links: false,
+    keep_links: false,
     attributes: crate::message::Attributes::NONE,
 };
 pub(crate) const RECURSIVE: CopyOptions = CopyOptions {
@@ -50,7 +52,12 @@ const RESUME: CopyOptions = CopyOptions {
 
 /// Remembers failures, and does something once, when the first file has been opened.
 #[derive(Default)]
-struct Failures(Mutex<Vec<Failure>>, Mutex<Option<Interference>>);
+struct Failures(
+    Mutex<Vec<Failure>>,
+    Mutex<Option<Interference>>,
+    /// What was left out.
+    Mutex<Vec<String>>,
+);
 
 type Interference = Box<dyn FnOnce() + Send>;
 
@@ -59,6 +66,10 @@ impl Observer for Failures {
         if let Some(interfere) = self.1.lock().unwrap().take() {
             interfere();
         }
+    }
+
+    fn skipped(&self, path: &[u8]) {
+        self.2.lock().unwrap().push(crate::escape(path));
     }
 
     fn failed(&self, failure: &Failure) {
@@ -172,6 +183,8 @@ struct Outcome {
     received: Result<Totals, Error>,
     at_sender: Vec<(String, Cause)>,
     at_receiver: Vec<(String, Cause)>,
+    /// What either end left out.
+    skipped: Vec<String>,
 }
 
 fn copy_until(
@@ -207,7 +220,7 @@ fn copy_share(
     let base: OwnedFd = File::open(target).unwrap().into();
     let (send_port, send_end) = sender_port();
     let (receive_port, receive_end) = receiver_port();
-    let at_sender = Failures(Mutex::default(), Mutex::new(interfere));
+    let at_sender = Failures(Mutex::default(), Mutex::new(interfere), Mutex::default());
     let at_receiver = Failures::default();
     let cut = AtomicBool::new(false);
     let (sent, received) = thread::scope(|scope| {
@@ -222,6 +235,7 @@ fn copy_share(
                 Digester::fixed(),
                 &mut reached,
             )
+            .with_links(SourceLinks::local(&options), Vec::new())
             .of_share(share)
             .send_all(&starts)
         });
@@ -238,9 +252,11 @@ fn copy_share(
         .receive_all();
         (sending.join().unwrap(), received)
     });
+    let skipped = [&at_sender, &at_receiver].map(|it| it.2.lock().unwrap().clone());
     Outcome {
         sent,
         received,
+        skipped: skipped.concat(),
         at_sender: at_sender.sorted(),
         at_receiver: at_receiver.sorted(),
     }
@@ -503,12 +519,12 @@ fn copy__failures_are_reported_at_both_ends_and_the_rest_goes_on() {
         ("source/blocked".to_owned(), Cause::NotADirectory),
         ("source/blocked/inside".into(), Cause::NoDirectory),
         ("source/over-directory".into(), Cause::IsADirectory),
-        ("source/pipe".into(), Cause::Special),
         ("source/read-only".into(), Cause::ReadOnly),
     ];
     assert_eq!(outcome.at_sender, expected);
     assert_eq!(outcome.at_receiver, expected);
-    assert_eq!((totals.files, totals.failed), (1, 5));
+    assert_eq!((totals.files, totals.failed, totals.skipped), (1, 4, 1));
+    assert_eq!(outcome.skipped, ["source/pipe"; 2]);
     assert_eq!(fs::read(there.join("read-only")).unwrap(), b"old");
     assert_eq!(
         names(&there),
@@ -521,6 +537,66 @@ fn copy__failures_are_reported_at_both_ends_and_the_rest_goes_on() {
     };
     copy(&source, &target, force);
     assert_eq!(fs::read(there.join("read-only")).unwrap(), b"new");
+}
+
+#[test]
+fn copy__a_link_that_is_named_is_followed_and_one_below_is_kept() {
+    let (_base, source, target) = places();
+    let source = source.parent().unwrap();
+    fs::create_dir(source.join("tree")).unwrap();
+    fs::write(source.join("tree/file"), b"content").unwrap();
+    symlink("file", source.join("tree/link")).unwrap();
+    nix::unistd::mkfifo(&source.join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    for (name, leads_to) in [
+        ("to-file", "tree/file"),
+        ("to-link", "tree/link"),
+        ("to-tree", "tree"),
+        ("to-pipe", "pipe"),
+        ("nowhere", "missing"),
+        ("round", "round"),
+    ] {
+        symlink(leads_to, source.join(name)).unwrap();
+    }
+    let kept = CopyOptions {
+        keep_links: true,
+        ..RECURSIVE
+    };
+    for (name, cause) in [
+        ("to-file", None),
+        ("to-link", None),
+        ("to-tree", None),
+        ("pipe", Some(Cause::SpecialSource)),
+        ("to-pipe", Some(Cause::SpecialSource)),
+        ("nowhere", Some(Cause::LinkToNothing)),
+        ("round", Some(Cause::LinkToNothing)),
+    ] {
+        let outcome = copy(&source.join(name), &target, RECURSIVE);
+        let totals = outcome.complete();
+        let came = target.join(name);
+        match cause {
+            Some(cause) => {
+                let failed = [(name.to_owned(), cause)];
+                assert_eq!(outcome.at_sender, failed);
+                assert_eq!(outcome.at_receiver, failed);
+                assert_eq!(totals.failed, 1, "{name}");
+                assert!(came.symlink_metadata().is_err(), "{name}");
+            }
+            None if name == "to-tree" => {
+                assert_eq!((totals.files, totals.links, totals.directories), (1, 1, 1));
+                assert!(!came.is_symlink() && came.join("link").is_symlink());
+                fs::remove_dir_all(came).unwrap();
+            }
+            None => {
+                assert_eq!((totals.files, totals.links, totals.failed), (1, 0, 0));
+                assert!(!came.is_symlink() && fs::read(came).unwrap() == b"content");
+            }
+        }
+        if name != "pipe" {
+            let totals = copy(&source.join(name), &target, kept).clean();
+            assert_eq!((totals.files, totals.links), (0, 1), "{name}");
+            assert!(target.join(name).is_symlink(), "{name}");
+        }
+    }
 }
 
 #[test]

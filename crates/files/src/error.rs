@@ -46,8 +46,8 @@ pub enum Cause {
     /// The name is empty, too long, or has a NUL or a `/`.
     #[error("not a valid name")]
     InvalidName,
-    /// A device, socket or FIFO: skipped.
-    #[error("is a device, socket or FIFO: skipped")]
+    /// A device, socket or FIFO stands where a file is to be written.
+    #[error("is a device, socket or FIFO")]
     Special,
     /// Directories nest deeper than [`TREE_DEPTH`](crate::limits::TREE_DEPTH).
     #[error("directories nest too deeply")]
@@ -162,6 +162,11 @@ pub enum Cause {
         "is larger than a file may be there: a limit of the file system, or of the process (ulimit -f)"
     )]
     TooLarge,
+    /// A device, socket or FIFO, named as a source.
+    #[error(
+        "is a device, socket or FIFO, and no file: what a program reads from it can be copied by `zerolane cp - HOST:FILE`"
+    )]
+    SpecialSource,
 }
 
 impl From<Errno> for Cause {

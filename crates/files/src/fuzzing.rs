@@ -125,6 +125,7 @@ pub fn receive(directory: &Path, input: &[u8]) {
         delta: choice & 64 != 0,
         in_place: choice & 128 != 0,
         copy_links: false,
+        keep_links: false,
         attributes: Attributes {
             owner: kept & 1 != 0,
             xattrs: kept & 2 != 0,

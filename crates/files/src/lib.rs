@@ -99,7 +99,7 @@ mod sync;
 mod target;
 mod temporary;
 
-pub use client::{Changes, Client, Entry, Listed};
+pub use client::{Changes, Client, Entry, Listed, open_stream};
 pub use confine::Confinement;
 pub use error::{Cause, Error, Failure, Refusal};
 pub use escape::escape;

@@ -5,12 +5,57 @@
 //! what leads out, whatever changes places meanwhile.
 
 use crate::error::Cause;
-use crate::message::EntryKind;
+use crate::message::{CopyOptions, EntryKind};
 use crate::root::{Root, kind_of, open_in, stat_at};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::sync::Arc;
+
+/// What a copy does with the symbolic links of its sources.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SourceLinks {
+    /// Those that were named as sources.
+    named: Links,
+    /// Those below.
+    below: Links,
+}
+
+impl SourceLinks {
+    /// Of sources on this machine.
+    pub(crate) fn local(options: &CopyOptions) -> SourceLinks {
+        SourceLinks {
+            named: Links::local(!options.keep_links),
+            below: Links::local(options.copy_links),
+        }
+    }
+
+    /// Of sources below a served directory.
+    pub(crate) fn of_root(options: &CopyOptions, root: &Arc<Root>) -> SourceLinks {
+        SourceLinks {
+            named: Links::below(!options.keep_links, root),
+            below: Links::below(options.copy_links, root),
+        }
+    }
+
+    /// What is done with one that is in these directories of the source; in none, if it was named.
+    pub(crate) fn inside(&self, directories: &[Identity]) -> &Links {
+        match directories {
+            [] => &self.named,
+            _ => &self.below,
+        }
+    }
+}
+
+/// The same is done with all.
+impl From<Links> for SourceLinks {
+    fn from(links: Links) -> SourceLinks {
+        SourceLinks {
+            named: links.clone(),
+            below: links,
+        }
+    }
+}
 
 /// What is done with symbolic links.
 #[derive(Clone, Debug, Default)]

@@ -144,6 +144,8 @@ pub struct CopyOptions {
     /// Copy what symbolic links of the source lead to, in place of the links. What a client asks a server for stays below
     /// the served directory.
     pub copy_links: bool,
+    /// Copy links that are named as sources as links. Else what they lead to is copied, also without `copy_links`.
+    pub keep_links: bool,
     /// What is kept of files besides.
     pub attributes: Attributes,
 }
@@ -378,6 +380,11 @@ pub(crate) enum Record<'a> {
         name: &'a [u8],
         cause: Cause,
     },
+    /// This one is a device, socket or FIFO, and is not copied.
+    Skipped {
+        #[serde(borrow)]
+        name: &'a [u8],
+    },
     /// Everything was sent.
     Finish,
     /// A file whose length nobody knows yet, from a stream. Parts follow, until Close or Abandon.
@@ -479,6 +486,8 @@ pub struct Totals {
     pub bytes_kept: u64,
     /// Of these, bytes in holes that were not sent.
     pub bytes_in_holes: u64,
+    /// Devices, sockets and FIFOs of the sources, which are not copied.
+    pub skipped: u64,
     /// Files, directories and links that failed.
     pub failed: u64,
 }
@@ -494,6 +503,7 @@ impl Totals {
             bytes: self.bytes.saturating_add(other.bytes),
             bytes_kept: self.bytes_kept.saturating_add(other.bytes_kept),
             bytes_in_holes: self.bytes_in_holes.saturating_add(other.bytes_in_holes),
+            skipped: self.skipped.saturating_add(other.skipped),
             failed: self.failed.saturating_add(other.failed),
         }
     }

@@ -24,6 +24,11 @@ pub trait Observer: Send + Sync {
         let _ = bytes;
     }
 
+    /// There is a device, socket or FIFO at `path`, below the source: it is not copied, which is no failure.
+    fn skipped(&self, path: &[u8]) {
+        let _ = path;
+    }
+
     /// A file was not copied because of this end; the others go on.
     fn failed(&self, failure: &Failure) {
         let _ = failure;
@@ -175,6 +180,11 @@ pub trait ServerObserver: Sync {
         let _ = left;
     }
 
+    /// There is a device, socket or FIFO at `path`, below what a client asked for or sends: it is not copied.
+    fn skipped(&self, peer: &Peer, path: &[u8]) {
+        let _ = (peer, path);
+    }
+
     /// A file was not written or read; the others go on.
     fn failed(&self, peer: &Peer, failure: &Failure) {
         let _ = (peer, failure);
@@ -234,6 +244,11 @@ impl<A: ServerObserver, B: ServerObserver> ServerObserver for (A, B) {
     fn wrong_code(&self, left: u32) {
         self.0.wrong_code(left);
         self.1.wrong_code(left);
+    }
+
+    fn skipped(&self, peer: &Peer, path: &[u8]) {
+        self.0.skipped(peer, path);
+        self.1.skipped(peer, path);
     }
 
     fn failed(&self, peer: &Peer, failure: &Failure) {

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{ErrorKind, stdin, stdout};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, ensure};
@@ -9,7 +10,9 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use signal_hook::consts::SIGPIPE;
 use signal_hook::low_level::emulate_default_handler;
 use zerolane_files::limits::MAX_CONNECTIONS;
-use zerolane_files::{Client, CopyOptions, Error, Host, Location, LocationError, Totals};
+use zerolane_files::{
+    Client, CopyOptions, Error, Host, Location, LocationError, Totals, open_stream,
+};
 
 use super::copying::{CopyingArgs, WritingArgs};
 use super::guarded::Guarded;
@@ -44,6 +47,9 @@ pub struct Args {
     recursive: bool,
     #[command(flatten)]
     kept: KeptArgs,
+    /// Copy symbolic links that are named as sources as links, not what they lead to
+    #[arg(short = 'P', long, conflicts_with = "copy_links")]
+    keep_links: bool,
     #[command(flatten)]
     writing: WritingArgs,
     /// Replace target files without write permission
@@ -96,6 +102,22 @@ impl Direction {
         }
     }
 
+    /// A pipe that is named as the only source, such as `/dev/stdin` or `<(command)`, is read as standard input is.
+    fn of_pipe(self) -> (Direction, Option<OwnedFd>) {
+        match self {
+            Direction::Put {
+                sources,
+                host,
+                destination,
+            } if let [source] = &sources[..]
+                && let Some(pipe) = open_stream(source) =>
+            {
+                (Direction::PutStream { host, destination }, Some(pipe))
+            }
+            other => (other, None),
+        }
+    }
+
     /// What speaks against these options, in words.
     fn check(&self, resume: bool, json: bool, connections: u16) -> Result<(), &'static str> {
         match self {
@@ -125,10 +147,15 @@ pub(crate) fn run(args: Args) -> Result<()> {
         delta: args.writing.delta,
         in_place: args.writing.in_place,
         copy_links: args.kept.copy_links,
+        keep_links: args.keep_links,
         attributes: args.kept.attributes(),
     };
     let usage = |words: &'static str| anyhow!(words).context(Exit::Usage);
     let direction = direction(args.locations).map_err(usage)?;
+    let (direction, pipe) = match args.keep_links {
+        true => (direction, None),
+        false => direction.of_pipe(),
+    };
     let (resume, json) = (args.writing.resume, args.copying.json);
     direction
         .check(resume, json, args.connections)
@@ -137,7 +164,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     let host = direction.host().clone();
     let guarded = Guarded::copying(host, args.security, patience, args.copying.limit.max_rate)?;
     let client = guarded.for_one_copy().with_connections(args.connections);
-    let copied = copy(client, &direction, &options, &progress);
+    let copied = copy(client, &direction, pipe, &options, &progress);
     progress.clear();
     if let Err(Error::Output(error)) = &copied
         && error.kind() == ErrorKind::BrokenPipe
@@ -163,6 +190,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
 fn copy(
     client: Client,
     direction: &Direction,
+    pipe: Option<OwnedFd>,
     options: &CopyOptions,
     progress: &Progress,
 ) -> Result<Totals, Error> {
@@ -182,9 +210,10 @@ fn copy(
             destination,
             ..
         } => client.get(sources, destination, options, progress),
-        Direction::PutStream { destination, .. } => {
-            client.put_stream(stdin(), destination, options, progress)
-        }
+        Direction::PutStream { destination, .. } => match pipe {
+            Some(pipe) => client.put_stream(pipe, destination, options, progress),
+            None => client.put_stream(stdin(), destination, options, progress),
+        },
         Direction::GetStream { source, .. } => client.get_stream(source, stdout(), progress),
     }
 }

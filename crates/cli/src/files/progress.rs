@@ -26,6 +26,8 @@ enum Event<'a> {
     Progress { bytes: u64 },
     /// A file begins; only with `-v`.
     Started { path: &'a str, bytes: u64 },
+    /// A device, socket or FIFO, which is not copied.
+    Skipped { path: &'a str },
     /// A file was not copied. The path is escaped as on screen if it is not plain text.
     Failed {
         path: &'a str,
@@ -56,6 +58,7 @@ struct Summary {
     bytes: u64,
     bytes_kept: u64,
     bytes_in_holes: u64,
+    skipped: u64,
     failed: u64,
     taken_up: u64,
     seconds: f64,
@@ -155,12 +158,18 @@ impl Progress {
         }
     }
 
-    /// A line for people, above the bar.
+    /// A line for people, who may have asked for none.
     fn note(&self, line: impl Display) {
-        match (&self.bar, self.json || self.talk == Talk::Quiet) {
-            (_, true) => {}
-            (Some(bar), _) => bar.suspend(|| console::note(line)),
-            (None, _) => console::note(line),
+        if !self.json && self.talk != Talk::Quiet {
+            self.above(line);
+        }
+    }
+
+    /// A line above the bar.
+    fn above(&self, line: impl Display) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| console::note(line)),
+            None => console::note(line),
         }
     }
 
@@ -262,6 +271,7 @@ fn summary(totals: &Totals, elapsed: Duration, taken_up: u64) -> Summary {
         bytes: totals.bytes,
         bytes_kept: totals.bytes_kept,
         bytes_in_holes: totals.bytes_in_holes,
+        skipped: totals.skipped,
         failed: totals.failed,
         taken_up,
         seconds: elapsed.as_secs_f64(),
@@ -282,6 +292,12 @@ fn in_words(totals: &Totals, elapsed: Duration, taken_up: u64) -> String {
     }
     if totals.hard_links > 0 {
         words += &format!("; {} of them are hard links of others", totals.hard_links);
+    }
+    if totals.links > 0 {
+        words += &format!("; {} links", totals.links);
+    }
+    if totals.skipped > 0 {
+        words += &format!("; {} devices, sockets or FIFOs skipped", totals.skipped);
     }
     match taken_up {
         0 => {}
@@ -318,10 +334,7 @@ impl Progress {
             (false, _) => "",
         };
         let line = format_args!("{path}: {cause}{end}");
-        match &self.bar {
-            Some(bar) => bar.suspend(|| console::note(line)),
-            None => console::note(line),
-        }
+        self.above(line);
     }
 }
 
@@ -364,6 +377,15 @@ impl Observer for Progress {
         }
     }
 
+    fn skipped(&self, path: &[u8]) {
+        let path = escape(path);
+        if self.json {
+            return self.emit(&Event::Skipped { path: &path });
+        }
+        let line = format_args!("{path}: skipped, for it is a device, socket or FIFO");
+        self.above(line);
+    }
+
     fn not_kept(&self, failure: &Failure, there: bool) {
         let mut said = self.not_kept.lock().unwrap_or_else(PoisonError::into_inner);
         if !said.insert(discriminant(&failure.cause)) {
@@ -379,10 +401,7 @@ impl Observer for Progress {
         }
         let end = if there { ", at the server" } else { "" };
         let line = format_args!("{path}: {cause}{end}. This is said once, for all files.");
-        match &self.bar {
-            Some(bar) => bar.suspend(|| console::note(line)),
-            None => console::note(line),
-        }
+        self.above(line);
     }
 
     fn interrupted(&self, why: &Error, left: Duration) {

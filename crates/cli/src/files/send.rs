@@ -166,6 +166,10 @@ impl ServerObserver for Sending {
         self.note(|_| {});
     }
 
+    fn skipped(&self, _: &Peer, path: &[u8]) {
+        self.progress.skipped(path);
+    }
+
     fn failed(&self, _: &Peer, failure: &Failure) {
         self.progress.failed(failure);
     }

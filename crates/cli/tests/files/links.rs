@@ -1,4 +1,4 @@
-//! Symbolic links where a copy goes to.
+//! Symbolic links where a copy goes to, and where one comes from. What is no file, as a source.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -128,4 +128,142 @@ fn cp__links_below_a_served_directory_are_never_followed() {
         assert_eq!(fs::read(path).unwrap(), b"precious");
     }
     assert_eq!(names(&lab.share("")), ["d", "in", "inside", "none", "out"]);
+}
+
+/// A copy of what is named so, there or back.
+fn copied(lab: &Lab, put: bool, options: &[&str], name: &str) -> (i32, String) {
+    let command = match put {
+        true => lab.put(options, name, "to"),
+        false => lab.get(options, name, "to"),
+    };
+    let (code, _, err) = run(command);
+    (code, err)
+}
+
+#[test]
+fn cp__of_a_link_that_is_named_copies_what_it_leads_to() {
+    let lab = Lab::new(&[]);
+    for put in [true, false] {
+        let (from, to) = match put {
+            true => (lab.local(""), lab.share("to")),
+            false => (lab.share(""), lab.local("to")),
+        };
+        fs::create_dir_all(from.join("tree")).unwrap();
+        fs::write(from.join("tree/big"), b"content").unwrap();
+        symlink("big", from.join("tree/link")).unwrap();
+        symlink("tree/big", from.join("latest")).unwrap();
+        symlink("tree", from.join("current")).unwrap();
+        symlink("missing", from.join("nowhere")).unwrap();
+        mkfifo(&from.join("fifo"), Mode::S_IRWXU).unwrap();
+
+        let (code, err) = copied(&lab, put, &[], "latest");
+        assert!(code == 0 && err.starts_with("1 files, 7 B"), "{err}");
+        assert!(!to.is_symlink() && fs::read(&to).unwrap() == b"content");
+        fs::remove_file(&to).unwrap();
+
+        let (code, err) = copied(&lab, put, &[], "current");
+        assert!(code == 1 && err.contains("-r takes it"), "{err}");
+        let (code, err) = copied(&lab, put, &["-r"], "current");
+        assert!(code == 0 && err.contains("verified; 1 links"), "{err}");
+        assert!(!to.is_symlink() && to.join("link").is_symlink());
+        fs::remove_dir_all(&to).unwrap();
+
+        let (code, err) = copied(&lab, put, &["-P"], "latest");
+        assert!(code == 0 && err.contains("verified; 1 links"), "{err}");
+        assert_eq!(fs::read_link(&to).unwrap().to_str(), Some("tree/big"));
+        fs::remove_file(&to).unwrap();
+
+        for (name, words) in [
+            ("nowhere", "nowhere: is a symbolic link that leads nowhere"),
+            ("fifo", "fifo: is a device, socket or FIFO, and no file"),
+        ] {
+            let (code, err) = copied(&lab, put, &[], name);
+            assert!(code == 1 && err.contains(words), "{err}");
+            assert!(to.symlink_metadata().is_err());
+        }
+    }
+    // To standard output, too.
+    assert_eq!(succeed(lab_to_output(&lab, "latest")), "content");
+    fail(lab_to_output(&lab, "fifo"), 1, "fifo: is a device");
+}
+
+fn lab_to_output(lab: &Lab, path: &str) -> std::process::Command {
+    let mut command = zerolane();
+    command.arg("cp").arg(lab.there(path)).arg("-");
+    command
+}
+
+#[test]
+fn cp__skips_and_counts_devices_sockets_and_fifos_of_a_tree() {
+    let lab = Lab::new(&[]);
+    for from in [lab.local("tree"), lab.share("tree")] {
+        fs::create_dir(&from).unwrap();
+        fs::write(from.join("file"), b"f").unwrap();
+        mkfifo(&from.join("fifo"), Mode::S_IRWXU).unwrap();
+        std::os::unix::net::UnixListener::bind(from.join("socket")).unwrap();
+    }
+    for (copy, to) in [
+        (lab.put(&["-r"], "tree", "to"), lab.share("to")),
+        (lab.get(&["-r"], "tree", "to"), lab.local("to")),
+    ] {
+        let (code, _, err) = run(copy);
+        assert_eq!(code, 0, "{err}");
+        for name in ["fifo", "socket"] {
+            let line = format!("{name}: skipped, for it is a device, socket or FIFO");
+            assert_eq!(err.matches(&line).count(), 1, "{err}");
+        }
+        let summary = err.lines().last().unwrap();
+        assert!(summary.starts_with("1 files, "), "{err}");
+        assert!(
+            summary.contains("; 2 devices, sockets or FIFOs skipped"),
+            "{err}"
+        );
+        assert_eq!(names(&to), ["file"]);
+    }
+    let (_, out, _) = run(lab.put(&["-r", "--json"], "tree", "again"));
+    assert_eq!(out.matches("\"event\":\"skipped\"").count(), 2, "{out}");
+    assert!(out.contains("\"skipped\":2,\"failed\":0"), "{out}");
+}
+
+#[test]
+fn cp__of_a_pipe_that_is_named_reads_it() {
+    let lab = Lab::new(&[]);
+    let there = lab.there("new");
+    let own = env!("CARGO_BIN_EXE_zerolane");
+    for script in [
+        "printf content | \"$0\" cp /dev/stdin \"$1\"",
+        "printf content | \"$0\" cp /proc/self/fd/0 \"$1\"",
+        // As `<(printf content)` of other shells.
+        "printf content | { exec 7<&0 </dev/null; \"$0\" cp /dev/fd/7 \"$1\"; }",
+        "printf content >\"$2\"; \"$0\" cp /dev/stdin \"$1\" <\"$2\"",
+    ] {
+        let mut shell = zerolane_by("sh");
+        shell.args(["-c", script, own, &there]).arg(lab.local("x"));
+        let (code, _, err) = run(shell);
+        assert_eq!(code, 0, "{script}: {err}");
+        assert!(
+            fs::read(lab.share("new")).unwrap() == b"content",
+            "{script}"
+        );
+        fs::remove_file(lab.share("new")).unwrap();
+    }
+    // With others it has no name to go by.
+    fs::write(lab.local("a"), b"a").unwrap();
+    let mut shell = zerolane_by("sh");
+    let script = "printf content | \"$0\" cp /dev/stdin \"$2\" \"$1\"";
+    shell
+        .args(["-c", script, own, &lab.there("")])
+        .arg(lab.local("a"));
+    let (code, _, err) = run(shell);
+    let says = err.contains("/dev/stdin: is a device, socket or FIFO")
+        || err.contains("stdin: is a device");
+    assert!(code == 5 && says, "{err}");
+}
+
+/// Another program, with the settings of these tests.
+fn zerolane_by(program: &str) -> std::process::Command {
+    let mut command = std::process::Command::new(program);
+    command.env("ZEROLANE_HOME", HOME);
+    command.env("ZEROLANE_CONFIG", "/dev/null");
+    command
 }

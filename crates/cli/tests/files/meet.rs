@@ -158,10 +158,11 @@ fn send__files_and_directories_to_the_one_with_the_code() {
 fn send__confines_itself_to_its_sources() {
     let base = places();
     let from = base.path().join("from");
-    // A directory that may not be listed is no obstacle, and a link is sent as one.
+    // A directory that may not be listed is no obstacle. What a link that is named leads to is sent, one below as a link.
     fs::create_dir_all(from.join("closed/tree/deep")).unwrap();
     fs::write(from.join("closed/tree/deep/a"), b"a").unwrap();
     std::os::unix::fs::symlink("/etc/passwd", from.join("link")).unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", from.join("closed/tree/below")).unwrap();
     let closed = |mode| {
         let mode = fs::Permissions::from_mode(mode);
         fs::set_permissions(from.join("closed"), mode).unwrap();
@@ -176,7 +177,9 @@ fn send__confines_itself_to_its_sources() {
     assert!(sender.ends().0.success());
     closed(0o700);
     same(&sender.from("closed/tree"), &sender.to("tree"));
-    let link = fs::read_link(sender.to("link")).unwrap();
+    assert!(!sender.to("link").is_symlink());
+    same(Path::new("/etc/passwd"), &sender.to("link"));
+    let link = fs::read_link(sender.to("tree/below")).unwrap();
     assert_eq!(link, Path::new("/etc/passwd"));
 }
 

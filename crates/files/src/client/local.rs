@@ -1,15 +1,45 @@
 //! The sources on this machine.
 
 use crate::error::Cause;
-use crate::message::CopyOptions;
+use crate::links::identity;
+use crate::message::{CopyOptions, EntryKind};
+use crate::root::kind_of;
 use crate::send::Start;
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::fd::OwnedFd;
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
+use rustix::io::fcntl_dupfd_cloexec;
 use std::collections::HashSet;
+use std::io::stdin;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+/// What can be read once at `path`, such as a pipe, if this process has it open: `/dev/stdin`, or what a shell names for
+/// `<(command)`. `None`: it is something else, such as a FIFO that has a name of its own.
+pub fn open_stream(path: &Path) -> Option<OwnedFd> {
+    let look = |resolve| {
+        openat2(
+            CWD,
+            path,
+            OFlags::PATH | OFlags::CLOEXEC,
+            Mode::empty(),
+            resolve,
+        )
+    };
+    let end = fstat(look(ResolveFlags::empty()).ok()?).ok()?;
+    let has_name = look(ResolveFlags::NO_MAGICLINKS).is_ok();
+    if has_name || kind_of(&end) != EntryKind::Special {
+        return None;
+    }
+    let input = stdin();
+    match fstat(&input).is_ok_and(|input| identity(&input) == identity(&end)) {
+        // To open a FIFO again would wait for another writer, and a socket cannot be.
+        true => fcntl_dupfd_cloexec(input, 0).ok(),
+        false => openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok(),
+    }
+}
+
 /// Where sending a local source starts. Symbolic links on the way to it are the user's own and
-/// followed; the source itself, if it is one, is sent as a link.
+/// followed.
 pub(crate) fn local_start(source: &Path, options: &CopyOptions) -> Start {
     find_local(source, options).unwrap_or_else(|cause| Start::Missing {
         path: source.as_os_str().as_bytes().to_vec(),

@@ -275,6 +275,10 @@ impl Observer for OfShare<'_> {
         self.together.observer.advanced(bytes);
     }
 
+    fn skipped(&self, path: &[u8]) {
+        self.together.observer.skipped(path);
+    }
+
     fn failed(&self, failure: &Failure) {
         if self.state().repeated.is_news(self.index, failure, false) {
             self.together.observer.failed(failure);

@@ -217,6 +217,7 @@ impl Attempt<'_, '_, '_> {
             delta: self.options.delta,
             in_place: self.options.in_place,
             copy_links: self.options.copy_links,
+            keep_links: true,
             attributes: self.options.attributes,
         };
         let mut totals = Totals::default();

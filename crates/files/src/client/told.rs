@@ -51,6 +51,10 @@ impl Observer for Told<'_> {
         self.observer.advanced(bytes);
     }
 
+    fn skipped(&self, path: &[u8]) {
+        self.observer.skipped(path);
+    }
+
     fn failed(&self, failure: &Failure) {
         self.observer.failed(failure);
     }

@@ -6,10 +6,10 @@ use super::{LOOK, MeetingCode, Offer, PATIENCE, draw, trusting};
 use crate::confine::{Confinement, confine_to_sources};
 use crate::error::{Cause, Error};
 use crate::limits::{ENTRY_OVERHEAD_BYTES, OFFER_NAMES_BYTES, REQUEST_SECONDS};
-use crate::links::Links;
-use crate::message::{CopyOptions, OfferedEntry, Reply, Request};
+use crate::links::SourceLinks;
+use crate::message::{CopyOptions, EntryKind, OfferedEntry, Reply, Request};
 use crate::opening::{hear, say};
-use crate::root::{kind_of, meta_of, stat_at};
+use crate::root::{kind_of, meta_of};
 use crate::send::{Start, count};
 use crate::server::{ServeOptions, Server};
 use crate::stop::Stop;
@@ -180,7 +180,8 @@ fn offer(sources: &[PathBuf]) -> Result<Offer, Error> {
         .iter()
         .map(|source| crate::client::local_start(source, &options))
         .collect();
-    let (files, bytes) = count(&starts, &options, &Links::Kept, || Ok(()))?;
+    let links = SourceLinks::local(&options);
+    let (files, bytes) = count(&starts, &options, &links, || Ok(()))?;
     let mut offering = Offering {
         offer: Offer {
             files,
@@ -196,7 +197,7 @@ fn offer(sources: &[PathBuf]) -> Result<Offer, Error> {
             Start::Named { name, .. } if offering.names.contains(name) => {
                 return Err(Error::local(source, Cause::SameName));
             }
-            Start::Named { directory, name } => offering.add(source, directory, name)?,
+            Start::Named { directory, name } => offering.add(source, (directory, name), true)?,
             Start::Contents(directory) => offering.add_contents(source, directory)?,
             Start::Below { .. } => {}
             Start::Missing { cause, .. } => return Err(Error::local(source, cause.clone())),
@@ -214,8 +215,13 @@ struct Offering {
 }
 
 impl Offering {
-    /// An entry of the directory, of this source.
-    fn add(&mut self, source: &Path, directory: &OwnedFd, name: &[u8]) -> Result<(), Error> {
+    /// An entry of the directory: this source, or what is in it.
+    fn add(
+        &mut self,
+        source: &Path,
+        (directory, name): (&OwnedFd, &[u8]),
+        named: bool,
+    ) -> Result<(), Error> {
         if !self.names.insert(name.to_vec()) {
             return Ok(());
         }
@@ -225,16 +231,22 @@ impl Offering {
         };
         self.room = left;
         let local = |cause| Error::local(source, cause);
-        let stat = stat_at(directory, name).map_err(local)?;
         let options = CopyOptions {
             recursive: true,
+            keep_links: !named,
             ..CopyOptions::default()
         };
+        let links = SourceLinks::local(&options);
+        let stat = links.inside(&[]).stat(directory, name, Vec::new);
+        let stat = stat.map_err(local)?;
+        if named && kind_of(&stat) == EntryKind::Special {
+            return Err(local(Cause::SpecialSource));
+        }
         let start = Start::Named {
             directory: fcntl_dupfd_cloexec(directory, 0).map_err(|errno| local(errno.into()))?,
             name: name.to_vec(),
         };
-        let (_, size) = count(&[start], &options, &Links::Kept, || Ok(()))?;
+        let (_, size) = count(&[start], &options, &links, || Ok(()))?;
         self.offer.entries.push(OfferedEntry {
             name: name.to_vec(),
             kind: kind_of(&stat),
@@ -251,7 +263,7 @@ impl Offering {
             let entry = entry.map_err(local)?;
             let name = entry.file_name().to_bytes();
             if name != b"." && name != b".." {
-                self.add(source, directory, name)?;
+                self.add(source, (directory, name), false)?;
             }
         }
         Ok(())

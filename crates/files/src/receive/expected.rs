@@ -59,7 +59,9 @@ impl Expected {
             Record::Finish if self.answered < self.plan.len() => Err(Error::Protocol(
                 "finished before everything that was asked for",
             )),
-            Record::Exchange { .. } | Record::Stream { .. } => Err(NOT_ASKED),
+            Record::Exchange { .. } | Record::Stream { .. } | Record::Skipped { .. } => {
+                Err(NOT_ASKED)
+            }
             _ => Ok(()),
         }
     }

@@ -281,6 +281,12 @@ impl<'a> FileReceiver<'a> {
         self.settle(Step::Entry, name);
     }
 
+    fn skipped(&mut self, name: &[u8]) {
+        self.totals.skipped += 1;
+        self.at(name, |this| this.observer.skipped(&this.path));
+        self.settle(Step::Entry, name);
+    }
+
     /// Notes that what is at the current path failed at the sender.
     fn fail_there(&mut self, cause: Cause) {
         self.totals.failed += 1;

@@ -79,6 +79,7 @@ impl FileReceiver<'_> {
             } => return self.settle_meta(name, size, &meta, &was),
             Record::Exchange { name, with } => return self.exchange(name, with),
             Record::Unreadable { name, cause } => self.unreadable(name, cause),
+            Record::Skipped { name } => self.skipped(name),
             Record::Run { units } => return self.announce(units),
             Record::Hole { units } => return self.holes(units),
             Record::Keep { units } => return self.keep(units),

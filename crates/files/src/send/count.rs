@@ -4,7 +4,7 @@ use super::start::Start;
 use crate::error::Error;
 use crate::hard_links::shared;
 use crate::limits::{LINKED_FILES, TREE_DEPTH};
-use crate::links::{Identity, Links, identity, joined};
+use crate::links::{Identity, Links, SourceLinks, identity, joined};
 use crate::message::{CopyOptions, EntryKind};
 use crate::root::{DIRECTORY, entry_kind, kind_of};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,7 +16,7 @@ use std::collections::HashSet;
 pub(crate) fn count(
     starts: &[Start],
     options: &CopyOptions,
-    links: &Links,
+    links: &SourceLinks,
     check: impl FnMut() -> Result<(), Error>,
 ) -> Result<(u64, u64), Error> {
     let mut count = Count {
@@ -39,7 +39,7 @@ pub(crate) fn count(
 
 struct Count<'a, F> {
     options: &'a CopyOptions,
-    links: &'a Links,
+    links: &'a SourceLinks,
     check: F,
     /// Of the directory that is counted, from the served one.
     path: Vec<u8>,
@@ -77,8 +77,8 @@ impl<F: FnMut() -> Result<(), Error>> Count<'_, F> {
         let path = || joined(&self.path, name);
         let stat = match kind {
             Some(EntryKind::Directory | EntryKind::Special) => None,
-            Some(EntryKind::Link) if !self.links.are_followed() => None,
-            _ => self.links.stat(directory, name, path).ok(),
+            Some(EntryKind::Link) if !self.links().are_followed() => None,
+            _ => self.links().stat(directory, name, path).ok(),
         };
         match stat.as_ref().map(kind_of).or(kind) {
             Some(EntryKind::File) => {
@@ -86,7 +86,7 @@ impl<F: FnMut() -> Result<(), Error>> Count<'_, F> {
                 self.bytes += stat.map_or(0, |stat| self.bytes_of(&stat));
             }
             Some(EntryKind::Directory) if self.options.recursive && depth > 0 => {
-                let opened = self.links.open(directory, name, path, DIRECTORY);
+                let opened = self.links().open(directory, name, path, DIRECTORY);
                 if let Ok(directory) = opened {
                     let outer = self.path.len();
                     self.path = path();
@@ -97,6 +97,10 @@ impl<F: FnMut() -> Result<(), Error>> Count<'_, F> {
             _ => {}
         }
         Ok(())
+    }
+
+    fn links(&self) -> &Links {
+        self.links.inside(&self.inside)
     }
 
     /// What goes over of it: nothing, under another name.

@@ -25,7 +25,7 @@ use crate::extended::Extended;
 use crate::hard_links::FirstNames;
 use crate::in_place::is_unfinished;
 use crate::limits::{INLINE_BYTES, PATH_BYTES, TREE_DEPTH};
-use crate::links::{Identity, Links, identity, joined};
+use crate::links::{Identity, Links, SourceLinks, identity, joined};
 use crate::message::{CopyOptions, EntryKind, Meta, Record, Totals};
 use crate::observe::Observer;
 use crate::pack::PackWriter;
@@ -74,7 +74,7 @@ pub(crate) struct FileSender<'a> {
     /// Path of what is being sent, for reports.
     path: Vec<u8>,
     share: Share,
-    links: Links,
+    links: SourceLinks,
     /// Where that path begins, from the served directory.
     above: Vec<u8>,
     /// The directories that the walk is in.
@@ -113,7 +113,7 @@ impl<'a> FileSender<'a> {
             reached,
             path: Vec::new(),
             share: Share::Whole,
-            links: Links::Kept,
+            links: SourceLinks::default(),
             above: Vec::new(),
             inside: Vec::new(),
             first_names: FirstNames::default(),
@@ -121,8 +121,12 @@ impl<'a> FileSender<'a> {
     }
 
     /// With this done to links. `above`: where the source is, from the served directory.
-    pub(crate) fn with_links(mut self, links: Links, above: Vec<u8>) -> FileSender<'a> {
-        self.links = links;
+    pub(crate) fn with_links(
+        mut self,
+        links: impl Into<SourceLinks>,
+        above: Vec<u8>,
+    ) -> FileSender<'a> {
+        self.links = links.into();
         self.above = above;
         self
     }
@@ -206,11 +210,22 @@ impl<'a> FileSender<'a> {
         self.path.extend_from_slice(name);
         let sent = match self.send_entry(directory, name, kind, depth) {
             Err(Trouble::Copy(error)) => Err(error),
+            Err(Trouble::File(Cause::SpecialSource)) => self.special(name),
             Err(Trouble::File(cause)) => self.unreadable(name, cause),
             Err(Trouble::Refused) | Ok(()) => Ok(()),
         };
         self.path.truncate(outer);
         sent
+    }
+
+    /// A device, socket or FIFO: one that was named is a failure, and any other is left out.
+    fn special(&mut self, name: &[u8]) -> Result<(), Error> {
+        if self.inside.is_empty() {
+            return self.unreadable(name, Cause::SpecialSource);
+        }
+        self.observer.skipped(&self.path);
+        self.add(&Record::Skipped { name }, 0)?;
+        self.pass(Step::Entry, name)
     }
 
     fn unreadable(&mut self, name: &[u8], cause: Cause) -> Result<(), Error> {
@@ -238,7 +253,7 @@ impl<'a> FileSender<'a> {
         depth: usize,
     ) -> Result<(), Trouble> {
         let kind = match kind {
-            Some(EntryKind::Link) if self.links.are_followed() => {
+            Some(EntryKind::Link) if self.links().are_followed() => {
                 kind_of(&self.look(directory, name)?)
             }
             Some(kind) => kind,
@@ -251,7 +266,7 @@ impl<'a> FileSender<'a> {
             _ if self.way != Way::Sending => {}
             EntryKind::File => self.file(directory, name, name)?,
             EntryKind::Link => self.link(directory, name, name)?,
-            EntryKind::Special => return Err(Cause::Special.into()),
+            EntryKind::Special => return Err(Cause::SpecialSource.into()),
         }
         Ok(self.pass(Step::Entry, name)?)
     }
@@ -269,7 +284,7 @@ impl<'a> FileSender<'a> {
         let directory = self.open_source(parent, name, DIRECTORY)?;
         let stat = fstat(&directory)?;
         let this = identity(&stat);
-        if self.links.are_followed() && self.inside.contains(&this) {
+        if self.links().are_followed() && self.inside.contains(&this) {
             return Err(Cause::LinkLoop.into());
         }
         let extended = match self.share.settles_directories() {
@@ -283,10 +298,15 @@ impl<'a> FileSender<'a> {
         Ok(self.leave()?)
     }
 
+    /// What is done with a link at the current path.
+    fn links(&self) -> &Links {
+        self.links.inside(&self.inside)
+    }
+
     /// What is at the current path, called `name` in `directory`; what it leads to, if links are followed.
     fn look(&self, directory: BorrowedFd<'_>, name: &[u8]) -> Result<Stat, Cause> {
         let path = || joined(&self.above, &self.path);
-        self.links.stat(directory, name, path)
+        self.links().stat(directory, name, path)
     }
 
     /// What is kept of it besides content.
@@ -302,7 +322,7 @@ impl<'a> FileSender<'a> {
         flags: OFlags,
     ) -> Result<OwnedFd, Cause> {
         let path = || joined(&self.above, &self.path);
-        self.links.open(directory, name, path, flags)
+        self.links().open(directory, name, path, flags)
     }
 
     fn contents(&mut self, directory: &OwnedFd, depth: usize) -> Result<(), Error> {
@@ -357,7 +377,7 @@ impl<'a> FileSender<'a> {
         let file = self.open_source(directory, name, READ_FILE)?;
         let stat = fstat(&file)?;
         if kind_of(&stat) != EntryKind::File {
-            return Err(Cause::Special.into());
+            return Err(Cause::SpecialSource.into());
         }
         if is_unfinished(file.as_fd()) {
             return Err(Cause::Unfinished.into());

@@ -7,19 +7,19 @@ use super::turns::Turn;
 use crate::client::local_start;
 use crate::digest::Digester;
 use crate::error::{Cause, Error, Refusal};
-use crate::links::Links;
+use crate::links::{Links, SourceLinks};
 use crate::message::{Attributes, CopyOptions, EntryKind, Landing, Meta, Totals};
 use crate::name::RelativePath;
 use crate::position::Position;
 use crate::pump::{CONTROL, DATA};
 use crate::reached::Reached;
 use crate::receive::{FileReceiver, Role, TopLevel};
-use crate::root::{READ_FILE, Root, kind_of, open_in};
+use crate::root::{READ_FILE, Root, kind_of};
 use crate::send::{FileSender, Source};
 use crate::share::Share;
 use crate::target::{Sources, resolve_below, top_level};
 use rustix::fd::OwnedFd;
-use rustix::fs::{Mode, fstat};
+use rustix::fs::fstat;
 use zerolane::Connection;
 
 impl Session<'_> {
@@ -66,16 +66,16 @@ impl Session<'_> {
     ) -> Result<Totals, Error> {
         let (starts, links): (Vec<_>, _) = match &self.served {
             Served::Below(root) => {
-                let links = Links::below(options.copy_links, root);
+                let links = SourceLinks::of_root(&options, root);
                 (starts(root, sources), links)
             }
-            // What is offered is content, and links as links.
+            // What is offered is content, and links below as links.
             Served::Offered(_) if options.copy_links || options.attributes != Attributes::NONE => {
                 return self.refuse(connection, Refusal::Malformed);
             }
             Served::Offered(offered) => {
                 let starts = offered.iter().map(|it| local_start(it, &options));
-                (starts.collect(), Links::Kept)
+                (starts.collect(), SourceLinks::local(&options))
             }
         };
         let replies = self.accept(connection, &digester, Landing::Into)?;
@@ -115,13 +115,14 @@ impl Session<'_> {
         let path = RelativePath::parse(source)?;
         let found = self.root()?.open_parent(&path)?;
         let (directory, name) = found.ok_or(Cause::IsADirectory)?;
-        let file = open_in(&directory, name, READ_FILE, Mode::empty())?;
+        let (links, at) = self.links_below(source, true)?;
+        let file = links.open(&directory, name, || at, READ_FILE)?;
         let stat = fstat(&file)?;
         match kind_of(&stat) {
             EntryKind::File if path.must_be_directory() => Err(Cause::NotADirectory),
             EntryKind::File => Ok((file, stat.st_size as u64)),
             EntryKind::Directory => Err(Cause::IsADirectory),
-            _ => Err(Cause::Special),
+            _ => Err(Cause::SpecialSource),
         }
     }
 

@@ -312,6 +312,10 @@ impl Observer for Session<'_> {
         self.observer.advanced(&self.peer, bytes);
     }
 
+    fn skipped(&self, path: &[u8]) {
+        self.observer.skipped(&self.peer, path);
+    }
+
     fn failed(&self, failure: &Failure) {
         self.observer.failed(&self.peer, failure);
     }

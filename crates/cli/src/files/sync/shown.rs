@@ -44,6 +44,10 @@ impl Observer for Shown {
         self.progress.advanced(bytes);
     }
 
+    fn skipped(&self, path: &[u8]) {
+        self.progress.skipped(path);
+    }
+
     fn failed(&self, failure: &Failure) {
         self.progress.failed(failure);
     }
