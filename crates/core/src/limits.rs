@@ -113,6 +113,11 @@ pub const MAX_RTO: Duration = Duration::from_millis(1000);
 /// peer misses us and listens for others, which a lane does within a second.
 pub const REFUSAL_PATIENCE: Duration = Duration::from_secs(2);
 
+/// Keep-alives in a row that the peer of a connection that stands must have left unanswered, too. A NAT that gave it another
+/// address refuses what is sent to the old one: it is found again as soon as it speaks, and it does once in a keep-alive's
+/// time while anything of its own depends on this end.
+pub const REFUSED_KEEPALIVES: u32 = 4;
+
 /// Longest round trip that is believed: a longer one is a clock that jumped, or a machine that slept.
 pub const MAX_RTT: Duration = Duration::from_secs(8);
 

@@ -131,7 +131,12 @@ impl Relay {
     /// the next datagram on what comes from the relay has another source, and what is sent to the old one
     /// vanishes.
     pub fn rebind(&self, side: Side) {
-        self.worker.state().rebinding[side.index()] = true;
+        self.worker.state().rebinding[side.index()] = Some(Old::Vanishes);
+    }
+
+    /// The same, but what is sent to the old addresses is refused: ICMP says that there is no such port.
+    pub fn rebind_and_refuse(&self, side: Side) {
+        self.worker.state().rebinding[side.index()] = Some(Old::Refused);
     }
 
     /// Takes both links down or up again, as [`Link::set_up`] does.
@@ -160,7 +165,14 @@ struct State {
     overflowed: u64,
     unsent: u64,
     /// The addresses that a side sees are to change.
-    rebinding: [bool; 2],
+    rebinding: [Option<Old>; 2],
+}
+
+/// What becomes of what is sent to an address that was given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Old {
+    Vanishes,
+    Refused,
 }
 
 impl State {
@@ -172,7 +184,7 @@ impl State {
             refused: 0,
             overflowed: 0,
             unsent: 0,
-            rebinding: [false; 2],
+            rebinding: [None; 2],
         }
     }
 

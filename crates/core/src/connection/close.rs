@@ -96,7 +96,7 @@ impl Connection {
     /// The network says that there is nothing at the peer's address (ICMP port unreachable).
     pub fn unreachable(&mut self, now: Instant) {
         self.cx.enter(now);
-        if self.session.believes_unreachable(&self.cx) {
+        if self.session.on_refused(&mut self.cx) {
             self.on_life(LifeEvent::Lost, CloseReason::Unreachable);
         }
     }

@@ -73,9 +73,10 @@ impl Connection {
         self.session.on_handshake_timeout(&mut self.cx, delivered);
     }
 
-    /// Pings a peer that something depends on, and declares it dead when it answers no more.
+    /// Pings a peer that something depends on, or that is said to be gone, and declares it dead when it answers no more.
     fn on_peer_timeout(&mut self) {
-        if self.is_busy() && !self.session.on_peer_timeout(&mut self.cx) {
+        let busy = self.is_busy();
+        if !self.session.on_peer_timeout(&mut self.cx, busy) {
             self.on_life(LifeEvent::Lost, CloseReason::PeerDead);
         }
     }

@@ -440,15 +440,53 @@ fn unreachable__is_believed_only_of_a_silent_peer() {
     finish(&mut sim, &posted, 5 * S);
     sim.net.link_mut(Side::B).set_up(false);
     post(&mut sim, 8, 1000);
-    // It may be that the peer has not missed us yet, whose address changed.
-    sim.run_for(S);
-    let now = sim.now();
-    sim.a.c().unreachable(now);
-    assert_eq!(sim.a.closed(), None);
+    // A NAT may have given the peer another address, from which it speaks when it misses this end.
+    for _ in 0..5 {
+        sim.run_for(S);
+        let now = sim.now();
+        sim.a.c().unreachable(now);
+        assert_eq!(sim.a.closed(), None);
+    }
     sim.run_for(2 * S);
     let now = sim.now();
     sim.a.c().unreachable(now);
     sim.run_for(MS);
+    assert_eq!(sim.a.closed(), Some(CloseReason::Unreachable));
+}
+
+/// An end that waits for nothing asks, too; and no more than that if nothing else is heard of it.
+#[test]
+fn unreachable__is_a_hint_to_an_idle_end() {
+    let mut sim = connected(link(), 1, &Config::default());
+    sim.run_for(60 * S);
+    let sent = |sim: &Sim| {
+        sim.a
+            .connection
+            .as_ref()
+            .map(|it| it.counters().control_sent)
+    };
+    let before = sent(&sim);
+    let now = sim.now();
+    sim.a.c().unreachable(now);
+    sim.run_for(60 * S);
+    assert_eq!(
+        sent(&sim),
+        before.map(|it| it + 1),
+        "the peer is asked once, and answers"
+    );
+    assert_eq!(sim.a.closed(), None);
+    // The word is not repeated while the peer is silent: nothing depends on it.
+    sim.net.link_mut(Side::B).set_up(false);
+    let now = sim.now();
+    sim.a.c().unreachable(now);
+    sim.run_for(60 * S);
+    assert_eq!(sim.a.closed(), None);
+    // It is, to each keep-alive.
+    for _ in 0..20 {
+        let now = sim.now();
+        sim.a.c().unreachable(now);
+        sim.run_for(S);
+    }
     assert_eq!(sim.a.closed(), Some(CloseReason::Unreachable));
 }
 

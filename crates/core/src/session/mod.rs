@@ -9,7 +9,9 @@ pub(crate) use self::life::{LifeEvent, Transition};
 pub use self::migration::PathValidation;
 
 use crate::context::Context;
-use crate::limits::{HANDSHAKE_TRIES, KEEPALIVES_PER_IDLE_TIMEOUT, MIN_RTO, REFUSAL_PATIENCE};
+use crate::limits::{
+    HANDSHAKE_TRIES, KEEPALIVES_PER_IDLE_TIMEOUT, MIN_RTO, REFUSAL_PATIENCE, REFUSED_KEEPALIVES,
+};
 use crate::recovery::Timed;
 use crate::timers::Timer;
 use crate::{CloseReason, DropReason, Entropy, Instant};
@@ -46,6 +48,8 @@ pub(crate) struct Session {
     unanswered_pings: u32,
     /// When the peer was last heard.
     heard: Instant,
+    /// When the network said last that there is nothing at its address, if it did since.
+    refused: Option<Instant>,
     /// Where else the peer may be.
     candidate: Option<Candidate>,
     close_reason: CloseReason,
@@ -67,6 +71,7 @@ impl Session {
             handshake_sync: entropy.sync,
             unanswered_pings: 0,
             heard: now,
+            refused: None,
             candidate: None,
             close_reason: CloseReason::Local,
             disconnect_reason: Reason::Normal,
@@ -121,6 +126,7 @@ impl Session {
         self.heard = cx.now;
         cx.links.on_heard(cx.now);
         self.unanswered_pings = 0;
+        self.refused = None;
         // The Responder uses our key: it knows that we have its own.
         if self.initiator && self.is_established() {
             cx.timers.stop(Timer::Handshake);
@@ -313,10 +319,15 @@ impl Session {
         }
     }
 
-    /// Pings a peer that something depends on. False: the peer left every keep-alive of an idle timeout
-    /// unanswered. Silences are counted, not measured: a machine that was suspended has missed one,
+    /// Pings a peer that something depends on (`busy`), or that the network says is gone. False: the peer left every keep-alive of
+    /// an idle timeout unanswered. Silences are counted, not measured: a machine that was suspended has missed one,
     /// however long it slept.
-    pub(crate) fn on_peer_timeout(&mut self, cx: &mut Context) -> bool {
+    pub(crate) fn on_peer_timeout(&mut self, cx: &mut Context, busy: bool) -> bool {
+        let lately = cx.keepalive() * 2;
+        if !busy && self.refused.is_none_or(|at| cx.now - at > lately) {
+            self.refused = None;
+            return true;
+        }
         let silence = cx.now - self.heard;
         if silence < cx.keepalive() {
             cx.timers.set(Timer::Peer, self.heard + cx.keepalive());
@@ -387,12 +398,25 @@ impl Session {
 
 /// Disconnecting.
 impl Session {
-    /// Whether the network's word that there is nothing at the peer's address is believed. Any machine can
-    /// forge one such message: while the peer answers it is not. One that disconnects answers no more than once, and often not
-    /// at all, for its process ends.
-    pub(crate) fn believes_unreachable(&self, cx: &Context) -> bool {
-        let patience = cx.recovery.control_timeout().max(REFUSAL_PATIENCE);
-        matches!(self.life, Life::Connecting | Life::Answering) || cx.now - self.heard > patience
+    /// The network says that there is nothing at the peer's address. True if that is believed: nobody listens where this end
+    /// connects to; or the peer disconnects, which answers no more than once, and often not at all, for its process ends. Of a
+    /// connection that stands it is a hint: any machine can forge such a message, and a NAT says so of an address that it
+    /// gave the peer before. The peer is asked, and given up when it left some keep-alives unanswered. One for which
+    /// something depends on this end has spoken by then from where it is.
+    pub(crate) fn on_refused(&mut self, cx: &mut Context) -> bool {
+        let silence = cx.now - self.heard;
+        let silent = silence > cx.recovery.control_timeout().max(REFUSAL_PATIENCE);
+        match self.life {
+            Life::Connecting | Life::Answering => true,
+            Life::Established => {
+                if self.refused.replace(cx.now).is_none() {
+                    cx.ping();
+                    self.expect_peer(cx);
+                }
+                silent && self.unanswered_pings >= REFUSED_KEEPALIVES
+            }
+            Life::Answered | Life::Disconnecting | Life::Closed => silent,
+        }
     }
 
     /// What Request_Disconnect is to say.

@@ -1,6 +1,6 @@
 //! The relay's thread: one loop over all sockets.
 
-use super::{MAX_CLIENTS, MAX_IN_FLIGHT_PACKETS, State};
+use super::{MAX_CLIENTS, MAX_IN_FLIGHT_PACKETS, Old, State};
 use crate::worker::Shared;
 use netsim::Side;
 use nix::errno::Errno;
@@ -95,8 +95,10 @@ impl Forwarder {
         while !self.shared.is_stopping() {
             let readable = self.wait()?;
             let rebinding = std::mem::take(&mut self.shared.state().rebinding);
-            for side in Side::BOTH.into_iter().filter(|it| rebinding[it.index()]) {
-                self.rebind(side)?;
+            for side in Side::BOTH {
+                if let Some(old) = rebinding[side.index()] {
+                    self.rebind(side, old)?;
+                }
             }
             if readable.front {
                 self.receive_from_clients()?;
@@ -110,7 +112,7 @@ impl Forwarder {
     }
 
     /// Puts new sockets in the places of those that `side` sees.
-    fn rebind(&mut self, side: Side) -> io::Result<()> {
+    fn rebind(&mut self, side: Side, old: Old) -> io::Result<()> {
         let mut forgotten = Vec::new();
         match side {
             Side::A => {
@@ -124,6 +126,9 @@ impl Forwarder {
                     forgotten.push(std::mem::replace(&mut client.upstream, upstream));
                 }
             }
+        }
+        if old == Old::Refused {
+            forgotten.clear();
         }
         self.forgotten[side.index()] = forgotten;
         Ok(())

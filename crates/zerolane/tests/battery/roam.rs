@@ -203,6 +203,25 @@ fn nat__forgets_the_port_of_an_idle_connection() {
     }
 }
 
+/// Its router says of the old port that there is none, to the end that has something to send. The other does nothing for longer
+/// than that takes, and is heard from its new port then.
+#[test]
+fn nat__refuses_the_old_port_of_an_idle_connection() {
+    for security in [Security::plain(), Security::default()] {
+        let Roaming { mut pair, endpoint } = behind_nat(security);
+        transfer(&mut pair, 90, &[1000]);
+        relay(&pair.net).rebind_and_refuse(Side::B);
+        let send = |end: &mut Connection| crate::drive::send_all(end, 91, &[3000]);
+        let idle = |end: &mut Connection| {
+            std::thread::sleep(Duration::from_secs(3));
+            crate::drive::receive_all(end, 91, &[3000]);
+        };
+        both(&mut pair, idle, send);
+        assert_eq!(pair.b.account().protocol.moves, 1);
+        drop(endpoint);
+    }
+}
+
 pub fn ip(hosts: &Topology, side: Side, arguments: &[&str]) {
     let mut command: Command = hosts.side(side).command("ip");
     let output = command.args(arguments).output().expect("ip");

@@ -243,7 +243,11 @@ const DOCUMENTS: &[Document] = &[
             Fact("repairs sent {four} times", &["BLACK_HOLE_REPAIRS"]),
             Fact("what an MTU of {1280} carries", &["MIN_MTU"]),
             Fact("four deviations ({20 ms} at least)", &["MIN_RTO"]),
-            Fact("believed after {two seconds} of", &["REFUSAL_PATIENCE"]),
+            Fact("closed after {two seconds} of", &["REFUSAL_PATIENCE"]),
+            Fact(
+                "silence and {four} unanswered keep-alives",
+                &["REFUSED_KEEPALIVES"],
+            ),
             Fact("before {2^31 - 2} others were", &["HANDLE - 2"]),
             Fact(
                 "| STU | {65,467} bytes",
@@ -559,6 +563,7 @@ const DOCUMENTS: &[Document] = &[
                 "| {1024} small operations unconfirmed, in {256} datagrams",
                 &["MAX_UNCONFIRMED", "MAX_UNCONFIRMED_DATAGRAMS"],
             ),
+            Fact("more than {4096} pieces in one", &["MAX_POSTED"]),
             Fact(
                 "| {4096} requests queued, or {64 KiB} of inline",
                 &["MAX_POSTED", "inline::ROOM"],
