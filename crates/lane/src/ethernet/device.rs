@@ -113,6 +113,11 @@ impl EthernetDevice {
         }
     }
 
+    /// Whether the program knows a connection with that key: another is not to draw it.
+    pub(crate) fn is_taken(&self, key: u32) -> bool {
+        self.program.as_ref().is_some_and(|it| it.is_taken(key))
+    }
+
     /// The part of the connection with `key` between `local` and the host with the hardware address `peer`, whose line is in `slot`, with `seal` bytes
     /// behind each datagram.
     ///

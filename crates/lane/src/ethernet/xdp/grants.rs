@@ -34,10 +34,6 @@ impl Grants {
         area: Option<u32>,
         buffer_log2: u8,
     ) -> Grants {
-        if let Some(area) = area {
-            program.areas.clear(area);
-            program.areas.judge(area, true, buffer_log2);
-        }
         let len = area.map_or(0, |_| GRANTS);
         Grants {
             program,
@@ -49,6 +45,12 @@ impl Grants {
             answers: false,
             process: Process::current(),
         }
+    }
+
+    /// Whether its Data is judged: there was room.
+    #[cfg(test)]
+    pub(super) fn is_judged(&self) -> bool {
+        self.area.is_some()
     }
 
     /// The connection is about to send `transmit`: what that grants, the program allows from here on.

@@ -32,6 +32,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The object that `.ci/xdp` makes of `xdp/validate.c`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../xdp/validate.o");
 
+/// Insert what is not there yet, and nothing else (uapi/linux/bpf.h).
+const BPF_NOEXIST: u64 = 1;
+
 /// What a program is to do.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
@@ -124,12 +127,15 @@ impl Program {
     /// it is held.
     ///
     /// # Errors
-    /// There are too many, or no memory for one more.
+    /// There are too many, or no memory for one more; or a connection has that key.
     pub(crate) fn direct(self: &Arc<Program>, key: u32, route: Route) -> io::Result<Grants> {
         let mut tables = self.tables();
         let area = tables.free.pop();
-        // Nothing of whoever had it before, from the first frame on.
-        let grants = Grants::new(self.clone(), key, area, route.buffer_log2);
+        if let Some(area) = area {
+            // Nothing of whoever had it before, from the first frame on.
+            self.areas.clear(area);
+            self.areas.judge(area, true, route.buffer_log2);
+        }
         let known = Known {
             peer: route.peer,
             local: route.local,
@@ -137,17 +143,22 @@ impl Program {
             area: area.unwrap_or(NONE),
             sockets: [route.data, route.control].map(|it| it.unwrap_or(NONE)),
         };
-        let inserted = tables.connections.insert(key.to_be(), known, 0);
-        // The grants need it when they go.
-        drop(tables);
-        inserted.map_err(io::Error::other)?;
-        Ok(grants)
+        let inserted = tables.connections.insert(key.to_be(), known, BPF_NOEXIST);
+        if let Err(error) = inserted {
+            tables.free.extend(area);
+            return Err(io::Error::other(error));
+        }
+        Ok(Grants::new(self.clone(), key, area, route.buffer_log2))
+    }
+
+    /// Whether a connection has that key.
+    pub(crate) fn is_taken(&self, key: u32) -> bool {
+        self.tables().connections.get(&key.to_be(), 0).is_ok()
     }
 
     /// Frames with this `key` are nobody's again.
     fn forget(&self, key: u32, area: Option<u32>) {
         let mut tables = self.tables();
-        // It is not there if there were too many.
         let _ = tables.connections.remove(&key.to_be());
         tables.free.extend(area);
     }

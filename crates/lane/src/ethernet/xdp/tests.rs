@@ -360,3 +360,38 @@ fn flood__of_what_was_not_granted_comes_no_further_than_the_driver() {
         );
     }
 }
+
+/// Keys are random: two connections may have drawn the same.
+#[test]
+fn direct__of_a_key_that_is_taken_leaves_its_owner_alone() {
+    let Some(hosts) = hosts(1500) else {
+        return;
+    };
+    let program = Arc::new(attach(hosts.b(), RULES).expect("attached"));
+    let direct = |key| {
+        let route = Route {
+            peer: [2, 0, 0, 0, 0, 1],
+            local: [2, 0, 0, 0, 0, 2],
+            seal: 0,
+            buffer_log2: 30,
+            data: None,
+            control: None,
+        };
+        program.direct(key, route)
+    };
+    let owner = direct(7).expect("room");
+    assert!(program.is_taken(7) && !program.is_taken(8));
+    for _ in 0..=RULES.slots {
+        direct(7).expect_err("taken");
+    }
+    assert!(program.is_taken(7), "by the first");
+    let others: Vec<_> = (8..8 + RULES.slots - 1).map(direct).collect();
+    assert!(
+        others
+            .iter()
+            .all(|it| it.as_ref().is_ok_and(|it| it.is_judged()))
+    );
+    drop(owner);
+    assert!(!program.is_taken(7));
+    assert!(direct(7).expect("room").is_judged());
+}
