@@ -46,7 +46,10 @@ pub fn connect(peer: SocketAddr, options: &Options) -> io::Result<Driver<AnyLane
         LaneChoice::Best => Some(shm::meet(peer, options)),
         LaneChoice::SharedMemory => Some(Ok(shm::meet(peer, options)?)),
         LaneChoice::Ethernet => {
-            return ethernet::connect_as(peer, options, udp::entropy()?, AnyLane::Ethernet);
+            let device = options.device.as_ref();
+            let taken = |key| device.is_some_and(|it| it.is_taken(key));
+            let entropy = udp::distinct(udp::entropy, taken)?;
+            return ethernet::connect_as(peer, options, entropy, AnyLane::Ethernet);
         }
         LaneChoice::Ip118 => {
             return ip::connect_as(peer, options, udp::entropy()?, AnyLane::Ip118);

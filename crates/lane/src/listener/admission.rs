@@ -10,6 +10,7 @@ use crate::udp::{self, PacketAddresses, PeerMigration, UdpLane};
 use crate::{AnyLane, Driver, security};
 use std::io;
 use std::net::SocketAddr;
+use zerolane_core::Entropy;
 use zerolane_handshake::{Admitted, Exchange, Origin, Reply, Session, refuse_hello};
 use zerolane_wire::handshake::HandshakeMessage;
 use zerolane_wire::{Operation, Packet, Reason};
@@ -101,7 +102,7 @@ impl Listener {
             self.refuse(rejection, Some(session), caller);
             return Ok(None);
         }
-        let entropy = udp::entropy()?;
+        let entropy = self.entropy()?;
         let lane = match self.let_in(caller, entropy.key)? {
             Admittance::By(lane) => lane,
             Admittance::Unreachable => return Ok(None),
@@ -147,7 +148,7 @@ impl Listener {
         if self.remembered.has(peer, request.s_key) {
             return Ok(None);
         }
-        let entropy = udp::entropy()?;
+        let entropy = self.entropy()?;
         let lane = match self.let_in(caller, entropy.key)? {
             Admittance::By(lane) => lane,
             Admittance::Unreachable => return Ok(None),
@@ -171,6 +172,16 @@ impl Listener {
                 Ok(None)
             }
         }
+    }
+
+    /// Random numbers for a connection, with a key that none has of those which datagrams are told apart by it from.
+    fn entropy(&self) -> io::Result<Entropy> {
+        let ports = [Some(&self.port), self.udp_port()];
+        let device = self.options.device.as_ref();
+        udp::distinct(udp::entropy, |key| {
+            ports.iter().flatten().any(|it| it.is_taken(key))
+                || device.is_some_and(|it| it.is_taken(key))
+        })
     }
 
     /// A lane to a stranger, to which our key is `key`, if there may be one more.

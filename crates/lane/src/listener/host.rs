@@ -4,13 +4,12 @@ use crate::Options;
 use crate::shm::{Arrived, Visitor, Visitors};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
-use socket2::Socket;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-/// The rendezvous of processes of this host, and one descriptor to watch for it and the port.
+/// The rendezvous of processes of this host, and one descriptor to watch for it and for those who came.
 #[derive(Debug)]
 pub(super) struct Host {
     visitors: Visitors,
@@ -38,16 +37,11 @@ fn event(watch: bool) -> EpollEvent {
 }
 
 impl Host {
-    pub(super) fn listen(
-        local: SocketAddr,
-        options: &Options,
-        socket: &Socket,
-    ) -> io::Result<Host> {
+    pub(super) fn listen(local: SocketAddr, options: &Options) -> io::Result<Host> {
         let visitors = Visitors::listen(local, options.rendezvous.as_ref())?;
         let watched = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?;
-        watched.add(socket, event(true))?;
         watched.add(visitors.rendezvous(), event(true))?;
         watched.add(&timer, event(true))?;
         Ok(Host {
@@ -122,7 +116,7 @@ impl Host {
     }
 }
 
-/// Readable when there is something to look at, of the port as well.
+/// Readable when there is something to look at.
 impl AsFd for Host {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.watched.0.as_fd()

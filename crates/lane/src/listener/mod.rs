@@ -21,6 +21,7 @@ use crate::{AnyLane, Driver, LaneChoice, Options, poll, security};
 use caller::Caller;
 use error::{is_exhausted, is_peers};
 use host::Host;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use remembered::Remembered;
 use socket2::Socket;
 use std::io;
@@ -66,6 +67,8 @@ enum Door {
 #[derive(Debug)]
 pub struct Listener {
     socket: Arc<Socket>,
+    /// Readable when there is something to look at, however it came.
+    watched: Epoll,
     host: Option<Host>,
     options: Options,
     /// What comes for connections that exist.
@@ -152,7 +155,7 @@ impl Listener {
         }
         let (port, socket, door) = attend(&options)?;
         let udp_paths = match options.takes_udp_paths() {
-            true => Some(UdpPaths::attend(port.local().port(), &socket, &options)?),
+            true => Some(UdpPaths::attend(port.local().port(), &options)?),
             false => None,
         };
         let enciphers = options.security.cipher.is_some();
@@ -161,17 +164,29 @@ impl Listener {
             LaneChoice::Best if enciphers => (None, Some(NoSharedMemory::Cipher)),
             LaneChoice::SharedMemory if enciphers => return Err(NoSharedMemory::Cipher.into()),
             LaneChoice::SharedMemory => {
-                let host = Host::listen(port.local(), &options, &socket)?;
+                let host = Host::listen(port.local(), &options)?;
                 (Some(host), None)
             }
-            LaneChoice::Best => match Host::listen(port.local(), &options, &socket) {
+            LaneChoice::Best => match Host::listen(port.local(), &options) {
                 Ok(host) => (Some(host), None),
                 // Processes of this host come by UDP.
                 Err(_) => (None, Some(NoSharedMemory::without_rendezvous())),
             },
         };
+        let watched = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        let waits = port.others_wait();
+        let sources = [
+            Some(socket.as_fd()),
+            waits.as_deref().map(AsFd::as_fd),
+            host.as_ref().map(AsFd::as_fd),
+            udp_paths.as_ref().map(AsFd::as_fd),
+        ];
+        for source in sources.into_iter().flatten() {
+            watched.add(source, EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
+        }
         Ok(Listener {
             socket,
+            watched,
             host,
             port,
             door,
@@ -357,11 +372,6 @@ impl Listener {
         keys
     }
 
-    /// Whether [`Listener::try_accept`] has something to look at although the socket may be empty.
-    pub fn has_other(&self) -> bool {
-        self.port.has_other()
-    }
-
     /// The next datagram. `None` when the socket is empty, or when there was something else than a stranger's.
     fn next_datagram(&mut self) -> io::Result<Option<(Vec<u8>, Caller)>> {
         let next = match &mut self.door {
@@ -417,11 +427,7 @@ pub enum Accept {
 /// What to watch: [`Listener::try_accept`] has something to look at when it is readable.
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        match (&self.host, &self.udp_paths) {
-            (Some(host), _) => host.as_fd(),
-            (None, Some(udp_paths)) => udp_paths.as_fd(),
-            (None, None) => self.socket.as_fd(),
-        }
+        self.watched.0.as_fd()
     }
 }
 

@@ -2,7 +2,6 @@
 
 use crate::Options;
 use crate::udp::{SharedPort, any_address};
-use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use socket2::Socket;
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -16,16 +15,14 @@ const RECEIVE_BUFFER: usize = 256 << 10;
 pub(super) struct UdpPaths {
     port: Arc<SharedPort>,
     socket: Arc<Socket>,
-    /// Readable when the socket is, or that of the listener.
-    both: Epoll,
 }
 
 impl UdpPaths {
-    /// At any address of the host, beside the listener's `socket` at the port of the same `number`.
+    /// At any address of the host, at the UDP port of the same `number` as the listener's.
     ///
     /// # Errors
     /// The port is in use, or there are no more descriptors.
-    pub(super) fn attend(number: u16, socket: &Socket, options: &Options) -> io::Result<UdpPaths> {
+    pub(super) fn attend(number: u16, options: &Options) -> io::Result<UdpPaths> {
         let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, number));
         let attend = |local| SharedPort::attend(local, RECEIVE_BUFFER, &options.ports);
         let attended = match attend(any) {
@@ -40,14 +37,7 @@ impl UdpPaths {
             let words = format!("UDP port {number}, at which clients may add paths: {error}");
             io::Error::new(error.kind(), words)
         })?;
-        let both = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-        both.add(socket, EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
-        both.add(&own, EpollEvent::new(EpollFlags::EPOLLIN, 1))?;
-        Ok(UdpPaths {
-            port,
-            socket: own,
-            both,
-        })
+        Ok(UdpPaths { port, socket: own })
     }
 
     pub(super) fn port(&self) -> &Arc<SharedPort> {
@@ -61,10 +51,10 @@ impl UdpPaths {
     }
 }
 
-/// Readable when there is something to look at, of the listener's socket as well.
+/// Readable when there is something to look at.
 impl AsFd for UdpPaths {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.both.0.as_fd()
+        self.socket.as_fd()
     }
 }
 

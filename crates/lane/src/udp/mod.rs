@@ -42,6 +42,9 @@ use zerolane_handshake::{Exchange, PublicKey, Session};
 use zerolane_wire::Packet;
 use zerolane_wire::encapsulation::Encapsulation;
 
+/// Keys drawn for one connection, at most: of the 2^32 that there are thousands are taken.
+const MAX_DRAWS: u32 = 16;
+
 /// One connected UDP socket: the kernel finds the connection by the peer's address, so that all
 /// that arrives is the connection's and the forecast holds.
 #[derive(Debug)]
@@ -292,10 +295,28 @@ pub(crate) fn entropy() -> io::Result<Entropy> {
     getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
     let [a, b, c, d, e, f, g, h, i, j] = bytes;
     Ok(Entropy {
-        key: u32::from_le_bytes([a, b, c, d]),
+        // Frames that find neighbours have 0 in its place.
+        key: u32::from_le_bytes([a, b, c, d]).max(1),
         sync: u32::from_le_bytes([e, f, g, h]),
         port: u16::from_le_bytes([i, j]).max(1),
     })
+}
+
+/// What `draw` gives, with a key that is not `taken` by another connection.
+///
+/// # Errors
+/// Those of `draw`; or it gives the same again and again.
+pub(crate) fn distinct(
+    mut draw: impl FnMut() -> io::Result<Entropy>,
+    taken: impl Fn(u32) -> bool,
+) -> io::Result<Entropy> {
+    for _ in 0..MAX_DRAWS {
+        let drawn = draw()?;
+        if !taken(drawn.key) {
+            return Ok(drawn);
+        }
+    }
+    Err(io::Error::other("the system's random numbers repeat"))
 }
 
 /// Sends a stranger something from the address that was called.

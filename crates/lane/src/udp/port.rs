@@ -6,6 +6,7 @@
 
 use super::packet_info::{self, PacketAddresses};
 use super::{adopted, socket};
+use nix::sys::eventfd::{EfdFlags, EventFd};
 use socket2::Socket;
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -18,8 +19,10 @@ use zerolane_handshake::Origin;
 pub(crate) const SHOWN: usize = 2048;
 /// Datagrams kept for one connection, and for the listener. Their senders repeat what was dropped.
 const MAX_KEPT: usize = 64;
-/// Datagrams read in one go: what a sender has in flight when its address changes.
+/// Datagrams read in one look: what a sender has in flight when its address changes.
 const MAX_READ: usize = 4096;
+/// Datagrams read while others have to wait for the port.
+const READ_AT_A_TIME: usize = 64;
 /// Where a D_Key lies in a header.
 const KEY: std::ops::Range<usize> = 8..12;
 
@@ -50,14 +53,26 @@ struct PortState {
     known: HashMap<u32, KnownConnection>,
     /// Keys of those for which something came since [`SharedPort::unmatched`].
     news: Vec<u32>,
-    /// What a connection read that is the listener's, if there is one.
-    others: Option<VecDeque<Received>>,
+    /// Of the listener, if there is one.
+    others: Option<Others>,
+    /// Seats given so far.
+    seats: u64,
     /// Datagrams dropped because of [`MAX_KEPT`].
     dropped: u64,
 }
 
+/// What connections read that is the listener's.
+#[derive(Debug)]
+struct Others {
+    kept: VecDeque<Received>,
+    /// Readable while there is any: the listener may sleep.
+    waits: Arc<EventFd>,
+}
+
 #[derive(Debug)]
 struct KnownConnection {
+    /// Number of its seat.
+    seat: u64,
     /// Where its peer was at first.
     origin: Origin,
     unmatched: VecDeque<Received>,
@@ -91,13 +106,13 @@ impl SharedPort {
         if let Some(port) = ports.iter().filter_map(Weak::upgrade).find(left) {
             let socket = port.listen()?;
             socket::prepare(&socket, receive_buffer);
-            port.kept().others = Some(VecDeque::new());
+            port.kept().others = Some(Others::new()?);
             return Ok((port, socket));
         }
         let socket = socket::bind(local, socket::Share::WithJoining, receive_buffer)?;
         let local = socket.local_addr()?.as_socket().unwrap_or(local);
         let socket = Arc::new(socket);
-        let port = SharedPort::attended(local, &socket, None);
+        let port = SharedPort::attended(local, &socket, None)?;
         ports.push(Arc::downgrade(&port));
         Ok((port, socket))
     }
@@ -113,7 +128,7 @@ impl SharedPort {
     ) -> io::Result<(Arc<SharedPort>, Arc<Socket>)> {
         let (socket, local) = adopted::adopt(passed, receive_buffer)?;
         let socket = Arc::new(socket);
-        let port = SharedPort::attended(local, &socket, Some(Arc::clone(&socket)));
+        let port = SharedPort::attended(local, &socket, Some(Arc::clone(&socket)))?;
         let mut ports = ports.list.lock().unwrap_or_else(PoisonError::into_inner);
         ports.push(Arc::downgrade(&port));
         Ok((port, socket))
@@ -123,19 +138,19 @@ impl SharedPort {
         local: SocketAddr,
         socket: &Arc<Socket>,
         adopted: Option<Arc<Socket>>,
-    ) -> Arc<SharedPort> {
+    ) -> io::Result<Arc<SharedPort>> {
         packet_info::show_called(socket, local);
         let kept = PortState {
             socket: Arc::downgrade(socket),
-            others: Some(VecDeque::new()),
+            others: Some(Others::new()?),
             ..PortState::default()
         };
         let kept = Mutex::new(kept);
-        Arc::new(SharedPort {
+        Ok(Arc::new(SharedPort {
             local,
             adopted,
             kept,
-        })
+        }))
     }
 
     /// A socket for a connection, bound to `local`: this port, at its address or one that it includes.
@@ -153,11 +168,17 @@ impl SharedPort {
 
     /// A place among [`SharedPort::connections`], of the connection with that key to us, whose peer is at `peer`.
     pub(crate) fn seat(self: &Arc<SharedPort>, key: u32, peer: SocketAddr) -> Seat {
-        self.expect(key, peer);
+        let number = self.expect(key, peer);
         Seat {
             port: Arc::clone(self),
             key,
+            number,
         }
+    }
+
+    /// Whether a connection here has that key: another is not to draw it.
+    pub(crate) fn is_taken(&self, key: u32) -> bool {
+        self.kept().known.contains_key(&key)
     }
 
     /// The listener is no more.
@@ -175,20 +196,26 @@ impl SharedPort {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `key` is a connection's from here on, whose peer is at `peer`.
-    fn expect(&self, key: u32, peer: SocketAddr) {
+    /// `key` is a connection's from here on, whose peer is at `peer`: the number of its seat.
+    fn expect(&self, key: u32, peer: SocketAddr) -> u64 {
+        let mut kept = self.kept();
+        kept.seats += 1;
+        let seat = kept.seats;
         let known = KnownConnection {
+            seat,
             origin: Origin::of(peer.ip()),
             unmatched: VecDeque::new(),
             is_news: false,
         };
-        self.kept().known.insert(key, known);
+        kept.known.insert(key, known);
+        seat
     }
 
-    /// That connection is no more.
-    fn forget(&self, key: u32) {
+    /// The connection of that seat is no more. One that has the key since stays.
+    fn forget(&self, key: u32, seat: u64) {
         let mut kept = self.kept();
-        if kept.known.remove(&key).is_some_and(|it| it.is_news) {
+        if kept.known.get(&key).is_some_and(|it| it.seat == seat) {
+            kept.known.remove(&key);
             kept.news.retain(|it| *it != key);
         }
     }
@@ -221,9 +248,9 @@ impl SharedPort {
         Ok(socket)
     }
 
-    /// Whether something of strangers was read by a connection, and waits for the listener.
-    pub(crate) fn has_other(&self) -> bool {
-        self.kept().others.as_ref().is_some_and(|it| !it.is_empty())
+    /// Readable while something of strangers waits for the listener that a connection read. `None`: there is no listener.
+    pub(crate) fn others_wait(&self) -> Option<Arc<EventFd>> {
+        self.kept().others.as_ref().map(|it| Arc::clone(&it.waits))
     }
 
     /// The keys of connections for which something came from elsewhere than their peer's address, since this was asked
@@ -250,7 +277,7 @@ impl SharedPort {
     pub(crate) fn next_other(&self, socket: &Socket) -> io::Result<Option<Received>> {
         let mut kept = self.kept();
         for _ in 0..MAX_KEPT {
-            let next = match kept.others.as_mut().and_then(VecDeque::pop_front) {
+            let next = match kept.others.as_mut().and_then(Others::take) {
                 Some(other) => Some(other),
                 None => receive(socket)?,
             };
@@ -266,23 +293,32 @@ impl SharedPort {
 
     /// What came for `key`, what can be read at `socket`, this port's, included.
     pub(crate) fn of(&self, key: u32, socket: &Socket) -> VecDeque<Received> {
+        // Whoever sends to the port without end must not keep the other connections of the port waiting.
+        let reads = MAX_READ / READ_AT_A_TIME;
+        let _empty = (0..reads).any(|_| !self.read_some(socket));
         let mut kept = self.kept();
-        for _ in 0..MAX_READ {
+        kept.known
+            .get_mut(&key)
+            .map(|it| std::mem::take(&mut it.unmatched))
+            .unwrap_or_default()
+    }
+
+    /// Sorts up to [`READ_AT_A_TIME`] datagrams of `socket`: whether there may be more.
+    fn read_some(&self, socket: &Socket) -> bool {
+        let mut kept = self.kept();
+        for _ in 0..READ_AT_A_TIME {
             match receive(socket) {
                 Ok(Some(received)) => {
                     if let Some(other) = kept.sort(received) {
                         kept.keep_other(other);
                     }
                 }
-                Ok(None) => break,
+                Ok(None) => return false,
                 // Of something sent earlier, and taken by this.
                 Err(_) => {}
             }
         }
-        kept.known
-            .get_mut(&key)
-            .map(|it| std::mem::take(&mut it.unmatched))
-            .unwrap_or_default()
+        true
     }
 }
 
@@ -291,6 +327,7 @@ impl SharedPort {
 pub(crate) struct Seat {
     port: Arc<SharedPort>,
     key: u32,
+    number: u64,
 }
 
 impl Seat {
@@ -305,7 +342,7 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.port.forget(self.key);
+        self.port.forget(self.key, self.number);
     }
 }
 
@@ -333,9 +370,35 @@ impl PortState {
     /// Keeps for the listener what is no connection's.
     fn keep_other(&mut self, other: Received) {
         match &mut self.others {
-            Some(others) if others.len() < MAX_KEPT => others.push_back(other),
+            Some(others) if others.kept.len() < MAX_KEPT => others.keep(other),
             _ => self.dropped += 1,
         }
+    }
+}
+
+impl Others {
+    fn new() -> io::Result<Others> {
+        let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
+        Ok(Others {
+            kept: VecDeque::new(),
+            waits: Arc::new(EventFd::from_flags(flags)?),
+        })
+    }
+
+    fn keep(&mut self, other: Received) {
+        if self.kept.is_empty() {
+            // Its count is 0: there is room for one more.
+            let _ = self.waits.write(1);
+        }
+        self.kept.push_back(other);
+    }
+
+    fn take(&mut self) -> Option<Received> {
+        let other = self.kept.pop_front()?;
+        if self.kept.is_empty() {
+            let _ = self.waits.read();
+        }
+        Some(other)
     }
 }
 
@@ -383,7 +446,7 @@ mod tests {
         for key in [7, 7, 8, 9] {
             assert!(port.kept().sort(datagram(key)).is_none());
         }
-        port.forget(9);
+        port.forget(9, 3);
         assert_eq!(port.unmatched(), [7, 8]);
         assert!(port.unmatched().is_empty(), "nothing came since");
         // Not looked at yet, and more came.
@@ -393,6 +456,59 @@ mod tests {
         assert!(port.kept().sort(datagram(8)).is_none());
         assert_eq!(port.of(8, &socket).len(), 2);
         assert!(port.unmatched().is_empty(), "it was looked at");
+    }
+
+    #[test]
+    fn forget__leaves_the_key_to_the_connection_that_has_it_since() {
+        let port = Arc::new(SharedPort::unattended(([127, 0, 0, 1], 0).into()));
+        let (first, second) = (port.seat(7, PEER.into()), port.seat(7, PEER.into()));
+        assert!(port.is_taken(7) && !port.is_taken(8));
+        drop(first);
+        assert!(port.kept().sort(datagram(7)).is_none(), "the second's");
+        assert_eq!(port.unmatched(), [7]);
+        drop(second);
+        assert!(!port.is_taken(7));
+        assert!(port.kept().sort(datagram(7)).is_some(), "nobody's");
+    }
+
+    #[test]
+    fn read_some__lets_others_at_the_port_in_between() {
+        let local = SocketAddr::from(([127, 0, 0, 1], 0));
+        let (port, socket) = SharedPort::attend(local, 1 << 20, &Ports::default()).expect("a port");
+        port.expect(7, PEER.into());
+        let sender = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+        for _ in 0..READ_AT_A_TIME + 1 {
+            sender.send_to(&datagram(7).0, port.local()).expect("sent");
+        }
+        assert!(port.read_some(&socket), "there is one more");
+        assert_eq!(port.kept().known[&7].unmatched.len(), READ_AT_A_TIME);
+        assert!(!port.read_some(&socket));
+        let socket_is_empty = receive(&socket).expect("read").is_none();
+        assert!(socket_is_empty && port.dropped() == 1, "the oldest");
+    }
+
+    #[test]
+    fn others_wait__as_long_as_there_are_any() {
+        let local = SocketAddr::from(([127, 0, 0, 1], 0));
+        let (port, socket) = SharedPort::attend(local, 1 << 20, &Ports::default()).expect("a port");
+        let waits = port.others_wait().expect("a listener");
+        let is_readable = || {
+            let fd = Some(std::os::fd::AsFd::as_fd(&*waits));
+            let now = Some(std::time::Duration::ZERO);
+            let ready = crate::poll::wait(fd, false, [None; 2], now);
+            ready.expect("a poll").socket
+        };
+        assert!(!is_readable());
+        for _ in 0..2 {
+            port.kept().keep_other(datagram(8));
+        }
+        for _ in 0..2 {
+            assert!(is_readable());
+            assert!(port.next_other(&socket).expect("read").is_some());
+        }
+        assert!(!is_readable());
+        port.leave();
+        assert!(port.others_wait().is_none());
     }
 
     #[test]

@@ -160,6 +160,22 @@ fn refuse_segmented(errno: i32) {
 }
 
 #[test]
+fn distinct__draws_again_while_the_key_is_taken() {
+    let drawn = |key| Entropy {
+        key,
+        port: 1,
+        sync: 0,
+    };
+    let mut keys = [7, 7, 8, 9].into_iter().map(drawn);
+    let found = distinct(|| Ok(keys.next().expect("one")), |key| key < 9);
+    assert_eq!(found.expect("one").key, 9);
+    assert!(
+        distinct(|| Ok(drawn(7)), |key| key == 7).is_err(),
+        "it ends"
+    );
+}
+
+#[test]
 fn gso__refused_at_run_time_loses_nothing() {
     for (errno, options) in [
         (libc::EIO, plain()),

@@ -136,7 +136,6 @@ impl Worker {
 
     fn arm_until(&mut self, deadline: Option<Instant>) -> Result<bool> {
         self.rest();
-        self.find_others();
         self.arm_awake();
         if self.has_more() || !self.events.is_empty() {
             return Ok(false);
@@ -240,17 +239,6 @@ impl Worker {
             link.awake = stays;
             stays
         });
-    }
-
-    /// Endpoints of which a connection, looking for its peer, has read what strangers sent.
-    fn find_others(&mut self) {
-        for &key in &self.endpoints {
-            if let Some(Slot::Endpoint(it)) = self.slots.get_mut(key)
-                && it.endpoint.listener_mut().has_other()
-            {
-                self.ready.push(key, &mut it.queued);
-            }
-        }
     }
 
     /// Looks when connections are due that were turned. Not at once: a program that answers what came has them
