@@ -67,6 +67,9 @@ pub(crate) unsafe fn write(bytes: &[u8], to: *mut u8, shared: Option<Bounds>) ->
 
 /// `None` if this process may not make the call.
 ///
+/// A call may move less than it is asked for: it ends where a page is gone, and the kernel moves no more than 2 GiB less a
+/// page at a time. The next call tells which of the two it was.
+///
 /// # Safety
 /// As of `call`: the side it writes is writable, or gone, and no other's.
 unsafe fn through_kernel(
@@ -75,21 +78,25 @@ unsafe fn through_kernel(
     remote: *mut u8,
     len: usize,
 ) -> Option<Result<(), Gone>> {
-    let side = |start: *mut u8| libc::iovec {
-        iov_base: start.cast(),
-        iov_len: len,
-    };
-    let (local, remote) = (side(local), side(remote));
-    // SAFETY: one iovec a side, both alive across the call; getpid has no preconditions.
-    let moved = unsafe { call(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0) };
-    match usize::try_from(moved) {
-        Ok(moved) if moved == len => Some(Ok(())),
-        Ok(_) => Some(Err(Gone)),
-        Err(_) if io::Error::last_os_error().raw_os_error() == Some(libc::EFAULT) => {
-            Some(Err(Gone))
+    let mut done = 0;
+    while done < len {
+        let side = |start: *mut u8| libc::iovec {
+            iov_base: start.wrapping_add(done).cast(),
+            iov_len: len - done,
+        };
+        let (local, remote) = (side(local), side(remote));
+        // SAFETY: one iovec a side, both alive across the call; getpid has no preconditions.
+        let moved = unsafe { call(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0) };
+        match usize::try_from(moved) {
+            Ok(0) => return Some(Err(Gone)),
+            Ok(moved) => done += moved,
+            Err(_) if io::Error::last_os_error().raw_os_error() == Some(libc::EFAULT) => {
+                return Some(Err(Gone));
+            }
+            Err(_) => return None,
         }
-        Err(_) => None,
     }
+    Some(Ok(()))
 }
 
 /// Has the kernel write to `word`, atomically and without a change: a page that can be read may still be one that the disk

@@ -39,6 +39,47 @@ fn read_write__of_what_is_gone_fail_without_a_signal() {
     }
 }
 
+/// Most that the kernel of this test moves at a time, as the real one moves less than 2 GiB.
+const MOST: usize = 1000;
+
+/// As process_vm_readv, a bounded part at a time.
+unsafe extern "C" fn read_a_part(
+    process: libc::pid_t,
+    local: *const libc::iovec,
+    locals: libc::c_ulong,
+    remote: *const libc::iovec,
+    remotes: libc::c_ulong,
+    flags: libc::c_ulong,
+) -> isize {
+    // SAFETY: one iovec a side, as the caller has it.
+    let (mut local, mut remote) = unsafe { (*local, *remote) };
+    local.iov_len = local.iov_len.min(MOST);
+    remote.iov_len = remote.iov_len.min(MOST);
+    let (local, remote) = (&raw const local, &raw const remote);
+    // SAFETY: as promised to this.
+    unsafe { libc::process_vm_readv(process, local, locals, remote, remotes, flags) }
+}
+
+#[test]
+fn through_kernel__goes_on_where_a_call_moved_less() {
+    let (file, mut region) = mapped(2 * PAGE);
+    region
+        .iter_mut()
+        .zip(0..)
+        .for_each(|(byte, n)| *byte = n as u8 ^ (n >> 8) as u8);
+    let expected = region.to_vec();
+    let (at, _memory) = start(region);
+    let mut bytes = vec![0; 2 * PAGE];
+    // SAFETY: within the mapping, and a buffer of our own.
+    let mut read = || unsafe {
+        through_kernel(read_a_part, bytes.as_mut_ptr(), at, 2 * PAGE).expect("permitted")
+    };
+    assert_eq!(read(), Ok(()));
+    file.set_len(PAGE as u64).expect("truncated");
+    assert_eq!(read(), Err(Gone));
+    assert_eq!(bytes, expected);
+}
+
 #[test]
 fn is_writable__tells_what_is_gone() {
     let (file, region) = mapped(4 * PAGE);
