@@ -58,7 +58,8 @@ impl Lease {
 
     /// No access begins by it any more.
     pub(crate) fn end(&self, number: u64) {
-        self.state.store(number + ENDED, Ordering::Relaxed);
+        self.state
+            .store(number.wrapping_add(ENDED), Ordering::Relaxed);
         // Ended, then looked for an access; an access begun, then looked at the lease. The fences put the two in one
         // order, so that one of them sees the other.
         fence(Ordering::SeqCst);
@@ -66,7 +67,8 @@ impl Lease {
 
     /// An access in progress does not count any more. What it writes after this may be lost, and it finds that out.
     pub(crate) fn abandon(&self, number: u64) {
-        self.state.store(number + ABANDONED, Ordering::Relaxed);
+        self.state
+            .store(number.wrapping_add(ABANDONED), Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
@@ -75,10 +77,10 @@ impl Lease {
         self.state.load(Ordering::Acquire) == number
     }
 
-    /// Whether an access that began by it counts.
+    /// Whether an access that began by it counts. The number may be any that the peer says.
     fn counts(&self, number: u64) -> bool {
         let state = self.state.load(Ordering::Acquire);
-        state == number || state == number + ENDED
+        state == number || state == number.wrapping_add(ENDED)
     }
 }
 
@@ -108,5 +110,35 @@ impl Accessor {
         self.count = self.count.wrapping_add(2);
         accesses.count.store(self.count, Ordering::Release);
         done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    #[test]
+    fn access__by_a_number_of_the_peers_choice_that_wraps() {
+        for number in [u64::MAX, u64::MAX - 1, 0] {
+            let lease = Lease::default();
+            lease.state.store(number, Ordering::SeqCst);
+            let (accesses, mut accessor) = (Accesses::default(), Accessor::default());
+            let ended = || {
+                lease
+                    .state
+                    .store(number.wrapping_add(ENDED), Ordering::SeqCst)
+            };
+            let done = accessor.access(&accesses, (&lease, number), ended);
+            assert_eq!(
+                done,
+                Some(Some(())),
+                "{number:#x}: it counts, for it only ended"
+            );
+            lease.state.store(number, Ordering::SeqCst);
+            let abandoned = || lease.abandon(number);
+            let done = accessor.access(&accesses, (&lease, number), abandoned);
+            assert_eq!(done, Some(None), "{number:#x}");
+        }
     }
 }
