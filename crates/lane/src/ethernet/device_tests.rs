@@ -156,6 +156,33 @@ fn places__are_bounded_and_taken_again() {
 }
 
 #[test]
+fn places__are_not_used_up_by_sockets_that_cannot_be_made() {
+    let Some(hosts) = hosts(1500) else {
+        return;
+    };
+    let options = options(Security::default());
+    let few = DeviceOptions {
+        max_connections: 1,
+        ..DeviceOptions::default()
+    };
+    let devices = Devices::open(&hosts, few);
+    let mut listener = listen(hosts.b(), 0, &options).expect("a port");
+    let with_device = devices.options(Side::A, &options);
+    let to = seen_from(hosts.a(), listener.local_addr());
+    for _ in 0..3 {
+        let refused = inside(hosts.a(), || {
+            afxdp::system::seam::refuse(1);
+            crate::connect(to, &with_device).map(drop)
+        });
+        let refused = refused.expect_err("no socket").to_string();
+        assert_ne!(refused, NoEthernet::Full.to_string());
+    }
+    let (mut a, mut b) = join_at(&hosts, &mut listener, &with_device);
+    assert!(a.account().bypass);
+    transfer(&mut a, &mut b, 300_000);
+}
+
+#[test]
 fn accept__without_a_place_refuses_the_initiator_and_goes_on() {
     let Some(hosts) = hosts(1500) else {
         return;

@@ -17,7 +17,7 @@
 
 mod line;
 mod ring;
-mod system;
+pub(super) mod system;
 mod umem;
 
 pub(crate) use line::{Incoming, Queues};
@@ -75,8 +75,8 @@ struct Pool {
     free: Vec<Vec<u32>>,
     /// Lines that connections left.
     idle: Vec<Line>,
-    /// Lines that there are.
-    made: u32,
+    /// Numbers of the lines that were not made.
+    slots: Vec<u32>,
 }
 
 impl Shared {
@@ -142,7 +142,7 @@ impl Shared {
                 completion,
                 free: vec![Vec::new(); layout.lines as usize],
                 idle: Vec::new(),
-                made: 0,
+                slots: (0..layout.lines).rev().collect(),
             }),
             program,
         })
@@ -179,16 +179,10 @@ impl Shared {
     }
 
     fn make_line(&self) -> Result<Line, NoEthernet> {
-        let slot = {
-            let mut pool = self.pool();
-            if pool.made == self.layout().lines {
-                return Err(NoEthernet::Full);
-            }
-            pool.made += 1;
-            pool.made - 1
-        };
+        let slot = self.pool().slots.pop().ok_or(NoEthernet::Full)?;
         self.new_line(slot).map_err(|error| {
-            // Its place among the lines is used up. Sockets that cannot be made are not asked for often.
+            // The program sends nothing to a line before it is whole, so the kernel has none of its frames.
+            self.pool().slots.push(slot);
             NoEthernet::refused("a socket", &error)
         })
     }

@@ -8,6 +8,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 /// # Errors
 /// The kernel has none, or not for this process.
 pub(super) fn socket() -> io::Result<OwnedFd> {
+    #[cfg(test)]
+    seam::refused()?;
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
     // SAFETY: no memory is involved.
     let fd = unsafe { libc::socket(libc::AF_XDP, kind, 0) };
@@ -133,4 +135,30 @@ pub(super) fn look(socket: BorrowedFd<'_>) {
             std::ptr::null_mut(),
         )
     };
+}
+
+/// Sockets that tests let the kernel refuse to this thread.
+#[cfg(test)]
+pub(in crate::ethernet) mod seam {
+    use std::cell::Cell;
+    use std::io;
+
+    thread_local! {
+        static REFUSED: Cell<u32> = const { Cell::new(0) };
+    }
+
+    /// So many are refused from here on.
+    pub(in crate::ethernet) fn refuse(sockets: u32) {
+        REFUSED.set(sockets);
+    }
+
+    pub(super) fn refused() -> io::Result<()> {
+        match REFUSED.get() {
+            0 => Ok(()),
+            left => {
+                REFUSED.set(left - 1);
+                Err(io::Error::from_raw_os_error(libc::EMFILE))
+            }
+        }
+    }
 }
