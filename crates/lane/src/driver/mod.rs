@@ -12,6 +12,8 @@ mod inline;
 mod kind;
 mod messages;
 mod post;
+#[cfg(test)]
+mod scripted;
 mod wait;
 
 pub use completion::{Completion, MessageControl};

@@ -122,6 +122,12 @@ impl<L: Lane> Driver<L> {
                 continue;
             }
             let since = idle_since.take().unwrap_or(now);
+            // So the peer does not wait for our wake-up to learn what was done.
+            self.rest()?;
+            // What is sent may fail, and end a request or the connection.
+            if over(self) {
+                return self.flush_owed();
+            }
             let arrived = self.sleep(deadline)?;
             let idle = self.clock.now() - since;
             self.spin = spin::after_sleep(self.spin, idle, self.max_spin, arrived);
@@ -157,8 +163,6 @@ impl<L: Lane> Driver<L> {
 
     /// Whether something arrived.
     fn sleep(&mut self, deadline: Option<Instant>) -> Result<bool, DriverError> {
-        // So the peer does not wait for our wake-up to learn what was done.
-        self.rest()?;
         let until = [self.core.next_timeout(), deadline]
             .into_iter()
             .flatten()
@@ -173,6 +177,10 @@ impl<L: Lane> Driver<L> {
         Ok(woken)
     }
 }
+
+#[cfg(test)]
+#[path = "wait_tests.rs"]
+mod lane_tests;
 
 #[cfg(test)]
 mod tests {

@@ -1,0 +1,86 @@
+//! Waiting over a lane that fails when it sends.
+#![allow(non_snake_case)]
+use super::*;
+use crate::driver::scripted::{Answer, ScriptedLane};
+use crate::{LaneError, Region, Report};
+use zerolane_core::{CloseReason, Delivery, TransferError, WorkRequest};
+use zerolane_wire::Reason;
+
+/// A driver whose lane fails so when the second thing is sent: that before its first sleep. The first is sent in the turn.
+fn failing_before_its_sleep(failure: LaneError) -> Driver<ScriptedLane> {
+    let transmits: [Answer; 2] = [Ok(false), Err(failure)];
+    let lane = ScriptedLane {
+        transmits: transmits.into(),
+        ..ScriptedLane::default()
+    };
+    lane.driver()
+}
+
+fn send(driver: &mut Driver<ScriptedLane>) -> zerolane_core::RegionId {
+    let request = WorkRequest::Send {
+        delivery: Delivery::Interrupt,
+    };
+    let memory = Region::from_vec(vec![7; 100]).into();
+    let id = driver.post_source(request, Report::default(), memory);
+    let posted = &driver.posted[&id.expect("posted")];
+    posted.region.expect("it has memory")
+}
+
+#[test]
+fn wait__does_not_sleep_once_the_connection_ended_before_it() {
+    for (failure, reason) in [
+        (LaneError::Gone, CloseReason::PeerDead),
+        (LaneError::Broken, CloseReason::Violation),
+    ] {
+        let mut driver = failing_before_its_sleep(failure);
+        driver.wait(None, |_| false).expect("no error");
+        assert_eq!(driver.closed(), Some(reason));
+        assert_eq!(driver.lane().sleeps, 0, "{reason:?}");
+    }
+}
+
+#[test]
+fn wait__does_not_sleep_once_its_request_ended_before_it() {
+    let mut driver = ScriptedLane::default().driver();
+    let region = send(&mut driver);
+    let failure = Err(LaneError::Fault(region));
+    driver.lane_mut().transmits = [Ok(false), failure].into();
+    let done = |it: &Driver<ScriptedLane>| it.has_completion();
+    driver.wait(None, done).expect("no error");
+    assert_eq!(driver.lane().sleeps, 0);
+    let completion = driver.next_completion().expect("it failed");
+    let fault = TransferError::Refused(Reason::MemoryFault);
+    assert_eq!(completion.result, Err(fault));
+    assert_eq!(completion.memory.map(|it| it.len()), Some(100));
+    assert_eq!(driver.lane().recalled, [region]);
+    assert_eq!(driver.closed(), None, "the connection goes on");
+}
+
+#[test]
+fn wait__says_what_the_lane_cannot_go_on_for() {
+    let refused = || LaneError::Io(std::io::ErrorKind::PermissionDenied.into());
+    let mut driver = failing_before_its_sleep(refused());
+    let waited = driver.wait(None, |_| false);
+    assert!(matches!(waited, Err(DriverError::Io(_))), "{waited:?}");
+    let mut driver = failing_before_its_sleep(LaneError::Strict { bytes: 5 });
+    let waited = driver.wait(None, |_| false);
+    let strict = matches!(waited, Err(DriverError::Strict { bytes: 5 }));
+    assert!(strict, "{waited:?}");
+    assert_eq!(driver.lane().sleeps, 0);
+}
+
+/// Its memory comes back when the lane lets go of it.
+#[test]
+fn fault__of_memory_that_the_lane_holds_completes_later() {
+    let mut driver = ScriptedLane::default().driver();
+    let region = send(&mut driver);
+    let lane = driver.lane_mut();
+    lane.held.push(region);
+    lane.transmits = [Err(LaneError::Fault(region))].into();
+    driver.turn().expect("it goes on");
+    assert!(!driver.has_completion() && driver.in_flight() == 1);
+    driver.lane_mut().held.clear();
+    driver.turn().expect("it goes on");
+    let completion = driver.next_completion().expect("let go of");
+    assert!(completion.result.is_err() && completion.memory.is_some());
+}
