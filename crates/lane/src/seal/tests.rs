@@ -1,5 +1,6 @@
 #![allow(non_snake_case)]
 use super::*;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const HEADER: [u8; HEADER_LEN] = [3; HEADER_LEN];
 
@@ -260,4 +261,97 @@ fn debug__shows_no_secret() {
     let (sealer, opener) = pair(Cipher::Aes128Gcm);
     let shown = format!("{sealer:?} {opener:?}");
     assert!(!shown.contains("09") && !shown.contains("9, 9"), "{shown}");
+}
+
+/// Memory that a thread writes as long as a test works on it: words of eight equal bytes, by atomic stores.
+struct Written {
+    words: Vec<AtomicU64>,
+    done: AtomicBool,
+}
+
+impl Written {
+    const WORDS: usize = 1024;
+
+    fn new() -> Written {
+        Written {
+            words: (0..Written::WORDS).map(|_| AtomicU64::new(0)).collect(),
+            done: AtomicBool::new(false),
+        }
+    }
+
+    fn start(&self) -> *mut u8 {
+        self.words.as_ptr().cast_mut().cast()
+    }
+
+    /// Calls `work` again and again while a thread writes.
+    fn during(&self, rounds: usize, mut work: impl FnMut()) {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let bytes = (1..=u8::MAX).cycle();
+                for byte in bytes.take_while(|_| !self.done.load(Ordering::Relaxed)) {
+                    let word = u64::from_ne_bytes([byte; 8]);
+                    self.words
+                        .iter()
+                        .for_each(|it| it.store(word, Ordering::Relaxed));
+                }
+            });
+            // Also where one of the calls panics.
+            let _stop = Stop(&self.done);
+            (0..rounds).for_each(|_| work());
+        });
+    }
+}
+
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Whether a word is one that [`Written`] has.
+fn is_written(word: &[u8; 8]) -> bool {
+    word.iter().all(|it| it == &word[0])
+}
+
+/// What is sealed is what was authenticated, and whole words: libaegis loads each block once, by vectors.
+#[test]
+fn seal_at__of_what_a_thread_writes_opens_to_words_that_it_wrote() {
+    let (mut sealer, mut opener) = pair(Cipher::Aegis128X2);
+    let memory = Written::new();
+    let mut place = vec![0; 8 * Written::WORDS];
+    memory.during(500, || {
+        let source = (memory.start().cast_const(), place.len());
+        // SAFETY: the words live as long as the call, and are written by atomic stores alone.
+        let trailer = unsafe { sealer.seal_at(&HEADER, source, &mut place) };
+        let trailer = trailer.expect("it takes addresses");
+        assert_eq!(opener.open(&HEADER, &mut place, &trailer), Ok(()));
+        assert!(place.as_chunks().0.iter().all(is_written));
+    });
+}
+
+/// What is opened where a thread writes is opened or refused: then words are there that were sealed, or written.
+#[test]
+fn open_at__where_a_thread_writes_is_opened_or_refused() {
+    let (mut sealer, mut opener) = pair(Cipher::Aegis128X2);
+    let memory = Written::new();
+    let mut sealed = vec![0; 8 * Written::WORDS];
+    memory.during(500, || {
+        sealed.fill(0xab);
+        let trailer = sealer.seal(&HEADER, &mut sealed).expect("sealed");
+        for (word, bytes) in memory.words.iter().zip(sealed.as_chunks().0) {
+            word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
+        }
+        let place = (memory.start(), sealed.len());
+        // SAFETY: the words live as long as the call, and others touch them by atomic stores alone.
+        match unsafe { opener.open_at(&HEADER, place, &trailer) } {
+            Ok(()) => {
+                let words = memory.words.iter();
+                let mut bytes = words.map(|it| it.load(Ordering::Relaxed).to_ne_bytes());
+                assert!(bytes.all(|it| is_written(&it)));
+            }
+            Err(refused) => assert_eq!(refused, DropReason::Forged),
+        }
+    });
 }
