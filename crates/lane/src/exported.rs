@@ -2,7 +2,8 @@
 
 use crate::fault;
 use crate::grace::GracePeriods;
-use crate::memory::Region;
+use crate::memory::{NOT_OF_CHILDREN, Region};
+use crate::process::Process;
 use crate::shared::{self, Bounds};
 use std::collections::HashMap;
 use std::fmt;
@@ -46,6 +47,8 @@ pub(crate) struct ExportWindow {
     file: bool,
     /// By which peers can map it.
     memfd: Option<Arc<OwnedFd>>,
+    /// The one process that has it, if a child of fork does not.
+    only: Option<Process>,
     revoked: AtomicBool,
     state: Mutex<WindowState>,
 }
@@ -125,7 +128,11 @@ impl ExportWindow {
         if !was_lent {
             return Ok(region);
         }
-        match Region::memfd(region.len()) {
+        let own = match self.is_here() {
+            true => Region::memfd(region.len()),
+            false => Err(io::Error::other(NOT_OF_CHILDREN)),
+        };
+        match own {
             Ok(mut own) => {
                 // SAFETY: in bounds of memory that `region` keeps; peers may write it.
                 unsafe { shared::load(self.bounds, 0, &mut own) };
@@ -140,6 +147,11 @@ impl ExportWindow {
 
     fn is_revoked(&self) -> bool {
         self.revoked.load(Ordering::Acquire)
+    }
+
+    /// Whether this process has the memory: not a child of fork that it is kept from ([`Region::memfd`]).
+    fn is_here(&self) -> bool {
+        self.only.is_none_or(Process::is_current)
     }
 
     /// No turn that begins touches it any more, and those that were in progress are over: a lane's turn
@@ -254,6 +266,7 @@ impl ExportedRegion {
             bounds: Bounds { start, len },
             file: region.is_file(),
             memfd: region.descriptor().map(Arc::clone),
+            only: region.only(),
             revoked: AtomicBool::new(false),
             state: Mutex::new(WindowState {
                 region: Some(region),
@@ -357,6 +370,7 @@ impl ExportedRegion {
         let end = offset.checked_add(len);
         let fits = end.is_some_and(|end| end <= bounds.len);
         assert!(fits, "{len} bytes at {offset} of {}", bounds.len);
+        assert!(self.window().is_here(), "{NOT_OF_CHILDREN}");
         bounds
     }
 

@@ -1,5 +1,6 @@
 //! Memory that the kernel maps for this process.
 
+use crate::Process;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
@@ -15,6 +16,8 @@ pub(crate) fn page() -> usize {
 pub(crate) struct Mapping {
     start: NonNull<u8>,
     len: usize,
+    /// The one process that has it, if a child of fork does not.
+    only: Option<Process>,
 }
 
 // SAFETY: a mapping belongs to no thread; what of it may be touched, and when, is its user's to keep.
@@ -61,7 +64,27 @@ impl Mapping {
             return Err(io::Error::last_os_error());
         }
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Mapping { start, len })
+        Ok(Mapping {
+            start,
+            len,
+            only: None,
+        })
+    }
+
+    /// A child of fork does not have it from here on, where the kernel can do that. Of memory that is shared, a child would
+    /// have the very bytes, and their owner in this process would not be the only one.
+    pub(crate) fn keep_from_children(&mut self) {
+        // SAFETY: the range is the mapping; no content changes.
+        let done = unsafe {
+            let start = self.start.as_ptr().cast();
+            libc::madvise(start, self.len, libc::MADV_DONTFORK)
+        };
+        self.only = (done == 0).then(Process::current);
+    }
+
+    /// The one process that has it, if a child of fork does not.
+    pub(crate) fn only(&self) -> Option<Process> {
+        self.only
     }
 
     pub(crate) fn start(&self) -> NonNull<u8> {
@@ -82,6 +105,10 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        // In a child that does not have it, something else may be there by now.
+        if self.only.is_some_and(|it| !it.is_current()) {
+            return;
+        }
         // SAFETY: what mmap returned; nothing has references into it that outlive it.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
     }

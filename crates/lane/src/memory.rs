@@ -6,6 +6,7 @@
 
 use crate::mapping::{self, Mapping};
 use crate::memfd;
+use crate::process::Process;
 use nix::fcntl::SealFlag;
 use std::any::Any;
 use std::fmt;
@@ -22,6 +23,8 @@ const HUGE_PAGE: usize = 2 << 20;
 /// Regions from this length on are in huge pages. A copy out of a peer's memory looks each page up: twice the rate in
 /// huge ones. A shorter region would take more than twice its length from the system.
 const HUGE_FROM: usize = HUGE_PAGE / 2;
+
+pub(crate) const NOT_OF_CHILDREN: &str = "a child of fork does not have its parent's memfd regions";
 
 /// The use of a mapped file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,9 +70,16 @@ unsafe impl Send for Backing {}
 unsafe impl Sync for Backing {}
 
 impl Backing {
+    /// # Panics
+    /// This process is a child of fork, which does not have it.
     fn start(&self) -> NonNull<u8> {
         match self {
-            Backing::Mapped { mapping, .. } | Backing::Memfd { mapping, .. } => mapping.start(),
+            Backing::Memfd { mapping, .. } => {
+                let is_here = mapping.only().is_none_or(Process::is_current);
+                assert!(is_here, "{NOT_OF_CHILDREN}");
+                mapping.start()
+            }
+            Backing::Mapped { mapping, .. } => mapping.start(),
             Backing::Vec { start, .. } | Backing::Foreign { start, .. } => *start,
         }
     }
@@ -98,7 +108,6 @@ impl fmt::Debug for Backing {
             Backing::Foreign { .. } => "Foreign",
         };
         f.debug_struct(kind)
-            .field("start", &self.start())
             .field("file", &self.is_file())
             .finish_non_exhaustive()
     }
@@ -168,8 +177,10 @@ impl Region {
     /// shared memory, it is put to, got from and worked on without this process's CPU
     /// ([`ExportedRegion`](crate::ExportedRegion)). Elsewhere, and otherwise, it is memory as any.
     ///
-    /// All of it is taken from the system at once. It has a descriptor (memfd, sealed against other lengths), and a
-    /// child of fork has it in common with its parent, as it has a mapped file that is written.
+    /// All of it is taken from the system at once. It has a descriptor (memfd, sealed against other lengths).
+    ///
+    /// A child of fork does not have it: the region is one process's alone. There the child's copy of this handle panics
+    /// when its bytes are touched, and an address into it is one of no memory.
     ///
     /// ```
     /// use zerolane_lane::{ExportedRegion, Region};
@@ -192,7 +203,8 @@ impl Region {
         // That no peer writes can be sealed later.
         let memory = memfd::create(whole, SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW)?;
         memfd::fill(&memory, whole)?;
-        let mapping = Mapping::new(len, libc::MAP_SHARED, Some((memory.as_fd(), 0)))?;
+        let mut mapping = Mapping::new(len, libc::MAP_SHARED, Some((memory.as_fd(), 0)))?;
+        mapping.keep_from_children();
         let memory = Arc::new(memory);
         Ok(Region {
             backing: Arc::new(Backing::Memfd { mapping, memory }),
@@ -349,6 +361,14 @@ impl Region {
             offset: 0,
             len: self.len,
             shared: Arc::new(self),
+        }
+    }
+
+    /// The one process that has it, if a child of fork does not.
+    pub(crate) fn only(&self) -> Option<Process> {
+        match &*self.backing {
+            Backing::Memfd { mapping, .. } => mapping.only(),
+            Backing::Mapped { .. } | Backing::Vec { .. } | Backing::Foreign { .. } => None,
         }
     }
 

@@ -185,3 +185,39 @@ fn gathered__has_a_length_and_no_slice() {
     assert!(memory.into_region().is_none());
     assert!(Memory::from(vec![]).is_empty());
 }
+
+/// Else two processes would have it exclusively.
+#[test]
+fn memfd__a_child_of_fork_does_not_have_it() {
+    const LEN: usize = 8192;
+    let mut region = Region::memfd(LEN).expect("memory");
+    region.fill(7);
+    let start = region.as_mut_ptr();
+    let mut region = std::mem::ManuallyDrop::new(region);
+    // SAFETY: what the child runs takes no lock that another thread of this program may hold but the allocator's, which
+    // survives a fork.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: where nothing is mapped; dropped once, in this process; the child ends here, or by the signal if it hangs.
+        unsafe {
+            libc::alarm(20);
+            let other = libc::mmap(start.cast(), LEN, protection, flags, -1, 0).cast::<u8>();
+            std::mem::ManuallyDrop::drop(&mut region);
+            // What is there now is not unmapped with the region.
+            let is_free = other == start && {
+                other.write_volatile(9);
+                other.read_volatile() == 9
+            };
+            libc::_exit(i32::from(!is_free));
+        }
+    }
+    assert!(child > 0, "forked");
+    let mut status = 0;
+    // SAFETY: a status that lives across the call.
+    let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!((waited, status), (child, 0));
+    let region = std::mem::ManuallyDrop::into_inner(region);
+    assert!(region.iter().all(|&byte| byte == 7));
+}

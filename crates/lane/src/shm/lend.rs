@@ -80,10 +80,15 @@ struct Granted {
     number: u64,
     ended: Mutex<bool>,
     stuck: Arc<AtomicU64>,
+    process: Process,
 }
 
 impl Loan for Granted {
     fn end(&self) {
+        // A child of fork shares the lease, which is its parent's.
+        if !self.process.is_current() {
+            return;
+        }
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         if std::mem::replace(&mut *ended, true) {
             return;
@@ -216,6 +221,7 @@ impl Lending {
             number,
             ended: Mutex::new(false),
             stuck: Arc::clone(&self.stuck),
+            process: self.process,
         });
         let window = &offer.memory.0;
         // In this order: once the peer may have it, a revocation knows.
