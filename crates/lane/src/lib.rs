@@ -45,6 +45,7 @@ mod mapping;
 mod memfd;
 mod memory;
 mod options;
+mod own_address;
 mod path_addresses;
 mod poll;
 mod process;

@@ -3,13 +3,14 @@
 
 use super::mapping::Shared;
 use super::peer::credentials;
+use crate::own_address::is_own;
 use core::fmt;
 use nix::sys::socket::{ControlMessage, MsgFlags, UnixCredentials, sendmsg};
 use nix::unistd::geteuid;
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::fs::{self, DirBuilder};
 use std::io::{self, IoSlice};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -277,7 +278,7 @@ pub(super) fn meet(
         let directory = directory().map_err(|_| NoSharedMemory::Directory)?;
         return meet_one(&directory, &named.socket())?.ok_or(NoSharedMemory::NoListener);
     }
-    if address.ip().is_unspecified() || UdpSocket::bind((address.ip(), 0)).is_err() {
+    if !is_own(address.ip()) {
         return Err(NoSharedMemory::NotHere);
     }
     let directory = directory().map_err(|_| NoSharedMemory::Directory)?;

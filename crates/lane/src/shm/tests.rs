@@ -404,6 +404,27 @@ fn rendezvous__by_name_of_the_address_and_after_a_dead_one() {
     std::fs::remove_dir(&base).expect("empty");
 }
 
+/// As where hosts take each other's addresses over (keepalived): any address can be bound.
+#[test]
+fn connect__to_a_remote_address_that_can_be_bound_is_not_here() {
+    let Some(hosts) = crate::ethernet::tests::hosts(1500) else {
+        return;
+    };
+    let (host, elsewhere) = (hosts.a(), hosts.b().ipv4());
+    crate::ethernet::tests::inside(host, || {
+        std::fs::write("/proc/sys/net/ipv4/ip_nonlocal_bind", "1").expect("permitted");
+        let bound = std::net::UdpSocket::bind((elsewhere, 0));
+        bound.expect("any address can be bound");
+        // One that the other host's port would be taken for.
+        let any = Listener::bind(([0, 0, 0, 0], 0).into(), options()).expect("listening");
+        let port = any.local_addr().port();
+        let refused = rendezvous::meet((elsewhere, port).into(), None).map(drop);
+        assert_eq!(refused, Err(NoSharedMemory::NotHere));
+        let met = rendezvous::meet((host.ipv4(), port).into(), None).map(drop);
+        assert_eq!(met, Ok(()));
+    });
+}
+
 #[test]
 fn connect__forced_and_impossible_is_said_in_words() {
     let nobody = ([127, 0, 0, 1], 9).into();
