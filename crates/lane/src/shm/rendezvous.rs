@@ -8,13 +8,15 @@ use core::fmt;
 use nix::sys::socket::{ControlMessage, MsgFlags, UnixCredentials, sendmsg};
 use nix::unistd::geteuid;
 use socket2::{Domain, SockAddr, Socket, Type};
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 use zerolane_wire::discovery::is_neighbour_name;
 
 /// What the Initiator says with the memory that it passes: a name, and the version of what lies in the memory.
@@ -24,6 +26,9 @@ const MAX_PASSED: usize = 4;
 /// Initiators that may wait to be accepted, where the system permits as many (`net.core.somaxconn`). Each has passed a
 /// descriptor that nobody has taken, of which the kernel lets a user have as many as open files.
 pub(super) const BACKLOG: i32 = 512;
+/// How long a listener waits for others that take a name in the same directory. One needs some system calls.
+const PATIENCE: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// A name by which processes of one user and one kernel meet whatever their network namespaces and addresses: those of
 /// containers that have one directory of the rendezvous mounted. One listener at a time has it.
@@ -169,6 +174,44 @@ fn unix_socket() -> io::Result<Socket> {
     Ok(socket)
 }
 
+/// Keeps other listeners from taking a name in `directory`: until it is unlocked.
+///
+/// # Errors
+/// Another one does so for too long, as one that is stopped.
+pub(super) fn lock(directory: &Path) -> io::Result<File> {
+    let held = File::open(directory)?;
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match held.try_lock() {
+            Ok(()) => return Ok(held),
+            Err(TryLockError::WouldBlock) if Instant::now() < end => sleep(PAUSE),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// A socket that listens at `path`, and its inode. To be called with the directory locked: a name that refuses is
+/// otherwise of one that was bound and does not listen yet, or of one that took it meanwhile.
+///
+/// # Errors
+/// Another one listens there.
+fn take_name(path: &Path) -> io::Result<(Socket, u64)> {
+    let at = SockAddr::unix(path)?;
+    let socket = unix_socket()?;
+    if let Err(error) = socket.bind(&at) {
+        // That of a process which ended without taking it away refuses.
+        let met = unix_socket()?.connect(&at);
+        let lives = met.map_or_else(|it| it.kind() == io::ErrorKind::WouldBlock, |()| true);
+        if error.kind() != io::ErrorKind::AddrInUse || lives {
+            return Err(error);
+        }
+        fs::remove_file(path)?;
+        socket.bind(&at)?;
+    }
+    socket.listen(BACKLOG)?;
+    Ok((socket, fs::symlink_metadata(path)?.ino()))
+}
+
 /// Where a listener meets Initiators of its host. The name goes with it.
 #[derive(Debug)]
 pub(crate) struct Rendezvous {
@@ -199,22 +242,14 @@ impl Rendezvous {
             Some(named) => named.socket(),
             None => name(address)?,
         });
-        let at = SockAddr::unix(&path)?;
-        let socket = unix_socket()?;
-        if let Err(error) = socket.bind(&at) {
-            // That of a process which ended without taking it away refuses.
-            let met = unix_socket()?.connect(&at);
-            let lives = met.map_or_else(|it| it.kind() == io::ErrorKind::WouldBlock, |()| true);
-            if error.kind() != io::ErrorKind::AddrInUse || lives {
-                return Err(error);
-            }
-            fs::remove_file(&path)?;
-            socket.bind(&at)?;
-        }
-        socket.listen(BACKLOG)?;
+        let held = lock(directory)?;
+        let taken = take_name(&path);
+        // A child that another thread forked meanwhile has the descriptor as well, and would hold on to it.
+        held.unlock()?;
+        let (socket, inode) = taken?;
         Ok(Rendezvous {
             socket,
-            inode: fs::symlink_metadata(&path)?.ino(),
+            inode,
             path,
             process: crate::Process::current(),
         })

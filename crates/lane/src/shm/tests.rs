@@ -404,6 +404,57 @@ fn rendezvous__by_name_of_the_address_and_after_a_dead_one() {
     std::fs::remove_dir(&base).expect("empty");
 }
 
+/// A listener between bind and listen refuses, as a dead one does.
+#[test]
+fn rendezvous__of_one_that_does_not_listen_yet_is_not_taken() {
+    let base = std::env::temp_dir().join(format!("zl-slow-{}", std::process::id()));
+    std::fs::create_dir_all(&base).expect("made");
+    let address = ([127, 0, 0, 1], 9).into();
+    let first = Rendezvous::listen_in(&base, address, None).expect("free");
+    let path = first.path().to_owned();
+    drop(first);
+    let held = rendezvous::lock(&base).expect("free");
+    let slow = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None);
+    let slow = slow.expect("a socket");
+    let at = socket2::SockAddr::unix(&path).expect("short");
+    slow.bind(&at).expect("free");
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| Rendezvous::listen_in(&base, address, None).map(drop));
+        // Time to take it, were it not locked.
+        for _ in 0..50 {
+            std::thread::sleep(Duration::from_millis(1));
+            assert!(!other.is_finished(), "it took the name");
+        }
+        slow.listen(1).expect("bound");
+        held.unlock().expect("held");
+        let refused = other.join().expect("no panic").expect_err("it lives");
+        assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
+    });
+    let met = rendezvous::meet_in(&base, address).map(drop);
+    assert_eq!(met, Ok(()));
+    drop(slow);
+    std::fs::remove_dir_all(&base).expect("ours");
+}
+
+#[test]
+fn rendezvous__that_many_want_at_once_is_one_s() {
+    let base = std::env::temp_dir().join(format!("zl-many-{}", std::process::id()));
+    std::fs::create_dir_all(&base).expect("made");
+    let address = ([127, 0, 0, 1], 9).into();
+    for _ in 0..20 {
+        let dead = Rendezvous::listen_in(&base, address, None).expect("free");
+        dead.abandon();
+        let listening = std::thread::scope(|scope| {
+            let listen = || scope.spawn(|| Rendezvous::listen_in(&base, address, None));
+            let all = [(); 4].map(|()| listen());
+            all.map(|it| it.join().expect("no panic").ok())
+        });
+        assert_eq!(listening.iter().flatten().count(), 1);
+        assert_eq!(rendezvous::meet_in(&base, address).map(drop), Ok(()));
+    }
+    std::fs::remove_dir_all(&base).expect("ours");
+}
+
 /// As where hosts take each other's addresses over (keepalived): any address can be bound.
 #[test]
 fn connect__to_a_remote_address_that_can_be_bound_is_not_here() {
