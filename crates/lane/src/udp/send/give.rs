@@ -122,12 +122,10 @@ impl Giver {
     }
 
     fn new_slot(&mut self) -> Option<Region> {
-        let may = self.slots < MAX_SLOTS && reserve(&SLOTS);
-        if !may {
-            return None;
-        }
+        let may = self.slots < MAX_SLOTS;
+        let slot = may.then(|| new_slot(&SLOTS, || Region::anonymous(SLOT)))??;
         self.slots += 1;
-        Region::anonymous(SLOT).ok()
+        Some(slot)
     }
 
     /// The slot was not given.
@@ -202,6 +200,18 @@ impl Giver {
         }
         Ok(())
     }
+}
+
+/// What `make` makes, if the process, which has `slots`, may have another.
+fn new_slot(slots: &AtomicUsize, make: impl FnOnce() -> io::Result<Region>) -> Option<Region> {
+    if !reserve(slots) {
+        return None;
+    }
+    let made = make();
+    if made.is_err() {
+        slots.fetch_sub(1, Ordering::Relaxed);
+    }
+    made.ok()
 }
 
 /// Whether the process, which has `slots`, may make another.
@@ -290,6 +300,17 @@ mod tests {
         assert_eq!(reserved.count(), MAX_SLOTS_OF_PROCESS);
         slots.fetch_sub(1, Ordering::Relaxed);
         assert!(reserve(&slots) && !reserve(&slots));
+    }
+
+    #[test]
+    fn slots__that_cannot_be_mapped_are_not_counted() {
+        let slots = AtomicUsize::new(0);
+        for _ in 0..2 * MAX_SLOTS_OF_PROCESS {
+            let made = new_slot(&slots, || Err(io::ErrorKind::OutOfMemory.into()));
+            assert!(made.is_none());
+        }
+        assert!(new_slot(&slots, || Region::anonymous(SLOT)).is_some());
+        assert_eq!(slots.into_inner(), 1);
     }
 
     #[test]
