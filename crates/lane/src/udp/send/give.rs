@@ -10,6 +10,7 @@
 use super::iovec;
 use super::method::Method;
 use crate::Region;
+use crate::own_address::is_own;
 use crate::udp::{socket, system};
 use socket2::Socket;
 use std::cell::Cell;
@@ -64,6 +65,8 @@ pub(super) struct Giver {
     slots: usize,
     /// The socket cuts what has no size of its own after so many bytes; 0: nothing.
     segment: usize,
+    /// Whether the peer is at an address of this host, once that was looked at.
+    stays_here: Option<bool>,
 }
 
 impl Giver {
@@ -88,8 +91,19 @@ impl Giver {
     }
 
     /// Memory for the end of one that leaves so from where the user has it, if it takes some and may.
-    pub(super) fn end_for(&mut self, method: Method) -> Option<Region> {
-        (method == Method::Given).then(|| self.end()).flatten()
+    pub(super) fn end_for(&mut self, method: Method, socket: &Socket) -> Option<Region> {
+        let may = method == Method::Given && !self.stays_here(socket);
+        may.then(|| self.end()).flatten()
+    }
+
+    /// Whether what `socket` sends does not leave the host. Then it lies in the peer's queue with the very pages, which
+    /// nothing tells the end of but the peer: the user's are not lent.
+    fn stays_here(&mut self, socket: &Socket) -> bool {
+        let look = || {
+            let peer = socket.peer_addr().ok().and_then(|it| it.as_socket());
+            peer.is_none_or(|it| is_own(it.ip()))
+        };
+        *self.stays_here.get_or_insert_with(look)
     }
 
     /// Memory for a train, if there is some.

@@ -104,7 +104,7 @@ impl Sender {
         };
         let gone = || LaneError::Fault(region);
         let digest = turn.memory.digest(&head, burst.span).ok_or_else(gone)?;
-        let mut own = self.giver.end_for(method);
+        let mut own = self.giver.end_for(method, socket);
         let mut copied = [0; TRAIN_END];
         let end = own.as_deref_mut().unwrap_or(&mut copied);
         let len = emit_end(end, train, &head, digest);
