@@ -112,33 +112,3 @@ impl Accessor {
         done
     }
 }
-
-#[cfg(test)]
-mod tests {
-    #![allow(non_snake_case)]
-    use super::*;
-
-    #[test]
-    fn access__by_a_number_of_the_peers_choice_that_wraps() {
-        for number in [u64::MAX, u64::MAX - 1, 0] {
-            let lease = Lease::default();
-            lease.state.store(number, Ordering::SeqCst);
-            let (accesses, mut accessor) = (Accesses::default(), Accessor::default());
-            let ended = || {
-                lease
-                    .state
-                    .store(number.wrapping_add(ENDED), Ordering::SeqCst)
-            };
-            let done = accessor.access(&accesses, (&lease, number), ended);
-            assert_eq!(
-                done,
-                Some(Some(())),
-                "{number:#x}: it counts, for it only ended"
-            );
-            lease.state.store(number, Ordering::SeqCst);
-            let abandoned = || lease.abandon(number);
-            let done = accessor.access(&accesses, (&lease, number), abandoned);
-            assert_eq!(done, Some(None), "{number:#x}");
-        }
-    }
-}
