@@ -3,16 +3,17 @@
 
 use super::layout::Message;
 use super::train_buffer::Expected;
+use super::unseal::Incoming;
 use super::{Receiver, SPILL};
 use crate::registry::Writing;
-use crate::seal::{TRAILER_LEN, Trailer};
+use crate::seal::{Opening, TRAILER_LEN, Trailer};
 use crate::udp::path_thread::{Arrived, Channel, OpenOrder, Order};
 use crate::{LaneError, MoveCause, Registry, Turn};
 use socket2::Socket;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use zerolane_core::{Placement, Span};
+use zerolane_core::{DropReason, Placement, Span};
 use zerolane_wire::{HEADER_LEN, Header, Train};
 
 /// What came from the path's thread. Bounded by its buffers.
@@ -220,12 +221,9 @@ impl Receiver {
         let Some(place) = turn.core.place_of(&data, header.s_id) else {
             return Err(from);
         };
-        let exclusive = turn.memory.is_exclusive(place.region);
-        let Some(to) = turn.memory.target(place).filter(|_| exclusive) else {
-            return Err(from);
-        };
-        let opening = match self.incoming.hand_out(&trailer) {
-            Ok(opening) => opening,
+        let (opening, to) = match hand_out(&mut self.incoming, turn.memory, place, &trailer) {
+            Ok(Some(handed)) => handed,
+            Ok(None) => return Err(from),
             Err(reason) => {
                 turn.core.on_dropped(reason);
                 self.free(from);
@@ -257,6 +255,23 @@ impl Receiver {
     }
 }
 
+/// What opens the train of `trailer`, and where to. `None`: it is not for another thread; or there is an opening under way in its
+/// place, which is not called off for one of which it is not known whether it is the peer's.
+///
+/// # Errors
+/// It came before, or no key is its.
+fn hand_out(
+    incoming: &mut Incoming,
+    memory: &Registry,
+    place: Span,
+    trailer: &Trailer,
+) -> Result<Option<(Opening, *mut u8)>, DropReason> {
+    let opening = incoming.hand_out(trailer)?;
+    let exclusive = memory.is_exclusive(place.region);
+    let to = memory.prediction(place).filter(|_| exclusive);
+    Ok(to.map(|to| (opening, to)))
+}
+
 /// The header behind the train that `bytes` are, as bytes, too, and what seals it. `None` if they are not one, or more.
 fn whole_train(bytes: &[u8]) -> Option<([u8; HEADER_LEN], Header, Trailer)> {
     let (rest, trailer) = bytes.split_last_chunk::<TRAILER_LEN>()?;
@@ -266,3 +281,7 @@ fn whole_train(bytes: &[u8]) -> Option<([u8; HEADER_LEN], Header, Trailer)> {
     let whole = rest.len() == train.len as usize + usize::from(train.padding);
     whole.then_some((*head, header, *trailer))
 }
+
+#[cfg(test)]
+#[path = "handed_tests.rs"]
+mod tests;
