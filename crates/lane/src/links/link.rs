@@ -58,6 +58,8 @@ impl Link {
                     self.receiver.on_arrived(message);
                     Ok(())
                 }
+                // Its bursts are never sent, and what arrives is not read: the path is broken.
+                Report::Ended => Err(LaneError::Io(std::io::ErrorKind::BrokenPipe.into())),
                 Report::Refused(buffer, error) => {
                     thread.channel().order(Order::Free(buffer));
                     self.receiver.refused(error, socket, turn).map(drop)

@@ -49,6 +49,8 @@ pub(crate) enum Order {
     Open(OpenOrder),
     /// This buffer may be received into again.
     Free(Box<Arrived>),
+    #[cfg(test)]
+    Panic,
 }
 
 /// A train that is to be opened into its place.
@@ -76,6 +78,8 @@ pub(crate) enum Report {
     Refused(Box<Arrived>, io::Error),
     /// Whether the first train of those that were to be opened was the peer's. `None`: it was called off.
     Opened(Option<bool>),
+    /// The thread is over, and nothing that it was ordered to do will be reported.
+    Ended,
 }
 
 /// What a path's thread and the one that drives the connection share.
@@ -125,6 +129,17 @@ impl Channel {
     }
 }
 
+/// Tells the driver when the thread ends, a panic included.
+struct Ended<'a>(&'a Channel);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        // What was ordered and not done is over, and what will be ordered, too.
+        self.0.orders.close();
+        self.0.report(Report::Ended);
+    }
+}
+
 /// The thread of one path, which ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct PathThread {
@@ -152,7 +167,10 @@ impl PathThread {
             event: waker::event().ok_or_else(no_descriptor)?,
         });
         let theirs = Arc::clone(&channel);
-        let run = move || Run::new(&theirs, &socket, spin).until_stopped();
+        let run = move || {
+            let _ended = Ended(&theirs);
+            Run::new(&theirs, &socket, spin).until_stopped();
+        };
         let builder = std::thread::Builder::new().name(format!("zerolane path {path}"));
         Ok(PathThread {
             channel,

@@ -61,8 +61,6 @@ impl<'a> Run<'a> {
             self.sleep();
             idle_since = None;
         }
-        // What was ordered and not done is over, and what will be ordered, too.
-        self.channel.orders.close();
     }
 
     /// Takes what was ordered. True if there was anything.
@@ -74,6 +72,8 @@ impl<'a> Run<'a> {
                 Order::Send(it) => self.bursts.push_back(it),
                 Order::Open(it) => self.open(it),
                 Order::Free(it) => self.free.push(it),
+                #[cfg(test)]
+                Order::Panic => panic!("as ordered"),
             }
         }
         self.orders = orders;

@@ -224,3 +224,10 @@ fn thread__ends_when_it_is_dropped_asleep_or_not() {
         assert!(memory.is_idle(), "what is ordered then is over");
     }
 }
+
+#[test]
+fn thread__that_panics_says_that_it_is_over() {
+    let mut ends = ends();
+    ends.thread.channel().order(Order::Panic);
+    assert!(matches!(ends.report(), Report::Ended));
+}
