@@ -160,7 +160,8 @@ impl Receiver {
                 _ => front + 2 * pairs + 1 + usize::from(sealed && pairs > 0),
             };
             let mut message = empty_message();
-            message.msg_iov = &raw mut self.buffers.iovs[next];
+            // Of all of them, not of one: the kernel, and what looks at the message, read `iovs` pieces there.
+            message.msg_iov = self.buffers.iovs.as_mut_ptr().wrapping_add(next);
             message.msg_iovlen = iovs;
             message.msg_control = self.buffers.controls[index].as_mut_ptr().cast();
             message.msg_controllen = CONTROL;
