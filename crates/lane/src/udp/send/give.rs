@@ -147,6 +147,11 @@ impl Giver {
         self.free.push(slot);
     }
 
+    /// The end was not lent.
+    pub(super) fn put_back_end(&mut self, end: Region) {
+        self.free_ends.push(end);
+    }
+
     /// Gives the first `len` bytes of `slot`, burst `number`, to be cut after every `segment` of them.
     ///
     /// # Errors

@@ -126,8 +126,8 @@ impl Sender {
         self.buffers.iovs.clear();
         self.buffers.iovs.extend(pieces);
         let outcome = self.send_burst(socket, burst, turn.account);
-        // The last piece may lie there.
-        drop(own);
+        // The last piece may lie there, until here.
+        own.into_iter().for_each(|end| self.giver.put_back_end(end));
         match outcome {
             Err(error) if error.raw_os_error() == Some(libc::EFAULT) => Err(gone()),
             outcome => Ok(outcome),
