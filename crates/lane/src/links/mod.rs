@@ -147,7 +147,8 @@ impl Links {
             peer,
             station: None,
             sender: Sender::new(like, None, &self.options),
-            receiver: Receiver::new(like, Envelope::Udp, &self.options),
+            // The peer has not proven its question yet: no socket is changed for it.
+            receiver: Receiver::unbound(&self.options),
             thread: None,
             watches_room: false,
         };

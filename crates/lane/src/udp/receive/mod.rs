@@ -172,17 +172,20 @@ unsafe impl Send for Receiver {}
 
 impl Receiver {
     pub(crate) fn new(socket: &Socket, envelope: Envelope, options: &Options) -> Receiver {
-        let merges = envelope.merges();
-        if envelope.has_marks() {
-            socket::show_ecn(socket);
-        }
+        let mut receiver = Receiver::unbound(options);
+        receiver.begin_at(socket, envelope, options);
+        receiver
+    }
+
+    /// Of no socket yet: [`Receiver::begin_at`] says which.
+    pub(crate) fn unbound(options: &Options) -> Receiver {
         Receiver {
-            gro: merges && options.gro && socket::enable_gro(socket),
-            envelope,
+            gro: false,
+            envelope: Envelope::Udp,
             singles: 0,
             small_singles: 0,
             merges: false,
-            wants_trains: merges && options.trains,
+            wants_trains: false,
             takes_trains: false,
             trains: TrainBuffer::default(),
             incoming: match options.security.mode {
