@@ -26,6 +26,7 @@ fn profile(id: u8) -> Profile {
 #[derive(Default)]
 struct Driver {
     memory: BTreeSet<u32>,
+    fills: VecDeque<u32>,
     writes: VecDeque<u32>,
     sends: VecDeque<(NodeId, u32)>,
 }
@@ -34,6 +35,7 @@ impl Driver {
     fn act(&mut self, node: &mut Node) {
         while let Some(action) = node.poll_action() {
             match action {
+                Action::Fill(chunk) => self.fills.push_back(chunk),
                 Action::Write(chunk) => self.writes.push_back(chunk),
                 Action::SendChunk {
                     to,
@@ -52,9 +54,12 @@ impl Driver {
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let mut now = Duration::ZERO;
-    let manifest = Manifest::of(&[7; 400], 10, 2).expect("forty chunks");
+    let mut content = [7; 400];
+    content[..50].fill(0);
+    let manifest = Manifest::of(&content, 10, 2).expect("forty chunks");
     let options = Options {
         window: 6,
+        fills: true,
         ..Options::default()
     };
     let header = manifest.header();
@@ -138,6 +143,11 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
                 }
                 if let Some((to, chunk)) = of_source.sends.pop_front() {
                     source.sent(now, to, chunk);
+                }
+            }
+            (None, 21) => {
+                if let Some(chunk) = driver.fills.pop_front() {
+                    node.filled(now, chunk);
                 }
             }
             _ => {

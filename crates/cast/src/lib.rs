@@ -29,7 +29,7 @@ pub mod sim;
 mod topology;
 
 pub use bitmap::{BadBitmap, Bitmap};
-pub use manifest::{Hash, Header, Manifest, Mismatch};
+pub use manifest::{Hash, Header, Manifest, Mismatch, hash_of_zeros};
 pub use message::{BadMessage, Contact, Fault, Message, NodeId, Place, VERSION};
 pub use node::{Counters, Node, Profile, Stored};
 pub use options::{Action, Event, Options, Slow, window_for};

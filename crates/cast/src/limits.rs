@@ -1,5 +1,10 @@
 //! Every limit of a cast, with its reason.
 
+use std::time::Duration;
+
+/// Times beyond this are no limit: sums and multiples of them have room in a `Duration`.
+pub const LONGEST: Duration = Duration::from_secs(1 << 32);
+
 /// Most chunks of one content. With chunks of 64 MiB that is 64 TiB; a bitmap of them has 128 KiB.
 pub const MAX_CHUNKS: u32 = 1 << 20;
 

@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::bitmap::Bitmap;
 use crate::limits::{MAX_ARITY, MAX_CHUNKS};
 
 /// A BLAKE3 digest.
@@ -27,9 +28,9 @@ pub struct Header {
 /// Why a header, a list of digests or a chunk is not what was announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Mismatch {
-    /// There are no chunks, or too many.
+    /// There are too many chunks, or they have no bytes.
     #[error(
-        "content of {bytes} bytes in chunks of {chunk_bytes}: 1 to {MAX_CHUNKS} chunks are possible"
+        "content of {bytes} bytes in chunks of {chunk_bytes}: at most {MAX_CHUNKS} chunks are possible"
     )]
     Chunks {
         /// Bytes of the content.
@@ -90,15 +91,15 @@ impl Header {
         (self.chunks() + self.arity - 1).saturating_sub(stripe as u32) / self.arity
     }
 
-    /// Whether such a content can be cast.
+    /// Whether such a content can be cast. One without bytes has no chunks.
     ///
     /// # Errors
-    /// There are no chunks or too many, or no stripes or too many.
+    /// There are too many chunks, or no stripes or too many.
     pub fn check(&self) -> Result<(), Mismatch> {
         if !(1..=MAX_ARITY).contains(&self.arity) {
             return Err(Mismatch::Arity(self.arity));
         }
-        if self.chunk_bytes == 0 || !(1..=MAX_CHUNKS).contains(&self.chunks()) {
+        if self.chunk_bytes == 0 || self.chunks() > MAX_CHUNKS {
             let (bytes, chunk_bytes) = (self.bytes, self.chunk_bytes);
             return Err(Mismatch::Chunks { bytes, chunk_bytes });
         }
@@ -181,6 +182,24 @@ impl Manifest {
         &self.hashes
     }
 
+    /// The chunks whose bytes are all zero, as their digests tell.
+    #[must_use]
+    pub fn zeros(&self) -> Bitmap {
+        let chunks = self.header.chunks();
+        let mut zeros = Bitmap::empty(chunks);
+        let Some(last) = chunks.checked_sub(1) else {
+            return zeros;
+        };
+        let hash_of = |chunk| hash_of_zeros(self.header.bytes_of(chunk));
+        let (first, rest) = (hash_of(0), hash_of(last));
+        for (chunk, hash) in (0..).zip(&self.hashes) {
+            if *hash == if chunk == last { rest } else { first } {
+                zeros.insert(chunk);
+            }
+        }
+        zeros
+    }
+
     /// Whether `content` is that of `chunk`.
     ///
     /// # Errors
@@ -203,6 +222,20 @@ impl Manifest {
             false => Err(Mismatch::Content(chunk)),
         }
     }
+}
+
+/// The digest of a chunk of `len` zeros.
+#[must_use]
+pub fn hash_of_zeros(len: usize) -> Hash {
+    const ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+    let mut hasher = blake3::Hasher::new();
+    let mut left = len;
+    while left > 0 {
+        let piece = left.min(ZEROS.len());
+        hasher.update(&ZEROS[..piece]);
+        left -= piece;
+    }
+    *hasher.finalize().as_bytes()
 }
 
 #[cfg(test)]
@@ -260,7 +293,10 @@ mod tests {
                 Err(Mismatch::Root)
             );
         }
-        let none = Header { bytes: 0, ..header };
+        let none = Header {
+            chunk_bytes: 0,
+            ..header
+        };
         assert!(matches!(none.check(), Err(Mismatch::Chunks { .. })));
         assert!(Header { arity: 0, ..header }.check().is_err());
         assert!(
@@ -272,5 +308,32 @@ mod tests {
             .check()
             .is_err()
         );
+    }
+
+    #[test]
+    fn covered__a_content_without_bytes_has_no_chunks() {
+        let manifest = Manifest::of(&[], 300, 2).unwrap();
+        assert_eq!(
+            (manifest.header().chunks(), manifest.hashes().len()),
+            (0, 0)
+        );
+        assert_eq!(
+            Manifest::covered(manifest.header(), Vec::new()).as_ref(),
+            Ok(&manifest)
+        );
+        assert!(manifest.zeros().is_empty());
+    }
+
+    #[test]
+    fn zeros__are_whole_chunks_of_them_and_the_last_is_shorter() {
+        let zeros = |change: &[usize]| {
+            let mut content = [0; 1000];
+            change.iter().for_each(|it| content[*it] = 1);
+            let zeros = Manifest::of(&content, 300, 2).unwrap().zeros();
+            (0..5).filter(|it| zeros.contains(*it)).collect::<Vec<_>>()
+        };
+        assert_eq!(zeros(&[]), [0, 1, 2, 3]);
+        assert_eq!(zeros(&[299, 600]), [1, 3]);
+        assert_eq!(zeros(&[999]), [0, 1, 2]);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::limits::LONGEST;
 use crate::message::{Contact, Fault, Message, NodeId};
 
 /// What is done about a node that holds others back.
@@ -26,6 +27,9 @@ pub struct Options {
     pub spill: bool,
     /// Whether what was written can be read again. What went into a pipe cannot.
     pub readable: bool,
+    /// Whether the driver fills chunks of zeros by itself ([`Action::Fill`]). What they are, their digests tell, so no peer is asked
+    /// for them.
+    pub fills: bool,
     /// The longest silence of an end that is alive.
     pub beat: Duration,
     /// At the coordinator: the silence after which a node is suspected, so that none receives from it until it is heard of
@@ -46,6 +50,21 @@ pub struct Options {
     pub slow: Slow,
 }
 
+impl Options {
+    /// Without times that are longer than [`LONGEST`].
+    pub(crate) fn bounded(self) -> Options {
+        Options {
+            beat: self.beat.min(LONGEST),
+            suspicion: self.suspicion.min(LONGEST),
+            silence: self.silence.min(LONGEST),
+            stall: self.stall.min(LONGEST),
+            patience: self.patience.min(LONGEST),
+            gather: self.gather.min(LONGEST),
+            ..self
+        }
+    }
+}
+
 /// Chunks in memory with which nothing waits for memory: of each stripe two on the way here, and two on the way on; and as
 /// many again as a chain needs.
 #[must_use]
@@ -59,6 +78,7 @@ impl Default for Options {
             window: window_for(1),
             spill: true,
             readable: true,
+            fills: false,
             beat: Duration::from_millis(100),
             suspicion: Duration::from_millis(500),
             silence: Duration::from_millis(800),
@@ -104,6 +124,8 @@ pub enum Action {
     },
     /// Write a chunk that is in memory to the store; the end is `written`.
     Write(u32),
+    /// Put a chunk of zeros in the store, which is in no memory; the end is `filled`.
+    Fill(u32),
     /// Free the memory of a chunk.
     Forget(u32),
     /// Tell the user.

@@ -458,6 +458,8 @@ impl Drive {
                     self.pool.retire(content);
                 }
             }
+            // It is not asked for it.
+            Action::Fill(_) => {}
             Action::Tell(event) => self.events.push_back(event),
         }
         Ok(())

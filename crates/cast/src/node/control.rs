@@ -6,7 +6,7 @@ use super::{Link, Node};
 use crate::bitmap::Bitmap;
 use crate::coordinator::{Coordinator, Joining};
 use crate::limits::{HELPERS, MAX_PEERS};
-use crate::manifest::Header;
+use crate::manifest::{Header, Manifest};
 use crate::message::{Contact, Fault, Message, NodeId, Place};
 use crate::options::{Action, Event};
 
@@ -273,6 +273,11 @@ impl Node {
             self.verified = stored.map_or_else(|| Bitmap::empty(header.chunks()), |it| it.has);
             self.written = self.verified.clone();
             self.begin_fetch(&header);
+            if header.chunks() == 0 {
+                // There is nothing to ask for.
+                let manifest = Manifest::covered(header, Vec::new());
+                self.manifest = Some(manifest.map_err(|_| Fault::WrongHashes)?);
+            }
             self.take_early();
         }
         self.ask_hashes(from);

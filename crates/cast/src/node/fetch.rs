@@ -27,6 +27,8 @@ pub(super) struct Fetch {
     asked: BTreeMap<u32, Asked>,
     /// How many of each.
     asked_of: BTreeMap<NodeId, u32>,
+    /// Chunks of zeros that the driver puts in the store: no peer is asked for them.
+    filling: Bitmap,
     /// Peers that are asked for whatever they have.
     pub(super) helpers: BTreeSet<NodeId>,
     /// There was no room in the window for something that could be asked for.
@@ -85,6 +87,11 @@ impl Fetch {
     /// Chunks on the way.
     pub(super) fn outstanding(&self) -> u32 {
         self.asked.len() as u32
+    }
+
+    /// Whether a chunk comes without being asked for again.
+    fn is_coming(&self, chunk: u32) -> bool {
+        self.asked.contains_key(&chunk) || self.filling.contains(chunk)
     }
 
     fn unask(&mut self, chunk: u32) -> Option<NodeId> {
@@ -255,7 +262,7 @@ impl Node {
     fn next_lacking(&mut self, stripe: u32, arity: u32) -> Option<u32> {
         let mut next = self.fetch.stripes[stripe as usize].next;
         while next < self.verified.len()
-            && (self.verified.contains(next) || self.fetch.asked.contains_key(&next))
+            && (self.verified.contains(next) || self.fetch.is_coming(next))
         {
             next += arity;
         }
@@ -290,7 +297,7 @@ impl Node {
             while self.fetch.asked_of.get(&of).copied().unwrap_or(0) < each.min(2) {
                 let found = self.peers[&of].has.first_beyond(&self.verified, next);
                 match found.filter(|it| !wrapped || *it < start) {
-                    Some(chunk) if self.fetch.asked.contains_key(&chunk) => next = chunk + 1,
+                    Some(chunk) if self.fetch.is_coming(chunk) => next = chunk + 1,
                     Some(chunk) if self.ask(of, chunk) => {
                         chunks.push(chunk);
                         next = chunk + 1;
@@ -363,6 +370,34 @@ impl Node {
         self.send_new(chunk);
         self.request_chunks();
         true
+    }
+
+    /// Chunks of zeros do not have to come: who knows the digest knows the content.
+    fn fill(&mut self, zeros: &Bitmap) {
+        self.fetch.filling = Bitmap::empty(zeros.len());
+        let mut next = 0;
+        while let Some(chunk) = zeros.first_beyond(&self.verified, next) {
+            self.fetch.filling.insert(chunk);
+            self.actions.push_back(Action::Fill(chunk));
+            next = chunk + 1;
+        }
+    }
+
+    /// A chunk of zeros is in the store.
+    pub fn filled(&mut self, now: Duration, chunk: u32) {
+        self.now = now;
+        // A peer may have sent it all the same.
+        if self.fetch.filling.contains(chunk) && !self.verified.contains(chunk) {
+            let stripe = self.fetch.stripe_of(chunk);
+            // How fast its predecessor is, it does not tell.
+            self.fetch.stripes[stripe].verified += 1;
+            self.fetch.stripes[stripe].progressed = now;
+            self.verified.insert(chunk);
+            self.written.insert(chunk);
+            self.heard_news();
+            self.send_new(chunk);
+        }
+        self.notice_end();
     }
 
     /// The predecessor sends again, and in order: what lies before, helpers are not asked for any more. They serve it when they have
@@ -658,6 +693,9 @@ impl Node {
         self.hashes_from = None;
         let hashes = std::mem::take(&mut self.hashes);
         let manifest = Manifest::covered(header, hashes).map_err(|_| Fault::WrongHashes)?;
+        if self.options.fills {
+            self.fill(&manifest.zeros());
+        }
         self.manifest = Some(manifest);
         self.heard_news();
         let waiting = self

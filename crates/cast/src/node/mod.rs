@@ -163,7 +163,7 @@ impl Node {
             node.profile.contact.clone(),
             node.profile.rack,
             header,
-            options,
+            node.options,
         ));
         node.verified = Bitmap::full(header.chunks());
         node.written = node.verified.clone();
@@ -190,6 +190,7 @@ impl Node {
     }
 
     fn new(now: Duration, profile: Profile, options: Options, stored: Option<Stored>) -> Node {
+        let options = options.bounded();
         Node {
             profile,
             options,

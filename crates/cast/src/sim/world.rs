@@ -516,6 +516,7 @@ impl<'a> World<'a> {
             // It is at the port already, and arrives.
             Action::Withdraw { .. } => {}
             Action::Write(chunk) => self.write(node, chunk),
+            Action::Fill(_) => unreachable!("options.fills is off: here each chunk takes its time"),
             Action::Forget(chunk) => drop(self.machines[node as usize].memory.remove(&chunk)),
             Action::Tell(event) => self.tell(node, event),
         }

@@ -7,6 +7,7 @@ mod helpers;
 mod idle;
 mod lost;
 mod withdrawn;
+mod zeros;
 
 use zerolane_cast::{Action, Contact, Message, Node, NodeId, Profile};
 
