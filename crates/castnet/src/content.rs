@@ -3,121 +3,120 @@
 //! The digests of all chunks are known before the first is sent. A stream and a tree have no place in which a chunk
 //! could be read again, so they go to a file without a name first, in the directory for temporary files.
 
-use std::collections::HashSet;
-use std::fs::{self, File, Metadata};
-use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::ffi::OsString;
+use std::fs::{self, FileType, OpenOptions};
+use std::io::{self, BufWriter, Read, Seek, SeekFrom};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
+use std::time::Duration;
 
+use rustix::fs::OFlags;
 use zerolane::ExportedRegion;
-use zerolane_cast::{Hash, Manifest};
+use zerolane_cast::{Hash, Manifest, hash_of_zeros};
 
+use crate::archive::{Skipped, pack};
 use crate::error::Error;
-use crate::invitation::Form;
+use crate::invitation::{Form, Offer};
 use crate::limits::{CHUNKS, LEAST_CHUNK, MOST_CHUNK};
+use crate::meta::Meta;
+use crate::stamp::Stamp;
 use crate::store::Store;
+
+/// How often a stop is looked for while digests are made.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// What is cast.
 #[derive(Debug)]
 pub struct Content {
-    name: String,
+    name: OsString,
     form: Form,
     store: Store,
     bytes: u64,
+    /// What a file has beside its bytes.
+    meta: Option<Meta>,
+    /// What of a directory is not cast.
+    skipped: Skipped,
     /// A file of the user's, and what it was when it was opened.
     stamp: Option<(PathBuf, Stamp)>,
 }
 
-/// What tells that a file was changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Stamp {
-    device: u64,
-    inode: u64,
-    len: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
-
-impl Stamp {
-    fn of(it: &Metadata) -> Stamp {
-        Stamp {
-            device: it.dev(),
-            inode: it.ino(),
-            len: it.len(),
-            modified: (it.mtime(), it.mtime_nsec()),
-            changed: (it.ctime(), it.ctime_nsec()),
+impl Content {
+    fn new(name: OsString, form: Form, store: Store, bytes: u64) -> Content {
+        Content {
+            name,
+            form,
+            store,
+            bytes,
+            meta: None,
+            skipped: Skipped::default(),
+            stamp: None,
         }
     }
-}
 
-impl Content {
-    /// The file, device or directory at `path`.
+    /// The file, device or directory at `path`. `stop` is asked whether the user wants to stop, for a directory is packed.
     ///
     /// # Errors
-    /// It cannot be read, or is none of these.
-    pub fn open(path: &Path) -> Result<Content, Error> {
+    /// It cannot be read, or is none of these: what is a FIFO or the like is a [`stream`](Content::stream).
+    pub fn open(path: &Path, stop: &dyn Fn() -> bool) -> Result<Content, Error> {
         let shown = path.display().to_string();
         let name = name_of(path);
         let metadata = fs::metadata(path).map_err(Error::io(&shown))?;
         if metadata.is_dir() {
-            return Content::tree(path, name);
+            return Content::tree(path, name, stop);
         }
-        let mut file = File::open(path).map_err(Error::io(&shown))?;
+        // Such a file may be waited for without end, or begin something by being opened.
+        check_kind(&shown, metadata.file_type())?;
+        let mut options = OpenOptions::new();
+        let file = options
+            .read(true)
+            .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+            .open(path);
+        let mut file = file.map_err(Error::io(&shown))?;
         let metadata = file.metadata().map_err(Error::io(&shown))?;
         let kind = metadata.file_type();
+        check_kind(&shown, kind)?;
         if kind.is_block_device() {
             let bytes = file.seek(SeekFrom::End(0)).map_err(Error::io(&shown))?;
-            return Ok(Content {
-                name,
-                form: Form::Bytes,
-                store: Store::File(Arc::new(file)),
-                bytes,
-                stamp: None,
-            });
+            let store = Store::Device(Arc::new(file));
+            return Ok(Content::new(name, Form::Bytes, store, bytes));
         }
-        if !kind.is_file() {
-            return Content::stream(name, file);
-        }
-        let stamp = Some((path.to_owned(), Stamp::of(&metadata)));
+        let store = Store::File(Arc::new(file));
         Ok(Content {
-            name,
-            form: Form::Bytes,
-            store: Store::File(Arc::new(file)),
-            bytes: metadata.len(),
-            stamp,
+            meta: Some(Meta::of(&metadata)),
+            stamp: Some((path.to_owned(), Stamp::of(&metadata))),
+            ..Content::new(name, Form::Bytes, store, metadata.len())
         })
     }
 
     /// What a stream gives, to its end, under `name`.
     ///
     /// # Errors
-    /// It cannot be read, or there is no room for it.
+    /// It cannot be read, there is no room for it, or nothing comes: what was to write to it may have failed.
     pub fn stream(name: String, mut stream: impl Read) -> Result<Content, Error> {
         let what = "keeping the stream until it is cast";
         let mut spool = tempfile::tempfile().map_err(Error::io(what))?;
         let bytes = io::copy(&mut stream, &mut spool).map_err(Error::io(what))?;
-        Ok(Content {
-            name,
-            form: Form::Bytes,
-            store: Store::File(Arc::new(spool)),
-            bytes,
-            stamp: None,
-        })
+        if bytes == 0 {
+            return Err(Error::Empty);
+        }
+        let store = Store::File(Arc::new(spool));
+        Ok(Content::new(name.into(), Form::Bytes, store, bytes))
     }
 
-    fn tree(path: &Path, name: String) -> Result<Content, Error> {
+    fn tree(path: &Path, name: OsString, stop: &dyn Fn() -> bool) -> Result<Content, Error> {
         let what = || format!("packing {}", path.display());
         let mut spool = tempfile::tempfile().map_err(Error::io(what()))?;
-        pack(path, BufWriter::with_capacity(1 << 20, &spool))?;
+        let skipped = pack(path, BufWriter::with_capacity(1 << 20, &spool), stop)?;
         let bytes = spool.seek(SeekFrom::End(0)).map_err(Error::io(what()))?;
+        let store = Store::File(Arc::new(spool));
         Ok(Content {
-            name,
-            form: Form::Tree,
-            store: Store::File(Arc::new(spool)),
-            bytes,
-            stamp: None,
+            skipped,
+            ..Content::new(name, Form::Tree, store, bytes)
         })
     }
 
@@ -127,19 +126,14 @@ impl Content {
     /// What changes meanwhile ends the cast with [`Error::Changed`](crate::Error::Changed), if it is seen.
     #[must_use]
     pub fn memory(name: String, memory: &ExportedRegion) -> Content {
-        Content {
-            name,
-            form: Form::Bytes,
-            bytes: memory.len() as u64,
-            store: Store::Memory(memory.clone()),
-            stamp: None,
-        }
+        let store = Store::Memory(memory.clone());
+        Content::new(name.into(), Form::Bytes, store, memory.len() as u64)
     }
 
-    /// The last part of its path.
+    /// The last part of its path, as it can be shown.
     #[must_use]
-    pub fn name(&self) -> &str {
-        &self.name
+    pub fn name(&self) -> String {
+        self.name.to_string_lossy().into_owned()
     }
 
     /// What it is beside bytes.
@@ -152,6 +146,22 @@ impl Content {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// What of a directory is not cast: devices, sockets and FIFOs.
+    #[must_use]
+    pub fn skipped(&self) -> &Skipped {
+        &self.skipped
+    }
+
+    /// What hosts are offered.
+    pub(crate) fn offer(&self) -> Offer {
+        Offer {
+            name: self.name.clone().into_vec(),
+            form: self.form,
+            bytes: self.bytes,
+            meta: self.meta,
+        }
     }
 
     pub(crate) fn store(&self) -> &Store {
@@ -176,87 +186,73 @@ impl Content {
         chunk_bytes(self.bytes)
     }
 
-    /// The digests of its chunks, by as many threads as there are processors.
-    pub(crate) fn manifest(&self, chunk_bytes: u32, arity: u32) -> Result<Manifest, Error> {
-        if self.bytes == 0 {
-            return Err(Error::Empty);
-        }
+    /// The digests of its chunks, by as many threads as there are processors. `stop` is asked whether the user wants to stop.
+    pub(crate) fn manifest(
+        &self,
+        chunk_bytes: u32,
+        arity: u32,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Manifest, Error> {
         let chunks = self.bytes.div_ceil(u64::from(chunk_bytes)) as usize;
-        let threads = thread::available_parallelism()
-            .map_or(1, usize::from)
-            .min(chunks);
-        let each = chunks.div_ceil(threads);
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        let each = chunks.div_ceil(threads).max(1);
         let mut hashes = vec![Hash::default(); chunks];
+        let stopped = AtomicBool::new(stop());
+        let zeros = hash_of_zeros(chunk_bytes as usize);
         let digest = |first: usize, hashes: &mut [Hash]| -> io::Result<()> {
             let mut buffer = vec![0; chunk_bytes as usize];
             for (index, hash) in (first as u64..).zip(hashes) {
+                if stopped.load(Ordering::Relaxed) {
+                    break;
+                }
                 let offset = index * u64::from(chunk_bytes);
                 let len = (self.bytes - offset).min(u64::from(chunk_bytes)) as usize;
+                if len == buffer.len() && self.store.is_hole(offset, len) {
+                    *hash = zeros;
+                    continue;
+                }
                 self.store.read_exact_at(&mut buffer[..len], offset)?;
                 *hash = *blake3::hash(&buffer[..len]).as_bytes();
             }
             Ok(())
         };
+        let mut done = Ok(());
         thread::scope(|scope| {
-            let parts = hashes.chunks_mut(each).enumerate();
-            let running: Vec<_> = parts
-                .map(|(part, hashes)| scope.spawn(move || digest(part * each, hashes)))
-                .collect();
-            running
-                .into_iter()
-                .try_for_each(|it| it.join().expect("no panic"))
-        })
-        .map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => Error::Changed(self.name.clone()),
-            _ => Error::io(format!("reading {}", self.name))(error),
+            let (told, ended) = channel();
+            for (part, hashes) in hashes.chunks_mut(each).enumerate() {
+                let (told, digest) = (told.clone(), &digest);
+                scope.spawn(move || drop(told.send(digest(part * each, hashes))));
+            }
+            drop(told);
+            loop {
+                match ended.recv_timeout(LOOK) {
+                    Ok(result) => done = std::mem::replace(&mut done, Ok(())).and(result),
+                    Err(RecvTimeoutError::Timeout) => {
+                        stopped.fetch_or(stop(), Ordering::Relaxed);
+                    }
+                    Err(RecvTimeoutError::Disconnected) => break,
+                }
+            }
+        });
+        if stopped.into_inner() {
+            return Err(Error::Stopped);
+        }
+        done.map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => Error::Changed(self.name()),
+            _ => Error::io(format!("reading {}", self.name()))(error),
         })?;
         Ok(Manifest::new(self.bytes, chunk_bytes, arity, hashes)?)
     }
 }
 
-/// Packs a directory. That nothing in it was changed meanwhile is looked at afterwards: a file that grew or shrank has another
-/// length in the archive than its entry says.
-fn pack(path: &Path, out: impl Write) -> Result<(), Error> {
-    let what = || format!("packing {}", path.display());
-    let mut before = HashSet::new();
-    walk(path, |_, it| before.extend([Stamp::of(it)])).map_err(Error::io(what()))?;
-    let mut builder = tar::Builder::new(out);
-    builder.follow_symlinks(false);
-    let packed = builder.append_dir_all(".", path);
-    let packed = packed.and_then(|()| builder.into_inner()?.flush());
-    // One that is gone has changed its directory, which is named if no file is.
-    let (mut file, mut directory) = (None, None);
-    let again = walk(path, |path, it| {
-        let changed = if it.is_dir() {
-            &mut directory
-        } else {
-            &mut file
-        };
-        if changed.is_none() && !before.contains(&Stamp::of(it)) {
-            *changed = Some(path.display().to_string());
-        }
-    });
-    match file.or(directory) {
-        Some(changed) => Err(Error::Changed(changed)),
-        None => packed.and(again).map_err(Error::io(what())),
-    }
-}
-
-/// Looks at a directory, and all that is in it.
-fn walk(path: &Path, mut look: impl FnMut(&Path, &Metadata)) -> io::Result<()> {
-    look(path, &path.metadata()?);
-    let mut left = vec![path.to_owned()];
-    while let Some(directory) = left.pop() {
-        for entry in fs::read_dir(directory)? {
-            let path = entry?.path();
-            let metadata = path.symlink_metadata()?;
-            look(&path, &metadata);
-            if metadata.is_dir() {
-                left.push(path);
-            }
-        }
-    }
-    Ok(())
+/// Whether a file of this kind has content that can be read again.
+fn check_kind(shown: &str, kind: FileType) -> Result<(), Error> {
+    let what = match kind {
+        _ if kind.is_file() || kind.is_block_device() => return Ok(()),
+        _ if kind.is_socket() => "is a socket: a file, a directory or a block device is cast",
+        _ => "is a stream, which is read to its end before it is cast",
+    };
+    Err(Error::Target(format!("{shown}: {what}")))
 }
 
 /// Bytes of a chunk of a content of so many bytes: many chunks for a pipe that fills quickly, few for lists of them that stay
@@ -268,67 +264,13 @@ pub fn chunk_bytes(bytes: u64) -> u32 {
     u32::try_from(chunk.next_multiple_of(4096)).unwrap_or(u32::MAX)
 }
 
-fn name_of(path: &Path) -> String {
+fn name_of(path: &Path) -> OsString {
     let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     whole
         .file_name()
-        .map_or_else(|| "content".into(), |it| it.to_string_lossy().into_owned())
+        .map_or_else(|| "content".into(), ToOwned::to_owned)
 }
 
 #[cfg(test)]
-#[allow(non_snake_case)]
-mod tests {
-    use super::*;
-
-    /// Something that happens as soon as the archive begins.
-    struct Once<F: FnOnce()>(Option<F>);
-
-    impl<F: FnOnce()> Write for Once<F> {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.take().into_iter().for_each(|it| it());
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    #[test]
-    fn pack__a_tree_that_changes_meanwhile_is_an_error_that_names_what() {
-        let changed = |change: fn(&Path)| {
-            let tree = tempfile::tempdir().unwrap();
-            let tree = tree.path();
-            fs::create_dir(tree.join("a")).unwrap();
-            fs::write(tree.join("a/file"), [1; 3000]).unwrap();
-            std::os::unix::fs::symlink("nowhere", tree.join("link")).unwrap();
-            // A clock of few ticks may have the same time for what comes now.
-            let directory = File::open(tree.join("a")).unwrap();
-            directory.set_modified(std::time::UNIX_EPOCH).unwrap();
-            match pack(tree, Once(Some(|| change(tree)))) {
-                Ok(()) => None,
-                Err(Error::Changed(what)) => {
-                    let what = Path::new(&what).strip_prefix(tree).unwrap();
-                    Some(what.display().to_string())
-                }
-                Err(error) => panic!("{error}"),
-            }
-        };
-        let named = |path: &str| Some(path.to_owned());
-        assert_eq!(changed(|_| {}), None);
-        fn set_len(tree: &Path, len: u64) {
-            let file = File::options().write(true).open(tree.join("a/file"));
-            file.unwrap().set_len(len).unwrap();
-        }
-        assert_eq!(changed(|it| set_len(it, 5000)), named("a/file"));
-        assert_eq!(changed(|it| set_len(it, 1000)), named("a/file"));
-        assert_eq!(
-            changed(|it| fs::write(it.join("a/new"), []).unwrap()),
-            named("a/new")
-        );
-        assert_eq!(
-            changed(|it| fs::remove_file(it.join("a/file")).unwrap()),
-            named("a")
-        );
-    }
-}
+#[path = "content_tests.rs"]
+mod tests;

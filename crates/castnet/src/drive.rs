@@ -25,7 +25,8 @@ use crate::error::Error;
 use crate::invitation::{Word, confirms_last, is_word, key_of, parse, say_last};
 use crate::jobs::Jobs;
 use crate::limits::{
-    BEATS, MAX_SENDS, MAX_UNSENT_BYTES, MESSAGE_RECEIVES, PARTING, SUSPICIOUS_BEATS, WINDOW_BYTES,
+    BEATS, LONGEST_BEAT, MAX_SENDS, MAX_UNSENT_BYTES, MESSAGE_RECEIVES, PARTING, SUSPICIOUS_BEATS,
+    WINDOW_BYTES,
 };
 use crate::links::{Link, Links};
 use crate::pace::Pace;
@@ -40,10 +41,11 @@ pub(crate) fn address_bytes(address: SocketAddr) -> Vec<u8> {
     address.to_string().into_bytes()
 }
 
-/// Options whose beats follow from the silence after which a node is taken for dead.
+/// Options of a node over connections, whose beats follow from the silence after which one is taken for dead.
 pub(crate) fn with_silence(silence: Duration) -> Options {
-    let beat = silence / BEATS;
+    let beat = (silence / BEATS).min(LONGEST_BEAT);
     Options {
+        fills: true,
         beat,
         suspicion: beat * SUSPICIOUS_BEATS,
         silence,
@@ -453,13 +455,17 @@ impl Drive {
                     self.jobs.write(chunk, offset, content.clone());
                 }
             }
+            Action::Fill(chunk) => {
+                if let Some(header) = self.manifest.as_ref().map(|it| it.header()) {
+                    let offset = u64::from(chunk) * u64::from(header.chunk_bytes);
+                    self.jobs.fill(chunk, offset, header.bytes_of(chunk));
+                }
+            }
             Action::Forget(chunk) => {
                 if let Some(content) = self.memory.remove(&chunk) {
                     self.pool.retire(content);
                 }
             }
-            // It is not asked for it.
-            Action::Fill(_) => {}
             Action::Tell(event) => self.events.push_back(event),
         }
         Ok(())

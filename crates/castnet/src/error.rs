@@ -20,8 +20,8 @@ pub enum Error {
         /// Why not.
         error: io::Error,
     },
-    /// There is nothing to cast.
-    #[error("there is nothing to cast: the content is empty")]
+    /// There is nothing to cast: a stream ended before anything came.
+    #[error("there is nothing to cast: nothing came from the stream")]
     Empty,
     /// The content cannot be cast.
     #[error(transparent)]
@@ -38,6 +38,12 @@ pub enum Error {
     /// The target is there.
     #[error("{}: is there already (--force replaces it)", .0.display())]
     Exists(PathBuf),
+    /// What is in the way of a file of the cast's own, beside the target: another user could write to it, or through it.
+    #[error(
+        "{}: is in the way: it is a link, a FIFO, another user's, or has other names. Remove it, or receive elsewhere (--to)",
+        .0.display()
+    )]
+    InTheWay(PathBuf),
     /// The target cannot take this content.
     #[error("{0}")]
     Target(String),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! source                                   host
-//!   Offer: name, form, bytes     ------>
+//!   Offer: name, form, bytes, meta ---->
 //!                                <------   Joins: the key it has in this cast; or Refuses, with words
 //!                                <------   Looks: how much of an earlier try it has looked at, each second of it
 //!   Group: secret, key, port, rack ---->     from here on it is a node
@@ -22,8 +22,9 @@ use zerolane::worker::{ConnectionId, Worker};
 use zerolane::{Completion, Region, Result, Work};
 
 use crate::limits::WORD_BYTES;
+use crate::meta::Meta;
 
-const MAGIC: [u8; 4] = *b"ZLi\x04";
+const MAGIC: [u8; 4] = *b"ZLi\x05";
 
 /// The context of a last word: that of a message of a node is its length.
 const LAST: u64 = u64::MAX;
@@ -37,16 +38,22 @@ pub enum Form {
     Tree,
 }
 
+/// What is to be cast.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Offer {
+    /// The last part of its path.
+    pub(crate) name: Vec<u8>,
+    pub(crate) form: Form,
+    pub(crate) bytes: u64,
+    /// What a file has beside its bytes.
+    pub(crate) meta: Option<Meta>,
+}
+
 /// From the source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Call {
     /// What is to be cast.
-    Offer {
-        /// The last part of its path.
-        name: String,
-        form: Form,
-        bytes: u64,
-    },
+    Offer(Offer),
     /// What a node of the cast needs.
     Group {
         /// Proves to other nodes that one takes part.

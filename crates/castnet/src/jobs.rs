@@ -25,6 +25,8 @@ pub(crate) enum Done {
         content: Chunk,
         right: bool,
     },
+    /// A chunk of zeros is in the store.
+    Filled { chunk: u32, result: io::Result<()> },
     /// A chunk is in the store.
     Written { chunk: u32, result: io::Result<()> },
     /// A chunk of the store is in memory; `Ok(false)` if it has other bytes than it should.
@@ -49,6 +51,11 @@ enum Job {
         content: Chunk,
         #[cfg(test)]
         pause: Duration,
+    },
+    Fill {
+        chunk: u32,
+        offset: u64,
+        len: usize,
     },
     Read {
         to: NodeId,
@@ -151,6 +158,10 @@ impl Jobs {
         );
     }
 
+    pub(crate) fn fill(&self, chunk: u32, offset: u64, len: usize) {
+        self.order(|it| &it.writer, Job::Fill { chunk, offset, len });
+    }
+
     pub(crate) fn read(&self, to: NodeId, chunk: u32, slot: Region, manifest: Arc<Manifest>) {
         self.order(
             |it| &it.reader,
@@ -202,6 +213,10 @@ fn perform(store: &Store, job: Job) -> Done {
             thread::sleep(pause);
             let result = store.write_all_at(&content.bytes(), offset);
             Done::Written { chunk, result }
+        }
+        Job::Fill { chunk, offset, len } => {
+            let result = store.fill(len, offset);
+            Done::Filled { chunk, result }
         }
         Job::Read {
             to,

@@ -65,6 +65,7 @@
 //! `docs/cast.md` has the design.
 #![forbid(unsafe_code)]
 
+mod archive;
 mod content;
 mod drive;
 mod error;
@@ -74,16 +75,19 @@ mod invitation;
 mod jobs;
 pub mod limits;
 mod links;
+mod meta;
 mod pace;
 mod pool;
 mod racks;
 pub mod receiver;
 pub mod source;
+mod stamp;
 mod store;
 mod target;
 #[cfg(test)]
 mod tests;
 
+pub use archive::Skipped;
 pub use content::{Content, chunk_bytes};
 pub use error::Error;
 pub use host::Host;

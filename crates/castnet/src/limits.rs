@@ -37,6 +37,9 @@ pub const WINDOW_BYTES: u64 = 512 << 20;
 /// node soon.
 pub const BEATS: u32 = 20;
 
+/// The longest time between two beats, whatever the silence: a cast goes on by them.
+pub const LONGEST_BEAT: Duration = Duration::from_secs(1);
+
 /// Beats in the silence after which none receives from a node until it is heard of again: many enough for one that waits
 /// for a busy processor.
 pub const SUSPICIOUS_BEATS: u32 = 6;

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use zerolane::security::PublicKey;
+use zerolane::security::{PreShared, PublicKey};
 use zerolane::worker::{EndpointId, Worker};
 use zerolane::{Endpoint, Options as Transport, Security};
+use zerolane_cast::limits::LONGEST;
 
 use crate::drive::Drive;
 use crate::error::Error;
@@ -27,6 +28,8 @@ pub struct Receiver {
     endpoint: EndpointId,
     address: SocketAddr,
     key: Option<PublicKey>,
+    /// It lets one source in, once.
+    by_code: bool,
     destination: Destination,
     /// How long it goes on without anything new.
     patience: Duration,
@@ -53,6 +56,8 @@ pub struct Received {
     pub received: u64,
     /// The same.
     pub sent: u64,
+    /// Offers that were refused before: their content could not be put there.
+    pub refused: u64,
 }
 
 /// How far a host is.
@@ -77,6 +82,7 @@ impl Receiver {
         destination: Destination,
     ) -> Result<Receiver, Error> {
         destination.check()?;
+        let by_code = matches!(security.pre_shared, Some(PreShared::Code(_)));
         let endpoint = Endpoint::bind(
             on,
             Transport {
@@ -92,6 +98,7 @@ impl Receiver {
             endpoint,
             address,
             key,
+            by_code,
             destination,
             patience: Duration::from_secs(30),
             silence: Duration::from_secs(2),
@@ -104,13 +111,19 @@ impl Receiver {
     /// Gives up after so long without anything new: 30 s unless set.
     #[must_use]
     pub fn with_patience(self, patience: Duration) -> Receiver {
-        Receiver { patience, ..self }
+        Receiver {
+            patience: patience.min(LONGEST),
+            ..self
+        }
     }
 
     /// Takes a peer for dead after so long: 2 s unless set.
     #[must_use]
     pub fn with_silence(self, silence: Duration) -> Receiver {
-        Receiver { silence, ..self }
+        Receiver {
+            silence: silence.min(LONGEST),
+            ..self
+        }
     }
 
     /// Sends each peer at most so many bytes a second.
@@ -150,7 +163,8 @@ impl Receiver {
         self.key
     }
 
-    /// Waits for a source, and takes part in one cast. `stop` is asked whether the user wants to stop, `watch` told how
+    /// Waits for a source, and takes part in one cast. An offer that cannot be put there is refused, and it waits on, unless its
+    /// security is a one-time code: that is spent then. `stop` is asked whether the user wants to stop, `watch` told how
     /// far it is.
     ///
     /// # Errors
@@ -174,8 +188,11 @@ impl Receiver {
             max_rate: self.max_rate,
             ..Transport::default()
         };
-        let mut waiting = Waiting::new(self.worker, self.endpoint, &self.destination, transport);
-        let invited = waiting.wait(stop, &self.starter_gone)?;
+        let (endpoint, by_code) = (self.endpoint, self.by_code);
+        let mut waiting =
+            Waiting::new(self.worker, endpoint, &self.destination, transport, by_code);
+        let invited = waiting.wait(stop, &self.starter_gone, watch)?;
+        let refused = waiting.refused.count;
         let times = Times {
             silence: self.silence,
             patience: self.patience,
@@ -191,6 +208,6 @@ impl Receiver {
         }
         taking.part()?;
         taking.give_up();
-        done
+        done.map(|it| Received { refused, ..it })
     }
 }

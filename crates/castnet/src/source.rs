@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use zerolane::Options as Transport;
 use zerolane::security::{Identity, PublicKey, Trust};
 use zerolane::worker::Worker;
+use zerolane_cast::limits::LONGEST;
 use zerolane_cast::plan::{Shape, shape};
 use zerolane_cast::{Contact, Node, Options, Profile, Slow};
 
@@ -215,6 +216,9 @@ impl Cast {
         stop: &dyn Fn() -> bool,
         watch: &mut dyn FnMut(&Progress<'_>),
     ) -> Result<(Outcome, Result<(), Error>), Error> {
+        for time in [&mut self.gather, &mut self.linger, &mut self.silence] {
+            *time = (*time).min(LONGEST);
+        }
         let (own_rack, racks) = self.racks.labels(&self.hosts)?;
         let count = racks
             .iter()
@@ -222,12 +226,12 @@ impl Cast {
             .collect::<HashSet<_>>()
             .len();
         let arity = self.arity.unwrap_or_else(|| self.planned_arity(content));
-        let manifest = content.manifest(content.chunk_bytes(), arity)?;
+        let manifest = content.manifest(content.chunk_bytes(), arity, stop)?;
         if stop() {
             // Before any host is called.
             return Err(Error::Stopped);
         }
-        let header = manifest.header();
+        let (header, zeros) = (manifest.header(), manifest.zeros().count());
         let invited = Arc::new(Invited::default());
         let transport = Transport {
             max_rate: self.max_rate,
@@ -268,7 +272,7 @@ impl Cast {
         let node = Node::source(Duration::ZERO, profile, manifest, options);
         let key = membership.identity.public();
         let secret = membership.secret;
-        let store = (content.store(), content.name().to_owned());
+        let store = (content.store(), content.name());
         let drive = Drive::new(worker, endpoint, node, membership, store, begun)?;
         let mut hosts = std::mem::take(&mut self.hosts);
         // By the same key a host that is called again knows its source. For this cast alone, where the user named none.
@@ -297,6 +301,7 @@ impl Cast {
             had: HashMap::new(),
             predicted: None,
             chunks: header.chunks(),
+            zeros,
             racks: count,
             arity,
         };

@@ -5,6 +5,7 @@
 //! believes no bitmap, so nothing depends on what reached the disk in which order. A tree, standard output and a
 //! command read the content in order from such a file ([`Feed`]).
 
+mod beside;
 mod family;
 mod looking;
 mod opening;
@@ -24,9 +25,11 @@ use zerolane_cast::{Manifest, Stored};
 
 use crate::error::Error;
 use crate::feed::{Feed, FeedReader};
-use crate::invitation::Form;
+use crate::invitation::{Offer, shown};
 use crate::limits::READER_PATIENCE;
+use crate::meta::Meta;
 use crate::store::Store;
+use beside::{replace, stands_at};
 use looking::Looking;
 use opening::open_at;
 use paths::{Paths, rename, replace_tree, safe_name};
@@ -58,6 +61,8 @@ pub(crate) struct Target {
     name: String,
     store: Store,
     place: Place,
+    /// What a file is to have beside its bytes.
+    meta: Option<Meta>,
     /// What an earlier try left is looked at.
     looking: Option<Looking>,
     /// What it left.
@@ -127,25 +132,20 @@ impl Destination {
         }
     }
 
-    /// Opens the target for content of this name and form. What an earlier try left is looked at by a thread, which uses
+    /// Opens the target for what is offered. What an earlier try left is looked at by a thread, which uses
     /// `waker` at its end.
-    pub(crate) fn open(
-        &self,
-        name: &str,
-        form: Form,
-        bytes: u64,
-        waker: Waker,
-    ) -> Result<Target, Error> {
+    pub(crate) fn open(&self, offer: &Offer, waker: Waker) -> Result<Target, Error> {
+        let name = shown(&String::from_utf8_lossy(&offer.name));
         match self {
             Destination::Path { path, force } => {
                 let last = match path.is_dir() {
-                    true => path.join(safe_name(name)?),
+                    true => path.join(safe_name(&offer.name)?),
                     false => path.clone(),
                 };
-                open_at(last, *force, form, bytes, waker)
+                open_at(last, *force, offer, waker)
             }
             Destination::Memory(memory) => {
-                let room = memory.len() as u64;
+                let (room, bytes) = (memory.len() as u64, offer.bytes);
                 if room < bytes {
                     return Err(Error::Target(format!(
                         "the memory has {room} bytes, and the content has {bytes}"
@@ -155,6 +155,7 @@ impl Destination {
                     name: format!("the memory for {name}"),
                     store: Store::Memory(memory.clone()),
                     place: Place::Memory,
+                    meta: None,
                     looking: None,
                     stored: None,
                     feed: Arc::default(),
@@ -162,7 +163,7 @@ impl Destination {
                 })
             }
             Destination::Stdout => {
-                let (mut target, file) = Target::without_name(name)?;
+                let (mut target, file) = Target::without_name(&name)?;
                 target.read_by(file, |mut content| {
                     let mut out = io::stdout().lock();
                     io::copy(&mut content, &mut out)
@@ -172,7 +173,7 @@ impl Destination {
                 Ok(target)
             }
             Destination::Command(command) => {
-                let (mut target, file) = Target::without_name(name)?;
+                let (mut target, file) = Target::without_name(&name)?;
                 let command = command.clone();
                 target.read_by(file, move |content| run(&command, content))?;
                 Ok(target)
@@ -189,6 +190,7 @@ impl Target {
             name: format!("the file that keeps {content} for its reader"),
             store: Store::File(Arc::clone(&file)),
             place: Place::Stream,
+            meta: None,
             looking: None,
             stored: None,
             feed: Arc::default(),
@@ -252,7 +254,7 @@ impl Target {
         };
         let bytes = postcard::to_allocvec(&(manifest.header(), manifest.hashes()));
         let bytes = bytes.expect("a list in memory has a form in a file");
-        fs::write(&paths.list, bytes).map_err(Error::io(paths.list.display().to_string()))
+        replace(&paths.list, &bytes)
     }
 
     /// So many bytes from the start on are in the file.
@@ -286,7 +288,7 @@ impl Target {
 
     fn sync(&self, what: &str) -> Result<(), Error> {
         match &self.store {
-            Store::File(file) => file.sync_all().map_err(Error::io(what)),
+            Store::File(file) | Store::Device(file) => file.sync_all().map_err(Error::io(what)),
             Store::Memory(_) => Ok(()),
         }
     }
@@ -300,6 +302,14 @@ impl Target {
         match &self.place {
             Place::File(paths) => {
                 let last = || paths.last.display().to_string();
+                if let Store::File(file) = &self.store {
+                    let meta = self.meta.map_or(Ok(()), |it| it.set(file));
+                    meta.map_err(|it| Error::io(last())(it.into()))?;
+                    let there = file.metadata().map_err(Error::io(last()))?;
+                    if !stands_at(&paths.partial, &there) {
+                        return Err(Error::InTheWay(paths.partial.clone()));
+                    }
+                }
                 self.sync(&last())?;
                 rename(&paths.partial, &paths.last, paths.force)?;
                 // What is left of it does no harm.

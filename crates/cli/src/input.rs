@@ -1,16 +1,25 @@
-//! Standard input, of which a stop ends the reading.
+//! Standard input, and other streams, of which a stop ends the reading.
 
-use std::fs::File;
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
 
 use nix::errno::Errno;
+use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, poll};
 
 /// How often a stop is looked for while nothing comes, in milliseconds.
 const LOOK_MS: u8 = 100;
 
-/// Standard input. It ends with an error once the user asked to stop.
+/// Whether what is there can only be read as it comes: a FIFO, a terminal, another device of characters.
+pub(crate) fn is_stream(path: &Path) -> bool {
+    let kind = fs::metadata(path).map(|it| it.file_type());
+    kind.is_ok_and(|it| it.is_fifo() || it.is_char_device())
+}
+
+/// Standard input, or another stream. It ends with an error once the user asked to stop.
 pub(crate) struct Input<F> {
     from: File,
     stopped: F,
@@ -20,6 +29,14 @@ impl<F: Fn() -> bool> Input<F> {
     /// What this process has as standard input, of which nothing was read before. `stopped`: whether the user asked to stop.
     pub(crate) fn new(stopped: F) -> io::Result<Input<F>> {
         let from = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+        Ok(Input { from, stopped })
+    }
+
+    /// The stream at this path. A FIFO that none writes to yet is open at once, and waited for by the first read.
+    pub(crate) fn open(path: &Path, stopped: F) -> io::Result<Input<F>> {
+        let mut options = OpenOptions::new();
+        let flags = (OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits();
+        let from = options.read(true).custom_flags(flags).open(path)?;
         Ok(Input { from, stopped })
     }
 }
@@ -33,7 +50,11 @@ impl<F: Fn() -> bool> Read for Input<F> {
             let mut watched = [PollFd::new(self.from.as_fd(), PollFlags::POLLIN)];
             match poll(&mut watched, LOOK_MS) {
                 Ok(0) | Err(Errno::EINTR) => {}
-                Ok(_) => return self.from.read(into),
+                Ok(_) => match self.from.read(into) {
+                    // Another read it first.
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    read => return read,
+                },
                 Err(error) => return Err(error.into()),
             }
         }

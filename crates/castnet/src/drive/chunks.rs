@@ -79,6 +79,10 @@ impl Drive {
                 result.map_err(|it| Error::io(format!("writing {}", self.name))(it))?;
                 self.node.written_chunk(now, chunk);
             }
+            Done::Filled { chunk, result } => {
+                result.map_err(|it| Error::io(format!("writing {}", self.name))(it))?;
+                self.node.filled(now, chunk);
+            }
             Done::Read {
                 to,
                 chunk,

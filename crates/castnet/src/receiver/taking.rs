@@ -211,6 +211,7 @@ impl Taking {
             resumed: self.resumed,
             received: self.drive.received,
             sent: self.drive.sent,
+            refused: 0,
         })
     }
 
@@ -269,8 +270,10 @@ impl Taking {
         if !self.kept {
             self.kept = true;
             target.keep(manifest)?;
+            let stored = target.stored().filter(|it| it.root == header.root);
             // The last chunk is shorter.
-            let chunks = (0..header.chunks()).filter(|it| written.contains(*it));
+            let chunks = 0..header.chunks();
+            let chunks = chunks.filter(|it| stored.is_some_and(|stored| stored.has.contains(*it)));
             self.resumed = chunks.map(|it| header.bytes_of(it) as u64).sum();
         }
         let before = self.ready;
@@ -389,7 +392,7 @@ impl Taking {
                 return Err(Error::Aborted(shown(&why)));
             }
             Some(Call::Aborted(_)) if known => {}
-            Some(Call::Offer { .. }) if is_source && !known => {
+            Some(Call::Offer(_)) if is_source && !known => {
                 say(worker, connection, &Word::Joins(self.own_key.0));
                 let _ = listen(worker, connection);
             }
@@ -402,7 +405,7 @@ impl Taking {
                     self.say(Word::Ended(Ok(())));
                 }
             }
-            Some(Call::Offer { .. } | Call::Group { .. }) => {
+            Some(Call::Offer(_) | Call::Group { .. }) => {
                 say(
                     worker,
                     connection,

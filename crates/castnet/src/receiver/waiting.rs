@@ -1,4 +1,5 @@
-//! A host before it is a node: it listens to callers until one that is trusted offers something that it can take.
+//! A host before it is a node: it listens to callers until one that is trusted offers something that it can take. What it cannot
+//! take it refuses, and goes on listening, unless it has a one-time code, for that is spent then.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -11,6 +12,7 @@ use zerolane::security::PublicKey;
 use zerolane::worker::{ConnectionId, EndpointId, Event, Worker};
 use zerolane_cast::{Contact, NodeId};
 
+use super::Progress;
 use crate::drive::{Membership, address_bytes};
 use crate::error::Error;
 use crate::invitation::{Call, Word, in_words, key_of, listen, parse, say};
@@ -41,6 +43,43 @@ pub(super) struct Waiting<'a> {
     callers: HashMap<ConnectionId, Instant>,
     /// The source whose offer was taken.
     taken: Option<Taken>,
+    /// It has a one-time code: there is one source, whatever that offers.
+    by_code: bool,
+    pub(super) refused: Refused,
+    /// The only source was refused: where it hears so, until when, and why.
+    ending: Option<(ConnectionId, Instant, Error)>,
+}
+
+/// Offers that were refused.
+#[derive(Debug, Default)]
+pub(super) struct Refused {
+    pub(super) count: u64,
+    /// Those that the user was not told of, and why the last of them was.
+    untold: u64,
+    why: String,
+    told: Option<Instant>,
+}
+
+impl Refused {
+    fn add(&mut self, error: &Error) {
+        self.count += 1;
+        self.untold += 1;
+        self.why = in_words(error);
+    }
+
+    /// What the user is to be told: now and then, whatever callers do.
+    fn note(&mut self, now: Instant) -> Option<String> {
+        let due = self.told.is_none_or(|it| now >= it + TELL);
+        if self.untold == 0 || !due {
+            return None;
+        }
+        self.told = Some(now);
+        let why = &self.why;
+        Some(match std::mem::take(&mut self.untold) {
+            1 => format!("refused an offer: {why}"),
+            more => format!("refused {more} offers, the last because of this: {why}"),
+        })
+    }
 }
 
 /// What is to become of an offer that was taken.
@@ -70,6 +109,7 @@ impl<'a> Waiting<'a> {
         endpoint: EndpointId,
         destination: &'a Destination,
         transport: Transport,
+        by_code: bool,
     ) -> Waiting<'a> {
         Waiting {
             worker,
@@ -78,6 +118,9 @@ impl<'a> Waiting<'a> {
             transport,
             callers: HashMap::new(),
             taken: None,
+            by_code,
+            refused: Refused::default(),
+            ending: None,
         }
     }
 
@@ -90,6 +133,7 @@ impl<'a> Waiting<'a> {
         &mut self,
         stop: &dyn Fn() -> bool,
         starter_gone: &AtomicBool,
+        watch: &mut dyn FnMut(&Progress),
     ) -> Result<Invited, Error> {
         loop {
             let forsaken = self.taken.is_none() && starter_gone.load(Ordering::Relaxed);
@@ -110,6 +154,20 @@ impl<'a> Waiting<'a> {
             }
             while let Some(event) = self.worker.next_event() {
                 self.take(event)?;
+            }
+            if let Some(note) = self.refused.note(now) {
+                watch(&Progress {
+                    chunks: 0,
+                    of: 0,
+                    notes: vec![note],
+                });
+            }
+            let worker = &mut self.worker;
+            let heard = |it: &mut (ConnectionId, Instant, Error)| {
+                worker.connection(it.0).is_none() || now > it.1
+            };
+            if let Some((_, _, error)) = self.ending.take_if(heard) {
+                return Err(error);
             }
             if let Some(invited) = self.look(now) {
                 return Ok(invited);
@@ -150,7 +208,7 @@ impl<'a> Waiting<'a> {
             Event::Accepted { connection, .. } if self.callers.len() < CALLERS => {
                 self.callers
                     .insert(connection, Instant::now() + CALLER_PATIENCE);
-                listen(&mut self.worker, connection)?;
+                self.listen(connection);
             }
             Event::Accepted { connection, .. } => drop(self.worker.close(connection)),
             Event::EndpointFailed { endpoint, error } if endpoint == self.endpoint => {
@@ -181,9 +239,14 @@ impl<'a> Waiting<'a> {
         }
     }
 
+    /// Listens to a caller; one that went already tells so by itself.
+    fn listen(&mut self, connection: ConnectionId) {
+        let _ = listen(&mut self.worker, connection);
+    }
+
     fn hear(&mut self, connection: ConnectionId, call: Option<Call>) -> Result<(), Error> {
         match call {
-            Some(Call::Offer { .. }) if self.taken.is_some() => {
+            Some(Call::Offer(_)) if self.taken.is_some() || self.ending.is_some() => {
                 say(
                     &mut self.worker,
                     connection,
@@ -191,31 +254,11 @@ impl<'a> Waiting<'a> {
                 );
                 self.worker.close(connection);
             }
-            Some(Call::Offer { name, form, bytes }) => {
+            Some(Call::Offer(offer)) => {
                 let waker = self.worker.waker();
-                match self.destination.open(&name, form, bytes, waker) {
-                    Ok(target) => {
-                        let membership = Membership::new([0; 32], self.transport.clone())?;
-                        let key = membership.identity.public();
-                        self.taken = Some(Taken {
-                            connection,
-                            target,
-                            membership,
-                            group: None,
-                            tells_at: Instant::now() + TELL,
-                        });
-                        say(&mut self.worker, connection, &Word::Joins(key.0));
-                        listen(&mut self.worker, connection)?;
-                    }
-                    Err(error) => {
-                        say(
-                            &mut self.worker,
-                            connection,
-                            &Word::Refuses(in_words(&error)),
-                        );
-                        self.part(connection)?;
-                        return Err(error);
-                    }
+                match self.destination.open(&offer, waker) {
+                    Ok(target) => self.join(connection, target)?,
+                    Err(error) => self.refuse(connection, error),
                 }
             }
             Some(Call::Group {
@@ -244,7 +287,7 @@ impl<'a> Waiting<'a> {
                 });
                 // From here on it may be silent.
                 self.callers.remove(&connection);
-                listen(&mut self.worker, connection)?;
+                self.listen(connection);
             }
             Some(Call::Aborted(_)) | None => {
                 self.leave(connection);
@@ -254,15 +297,35 @@ impl<'a> Waiting<'a> {
         Ok(())
     }
 
-    /// Lets the last word be sent.
-    fn part(&mut self, connection: ConnectionId) -> Result<(), Error> {
-        self.worker.close(connection);
-        let until = Instant::now() + CALLER_PATIENCE / 5;
-        while self.worker.connection(connection).is_some() && Instant::now() < until {
-            self.worker.wait(Some(Duration::from_millis(20)))?;
-            while self.worker.next_event().is_some() {}
-        }
+    /// Takes the offer whose target is open.
+    fn join(&mut self, connection: ConnectionId, target: Target) -> Result<(), Error> {
+        let membership = Membership::new([0; 32], self.transport.clone())?;
+        let key = membership.identity.public();
+        self.taken = Some(Taken {
+            connection,
+            target,
+            membership,
+            group: None,
+            tells_at: Instant::now() + TELL,
+        });
+        say(&mut self.worker, connection, &Word::Joins(key.0));
+        self.listen(connection);
         Ok(())
+    }
+
+    /// Refuses an offer that cannot be taken. The connection ends when that is said.
+    fn refuse(&mut self, connection: ConnectionId, error: Error) {
+        say(
+            &mut self.worker,
+            connection,
+            &Word::Refuses(in_words(&error)),
+        );
+        self.worker.close(connection);
+        self.refused.add(&error);
+        if self.by_code {
+            let until = Instant::now() + CALLER_PATIENCE / 5;
+            self.ending = Some((connection, until, error));
+        }
     }
 }
 

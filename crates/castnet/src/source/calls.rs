@@ -133,12 +133,10 @@ impl Calls {
                 accused: None,
             }
         });
-        let (name, form, bytes) = (content.name().to_owned(), content.form(), content.bytes());
-        let offer = Call::Offer { name, form, bytes };
         Calls {
             hosts: hosts.collect(),
-            offer,
-            bytes,
+            offer: Call::Offer(content.offer()),
+            bytes: content.bytes(),
             chunk_bytes: u64::from(content.chunk_bytes()),
             group,
             invited,

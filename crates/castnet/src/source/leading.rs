@@ -31,10 +31,12 @@ pub(super) struct Leading {
     pub(super) settled: Option<Instant>,
     /// When the nodes were there.
     pub(super) started: Option<Instant>,
-    /// Chunks that each node had when it came, of an earlier try.
+    /// Chunks that each node had when it came, of an earlier try, and those that no node has to be sent.
     pub(super) had: HashMap<NodeId, u32>,
     pub(super) predicted: Option<Predicted>,
     pub(super) chunks: u32,
+    /// Those of zeros, which none is sent.
+    pub(super) zeros: u32,
     pub(super) racks: usize,
     pub(super) arity: u32,
 }
@@ -72,7 +74,7 @@ impl Leading {
                 return Err(Error::Stopped);
             }
             if content.has_changed() {
-                return Err(Error::Changed(content.name().to_owned()));
+                return Err(Error::Changed(content.name()));
             }
             self.predict();
             let hosts = self.drive.node.progress();
@@ -99,7 +101,9 @@ impl Leading {
                 self.finished = None;
                 let mut progress = self.drive.node.progress();
                 let has = progress.find(|it| it.0 == id).map_or(0, |it| it.1);
-                self.had.insert(id, has.min(self.chunks));
+                // Zeros do not come.
+                let had = has.saturating_add(self.zeros);
+                self.had.insert(id, had.min(self.chunks));
                 self.calls.joined(id);
                 let waits = self.calls.joins() < self.calls.expected();
                 if !waits || self.drive.begun_for(self.cast.gather) {

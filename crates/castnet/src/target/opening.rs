@@ -1,28 +1,29 @@
 //! A target that is a file, a tree or a device, opened.
 
-use std::fs::{OpenOptions, TryLockError};
+use std::fs::OpenOptions;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use zerolane::Waker;
 
+use super::beside::{PRIVATE, USUAL, open_partial};
 use super::looking::Looking;
 use super::paths::Paths;
 use super::reading::unpack;
 use super::{Place, Target};
 use crate::error::Error;
-use crate::invitation::Form;
+use crate::invitation::{Form, Offer};
 use crate::store::Store;
 
 /// Opens the target at this path.
 pub(super) fn open_at(
     last: PathBuf,
     force: bool,
-    form: Form,
-    bytes: u64,
+    offer: &Offer,
     waker: Waker,
 ) -> Result<Target, Error> {
+    let (form, bytes, meta) = (offer.form, offer.bytes, offer.meta);
     let shown = last.display().to_string();
     let there = last.symlink_metadata().ok();
     let device = last
@@ -41,14 +42,10 @@ pub(super) fn open_at(
     }
     let paths = Paths::of(last, force);
     let partial = paths.partial.display().to_string();
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false);
-    let file = options.open(&paths.partial).map_err(Error::io(&partial))?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Err(Error::Busy(paths.last)),
-        Err(TryLockError::Error(error)) => return Err(Error::io(&partial)(error)),
-    }
+    // The content of a tree has the modes of its files.
+    let is_private = form == Form::Tree || meta.is_some();
+    let mode = if is_private { PRIVATE } else { USUAL };
+    let file = open_partial(&paths.partial, mode, &paths.last)?;
     let file = Arc::new(file);
     file.set_len(bytes).map_err(Error::io(&partial))?;
     let place = match form {
@@ -60,6 +57,7 @@ pub(super) fn open_at(
         name: shown,
         store: Store::File(Arc::clone(&file)),
         place,
+        meta,
         looking: Some(looking),
         stored: None,
         feed: Arc::default(),
@@ -85,8 +83,9 @@ fn open_device(path: &Path, bytes: u64) -> Result<Target, Error> {
     let file = Arc::new(file);
     Ok(Target {
         name: shown,
-        store: Store::File(file),
+        store: Store::Device(file),
         place: Place::Device,
+        meta: None,
         looking: None,
         stored: None,
         feed: Arc::default(),

@@ -1,14 +1,22 @@
 //! The files beside a target, and how the last of them gets its name.
 
-use std::fs::{self, File};
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{CWD, RenameFlags, renameat_with, syncfs};
+use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with, syncfs};
 use rustix::io::Errno;
 
 use crate::error::Error;
+
+/// The longest name of a file, bytes.
+const NAME_BYTES: usize = 255;
+
+/// What is behind the name of the target in those of the files beside it.
+const SUFFIX_BYTES: usize = 4;
 
 #[derive(Clone, Debug)]
 pub(super) struct Paths {
@@ -23,12 +31,16 @@ pub(super) struct Paths {
 
 impl Paths {
     pub(super) fn of(last: PathBuf, force: bool) -> Paths {
-        let name = last
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        let beside = |suffix: &str| last.with_file_name(format!(".{name}.zerolane-{suffix}"));
+        let name = last.file_name().unwrap_or_default().as_bytes();
+        let whole = [b".", name, b".zerolane-"].concat();
+        let start = match whole.len() + SUFFIX_BYTES <= NAME_BYTES {
+            true => whole,
+            false => format!(".{}.zerolane-", &blake3::hash(name).to_hex()[..32]).into_bytes(),
+        };
+        let beside = |suffix: &str| {
+            let name = [&start[..], suffix.as_bytes()].concat();
+            last.with_file_name(OsStr::from_bytes(&name))
+        };
         Paths {
             partial: beside("part"),
             list: beside("list"),
@@ -41,14 +53,18 @@ impl Paths {
 }
 
 /// A name that names something in a directory, and nothing outside of it.
-pub(super) fn safe_name(name: &str) -> Result<&str, Error> {
-    let mut parts = Path::new(name).components();
+pub(super) fn safe_name(name: &[u8]) -> Result<&Path, Error> {
+    let path = Path::new(OsStr::from_bytes(name));
+    let mut parts = path.components();
     match (parts.next(), parts.next()) {
-        (Some(Component::Normal(_)), None) if !name.contains(['/', '\0']) && name.len() <= 200 => {
-            Ok(name)
+        (Some(Component::Normal(_)), None)
+            if !name.contains(&b'/') && !name.contains(&0) && name.len() <= 200 =>
+        {
+            Ok(path)
         }
         _ => Err(Error::Target(format!(
-            "{name:?} is no name for a file: say one with --to"
+            "{:?} is no name for a file: say one with --to",
+            String::from_utf8_lossy(name)
         ))),
     }
 }
@@ -80,7 +96,10 @@ pub(super) fn replace_tree(paths: &Paths) -> Result<(), Error> {
 /// `exchange` exchanges two names at once, unless the file system cannot.
 fn replace_by(paths: &Paths, exchange: fn(&Path, &Path) -> io::Result<bool>) -> Result<(), Error> {
     let failed = |path: &Path| Error::io(path.display().to_string());
-    let unpacked = File::open(&paths.unpacked).map_err(failed(&paths.unpacked))?;
+    let flags = (OFlags::DIRECTORY | OFlags::NOFOLLOW).bits().cast_signed();
+    let mut options = OpenOptions::new();
+    let unpacked = options.read(true).custom_flags(flags).open(&paths.unpacked);
+    let unpacked = unpacked.map_err(failed(&paths.unpacked))?;
     // All of it with one call: of each file it would take as many waits as there are, and a right to read them.
     syncfs(&unpacked).map_err(|errno| failed(&paths.unpacked)(errno.into()))?;
     if paths.last.symlink_metadata().is_err() {
@@ -175,10 +194,32 @@ mod tests {
     #[test]
     fn safe_name__names_nothing_outside() {
         for name in ["", ".", "..", "/", "a/b", "../a", "/a", "a/", "a\0"] {
-            assert!(safe_name(name).is_err(), "{name:?}");
+            assert!(safe_name(name.as_bytes()).is_err(), "{name:?}");
         }
-        assert!(safe_name("disk image.raw").is_ok());
+        assert!(safe_name(&[b'a'; 201]).is_err());
+        assert!(safe_name(b"disk image.raw").is_ok() && safe_name(b"\xff").is_ok());
     }
+
+    #[test]
+    fn Paths__are_other_ones_for_each_name_and_no_longer_than_may_be() {
+        let all = |name: &[u8]| {
+            let last = Path::new("/there").join(OsStr::from_bytes(name));
+            let paths = Paths::of(last, false);
+            [paths.partial, paths.list, paths.unpacked, paths.old]
+        };
+        let long = [b'a'; 255];
+        let mut other = long;
+        other[254] = b'b';
+        let names: [&[u8]; 6] = [b"a", b"b", b"\xfe", b"\xff", &long, &other];
+        let mut known = std::collections::HashSet::new();
+        for path in names.into_iter().flat_map(all) {
+            assert!(path.file_name().unwrap().len() <= NAME_BYTES, "{path:?}");
+            assert_eq!(path.parent(), Some(Path::new("/there")));
+            assert!(known.insert(path));
+        }
+        assert_eq!(all(b"a")[0], Path::new("/there/.a.zerolane-part"));
+    }
+
     /// A target that is there, replaced by force.
     fn target(directory: &tempfile::TempDir) -> Paths {
         let paths = Paths::of(directory.path().join("target"), true);

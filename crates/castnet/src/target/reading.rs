@@ -1,6 +1,6 @@
 //! What reads content in order, as it comes: what unpacks a tree, and a command.
 
-use std::fs;
+use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -13,29 +13,25 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, poll};
 
+use crate::archive;
 use crate::error::Error;
 use crate::feed::{Feed, FeedReader};
 
+use super::beside::{make_directory, stands_at};
 use super::family::Family;
-use super::paths::remove_all;
 
 /// How often it is asked whether the content was given up, in milliseconds.
 const LOOK_MS: u8 = 20;
 
 /// Unpacks an archive into a directory, anew.
 pub(super) fn unpack(into: &Path, content: FeedReader) -> Result<(), Error> {
-    let what = || format!("unpacking into {}", into.display());
-    if into.symlink_metadata().is_ok() {
-        remove_all(into).map_err(Error::io(what()))?;
+    let directory = File::from(make_directory(into)?);
+    let unpacked = archive::unpack(directory.as_fd(), content).and_then(|()| directory.metadata());
+    let what = format!("unpacking into {}", into.display());
+    match stands_at(into, &unpacked.map_err(Error::io(what))?) {
+        true => Ok(()),
+        false => Err(Error::InTheWay(into.to_owned())),
     }
-    fs::create_dir(into).map_err(Error::io(what()))?;
-    let mut archive = tar::Archive::new(content);
-    archive.set_preserve_permissions(true);
-    archive.set_preserve_mtime(true);
-    archive.unpack(into).map_err(Error::io(what()))?;
-    // What follows the last entry belongs to the archive.
-    io::copy(&mut archive.into_inner(), &mut io::sink()).map_err(Error::io(what()))?;
-    Ok(())
 }
 
 /// Has a command of the shell read the content. If the rest does not come it is ended, whether it reads or not. Until it

@@ -33,8 +33,9 @@ fn target__that_exists_is_refused_and_the_others_get_it() {
         outcome.hosts[1..].iter().all(|it| it.result.is_ok()),
         "{outcome:?}"
     );
-    let mut ended = hosts.join();
-    assert!(matches!(ended.remove(0), Err(Error::Exists(_))));
+    // It waits for another.
+    let mut ended = hosts.stop();
+    assert!(matches!(ended.remove(0), Err(Error::Stopped)));
     assert_eq!(fs::read(directory.join("source")).unwrap(), b"precious");
     assert!(
         fs::read(group.target(1)).unwrap() == bytes && fs::read(group.target(2)).unwrap() == bytes
@@ -44,6 +45,69 @@ fn target__that_exists_is_refused_and_the_others_get_it() {
     run(&group, hosts.calls(), &source, |_| {}).unwrap();
     assert!(hosts.join().remove(0).is_ok());
     assert!(fs::read(directory.join("source")).unwrap() == bytes);
+}
+
+/// It says what it is called for, whatever else is offered to it before.
+#[test]
+fn offer__that_cannot_be_taken_is_refused_and_counted() {
+    let group = Group::new();
+    let directory = group.path("directory");
+    fs::create_dir(&directory).unwrap();
+    fs::create_dir(directory.join("first")).unwrap();
+    let (first, second) = (
+        group.file("first", b"first"),
+        group.file("second", b"second"),
+    );
+    let to = Destination::Path {
+        path: directory.clone(),
+        force: false,
+    };
+    let at = receiver("127.0.0.1:0".parse().unwrap(), to);
+    let address = at.local_addr();
+    let cast = || Cast {
+        hosts: vec![host(address)],
+        ..Cast::default()
+    };
+    let host = std::thread::spawn(move || {
+        let mut notes = Vec::new();
+        let received = at.run(&|| false, &mut |it| notes.extend(it.notes.iter().cloned()));
+        (received, notes)
+    });
+    for _ in 0..3 {
+        let outcome = run(&group, cast(), &first, |_| {}).unwrap();
+        let why = outcome.hosts[0].result.clone().unwrap_err();
+        assert!(why.contains("is there already"), "{why}");
+    }
+    let outcome = run(&group, cast(), &second, |_| {}).unwrap();
+    assert_eq!(outcome.hosts[0].result, Ok(()));
+    let (received, notes) = host.join().unwrap();
+    assert_eq!(received.unwrap().refused, 3);
+    let told = |it: &String| it.contains("refused") && it.contains("is there already");
+    assert!(notes.iter().any(told), "{notes:?}");
+    assert_eq!(fs::read(directory.join("second")).unwrap(), b"second");
+}
+
+/// Sums and multiples of them are made.
+#[test]
+fn times__however_long_are_times() {
+    let group = Group::new();
+    let bytes = content(17, 500_000);
+    let source = group.file("source", &bytes);
+    let longest = |it: crate::Receiver| it.with_patience(Duration::MAX).with_silence(Duration::MAX);
+    let hosts = group.start_with(longest, vec![group.to(0), group.to(1)], |_, _| {});
+    let cast = Cast {
+        gather: Duration::MAX,
+        linger: Duration::MAX,
+        silence: Duration::MAX,
+        ..hosts.calls()
+    };
+    let outcome = run(&group, cast, &source, |_| {}).unwrap();
+    assert!(
+        outcome.hosts.iter().all(|it| it.result.is_ok()),
+        "{outcome:?}"
+    );
+    hosts.join().into_iter().for_each(|it| drop(it.unwrap()));
+    assert!(fs::read(group.target(1)).unwrap() == bytes);
 }
 
 #[test]
@@ -304,15 +368,16 @@ fn source__that_changes_is_said_and_no_host_takes_it() {
 }
 
 #[test]
-fn content__that_is_empty_or_not_there_is_said() {
+fn content__of_which_nothing_came_or_that_is_not_there_is_said() {
     let group = Group::new();
     let hosts = group.start(1);
-    let empty = Content::stream("empty".into(), &b""[..]).unwrap();
-    assert!(matches!(
-        run(&group, hosts.calls(), &empty, |_| {}),
-        Err(Error::Empty)
-    ));
-    assert!(Content::open(&group.path("nothing")).is_err());
+    let empty = Content::stream("empty".into(), &b""[..]);
+    assert!(matches!(empty, Err(Error::Empty)), "{empty:?}");
+    assert!(Content::open(&group.path("nothing"), &|| false).is_err());
+    // One that is stopped before it has its digests calls none.
+    let source = group.file("source", &content(16, 500_000));
+    let ended = hosts.calls().run(&source, &|| true, &mut |_| {});
+    assert!(matches!(ended, Err(Error::Stopped)), "{ended:?}");
     assert!(matches!(hosts.stop().remove(0), Err(Error::Stopped)));
 }
 

@@ -62,7 +62,7 @@ impl Group {
 
     pub(super) fn file(&self, name: &str, bytes: &[u8]) -> Content {
         std::fs::write(self.path(name), bytes).unwrap();
-        Content::open(&self.path(name)).unwrap()
+        Content::open(&self.path(name), &|| false).unwrap()
     }
 
     pub(super) fn target(&self, index: usize) -> PathBuf {
@@ -130,7 +130,7 @@ impl Group {
 
 /// A word as it is sent.
 pub(super) fn word(word: &impl serde::Serialize) -> Vec<u8> {
-    postcard::to_extend(word, b"ZLi\x04".to_vec()).unwrap()
+    postcard::to_extend(word, b"ZLi\x05".to_vec()).unwrap()
 }
 
 /// The next word of the other end.

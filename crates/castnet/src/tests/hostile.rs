@@ -9,7 +9,7 @@ use zerolane::{Connection, Endpoint, Options};
 
 use super::group::{Group, content, hear, host, run, word};
 use crate::drive::Membership;
-use crate::invitation::{Call, Word};
+use crate::invitation::{Call, Offer, Word};
 
 #[test]
 fn liar__is_named_and_the_others_have_what_was_cast() {
@@ -62,7 +62,7 @@ fn invited(
     let address = endpoint.local_addr();
     let thread = std::thread::spawn(move || {
         let mut source = endpoint.accept(None).unwrap().expect("no timeout");
-        assert!(matches!(hear(&mut source), Call::Offer { .. }));
+        assert!(matches!(hear(&mut source), Call::Offer(_)));
         let membership = Membership::new([0; 32], Options::default()).unwrap();
         source
             .send(&word(&Word::Joins(membership.identity.public().0)))
@@ -214,6 +214,73 @@ fn boaster__that_has_nothing_and_says_that_it_has_all_harms_no_other() {
         );
     }
     thread.join().unwrap();
+}
+
+/// Anybody may call a host that lets anybody in, and say whatever it likes.
+#[test]
+fn callers__that_offer_what_cannot_be_or_garbage_do_not_end_a_host() {
+    let group = Group::new();
+    let bytes = content(6, 300_000);
+    let source = group.file("source", &bytes);
+    let directory = group.path("directory");
+    fs::create_dir(&directory).unwrap();
+    let hosts = group.start_at(vec![crate::Destination::Path {
+        path: directory.clone(),
+        force: false,
+    }]);
+    let offer = |name: &[u8], bytes| {
+        let (name, form) = (name.to_vec(), crate::Form::Bytes);
+        let meta = None;
+        word(&Call::Offer(Offer {
+            name,
+            form,
+            bytes,
+            meta,
+        }))
+    };
+    let said = [
+        offer(b"..", 1),
+        offer(b"a/b", 1),
+        offer(b"", 1),
+        // As much as no file can have.
+        offer(b"long", u64::MAX),
+        word(&Call::Aborted("why".into())),
+        word(&Call::Group {
+            secret: [0; 32],
+            key: [0; 32],
+            port: 1,
+            rack: 0,
+        }),
+        b"garbage".to_vec(),
+        Vec::new(),
+    ];
+    for words in said {
+        let mut caller = Connection::connect(hosts.addresses[0], &Options::default()).unwrap();
+        let _ = caller.send(&words);
+        caller.set_timeout(Some(LONG));
+        // Until it is refused, or cut off.
+        let _ = caller.recv_into(&mut [0; 2000]);
+    }
+    // One that goes at once.
+    drop(Connection::connect(hosts.addresses[0], &Options::default()));
+    // One whose offer is taken, and that is not there any more.
+    let mut caller = Connection::connect(hosts.addresses[0], &Options::default()).unwrap();
+    caller.send(&offer(b"other", 5)).unwrap();
+    assert!(matches!(hear(&mut caller), Word::Joins(_)));
+    drop(caller);
+    // Until the host has seen that, it takes part in the cast of that caller.
+    let begun = std::time::Instant::now();
+    let result = loop {
+        let outcome = run(&group, hosts.calls(), &source, |_| {}).unwrap();
+        let result = outcome.hosts[0].result.clone();
+        let is_busy = result.as_ref().is_err_and(|it| it.contains("another cast"));
+        if !is_busy || begun.elapsed() > LONG {
+            break result;
+        }
+    };
+    assert_eq!(result, Ok(()));
+    assert_eq!(hosts.join().remove(0).unwrap().refused, 4);
+    assert!(fs::read(directory.join("source")).unwrap() == bytes);
 }
 
 #[test]

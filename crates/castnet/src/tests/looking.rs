@@ -1,7 +1,6 @@
-//! Hosts that look at what an earlier try left, and for how long is the test's to say: the list of digests is a pipe.
+//! Hosts that look at what an earlier try left, and for how long is the test's to say: they wait for the end of a pipe.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -21,27 +20,22 @@ use crate::{Cast, Content, Error};
 /// Longer than any of it takes.
 const LONG: Duration = Duration::from_secs(60);
 
-/// What an earlier try left of a target: all of it. Its list is at the end of a pipe.
-fn left(group: &Group, index: usize, bytes: &[u8]) -> PathBuf {
-    fs::write(group.path(&format!(".target-{index}.zerolane-part")), bytes).unwrap();
-    let list = group.path(&format!(".target-{index}.zerolane-list"));
-    let made = Command::new("mkfifo").arg(&list).status().unwrap();
+/// What an earlier try left of a target: all of it. A host that looks at it waits at this pipe.
+fn left(group: &Group, index: usize, bytes: &[u8], source: &Content) -> PathBuf {
+    let beside = |what: &str| group.path(&format!(".target-{index}.zerolane-{what}"));
+    fs::write(beside("part"), bytes).unwrap();
+    let manifest = source.manifest(source.chunk_bytes(), 1, &|| false).unwrap();
+    let list = postcard::to_allocvec(&(manifest.header(), manifest.hashes())).unwrap();
+    fs::write(beside("list"), list).unwrap();
+    let hold = beside("hold");
+    let made = Command::new("mkfifo").arg(&hold).status().unwrap();
     assert!(made.success());
-    list
+    hold
 }
 
-/// The list, open once a host looks.
-fn looked_at(list: &Path) -> File {
-    OpenOptions::new().write(true).open(list).unwrap()
-}
-
-/// Lets a host that looks see the list.
-fn show(list: &Path, mut pipe: File, source: &Content) {
-    let manifest = source.manifest(source.chunk_bytes(), 1).unwrap();
-    let bytes = postcard::to_allocvec(&(manifest.header(), manifest.hashes())).unwrap();
-    // The host writes one of its own here when it has seen this.
-    fs::remove_file(list).unwrap();
-    pipe.write_all(&bytes).unwrap();
+/// The other end of the pipe, once a host looks: it goes on when this is dropped.
+fn looked_at(hold: &Path) -> File {
+    OpenOptions::new().write(true).open(hold).unwrap()
 }
 
 #[test]
@@ -49,7 +43,7 @@ fn look__of_a_host_at_what_it_has_is_waited_for_when_all_others_are_done() {
     let group = Group::new();
     let bytes = content(1, 8_000_000);
     let source = group.file("source", &bytes);
-    let list = left(&group, 1, &bytes);
+    let hold = left(&group, 1, &bytes, &source);
     let first = receiver("127.0.0.1:0".parse().unwrap(), group.to(0));
     let hosts = group.start_at(vec![group.to(1)]);
     let mut cast = Cast {
@@ -59,17 +53,16 @@ fn look__of_a_host_at_what_it_has_is_waited_for_when_all_others_are_done() {
     };
     cast.hosts.push(host(first.local_addr()));
     let (told, looks) = channel();
-    let at = list.clone();
     // The other is done only after this one has begun to look, however busy the machine is.
     let first = thread::spawn(move || {
-        told.send(looked_at(&at)).unwrap();
+        told.send(looked_at(&hold)).unwrap();
         first.run(&|| false, &mut |_| {})
     });
     let outcome = run(&group, cast, &source, |progress| {
         if progress.done == 1
             && let Ok(pipe) = looks.try_recv()
         {
-            show(&list, pipe, &source);
+            drop::<File>(pipe);
         }
     })
     .unwrap();
@@ -89,7 +82,7 @@ fn look__of_a_host_ends_when_its_user_stops_it() {
     let group = Group::new();
     let bytes = content(2, 2_000_000);
     let source = group.file("source", &bytes);
-    let list = left(&group, 0, &bytes);
+    let hold = left(&group, 0, &bytes, &source);
     let at = receiver("127.0.0.1:0".parse().unwrap(), group.to(0));
     let address = at.local_addr();
     let (stop, stopped) = channel::<()>();
@@ -109,14 +102,20 @@ fn look__of_a_host_ends_when_its_user_stops_it() {
         // What becomes of it is not asked here.
         let _ = cast.run(&source, &|| is_over.load(Ordering::Relaxed), &mut |_| {});
     });
-    let pipe = looked_at(&list);
+    let pipe = looked_at(&hold);
     stop.send(()).unwrap();
     let ended = ended.recv_timeout(LONG).expect("it ends");
     assert!(matches!(ended, Err(Error::Stopped)), "{ended:?}");
     // Another try finds nothing that holds it.
     let target = group.to(0);
     let waker = zerolane::worker::Worker::new().unwrap().waker();
-    let opened = target.open("source", crate::Form::Bytes, 2_000_000, waker);
+    let offer = crate::invitation::Offer {
+        name: b"source".to_vec(),
+        form: crate::Form::Bytes,
+        bytes: 2_000_000,
+        meta: None,
+    };
+    let opened = target.open(&offer, waker);
     assert!(opened.is_ok(), "{opened:?}");
     drop(pipe);
     over.store(true, Ordering::Relaxed);
@@ -126,7 +125,7 @@ fn look__of_a_host_ends_when_its_user_stops_it() {
 /// Waits for a source's call, and takes part with a new key.
 fn joins(endpoint: &mut Endpoint) -> Connection {
     let mut source = endpoint.accept(None).unwrap().expect("no timeout");
-    assert!(matches!(hear(&mut source), Call::Offer { .. }));
+    assert!(matches!(hear(&mut source), Call::Offer(_)));
     let membership = Membership::new([0; 32], Options::default()).unwrap();
     let own = membership.identity.public().0;
     source.send(&word(&Word::Joins(own))).unwrap();

@@ -14,7 +14,7 @@ use zerolane_cast::{Manifest, Message};
 
 use super::group::{Group, content, hear, receiver, run, word};
 use crate::drive::Membership;
-use crate::invitation::{Call, Form, Word};
+use crate::invitation::{Call, Form, Offer, Word};
 use crate::{Cast, Error, Host, Received, Receiver};
 
 /// Longer than a test lasts: nothing comes of it by itself.
@@ -46,11 +46,12 @@ impl Source {
         let mut options = self.membership.options(Arc::new(Anyone));
         options.security.pre_shared = None;
         let mut connection = Connection::connect(host, &options).unwrap();
-        let offer = Call::Offer {
-            name: "source".into(),
+        let offer = Call::Offer(Offer {
+            name: b"source".to_vec(),
             form: Form::Bytes,
             bytes: BYTES as u64,
-        };
+            meta: None,
+        });
         connection.send(&word(&offer)).unwrap();
         assert!(matches!(hear(&mut connection), Word::Joins(_)));
         let group = Call::Group {

@@ -1,6 +1,8 @@
 //! `zerolane cast receive`.
 
+use std::borrow::Cow;
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +13,7 @@ use anyhow::{Context, Result, anyhow};
 use indicatif::HumanBytes;
 use serde::Serialize;
 use zerolane_castnet::limits::CAST_PORT;
-use zerolane_castnet::{Destination, Receiver};
+use zerolane_castnet::{Destination, Error, Receiver};
 
 use super::doors::DoorArgs;
 use super::shown::Talk;
@@ -69,6 +71,19 @@ pub(super) struct Args {
     doors: DoorArgs,
 }
 
+/// Whether another program listens there.
+fn in_use(error: &Error) -> bool {
+    let Error::Network(zerolane::Error::Io(error)) = error else {
+        return false;
+    };
+    error.kind() == io::ErrorKind::AddrInUse
+}
+
+fn shown(addresses: &[SocketAddr]) -> String {
+    let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+    addresses.join(", ")
+}
+
 /// Is set at the end of standard input, of which nothing is used.
 fn at_end_of_input() -> Result<Arc<AtomicBool>> {
     let ended = Arc::new(AtomicBool::new(false));
@@ -85,12 +100,14 @@ fn at_end_of_input() -> Result<Arc<AtomicBool>> {
 
 #[derive(Debug, Serialize)]
 struct Summary<'a> {
-    path: Option<&'a Path>,
+    /// What of it is no Unicode is replaced.
+    path: Option<Cow<'a, str>>,
     bytes: u64,
     seconds: f64,
     resumed_bytes: u64,
     received_bytes: u64,
     sent_bytes: u64,
+    refused_offers: u64,
 }
 
 /// Waits, and takes part in one cast.
@@ -109,8 +126,17 @@ pub(super) fn run(args: Args) -> Result<()> {
     let listen = Listen::parse(&args.listen, CAST_PORT);
     let listen =
         listen.map_err(|why| anyhow!("--listen {}: {why}", args.listen).context(Exit::Usage))?;
-    let receiver = Receiver::bind(&listen.resolve(LaneChoice::Udp)?[..], security, destination);
-    let receiver = receiver.map_err(with_exit_code)?;
+    let addresses = listen.resolve(LaneChoice::Udp)?;
+    let receiver = Receiver::bind(&addresses[..], security, destination);
+    let receiver = receiver.map_err(|error| match in_use(&error) {
+        true => anyhow!(
+            "{}: is in use, say by a host that waits for another cast: wait until that has ended, or listen at another port \
+             and name it to the source (--listen ADDR:PORT)",
+            shown(&addresses)
+        )
+        .context(Exit::Failure),
+        false => with_exit_code(error),
+    })?;
     let receiver = receiver
         .with_patience(Duration::from_secs(args.timeout))
         .with_max_rate(args.max_rate)
@@ -146,19 +172,18 @@ pub(super) fn run(args: Args) -> Result<()> {
     });
     let received = received.map_err(with_exit_code)?;
     let summary = Summary {
-        path: received.path.as_deref(),
+        path: received.path.as_deref().map(Path::to_string_lossy),
         bytes: received.bytes,
         seconds: received.took.as_secs_f64(),
         resumed_bytes: received.resumed,
         received_bytes: received.received,
         sent_bytes: received.sent,
+        refused_offers: received.refused,
     };
     if args.json {
         return say(serde_json::to_string(&summary)?);
     }
-    let place = summary
-        .path
-        .map_or(String::new(), |it| format!(" as {}", it.display()));
+    let place = summary.path.map_or(String::new(), |it| format!(" as {it}"));
     say(format!(
         "Received {}{place} in {:.1} s; {} were there, {} were passed on.",
         HumanBytes(summary.bytes),

@@ -162,6 +162,8 @@ pub(super) struct Summary {
     failed: Vec<Failed>,
     bytes: u64,
     sent_bytes: u64,
+    /// Devices, sockets and FIFOs in the directory that was cast.
+    skipped: u64,
     source_changed: bool,
     racks: usize,
     hosts: Vec<HostShown>,
@@ -210,7 +212,7 @@ struct HostShown {
 
 impl Summary {
     /// Of a cast that `error` ended, if anything did.
-    pub(super) fn new(it: &Outcome, error: Option<&Error>) -> Summary {
+    pub(super) fn new(it: &Outcome, error: Option<&Error>, skipped: u64) -> Summary {
         let failed = it.hosts.iter().filter_map(|it| {
             let (host, reason) = (it.name.clone(), it.result.clone().err()?);
             Some(Failed { host, reason })
@@ -233,6 +235,7 @@ impl Summary {
             failed: failed.collect(),
             bytes: it.bytes,
             sent_bytes: it.sent,
+            skipped,
             source_changed: it.changed,
             racks: it.racks,
             hosts: hosts.collect(),
@@ -347,7 +350,7 @@ mod tests {
             changed: false,
             racks: 1,
         };
-        let summary = Summary::new(&outcome, None);
+        let summary = Summary::new(&outcome, None, 0);
         let words = summary.to_string();
         let expected = "\nfar behind the others: n16, n15, n14, n13, n12 and 2 more";
         assert!(words.ends_with(expected), "{words}");

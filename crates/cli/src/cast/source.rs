@@ -1,18 +1,20 @@
 //! `zerolane cast SRC HOST...`.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use zerolane::security::Code;
 use zerolane_cast::Slow;
 use zerolane_castnet::{Cast, Content, Error, Host, Outcome};
+use zerolane_files::escape;
 
 use super::shown::{self, Summary, Talk};
 use super::{hosts, racks, ssh, with_exit_code};
 use crate::console;
 use crate::exit::Exit;
-use crate::input::Input;
+use crate::input::{self, Input};
 use crate::interrupt::Interrupt;
 use crate::rate;
 use crate::security::{Caution, ClientArgs};
@@ -20,7 +22,7 @@ use crate::security::{Caution, ClientArgs};
 /// Arguments of a cast.
 #[derive(Debug, clap::Args)]
 pub(super) struct CastArgs {
-    /// What to cast: a file, a directory, a block device, or - for standard input
+    /// What to cast: a file, a directory, a block device, - for standard input, or a FIFO, which is read to its end
     #[arg(value_name = "SRC")]
     source: PathBuf,
     /// The hosts, each with or without a port; without any, those of the Slurm job (SLURM_JOB_NODELIST)
@@ -29,7 +31,7 @@ pub(super) struct CastArgs {
     /// A file of more hosts, or - for standard input; a `#` begins a comment
     #[arg(long, value_name = "FILE")]
     hosts: Option<PathBuf>,
-    /// What the content of standard input is called where it goes into a directory
+    /// What the content of standard input or a FIFO is called where it goes into a directory
     #[arg(long, value_name = "NAME", default_value = "content")]
     name: String,
     /// Pass it on by trees of so many stripes; 1 is a chain [default: what `plan` chooses for so many hosts]
@@ -129,7 +131,6 @@ impl From<SlowName> for Slow {
 
 /// Casts; the exit code says whether all hosts, some or none have it.
 pub(super) fn run(args: CastArgs) -> Result<()> {
-    let interrupt = Interrupt::install()?;
     let is_stream = args.source == Path::new("-");
     let both = is_stream && args.hosts.as_deref() == Some(Path::new("-"));
     ensure!(
@@ -172,9 +173,17 @@ pub(super) fn run(args: CastArgs) -> Result<()> {
             });
         }
     }
-    let content = match is_stream {
-        true => Content::stream(args.name, Input::new(|| interrupt.requested())?),
-        false => Content::open(&args.source),
+    // Until here a signal ends the process by itself: lists may come from pipes, names from slow servers, and nothing is begun.
+    let interrupt = Interrupt::install()?;
+    let stop = || interrupt.requested();
+    let content = if is_stream {
+        Content::stream(args.name, Input::new(stop)?)
+    } else if input::is_stream(&args.source) {
+        let input = Input::open(&args.source, stop);
+        let input = input.with_context(|| args.source.display().to_string())?;
+        Content::stream(args.name, input)
+    } else {
+        Content::open(&args.source, &stop)
     };
     // Ctrl-C ends what writes to a pipe, too: what came until then is not the content.
     let content = match interrupt.requested() {
@@ -184,12 +193,18 @@ pub(super) fn run(args: CastArgs) -> Result<()> {
     let content = match content {
         Err(why @ (Error::Stopped | Error::Changed(_))) => {
             let outcome = Outcome::of_none(names, 0, &why);
-            return finish(&outcome, Some(why), args.json);
+            return finish(&outcome, Some(why), 0, args.json);
         }
         content => content.map_err(with_exit_code)?,
     };
-    if content.bytes() == 0 {
-        return Err(with_exit_code(Error::Empty));
+    let skipped = content.skipped();
+    for path in &skipped.named {
+        let name = escape(path.as_os_str().as_bytes());
+        console::note(format_args!("{name}: is a device, socket or FIFO: skipped"));
+    }
+    match skipped.count - skipped.named.len() as u64 {
+        0 => {}
+        more => console::note(format_args!("and {more} more of these: skipped")),
     }
     // They end with this. Each waits until it is called, so none is started before there is something to cast.
     let mut started = ssh::Remotes::default();
@@ -226,12 +241,12 @@ pub(super) fn run(args: CastArgs) -> Result<()> {
     });
     cautions.iter().for_each(Caution::introduce);
     drop(started);
-    finish(&outcome, done.err(), args.json)
+    finish(&outcome, done.err(), skipped.count, args.json)
 }
 
 /// Says how it ended; `error` is what ended the cast itself.
-fn finish(outcome: &Outcome, error: Option<Error>, json: bool) -> Result<()> {
-    let summary = Summary::new(outcome, error.as_ref());
+fn finish(outcome: &Outcome, error: Option<Error>, skipped: u64, json: bool) -> Result<()> {
+    let summary = Summary::new(outcome, error.as_ref(), skipped);
     match json {
         true => console::say(serde_json::to_string(&summary)?)?,
         false => console::say(&summary)?,

@@ -4,8 +4,10 @@
 #[path = "../content/mod.rs"]
 mod content;
 mod faults;
+mod kept;
 mod lab;
 mod measured;
 mod plan;
 mod processes;
+mod refused;
 mod running;

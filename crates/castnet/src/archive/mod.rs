@@ -1,0 +1,28 @@
+//! A directory with all that is in it as one content: a tar archive in the format of POSIX (pax), which other programs read, too.
+//!
+//! | record in front of an entry | says |
+//! |---|---|
+//! | `path`, `linkpath` | a name that has no room in the header |
+//! | `mtime` | a time that is no whole second, or before 1970 |
+//! | `GNU.sparse.*` | that the file has holes: where its data lies stands in front of it (format 1.0 of GNU tar) |
+//!
+//! Entries come in the order of a walk: a directory, then all that is in it, by name. A file with several names is a file at the first
+//! of them, and a hard link at the others. The archive has owners and all bits of modes, for other programs; hosts take neither
+//! ([`Meta`](crate::meta::Meta)).
+
+mod pack;
+mod records;
+mod unpack;
+
+pub use pack::Skipped;
+pub(crate) use pack::pack;
+pub(crate) use unpack::unpack;
+
+/// The most stretches of data between holes of one file. What is behind them is taken for data.
+const MAX_STRETCHES: usize = 1 << 18;
+
+/// The longest records in front of an entry, bytes: two names as long as a path may be, and some.
+const MAX_RECORDS: u64 = 64 << 10;
+
+/// Bytes of a block of an archive.
+const BLOCK: usize = 512;
