@@ -16,42 +16,45 @@
 //! Nothing in the caller's own namespace changes, and nothing leaves the pair:
 //! there is no route out.
 //!
-//! The namespaces are made with `ip` from iproute2 rather than by netlink: it
-//! is installed everywhere, brings no async runtime into the tests, its error
-//! messages are known, and what it makes can be looked at by hand with
-//! `ip netns exec`. Offloads are switched with `ethtool`.
+//! All of it is made by this process, with messages to the kernel: no program is needed. Namespaces have their names where
+//! those of `ip netns` are, so that `ip netns exec NAME` looks at them by hand.
 
 mod counters;
 mod error;
 mod name;
+mod netlink;
 mod offload;
 mod routed;
+mod rtnetlink;
 mod star;
-mod tool;
 
 pub use counters::Counters;
 pub use error::{Error, Result};
 pub use name::sweep_stale;
 pub use offload::{OffloadChange, Offloads};
 pub use routed::Routed;
+pub use rtnetlink::{Rtnetlink, TokenBucket};
 pub use star::{MAX_HOSTS, Star};
 
-use name::{NETNS_DIR, Names, maker_of, names_in_use};
+use name::{NETNS_DIR, Names, maker_of, names_in_use, path_of, processes};
 use netsim::Side;
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::{AccessFlags, Pid, access};
-use std::ffi::OsStr;
+use nix::unistd::{AccessFlags, access};
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 use std::{io, panic, thread};
-use tool::IP;
 
 /// Below this the kernel takes IPv6 away from a device (RFC 8200, section 5).
 const IPV6_MIN_MTU_BYTES: u32 = 1280;
+
+/// Bits of the addresses of one network that are the same.
+const PREFIX_LEN: u8 = 24;
+const IPV6_PREFIX_LEN: u8 = 64;
 
 /// Whether this process may make network namespaces. Asks the kernel by making
 /// one and dropping it at once.
@@ -106,9 +109,8 @@ impl Topology {
     /// share one.
     ///
     /// # Errors
-    /// [`Error::NotPermitted`] without the rights, [`Error::CommandMissing`]
-    /// without iproute2, [`Error::BadPrefix`], or [`Error::CommandFailed`]
-    /// with what `ip` said. Nothing is left behind.
+    /// [`Error::NotPermitted`] without the rights, [`Error::BadPrefix`], or
+    /// [`Error::Io`] with what the kernel said. Nothing is left behind.
     pub fn pair(prefix: &str, mtu: u32) -> Result<Self> {
         Self::pairs(prefix, mtu, 1)
     }
@@ -162,7 +164,7 @@ impl Topology {
     /// kernel takes the IPv6 addresses away; back above, they return.
     ///
     /// # Errors
-    /// [`Error::CommandFailed`] with what `ip` said.
+    /// [`Error::Io`] with what the kernel said.
     pub fn set_mtu(&self, mtu: u32) -> Result<()> {
         Side::BOTH
             .into_iter()
@@ -174,10 +176,10 @@ impl Topology {
     /// silently.
     ///
     /// # Errors
-    /// [`Error::CommandFailed`] with what `ip` said.
+    /// [`Error::Io`] with what the kernel said.
     pub fn set_mtu_at(&self, side: Side, mtu: u32) -> Result<()> {
         let end = self.side(side);
-        end.ip(&["link", "set", "dev", end.device(), "mtu", &mtu.to_string()])?;
+        end.rtnetlink()?.set_mtu(end.device(), mtu)?;
         end.assign_ipv6(0)
     }
 
@@ -185,7 +187,7 @@ impl Topology {
     /// meanwhile.
     ///
     /// # Errors
-    /// [`Error::CommandFailed`] with what `ip` said.
+    /// [`Error::Io`] with what the kernel said.
     pub fn set_link_up(&self, side: Side, up: bool) -> Result<()> {
         self.side(side).set_up(0, up)
     }
@@ -194,32 +196,25 @@ impl Topology {
     /// outcome: features that are fixed or unknown are not an error.
     ///
     /// # Errors
-    /// [`Error::CommandMissing`] without ethtool.
+    /// [`Error::Io`] on a kernel without the netlink family `ethtool` (5.8).
     pub fn set_offloads(&self, side: Side, offloads: Offloads) -> Result<OffloadChange> {
         offload::set(self.side(side), self.device(side), offloads)
     }
 
     /// Makes a veth pair, each end at once in its namespace.
     fn join(&self, pair: usize, mtu: u32) -> Result<()> {
-        let mtu = mtu.to_string();
         let [a, b] = [self.a(), self.b()];
-        #[rustfmt::skip]
-        let arguments = [
-            "link", "add", a.interface(pair).device(), "mtu", &mtu, "type", "veth",
-            "peer", "name", b.interface(pair).device(), "mtu", &mtu, "netns", b.name(),
-        ];
-        a.ip(&arguments).map(drop)
+        let [near, far] = [a, b].map(|it| it.interface(pair).device());
+        a.rtnetlink()?.add_veth(near, mtu, (b, far))
     }
 
     fn bring_up(&self, side: Side, pair: usize) -> Result<()> {
         let end = self.side(side);
         let own = end.interface(pair);
-        let (device, ipv4) = (own.device(), own.ipv4());
-        end.ip_batch(&format!(
-            "link set dev lo up\n\
-             addr add {ipv4}/24 dev {device}\n\
-             link set dev {device} up\n"
-        ))
+        let kernel = end.rtnetlink()?;
+        kernel.set_up("lo", true)?;
+        kernel.assign_address(own.device(), own.ipv4().into(), PREFIX_LEN)?;
+        kernel.set_up(own.device(), true)
     }
 }
 
@@ -227,8 +222,8 @@ impl Drop for Topology {
     fn drop(&mut self) {
         // Cut the link now: the kernel takes namespaces apart later, and not
         // at all while a process is inside. Fails if it was never made.
-        for own in self.a().interfaces() {
-            let _ = self.a().ip(&["link", "del", "dev", own.device()]);
+        for pair in 0..self.a().interfaces().len() {
+            let _ = self.a().delete(pair);
         }
     }
 }
@@ -283,14 +278,14 @@ struct Guard {
 
 impl Guard {
     fn create(name: String) -> Result<Self> {
-        IP.run(&["netns", "add", &name])?;
+        name::create(&name)?;
         Ok(Self { name })
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        if let Err(error) = IP.run(&["netns", "del", &self.name]) {
+        if let Err(error) = name::remove(&self.name) {
             // This is the last chance to say that something was left behind.
             eprintln!("netlab: namespace {} stays: {error}", self.name);
         }
@@ -406,11 +401,10 @@ impl Namespace {
     /// Takes the interface of this index down, or up again.
     ///
     /// # Errors
-    /// [`Error::CommandFailed`] with what `ip` said.
+    /// [`Error::Io`] with what the kernel said.
     pub fn set_up(&self, index: usize, up: bool) -> Result<()> {
-        let state = if up { "up" } else { "down" };
-        let device = self.interface(index).device();
-        self.ip(&["link", "set", "dev", device, state])?;
+        self.rtnetlink()?
+            .set_up(self.interface(index).device(), up)?;
         // The kernel forgets the IPv6 addresses of a device that goes down.
         if up { self.assign_ipv6(index) } else { Ok(()) }
     }
@@ -418,24 +412,22 @@ impl Namespace {
     /// Removes the interface of this index, and the other end of its veth.
     ///
     /// # Errors
-    /// [`Error::CommandFailed`] with what `ip` said.
+    /// [`Error::Io`] with what the kernel said.
     pub fn delete(&self, index: usize) -> Result<()> {
-        let device = self.interface(index).device();
-        self.ip(&["link", "del", "dev", device]).map(drop)
+        self.rtnetlink()?.delete(self.interface(index).device())
     }
 
     /// Gives the interface of this index another name, which only the kernel knows: it is down for a moment, as kernels before
     /// 6.2 ask for.
     ///
     /// # Errors
-    /// [`Error::CommandFailed`] with what `ip` said.
+    /// [`Error::Io`] with what the kernel said.
     pub fn rename(&self, index: usize, name: &str) -> Result<()> {
         let device = self.interface(index).device();
-        self.ip_batch(&format!(
-            "link set dev {device} down\n\
-             link set dev {device} name {name}\n\
-             link set dev {name} up\n"
-        ))
+        let kernel = self.rtnetlink()?;
+        kernel.set_up(device, false)?;
+        kernel.rename(device, name)?;
+        kernel.set_up(name, true)
     }
 
     /// Assigns the IPv6 address, or does nothing where the kernel or the MTU
@@ -446,16 +438,16 @@ impl Namespace {
         let Some(ipv6) = own.ipv6() else {
             return Ok(());
         };
-        if self.mtu_of(own)? < IPV6_MIN_MTU_BYTES {
+        let kernel = self.rtnetlink()?;
+        if kernel.mtu(own.device())? < IPV6_MIN_MTU_BYTES {
             return Ok(());
         }
-        let device = own.device();
-        self.ip_batch(&format!("addr replace {ipv6}/64 dev {device} nodad\n"))
+        kernel.assign_address(own.device(), ipv6.into(), IPV6_PREFIX_LEN)
     }
 
-    /// A command that will run `program` in the namespace. The child's pid is
-    /// that of `program` itself. A program that does not exist shows as exit
-    /// status 255, not as an error of `spawn`.
+    /// A command that will run `program` in the namespace, by `nsenter` of util-linux, which every Debian has. The
+    /// child's pid is that of `program` itself. A program that does not exist shows as exit status 127, not as an
+    /// error of `spawn`. Its `/sys` is the caller's.
     ///
     /// ```no_run
     /// # fn show(hosts: &netlab::netns::Topology) -> std::io::Result<()> {
@@ -465,10 +457,10 @@ impl Namespace {
     /// ```
     #[must_use]
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
-        let mut command = Command::new("ip");
-        command
-            .args(["netns", "exec", &self.name])
-            .arg(program.as_ref());
+        let mut net = OsString::from("--net=");
+        net.push(path_of(&self.name));
+        let mut command = Command::new("nsenter");
+        command.arg(net).arg("--").arg(program.as_ref());
         command
     }
 
@@ -494,18 +486,21 @@ impl Namespace {
     /// # Errors
     /// As [`enter_thread`](Self::enter_thread).
     pub fn enter(&self) -> Result<()> {
-        let path = Path::new(NETNS_DIR).join(&self.name);
-        File::open(path)
-            .and_then(|file| Ok(setns(file, CloneFlags::CLONE_NEWNET)?))
-            .map_err(|error: io::Error| Error::io(format!("enter namespace {}", self.name), error))
+        let entered = setns(self.open()?, CloneFlags::CLONE_NEWNET);
+        entered.map_err(|error| Error::io(format!("enter namespace {}", self.name), error.into()))
+    }
+
+    /// The file that stands for the namespace.
+    fn open(&self) -> Result<File> {
+        File::open(path_of(&self.name))
+            .map_err(|error| Error::io(format!("open namespace {}", self.name), error))
     }
 
     /// Kills every process in the namespace, children that a command left
     /// behind included. Threads of this process that entered it stay.
     ///
     /// # Errors
-    /// [`Error::CommandFailed`] with what `ip` said, for example because the
-    /// namespace is gone; [`Error::Io`] if a process does not end.
+    /// [`Error::Io`] if the namespace is gone, or if a process does not end.
     pub fn kill_all(&self) -> Result<()> {
         end_processes(&self.name)
     }
@@ -513,37 +508,12 @@ impl Namespace {
     /// MTU of the first interface as it is now, in bytes.
     ///
     /// # Errors
-    /// [`Error::CommandFailed`] with what `ip` said.
+    /// [`Error::Io`] with what the kernel said.
     pub fn mtu(&self) -> Result<u32> {
-        self.mtu_of(self.interface(0))
-    }
-
-    fn mtu_of(&self, own: &Interface) -> Result<u32> {
-        let device = own.device();
-        let line = self.ip(&["-o", "link", "show", "dev", device])?;
-        mtu_in(&line).ok_or_else(|| Error::CommandFailed {
-            command: format!("ip -n {} -o link show dev {device}", self.name),
-            message: format!("no MTU in {line:?}"),
-        })
-    }
-
-    fn ip(&self, arguments: &[&str]) -> Result<String> {
-        IP.run(&[&["-n", &self.name], arguments].concat())
-    }
-
-    /// Several `ip` commands, one a line, in one process.
-    fn ip_batch(&self, commands: &str) -> Result<()> {
-        IP.run_with(&["-n", &self.name, "-batch", "-"], commands)
-            .map(drop)
+        self.rtnetlink()?.mtu(self.device())
     }
 }
 
-/// The number after the word `mtu` in a line of `ip -o link`.
-fn mtu_in(line: &str) -> Option<u32> {
-    let mut words = line.split_whitespace();
-    words.find(|&word| word == "mtu")?;
-    words.next()?.parse().ok()
-}
 /// Removes all namespaces that the process `maker` made, and ends what runs in them: for one that was killed, and cannot.
 ///
 /// # Errors
@@ -553,7 +523,7 @@ pub fn remove_all_of(maker: u32) -> Result<()> {
     for name in names_in_use()? {
         if maker_of(&name) == Some(maker) {
             let ended = end_processes(&name);
-            let removed = IP.run(&["netns", "del", &name]).map(drop);
+            let removed = name::remove(&name);
             outcome = outcome.and(ended).and(removed);
         }
     }
@@ -578,16 +548,4 @@ fn end_processes(name: &str) -> Result<()> {
     }
     let busy = io::Error::from(io::ErrorKind::ResourceBusy);
     Err(Error::io(format!("end all processes in {name}"), busy))
-}
-
-/// The processes in a namespace, not this one.
-fn processes(name: &str) -> Result<Vec<Pid>> {
-    let listing = IP.run(&["netns", "pids", name])?;
-    let pids = listing
-        .split_whitespace()
-        .filter_map(|word| word.parse().ok());
-    Ok(pids
-        .map(Pid::from_raw)
-        .filter(|&pid| pid != Pid::this())
-        .collect())
 }

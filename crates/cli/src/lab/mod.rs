@@ -38,7 +38,7 @@ The hosts are network namespaces, removed at the end with all that runs in them.
 in their environment; N is 1 to ZEROLANE_LAB_HOSTS, and ZEROLANE_LAB_HOST is the program's own:
   ZEROLANE_LAB_ADDRN    IPv4 address
   ZEROLANE_LAB_ADDR6_N  IPv6 address, where the kernel has IPv6
-  ZEROLANE_LAB_NETNSN   namespace: ip netns exec $ZEROLANE_LAB_NETNS2 COMMAND
+  ZEROLANE_LAB_NETNSN   namespace: nsenter --net=/run/netns/$ZEROLANE_LAB_NETNS2 COMMAND
   ZEROLANE_LAB_DEVICEN  interface
   ZEROLANE_LAB_ADDR_N_I    IPv4 address of interface I, from 1
   ZEROLANE_LAB_DEVICE_N_I  its name

@@ -23,7 +23,7 @@ impl Programs {
     /// A command in host 1 alone.
     pub(crate) fn one(words: Vec<OsString>) -> Result<Programs> {
         let name = words.first().context("no command")?;
-        // Looked up before anything is set up, for `ip netns exec` tells a missing program only by its text.
+        // Looked up before anything is set up, for `nsenter` tells of a missing program by its exit code alone.
         program::find(name)
             .with_context(|| format!("{}: command not found", name.display()))
             .context(Exit::CommandNotFound)?;

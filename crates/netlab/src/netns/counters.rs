@@ -1,6 +1,6 @@
 //! What the kernel counts at an interface.
 
-use std::fs;
+use std::{fs, io};
 
 use super::{Error, Namespace, Result};
 
@@ -17,16 +17,19 @@ impl Namespace {
     /// What each interface has carried, as they were made.
     ///
     /// # Errors
-    /// As [`enter_thread`](Self::enter_thread); [`Error::CommandFailed`] if an interface is gone or has another name.
+    /// As [`enter_thread`](Self::enter_thread), and [`Error::Io`] if an interface is gone or has another name.
     pub fn counters(&self) -> Result<Vec<Counters>> {
         // The file shows the namespace of the thread that reads it.
         const FILE: &str = "/proc/thread-self/net/dev";
         let read = self.enter_thread(|| fs::read_to_string(FILE))?;
         let table = read.map_err(|error| Error::io(format!("read {FILE}"), error))?;
         let of = |device: &str| {
-            counters_in(&table, device).ok_or_else(|| Error::CommandFailed {
-                command: format!("{FILE} in {}", self.name),
-                message: format!("no {device} in {table:?}"),
+            counters_in(&table, device).ok_or_else(|| {
+                let none = io::Error::from(io::ErrorKind::NotFound);
+                Error::io(
+                    format!("read the counters of {device} in {}", self.name),
+                    none,
+                )
             })
         };
         self.interfaces.iter().map(|it| of(it.device())).collect()

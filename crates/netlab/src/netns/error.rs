@@ -14,22 +14,6 @@ pub enum Error {
         "not permitted to use network namespaces (needs root or CAP_SYS_ADMIN and CAP_NET_ADMIN): {0}"
     )]
     NotPermitted(String),
-    /// A program that this module runs is not installed.
-    #[error("`{command}` not found in PATH: install the package `{package}`")]
-    CommandMissing {
-        /// The program.
-        command: &'static str,
-        /// The Debian package that holds it.
-        package: &'static str,
-    },
-    /// A program ran and failed.
-    #[error("`{command}` failed: {message}")]
-    CommandFailed {
-        /// The command line.
-        command: String,
-        /// What it printed to standard error.
-        message: String,
-    },
     /// The prefix is not 1 to 8 characters from a-z and 0-9.
     #[error("bad prefix {0:?}: it must be 1 to 8 characters from a-z and 0-9")]
     BadPrefix(String),
@@ -42,7 +26,7 @@ pub enum Error {
     /// Frames that are put out together at once, or too late.
     #[error("{0:?}: frames wait 1 us to 10 ms to be put out together")]
     BadModeration(Duration),
-    /// The system refused something else.
+    /// The system refused something else: it may say more than its number, as in `mtu greater than device maximum`.
     #[error("cannot {action}: {source}")]
     Io {
         /// What was tried.

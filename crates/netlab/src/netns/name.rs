@@ -1,17 +1,28 @@
-//! The names of our namespaces, and the removal of those whose maker is dead.
+//! Names namespaces, as `ip netns` does, and removes those whose maker is dead.
 //!
 //! `zl-PREFIX-PID-SERIAL-LABEL`, for example `zl-demo-4711-0-a`: the process that
 //! made it, and a number that is unique within that process. The label is `a` or `b` in a pair, `r` for a router
 //! between them; `hub`, `h1`, `h2` and so on in a star.
+//!
+//! A namespace has a name as long as a file of that name stands for it: `/proc/PID/ns/net` of a process in it, mounted over an
+//! empty file.
 
 use super::error::{Error, Result};
-use super::tool::IP;
-use std::path::Path;
+use nix::errno::Errno;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, unshare};
+use nix::unistd::Pid;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::{fs, io, process};
+use std::{fs, io, process, thread};
 
 /// Where `ip netns` keeps its names.
 pub(super) const NETNS_DIR: &str = "/run/netns";
+
+/// No option, no source and no type of a file system, where a mount needs none.
+const NONE: Option<&str> = None;
 
 const SCHEME: &str = "zl";
 
@@ -63,21 +74,106 @@ impl Names {
 /// processes that this one cannot see share `/run/netns`.
 ///
 /// # Errors
-/// [`Error::NotPermitted`] without the rights to remove one,
-/// [`Error::CommandMissing`] without iproute2.
+/// [`Error::NotPermitted`] without the rights to remove one.
 pub fn sweep_stale() -> Result<Vec<String>> {
     let mut removed = Vec::new();
     for name in names_in_use()? {
         if maker_of(&name).is_some_and(|pid| !is_running(pid)) {
-            match IP.run(&["netns", "del", &name]) {
-                Ok(_) => removed.push(name),
+            match remove(&name) {
+                Ok(()) => removed.push(name),
                 // Another process swept it at the same time.
-                Err(_) if !Path::new(NETNS_DIR).join(&name).exists() => {}
+                Err(_) if !path_of(&name).exists() => {}
                 Err(error) => return Err(error),
             }
         }
     }
     Ok(removed)
+}
+
+/// Where the file of this name is.
+pub(super) fn path_of(name: &str) -> PathBuf {
+    Path::new(NETNS_DIR).join(name)
+}
+
+/// Makes a namespace of this name, of which there must be none.
+pub(super) fn create(name: &str) -> Result<()> {
+    let error = |error| Error::io(format!("make namespace {name}"), error);
+    share_directory().map_err(error)?;
+    let path = path_of(name);
+    let mut options = OpenOptions::new();
+    let empty = options.read(true).create_new(true).write(true).mode(0o444);
+    drop(empty.open(&path).map_err(error)?);
+    // The thread moves into the new namespace, and ends there.
+    let named = thread::scope(|scope| scope.spawn(|| name_new_namespace(&path)).join());
+    let named = named.unwrap_or_else(|_| Err(io::Error::other("the thread failed")));
+    named
+        .inspect_err(|_| drop(fs::remove_file(&path)))
+        .map_err(error)
+}
+
+fn name_new_namespace(path: &Path) -> io::Result<()> {
+    unshare(CloneFlags::CLONE_NEWNET)?;
+    let own = "/proc/thread-self/ns/net";
+    Ok(mount(Some(own), path, NONE, MsFlags::MS_BIND, NONE)?)
+}
+
+/// Makes the directory of the names and has its mounts shared, as `ip netns` does: mount namespaces that begin later see
+/// names go, and hold no namespace whose name was removed. Only a mount can be shared, so the directory is mounted over
+/// itself.
+fn share_directory() -> io::Result<()> {
+    fs::create_dir_all(NETNS_DIR)?;
+    // Of two processes that mount it over itself one would hide the names of the other.
+    let directory = File::open(NETNS_DIR)?;
+    directory.lock()?;
+    let share = || {
+        mount(
+            NONE,
+            NETNS_DIR,
+            NONE,
+            MsFlags::MS_SHARED | MsFlags::MS_REC,
+            NONE,
+        )
+    };
+    match share() {
+        Err(Errno::EINVAL) => {
+            let over_itself = MsFlags::MS_BIND | MsFlags::MS_REC;
+            mount(Some(NETNS_DIR), NETNS_DIR, NONE, over_itself, NONE)?;
+            Ok(share()?)
+        }
+        shared => Ok(shared?),
+    }
+}
+
+/// Takes the name from a namespace, which ends when no process, socket or other name holds it.
+pub(super) fn remove(name: &str) -> Result<()> {
+    let path = path_of(name);
+    // Nothing is mounted there if its maker was killed too early.
+    let unmounted = match umount2(&path, MntFlags::MNT_DETACH) {
+        Err(Errno::EINVAL) => Ok(()),
+        unmounted => unmounted,
+    };
+    unmounted
+        .map_err(io::Error::from)
+        .and_then(|()| fs::remove_file(&path))
+        .map_err(|error| Error::io(format!("remove namespace {name}"), error))
+}
+
+/// The processes in a namespace, not this one.
+pub(super) fn processes(name: &str) -> Result<Vec<Pid>> {
+    let number = |path: &Path| fs::metadata(path).map(|it| (it.dev(), it.ino()));
+    let there = number(&path_of(name))
+        .map_err(|error| Error::io(format!("look into namespace {name}"), error))?;
+    let entries = fs::read_dir("/proc").map_err(|error| Error::io("list processes", error))?;
+    let is_there = |pid: &i32| {
+        // It may have ended meanwhile.
+        number(Path::new(&format!("/proc/{pid}/ns/net"))).is_ok_and(|it| it == there)
+    };
+    Ok(entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(is_there)
+        .map(Pid::from_raw)
+        .filter(|&pid| pid != Pid::this())
+        .collect())
 }
 
 pub(super) fn names_in_use() -> Result<Vec<String>> {

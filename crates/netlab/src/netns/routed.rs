@@ -9,7 +9,7 @@
 
 use super::error::{Error, Result};
 use super::name::Names;
-use super::{Guard, Host, Interface, Namespace};
+use super::{Guard, Host, Interface, Namespace, PREFIX_LEN};
 use netsim::Side;
 use std::net::Ipv4Addr;
 
@@ -78,26 +78,18 @@ impl Routed {
 
     fn attach(&self, names: &Names, side: Side, mtu: u32) -> Result<()> {
         let host = self.side(side);
-        let (device, ipv4, mtu) = (host.device(), host.ipv4(), mtu.to_string());
+        let (device, ipv4) = (host.device(), host.ipv4());
         let port = names.device(&format!("r{}", device.chars().next_back().unwrap_or('x')));
-        #[rustfmt::skip]
-        host.ip(&[
-            "link", "add", device, "mtu", &mtu, "type", "veth",
-            "peer", "name", &port, "mtu", &mtu, "netns", self.router.name(),
-        ])?;
-        let [network @ .., _] = ipv4.octets();
-        let [a, b, c] = network;
+        let [kernel, at_router] = [host.rtnetlink()?, self.router.rtnetlink()?];
+        kernel.add_veth(device, mtu, (&self.router, &port))?;
+        let [a, b, c, _] = ipv4.octets();
         let gateway = Ipv4Addr::new(a, b, c, ROUTER);
-        self.router.ip_batch(&format!(
-            "addr add {gateway}/24 dev {port}\n\
-             link set dev {port} up\n"
-        ))?;
-        host.ip_batch(&format!(
-            "link set dev lo up\n\
-             addr add {ipv4}/24 dev {device}\n\
-             link set dev {device} up\n\
-             route add default via {gateway}\n"
-        ))
+        at_router.assign_address(&port, gateway.into(), PREFIX_LEN)?;
+        at_router.set_up(&port, true)?;
+        kernel.set_up("lo", true)?;
+        kernel.assign_address(device, ipv4.into(), PREFIX_LEN)?;
+        kernel.set_up(device, true)?;
+        kernel.add_route(Ipv4Addr::UNSPECIFIED, 0, gateway)
     }
 }
 
@@ -106,7 +98,7 @@ impl Drop for Routed {
         // Cut the links now: see `Topology`. Fails for those never made.
         for side in Side::BOTH {
             let host = self.side(side);
-            let _ = host.ip(&["link", "del", "dev", host.device()]);
+            let _ = host.delete(0);
         }
     }
 }

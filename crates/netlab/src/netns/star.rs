@@ -17,9 +17,8 @@
 use super::error::{Error, Result};
 use super::name::Names;
 use super::offload::{self, Offloads};
-use super::{Guard, Host, IPV6_MIN_MTU_BYTES, Interface, Namespace};
-use crate::netns::tool::IP;
-use std::fmt::Write;
+use super::{Guard, Host, IPV6_MIN_MTU_BYTES, IPV6_PREFIX_LEN, Interface, Namespace, PREFIX_LEN};
+use std::net::IpAddr;
 
 /// Most hosts of a star, and most interfaces of all its hosts: each costs a namespace, two devices and a socket, and
 /// one thread serves them all.
@@ -137,49 +136,33 @@ impl Star {
 
     fn attach(&self, port: usize, mtu: u32) -> Result<()> {
         let (host, own) = self.behind(port);
-        let name = self.port(port);
-        let (mtu_text, address) = (mtu.to_string(), hardware_address(port));
-        #[rustfmt::skip]
-        host.ip(&[
-            "link", "add", own.device(), "mtu", &mtu_text, "address", &address, "type", "veth",
-            "peer", "name", &name, "mtu", &mtu_text, "netns", self.hub.name(),
-        ])?;
-        offload::set(host, own.device(), WHOLE)?;
-        self.hub
-            .ip(&["link", "set", "dev", &name, "arp", "off", "up"])?;
-        host.ip_batch(&self.host_commands(port, mtu))
-    }
-
-    /// What brings up the interface behind a port and tells it of its neighbours.
-    fn host_commands(&self, port: usize, mtu: u32) -> String {
-        let (_, own) = self.behind(port);
-        let device = own.device();
-        let mut commands = format!(
-            "link set dev lo up\n\
-             addr add {}/24 dev {device}\n\
-             link set dev {device} up\n",
-            own.ipv4()
-        );
-        let with_ipv6 = mtu >= IPV6_MIN_MTU_BYTES;
-        if let Some(ipv6) = own.ipv6().filter(|_| with_ipv6) {
-            line(
-                &mut commands,
-                format_args!("addr add {ipv6}/64 dev {device} nodad"),
-            );
+        let (device, name) = (own.device(), self.port(port));
+        let [kernel, at_hub] = [host.rtnetlink()?, self.hub.rtnetlink()?];
+        kernel.add_veth(device, mtu, (&self.hub, &name))?;
+        kernel.set_hardware_address(device, hardware_address(port))?;
+        offload::set(host, device, WHOLE)?;
+        at_hub.set_arp(&name, false)?;
+        at_hub.set_up(&name, true)?;
+        kernel.set_up("lo", true)?;
+        kernel.assign_address(device, own.ipv4().into(), PREFIX_LEN)?;
+        kernel.set_up(device, true)?;
+        let ipv6 = |of: &Interface| of.ipv6().filter(|_| mtu >= IPV6_MIN_MTU_BYTES);
+        if let Some(ipv6) = ipv6(own) {
+            kernel.assign_address(device, ipv6.into(), IPV6_PREFIX_LEN)?;
         }
         let network = port - port % self.hosts.len();
         for other in (network..network + self.hosts.len()).filter(|&it| it != port) {
             let address = hardware_address(other);
             let (_, other) = self.behind(other);
-            let ipv6 = other.ipv6().filter(|_| with_ipv6).map(|ip| ip.to_string());
-            for ip in [Some(other.ipv4().to_string()), ipv6].into_iter().flatten() {
-                line(
-                    &mut commands,
-                    format_args!("neigh add {ip} lladdr {address} dev {device} nud permanent"),
-                );
+            let ips = [
+                Some(IpAddr::from(other.ipv4())),
+                ipv6(other).map(IpAddr::from),
+            ];
+            for ip in ips.into_iter().flatten() {
+                kernel.add_neighbour(device, ip, address)?;
             }
         }
-        commands
+        Ok(())
     }
 }
 
@@ -187,17 +170,16 @@ impl Drop for Star {
     fn drop(&mut self) {
         // Cut the links now: see `Topology`. Fails for those never made.
         for (host, own) in (0..self.ports()).map(|port| self.behind(port)) {
-            let _ = IP.run(&["-n", host.name(), "link", "del", "dev", own.device()]);
+            let _ = host.rtnetlink().and_then(|it| it.delete(own.device()));
         }
     }
 }
 
 /// The hardware address of the interface behind a port: locally administered, and it tells the port's number, from 1.
-fn hardware_address(port: usize) -> String {
+fn hardware_address(port: usize) -> [u8; 6] {
     // There are no more than MAX_HOSTS.
     let number = u8::try_from(port + 1).unwrap_or(u8::MAX);
-    let [a, b, c, d, e, f] = crate::lab::hardware_address(number);
-    format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
+    crate::lab::hardware_address(number)
 }
 
 /// Keeps the hub's own IPv6 from speaking on the ports.
@@ -208,9 +190,4 @@ fn silence(hub: &Namespace) -> Result<()> {
     }
     hub.enter_thread(|| std::fs::write(SWITCH, "1"))?
         .map_err(|error| Error::io(format!("write {SWITCH}"), error))
-}
-
-fn line(commands: &mut String, line: std::fmt::Arguments<'_>) {
-    // Writing to a string cannot fail.
-    let _ = writeln!(commands, "{line}");
 }
