@@ -2,9 +2,9 @@
 #![allow(non_snake_case)]
 
 use std::net::UdpSocket;
-use std::path::Path;
-use std::process::Command;
 
+use aya::Ebpf;
+use aya::programs::{Xdp, XdpMode};
 use netlab::netns::{self, Namespace, Topology};
 use object::write::{Object, Symbol, SymbolSection};
 use object::{
@@ -23,8 +23,9 @@ const DROP_ALL: [u8; 16] = [
     0xb7, 0, 0, 0, 1, 0, 0, 0, // mov r0, 1
     0x95, 0, 0, 0, 0, 0, 0, 0, // exit
 ];
-/// Where it is in the object.
+/// Where it is in the object, and its name there.
 const SECTION: &str = "xdp";
+const NAME: &str = "drop_all";
 
 /// Such a program as a compiler would leave it.
 fn program() -> Vec<u8> {
@@ -32,7 +33,7 @@ fn program() -> Vec<u8> {
     let section = object.add_section(Vec::new(), SECTION.into(), SectionKind::Text);
     object.append_section_data(section, &DROP_ALL, 8);
     object.add_symbol(Symbol {
-        name: b"drop_all".to_vec(),
+        name: NAME.into(),
         value: 0,
         size: DROP_ALL.len() as u64,
         kind: SymbolKind::Text,
@@ -46,19 +47,16 @@ fn program() -> Vec<u8> {
     object.write().unwrap()
 }
 
-/// Has the driver of this namespace's device drop all that it receives; why not.
-fn drop_all(namespace: &Namespace, program: &Path) -> Result<(), String> {
-    let made = Command::new("ip")
-        .args(["-n", namespace.name(), "link", "set", "dev"])
-        .args([namespace.device(), "xdpdrv", "object"])
-        .arg(program)
-        .args(["section", SECTION])
-        .output()
-        .map_err(|error| error.to_string())?;
-    match made.status.success() {
-        true => Ok(()),
-        false => Err(String::from_utf8_lossy(&made.stderr).into_owned()),
-    }
+/// Has the driver of this namespace's device drop all that it receives, as long as the program is kept; why not.
+fn drop_all(namespace: &Namespace) -> Result<Ebpf, Box<dyn std::error::Error + Send + Sync>> {
+    let attached = namespace.enter_thread(|| {
+        let mut object = Ebpf::load(&program())?;
+        let program: &mut Xdp = object.program_mut(NAME).ok_or("no program")?.try_into()?;
+        program.load()?;
+        program.attach(namespace.device(), XdpMode::Driver)?;
+        Ok(object)
+    });
+    attached?
 }
 
 /// What the device of this thread's namespace received, in frames.
@@ -86,9 +84,6 @@ fn driver_statistics__what_a_veth_drops() {
     const SENT: u64 = 300;
     let hosts = Topology::pair("driver", 1500).unwrap();
     let receiver = hosts.b();
-    let directory = tempfile::tempdir().unwrap();
-    let object = directory.path().join("drop.o");
-    std::fs::write(&object, program()).unwrap();
     let to = (receiver.ipv4(), 9);
     // The address is resolved before nothing passes any more.
     let sender = hosts.a().enter_thread(|| {
@@ -98,10 +93,13 @@ fn driver_statistics__what_a_veth_drops() {
     });
     let sender = sender.unwrap();
     std::thread::sleep(std::time::Duration::from_millis(100));
-    if let Err(why) = drop_all(receiver, &object) {
-        eprintln!("skipped: no program for a device here: {why}");
-        return;
-    }
+    let _program = match drop_all(receiver) {
+        Ok(program) => program,
+        Err(why) => {
+            eprintln!("skipped: no program for a device here: {why}");
+            return;
+        }
+    };
     let watched = || {
         let before = frames(receiver.device());
         let explainer = Explainer::start(Subject::Machine, COUNTERS);
@@ -112,10 +110,6 @@ fn driver_statistics__what_a_veth_drops() {
         (explanation, frames(receiver.device()) - before)
     };
     let (explanation, arrived) = receiver.enter_thread(watched).unwrap();
-    if explanation.missing.iter().any(|it| it.contains("ethtool")) {
-        eprintln!("skipped: no ethtool");
-        return;
-    }
     let own = explanation.driver_statistics.iter();
     let own: Vec<_> = own.filter(|it| it.namespace == "this").collect();
     let counted: u64 = own.iter().map(|it| it.count).sum();

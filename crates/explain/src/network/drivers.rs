@@ -1,17 +1,15 @@
-//! What drivers count of their own: `ethtool -S`, run in the namespace of the interface.
+//! What drivers count of their own, as `ethtool -S` shows it.
 
 use std::fs::File;
 use std::io;
-use std::process::{Command, Stdio};
 
 use nix::sched::{CloneFlags, setns};
 use serde::Serialize;
 
+use super::ethtool;
 use super::tally::{Counter, Readings, Tally};
 use crate::stack::printable;
 
-/// Where the program is for those who have no directories of administration in PATH.
-const PROGRAMS: [&str; 2] = ["ethtool", "/usr/sbin/ethtool"];
 /// Interfaces of a namespace that are asked for.
 const INTERFACES_LIMIT: usize = 64;
 /// Parts of the names of counters that are of packets dropped or damaged.
@@ -33,8 +31,8 @@ pub struct DriverStatistic {
     pub count: u64,
 }
 
-/// The statistics of one namespace. Each reading runs a program for each interface, so there are two: the first and the
-/// last.
+/// The statistics of one namespace. Each reading asks every driver, some of which ask their hardware, so there are two: the
+/// first and the last.
 pub(super) struct Drivers {
     /// The namespace. `None`: the caller's.
     there: Option<File>,
@@ -65,7 +63,7 @@ impl Drivers {
     /// A reading. An error is why there is none.
     pub(super) fn read(&mut self, interfaces: Vec<String>) -> Result<(), String> {
         let there = self.there.as_ref();
-        // A thread that goes there and ends; what it starts is there as well.
+        // A thread that goes there and ends.
         let read = std::thread::scope(|scope| {
             let reading = scope.spawn(move || {
                 if let Some(file) = there {
@@ -73,7 +71,7 @@ impl Drivers {
                 }
                 let mut readings = Readings::new();
                 for interface in interfaces.into_iter().take(INTERFACES_LIMIT) {
-                    readings.extend(statistics(&interface, &asked(&interface)?));
+                    readings.extend(of_loss(&interface, ethtool::statistics(&interface)?));
                 }
                 Ok(readings)
             });
@@ -100,34 +98,15 @@ impl Drivers {
     }
 }
 
-/// What `ethtool` prints of an interface: nothing, if its driver has no statistics.
-fn asked(interface: &str) -> io::Result<String> {
-    for program in PROGRAMS {
-        let mut command = Command::new(program);
-        let command = command.args(["-S", interface]).stdin(Stdio::null());
-        match command.output() {
-            Ok(output) if output.status.success() => {
-                return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-            }
-            Ok(_) => return Ok(String::new()),
-            Err(why) if why.kind() == io::ErrorKind::NotFound => {}
-            Err(why) => return Err(why),
-        }
-    }
-    Err(io::Error::other(
-        "the program `ethtool` is not there: install the package of that name",
-    ))
-}
-
-/// The counters of packets dropped, missed or damaged, a name and a number a line.
-fn statistics(interface: &str, text: &str) -> Readings {
-    let of_line = |line: &str| {
-        let (name, number) = line.rsplit_once(':')?;
-        let name = printable(name.trim());
-        let counter = Counter::Driver(interface.into(), name.clone());
-        is_of_loss(&name).then_some((counter, number.trim().parse().ok()?))
-    };
-    text.lines().filter_map(of_line).collect()
+/// The counters of packets dropped, missed or damaged.
+fn of_loss(interface: &str, counters: Vec<(String, u64)>) -> Readings {
+    let counters = counters.into_iter().filter(|(name, _)| is_of_loss(name));
+    counters
+        .map(|(name, number)| {
+            let name = printable(name.trim());
+            (Counter::Driver(interface.into(), name), number)
+        })
+        .collect()
 }
 
 fn is_of_loss(name: &str) -> bool {
@@ -142,27 +121,31 @@ fn is_of_loss(name: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Of virtio_net, shortened, and lines as other drivers have them.
-    const RECORDED: &str = "NIC statistics:
-     rx_drops: 3
-     rx_xdp_packets: 12
-     rx_xdp_drops: 0
-     rx_kicks: 1194
-     tx_tx_timeouts: 0
-     rx0_drops: 3
-     rx_missed_errors: 18446744073709551615
-     port.rx_dropped: 7
-     [1]: rx_discards_phy: 5
-     tx_retransmissions: 4
-     rx_err: 2
-     rx_fault: 0
-     rx_errors: many
-     peer_ifindex: 2
-";
+    /// Of virtio_net, shortened, and names as other drivers have them.
+    const NAMES: [(&str, u64); 13] = [
+        ("rx_drops", 3),
+        ("rx_xdp_packets", 12),
+        ("rx_xdp_drops", 0),
+        ("rx_kicks", 1194),
+        ("tx_tx_timeouts", 0),
+        ("rx0_drops", 3),
+        ("rx_missed_errors", u64::MAX),
+        ("port.rx_dropped", 7),
+        ("[1]: rx_discards_phy", 5),
+        ("tx_retransmissions", 4),
+        ("rx_err", 2),
+        ("rx_fault", 0),
+        ("peer_ifindex", 2),
+    ];
+
+    fn counters(names: &[(&str, u64)]) -> Vec<(String, u64)> {
+        let owned = names.iter().map(|&(name, count)| (name.to_owned(), count));
+        owned.collect()
+    }
 
     #[test]
-    fn statistics__of_recorded_output() {
-        let found = statistics("eth0", RECORDED);
+    fn of_loss__are_those_with_its_names() {
+        let found = of_loss("eth0", counters(&NAMES));
         let found: Vec<_> = found
             .into_iter()
             .map(|(counter, count)| match counter {
@@ -180,15 +163,14 @@ mod tests {
             ("rx_xdp_drops", 0),
         ];
         assert_eq!(found, expected.map(|it| (it.0.to_owned(), it.1)));
-        assert_eq!(statistics("eth0", "no stats available\n").len(), 0);
     }
 
     #[test]
     fn statistics__are_what_rose() {
         let mut drivers = Drivers::new(None, false);
         for drops in [3, 10] {
-            let text = format!("rx_drops: {drops}\nrx_errors: 1\n");
-            drivers.tally.update(statistics("eth0", &text));
+            let counters = counters(&[("rx_drops", drops), ("rx_errors", 1)]);
+            drivers.tally.update(of_loss("eth0", counters));
         }
         let found: Vec<_> = drivers.statistics("here").collect();
         let expected = DriverStatistic {

@@ -1,0 +1,140 @@
+//! Asks the driver of an interface for its statistics, when a reading of them is made: by ioctl, for netlink has only what
+//! the standard defines.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+use netlink_sys::Socket;
+use netlink_sys::protocols::NETLINK_ROUTE;
+use nix::libc;
+
+/// Counters that an interface may have. Those of one with more are not read.
+const COUNTERS_LIMIT: usize = 1 << 14;
+/// Memory for so many times as many counters as there were a moment ago: the kernel writes all that there are.
+const ROOM: usize = 4;
+
+/// `ETHTOOL_GSTRINGS`, `ETHTOOL_GSTATS` and `ETHTOOL_GSSET_INFO` of linux/ethtool.h.
+const GET_STRINGS: u32 = 0x1b;
+const GET_STATISTICS: u32 = 0x1d;
+const GET_SET_INFO: u32 = 0x37;
+/// The set of the names of counters, `ETH_SS_STATS`.
+const STATISTICS: u32 = 1;
+/// `ETH_GSTRING_LEN`.
+const NAME_LEN: usize = 32;
+/// What is before the names: `struct ethtool_gstrings`.
+const STRINGS_HEADER_LEN: usize = 12;
+
+/// Every counter of the driver of an interface in this thread's namespace: none, if it has none or the interface is gone.
+pub(super) fn statistics(interface: &str) -> io::Result<Vec<(String, u64)>> {
+    // Any socket is for questions about interfaces.
+    let socket = Socket::new(NETLINK_ROUTE)?;
+    match read(&socket, interface) {
+        Err(why) if is_nothing(&why) => Ok(Vec::new()),
+        read => read,
+    }
+}
+
+fn is_nothing(why: &io::Error) -> bool {
+    matches!(
+        why.raw_os_error(),
+        Some(libc::EOPNOTSUPP | libc::ENODEV | libc::EINVAL)
+    )
+}
+
+fn read(socket: &impl AsFd, interface: &str) -> io::Result<Vec<(String, u64)>> {
+    let count = count(socket, interface)?;
+    if count > COUNTERS_LIMIT {
+        return Err(io::Error::other(format!(
+            "the driver of {interface} has {count} counters, more than {COUNTERS_LIMIT}"
+        )));
+    }
+    let words = (STRINGS_HEADER_LEN + count * ROOM * NAME_LEN).div_ceil(size_of::<u64>());
+    let mut strings = vec![0; words];
+    strings[0] = pair(GET_STRINGS, STATISTICS);
+    ask(socket, interface, &mut strings)?;
+    let mut values = vec![0; 1 + count * ROOM];
+    values[0] = pair(GET_STATISTICS, 0);
+    ask(socket, interface, &mut values)?;
+    let strings: Vec<u8> = strings.iter().flat_map(|it| it.to_ne_bytes()).collect();
+    let names = strings[STRINGS_HEADER_LEN..].chunks_exact(NAME_LEN);
+    Ok(names
+        .map(name)
+        .zip(values[1..].iter().copied())
+        .take(count)
+        .collect())
+}
+
+/// Counters that there are.
+fn count(socket: &impl AsFd, interface: &str) -> io::Result<usize> {
+    // The command, which sets are asked for, and how long each of those is that there are.
+    let mut info = [pair(GET_SET_INFO, 0), 1 << STATISTICS, 0];
+    ask(socket, interface, &mut info)?;
+    let [length, _] = halves(info[2]);
+    Ok(if info[1] == 0 { 0 } else { length as usize })
+}
+
+/// Two words of 32 bits as they lie in memory.
+fn pair(first: u32, second: u32) -> u64 {
+    let [a, b] = [first, second].map(u32::to_ne_bytes);
+    u64::from_ne_bytes([a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]])
+}
+
+fn halves(pair: u64) -> [u32; 2] {
+    let [a, b, c, d, rest @ ..] = pair.to_ne_bytes();
+    [[a, b, c, d], rest].map(u32::from_ne_bytes)
+}
+
+/// A name up to its first zero.
+fn name(bytes: &[u8]) -> String {
+    let text = bytes.split(|&it| it == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(text).into_owned()
+}
+
+/// Has the kernel answer a request in the memory that it is in. The request begins with a command of linux/ethtool.h and
+/// is as long as its answer, with [`ROOM`] to spare where that depends on the driver.
+#[expect(unsafe_code, reason = "no crate wraps this call soundly")]
+fn ask(socket: &impl AsFd, interface: &str, request: &mut [u64]) -> io::Result<()> {
+    // The last is a zero.
+    if interface.len() >= libc::IF_NAMESIZE {
+        return Err(io::Error::from_raw_os_error(libc::ENODEV));
+    }
+    let mut ifr_name = [0; libc::IF_NAMESIZE];
+    for (to, from) in ifr_name.iter_mut().zip(interface.bytes()) {
+        *to = from.cast_signed() as libc::c_char;
+    }
+    let ifr_ifru = libc::__c_anonymous_ifr_ifru {
+        ifru_data: request.as_mut_ptr().cast(),
+    };
+    let mut ask = libc::ifreq { ifr_name, ifr_ifru };
+    let socket = socket.as_fd().as_raw_fd();
+    // SAFETY: `ask` and the request that it points to outlive the call, and the request is borrowed alone. The kernel writes an
+    // answer there that is no longer, or that it would be only if the driver had four times the counters of a moment ago.
+    match unsafe { libc::ioctl(socket, libc::SIOCETHTOOL, &raw mut ask) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statistics__of_what_has_none_are_none() {
+        for interface in ["lo", "no-such-device", "a-name-longer-than-names-are"] {
+            assert_eq!(statistics(interface).unwrap(), [], "{interface}");
+        }
+    }
+
+    #[test]
+    fn name__ends_with_its_field_at_the_latest() {
+        assert_eq!(name(b"rx_drops\0\0\0"), "rx_drops");
+        assert_eq!(name(&[b'a'; NAME_LEN]), "a".repeat(NAME_LEN));
+    }
+
+    #[test]
+    fn halves__are_what_the_pair_was_made_of() {
+        assert_eq!(halves(pair(7, 9)), [7, 9]);
+    }
+}
