@@ -162,11 +162,10 @@ fn ethernet__a_tree_there_and_back() {
     fail(udp, 2, "which is an address of raw Ethernet");
 }
 
-/// What `ip` says of the interface of `host` has a program.
+/// Whether the interface of `host` has a program.
 fn has_program(host: &Namespace) -> bool {
-    let mut command = host.command("ip");
-    command.args(["link", "show", "dev", host.device()]);
-    succeed(command).contains("prog/xdp")
+    let kernel = host.rtnetlink().unwrap();
+    kernel.xdp_program(host.device()).unwrap().is_some()
 }
 
 #[test]

@@ -156,12 +156,11 @@ fn cp__address_of_the_client_changed() {
     cp_while(|hosts| {
         let a = hosts.a();
         let [x, y, z, _] = a.ipv4().octets();
-        for (what, address) in [("del", a.ipv4()), ("add", Ipv4Addr::new(x, y, z, 99))] {
-            let address = format!("{address}/24");
-            let mut ip = a.command("ip");
-            ip.args(["addr", what, &address, "dev", a.device()]);
-            assert!(ip.status().unwrap().success(), "{what} {address}");
-        }
+        let kernel = a.rtnetlink().unwrap();
+        let removed = kernel.remove_address(a.device(), a.ipv4().into(), 24);
+        removed.unwrap();
+        let new = Ipv4Addr::new(x, y, z, 99).into();
+        kernel.assign_address(a.device(), new, 24).unwrap();
     });
 }
 

@@ -109,9 +109,12 @@ fn lab__the_hosts_reach_each_other_by_their_variables() {
     }
     let script = "
         test $ZEROLANE_LAB_HOSTS = 3 && test $ZEROLANE_LAB_HOST = 1 &&
-        ip -o addr show dev $ZEROLANE_LAB_DEVICE1 | grep -q \"$ZEROLANE_LAB_ADDR1/24\" &&
-        ip netns exec $ZEROLANE_LAB_NETNS3 ip -o addr | grep -q \"$ZEROLANE_LAB_ADDR3/24\" &&
-        ip netns exec $ZEROLANE_LAB_NETNS3 ip -o addr | grep -q \"$ZEROLANE_LAB_ADDR6_3/64\" &&
+        grep -q \"^ *$ZEROLANE_LAB_DEVICE1:\" /proc/net/dev &&
+        grep -qFe \"- $ZEROLANE_LAB_ADDR1\" /proc/net/fib_trie &&
+        in3() { nsenter --net=/run/netns/$ZEROLANE_LAB_NETNS3 \"$@\"; } &&
+        in3 grep -qFe \"- $ZEROLANE_LAB_ADDR3\" /proc/net/fib_trie &&
+        test $ZEROLANE_LAB_ADDR6_3 = fd77::3 &&
+        in3 grep -q fd770000000000000000000000000003 /proc/net/if_inet6 &&
         echo all there";
     let done = output(lab("--hosts 3", script));
     assert_eq!(text(&done.stdout), "all there\n", "{}", text(&done.stderr));
@@ -188,7 +191,8 @@ fn lab__ends_what_the_command_left_behind() {
     if !permitted() {
         return;
     }
-    let script = "sleep 1000 & echo $!; ip netns exec $ZEROLANE_LAB_NETNS2 sleep 1000 & echo $!";
+    let script =
+        "sleep 1000 & echo $!; nsenter --net=/run/netns/$ZEROLANE_LAB_NETNS2 sleep 1000 & echo $!";
     let done = output(lab("", &format!("{{ {script}; }} 2>/dev/null")));
     let said = text(&done.stdout);
     assert_eq!(said.lines().count(), 2, "{said}");

@@ -63,9 +63,9 @@ fn second_by_ethernet(hosts: &Topology) -> String {
 }
 
 fn hardware(host: &Namespace, index: usize) -> String {
-    let file = format!("/sys/class/net/{}/address", host.interface(index).device());
-    let read = host.command("cat").arg(file).output().unwrap();
-    String::from_utf8(read.stdout).unwrap().trim().to_owned()
+    let kernel = host.rtnetlink().unwrap();
+    let address = kernel.hardware_address(host.interface(index).device());
+    address.unwrap().map(|it| format!("{it:02x}")).join(":")
 }
 
 #[test]

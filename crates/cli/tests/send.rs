@@ -113,21 +113,16 @@ fn send__two_hosts_and_an_outage_in_the_middle() {
 
 /// Joins the hosts of a star by a bridge; whether this machine has bridges.
 fn bridge(star: &Star) -> bool {
-    let ip = |words: &[&str]| {
-        let done = star.hub().command("ip").args(words).output().unwrap();
-        done.status.success()
-    };
-    if !ip(&["link", "add", "bridge", "type", "bridge"]) {
+    let kernel = star.hub().rtnetlink().unwrap();
+    if kernel.add_bridge("bridge").is_err() {
         return false;
     }
     for index in 0..star.hosts().len() {
-        let port = star.port(index);
-        assert!(
-            ip(&["link", "set", &port, "master", "bridge", "up"]),
-            "{port}"
-        );
+        // It is up already.
+        kernel.set_bridge(&star.port(index), "bridge").unwrap();
     }
-    ip(&["link", "set", "bridge", "up"])
+    kernel.set_up("bridge", true).unwrap();
+    true
 }
 
 #[test]

@@ -88,20 +88,21 @@ fn interface__renamed_and_down_in_the_middle_loses_nothing() {
     for options in both() {
         let (_devices, _listener, mut a, mut b) = Devices::joined(&hosts, &options);
         let (own, other) = (hosts.device(Side::B), "renamed");
+        let kernel = hosts.b().rtnetlink().expect("there");
         let mut away = |a: &mut End, b: &mut End| {
-            ip(hosts.b(), &["link", "set", "dev", own, "down"]);
-            ip(hosts.b(), &["link", "set", "dev", own, "name", other]);
+            kernel.set_up(own, false).expect("down");
+            kernel.rename(own, other).expect("renamed");
             for end in [a, b] {
                 for _ in 0..100 {
                     end.turn().expect("goes on");
                 }
             }
-            ip(hosts.b(), &["link", "set", "dev", other, "up"]);
+            kernel.set_up(other, true).expect("up");
         };
         let mut back = |_: &mut End, _: &mut End| {
-            ip(hosts.b(), &["link", "set", "dev", other, "down"]);
-            ip(hosts.b(), &["link", "set", "dev", other, "name", own]);
-            ip(hosts.b(), &["link", "set", "dev", own, "up"]);
+            kernel.set_up(other, false).expect("down");
+            kernel.rename(other, own).expect("renamed");
+            kernel.set_up(own, true).expect("up");
         };
         transfer_with(&mut a, &mut b, &mut [(2, &mut away), (8, &mut back)]);
         transfer(&mut b, &mut a, 1 << 20);

@@ -163,18 +163,10 @@ pub(crate) fn transfer(a: &mut End, b: &mut End, len: usize) {
     verify(b.next_completion(), &bytes);
 }
 
-/// What `ip` with `arguments` says at `host`.
-pub(super) fn ip(host: &Namespace, arguments: &[&str]) -> String {
-    let output = host.command("ip").args(arguments).output().expect("ip");
-    assert!(output.status.success(), "{arguments:?}: {output:?}");
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
 /// The number of the XDP program that the interface of `host` runs.
 pub(super) fn program_at(host: &Namespace) -> Option<u32> {
-    let shown = ip(host, &["link", "show", "dev", host.device()]);
-    let (_, behind) = shown.split_once("prog/xdp id ")?;
-    behind.split_whitespace().next()?.parse().ok()
+    let kernel = host.rtnetlink().expect("there");
+    kernel.xdp_program(host.device()).expect("an interface")
 }
 
 /// A frame of this content.
@@ -423,17 +415,13 @@ fn interface__down_renamed_or_narrower_in_the_middle_loses_nothing() {
             std::thread::sleep(Duration::from_micros(100));
         }
         let other = format!("other{round}");
-        ip(
-            hosts.b(),
-            &["link", "set", "dev", hosts.device(Side::B), "name", &other],
-        );
-        ip(hosts.b(), &["link", "set", "dev", &other, "up"]);
+        let [at_a, at_b] = [hosts.a(), hosts.b()].map(|it| it.rtnetlink().expect("there"));
+        let [near, far] = Side::BOTH.map(|it| hosts.device(it));
+        at_b.rename(far, &other).expect("down");
+        at_b.set_up(&other, true).expect("up");
         until(&mut a, &mut b, 8);
-        ip(
-            hosts.a(),
-            &["link", "set", "dev", hosts.device(Side::A), "mtu", "1500"],
-        );
-        ip(hosts.b(), &["link", "set", "dev", &other, "mtu", "1500"]);
+        at_a.set_mtu(near, 1500).expect("smaller");
+        at_b.set_mtu(&other, 1500).expect("smaller");
         drive(&mut a, &mut b, |a, b| {
             a.has_completion() && b.has_completion()
         });
@@ -441,27 +429,11 @@ fn interface__down_renamed_or_narrower_in_the_middle_loses_nothing() {
         verify(b.next_completion(), &bytes);
         let stu = a.account().stu;
         assert!(stu < 1500, "{stu}");
-        ip(hosts.b(), &["link", "set", "dev", &other, "down"]);
-        ip(
-            hosts.b(),
-            &["link", "set", "dev", &other, "name", hosts.device(Side::B)],
-        );
-        ip(
-            hosts.b(),
-            &[
-                "link",
-                "set",
-                "dev",
-                hosts.device(Side::B),
-                "mtu",
-                "9000",
-                "up",
-            ],
-        );
-        ip(
-            hosts.a(),
-            &["link", "set", "dev", hosts.device(Side::A), "mtu", "9000"],
-        );
+        at_b.set_up(&other, false).expect("down");
+        at_b.rename(&other, far).expect("its own");
+        at_b.set_mtu(far, 9000).expect("as before");
+        at_b.set_up(far, true).expect("up");
+        at_a.set_mtu(near, 9000).expect("as before");
     }
 }
 
@@ -485,9 +457,7 @@ fn interface__gone_is_an_error_that_says_so() {
 
 /// The interface of both ends goes, while a sends or not, and both say so.
 pub(super) fn delete_interface(hosts: &Topology, a: &mut End, b: &mut End, sends: bool) {
-    let delete = ["link", "del", "dev", hosts.device(Side::A)];
-    let deleted = hosts.a().command("ip").args(delete).status();
-    assert!(deleted.expect("ip").success());
+    hosts.a().delete(0).expect("there");
     if sends {
         post(a, b, &content(300_000, 3));
     }

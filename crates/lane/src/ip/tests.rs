@@ -284,9 +284,10 @@ fn listener__at_any_address_answers_from_the_one_that_was_called() {
     let Some(hosts) = hosts(1500) else {
         return;
     };
-    let second = ["addr", "add", "10.77.0.9/24", "dev", hosts.device(Side::B)];
-    let added = hosts.b().command("ip").args(second).status();
-    assert!(added.expect("ip").success());
+    let kernel = hosts.b().rtnetlink().expect("there");
+    let second = [10, 77, 0, 9].into();
+    let assigned = kernel.assign_address(hosts.device(Side::B), second, 24);
+    assigned.expect("free");
     for options in both() {
         for ip in [IpAddr::from([10, 77, 0, 9]), hosts.b().ipv4().into()] {
             let any = Ipv4Addr::UNSPECIFIED.into();
@@ -326,9 +327,7 @@ fn interface__gone_ends_both_ends_after_the_idle_timeout() {
         let (mut a, mut b) = join(&hosts, hosts.b().ipv4().into(), &impatient);
         transfer(&mut a, &mut b, 300_000);
         post(&mut a, &mut b, &content(4 << 20, 3));
-        let delete = ["link", "del", "dev", hosts.device(Side::A)];
-        let deleted = hosts.a().command("ip").args(delete).status();
-        assert!(deleted.expect("ip").success());
+        hosts.a().delete(0).expect("there");
         let gone = [CloseReason::PeerDead, CloseReason::Unreachable];
         for why in ended([&mut a, &mut b]) {
             assert!(gone.contains(&why), "{why}");

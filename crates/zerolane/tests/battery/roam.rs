@@ -6,8 +6,7 @@ use netlab::netns::Topology;
 use netlab::udp::Relay;
 use netsim::Side;
 use netsim::link::LinkConfig;
-use std::net::SocketAddr;
-use std::process::Command;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use zerolane::{Connection, Endpoint, Options, Security};
 
@@ -222,12 +221,6 @@ fn nat__refuses_the_old_port_of_an_idle_connection() {
     }
 }
 
-pub fn ip(hosts: &Topology, side: Side, arguments: &[&str]) {
-    let mut command: Command = hosts.side(side).command("ip");
-    let output = command.args(arguments).output().expect("ip");
-    assert!(output.status.success(), "{output:?}");
-}
-
 /// A machine gets another address in the middle of each stream; the old one is gone.
 fn readdress(mover: Side, listens_on: impl FnOnce(&Topology) -> String) {
     let Some(hosts) = hosts(1500) else {
@@ -240,19 +233,20 @@ fn readdress(mover: Side, listens_on: impl FnOnce(&Topology) -> String) {
     let (a, b) = connect(&mut endpoint, to, &Options::default(), &|side, work| {
         hosts.side(side).enter_thread(work).expect("enter");
     });
-    let old = hosts.side(mover).ipv4().to_string();
-    let addresses = &std::sync::Mutex::new(vec!["10.77.0.78".into(), "10.77.0.77".into(), old]);
+    let [first, second] = [78, 77].map(|it| Ipv4Addr::new(10, 77, 0, it));
+    let addresses = &std::sync::Mutex::new(vec![first, second, hosts.side(mover).ipv4()]);
     let net = Net::Hosts(hosts);
     let mut pair = Pair { a, b, net };
     stream_amid(&mut pair, mover, |net| {
-        let (hosts, device) = (net.hosts(), net.hosts().side(mover).device());
+        let host = net.hosts().side(mover);
         let mut addresses = addresses.lock().expect("no panic");
         let old = addresses.pop().expect("one");
-        let new = addresses.last().expect("one more");
-        for (verb, address) in [("del", &old), ("add", new)] {
-            let address = format!("{address}/24");
-            ip(hosts, mover, &["addr", verb, &address, "dev", device]);
-        }
+        let new = *addresses.last().expect("one more");
+        let kernel = host.rtnetlink().expect("there");
+        let removed = kernel.remove_address(host.device(), old.into(), 24);
+        removed.expect("it has it");
+        let assigned = kernel.assign_address(host.device(), new.into(), 24);
+        assigned.expect("free");
     });
     let peer = follower(&mut pair, mover).peer_addr();
     assert_eq!(peer.ip().to_string(), "10.77.0.78");
@@ -280,14 +274,13 @@ fn host__with_two_addresses_answers_from_the_one_that_was_called() {
         let Some(hosts) = hosts(1500) else {
             return;
         };
-        let second = "10.77.0.99";
-        let device = hosts.b().device();
-        let address = format!("{second}/24");
-        ip(&hosts, Side::B, &["addr", "add", &address, "dev", device]);
+        let called = IpAddr::from([10, 77, 0, 99]);
+        let kernel = hosts.b().rtnetlink().expect("there");
+        let assigned = kernel.assign_address(hosts.b().device(), called, 24);
+        assigned.expect("free");
         let options = with(security);
         let bind = || Endpoint::bind(on, options.clone());
         let mut endpoint = hosts.b().enter_thread(bind).expect("enter").expect("bind");
-        let called = second.parse().expect("an address");
         let to = SocketAddr::new(called, endpoint.local_addr().port());
         let (a, b) = connect(&mut endpoint, to, &options, &|side, work| {
             hosts.side(side).enter_thread(work).expect("enter");

@@ -3,7 +3,8 @@
 use super::mixed::{AROUND, Counted, by_ethernet, forged, overhear, overheard, receive_and_count};
 use super::{
     PATIENCE, THREADS, accept, between, between_owned, bytes_sent, content, hardware_of,
-    joins_in_turn, options, path_between, receive, send, two_pairs, until_usable, usable,
+    hardware_text, joins_in_turn, options, path_between, receive, send, two_pairs, until_usable,
+    usable,
 };
 use netlab::forge::Forger;
 use netlab::netns::{Namespace, Topology};
@@ -271,16 +272,14 @@ fn behind(device: &str, hardware: &str) -> PathAddresses {
 }
 
 /// The second interface of a host on the first segment, and its hardware address.
-const SECOND: (&str, &str) = ("second", "02:00:00:00:77:01");
+const SECOND: (&str, [u8; 6]) = ("second", [2, 0, 0, 0, 0x77, 1]);
 
 fn add_second(host: &Namespace) {
     let (name, hardware) = SECOND;
-    let add = ["link", "add", "link", host.device(), "name", name];
-    let kind = ["address", hardware, "type", "macvlan", "mode", "bridge"];
-    for words in [[add, kind].concat(), vec!["link", "set", name, "up"]] {
-        let done = host.command("ip").args(words).status().expect("ip");
-        assert!(done.success());
-    }
+    let kernel = host.rtnetlink().expect("there");
+    let added = kernel.add_macvlan(host.device(), name, hardware);
+    added.expect("a second one");
+    kernel.set_up(name, true).expect("up");
 }
 
 #[test]
@@ -298,7 +297,7 @@ fn mixed__ethernet_alone_two_paths_at_one_interface_are_told_apart_by_the_peers(
             let first = behind(device, &theirs);
             let second = match side {
                 Side::A => behind(SECOND.0, &theirs),
-                Side::B => behind(device, SECOND.1),
+                Side::B => behind(device, &hardware_text(SECOND.1)),
             };
             let mut a = Connection::connect(to, &options).expect("connected");
             assert!(a.add_path(second));

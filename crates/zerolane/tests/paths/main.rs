@@ -59,9 +59,13 @@ fn path_between(here: &Namespace, there: &Namespace, index: usize, port: u16) ->
 
 /// The hardware address of the interface of this index.
 fn hardware_of(host: &Namespace, index: usize) -> String {
-    let file = format!("/sys/class/net/{}/address", host.interface(index).device());
-    let read = host.command("cat").arg(file).output().expect("read");
-    String::from_utf8(read.stdout).expect("text").trim().into()
+    let kernel = host.rtnetlink().expect("there");
+    let address = kernel.hardware_address(host.interface(index).device());
+    hardware_text(address.expect("read"))
+}
+
+fn hardware_text(address: [u8; 6]) -> String {
+    address.map(|it| format!("{it:02x}")).join(":")
 }
 
 /// Over raw Ethernet, `port` of the first interface of `there`, as `here`, in whose namespace this thread is, calls it.

@@ -43,6 +43,7 @@ const KEY: std::ops::Range<usize> = 36..40;
 
 /// Strangers are from this network.
 const STRANGERS: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 0);
+const STRANGERS_PREFIX_LEN: u8 = 16;
 
 /// What the attacker does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,11 +58,8 @@ pub(super) enum Attack {
 
 /// Lets the server answer strangers; nobody is there to hear it.
 pub(super) fn route_strangers(hosts: &Topology) -> Result<()> {
-    let (network, via) = (format!("{STRANGERS}/16"), hosts.a().ipv4().to_string());
-    let mut command = hosts.b().command("ip");
-    command.args(["route", "add", &network, "via", &via]);
-    ensure!(command.status()?.success(), "no route to {network}");
-    Ok(())
+    let kernel = hosts.b().rtnetlink()?;
+    Ok(kernel.add_route(STRANGERS, STRANGERS_PREFIX_LEN, hosts.a().ipv4())?)
 }
 
 /// Somebody beside the client, on its wire.

@@ -6,7 +6,7 @@ use crate::Options;
 use crate::ethernet::bpf_for_tests::Generator;
 use crate::ethernet::tests::{
     End, PATIENCE, both, content, drive, frame, hardware, heard, hosts, inside, join_at, listen,
-    overhear, own_address, post, transfer, verify,
+    overhear, own_address, post, program_at, transfer, verify,
 };
 use crate::ethernet::{AROUND, DeviceOptions, EthernetDevice, Station};
 use netlab::forge::Forger;
@@ -28,32 +28,19 @@ fn attach(host: &Namespace, rules: Rules) -> Result<Program, NoXdp> {
     inside(host, || Program::attach(station.interface, rules))
 }
 
-/// What `ip link` says of the interface of `host`.
-fn shown(host: &Namespace) -> String {
-    let output = host
-        .command("ip")
-        .args(["link", "show", "dev", host.device()])
-        .output();
-    String::from_utf8_lossy(&output.expect("ip").stdout).into_owned()
-}
-
 #[test]
 fn attach__refuses_a_second_and_detaches_with_the_first() {
     let Some(hosts) = hosts(9000) else {
         return;
     };
     let first = attach(hosts.b(), RULES).expect("attached");
-    // Run by the driver: generic mode has another name.
-    assert!(
-        shown(hosts.b()).contains("prog/xdp id"),
-        "{}",
-        shown(hosts.b())
-    );
+    // Run by the driver: generic mode counts as another.
+    assert!(program_at(hosts.b()).is_some());
     let second = attach(hosts.b(), RULES).expect_err("taken");
     assert_eq!(second, NoXdp::Taken);
     assert!(second.to_string().contains("already"), "{second}");
     drop(first);
-    assert!(!shown(hosts.b()).contains("xdp"), "{}", shown(hosts.b()));
+    assert_eq!(program_at(hosts.b()), None);
     attach(hosts.b(), RULES).expect("free again");
 }
 
@@ -97,12 +84,9 @@ fn transfer__is_not_hindered_by_what_validates_it() {
             counted.passed_data > 10_000 && counted.passed_requests > 0,
             "{counted:?}"
         );
-        let off = hosts
-            .b()
-            .command("ip")
-            .args(["link", "set", "dev", hosts.b().device(), "xdp", "off"])
-            .output();
-        assert!(!off.expect("ip").status.success(), "a link is its maker's");
+        let kernel = hosts.b().rtnetlink().expect("there");
+        let off = kernel.detach_xdp(hosts.b().device());
+        off.expect_err("a link is its maker's");
     }
 }
 

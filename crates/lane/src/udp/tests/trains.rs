@@ -556,9 +556,8 @@ fn trains__cut_by_the_sender_s_interface() {
             hosts.set_offloads(side, offloads).expect("set");
         }
         let device = hosts.device(Side::B);
-        let mut ip = hosts.b().command("ip");
-        ip.args(["link", "set", "dev", device, "gro_max_size", "30000"]);
-        assert!(ip.status().expect("iproute2").success());
+        let kernel = hosts.b().rtnetlink().expect("there");
+        kernel.set_gro_max_size(device, 30_000).expect("set");
         let (before, after) = around_bulk(Some(&hosts), &options);
         let (before, b) = (before[1], after[1]);
         let trains = b.protocol.trains_received - before.protocol.trains_received;
