@@ -1,10 +1,10 @@
-/* Raw Ethernet by AF_XDP, between the two ends of a veth in a network namespace of this process. */
+/* Raw Ethernet by AF_XDP, between zl0 and zl1, the two ends of a veth in the network namespace that this runs in. */
 #define _GNU_SOURCE
 
 #include "expect.h"
 #include "join.h"
+#include <net/if.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zerolane.h>
@@ -55,14 +55,11 @@ int main(void)
     uint32_t mode;
     char why[512];
 
-    if (unshare(CLONE_NEWNET) != 0) {
+    if (if_nametoindex("zl0") == 0) {
         fputs("skipped: network namespaces need root\n", stderr);
         free(received);
         return 0;
     }
-    EXPECT(system("ip link add zl0 address 02:00:00:00:00:01 type veth "
-                  "peer name zl1 address 02:00:00:00:00:02 && "
-                  "ip link set zl0 up && ip link set zl1 up") == 0);
     EXPECT(received != NULL);
     for (size_t at = 0; at < LENGTH; at++)
         content[at] = (unsigned char)(at / 251 + at * 7);

@@ -3,8 +3,8 @@
 
 #include "expect.h"
 #include "join.h"
+#include <net/if.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -322,7 +322,7 @@ static void ethernet_first(const unsigned char *content)
     zl_options_free(client.options);
 }
 
-/* A path over raw Ethernet beside that over UDP, in a network namespace of this process, which it stays in. */
+/* A path over raw Ethernet beside that over UDP, where zl0 and zl1 are the two ends of a veth. */
 static void mixed(const unsigned char *content)
 {
     struct client client = {.options = on(ZL_LANE_UDP)};
@@ -330,12 +330,9 @@ static void mixed(const unsigned char *content)
     zl_endpoint *endpoint;
     zl_connection *ours, *peers;
 
-    if (unshare(CLONE_NEWNET) != 0) {
+    if (if_nametoindex("zl0") == 0) {
         fputs("skipped: network namespaces need root\n", stderr);
     } else {
-        EXPECT(system("ip link set lo up && ip link add zl0 address 02:00:00:00:00:01 type veth "
-                      "peer name zl1 address 02:00:00:00:00:02 && "
-                      "ip link set zl0 up && ip link set zl1 up") == 0);
         EXPECT(zl_options_set(options, ZL_OPTION_PATHS, 2) == ZL_OK);
         EXPECT(zl_options_set(options, ZL_OPTION_ETHERNET_PATHS, 1) == ZL_OK);
         EXPECT(zl_options_add_path(client.options, "ether:zl0=ether:zl0/02:00:00:00:00:02") == ZL_OK);
