@@ -172,13 +172,20 @@ def run_in_a_namespace(program: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+# Loopback and both ends of a veth, up.
+VETH = """
+from pyroute2 import IPRoute
+with IPRoute() as links:
+    links.link("add", ifname="zl0", address="02:00:00:00:00:01", kind="veth",
+               peer={"ifname": "zl1", "address": "02:00:00:00:00:02"})
+    for name in ("lo", "zl0", "zl1"):
+        links.link("set", index=links.link_lookup(ifname=name)[0], state="up")
+"""
+
 # Between the two ends of a veth in a network namespace of its own.
-AF_XDP = """
-import subprocess, zerolane
+AF_XDP = f"""{VETH}
+import zerolane
 from concurrent.futures import ThreadPoolExecutor
-for words in ("add zl0 address 02:00:00:00:00:01 type veth peer name zl1 address 02:00:00:00:00:02",
-              "set zl0 up", "set zl1 up"):
-    subprocess.run(["ip", "link", *words.split()], check=True)
 near, far = zerolane.EthernetDevice("zl0"), zerolane.EthernetDevice("zl1", max_connections=2)
 assert (far.refused, far.is_zero_copy) == (None, False)
 second = zerolane.EthernetDevice("zl1", fall_back=True)
@@ -356,14 +363,11 @@ def test_paths__from_another_port_carry_what_the_first_does(
 
 # Loopback and a veth, and what moves content.
 TWO_NETWORKS = (
-    """
-import subprocess, time, zerolane
+    VETH
+    + """
+import time, zerolane
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-for words in ("set lo up",
-              "add zl0 address 02:00:00:00:00:01 type veth peer name zl1 address 02:00:00:00:00:02",
-              "set zl0 up", "set zl1 up"):
-    subprocess.run(["ip", "link", *words.split()], check=True)
 """
     + inspect.getsource(carry)
     + inspect.getsource(both)
