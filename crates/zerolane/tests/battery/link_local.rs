@@ -2,7 +2,6 @@
 
 use crate::drive::{Flag, PATIENCE, transfer};
 use crate::path::{Net, Pair, hosts};
-use crate::roam::ip;
 use netlab::netns::Namespace;
 use netsim::Side;
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
@@ -37,13 +36,10 @@ fn connects(
         return;
     }
     for (side, address) in [(Side::A, A), (Side::B, B)] {
-        let device = hosts.side(side).device();
-        let address = format!("{address}/64");
-        ip(
-            &hosts,
-            side,
-            &["addr", "add", &address, "dev", device, "nodad"],
-        );
+        let host = hosts.side(side);
+        let links = host.rtnetlink().expect("netlink");
+        let assigned = links.assign_address(host.device(), address.into(), 64);
+        assigned.expect("assigned");
     }
     let options = Options {
         lane,
