@@ -24,7 +24,7 @@
 //!
 //! It knows nothing of Zerolane's protocol: any program can be explained.
 
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 mod account;
 mod activity;

@@ -70,8 +70,8 @@ pub use driver::{
 };
 pub use ethernet::{
     DeviceOptions, EthernetAddress, EthernetDevice, EthernetLane, Neighbour, NeighbourName,
-    NoBypass, NoEthernet, NoXdp, XdpCounters, is_ethernet, look_ethernet, neighbours, resolve,
-    resolve_host,
+    NoBypass, NoEthernet, NoXdp, XdpCounters, driver_statistics, is_ethernet, look_ethernet,
+    neighbours, resolve, resolve_host,
 };
 pub use exported::{ExportedRegion, Exporting};
 pub use ip::{IpLane, NoIp118, look_ip118};

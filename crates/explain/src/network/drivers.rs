@@ -6,7 +6,6 @@ use std::io;
 use nix::sched::{CloneFlags, setns};
 use serde::Serialize;
 
-use super::ethtool;
 use super::tally::{Counter, Readings, Tally};
 use crate::stack::printable;
 
@@ -71,7 +70,10 @@ impl Drivers {
                 }
                 let mut readings = Readings::new();
                 for interface in interfaces.into_iter().take(INTERFACES_LIMIT) {
-                    readings.extend(of_loss(&interface, ethtool::statistics(&interface)?));
+                    readings.extend(of_loss(
+                        &interface,
+                        zerolane_lane::driver_statistics(&interface)?,
+                    ));
                 }
                 Ok(readings)
             });

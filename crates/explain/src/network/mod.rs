@@ -5,12 +5,11 @@
 //! | `tally` | counters, and by how much they rose |
 //! | `proc` | the files of `/proc/PID/net` |
 //! | `queues` | drops of queueing disciplines, by netlink |
-//! | `drivers` | statistics of drivers, of which `ethtool` asks them |
+//! | `drivers` | statistics of drivers |
 //! | `namespace` | all counters of one namespace |
 //! | `places` | which counter means a drop where |
 
 mod drivers;
-mod ethtool;
 mod namespace;
 mod places;
 mod proc;

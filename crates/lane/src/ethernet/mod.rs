@@ -30,6 +30,7 @@ mod named;
 mod path;
 mod port;
 mod socket;
+mod statistics;
 mod xdp;
 
 pub(crate) use address::Station;
@@ -45,6 +46,7 @@ pub use named::{resolve, resolve_host};
 pub(crate) use path::{Ear, EthernetPath, leave_to};
 pub(crate) use port::{Attended, attend};
 pub(crate) use socket::{Strange, is_gone, receive, send};
+pub use statistics::driver_statistics;
 pub use xdp::{NoXdp, XdpCounters};
 
 use crate::initiate::initiate;

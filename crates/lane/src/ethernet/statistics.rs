@@ -1,12 +1,8 @@
-//! Asks the driver of an interface for its statistics, when a reading of them is made: by ioctl, for netlink has only what
-//! the standard defines.
+//! Asks the driver of an interface for its statistics: by ioctl, for netlink has only what the standard defines.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
-
-use netlink_sys::Socket;
-use netlink_sys::protocols::NETLINK_ROUTE;
-use nix::libc;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::fd::AsRawFd;
 
 /// Counters that an interface may have. Those of one with more are not read.
 const COUNTERS_LIMIT: usize = 1 << 14;
@@ -25,9 +21,12 @@ const NAME_LEN: usize = 32;
 const STRINGS_HEADER_LEN: usize = 12;
 
 /// Every counter of the driver of an interface in this thread's namespace: none, if it has none or the interface is gone.
-pub(super) fn statistics(interface: &str) -> io::Result<Vec<(String, u64)>> {
+///
+/// # Errors
+/// The kernel's; or the driver has more than 16,384 counters.
+pub fn driver_statistics(interface: &str) -> io::Result<Vec<(String, u64)>> {
     // Any socket is for questions about interfaces.
-    let socket = Socket::new(NETLINK_ROUTE)?;
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     match read(&socket, interface) {
         Err(why) if is_nothing(&why) => Ok(Vec::new()),
         read => read,
@@ -41,7 +40,7 @@ fn is_nothing(why: &io::Error) -> bool {
     )
 }
 
-fn read(socket: &impl AsFd, interface: &str) -> io::Result<Vec<(String, u64)>> {
+fn read(socket: &UdpSocket, interface: &str) -> io::Result<Vec<(String, u64)>> {
     let count = count(socket, interface)?;
     if count > COUNTERS_LIMIT {
         return Err(io::Error::other(format!(
@@ -65,7 +64,7 @@ fn read(socket: &impl AsFd, interface: &str) -> io::Result<Vec<(String, u64)>> {
 }
 
 /// Counters that there are.
-fn count(socket: &impl AsFd, interface: &str) -> io::Result<usize> {
+fn count(socket: &UdpSocket, interface: &str) -> io::Result<usize> {
     // The command, which sets are asked for, and how long each of those is that there are.
     let mut info = [pair(GET_SET_INFO, 0), 1 << STATISTICS, 0];
     ask(socket, interface, &mut info)?;
@@ -92,8 +91,7 @@ fn name(bytes: &[u8]) -> String {
 
 /// Has the kernel answer a request in the memory that it is in. The request begins with a command of linux/ethtool.h and
 /// is as long as its answer, with [`ROOM`] to spare where that depends on the driver.
-#[expect(unsafe_code, reason = "no crate wraps this call soundly")]
-fn ask(socket: &impl AsFd, interface: &str, request: &mut [u64]) -> io::Result<()> {
+fn ask(socket: &UdpSocket, interface: &str, request: &mut [u64]) -> io::Result<()> {
     // The last is a zero.
     if interface.len() >= libc::IF_NAMESIZE {
         return Err(io::Error::from_raw_os_error(libc::ENODEV));
@@ -106,10 +104,9 @@ fn ask(socket: &impl AsFd, interface: &str, request: &mut [u64]) -> io::Result<(
         ifru_data: request.as_mut_ptr().cast(),
     };
     let mut ask = libc::ifreq { ifr_name, ifr_ifru };
-    let socket = socket.as_fd().as_raw_fd();
     // SAFETY: `ask` and the request that it points to outlive the call, and the request is borrowed alone. The kernel writes an
     // answer there that is no longer, or that it would be only if the driver had four times the counters of a moment ago.
-    match unsafe { libc::ioctl(socket, libc::SIOCETHTOOL, &raw mut ask) } {
+    match unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut ask) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
     }
@@ -121,9 +118,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statistics__of_what_has_none_are_none() {
+    fn driver_statistics__of_what_has_none_are_none() {
         for interface in ["lo", "no-such-device", "a-name-longer-than-names-are"] {
-            assert_eq!(statistics(interface).unwrap(), [], "{interface}");
+            assert_eq!(driver_statistics(interface).unwrap(), [], "{interface}");
         }
     }
 
