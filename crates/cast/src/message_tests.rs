@@ -175,7 +175,7 @@ fn parse__each_limit_has_its_error() {
     );
     let header = Header {
         root: [0; 32],
-        bytes: 0,
+        bytes: u64::from(MAX_CHUNKS) + 1,
         chunk_bytes: 1,
         arity: 1,
     };

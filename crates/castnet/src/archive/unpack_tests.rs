@@ -53,11 +53,9 @@ impl Made {
         let mut header = Header::new_ustar();
         header.set_entry_type(kind);
         header.as_old_mut().name[..path.len()].copy_from_slice(path.as_bytes());
-        (
-            header.set_mode(0o644),
-            header.set_mtime(0),
-            header.set_size(0),
-        );
+        header.set_mode(0o644);
+        header.set_mtime(0);
+        header.set_size(0);
         header
     }
 
