@@ -15,7 +15,7 @@ use zerolane::ExportedRegion;
 const BLOCK: usize = 4096;
 
 /// So much is written at once where zeros are.
-const ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// What chunks are read from and written to, by threads beside the connections.
 #[derive(Clone, Debug)]
