@@ -287,20 +287,19 @@ impl OpenFile {
 
     /// Digest of unit `index` of what is here already.
     fn hash_unit(&self, index: u64, scratch: &mut Vec<u8>) -> Result<Digest, Cause> {
-        let len = unit_len(self.size, index);
-        let (file, unit) = match (&self.old, &self.part) {
-            (_, Some(part)) if index < self.part_units => {
-                let file = part.file();
-                (file, Extents::of(file, &fstat(file)?).unit(index))
-            }
-            (Some(old), _) => (old.file.as_fd(), old.unit(index)),
+        let (offset, len) = (index * UNIT_BYTES as u64, unit_len(self.size, index));
+        let (file, stat) = match (&self.old, &self.part) {
+            (_, Some(part)) if index < self.part_units => (part.file(), fstat(part.file())?),
+            (Some(old), _) => (old.file.as_fd(), old.before),
             _ => return Err(Cause::NotFound),
         };
-        if unit.data(len).is_empty() {
+        // A device has no length by its metadata, and no holes.
+        let has_map = stat.st_size as u64 >= offset + len as u64;
+        if has_map && Extents::of(file, &stat).unit(index).data(len).is_empty() {
             return Ok(self.digester.digest_of_zeros(len));
         }
         scratch.resize(len, 0);
-        match read_full(file, scratch, index * UNIT_BYTES as u64)? < len {
+        match read_full(file, scratch, offset)? < len {
             true => Err(Cause::SourceChanged),
             false => Ok(self.digester.digest(scratch)),
         }
