@@ -50,7 +50,9 @@ impl<'a> Asked<'a> {
         let mut seen = match self.root.open_directory(&parsed) {
             Ok(directory) => {
                 let seen = directory_seen(&directory)?;
-                let walker = Walker::new(Some(directory), None).flat(!self.options.recursive);
+                let walker = Walker::new(Some(directory), None)
+                    .listing_closed()
+                    .flat(!self.options.recursive);
                 self.inside = Some((walker, 0));
                 seen
             }

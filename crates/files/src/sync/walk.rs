@@ -21,6 +21,8 @@ pub(crate) struct Walker {
     digester: Option<Digester>,
     /// Only the top directory is read.
     flat: bool,
+    /// Whether a directory that cannot be opened is listed as one, with nothing in it and why.
+    lists_closed: bool,
     /// Whether to hash every file, for the other end.
     digests: bool,
     /// Bytes held for names, in all levels, and the most that there may be.
@@ -60,6 +62,7 @@ impl Walker {
             levels: Vec::new(),
             digester: digester.into(),
             flat: false,
+            lists_closed: false,
             digests: false,
             held: 0,
             most_held: LISTING_HELD_BYTES,
@@ -94,6 +97,13 @@ impl Walker {
     /// With these of each entry.
     pub(crate) fn with_attributes(mut self, attributes: Attributes) -> Walker {
         self.attributes = attributes;
+        self
+    }
+
+    /// With an entry for a directory that cannot be opened, too: to be shown. Where trees are compared nothing is done with
+    /// one, so that it fails once.
+    pub(crate) fn listing_closed(mut self) -> Walker {
+        self.lists_closed = true;
         self
     }
 
@@ -159,8 +169,13 @@ impl Walker {
                 {
                     return Some(unseen(name, Cause::LinkLoop));
                 }
-                self.open(name, Some(below));
-                Some(Sight::Entry(seen))
+                match below {
+                    Err(cause) if !self.lists_closed => Some(unseen(name, cause)),
+                    below => {
+                        self.open(name, Some(below));
+                        Some(Sight::Entry(seen))
+                    }
+                }
             }
             Ok(seen) => Some(Sight::Entry(seen)),
             Err(Cause::NotFound) => None,

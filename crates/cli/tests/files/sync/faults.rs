@@ -151,3 +151,32 @@ fn sync__to_a_file_system_that_takes_two_names_for_one() {
         }
     }
 }
+
+#[test]
+fn sync__a_directory_that_cannot_be_read_fails_once() {
+    use std::os::unix::fs::chown;
+    use std::os::unix::process::CommandExt;
+    const NOBODY: u32 = 65534;
+    let lab = Lab::new(&["--anyone"]);
+    let keys = tempfile::tempdir().unwrap();
+    write(&lab.local("a/closed/in"), b"x");
+    write(&lab.local("a/open"), b"x");
+    fs::set_permissions(lab.local("a/closed"), fs::Permissions::from_mode(0o000)).unwrap();
+    for to in ["new", "there"] {
+        if to == "there" {
+            fs::create_dir_all(lab.share("there/closed")).unwrap();
+        }
+        let mut command = push(&lab, &[], "a", to);
+        command.env("ZEROLANE_HOME", keys.path());
+        if geteuid().is_root() {
+            // Root may read it.
+            chown(keys.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        let (code, _, err) = run(command);
+        assert_eq!(code, 5, "{err}");
+        assert_eq!(err.matches("closed: permission denied").count(), 1, "{err}");
+        assert!(err.contains("1 failed, 1 sent"), "{err}");
+    }
+    fs::set_permissions(lab.local("a/closed"), fs::Permissions::from_mode(0o700)).unwrap();
+}
