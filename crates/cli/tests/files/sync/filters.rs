@@ -81,6 +81,40 @@ fn sync__what_is_protected_stays_and_what_is_excluded_goes_if_asked_for() {
     );
 }
 
+#[test]
+fn sync__empty_patterns_match_nothing_as_with_rsync() {
+    let lab = Lab::new(&[]);
+    write(&lab.local("a/d/f"), b"x");
+    for pattern in ["", "/"] {
+        let options = ["--exclude", pattern, "--include", pattern];
+        succeed(push(&lab, &options, "a", "t"));
+        assert_eq!(paths(&lab.share("t")), ["d", "d/f"]);
+        fs::remove_dir_all(lab.share("t")).unwrap();
+    }
+}
+
+#[test]
+fn sync__a_filtered_file_gives_way_to_a_directory_and_a_directory_stays() {
+    let lab = Lab::new(&[]);
+    write(&lab.local("a/x/f"), b"new");
+    write(&lab.share("t/x"), b"a file");
+    write(&lab.share("t/extra"), b"x");
+    let rules = ["--include", "x/", "--exclude", "x", "--delete"];
+    succeed(push(&lab, &rules, "a", "t"));
+    assert_eq!(paths(&lab.share("t")), ["x", "x/f"]);
+
+    write(&lab.local("b/x"), b"a file");
+    write(&lab.share("u/x/f"), b"stays");
+    write(&lab.share("u/y/in"), b"stays");
+    let rules = ["--exclude", "x/", "--exclude", "y/", "--delete"];
+    fail(
+        push(&lab, &rules, "b", "u"),
+        1,
+        "x: a directory stands in the way",
+    );
+    assert_eq!(paths(&lab.share("u")), ["x", "x/f", "y", "y/in"]);
+}
+
 /// Numbers that follow from a seed.
 pub(super) struct Random(Vec<u8>);
 
