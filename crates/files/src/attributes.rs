@@ -3,6 +3,8 @@
 use crate::error::Cause;
 use crate::extended::Wanted;
 use crate::message::Meta;
+use crate::root::meta_of;
+use crate::sync::compare::same_time;
 use rustix::fd::BorrowedFd;
 use rustix::fs::{self, AtFlags, Gid, Mode, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
@@ -25,7 +27,8 @@ pub(crate) fn set_meta(
     if mode != 0o600 || wanted.is_some() {
         fs::fchmod(file, Mode::from_raw_mode(mode))?;
     }
-    set_time(file, meta).map(|()| not_kept)
+    not_kept.extend(keep_time(file, meta)?);
+    Ok(not_kept)
 }
 
 /// Sets owner, extended attributes, permissions and time of change of what may have had any others before.
@@ -41,7 +44,8 @@ pub(crate) fn replace_meta(
         not_kept.extend(wanted.set(file)?);
     }
     fs::fchmod(file, Mode::from_raw_mode(meta.mode & 0o777))?;
-    set_time(file, meta).map(|()| not_kept)
+    not_kept.extend(keep_time(file, meta)?);
+    Ok(not_kept)
 }
 
 /// Sets user and group, if that is asked for; the group alone where only that may be.
@@ -101,6 +105,18 @@ pub(crate) fn set_time(file: BorrowedFd<'_>, meta: &Meta) -> Result<(), Cause> {
     Ok(fs::futimens(file, &times(meta))?)
 }
 
+/// Sets the time of change, and looks whether it was kept.
+fn keep_time(file: BorrowedFd<'_>, meta: &Meta) -> Result<Option<Cause>, Cause> {
+    set_time(file, meta)?;
+    Ok(time_not_kept(meta, &meta_of(&fs::fstat(file)?)))
+}
+
+/// What became of a time: cut to what a file system keeps of a second it counts as kept, as where trees are compared.
+fn time_not_kept(wanted: &Meta, kept: &Meta) -> Option<Cause> {
+    let apart = wanted.mtime_seconds.abs_diff(kept.mtime_seconds).max(1);
+    (!same_time(wanted, kept, 0)).then_some(Cause::TimeNotKept(apart))
+}
+
 /// The time of change as the system takes it; that of access stays.
 pub(crate) fn times(meta: &Meta) -> Timestamps {
     let modified = Timespec {
@@ -114,5 +130,38 @@ pub(crate) fn times(meta: &Meta) -> Timestamps {
     Timestamps {
         last_access: now,
         last_modification: modified,
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_not_kept__is_what_a_sync_would_send_again() {
+        let at = |mtime_seconds, mtime_nanoseconds| Meta {
+            mtime_seconds,
+            mtime_nanoseconds,
+            ..Meta::default()
+        };
+        for (wanted, kept, off) in [
+            (at(101, 5), at(101, 5), None),
+            // Cut to a second, or to 100 ns.
+            (at(101, 999_999_999), at(101, 0), None),
+            (at(101, 123), at(101, 100), None),
+            // FAT keeps even seconds.
+            (at(101, 5), at(100, 0), Some(1)),
+            (at(100, 5), at(100, 6), Some(1)),
+            // The last that ext4 can hold.
+            (
+                at(20_000_000_000, 0),
+                at(15_032_385_535, 0),
+                Some(4_967_614_465),
+            ),
+        ] {
+            let cause = off.map(Cause::TimeNotKept);
+            assert_eq!(time_not_kept(&wanted, &kept), cause, "{wanted:?}");
+        }
     }
 }

@@ -600,6 +600,29 @@ fn copy__a_link_that_is_named_is_followed_and_one_below_is_kept() {
 }
 
 #[test]
+fn copy__a_file_whose_length_is_not_said_is_read_to_its_end() {
+    let (_base, _, target) = places();
+    for path in [
+        "/proc/version",
+        "/proc/filesystems",
+        "/sys/class/net/lo/mtu",
+    ] {
+        let Ok(content) = fs::read(path) else {
+            println!("skipped: there is no {path}");
+            continue;
+        };
+        let path = Path::new(path);
+        assert_ne!(path.metadata().unwrap().len(), content.len() as u64);
+        let totals = copy(path, &target, FRESH).clean();
+        assert_eq!(totals.bytes, content.len() as u64, "{path:?}");
+        assert_eq!(
+            fs::read(target.join(path.file_name().unwrap())).unwrap(),
+            content
+        );
+    }
+}
+
+#[test]
 fn copy__killed_then_resumed_sends_only_what_is_missing() {
     let (_base, source, target) = places();
     let bytes = content(1, 40 * UNIT_BYTES + 777);

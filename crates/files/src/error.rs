@@ -167,6 +167,19 @@ pub enum Cause {
         "is a device, socket or FIFO, and no file: what a program reads from it can be copied by `zerolane cp - HOST:FILE`"
     )]
     SpecialSource,
+    /// The file is there, with a time that is so many seconds off: its file system cannot hold the one that it should have.
+    #[error(
+        "its time was not kept: the file system there cannot hold it, and is {0} s off. A sync takes the file for changed each \
+         time, unless --modify-window {0} or --checksum is said"
+    )]
+    TimeNotKept(u64),
+    /// The length of the file is not known before it is read, and is more than
+    /// [`UNSIZED_BYTES`](crate::limits::UNSIZED_BYTES).
+    #[error(
+        "the system does not say its length, and it is long: what a program reads from it can be copied by \
+         `zerolane cp - HOST:FILE`"
+    )]
+    LengthNotKnown,
 }
 
 impl From<Errno> for Cause {

@@ -52,6 +52,9 @@ pub const RECORD_BYTES: usize = 8 << 10;
 /// unit has more than every second block.
 pub const PATCH_PIECES: usize = UNIT_BYTES / 4096 / 2 + 1;
 
+/// Most bytes of a file whose length the system does not say: they are held in memory, one such file for each copy.
+pub const UNSIZED_BYTES: u64 = 32 << 20;
+
 /// Units announced at once. A source that turns out shorter must still fill what was announced
 /// (with zeros, then the file is abandoned), so this bounds the waste to 16 MiB.
 pub const RUN_UNITS: u64 = 16;

@@ -50,7 +50,7 @@ impl Client {
             kept: Totals::default(),
             deleted: 0,
         };
-        let observer = Told::new(observer);
+        let observer = Told::new(observer, options.modify_window);
         self.copying(&observer).run(|copying| {
             observer.begin();
             let attempt = Attempt {

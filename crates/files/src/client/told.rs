@@ -1,6 +1,6 @@
 //! What a sync tells of its differences.
 
-use crate::error::{Error, Failure};
+use crate::error::{Cause, Error, Failure};
 use crate::observe::Observer;
 use crate::sync::options::{Change, SyncObserver};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,6 +9,8 @@ use std::time::Duration;
 /// Tells of a difference once, though it is found again after an outage.
 pub(super) struct Told<'a> {
     observer: &'a dyn SyncObserver,
+    /// Seconds by which times may differ.
+    window: u32,
     /// Changes found by this comparison, and the most that were by one.
     found: AtomicU64,
     told: AtomicU64,
@@ -17,9 +19,10 @@ pub(super) struct Told<'a> {
 }
 
 impl Told<'_> {
-    pub(super) fn new(observer: &dyn SyncObserver) -> Told<'_> {
+    pub(super) fn new(observer: &dyn SyncObserver, window: u32) -> Told<'_> {
         Told {
             observer,
+            window,
             found: AtomicU64::new(0),
             told: AtomicU64::new(0),
             all: AtomicU64::new(u64::MAX),
@@ -64,6 +67,9 @@ impl Observer for Told<'_> {
     }
 
     fn not_kept(&self, failure: &Failure, there: bool) {
+        if matches!(failure.cause, Cause::TimeNotKept(off) if off <= self.window.into()) {
+            return;
+        }
         self.observer.not_kept(failure, there);
     }
 
@@ -113,7 +119,7 @@ mod tests {
     #[test]
     fn change__is_told_once_over_all_comparisons() {
         let seen = Seen::default();
-        let told = Told::new(&seen);
+        let told = Told::new(&seen, 0);
         let compare = |paths: &[&str]| {
             told.begin();
             for path in paths {

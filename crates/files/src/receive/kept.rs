@@ -3,7 +3,7 @@
 
 use super::FileReceiver;
 use crate::attributes::NotKept;
-use crate::error::{Error, Failure};
+use crate::error::{Cause, Error, Failure};
 use crate::extended::{Wanted, is_asked_for};
 use crate::message::{Feedback, Record};
 use std::mem::discriminant;
@@ -47,6 +47,10 @@ impl FileReceiver<'_> {
     /// Notes what could not be kept of what is at the current path.
     pub(super) fn note_not_kept(&mut self, not_kept: NotKept) {
         for cause in not_kept {
+            // Only a sync looks at it again.
+            if matches!(cause, Cause::TimeNotKept(_)) && !self.may_replace {
+                continue;
+            }
             let kind = discriminant(&cause);
             let is_new = |it: &Failure| discriminant(&it.cause) != kind;
             if self.not_kept.iter().all(is_new) {

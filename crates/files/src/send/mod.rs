@@ -7,6 +7,7 @@
 mod count;
 mod extended;
 mod hard_links;
+mod lengthless;
 mod packing;
 mod planned;
 mod segments;
@@ -386,6 +387,7 @@ impl<'a> FileSender<'a> {
             return Ok(());
         }
         let extended = self.extended(file.as_fd())?;
+        let (file, stat) = lengthless::read_to_end(file.as_fd(), &stat)?.unwrap_or((file, stat));
         self.add_extended(&extended)?;
         let size = stat.st_size as u64;
         self.observer.file_started(&self.path, size);
