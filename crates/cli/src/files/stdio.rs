@@ -1,7 +1,7 @@
 //! The other end of a login: serves the one client that calls over standard input, and ends with it.
 
 use std::collections::HashSet;
-use std::io::{IsTerminal, Read, stdin};
+use std::io::{self, IsTerminal, Read, stdin};
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -133,11 +133,14 @@ fn hear_call(stop: &Stop) -> Result<Call> {
 fn hear_line(stop: &Stop) -> Result<Vec<u8>> {
     let until = Instant::now() + CALL;
     let input = Input::new(|| stop.requested() || Instant::now() >= until);
+    let mut input = input.context("reading from the client")?;
     let mut line = Vec::new();
-    for byte in input.context("reading from the client")?.bytes() {
-        match byte {
-            Ok(b'\n') => return Ok(line),
-            Ok(byte) if line.len() < RENDEZVOUS_LINE_BYTES => line.push(byte),
+    // A byte at a time: what follows is for the thread that listens to the channel.
+    let mut byte = [0];
+    loop {
+        match input.read(&mut byte) {
+            Ok(1) if byte == *b"\n" => return Ok(line),
+            Ok(1) if line.len() < RENDEZVOUS_LINE_BYTES => line.extend(byte),
             Ok(_) => break,
             Err(_) if stop.requested() => return Err(Exit::Interrupted.into()),
             Err(_) if Instant::now() >= until => bail!(
@@ -145,6 +148,7 @@ fn hear_line(stop: &Stop) -> Result<Vec<u8>> {
                  .ssh/rc) reads it: have it read only from a terminal, with `[ -t 0 ] &&` before the command",
                 CALL.as_secs()
             ),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error).context("reading from the client"),
         }
     }
