@@ -169,8 +169,9 @@ pub enum Cause {
     SpecialSource,
     /// The file is there, with a time that is so many seconds off: its file system cannot hold the one that it should have.
     #[error(
-        "its time was not kept: the file system there cannot hold it, and is {0} s off. A sync takes the file for changed each \
-         time, unless --modify-window {0} or --checksum is said"
+        "its time was not kept: the file system there cannot hold it, and is {0} s off. A sync takes the file for changed \
+         each time, unless {remedy} is said",
+        remedy = for_times(*.0)
     )]
     TimeNotKept(u64),
     /// The length of the file is not known before it is read, and is more than
@@ -378,6 +379,15 @@ pub enum Error {
     /// The copy was told to stop.
     #[error("stopped")]
     Stopped,
+}
+
+/// What helps a sync where times are so many seconds off: FAT keeps even seconds; what is further off cannot be held at all.
+fn for_times(off: u64) -> &'static str {
+    match off {
+        0..=1 => "--modify-window 1",
+        2 => "--modify-window 2",
+        _ => "--checksum",
+    }
 }
 
 /// The system's own words: the network is not what is wrong.
