@@ -202,9 +202,9 @@ impl From<std::io::Error> for Failure {
 
 fn of_post(error: PostError) -> zl_status {
     match error {
-        PostError::Closed => ZL_ERROR_CLOSED,
+        PostError::Closed | PostError::Forked => ZL_ERROR_CLOSED,
         PostError::Finished => ZL_ERROR_FINISHED,
-        PostError::Full => ZL_ERROR_TOO_MANY,
+        PostError::Full | PostError::TooManyExports => ZL_ERROR_TOO_MANY,
         PostError::OutOfBounds => ZL_ERROR_OUT_OF_BOUNDS,
         PostError::Denied => ZL_ERROR_DENIED,
         PostError::Unsupported => ZL_ERROR_REFUSED,

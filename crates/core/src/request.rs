@@ -156,9 +156,10 @@ impl WorkRequest {
 pub enum PostError {
     /// The connection is over or ending.
     Closed,
-    /// [`limits::MAX_POSTED`] Transfers are in flight in that direction, or all regions exported
-    /// that can be.
+    /// [`limits::MAX_POSTED`] Transfers are in flight in that direction.
     Full,
+    /// [`limits::MAX_EXPORTS`] regions are exported.
+    TooManyExports,
     /// A region of that name is exported already.
     NameTaken,
     /// The peer has no persistent memory.
@@ -179,6 +180,8 @@ pub enum PostError {
     TooLong,
     /// This end finished sending.
     Finished,
+    /// This process is a child, by fork, of the one whose connection it is. The driver finds that: here is no process.
+    Forked,
 }
 
 impl fmt::Display for PostError {
@@ -186,6 +189,11 @@ impl fmt::Display for PostError {
         match self {
             PostError::Closed => f.write_str("the connection is closed"),
             PostError::Full => f.write_str("too many are posted already"),
+            PostError::TooManyExports => write!(
+                f,
+                "{} regions are exported, and no more can be: revoke one first",
+                limits::MAX_EXPORTS
+            ),
             PostError::NameTaken => f.write_str("a region of that name is exported already"),
             PostError::Unsupported => f.write_str("the peer has no persistent memory"),
             PostError::Misaligned => f.write_str("the word's offset is no multiple of 8"),
@@ -204,6 +212,7 @@ impl fmt::Display for PostError {
             }
             PostError::TooLong => f.write_str("the pieces have more than 2^63 - 1 bytes together"),
             PostError::Finished => f.write_str("this end finished sending"),
+            PostError::Forked => f.write_str("the connection belongs to the parent process"),
         }
     }
 }

@@ -91,7 +91,7 @@ impl From<Error> for io::Error {
             Error::Closed(CloseReason::Local) => io::ErrorKind::NotConnected,
             Error::Closed(CloseReason::Rejected { .. }) => io::ErrorKind::ConnectionRefused,
             Error::Closed(_) => io::ErrorKind::ConnectionReset,
-            Error::Post(PostError::Full) => io::ErrorKind::WouldBlock,
+            Error::Post(PostError::Full | PostError::TooManyExports) => io::ErrorKind::WouldBlock,
             Error::InUse => io::ErrorKind::ResourceBusy,
             Error::Transfer(_) | Error::Post(_) | Error::Strict { .. } | Error::Forked => {
                 io::ErrorKind::Other

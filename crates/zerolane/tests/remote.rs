@@ -782,7 +782,7 @@ fn export__65536_regions_on_one_connection() {
         }
         let more = connection.export(&memory[0], Rights::ALL);
         assert!(
-            matches!(more, Err(Error::Post(PostError::Full))),
+            matches!(more, Err(Error::Post(PostError::TooManyExports))),
             "{more:?}"
         );
         serve(&mut connection);

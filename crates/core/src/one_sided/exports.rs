@@ -66,7 +66,7 @@ impl Exports {
             return Err(PostError::NameTaken);
         }
         if self.regions.len() >= MAX_EXPORTS {
-            return Err(PostError::Full);
+            return Err(PostError::TooManyExports);
         }
         let handle = self.next_handle();
         if let Some(name) = name {

@@ -119,7 +119,7 @@ fn export__full_is_an_error() {
         })
         .collect();
     let more = exports.export(span(8), Rights::READ, None);
-    assert_eq!(more, Err(PostError::Full));
+    assert_eq!(more, Err(PostError::TooManyExports));
     for (n, (handle, mx)) in handles.into_iter().enumerate() {
         let len = n as u64;
         assert_eq!(exports.open(&name(n), Rights::READ), Ok((handle, mx, len)));

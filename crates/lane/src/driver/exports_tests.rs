@@ -69,7 +69,7 @@ fn turn__touches_no_export_but_what_was_revoked() {
         .map(|it| b.export(it.exporting(), Rights::ALL, None).unwrap().start)
         .collect();
     let more = b.export(memory[0].exporting(), Rights::ALL, None);
-    assert_eq!(more.unwrap_err(), PostError::Full);
+    assert_eq!(more.unwrap_err(), PostError::TooManyExports);
     seam::take();
     for (index, &key) in keys.iter().enumerate().step_by(9_999) {
         let bytes = index.to_ne_bytes();
