@@ -19,6 +19,7 @@
 mod account;
 mod any;
 mod arrival;
+mod available;
 mod claim;
 mod cleanup;
 mod clock;

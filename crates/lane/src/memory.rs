@@ -5,8 +5,8 @@
 //! times at once and only read, until it is the only one of its bytes.
 
 use crate::mapping::{self, Mapping};
-use crate::memfd;
 use crate::process::Process;
+use crate::{available, memfd};
 use nix::fcntl::SealFlag;
 use std::any::Any;
 use std::fmt;
@@ -177,7 +177,9 @@ impl Region {
     /// shared memory, it is put to, got from and worked on without this process's CPU
     /// ([`ExportedRegion`](crate::ExportedRegion)). Elsewhere, and otherwise, it is memory as any.
     ///
-    /// All of it is taken from the system at once. It has a descriptor (memfd, sealed against other lengths).
+    /// All of it is taken from the system at once, or none: what is more than the system has left, or the control groups of this
+    /// process, is refused. (The kernel would look for memory by ending programs, and count this to none of them.) It has a
+    /// descriptor (memfd, sealed against other lengths).
     ///
     /// A child of fork does not have it: the region is one process's alone. There the child's copy of this handle panics
     /// when its bytes are touched, and an address into it is one of no memory.
@@ -193,11 +195,13 @@ impl Region {
     /// ```
     ///
     /// # Errors
-    /// The system has no more memory, or no descriptor; or `ulimit -f` is less.
+    /// `InvalidInput`: no bytes. `OutOfMemory`: the system has not as many left. Or it has no descriptor; or `ulimit -f` is less.
     pub fn memfd(len: usize) -> io::Result<Region> {
         if len == 0 {
-            return Ok(Region::empty());
+            let why = "memory that peers can map has 1 byte at least, not 0";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
+        available::check(len)?;
         let pages = len.checked_next_multiple_of(mapping::page());
         let whole = pages.ok_or(io::ErrorKind::OutOfMemory)?;
         // That no peer writes can be sealed later.

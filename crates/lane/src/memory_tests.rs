@@ -58,6 +58,13 @@ fn anonymous__is_zero_and_huge_regions_start_on_a_huge_page() {
     assert!(Region::anonymous(usize::MAX).is_err());
 }
 
+#[test]
+fn memfd__of_no_bytes_is_refused() {
+    let error = Region::memfd(0).expect_err("no bytes");
+    assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    assert_eq!(Region::memfd(1).expect("memory").len(), 1);
+}
+
 /// The bytes from `start` on that are advised to be in huge pages. More than any region where the kernel has none of them.
 fn advised_huge(start: usize) -> usize {
     if !std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
