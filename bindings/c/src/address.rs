@@ -31,11 +31,11 @@ pub(crate) unsafe fn write(
     capacity: usize,
 ) -> Result<(), Failure> {
     let text = format!("{address}\0");
-    // SAFETY: the caller's promise. The bytes may be uninitialised for C. Here they are only written.
+    // SAFETY: the caller's promise.
     let buffer = unsafe { bytes_mut(buffer.cast(), capacity, "buffer") }?;
     let place = buffer.get_mut(..text.len()).ok_or_else(|| {
         Failure::argument(format!("buffer takes {capacity} bytes of {}", text.len()))
     })?;
-    place.copy_from_slice(text.as_bytes());
+    place.write_copy_of_slice(text.as_bytes());
     Ok(())
 }

@@ -76,8 +76,8 @@ pub unsafe extern "C" fn zl_recv_message(
             let payload = (!payload.is_null())
                 .then(|| bytes_mut(payload.cast(), capacity, "payload"))
                 .transpose()?;
-            let message = connection.recv_message(payload)?;
-            place[..message.control.len()].copy_from_slice(&message.control);
+            let message = connection.recv_message_uninit(payload)?;
+            place[..message.control.len()].write_copy_of_slice(&message.control);
             control_output.set(message.control.len());
             output.set(message.payload);
             Ok(zl_status::ZL_OK)

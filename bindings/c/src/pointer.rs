@@ -3,6 +3,7 @@
 
 use crate::status::{Failure, zl_status};
 use std::ffi::{CStr, c_char};
+use std::mem::MaybeUninit;
 use std::slice;
 use std::time::Duration;
 
@@ -149,21 +150,21 @@ pub(crate) unsafe fn bytes<'a>(
     unsafe { slice(start, len, name) }
 }
 
-/// Bytes to be written; null is allowed for none.
+/// Bytes to be written, which in C are rarely initialised before; null is allowed for none.
 ///
 /// # Safety
-/// `len` bytes at `start` are initialised and writable, and nothing else touches them during `'a`.
+/// `len` bytes at `start` are writable, and nothing else touches them during `'a`.
 pub(crate) unsafe fn bytes_mut<'a>(
     start: *mut u8,
     len: usize,
     name: &str,
-) -> Result<&'a mut [u8], Failure> {
+) -> Result<&'a mut [MaybeUninit<u8>], Failure> {
     check_extent(start, len, name)?;
     if len == 0 {
         return Ok(&mut []);
     }
-    // SAFETY: as in slice; u8 needs no alignment.
-    Ok(unsafe { slice::from_raw_parts_mut(start, len) })
+    // SAFETY: as in slice; such bytes need no alignment, and no value.
+    Ok(unsafe { slice::from_raw_parts_mut(start.cast(), len) })
 }
 
 /// Milliseconds for C, rounded up, for earlier would be too early; none is -1.

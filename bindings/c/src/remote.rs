@@ -103,7 +103,8 @@ pub unsafe extern "C" fn zl_get(
     unsafe {
         drive(connection, |connection| {
             let from = handle(from, "from")?.read()?;
-            connection.get(&from, offset, bytes_mut(buffer.cast(), len, "buffer")?)?;
+            let buffer = bytes_mut(buffer.cast(), len, "buffer")?;
+            connection.get_uninit(&from, offset, buffer)?;
             Ok(zl_status::ZL_OK)
         })
     }

@@ -43,7 +43,8 @@ pub unsafe extern "C" fn zl_recv_into(
     unsafe {
         drive(connection, |connection| {
             let output = Output::new(len, "len")?;
-            output.set(connection.recv_into(bytes_mut(buffer.cast(), capacity, "buffer")?)?);
+            let buffer = bytes_mut(buffer.cast(), capacity, "buffer")?;
+            output.set(connection.recv_into_uninit(buffer)?);
             Ok(zl_status::ZL_OK)
         })
     }

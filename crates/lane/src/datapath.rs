@@ -4,6 +4,7 @@ use crate::clock::Clock;
 use crate::holds::Holds;
 use crate::{Account, Exporting, LaneError, Registry, Waker};
 use std::io;
+use std::mem::MaybeUninit;
 use std::time::Duration;
 use zerolane_core::{Atomic, Connection, Instant, RegionId, RemotePlace};
 use zerolane_wire::{Reason, Rights};
@@ -41,8 +42,8 @@ impl Turn<'_> {
 pub enum RemoteAccess<'a> {
     /// Writes these bytes there, one piece behind the other.
     Put(&'a [&'a [u8]]),
-    /// Reads as many.
-    Get(&'a mut [u8]),
+    /// Reads as many, which are initialised if it succeeds.
+    Get(&'a mut [MaybeUninit<u8>]),
     /// Does this to an aligned word.
     FetchOp(Atomic),
 }

@@ -60,6 +60,7 @@ mod shm;
 pub mod spin;
 mod submissions;
 pub mod udp;
+mod uninit;
 mod waker;
 
 pub use account::{Account, LaneKind, MoveCause, Zerocopy};

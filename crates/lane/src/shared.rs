@@ -9,6 +9,8 @@
 
 mod pairs;
 
+use crate::uninit;
+use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use zerolane_core::Atomic;
 use zerolane_wire::FetchOpKind;
@@ -132,11 +134,14 @@ unsafe fn store_words(bounds: Bounds, mut at: usize, words: &[u8]) {
 
 /// # Safety
 /// As of [`load`]; `at` is aligned to a word, and `words` are whole ones.
-unsafe fn load_words(bounds: Bounds, mut at: usize, words: &mut [u8]) {
+unsafe fn load_words(bounds: Bounds, mut at: usize, words: &mut [MaybeUninit<u8>]) {
     for whole in words.as_chunks_mut().0 {
         // SAFETY: a whole word in bounds.
         let word = unsafe { bounds.word(at) };
-        *whole = word.load(Ordering::Relaxed).to_ne_bytes();
+        *whole = word
+            .load(Ordering::Relaxed)
+            .to_ne_bytes()
+            .map(MaybeUninit::new);
         at += WORD;
     }
 }
@@ -151,9 +156,9 @@ fn store_part(word: &AtomicU64, skip: usize, part: &[u8]) {
     let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, replace);
 }
 
-fn load_part(word: &AtomicU64, skip: usize, into: &mut [u8]) {
+fn load_part(word: &AtomicU64, skip: usize, into: &mut [MaybeUninit<u8>]) {
     let bytes = word.load(Ordering::Relaxed).to_ne_bytes();
-    into.copy_from_slice(&bytes[skip..skip + into.len()]);
+    into.write_copy_of_slice(&bytes[skip..skip + into.len()]);
 }
 
 /// Reads `into.len()` bytes at `offset`.
@@ -161,6 +166,15 @@ fn load_part(word: &AtomicU64, skip: usize, into: &mut [u8]) {
 /// # Safety
 /// As of [`store`], but that the memory need not be writable.
 pub(crate) unsafe fn load(bounds: Bounds, offset: usize, into: &mut [u8]) {
+    // SAFETY: as promised.
+    unsafe { load_uninit(bounds, offset, uninit::to_write(into)) }
+}
+
+/// The same into bytes that need not be initialised, and are then.
+///
+/// # Safety
+/// As of [`load`].
+pub(crate) unsafe fn load_uninit(bounds: Bounds, offset: usize, into: &mut [MaybeUninit<u8>]) {
     #[cfg(test)]
     seam::count_load(into.len());
     let pieces = Pieces::of(bounds, offset, into.len());
@@ -177,7 +191,8 @@ pub(crate) unsafe fn load(bounds: Bounds, offset: usize, into: &mut [u8]) {
     let (before, words) = words.split_at_mut(before);
     let (by_pairs, words) = words.split_at_mut(by_pairs);
     // SAFETY: whole words in bounds.
-    let load_words = |at: usize, words: &mut [u8]| unsafe { load_words(bounds, at, words) };
+    let load_words =
+        |at: usize, words: &mut [MaybeUninit<u8>]| unsafe { load_words(bounds, at, words) };
     load_words(at, before);
     at += before.len();
     // SAFETY: in bounds, and the part that may be loaded so.
@@ -192,7 +207,7 @@ pub(crate) unsafe fn load(bounds: Bounds, offset: usize, into: &mut [u8]) {
     }
     for (index, byte) in behind.iter_mut().enumerate() {
         // SAFETY: behind the whole words and in bounds.
-        *byte = unsafe { bounds.byte(at + index) }.load(Ordering::Relaxed);
+        byte.write(unsafe { bounds.byte(at + index) }.load(Ordering::Relaxed));
     }
     // What is read from here on is no older.
     std::sync::atomic::fence(Ordering::Acquire);

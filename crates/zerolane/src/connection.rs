@@ -3,6 +3,7 @@
 use crate::failure::Posted;
 use crate::vectored::Vectored;
 use crate::{Completion, CompletionQueue, Error, Result, Work};
+use std::mem::MaybeUninit;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -174,6 +175,16 @@ impl Connection {
     /// connection's.
     pub fn recv_into(&mut self, buffer: &mut [u8]) -> Result<usize> {
         let received = self.driver.lend_target(WorkRequest::Receive, buffer)?;
+        Ok(received.result? as usize)
+    }
+
+    /// The same into memory that need not be initialised. The bytes that came, as many as are returned, are.
+    ///
+    /// # Errors
+    /// As of [`Connection::recv_into`].
+    pub fn recv_into_uninit(&mut self, buffer: &mut [MaybeUninit<u8>]) -> Result<usize> {
+        let receive = WorkRequest::Receive;
+        let received = self.driver.lend_target_uninit(receive, buffer)?;
         Ok(received.result? as usize)
     }
 

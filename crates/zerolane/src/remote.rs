@@ -2,6 +2,7 @@
 
 use crate::failure::Posted;
 use crate::{Connection, Error, RegionKey, Result, Work};
+use std::mem::MaybeUninit;
 use zerolane_lane::limits;
 use zerolane_lane::{
     Atomic, ExportedRegion, Memory, MessageControl, NotPosted, PostError, Region, RegionName,
@@ -236,6 +237,24 @@ impl Connection {
             flags: WorkFlags::default(),
         };
         self.driver.lend_target(get, into)?.result?;
+        Ok(())
+    }
+
+    /// The same into memory that need not be initialised. If it succeeds, all of it is.
+    ///
+    /// # Errors
+    /// As of [`Connection::get`].
+    pub fn get_uninit(
+        &mut self,
+        from: &RegionKey,
+        offset: u64,
+        into: &mut [MaybeUninit<u8>],
+    ) -> Result<()> {
+        let get = WorkRequest::Get {
+            place: from.place(offset, into.len() as u64, Rights::READ)?,
+            flags: WorkFlags::default(),
+        };
+        self.driver.lend_target_uninit(get, into)?.result?;
         Ok(())
     }
 
@@ -543,11 +562,21 @@ impl Connection {
     /// # Errors
     /// As of [`Connection::send_message`].
     pub fn recv_message(&mut self, payload: Option<&mut [u8]>) -> Result<Message> {
-        let completion = self.driver.receive_message(payload.unwrap_or_default())?;
-        Ok(Message {
-            payload: completion.result? as usize,
-            control: completion.control,
-        })
+        received(self.driver.receive_message(payload.unwrap_or_default())?)
+    }
+
+    /// The same into memory that need not be initialised. The bytes that came, [`Message::payload`] of them, are.
+    ///
+    /// # Errors
+    /// As of [`Connection::recv_message`].
+    pub fn recv_message_uninit(
+        &mut self,
+        payload: Option<&mut [MaybeUninit<u8>]>,
+    ) -> Result<Message> {
+        received(
+            self.driver
+                .receive_message_uninit(payload.unwrap_or_default())?,
+        )
     }
 
     fn begin_group(&mut self, ids: Vec<TransferId>, signalled: bool) -> Option<TransferId> {
@@ -555,6 +584,13 @@ impl Connection {
         self.vectored.begin(ids, signalled);
         Some(last)
     }
+}
+
+fn received(completion: zerolane_lane::Completion) -> Result<Message> {
+    Ok(Message {
+        payload: completion.result? as usize,
+        control: completion.control,
+    })
 }
 
 /// Piece `index` of `count`: a fence belongs before the first, an immediate behind the last. All

@@ -3,8 +3,9 @@
 use super::direct::Local;
 use super::post::{Report, RequestInfo};
 use super::{Completion, Driver, DriverError};
-use crate::Lane;
 use crate::registry::EntryFlags;
+use crate::{Lane, uninit};
+use std::mem::MaybeUninit;
 use std::time::Duration;
 #[cfg(doc)]
 use zerolane_core::PostError;
@@ -62,6 +63,21 @@ impl<L: Lane> Driver<L> {
         request: WorkRequest,
         buffer: &mut [u8],
     ) -> Result<Completion, DriverError> {
+        self.lend_target_uninit(request, uninit::to_write(buffer))
+    }
+
+    /// The same, into bytes that need not be initialised. Those that the completion counts are then.
+    ///
+    /// # Errors
+    /// As of [`Driver::lend_source`].
+    ///
+    /// # Panics
+    /// The request reads.
+    pub fn lend_target_uninit(
+        &mut self,
+        request: WorkRequest,
+        buffer: &mut [MaybeUninit<u8>],
+    ) -> Result<Completion, DriverError> {
         self.lend_target_as(
             request,
             RequestInfo::of(&request, Report::default()),
@@ -73,7 +89,7 @@ impl<L: Lane> Driver<L> {
         &mut self,
         request: WorkRequest,
         info: RequestInfo,
-        buffer: &mut [u8],
+        buffer: &mut [MaybeUninit<u8>],
     ) -> Result<Completion, DriverError> {
         assert!(request.writes(), "{request:?} reads");
         if let Some(done) = self.access(&request, Local::Target(buffer)) {
@@ -81,7 +97,7 @@ impl<L: Lane> Driver<L> {
         }
         // SAFETY: as in `lend_source`, and `buffer` is borrowed exclusively.
         let span = unsafe {
-            let start = buffer.as_mut_ptr();
+            let start = buffer.as_mut_ptr().cast();
             self.memory.open(start, buffer.len(), BORROWED_TO_RECEIVE)
         };
         self.carry_out(request, info, span)

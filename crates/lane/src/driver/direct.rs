@@ -7,6 +7,7 @@
 use super::Driver;
 use crate::Lane;
 use crate::datapath::RemoteAccess;
+use std::mem::MaybeUninit;
 use std::time::Duration;
 use zerolane_core::{TransferError, TransferId, WorkRequest, limits};
 
@@ -18,7 +19,7 @@ const TURN_INTERVAL: Duration = Duration::from_millis(1);
 pub(super) enum Local<'a> {
     None,
     Source(&'a [&'a [u8]]),
-    Target(&'a mut [u8]),
+    Target(&'a mut [MaybeUninit<u8>]),
 }
 
 /// A request that was done at once.

@@ -2,7 +2,8 @@
 
 use super::post::{Report, RequestInfo};
 use super::{Completion, Driver, DriverError, NotPosted};
-use crate::{Lane, Memory, Region};
+use crate::{Lane, Memory, Region, uninit};
+use std::mem::MaybeUninit;
 use zerolane_core::{
     PostError, RegionName, RemoteRegion, Span, TransferError, TransferId, WorkFlags, WorkRequest,
 };
@@ -115,6 +116,17 @@ impl<L: Lane> Driver<L> {
     /// # Errors
     /// The connection's, or see [`PostError`]; the message's failure is in the completion.
     pub fn receive_message(&mut self, payload: &mut [u8]) -> Result<Completion, DriverError> {
+        self.receive_message_uninit(uninit::to_write(payload))
+    }
+
+    /// The same, into bytes that need not be initialised. Those that the completion counts are then.
+    ///
+    /// # Errors
+    /// As of [`Driver::receive_message`].
+    pub fn receive_message_uninit(
+        &mut self,
+        payload: &mut [MaybeUninit<u8>],
+    ) -> Result<Completion, DriverError> {
         let received = self.message_receive(Report::default());
         let (request, info) = received.ok_or(PostError::Full)?;
         let received = self.lend_target_as(request, info, payload);

@@ -5,7 +5,7 @@ use super::inline::MAX_INLINE;
 use super::{Driver, NotPosted, WorkKind};
 use crate::memory::Postable;
 use crate::registry::EntryFlags;
-use crate::{Lane, Memory, Region};
+use crate::{Lane, Memory, Region, uninit};
 use zerolane_core::{PostError, RegionId, RemotePlace, Span, TransferId, WorkRequest};
 
 /// How the end of a request is reported.
@@ -127,7 +127,7 @@ impl<L: Lane> Driver<L> {
         let info = RequestInfo::of(&request, report);
         if self.may_be_direct(&request)
             && !region.is_file()
-            && let Some(done) = self.access(&request, Local::Target(&mut region))
+            && let Some(done) = self.access(&request, Local::Target(uninit::to_write(&mut region)))
         {
             return Ok(self.report_direct(done, info, Some(region.into())));
         }

@@ -5,6 +5,8 @@
 //! Operations"; AMD has said the same). Rust has no such type, so the accesses are written in the processor's language: to the
 //! compiler they are as foreign as what another process does.
 
+use std::mem::MaybeUninit;
+
 /// Bytes of two words.
 const PAIR: usize = 16;
 /// Bytes of one round.
@@ -75,7 +77,7 @@ pub(super) unsafe fn store(to: *mut u8, bytes: &[u8]) {
 ///
 /// # Safety
 /// Address and length are of [`part`]; for the memory at `from` the caller answers as for [`super::load`].
-pub(super) unsafe fn load(from: *const u8, into: &mut [u8]) {
+pub(super) unsafe fn load(from: *const u8, into: &mut [MaybeUninit<u8>]) {
     if into.is_empty() {
         return;
     }

@@ -152,7 +152,7 @@ unsafe fn perform(
                     return None;
                 }
                 // SAFETY: as promised.
-                unsafe { shared::load(bounds, at, piece) };
+                unsafe { shared::load_uninit(bounds, at, piece) };
                 at += piece.len();
             }
             Some(0)
