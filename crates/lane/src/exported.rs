@@ -400,6 +400,21 @@ impl ExportedRegion {
             handle: Arc::new(handle),
         })
     }
+
+    /// The same, of memory that is not wanted back: it is freed, with the last handle. What a peer has mapped costs no copy
+    /// then, and no memory for one.
+    ///
+    /// ```
+    /// use zerolane_lane::{ExportedRegion, Region};
+    /// let exported = ExportedRegion::new(Region::memfd(4096)?).expect("page-aligned");
+    /// let other = exported.clone();
+    /// exported.end();
+    /// assert!(other.is_revoked());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn end(self) {
+        self.window().revoke();
+    }
 }
 
 /// Writes `bytes` at `offset` of shared memory. False if it is a mapped file that shrank.

@@ -73,6 +73,52 @@ fn exporting__keeps_the_bytes_until_they_are_revoked() {
     assert!(exporting.0.state().region.is_none(), "kept for nobody");
 }
 
+/// A peer that has the memory mapped.
+#[derive(Debug, Default)]
+struct Mapped {
+    ended: AtomicBool,
+}
+
+impl Loan for Mapped {
+    fn end(&self) {
+        self.ended.store(true, Ordering::SeqCst);
+    }
+}
+
+/// What is wanted back comes in other memory, for the peer may still write what it mapped. For what is not, none is taken.
+#[test]
+fn end__of_lent_memory_takes_none_and_frees_it() {
+    for (end, created) in [(false, 1), (true, 0)] {
+        let region = Region::memfd(1 << 16).expect("memory");
+        let exported = ExportedRegion::new(region).expect("page-aligned");
+        let loan = Arc::new(Mapped::default());
+        let lent: Arc<dyn Loan> = loan.clone();
+        assert!(exported.window().lend(&lent));
+        let window = Arc::downgrade(exported.window());
+        crate::memfd::seam::take();
+        match end {
+            true => exported.end(),
+            false => assert_eq!(exported.revoke().expect("the only handle").len(), 1 << 16),
+        }
+        assert_eq!(crate::memfd::seam::take(), created);
+        assert!(loan.ended.load(Ordering::SeqCst) && window.upgrade().is_none());
+    }
+}
+
+#[test]
+fn end__of_one_handle_leaves_the_bytes_to_the_others() {
+    let first = exported(64);
+    let (second, exporting) = (first.clone(), first.exporting());
+    first.write(0, b"abc");
+    first.end();
+    assert!(exporting.is_revoked() && exporting.0.state().region.is_some());
+    let mut bytes = [0; 3];
+    second.read(0, &mut bytes);
+    assert_eq!(&bytes, b"abc");
+    drop(second);
+    assert!(exporting.0.state().region.is_none(), "kept for nobody");
+}
+
 #[test]
 fn revoke__tells_all_that_export_it_once() {
     let region = exported(64);

@@ -22,6 +22,8 @@ pub(crate) fn create(len: usize, seals: SealFlag) -> io::Result<OwnedFd> {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     let memory = memfd_create(c"zerolane", flags)?;
+    #[cfg(test)]
+    seam::count_created();
     ftruncate(&memory, length)?;
     fcntl(&memory, FcntlArg::F_ADD_SEALS(seals))?;
     Ok(memory)
@@ -83,6 +85,25 @@ pub(crate) fn inode(memory: BorrowedFd<'_>) -> io::Result<u64> {
 fn seals(memory: BorrowedFd<'_>) -> io::Result<SealFlag> {
     let sealed = fcntl(memory, FcntlArg::F_GET_SEALS)?;
     Ok(SealFlag::from_bits_retain(sealed))
+}
+
+/// What this thread created.
+#[cfg(test)]
+pub(crate) mod seam {
+    use std::cell::Cell;
+
+    thread_local! {
+        static CREATED: Cell<usize> = const { Cell::new(0) };
+    }
+
+    pub(super) fn count_created() {
+        CREATED.set(CREATED.get() + 1);
+    }
+
+    /// How many, since this was asked last.
+    pub(crate) fn take() -> usize {
+        CREATED.take()
+    }
 }
 
 #[cfg(test)]
