@@ -1,10 +1,9 @@
 //! Memory that peers use while this program does.
 
-use crate::fault;
 use crate::grace::GracePeriods;
 use crate::memory::{NOT_OF_CHILDREN, Region};
-use crate::process::Process;
 use crate::shared::{self, Bounds};
+use crate::{Process, fault};
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
@@ -51,6 +50,7 @@ pub(crate) struct ExportWindow {
     only: Option<Process>,
     revoked: AtomicBool,
     state: Mutex<WindowState>,
+    process: Process,
 }
 
 struct WindowState {
@@ -128,11 +128,7 @@ impl ExportWindow {
         if !was_lent {
             return Ok(region);
         }
-        let own = match self.is_here() {
-            true => Region::memfd(region.len()),
-            false => Err(io::Error::other(NOT_OF_CHILDREN)),
-        };
-        match own {
+        match Region::memfd(region.len()) {
             Ok(mut own) => {
                 // SAFETY: in bounds of memory that `region` keeps; peers may write it.
                 unsafe { shared::load(self.bounds, 0, &mut own) };
@@ -154,9 +150,18 @@ impl ExportWindow {
         self.only.is_none_or(Process::is_current)
     }
 
+    /// Whether it was not made by a process that this one was forked from.
+    pub(crate) fn is_of_this_process(&self) -> bool {
+        self.process.is_current()
+    }
+
     /// No turn that begins touches it any more, and those that were in progress are over: a lane's turn
-    /// takes microseconds, and no turn sleeps.
+    /// takes microseconds, and no turn sleeps. In a child of fork it does nothing: the turns are other threads', which are not
+    /// there, and what peers have mapped is the parent's to take back.
     fn revoke(&self) {
+        if !self.is_of_this_process() {
+            return;
+        }
         let (exporters, loans) = {
             let state = self.state();
             let again = self.revoked.swap(true, Ordering::AcqRel);
@@ -184,6 +189,9 @@ impl ExportWindow {
 ///
 /// There is no slice of it, for a slice's bytes must not change behind its back: this program
 /// copies in and out, and has the aligned words as atomics.
+///
+/// After fork it belongs to the parent, which alone can export and revoke it. The child has a copy of the bytes, and of those of
+/// a [`Region::memfd`] none.
 ///
 /// ```
 /// use std::sync::atomic::Ordering;
@@ -274,6 +282,7 @@ impl ExportedRegion {
                 loans: Vec::new(),
                 was_lent: false,
             }),
+            process: Process::current(),
         };
         Ok(ExportedRegion {
             handle: Arc::new(Handle {
@@ -304,19 +313,21 @@ impl ExportedRegion {
     /// Copies bytes from `offset` on out of it. Each aligned word is as it was at one moment.
     ///
     /// # Panics
-    /// They do not lie in it, or it is a mapped file that shrank.
+    /// They do not lie in it, or where [`ExportedRegion::try_read`] fails.
     pub fn read(&self, offset: usize, into: &mut [u8]) {
-        self.try_read(offset, into).expect(SHRANK);
+        self.try_read(offset, into)
+            .unwrap_or_else(|error| panic!("{error}"));
     }
 
     /// The same, of memory that may be a mapped file that others make shorter.
     ///
     /// # Errors
-    /// `UnexpectedEof`: it is a mapped file that shrank.
+    /// `UnexpectedEof`: it is a mapped file that shrank. `Other`: this process is a child of fork, which does not have the memory.
     ///
     /// # Panics
     /// The bytes do not lie in it.
     pub fn try_read(&self, offset: usize, into: &mut [u8]) -> io::Result<()> {
+        self.check_here()?;
         let bounds = self.part(offset, into.len());
         if self.window().is_file() {
             // SAFETY: in bounds of memory that lives as long as `self`; the kernel copies, so that
@@ -332,19 +343,21 @@ impl ExportedRegion {
     /// Copies bytes into it, from `offset` on.
     ///
     /// # Panics
-    /// They do not fit in it, or it is a mapped file that shrank.
+    /// They do not fit in it, or where [`ExportedRegion::try_write`] fails.
     pub fn write(&self, offset: usize, from: &[u8]) {
-        self.try_write(offset, from).expect(SHRANK);
+        self.try_write(offset, from)
+            .unwrap_or_else(|error| panic!("{error}"));
     }
 
     /// The same, to memory that may be a mapped file that others make shorter.
     ///
     /// # Errors
-    /// `UnexpectedEof`: it is a mapped file that shrank.
+    /// As of [`ExportedRegion::try_read`].
     ///
     /// # Panics
     /// The bytes do not fit in it.
     pub fn try_write(&self, offset: usize, from: &[u8]) -> io::Result<()> {
+        self.check_here()?;
         let bounds = self.part(offset, from.len());
         // SAFETY: as in `try_read`; a region's bytes are writable.
         match unsafe { store(bounds, offset, from, self.window().is_file()) } {
@@ -365,6 +378,13 @@ impl ExportedRegion {
         unsafe { shared::word(bounds, offset) }
     }
 
+    fn check_here(&self) -> io::Result<()> {
+        match self.window().is_here() {
+            true => Ok(()),
+            false => Err(io::Error::other(NOT_OF_CHILDREN)),
+        }
+    }
+
     fn part(&self, offset: usize, len: usize) -> Bounds {
         let bounds = self.window().bounds();
         let end = offset.checked_add(len);
@@ -379,6 +399,11 @@ impl ExportedRegion {
         self.window().is_revoked()
     }
 
+    /// Whether this process made it: a child of fork can neither export nor revoke what its parent made.
+    pub fn is_of_this_process(&self) -> bool {
+        self.window().is_of_this_process()
+    }
+
     /// Ends all exports of it, on every connection, at once: when this returns, no peer and no lane
     /// touches it any more. Gives the region back.
     ///
@@ -388,7 +413,8 @@ impl ExportedRegion {
     ///
     /// # Errors
     /// Another handle lives: it is revoked, but stays memory that several may use, and that such a peer may still
-    /// write. Or the system has no memory for what a peer has mapped: to be tried again.
+    /// write. Or the system has no memory for what a peer has mapped: to be tried again. Or this process is a child of the one
+    /// that exports it: nothing was revoked.
     pub fn revoke(self) -> Result<Region, ExportedRegion> {
         self.window().revoke();
         let handle = match Arc::try_unwrap(self.handle) {
@@ -396,6 +422,11 @@ impl ExportedRegion {
             Err(handle) => return Err(ExportedRegion { handle }),
         };
         // Lanes may hold the window for a while yet, but follow it no more.
+        if !handle.window.is_of_this_process() {
+            return Err(ExportedRegion {
+                handle: Arc::new(handle),
+            });
+        }
         handle.window.give_back().map_err(|_| ExportedRegion {
             handle: Arc::new(handle),
         })

@@ -1,5 +1,5 @@
-//! Which process this is. A child of fork has copies of all there was, without the other threads, and descriptors
-//! that are its parent's as well.
+//! Tells a child of fork from its parent. The child has copies of all there was, without the other threads, and descriptors
+//! that are its parent's as well: what it sends by them, or waits for, disturbs the parent.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,6 +10,13 @@ static FORKS: AtomicU32 = AtomicU32::new(0);
 static WATCHED: Once = Once::new();
 
 /// Names a process among those that fork made of each other. One made without libc's `fork` is not told apart.
+///
+/// ```
+/// use zerolane_lane::Process;
+/// let made_in = Process::current();
+/// // In a child of fork this is false.
+/// assert!(made_in.is_current());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process(u32);
 

@@ -1,5 +1,6 @@
 //! The scheduler that the connections of one receiver share: the core's ledger, behind a lock.
 
+use crate::Process;
 use core::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use zerolane_core::{Admission, Allowance, Demand, FastAnswer, Instant, Ledger, Schedule};
@@ -47,6 +48,7 @@ impl Scheduler {
         Member {
             id: self.lock().join(),
             scheduler: self.clone(),
+            process: Process::current(),
         }
     }
 
@@ -61,6 +63,7 @@ impl Scheduler {
 pub(crate) struct Member {
     id: u64,
     scheduler: Scheduler,
+    process: Process,
 }
 
 impl Admission for Member {
@@ -79,6 +82,9 @@ impl Admission for Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        self.scheduler.lock().leave(self.id);
+        // In a child of fork another thread's lock is never let go.
+        if self.process.is_current() {
+            self.scheduler.lock().leave(self.id);
+        }
     }
 }

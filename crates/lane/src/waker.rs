@@ -1,5 +1,6 @@
 //! Waking a driver that another thread has work for.
 
+use crate::Process;
 use crate::doorbell::Doorbell;
 use crate::poll::Ready;
 use std::io::{self, Read, Write};
@@ -9,7 +10,8 @@ use std::sync::{Arc, OnceLock};
 
 /// Ends a wait of the [`Driver`](crate::Driver) it belongs to, or the next one if there is none.
 /// It ends no request: while a call waits for the end of one, a wake is kept for the next wait. Several
-/// wakes before a wait end one. Costs a syscall only while the driver sleeps.
+/// wakes before a wait end one. Costs a syscall only while the driver sleeps. In a child of fork it does nothing: the driver is
+/// the parent's.
 #[derive(Clone, Debug)]
 pub struct Waker {
     shared: Arc<Shared>,
@@ -21,6 +23,7 @@ struct Shared {
     /// Made at the first sleep, for a connection that a worker runs never sleeps. `None` if the system had no
     /// descriptor left; then a sleep ends with its timer.
     event: OnceLock<Option<std::fs::File>>,
+    process: Process,
 }
 
 /// An eventfd. `None` if the system has no descriptor left.
@@ -38,6 +41,7 @@ impl Default for Waker {
             shared: Arc::new(Shared {
                 bell: Doorbell::default(),
                 event: OnceLock::new(),
+                process: Process::current(),
             }),
         }
     }
@@ -55,6 +59,9 @@ impl Eq for Waker {}
 impl Waker {
     /// Ends the wait.
     pub fn wake(&self) {
+        if !self.shared.process.is_current() {
+            return;
+        }
         if self.shared.bell.ring()
             && let Some(Some(mut event)) = self.shared.event.get().map(Option::as_ref)
         {

@@ -20,6 +20,9 @@ const LINGER_IDLE_TIMEOUTS: u32 = 1;
 /// thread, and nowhere else. A peer that makes no call for the idle timeout while we
 /// wait for it is taken for dead.
 ///
+/// After `fork` it belongs to the parent: calls in the child fail with [`Error::Forked`], or do nothing. The child may drop its copy,
+/// of which the peer is not told, and connect anew.
+///
 /// ```
 /// use zerolane::{Connection, Endpoint, Options};
 /// let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default())?;
@@ -331,6 +334,7 @@ impl Connection {
 
     /// A turn, unless completions are there to be taken.
     fn progress(&mut self) -> Result<()> {
+        self.check_process()?;
         if self.driver.closed().is_none() && !self.driver.has_completion() {
             self.driver.turn()?;
         }
@@ -344,7 +348,9 @@ impl Connection {
     /// # Errors
     /// The connection ended and all completions were taken.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Option<Completion>> {
-        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        self.check_process()?;
+        // A time beyond what the clock counts to is no limit.
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let looks = timeout == Some(Duration::ZERO);
         loop {
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
@@ -396,6 +402,16 @@ impl Connection {
             let told = self.driver.has_notice();
             Some((self.next_whole()?, told))
         })
+    }
+
+    /// # Errors
+    /// [`Error::Forked`]: it is of the parent process, or its queue is.
+    pub(crate) fn check_process(&self) -> Result<()> {
+        self.driver.check_process()?;
+        match &self.queue {
+            Some((queue, _)) => queue.check_process(),
+            None => Ok(()),
+        }
     }
 
     fn take(&mut self) -> Result<Option<Completion>> {
@@ -491,7 +507,7 @@ impl Connection {
 
     /// Cancels a posted Transfer; it completes with [`TransferError::Cancelled`] and its memory is
     /// not touched any more. What had arrived of a receive is good ([`Completion::arrived`]). False if it is
-    /// over already.
+    /// over already, or of the parent process.
     pub fn cancel(&mut self, id: TransferId) -> bool {
         self.driver.cancel(id)
     }
@@ -539,7 +555,7 @@ impl Connection {
     ///
     /// [`PostError::Finished`]: crate::failure::PostError::Finished
     pub fn finish(&mut self) -> Result<()> {
-        self.driver.finish().map_err(Error::Post)
+        Ok(self.driver.finish()?)
     }
 
     /// Asks for fast mode: this connection receives at full speed, and the others of its [`Scheduler`]
@@ -591,7 +607,7 @@ impl Connection {
     /// none: neither UDP nor raw Ethernet carries it, or [`Options::paths`] did not ask for several. A path that cannot be opened is
     /// counted in [`Account::paths_refused`](crate::counters::Account::paths_refused).
     pub fn add_path(&mut self, addresses: PathAddresses) -> bool {
-        self.driver.lane_mut().add_path(addresses)
+        self.driver.check_process().is_ok() && self.driver.lane_mut().add_path(addresses)
     }
 
     /// Uses path `path`, which is not the first, no more: what it had in flight goes by others.

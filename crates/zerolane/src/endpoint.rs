@@ -15,6 +15,9 @@ use zerolane_lane::{Driver, GateCounters, Options, PublicKey};
 /// lose nothing (incast). By default each gets a fair share; another [`Schedule`](crate::options::Schedule) is
 /// chosen by the options, and several endpoints, or connections opened from here, can share one.
 ///
+/// After `fork` it belongs to the parent, which alone accepts: two processes would each get half of a client's handshake. A
+/// server of several processes binds an endpoint in each, at a port of its own, or accepts in one.
+///
 /// A connection outlives the endpoint that accepted it. Listening on one address rather than on all of a
 /// family (`0.0.0.0`, `[::]`) binds connections to it: they do not follow when this host's address changes.
 ///
@@ -81,8 +84,9 @@ impl Endpoint {
     /// below 1024 need `CAP_NET_BIND_SERVICE` for that besides. From here on it listens by UDP alone.
     ///
     /// # Errors
-    /// Only root may give to others; the options insist on another lane than UDP.
+    /// Only root may give to others; the options insist on another lane than UDP; or [`Error::Forked`].
     pub fn give_to(&mut self, uid: u32) -> Result<()> {
+        self.check_process()?;
         Ok(self.listener.give_to(uid)?)
     }
 
@@ -132,11 +136,21 @@ impl Endpoint {
         connection
     }
 
+    /// # Errors
+    /// [`Error::Forked`]: a process that this one was forked from listens.
+    pub(crate) fn check_process(&self) -> Result<()> {
+        match self.listener.process().is_current() {
+            true => Ok(()),
+            false => Err(Error::Forked),
+        }
+    }
+
     /// The next connection, `None` on timeout.
     ///
     /// # Errors
-    /// The socket failed.
+    /// The socket failed; or [`Error::Forked`].
     pub fn accept(&mut self, timeout: Option<Duration>) -> Result<Option<Connection>> {
+        self.check_process()?;
         let driver = self.listener.accept(timeout)?;
         Ok(driver.map(|driver| self.accepted(driver)))
     }

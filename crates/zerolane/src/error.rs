@@ -30,7 +30,7 @@ pub enum Error {
     Transfer(#[from] TransferError),
     /// The Transfer could not be posted.
     #[error("transfer: {0}")]
-    Post(#[from] PostError),
+    Post(PostError),
     /// The call took longer than [`Connection::set_timeout`](crate::Connection::set_timeout) allows. Its request was
     /// cancelled; whether the peer saw it is not known.
     #[error("not done within {0:?}: the peer may be busy, or have posted nothing that it meets")]
@@ -56,11 +56,20 @@ pub enum Error {
     /// What a handle asked for is not over, or came and was not asked for, and would be lost.
     #[error("the connection has requests that are not over, or that came and were not asked for")]
     InUse,
-    /// This process is a child, by fork, of the one whose worker it is.
-    #[error(
-        "the worker is of the process that this one was forked from: make one of its own after fork"
-    )]
+    /// This process is a child, by fork, of the one that made what the call is of: a connection, an endpoint, a worker, a
+    /// queue, memory to export.
+    #[error("it belongs to the parent process: after a fork the child makes its own")]
     Forked,
+}
+
+/// The request is refused, and the connection goes on.
+impl From<PostError> for Error {
+    fn from(error: PostError) -> Error {
+        match error {
+            PostError::Forked => Error::Forked,
+            error => Error::Post(error),
+        }
+    }
 }
 
 impl From<DriverError> for Error {
@@ -70,7 +79,8 @@ impl From<DriverError> for Error {
             DriverError::Strict { bytes } => Error::Strict { bytes },
             DriverError::Closed(reason) => Error::Closed(reason),
             DriverError::TimedOut(timeout) => Error::TimedOut(timeout),
-            DriverError::Post(error) => Error::Post(error),
+            DriverError::Post(error) => error.into(),
+            DriverError::Forked => Error::Forked,
         }
     }
 }
@@ -107,7 +117,7 @@ impl From<Error> for io::Error {
 /// Without the memory, which is dropped.
 impl<M> From<NotPosted<M>> for Error {
     fn from(refused: NotPosted<M>) -> Error {
-        Error::Post(refused.reason)
+        refused.reason.into()
     }
 }
 

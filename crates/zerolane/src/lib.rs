@@ -59,7 +59,7 @@ pub use queue::CompletionQueue;
 pub use remote::{FetchOp, Message};
 pub use work::Work;
 pub use zerolane_lane::{
-    Delivery, ExportedRegion, Options, Region, Security, SharedRegion, TransferId, Waker,
+    Delivery, ExportedRegion, Options, Process, Region, Security, SharedRegion, TransferId, Waker,
 };
 pub use zerolane_wire::Rights;
 

@@ -1,12 +1,12 @@
 //! One queue for the completions of many connections.
 
-use crate::{Completion, Result};
+use crate::{Completion, Error, Result};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use zerolane_lane::Waker;
+use zerolane_lane::{Process, Waker};
 
 /// Completions of many connections, in one place: to be polled, waited for, or watched by epoll
 /// (the descriptor is readable while there are any that wake: see [`Delivery`](crate::Delivery)).
@@ -14,7 +14,8 @@ use zerolane_lane::Waker;
 /// A queue collects; it drives nothing. Its connections make progress in their own calls, mostly
 /// [`Connection::wait`](crate::Connection::wait) in a thread for each, and what completes there goes to the queue
 /// (see [`Connection::set_completion_queue`](crate::Connection::set_completion_queue)). While
-/// it is full, they keep theirs, and tell peers that send messages to wait. Nothing is lost.
+/// it is full, they keep theirs, and tell peers that send messages to wait. Nothing is lost. After `fork` it belongs to the
+/// parent: the child finds nothing in it.
 ///
 /// Completions that come with their progress are the events of a [`Worker`](crate::worker::Worker): one call,
 /// [`Worker::wait`](crate::worker::Worker::wait) or [`Worker::progress`](crate::worker::Worker::progress), drives all its
@@ -60,6 +61,7 @@ struct Shared {
     list: Mutex<List>,
     capacity: usize,
     event: OwnedFd,
+    process: Process,
 }
 
 #[derive(Debug)]
@@ -93,6 +95,7 @@ impl CompletionQueue {
                 list: Mutex::new(list),
                 capacity,
                 event,
+                process: Process::current(),
             }),
         })
     }
@@ -138,9 +141,28 @@ impl CompletionQueue {
         room
     }
 
+    /// Tells a child of fork why it finds nothing: in it another thread's lock is never let go, and the descriptor is the
+    /// parent's as well.
+    ///
+    /// # Errors
+    /// [`Error::Forked`].
+    pub fn check_process(&self) -> Result<()> {
+        match self.is_of_this_process() {
+            true => Ok(()),
+            false => Err(Error::Forked),
+        }
+    }
+
+    fn is_of_this_process(&self) -> bool {
+        self.shared.process.is_current()
+    }
+
     /// The next completion and the tag of its connection, if there is one, whether it wakes or not.
     pub fn poll(&self) -> Option<(u64, Completion)> {
-        self.take(self.list())
+        match self.is_of_this_process() {
+            true => self.take(self.list()),
+            false => None,
+        }
     }
 
     /// As [`CompletionQueue::poll`], for up to `max` completions, which go to the end of `into`: one lock, and at
@@ -164,6 +186,9 @@ impl CompletionQueue {
     /// # Ok::<(), zerolane::Error>(())
     /// ```
     pub fn poll_batch(&self, into: &mut Vec<(u64, Completion)>, max: usize) -> usize {
+        if !self.is_of_this_process() {
+            return 0;
+        }
         let mut list = self.list();
         let count = max.min(list.completions.len());
         into.extend(list.completions.drain(..count));
@@ -192,9 +217,11 @@ impl CompletionQueue {
     /// it are returned first. `None` on timeout. A timeout of zero polls.
     ///
     /// # Errors
-    /// The system refused to wait.
+    /// The system refused to wait; or [`Error::Forked`].
     pub fn wait(&self, timeout: Option<Duration>) -> Result<Option<(u64, Completion)>> {
-        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        self.check_process()?;
+        // A time beyond what the clock counts to is no limit.
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         if timeout == Some(Duration::ZERO) {
             return Ok(self.poll());
         }
@@ -219,12 +246,15 @@ impl CompletionQueue {
 
     /// Completions that are there.
     pub fn len(&self) -> usize {
-        self.list().completions.len()
+        match self.is_of_this_process() {
+            true => self.list().completions.len(),
+            false => 0,
+        }
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.list().completions.is_empty()
+        self.len() == 0
     }
 }
 

@@ -22,6 +22,8 @@ pub enum DriverError {
     TimedOut(Duration),
     /// A Transfer could not be posted.
     Post(PostError),
+    /// This process is a child, by fork, of the one whose connection it is.
+    Forked,
 }
 
 impl fmt::Display for DriverError {
@@ -37,6 +39,7 @@ impl fmt::Display for DriverError {
             DriverError::Closed(reason) => write!(f, "connection: {reason}"),
             DriverError::TimedOut(timeout) => write!(f, "not done within {timeout:?}"),
             DriverError::Post(error) => error.fmt(f),
+            DriverError::Forked => PostError::Forked.fmt(f),
         }
     }
 }

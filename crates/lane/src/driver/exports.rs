@@ -63,14 +63,19 @@ impl<L: Lane> Driver<L> {
     /// Lets the peer use `memory` with `rights`, by the handle returned or by `name`.
     ///
     /// # Errors
-    /// The connection is closed, the name is taken, or too many regions are exported.
+    /// The connection is closed, the name is taken, or too many regions are exported; or the connection or the memory is
+    /// the parent's of this process.
     pub fn export(
         &mut self,
         memory: Exporting,
         rights: Rights,
         name: Option<RegionName>,
     ) -> Result<RemoteRegion, PostError> {
+        self.check_poster()?;
         let window = Arc::clone(&memory.0);
+        if !window.is_of_this_process() {
+            return Err(PostError::Forked);
+        }
         let bounds = window.bounds();
         let access = EntryFlags {
             writable: true,
@@ -111,8 +116,11 @@ impl<L: Lane> Driver<L> {
     }
 
     /// Ends an export on this connection: when this returns, no late packet writes it, and nothing
-    /// of it is sent. False if `handle` names none.
+    /// of it is sent. False if `handle` names none, or the parent's of this process.
     pub fn revoke(&mut self, handle: u32) -> bool {
+        if !self.process.is_current() {
+            return false;
+        }
         let revoked = self.end_export(self.clock.now(), handle);
         self.collect();
         revoked
@@ -123,10 +131,8 @@ impl<L: Lane> Driver<L> {
         let exports = self.exports.by_handle.iter();
         let of_it = exports.filter(|(_, it)| Arc::ptr_eq(&it.window, memory.window()));
         let handles: Vec<u32> = of_it.map(|(&handle, _)| handle).collect();
-        for &handle in &handles {
-            self.revoke(handle);
-        }
-        !handles.is_empty()
+        let revoked = handles.iter().filter(|&&handle| self.revoke(handle));
+        revoked.count() > 0
     }
 
     fn end_export(&mut self, now: Instant, handle: u32) -> bool {

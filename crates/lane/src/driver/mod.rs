@@ -38,7 +38,7 @@ use std::hash::BuildHasherDefault;
 use std::time::Duration;
 use wait::Nap;
 use zerolane_core::{
-    CloseReason, Connection, FastAnswer, HoldOrder, Instant, Life, PathState, RegionId,
+    CloseReason, Connection, FastAnswer, HoldOrder, Instant, Life, PathState, PostError, RegionId,
     SendingMark, Span, TransferId,
 };
 use zerolane_wire::Reason;
@@ -211,7 +211,8 @@ impl<L: Lane> Driver<L> {
     /// The time until the next turn is due, if nothing arrives. Zero after a turn that moved something,
     /// for a turn is bounded and may have left more.
     pub fn next_timeout(&self) -> Option<Duration> {
-        if self.moved {
+        // A child of fork is to learn that it has none: a lane in shared memory would tell the peer of a sleep.
+        if self.moved || !self.process.is_current() {
             return Some(Duration::ZERO);
         }
         let of_core = self.core.next_timeout().map(|at| at - self.clock.now());
@@ -270,14 +271,27 @@ impl<L: Lane> Driver<L> {
         &self.lane
     }
 
+    /// # Errors
+    /// [`DriverError::Forked`]: this process is a child of the one whose connection it is. Numbers, keys and the socket are
+    /// the parent's, which goes on with them.
+    pub fn check_process(&self) -> Result<(), DriverError> {
+        match self.process.is_current() {
+            true => Ok(()),
+            false => Err(DriverError::Forked),
+        }
+    }
+
     /// A handle with which another thread ends a [`Driver::wait`] early. It ends no request.
     pub fn waker(&self) -> Waker {
         self.waker.clone()
     }
 
     /// Cancels a Transfer: its completion follows at once, or when the kernel releases memory that it
-    /// was lent. False if it is over already.
+    /// was lent. False if it is over already, or the parent's of this process.
     pub fn cancel(&mut self, id: TransferId) -> bool {
+        if !self.process.is_current() {
+            return false;
+        }
         let cancelled = self.core.cancel(self.clock.now(), id);
         self.collect();
         cancelled
@@ -286,8 +300,9 @@ impl<L: Lane> Driver<L> {
     /// Finishes sending: what was posted is delivered, and nothing that meets a receive is posted behind it.
     ///
     /// # Errors
-    /// The connection is closed.
-    pub fn finish(&mut self) -> Result<(), zerolane_core::PostError> {
+    /// The connection is closed, or the parent's of this process.
+    pub fn finish(&mut self) -> Result<(), PostError> {
+        self.check_poster()?;
         self.core.finish(self.clock.now())
     }
 
@@ -391,8 +406,9 @@ impl<L: Lane> Driver<L> {
     /// One turn: takes what has arrived, fires due timers, sends what is owed. Never sleeps.
     ///
     /// # Errors
-    /// The kernel refused, or strict mode would have had to copy.
+    /// The kernel refused, or strict mode would have had to copy; or [`Driver::check_process`] says no.
     pub fn turn(&mut self) -> Result<Progress, DriverError> {
+        self.check_process()?;
         let now = self.clock.now();
         self.enter_exports(now);
         self.more = false;
@@ -515,6 +531,7 @@ impl<L: Lane> Driver<L> {
     }
 
     fn transmit_entered(&mut self, now: Instant) -> Result<bool, DriverError> {
+        self.check_process()?;
         self.enter_exports(now);
         let sent = self.transmit(now);
         self.exports.leave();

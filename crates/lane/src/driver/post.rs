@@ -179,6 +179,7 @@ impl<L: Lane> Driver<L> {
         if let Some(done) = self.access(&request, Local::Source(&[data])) {
             return Ok(self.report_direct(done, RequestInfo::of(&request, report), None));
         }
+        self.check_poster()?;
         let span = self.copy_inline(data)?;
         let id = match report.context {
             // Not remembered: there may be millions in a second.
@@ -211,7 +212,14 @@ impl<L: Lane> Driver<L> {
         request: WorkRequest,
         memory: Span,
     ) -> Result<TransferId, PostError> {
+        self.check_poster()?;
         self.core.post(self.clock.now(), signalled(request), memory)
+    }
+
+    /// # Errors
+    /// [`PostError::Forked`], where [`Driver::check_process`] says no.
+    pub(super) fn check_poster(&self) -> Result<(), PostError> {
+        self.check_process().map_err(|_| PostError::Forked)
     }
 
     pub(super) fn post_owned<M: Postable>(

@@ -91,6 +91,8 @@ impl<L: Lane> Driver<L> {
         mut done: impl FnMut(&Driver<L>) -> bool,
         mut woken: impl FnMut(&Waker) -> bool,
     ) -> Result<(), DriverError> {
+        // Before the look at what is there: that is the parent's to take.
+        self.check_process()?;
         let mut over = |driver: &Driver<L>| {
             done(driver) || driver.closed.is_some() && driver.core.life() == Life::Closed
         };

@@ -17,7 +17,7 @@ use crate::ethernet::{self, Answering, Attended, Ear, NoEthernet, Station, Stran
 use crate::ip;
 use crate::shm::{Arrived, NoSharedMemory};
 use crate::udp::SharedPort;
-use crate::{AnyLane, Driver, LaneChoice, Options, poll, security};
+use crate::{AnyLane, Driver, LaneChoice, Options, Process, poll, security};
 use caller::Caller;
 use error::{is_exhausted, is_peers};
 use host::Host;
@@ -87,6 +87,7 @@ pub struct Listener {
     no_shared_memory: Option<NoSharedMemory>,
     /// Processes of this host are looked at first, the next time.
     visitors_first: bool,
+    process: Process,
 }
 
 impl Listener {
@@ -200,6 +201,7 @@ impl Listener {
             untrusted: Untrusted::default(),
             no_shared_memory,
             visitors_first: true,
+            process: Process::current(),
         })
     }
 
@@ -249,6 +251,12 @@ impl Listener {
     /// The address listened on.
     pub fn local_addr(&self) -> SocketAddr {
         self.port.local()
+    }
+
+    /// Whose listener it is. A child of fork must not accept: half of what a client says would go to the parent, and both would
+    /// give out the same numbers.
+    pub fn process(&self) -> Process {
+        self.process
     }
 
     /// What was counted of those that did not become connections.
@@ -433,7 +441,10 @@ impl AsFd for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.port.leave();
+        // In a child of fork another thread's lock is never let go.
+        if self.process.is_current() {
+            self.port.leave();
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 
 use super::packet_info::{self, PacketAddresses};
 use super::{adopted, socket};
+use crate::Process;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use socket2::Socket;
 use std::collections::{HashMap, VecDeque};
@@ -173,6 +174,7 @@ impl SharedPort {
             port: Arc::clone(self),
             key,
             number,
+            process: Process::current(),
         }
     }
 
@@ -328,6 +330,7 @@ pub(crate) struct Seat {
     port: Arc<SharedPort>,
     key: u32,
     number: u64,
+    process: Process,
 }
 
 impl Seat {
@@ -342,7 +345,10 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.port.forget(self.key, self.number);
+        // In a child of fork another thread's lock is never let go.
+        if self.process.is_current() {
+            self.port.forget(self.key, self.number);
+        }
     }
 }
 

@@ -462,5 +462,5 @@ fn refused_some(error: Error, memory: Option<impl Into<Memory>>) -> Refused {
 pub(super) fn posted<M>(
     posted: crate::failure::Posted<M>,
 ) -> std::result::Result<zerolane_lane::TransferId, (Error, M)> {
-    posted.map_err(|NotPosted { reason, memory }| (Error::Post(reason), memory))
+    posted.map_err(|NotPosted { reason, memory }| (reason.into(), memory))
 }

@@ -212,9 +212,9 @@ impl std::fmt::Debug for Inbox {
 /// Connections whose worker is not called make no progress: their peers take this end for dead after the idle
 /// timeout. A program that computes for long has its worker run in a thread ([`Worker::spawn`]).
 ///
-/// After `fork` without `exec` the child must not use it; it may drop it, as all that belongs to it, which says nothing
-/// to peers. What a child asks of its parent's handles is refused with [`Error::Forked`], also what was asked for before,
-/// and the memory comes back.
+/// After `fork` it belongs to the parent, with all that it owns: calls in the child fail with [`Error::Forked`], or do nothing. So
+/// do calls of its parent's handles, and requests that were made before; their memory comes back. The child may drop its
+/// copies: peers are not told.
 pub struct Worker {
     slots: SlotMap<Key, Slot>,
     poller: Poller,
@@ -296,6 +296,7 @@ impl Worker {
     /// # Errors
     /// As of [`Endpoint::bind`].
     pub fn listen(&mut self, on: std::net::SocketAddr, options: Options) -> Result<EndpointId> {
+        self.check_process()?;
         let endpoint = Endpoint::bind(on, self.shared(options))?;
         self.listen_on(endpoint)
     }
@@ -305,6 +306,7 @@ impl Worker {
     /// # Errors
     /// The system refuses to watch it.
     pub fn listen_on(&mut self, endpoint: Endpoint) -> Result<EndpointId> {
+        endpoint.check_process()?;
         let listening = Box::new(Listening::new(endpoint));
         let key = self.insert(Slot::Endpoint(listening))?;
         self.endpoints.push(key);
@@ -317,6 +319,7 @@ impl Worker {
     /// # Errors
     /// No socket, or no route.
     pub fn connect(&mut self, to: std::net::SocketAddr, options: &Options) -> Result<ConnectionId> {
+        self.check_process()?;
         let options = self.shared(options.clone());
         let driver = zerolane_lane::connect(to, &options)?;
         let connection = Connection::accepted(driver, &options);
@@ -328,12 +331,14 @@ impl Worker {
     /// # Errors
     /// The system refuses to watch it. The connection ends.
     pub fn adopt(&mut self, connection: Connection) -> Result<ConnectionId> {
+        connection.check_process()?;
         self.own(Link::open(connection))
     }
 
     /// Gives a connection out of its hands: for its caller to drive, or to another worker. `None` if it is none of
     /// this worker's, or is not connected yet. Its events that were not taken stay here.
     pub fn release(&mut self, connection: ConnectionId) -> Option<Connection> {
+        self.check_process().ok()?;
         match self.slots.get(connection.0)? {
             Slot::Connection(link) if link.is_open() => self.poller.remove_lane(&link.connection),
             _ => return None,
@@ -386,6 +391,10 @@ impl Worker {
         rights: crate::Rights,
     ) -> Result<()> {
         let name = crate::remote::region_name(name)?;
+        self.check_process()?;
+        if !region.is_of_this_process() {
+            return Err(Error::Forked);
+        }
         match self.slots.get_mut(endpoint.0) {
             Some(Slot::Endpoint(listening)) => {
                 listening.accepting.export(name, region.exporting(), rights);
@@ -397,6 +406,9 @@ impl Worker {
 
     /// Stops listening. Connections that were accepted go on. False if it was closed already.
     pub fn close_endpoint(&mut self, endpoint: EndpointId) -> bool {
+        if self.check_process().is_err() {
+            return false;
+        }
         match self.slots.get(endpoint.0) {
             Some(Slot::Endpoint(listening)) => self.poller.remove(listening.endpoint.as_fd()),
             _ => return false,
@@ -408,6 +420,9 @@ impl Worker {
     /// Begins to close a connection: what was posted to be sent is sent, as by [`Connection::close`], then the peer is
     /// told. [`Event::Closed`] follows. False if it is over already.
     pub fn close(&mut self, connection: ConnectionId) -> bool {
+        if self.check_process().is_err() {
+            return false;
+        }
         let Some(Slot::Connection(link)) = self.slots.get_mut(connection.0) else {
             return false;
         };
@@ -431,6 +446,7 @@ impl Worker {
 
     /// The next event.
     pub fn next_event(&mut self) -> Option<Event> {
+        self.check_process().ok()?;
         let event = self.events.pop_front();
         if self.events.len() < MAX_EVENTS / 2 {
             // What found no room is looked at again.
@@ -462,6 +478,15 @@ impl Worker {
         self.inbox.waker.clone()
     }
 
+    /// # Errors
+    /// [`Error::Forked`]: it is of the parent process, as what it watches by: the child would watch for its parent.
+    fn check_process(&self) -> Result<()> {
+        match self.inbox.process.is_current() {
+            true => Ok(()),
+            false => Err(Error::Forked),
+        }
+    }
+
     /// What all connections of this worker share, unless the user said otherwise.
     fn shared(&self, mut options: Options) -> Options {
         options
@@ -477,6 +502,7 @@ impl Worker {
 
     /// Watches what `slot` holds, and looks at it soon: something may have come before.
     fn insert(&mut self, slot: Slot) -> Result<Key> {
+        self.check_process()?;
         if self.stopping {
             // It would not be over before what is asked for behind its end is.
             return Err(pending::gone());

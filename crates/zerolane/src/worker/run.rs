@@ -1,6 +1,8 @@
 //! What a worker does when it is called.
 
 use super::{Key, Slot, Worker};
+#[cfg(doc)]
+use crate::Error;
 use crate::Result;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -27,7 +29,7 @@ impl Worker {
     /// Moves what can be moved, a bounded amount of work, and returns. True if there may be more to do at once.
     ///
     /// # Errors
-    /// The system refuses to look at the descriptors. A connection or endpoint that fails is an event.
+    /// The system refuses to look at the descriptors; or [`Error::Forked`]. A connection or endpoint that fails is an event.
     pub fn progress(&mut self) -> Result<bool> {
         self.advance()?;
         Ok(self.has_more())
@@ -40,6 +42,7 @@ impl Worker {
 
     /// Moves what can be moved, and takes the wake.
     fn advance(&mut self) -> Result<Advance> {
+        self.check_process()?;
         self.inbox.waker.disarm();
         let woken = self.inbox.waker.take();
         if woken {
@@ -129,8 +132,9 @@ impl Worker {
     /// slept. (`ucp_worker_arm`, `fi_trywait`.)
     ///
     /// # Errors
-    /// The system refuses to set the timer.
+    /// The system refuses to set the timer; or [`Error::Forked`].
     pub fn arm(&mut self) -> Result<bool> {
+        self.check_process()?;
         self.arm_until(None)
     }
 

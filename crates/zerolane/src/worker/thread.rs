@@ -48,8 +48,9 @@ impl Worker {
     /// ```
     ///
     /// # Errors
-    /// The system has no thread left.
+    /// The system has no thread left; or [`Error::Forked`].
     pub fn spawn(self) -> Result<WorkerThread> {
+        self.check_process()?;
         let handle = self.handle();
         let thread = std::thread::Builder::new().name("zerolane-worker".to_owned());
         let thread = thread.spawn(move || self.run_in_thread())?;

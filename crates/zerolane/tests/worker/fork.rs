@@ -11,7 +11,7 @@ use zerolane::worker::{Refused, Worker};
 use zerolane::{Error, Options, Work};
 
 /// Runs `act` in a child, and sees it end without a panic.
-fn in_a_child(act: impl FnOnce()) {
+pub(super) fn in_a_child(act: impl FnOnce()) {
     // SAFETY: what the child runs takes no lock that another thread of this program may hold but the allocator's, which
     // survives a fork.
     let child = match unsafe { fork() }.expect("forked") {

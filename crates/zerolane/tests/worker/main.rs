@@ -3,6 +3,7 @@
 
 mod arrived;
 mod background;
+mod child;
 mod fork;
 mod handles;
 mod killed;
