@@ -13,8 +13,8 @@ const SOON: u32 = 2;
 /// it only shrank, two ends that wait for each other would each sleep for as long as the other takes to wake, and never
 /// find that they need not. A timer is no reason to spin: its time is known.
 pub fn after_sleep(spin: Duration, idle: Duration, longest: Duration, arrived: bool) -> Duration {
-    match arrived && idle < longest * SOON {
-        true => (spin * 2).min(longest),
+    match arrived && idle < longest.saturating_mul(SOON) {
+        true => spin.saturating_mul(2).min(longest),
         false => (spin / 2).max(longest / MIN_PART),
     }
 }
@@ -44,6 +44,8 @@ mod tests {
         // A program that asked for none gets none.
         let none = Duration::ZERO;
         assert_eq!(after_sleep(none, none, none, true), none);
+        let all = Duration::MAX;
+        assert_eq!(after_sleep(all, LONGEST, all, true), all);
     }
 
     /// Of a thread that has nothing to do but its timers, and of one for which something comes now and then.

@@ -115,7 +115,7 @@ impl<L: Lane> Driver<L> {
             }
             if progress == Progress::Moved {
                 if idle_since.take().is_some() {
-                    self.spin = (self.spin * 2).min(self.max_spin);
+                    self.spin = self.spin.saturating_mul(2).min(self.max_spin);
                 }
                 continue;
             }

@@ -280,7 +280,8 @@ impl Listener {
     /// # Errors
     /// The socket failed.
     pub fn accept(&mut self, timeout: Option<Duration>) -> io::Result<Option<Driver<AnyLane>>> {
-        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        // A time beyond what the clock counts to is no limit.
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let left = || deadline.map(|at| at.saturating_duration_since(Instant::now()));
         loop {
             let accepted = self.try_accept()?;

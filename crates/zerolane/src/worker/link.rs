@@ -13,8 +13,8 @@ pub(super) enum Stage {
     Open,
     /// What was posted is being sent; then it disconnects.
     Flushing {
-        /// When it does so in any case if it stands still at `mark`.
-        until: Instant,
+        /// When it does so in any case if it stands still at `mark`; `None`: never.
+        until: Option<Instant>,
         mark: SendingMark,
     },
     /// It disconnects, or repeats its last word.
@@ -91,7 +91,7 @@ impl Link {
 
     fn flush_from_here(&mut self) {
         self.stage = Stage::Flushing {
-            until: Instant::now() + self.connection.linger(),
+            until: Instant::now().checked_add(self.connection.linger()),
             mark: self.connection.driver.sending_mark(),
         };
     }
@@ -102,7 +102,7 @@ impl Link {
             return false;
         };
         if self.connection.driver.is_sending() {
-            if Instant::now() < until {
+            if until.is_none_or(|until| Instant::now() < until) {
                 return false;
             }
             if self.connection.driver.sending_mark() != mark {
@@ -115,9 +115,10 @@ impl Link {
 
     /// When it is due although nothing arrives.
     pub(super) fn next_due(&self, now: Instant) -> Option<Instant> {
-        let timer = self.connection.driver.next_timer().map(|left| now + left);
+        let timer = self.connection.driver.next_timer();
+        let timer = timer.and_then(|left| now.checked_add(left));
         let flushed = match self.stage {
-            Stage::Flushing { until, .. } => Some(until),
+            Stage::Flushing { until, .. } => until,
             _ => None,
         };
         timer.into_iter().chain(flushed).min()

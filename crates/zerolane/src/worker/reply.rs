@@ -91,7 +91,8 @@ impl<T> Receiver<T> {
 
     /// The value, within `timeout`.
     pub(super) fn wait(&self, timeout: Option<Duration>) -> Option<T> {
-        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        // A time beyond what the clock counts to is no limit.
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut state = self.shared.state();
         loop {
             if let Some(value) = Self::take(&mut state) {

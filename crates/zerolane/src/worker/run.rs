@@ -86,7 +86,8 @@ impl Worker {
     }
 
     fn wait_with(&mut self, timeout: Option<Duration>, spins: bool) -> Result<bool> {
-        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        // A time beyond what the clock counts to is no limit.
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut idle_since = None;
         let mut looked = Instant::now();
         loop {
@@ -104,7 +105,7 @@ impl Worker {
             if moved || self.has_more() {
                 // What came while it looked, though it is done with already, was worth looking for.
                 if idle_since.take().is_some() {
-                    self.spin = (self.spin * 2).min(self.max_spin);
+                    self.spin = self.spin.saturating_mul(2).min(self.max_spin);
                 }
                 looked = now;
                 continue;

@@ -36,6 +36,35 @@ fn handles__are_for_any_thread() {
 }
 
 #[test]
+fn close__where_the_idle_timeout_is_without_end() {
+    let never = Options {
+        idle_timeout: Duration::MAX,
+        spin: Duration::MAX,
+        ..Options::default()
+    };
+    let mut worker = Worker::new().expect("descriptors");
+    worker.set_spin(Duration::MAX);
+    let worker = worker.spawn().expect("a thread");
+    let endpoint = worker
+        .listen(anywhere(), never.clone())
+        .wait()
+        .expect("a port");
+    let client = worker.connect(endpoint.local_addr(), &never);
+    let client = client.wait().expect("connected");
+    let server = endpoint.accept().wait().expect("accepted");
+    let mut received = server.recv(region(1, 64));
+    let sent = client.send(region(3, 64));
+    let received = received.wait_for(Duration::MAX).expect("no timeout");
+    assert!(received.expect("received").into_region()[..] == content(3, 64));
+    sent.wait().expect("sent").result.expect("received");
+    // Begun before the end is waited for: it is flushed without a limit.
+    let closing = client.close();
+    drop(server);
+    closing.wait().expect("all was sent");
+    worker.stop().expect("stopped");
+}
+
+#[test]
 fn export__is_served_while_its_owner_sleeps() {
     let worker = spawned();
     let endpoint = worker.listen(anywhere(), Options::default()).wait();
