@@ -14,7 +14,7 @@ pub const ZL_ADDRESS_LENGTH: usize = 64;
 /// The addresses of "host:port", or of raw Ethernet if that is the lane, of which there is at least one. A name is looked
 /// up, which may take a while.
 pub(crate) fn resolve(address: &str, lane: LaneChoice) -> Result<Vec<SocketAddr>, Failure> {
-    let addresses = lanes::resolve(address, lane)?;
+    let addresses = lanes::resolve(address, lane).map_err(zerolane::Error::Address)?;
     match addresses.is_empty() {
         true => Err(zerolane::Error::NoAddress.into()),
         false => Ok(addresses),

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::TryLockError;
 use zerolane::Error;
@@ -27,13 +28,14 @@ pub enum zl_status {
     ZL_ERROR_BUSY = -2,
     /// The operating system refused.
     ZL_ERROR_SYSTEM = -3,
-    /// The name has no address.
+    /// The host is not known, or has no address.
     ZL_ERROR_NO_ADDRESS = -4,
     /// No answer came within the connect timeout.
     ZL_ERROR_CONNECT_TIMEOUT = -5,
     /// The connection was rejected.
     ZL_ERROR_REJECTED = -6,
-    /// The connection was closed, by this end or the peer.
+    /// The connection was closed, by this end or the peer; or what was used belongs to the process that this one was forked
+    /// from.
     ZL_ERROR_CLOSED = -7,
     /// The peer does not answer any more, or nothing listens there.
     ZL_ERROR_PEER_DEAD = -8,
@@ -41,7 +43,7 @@ pub enum zl_status {
     ZL_ERROR_PROTOCOL = -9,
     /// Strict mode: payload would have had to be copied in user space.
     ZL_ERROR_STRICT = -10,
-    /// As many requests as a connection takes are in flight.
+    /// As many requests as a connection takes are in flight, or as many regions exported.
     ZL_ERROR_TOO_MANY = -11,
     /// The request was cancelled at this end.
     ZL_ERROR_CANCELLED = -12,
@@ -159,7 +161,8 @@ impl Failure {
 /// The code of an error.
 pub(crate) fn of_error(error: &Error) -> zl_status {
     match error {
-        Error::Io(_) => ZL_ERROR_SYSTEM,
+        Error::Io(error) => of_system(error, ZL_ERROR_SYSTEM),
+        Error::Address(error) => of_system(error, ZL_ERROR_NO_ADDRESS),
         Error::NoAddress => ZL_ERROR_NO_ADDRESS,
         Error::ConnectTimeout(_) => ZL_ERROR_CONNECT_TIMEOUT,
         Error::TimedOut(_) => ZL_ERROR_TIMED_OUT,
@@ -194,9 +197,18 @@ impl<M> From<NotPosted<M>> for Failure {
     }
 }
 
-impl From<std::io::Error> for Failure {
-    fn from(error: std::io::Error) -> Failure {
-        Failure::new(ZL_ERROR_SYSTEM, error.to_string())
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        let status = of_system(&error, ZL_ERROR_SYSTEM);
+        Failure::new(status, error.to_string())
+    }
+}
+
+/// `other`, unless it is the library that says so, of an argument.
+fn of_system(error: &io::Error, other: zl_status) -> zl_status {
+    match (error.kind(), error.raw_os_error()) {
+        (io::ErrorKind::InvalidInput, None) => ZL_ERROR_ARGUMENT,
+        _ => other,
     }
 }
 

@@ -39,8 +39,9 @@ pub enum AnyLane {
 ///
 /// # Errors
 /// No socket, or no route to `peer`; or shared memory, raw Ethernet or IP protocol 118 was insisted on, and cannot be:
-/// why.
+/// why. Or as of [`Options::check`].
 pub fn connect(peer: SocketAddr, options: &Options) -> io::Result<Driver<AnyLane>> {
+    options.check()?;
     let met = match options.lane {
         LaneChoice::Udp => None,
         LaneChoice::Best => Some(shm::meet(peer, options)),

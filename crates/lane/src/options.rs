@@ -2,6 +2,7 @@
 
 use crate::udp::Ports;
 use crate::{EthernetDevice, NeighbourName, PathAddresses, RendezvousName, Scheduler, Security};
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use zerolane_core::{Config, Control, limits};
@@ -125,9 +126,9 @@ pub struct Options {
     pub block: u32,
     /// Spin this long for the next datagram before sleeping.
     pub spin: Duration,
-    /// Give up connecting after this.
+    /// Give up connecting after this. Not 0; [`Duration::MAX`] is without end.
     pub connect_timeout: Duration,
-    /// Declare the peer dead after it left requests unanswered for this long.
+    /// Declare the peer dead after it left requests unanswered for this long. Not 0; [`Duration::MAX`] is without end.
     pub idle_timeout: Duration,
     /// How connections are protected, and the identities of the ends.
     pub security: Security,
@@ -190,6 +191,24 @@ impl Default for Options {
 const EAGER_TRANSFERS: u32 = limits::DEFAULT_EAGER_CREDIT / limits::DEFAULT_EAGER;
 
 impl Options {
+    /// Checks that a connection can live with these settings. All that connects or listens does so.
+    ///
+    /// # Errors
+    /// `InvalidInput`, in words.
+    pub fn check(&self) -> io::Result<()> {
+        let times = [
+            ("connect_timeout", self.connect_timeout),
+            ("idle_timeout", self.idle_timeout),
+        ];
+        match times.iter().find(|it| it.1.is_zero()) {
+            None => Ok(()),
+            Some((name, _)) => Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("{name} is 0, in which no peer can answer"),
+            )),
+        }
+    }
+
     /// Paths that a connection may have: what is asked for, and no fewer than those named.
     pub(crate) fn most_paths(&self) -> u8 {
         let named = u8::try_from(1 + self.links.len()).unwrap_or(MAX_PATHS);
@@ -218,6 +237,36 @@ impl Options {
                 .eager_limit
                 .min(limits::MAX_EAGER)
                 .saturating_mul(EAGER_TRANSFERS),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+    use std::net::SocketAddr;
+
+    #[test]
+    fn check__refuses_timeouts_of_zero_and_says_which() {
+        assert!(Options::default().check().is_ok());
+        let idle = Options {
+            idle_timeout: Duration::ZERO,
+            ..Options::default()
+        };
+        let connect = Options {
+            connect_timeout: Duration::ZERO,
+            ..Options::default()
+        };
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        for (options, name) in [(idle, "idle_timeout"), (connect, "connect_timeout")] {
+            let connected = crate::connect(any, &options).map(drop);
+            let bound = crate::Listener::bind(any, options).map(drop);
+            for refused in [connected, bound] {
+                let error = refused.expect_err("no such time");
+                assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+                assert!(error.to_string().starts_with(name), "{error}");
+            }
         }
     }
 }

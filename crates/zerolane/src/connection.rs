@@ -63,7 +63,7 @@ impl Connection {
     /// No address, no answer, or a rejection, which says why.
     pub fn connect(to: impl ToSocketAddrs, options: &Options) -> Result<Connection> {
         let mut last = Error::NoAddress;
-        for address in to.to_socket_addrs()? {
+        for address in to.to_socket_addrs().map_err(Error::Address)? {
             match Self::connect_one(address, options) {
                 Ok(connection) => return Ok(connection),
                 Err(error) => last = error,

@@ -55,7 +55,7 @@ impl Endpoint {
     /// No address, or none that can be listened on.
     pub fn bind(on: impl ToSocketAddrs, options: Options) -> Result<Endpoint> {
         let mut last = Error::NoAddress;
-        for address in on.to_socket_addrs()? {
+        for address in on.to_socket_addrs().map_err(Error::Address)? {
             match Listener::bind(address, options.clone()) {
                 Ok(listener) => return Ok(Endpoint { listener, options }),
                 Err(error) => last = Error::Io(error),
@@ -199,6 +199,59 @@ mod tests {
             crate::failure::CloseReason::Peer(crate::failure::Reason::Normal)
         );
         sending.join().expect("no panic").expect("all was sent");
+    }
+
+    #[test]
+    fn accept_wait_and_close__as_long_as_no_clock_counts() {
+        let never = Options {
+            idle_timeout: Duration::MAX,
+            connect_timeout: Duration::MAX,
+            spin: Duration::ZERO,
+            ..Options::default()
+        };
+        let mut endpoint = Endpoint::bind("127.0.0.1:0", never.clone()).expect("a port");
+        let address = endpoint.local_addr();
+        let connecting = std::thread::spawn(move || Connection::connect(address, &never));
+        let accepted = endpoint.accept(Some(Duration::MAX)).expect("no error");
+        let mut accepted = accepted.expect("no timeout");
+        let mut connected = connecting.join().expect("no panic").expect("connected");
+        connected.set_timeout(Some(Duration::MAX));
+        let sending = std::thread::spawn(move || {
+            connected.send(b"hello")?;
+            connected.close()
+        });
+        accepted
+            .post_recv(crate::Region::from_vec(vec![0; 5]))
+            .expect("posted");
+        let received = accepted.wait(Some(Duration::MAX)).expect("no error");
+        assert_eq!(received.expect("no timeout").result, Ok(5));
+        assert!(matches!(
+            accepted.announced(Some(Duration::MAX)),
+            Err(Error::Closed(_))
+        ));
+        sending.join().expect("no panic").expect("all was sent");
+    }
+
+    #[test]
+    fn connect_and_bind__say_what_is_wrong_with_an_address() {
+        let options = Options::default();
+        for text in ["127.0.0.1", "127.0.0.1:65536", "no-such-host.invalid:9"] {
+            let bound = Endpoint::bind(text, options.clone()).map(drop);
+            for refused in [bound, Connection::connect(text, &options).map(drop)] {
+                let error = refused.expect_err(text);
+                assert!(matches!(error, Error::Address(_)), "{error:?}");
+                assert!(error.to_string().starts_with("address: "), "{error}");
+            }
+        }
+        let idle = Options {
+            idle_timeout: Duration::ZERO,
+            ..options
+        };
+        let error = Connection::connect("127.0.0.1:9", &idle).expect_err("no such time");
+        assert_eq!(
+            error.to_string(),
+            "idle_timeout is 0, in which no peer can answer"
+        );
     }
 
     #[test]

@@ -11,9 +11,13 @@ use zerolane_lane::{
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused.
-    #[error("network: {0}")]
+    /// The operating system refused, or an argument has no meaning (`InvalidInput`) or asks for more memory than there is
+    /// (`OutOfMemory`), in words.
+    #[error("{}", of_system(.0))]
     Io(#[from] io::Error),
+    /// What was given is no address (`InvalidInput`), or names a host that is not known.
+    #[error("address: {0}")]
+    Address(io::Error),
     /// The name has no address.
     #[error("no address to connect to or listen on")]
     NoAddress,
@@ -89,7 +93,7 @@ impl From<DriverError> for Error {
 impl From<Error> for io::Error {
     fn from(error: Error) -> io::Error {
         let kind = match &error {
-            Error::Io(it) => it.kind(),
+            Error::Io(it) | Error::Address(it) => it.kind(),
             Error::NoAddress | Error::NotInline { .. } | Error::NameTooLong { .. } => {
                 io::ErrorKind::InvalidInput
             }
@@ -108,7 +112,7 @@ impl From<Error> for io::Error {
             }
         };
         match error {
-            Error::Io(error) => error,
+            Error::Io(error) | Error::Address(error) => error,
             error => io::Error::new(kind, error),
         }
     }
@@ -157,6 +161,14 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// # Ok::<(), zerolane::Error>(())
 /// ```
 pub type Posted<M> = std::result::Result<TransferId, NotPosted<M>>;
+
+/// What the system says is about the network, and what this library says is whole.
+fn of_system(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(_) => format!("network: {error}"),
+        None => error.to_string(),
+    }
+}
 
 /// With the key of a peer that is not trusted, as users write keys.
 fn in_words(reason: CloseReason) -> String {

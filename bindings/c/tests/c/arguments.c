@@ -150,7 +150,12 @@ static void addresses(void)
     zl_connection *connection;
     char text[ZL_ADDRESS_LENGTH];
 
-    EXPECT(zl_endpoint_bind("no port here", NULL, &endpoint) == ZL_ERROR_SYSTEM);
+    REFUSED(zl_endpoint_bind("no port here", NULL, &endpoint));
+    EXPECT(strstr(zl_last_error(), "\"no port here\" has no port") != NULL);
+    REFUSED(zl_endpoint_bind("127.0.0.1:65536", NULL, &endpoint));
+    EXPECT(strstr(zl_last_error(), "\"65536\"") != NULL);
+    EXPECT(zl_endpoint_bind("no-such-host.invalid:1", NULL, &endpoint) == ZL_ERROR_NO_ADDRESS);
+    EXPECT(strstr(zl_last_error(), "host \"no-such-host.invalid\"") != NULL);
     REFUSED(zl_connect("\xff\xfe:1", NULL, &connection));
     EXPECT(zl_endpoint_bind("127.0.0.1:0", NULL, &endpoint) == ZL_OK);
     REFUSED(zl_endpoint_local_addr(endpoint, text, 3));
@@ -164,6 +169,20 @@ static void addresses(void)
     zl_status status = zl_connect(text, options, &connection);
     EXPECT(status == ZL_ERROR_CONNECT_TIMEOUT || status == ZL_ERROR_PEER_DEAD);
     zl_options_free(options);
+}
+
+static void lengths(void)
+{
+    zl_queue *queue;
+    zl_exported *exported;
+
+    EXPECT(zl_queue_new((size_t)1 << 40, &queue) == ZL_ERROR_SYSTEM);
+    EXPECT(strstr(zl_last_error(), "no memory for a queue of") != NULL);
+    EXPECT(zl_queue_new(SIZE_MAX, &queue) == ZL_ERROR_SYSTEM);
+    REFUSED(zl_exported_memfd(0, &exported));
+    /* More than a file may have: the kernel, if it were asked, would take nothing for that. */
+    EXPECT(zl_exported_memfd(SIZE_MAX / 2, &exported) == ZL_ERROR_SYSTEM);
+    EXPECT(strstr(zl_last_error(), "that the system has left") != NULL);
 }
 
 static void regions(void)
@@ -447,6 +466,7 @@ int main(void)
     nulls();
     options();
     addresses();
+    lengths();
     regions();
     connections();
     remote_memory();

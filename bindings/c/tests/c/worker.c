@@ -97,7 +97,7 @@ static void arguments(void)
     REFUSED(zl_worker_listen(worker, NULL, NULL, &id));
     REFUSED(zl_worker_listen(worker, "127.0.0.1:0", NULL, NULL));
     REFUSED(zl_worker_connect(worker, "127.0.0.1:1", NULL, NULL));
-    EXPECT(zl_worker_listen(worker, "no port here", NULL, &id) == ZL_ERROR_SYSTEM);
+    EXPECT(zl_worker_listen(worker, "no port here", NULL, &id) == ZL_ERROR_ARGUMENT);
     REFUSED(zl_worker_events(worker, &event, 0, &count));
     REFUSED(zl_worker_events(worker, NULL, 1, &count));
     REFUSED(zl_worker_events(worker, &event, 1, NULL));

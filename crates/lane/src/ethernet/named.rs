@@ -5,7 +5,7 @@ use super::{NoEthernet, discovery};
 use crate::{LaneChoice, scoped};
 use std::fs::File;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::option;
 
 /// Looks for the interface in the network namespace of the calling thread; a name is asked for on its segment, which takes up to a
@@ -33,7 +33,7 @@ impl ToSocketAddrs for EthernetAddress {
 /// link-local address has its interface behind it: `[fe80::1%eth0]:9181`. A name is looked up, which may take a while.
 ///
 /// # Errors
-/// [`NoEthernet::OtherLane`]; or `text` is no address, or what it names is not there.
+/// [`NoEthernet::OtherLane`]; `InvalidInput`: `text` is no address, and why; or what it names is not there.
 pub fn resolve(text: &str, lane: LaneChoice) -> io::Result<Vec<SocketAddr>> {
     match is_ethernet(text) {
         true if lane != LaneChoice::Ethernet => Err(NoEthernet::OtherLane.into()),
@@ -43,8 +43,41 @@ pub fn resolve(text: &str, lane: LaneChoice) -> io::Result<Vec<SocketAddr>> {
             .collect()),
         false => match scoped::read(text)? {
             Some(it) if it.port.is_some() => Ok(vec![it.address().into()]),
-            _ => looked_up(text.to_socket_addrs()),
+            _ => match text.parse::<SocketAddr>() {
+                Ok(address) => Ok(vec![address]),
+                Err(_) => split(text).and_then(|(host, port)| look_up(host, port)),
+            },
         },
+    }
+}
+
+/// Host and port of `HOST:PORT`, an IPv6 address without its brackets.
+///
+/// # Errors
+/// `InvalidInput`: what is wrong with it.
+fn split(text: &str) -> io::Result<(&str, u16)> {
+    let wrong = |what: String| io::Error::new(io::ErrorKind::InvalidInput, what);
+    if let Ok(IpAddr::V6(_)) = text.parse() {
+        return Err(wrong(format!(
+            "{text:?} has no port: an address is [{text}]:PORT"
+        )));
+    }
+    let Some((host, port)) = text.rsplit_once(':').filter(|it| !it.1.ends_with(']')) else {
+        return Err(wrong(format!(
+            "{text:?} has no port: an address is HOST:PORT"
+        )));
+    };
+    let Ok(port) = port.parse() else {
+        return Err(wrong(format!(
+            "{port:?} in {text:?} is no port: those are 0 to 65535"
+        )));
+    };
+    let bare = host.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+    match bare.unwrap_or(host) {
+        "" => Err(wrong(format!(
+            "{text:?} has no host: an address is HOST:PORT"
+        ))),
+        host => Ok((host, port)),
     }
 }
 
@@ -61,16 +94,18 @@ pub fn resolve_host(host: &str, port: u16, lane: LaneChoice) -> io::Result<Vec<S
                 address.set_port(port);
                 Ok(vec![address.into()])
             }
-            _ => looked_up((host, port).to_socket_addrs()),
+            _ => look_up(host, port),
         },
     }
 }
 
-/// What the system's resolver found. Without descriptors it says that the name is not known.
-fn looked_up(found: io::Result<impl Iterator<Item = SocketAddr>>) -> io::Result<Vec<SocketAddr>> {
-    found
-        .map(Iterator::collect)
-        .map_err(|error| no_descriptors().unwrap_or(error))
+/// What the system's resolver finds. Without descriptors it says that the name is not known.
+fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    let named = |error: io::Error| io::Error::new(error.kind(), format!("host {host:?}: {error}"));
+    match (host, port).to_socket_addrs() {
+        Ok(found) => Ok(found.collect()),
+        Err(error) => Err(no_descriptors().unwrap_or_else(|| named(error))),
+    }
 }
 
 /// Descriptors that a resolver has open at once: its files, a socket for each of some name servers.
@@ -96,7 +131,36 @@ mod tests {
             assert_eq!(resolve("127.0.0.1:9", lane).expect("one"), expected);
             assert_eq!(resolve_host("127.0.0.1", 9, lane).expect("one"), expected);
         }
-        assert!(resolve("127.0.0.1", LaneChoice::Udp).is_err());
+        let six = resolve("[::1]:9", LaneChoice::Udp).expect("one");
+        assert_eq!(six, ["[::1]:9".parse().expect("an address")]);
+    }
+
+    #[test]
+    fn resolve__of_what_is_no_address_says_what_is_wrong() {
+        for (text, words) in [
+            ("127.0.0.1", "no port: an address is HOST:PORT"),
+            ("", "no port: an address is HOST:PORT"),
+            ("::1", "no port: an address is [::1]:PORT"),
+            ("[::1]", "no port: an address is HOST:PORT"),
+            (
+                "host:65536",
+                "\"65536\" in \"host:65536\" is no port: those are 0 to 65535",
+            ),
+            ("host:", "\"\" in \"host:\" is no port"),
+            (":7411", "no host"),
+        ] {
+            let error = resolve(text, LaneChoice::Udp).expect_err(text);
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{error}");
+            assert!(error.to_string().contains(words), "{error}");
+        }
+        let error = resolve("no-such-host.invalid:9", LaneChoice::Udp).expect_err("no host");
+        assert_ne!(error.kind(), io::ErrorKind::InvalidInput, "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("host \"no-such-host.invalid\": "),
+            "{error}"
+        );
     }
 
     #[test]

@@ -97,7 +97,8 @@ impl Listener {
     ///
     /// # Errors
     /// The address is in use or not ours, or the system gives no random numbers; or paths over raw Ethernet were to be taken, and
-    /// may not be ([`NoEthernet::NotPermitted`]); or paths over UDP beside raw Ethernet, and the UDP port is in use.
+    /// may not be ([`NoEthernet::NotPermitted`]); or paths over UDP beside raw Ethernet, and the UDP port is in use. Or as of
+    /// [`Options::check`].
     pub fn bind(local: SocketAddr, options: Options) -> io::Result<Listener> {
         Listener::at(options, |options| match options.lane {
             LaneChoice::Ethernet => {
@@ -138,6 +139,7 @@ impl Listener {
         mut options: Options,
         attend: impl FnOnce(&Options) -> io::Result<(Arc<SharedPort>, Arc<Socket>, Door)>,
     ) -> io::Result<Listener> {
+        options.check()?;
         options.scheduler.get_or_insert_default();
         let clock = Clock::start();
         let credentials = options.security.credentials()?;
