@@ -3,6 +3,7 @@
 use crate::{Completion, Error, Result};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::collections::VecDeque;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -76,16 +77,21 @@ struct List {
 }
 
 impl CompletionQueue {
-    /// A queue of at most `capacity` completions, at least 1.
+    /// A queue of at most `capacity` completions, at least 1. It takes the memory for all of them now, about 300 bytes each.
     ///
     /// # Errors
-    /// The system has no descriptor left.
+    /// The system has no descriptor left, or no memory for so many.
     pub fn new(capacity: usize) -> Result<CompletionQueue> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let event = eventfd(0, flags).map_err(std::io::Error::from)?;
+        let event = eventfd(0, flags).map_err(io::Error::from)?;
         let capacity = capacity.max(1);
+        let mut completions = VecDeque::new();
+        completions.try_reserve_exact(capacity).map_err(|_| {
+            let why = format!("no memory for a queue of {capacity} completions");
+            io::Error::new(io::ErrorKind::OutOfMemory, why)
+        })?;
         let list = List {
-            completions: VecDeque::with_capacity(capacity),
+            completions,
             told: 0,
             held: 0,
             starved: vec![],
@@ -239,7 +245,7 @@ impl CompletionQueue {
             let mut fds = [PollFd::new(&self.shared.event, PollFlags::IN)];
             match poll(&mut fds, timeout.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(std::io::Error::from(error).into()),
+                Err(error) => return Err(io::Error::from(error).into()),
             }
         }
     }
@@ -352,6 +358,33 @@ mod tests {
         });
         let wait = || told.recv_timeout(Duration::from_secs(20));
         assert_eq!((wait(), wait()), (Ok(0), Ok(1)));
+    }
+
+    #[test]
+    fn new__of_more_than_memory_is_an_error() {
+        for capacity in [1 << 40, usize::MAX / 2, usize::MAX] {
+            let error = CompletionQueue::new(capacity).expect_err("no memory");
+            let words = format!("no memory for a queue of {capacity} completions");
+            assert_eq!(error.to_string(), words);
+            let error = io::Error::from(error);
+            assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
+        }
+        let queue = CompletionQueue::new(0).expect("room for one");
+        assert_eq!(queue.fill(7, || Some((completion(), true))), (1, true));
+    }
+
+    #[test]
+    fn wait__as_long_as_no_clock_counts() {
+        let queue = CompletionQueue::new(1).expect("a queue");
+        assert_eq!(queue.fill(7, || Some((completion(), true))), (1, true));
+        let taken = queue.wait(Some(Duration::MAX)).expect("no error");
+        assert_eq!(taken.map(|it| it.0), Some(7));
+        // One that comes while it sleeps.
+        let other = queue.clone();
+        let sleeping = std::thread::spawn(move || other.wait(Some(Duration::MAX)));
+        assert_eq!(queue.fill(8, || Some((completion(), true))).0, 1);
+        let taken = sleeping.join().expect("no panic").expect("no error");
+        assert_eq!(taken.map(|it| it.0), Some(8));
     }
 
     #[test]
