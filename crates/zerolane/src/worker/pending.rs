@@ -122,6 +122,7 @@ type Abandoned<T> = Box<dyn FnOnce(Option<T>) + Send>;
 ///
 /// The [`Waker`](std::task::Waker) of who awaits it is called in the worker's thread, as are the owners of memory that is
 /// let go there ([`Region::foreign`](crate::Region::foreign)). None of them may block: all connections of the worker would wait.
+#[must_use = "dropped before its end, a request is cancelled: wait for it, await it, or detach it"]
 pub struct Pending<T> {
     receiver: Receiver<Outcome<T>>,
     abandoned: Option<Abandoned<T>>,
