@@ -85,7 +85,7 @@ enum zl_status
      */
     ZL_ERROR_SYSTEM = -3,
     /**
-     * The name has no address.
+     * The host is not known, or has no address.
      */
     ZL_ERROR_NO_ADDRESS = -4,
     /**
@@ -97,7 +97,8 @@ enum zl_status
      */
     ZL_ERROR_REJECTED = -6,
     /**
-     * The connection was closed, by this end or the peer.
+     * The connection was closed, by this end or the peer; or what was used belongs to the process that this one was forked
+     * from.
      */
     ZL_ERROR_CLOSED = -7,
     /**
@@ -113,7 +114,7 @@ enum zl_status
      */
     ZL_ERROR_STRICT = -10,
     /**
-     * As many requests as a connection takes are in flight.
+     * As many requests as a connection takes are in flight, or as many regions exported.
      */
     ZL_ERROR_TOO_MANY = -11,
     /**
@@ -200,14 +201,16 @@ typedef struct zl_options zl_options;
 #define ZL_ADDRESS_LENGTH 64
 
 /**
- * A listening UDP port.
+ * A listening UDP port. After fork it belongs to the parent, which alone accepts: a server of several processes binds an
+ * endpoint in each, at a port of its own. The child may free its copy.
  */
 typedef struct zl_endpoint zl_endpoint;
 
 /**
  * A connection. It makes progress only inside its functions, in the calling thread: a peer that
  * calls none for the idle timeout, while this end waits for it, counts as dead. A zl_worker moves many, and
- * can do so in a thread of its own.
+ * can do so in a thread of its own. After fork it belongs to the parent: calls in the child fail with ZL_ERROR_CLOSED. The
+ * child may free its copy; the peer is not told.
  */
 typedef struct zl_connection zl_connection;
 
@@ -789,14 +792,14 @@ zl_status zl_watch(struct zl_connection *connection,
                    int64_t *timeout_ms);
 
 /**
- * A queue for the completions of many connections.
+ * A queue for the completions of many connections. After fork it belongs to the parent.
  */
 typedef struct zl_queue zl_queue;
 
 /**
- * Makes a queue for `capacity` completions. When it is full, connections keep theirs, and take no more
- * from their peers. Free it with zl_queue_free. A queue drives nothing: it is for programs that drive each connection
- * in a thread of its own, or one after the other. One that has many connections in one thread takes a zl_worker, whose
+ * Makes a queue for `capacity` completions, and takes the memory for all of them: ZL_ERROR_SYSTEM if there is not as
+ * much. When it is full, connections keep theirs, and take no more from their peers. Free it with zl_queue_free. A
+ * queue drives nothing: it is for programs that drive each connection in a thread of its own, or one after the other. One that has many connections in one thread takes a zl_worker, whose
  * zl_worker_wait drives all of them, and whose events have the completions.
  *
  * Threads: any.
@@ -885,7 +888,8 @@ void zl_queue_free(struct zl_queue *queue);
 
 /**
  * Memory that peers may read and write, while this program uses it too. Words of 8 bytes that both
- * change are to be changed by atomics, as of C11's stdatomic.h.
+ * change are to be changed by atomics, as of C11's stdatomic.h. After fork it belongs to the parent, which alone can export
+ * and revoke it.
  */
 typedef struct zl_exported zl_exported;
 
@@ -904,7 +908,8 @@ zl_status zl_exported_new(const struct zl_region *region,
  * Makes `len` zero bytes, page-aligned, ready to be exported on connections: memory of its own, of which a peer on this
  * host that is connected through shared memory (ZL_LANE_SHARED_MEMORY) has a mapping. With rights to read, it gets, and with
  * rights to write as well, puts and does atomic operations, there itself: no call of this program is needed for it. For other peers it
- * is exported memory as any. All of it is taken from the system at once. zl_exported_data says where it is, until
+ * is exported memory as any. All of it is taken from the system at once: ZL_ERROR_SYSTEM if the machine, or a control group
+ * of this process, has less, and ZL_ERROR_ARGUMENT for no bytes. zl_exported_data says where it is, until
  * it is revoked. Free it with zl_exported_free.
  *
  * Threads: any.
@@ -913,8 +918,8 @@ zl_status zl_exported_memfd(size_t len,
                             struct zl_exported **exported);
 
 /**
- * Where the exported bytes are; null if `exported` is null, and once it was revoked: the memory of zl_exported_memfd
- * is gone then.
+ * Where the exported bytes are; null if `exported` is null, once it was revoked, and in a child of fork: the memory of
+ * zl_exported_memfd is not there then.
  *
  * Threads: any.
  */
@@ -1291,7 +1296,8 @@ zl_status zl_post_message_recv(struct zl_connection *connection,
 /**
  * Owns endpoints and connections, and moves all of them: one descriptor and one timer for a thousand
  * sockets. They make progress in zl_worker_progress and zl_worker_wait, or, after zl_worker_spawn, in a
- * thread of its own. After fork without exec the child must not use it.
+ * thread of its own. After fork it belongs to the parent, with all that it owns: calls in the child fail with
+ * ZL_ERROR_CLOSED. The child may free its copies; peers are not told.
  */
 typedef struct zl_worker zl_worker;
 

@@ -2,17 +2,19 @@
 
 use crate::address;
 use crate::options::{self, zl_lane, zl_options};
+use crate::owned::Owned;
 use crate::pointer::{Output, give, handle, text, timeout};
-use crate::status::{Failure, guard, refused, zl_status};
+use crate::status::{Failure, guard, zl_status};
 use std::ffi::c_char;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use zerolane::counters::Account;
 use zerolane::worker::{ConnectionId, Worker};
 use zerolane::{Connection, Waker};
 
 /// A connection. It makes progress only inside its functions, in the calling thread: a peer that
 /// calls none for the idle timeout, while this end waits for it, counts as dead. A zl_worker moves many, and
-/// can do so in a thread of its own.
+/// can do so in a thread of its own. After fork it belongs to the parent: calls in the child fail with ZL_ERROR_CLOSED. The
+/// child may free its copy; the peer is not told.
 pub struct zl_connection {
     held: Held,
     /// Beside the lock, which is held while another thread waits.
@@ -21,30 +23,30 @@ pub struct zl_connection {
 
 enum Held {
     /// By the program, which drives it.
-    Here(Box<Mutex<Connection>>),
+    Here(Box<Owned<Connection>>),
     /// By a worker, which drives it.
-    ByWorker(Arc<Mutex<Worker>>, ConnectionId),
+    ByWorker(Arc<Owned<Worker>>, ConnectionId),
 }
 
 impl zl_connection {
     pub(crate) fn new(connection: Connection) -> zl_connection {
         let waker = connection.waker();
         zl_connection {
-            held: Held::Here(Box::new(Mutex::new(connection))),
+            held: Held::Here(Box::new(Owned::new(connection))),
             waker,
         }
     }
 
     /// One of `worker`, to be posted to.
-    pub(crate) fn of_worker(worker: &Arc<Mutex<Worker>>, id: ConnectionId, waker: Waker) -> Self {
+    pub(crate) fn of_worker(worker: &Arc<Owned<Worker>>, id: ConnectionId, waker: Waker) -> Self {
         zl_connection {
             held: Held::ByWorker(Arc::clone(worker), id),
             waker,
         }
     }
 
-    /// The lock of a connection that the program drives.
-    fn here(&self) -> Result<&Mutex<Connection>, Failure> {
+    /// A connection that the program drives.
+    fn here(&self) -> Result<&Owned<Connection>, Failure> {
         match &self.held {
             Held::Here(connection) => Ok(connection),
             Held::ByWorker(..) => Err(Failure::argument(
@@ -66,10 +68,9 @@ pub(crate) unsafe fn with(
         // SAFETY: the caller's promise.
         let connection = unsafe { handle(connection, "connection") }?;
         match &connection.held {
-            // A lock is only tried: a second thread is told so.
-            Held::Here(connection) => body(&mut *connection.try_lock().map_err(refused)?),
+            Held::Here(connection) => body(&mut *connection.enter()?),
             Held::ByWorker(worker, id) => {
-                let mut worker = worker.try_lock().map_err(refused)?;
+                let mut worker = worker.enter()?;
                 let over = || Failure::new(zl_status::ZL_ERROR_CLOSED, "the connection is over");
                 body(worker.connection(*id).ok_or_else(over)?)
             }
@@ -88,7 +89,7 @@ pub(crate) unsafe fn drive(
     guard(|| {
         // SAFETY: the caller's promise.
         let connection = unsafe { handle(connection, "connection") }?.here()?;
-        body(&mut *connection.try_lock().map_err(refused)?)
+        body(&mut *connection.enter()?)
     })
 }
 
@@ -102,9 +103,7 @@ pub(crate) unsafe fn take(connection: *mut zl_connection) -> Result<Connection, 
     // SAFETY: from give, for those of workers are refused above; and the caller's promise.
     let connection = unsafe { Box::from_raw(connection) };
     match connection.held {
-        Held::Here(connection) => connection
-            .into_inner()
-            .map_err(|_| Failure::new(zl_status::ZL_ERROR_INTERNAL, "an earlier call panicked")),
+        Held::Here(connection) => connection.into_inner(),
         Held::ByWorker(..) => Err(Failure::argument("a worker drives this connection")),
     }
 }
@@ -203,7 +202,12 @@ pub unsafe extern "C" fn zl_set_timeout(
 pub unsafe extern "C" fn zl_wake(connection: *const zl_connection) -> zl_status {
     guard(|| {
         // SAFETY: C's promise about handles.
-        unsafe { handle(connection, "connection") }?.waker.wake();
+        let connection = unsafe { handle(connection, "connection") }?;
+        match &connection.held {
+            Held::Here(it) => it.check_process()?,
+            Held::ByWorker(it, _) => it.check_process()?,
+        }
+        connection.waker.wake();
         Ok(zl_status::ZL_OK)
     })
 }

@@ -3,14 +3,15 @@
 use crate::address;
 use crate::connection::zl_connection;
 use crate::options::{self, zl_options};
+use crate::owned::Owned;
 use crate::pointer::{Output, free, give, handle, text, timeout};
-use crate::status::{guard, refused, zl_status};
+use crate::status::{guard, zl_status};
 use std::ffi::c_char;
-use std::sync::Mutex;
 use zerolane::Endpoint;
 
-/// A listening UDP port.
-pub struct zl_endpoint(pub(crate) Mutex<Endpoint>);
+/// A listening UDP port. After fork it belongs to the parent, which alone accepts: a server of several processes binds an
+/// endpoint in each, at a port of its own. The child may free its copy.
+pub struct zl_endpoint(pub(crate) Owned<Endpoint>);
 
 /// Listens on `address`, "host:port" (port 0: any that is free), with `options`, or the defaults if null. A link-local IPv6
 /// address has its interface, as in "[fe80::1%eth0]:9181". Free the endpoint with zl_endpoint_free.
@@ -33,7 +34,7 @@ pub unsafe extern "C" fn zl_endpoint_bind(
         };
         let on = address::resolve(address, options.lane)?;
         let endpoint = Endpoint::bind(&on[..], options)?;
-        output.set(give(zl_endpoint(Mutex::new(endpoint))));
+        output.set(give(zl_endpoint(Owned::new(endpoint))));
         Ok(zl_status::ZL_OK)
     })
 }
@@ -51,7 +52,7 @@ pub unsafe extern "C" fn zl_endpoint_local_addr(
     guard(|| {
         // SAFETY: C's promise about handles.
         let endpoint = unsafe { handle(endpoint, "endpoint") }?;
-        let local = endpoint.0.try_lock().map_err(refused)?.local_addr();
+        let local = endpoint.0.enter()?.local_addr();
         // SAFETY: C's promise about memory.
         unsafe { address::write(local, buffer, capacity) }?;
         Ok(zl_status::ZL_OK)
@@ -76,7 +77,7 @@ pub unsafe extern "C" fn zl_endpoint_accept(
                 Output::new(connection, "connection")?,
             )
         };
-        let mut endpoint = endpoint.0.try_lock().map_err(refused)?;
+        let mut endpoint = endpoint.0.enter()?;
         let Some(connection) = endpoint.accept(timeout(timeout_ms))? else {
             return Ok(zl_status::ZL_TIMEOUT);
         };

@@ -8,16 +8,20 @@ use crate::work::{work, zl_work};
 use std::ffi::{c_char, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Mutex, PoisonError};
-use zerolane::{ExportedRegion, Region, RegionKey, Rights};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use zerolane::{Error, ExportedRegion, Process, Region, RegionKey, Rights};
 
 /// Memory that peers may read and write, while this program uses it too. Words of 8 bytes that both
-/// change are to be changed by atomics, as of C11's stdatomic.h.
+/// change are to be changed by atomics, as of C11's stdatomic.h. After fork it belongs to the parent, which alone can export
+/// and revoke it.
 pub struct zl_exported {
     /// None when revoked.
     region: Mutex<Option<ExportedRegion>>,
+    /// Held by a thread that revokes: another that does so waits until no peer is in.
+    revoking: Mutex<()>,
     /// Null when revoked.
     start: AtomicPtr<c_void>,
+    process: Process,
 }
 
 /// Bytes of a zl_key.
@@ -70,15 +74,39 @@ impl zl_exported {
             .map_err(|_| Failure::argument("exported memory must begin at a multiple of 8"))?;
         Ok(zl_exported {
             region: Mutex::new(Some(exported)),
+            revoking: Mutex::new(()),
             start: AtomicPtr::new(start),
+            process: Process::current(),
         })
     }
 
+    /// Held for a moment.
+    ///
+    /// # Errors
+    /// This process is a child of the one whose memory it is: another thread's lock is never let go here.
+    fn enter(&self) -> Result<MutexGuard<'_, Option<ExportedRegion>>, Failure> {
+        if !self.process.is_current() {
+            return Err(Error::Forked.into());
+        }
+        Ok(self.region.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     pub(crate) fn region(&self) -> Result<ExportedRegion, Failure> {
-        let region = self.region.lock().unwrap_or_else(PoisonError::into_inner);
-        region
+        self.enter()?
             .clone()
             .ok_or_else(|| Failure::new(zl_status::ZL_ERROR_REVOKED, "the memory was revoked"))
+    }
+
+    fn revoke(&self) -> Result<(), Failure> {
+        drop(self.enter()?);
+        let _turn = self.revoking.lock().unwrap_or_else(PoisonError::into_inner);
+        let region = self.enter()?.take();
+        self.start.store(ptr::null_mut(), Ordering::Release);
+        // The region was made for the export, and is freed.
+        if let Some(region) = region {
+            region.end();
+        }
+        Ok(())
     }
 }
 
@@ -109,7 +137,8 @@ pub unsafe extern "C" fn zl_exported_new(
 /// Makes `len` zero bytes, page-aligned, ready to be exported on connections: memory of its own, of which a peer on this
 /// host that is connected through shared memory (ZL_LANE_SHARED_MEMORY) has a mapping. With rights to read, it gets, and with
 /// rights to write as well, puts and does atomic operations, there itself: no call of this program is needed for it. For other peers it
-/// is exported memory as any. All of it is taken from the system at once. zl_exported_data says where it is, until
+/// is exported memory as any. All of it is taken from the system at once: ZL_ERROR_SYSTEM if the machine, or a control group
+/// of this process, has less, and ZL_ERROR_ARGUMENT for no bytes. zl_exported_data says where it is, until
 /// it is revoked. Free it with zl_exported_free.
 ///
 /// Threads: any.
@@ -126,15 +155,16 @@ pub unsafe extern "C" fn zl_exported_memfd(
     })
 }
 
-/// Where the exported bytes are; null if `exported` is null, and once it was revoked: the memory of zl_exported_memfd
-/// is gone then.
+/// Where the exported bytes are; null if `exported` is null, once it was revoked, and in a child of fork: the memory of
+/// zl_exported_memfd is not there then.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zl_exported_data(exported: *const zl_exported) -> *mut c_void {
     // SAFETY: C's promise about handles.
     let exported = unsafe { handle(exported, "exported") };
-    exported.map_or(ptr::null_mut(), |it| it.start.load(Ordering::Acquire))
+    let there = exported.ok().filter(|it| it.process.is_current());
+    there.map_or(ptr::null_mut(), |it| it.start.load(Ordering::Acquire))
 }
 
 /// Takes the memory back from all peers, at once: after this returns, no operation of a peer reads or
@@ -145,14 +175,7 @@ pub unsafe extern "C" fn zl_exported_data(exported: *const zl_exported) -> *mut 
 pub unsafe extern "C" fn zl_exported_revoke(exported: *const zl_exported) -> zl_status {
     guard(|| {
         // SAFETY: C's promise about handles.
-        let exported = unsafe { handle(exported, "exported") }?;
-        let mut region = exported
-            .region
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        exported.start.store(ptr::null_mut(), Ordering::Release);
-        // The region given back was made for the export, and is freed.
-        drop(region.take().map(ExportedRegion::revoke));
+        unsafe { handle(exported, "exported") }?.revoke()?;
         Ok(zl_status::ZL_OK)
     })
 }

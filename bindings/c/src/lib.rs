@@ -2,8 +2,8 @@
 //!
 //! Functions return a [`status::zl_status`]; the text of the last failure is kept for each thread
 //! ([`status::zl_last_error`]). Handles are boxes given out as pointers. What a handle holds is behind
-//! a lock that is only ever tried: a second thread gets an error code, never undefined behaviour. No
-//! panic leaves: [`status::guard`] catches it.
+//! a lock that is only ever tried ([`owned`]): a second thread, and a child of fork, get an error code, never undefined
+//! behaviour. No panic leaves: [`status::guard`] catches it.
 //!
 //! Contracts that only C can keep, and on which every `unsafe` here rests ([`pointer`]):
 //! a handle was returned by this library and is not freed yet; a pointer with a length names that many
@@ -27,6 +27,7 @@ pub mod exported;
 pub mod handle;
 pub mod message;
 pub mod options;
+mod owned;
 pub mod partial;
 pub mod path;
 pub mod pending;

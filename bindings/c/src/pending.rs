@@ -1,16 +1,16 @@
 //! Requests on handles of connections that a worker's thread moves.
 
 use crate::completion::zl_completion;
+use crate::owned::Owned;
 use crate::pointer::{Output, free, give, handle, timeout};
-use crate::status::{Failure, guard, refused, zl_status};
-use std::sync::Mutex;
+use crate::status::{Failure, guard, zl_status};
 use zerolane::Completion;
 use zerolane::worker::{Pending, Refused, RequestId};
 
 /// A request of a zl_handle that was not waited for yet.
 pub struct zl_pending {
     /// None when its end was told.
-    pending: Mutex<Option<Pending<Completion>>>,
+    pending: Owned<Option<Pending<Completion>>>,
     pub(crate) id: RequestId,
 }
 
@@ -18,7 +18,7 @@ impl zl_pending {
     pub(crate) fn give(pending: Pending<Completion>) -> *mut zl_pending {
         give(zl_pending {
             id: pending.id(),
-            pending: Mutex::new(Some(pending)),
+            pending: Owned::new(Some(pending)),
         })
     }
 }
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn zl_pending_wait(
                 Output::new(completion, "completion")?,
             )
         };
-        let mut place = pending.pending.try_lock().map_err(refused)?;
+        let mut place = pending.pending.enter()?;
         let Some(taken) = place.take() else {
             return Err(Failure::argument("its end was told already"));
         };

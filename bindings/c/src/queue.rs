@@ -12,12 +12,12 @@ use zerolane::CompletionQueue;
 const POLLIN: c_short = 1;
 const POLLOUT: c_short = 4;
 
-/// A queue for the completions of many connections.
+/// A queue for the completions of many connections. After fork it belongs to the parent.
 pub struct zl_queue(CompletionQueue);
 
-/// Makes a queue for `capacity` completions. When it is full, connections keep theirs, and take no more
-/// from their peers. Free it with zl_queue_free. A queue drives nothing: it is for programs that drive each connection
-/// in a thread of its own, or one after the other. One that has many connections in one thread takes a zl_worker, whose
+/// Makes a queue for `capacity` completions, and takes the memory for all of them: ZL_ERROR_SYSTEM if there is not as
+/// much. When it is full, connections keep theirs, and take no more from their peers. Free it with zl_queue_free. A
+/// queue drives nothing: it is for programs that drive each connection in a thread of its own, or one after the other. One that has many connections in one thread takes a zl_worker, whose
 /// zl_worker_wait drives all of them, and whose events have the completions.
 ///
 /// Threads: any.
@@ -41,7 +41,12 @@ pub unsafe extern "C" fn zl_queue_poll(
     completion: *mut zl_completion,
 ) -> zl_status {
     // SAFETY: C's promises about handles and outputs.
-    unsafe { take(queue, completion, |queue| Ok(queue.poll())) }
+    unsafe {
+        take(queue, completion, |queue| {
+            queue.check_process()?;
+            Ok(queue.poll())
+        })
+    }
 }
 
 /// As zl_queue_poll, for up to `capacity` completions, at least 1. `count` says how many there were, ZL_TIMEOUT that
@@ -63,6 +68,7 @@ pub unsafe extern "C" fn zl_queue_poll_batch(
                 Outputs::new(completions, capacity, "completions", count)?,
             )
         };
+        queue.0.check_process()?;
         let mut taken = Vec::new();
         queue.0.poll_batch(&mut taken, capacity);
         let taken = taken.into_iter();

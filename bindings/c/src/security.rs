@@ -5,7 +5,7 @@ use crate::connection::{with, zl_connection};
 use crate::endpoint::zl_endpoint;
 use crate::options::{change, zl_options};
 use crate::pointer::{handle, text};
-use crate::status::{Failure, guard, refused, zl_status};
+use crate::status::{Failure, guard, zl_status};
 use std::ffi::c_char;
 use std::path::Path;
 use std::sync::Arc;
@@ -103,7 +103,7 @@ pub unsafe extern "C" fn zl_endpoint_public_key(
     guard(|| {
         // SAFETY: C's promise about handles.
         let endpoint = unsafe { handle(endpoint, "endpoint") }?;
-        let key = endpoint.0.try_lock().map_err(refused)?.public_key();
+        let key = endpoint.0.enter()?.public_key();
         // SAFETY: C's promise about memory.
         unsafe { write(key, buffer, capacity) }?;
         Ok(zl_status::ZL_OK)

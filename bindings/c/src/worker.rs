@@ -5,8 +5,9 @@ use crate::connection::{take, zl_connection};
 use crate::event::zl_event;
 use crate::exported::{rights, zl_exported};
 use crate::options::{self, zl_options};
+use crate::owned::Owned;
 use crate::pointer::{Output, Outputs, free, give, handle, milliseconds, text, timeout};
-use crate::status::{Failure, guard, refused, zl_status};
+use crate::status::{Failure, guard, zl_status};
 use std::collections::HashMap;
 use std::ffi::{c_char, c_int};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -17,9 +18,10 @@ use zerolane::worker::{ConnectionId, EndpointId, Event, Worker};
 
 /// Owns endpoints and connections, and moves all of them: one descriptor and one timer for a thousand
 /// sockets. They make progress in zl_worker_progress and zl_worker_wait, or, after zl_worker_spawn, in a
-/// thread of its own. After fork without exec the child must not use it.
+/// thread of its own. After fork it belongs to the parent, with all that it owns: calls in the child fail with
+/// ZL_ERROR_CLOSED. The child may free its copies; peers are not told.
 pub struct zl_worker {
-    worker: Arc<Mutex<Worker>>,
+    worker: Arc<Owned<Worker>>,
     /// Beside the lock, which is held while another thread waits.
     waker: Waker,
     descriptor: RawFd,
@@ -57,10 +59,9 @@ impl zl_worker {
         // SAFETY: the caller's promise.
         let zl_worker { worker, lent, .. } = *unsafe { Box::from_raw(worker) };
         drop(lent);
-        let panicked = || Failure::new(zl_status::ZL_ERROR_INTERNAL, "an earlier call panicked");
         // What was lent had the other references.
-        let worker = Arc::into_inner(worker).ok_or_else(panicked)?;
-        worker.into_inner().map_err(|_| panicked())
+        let held = || Failure::new(zl_status::ZL_ERROR_INTERNAL, "a handle of it is in use");
+        Arc::into_inner(worker).ok_or_else(held)?.into_inner()
     }
 }
 
@@ -75,7 +76,7 @@ unsafe fn with(
     guard(|| {
         // SAFETY: the caller's promise.
         let worker = unsafe { handle(worker, "worker") }?;
-        body(&mut *worker.worker.try_lock().map_err(refused)?)
+        body(&mut *worker.worker.enter()?)
     })
 }
 
@@ -105,7 +106,7 @@ pub unsafe extern "C" fn zl_worker_new(worker: *mut *mut zl_worker) -> zl_status
         output.set(give(zl_worker {
             waker: worker.waker(),
             descriptor: worker.as_fd().as_raw_fd(),
-            worker: Arc::new(Mutex::new(worker)),
+            worker: Arc::new(Owned::new(worker)),
             lent: Mutex::default(),
         }));
         Ok(zl_status::ZL_OK)
@@ -470,7 +471,9 @@ pub unsafe extern "C" fn zl_worker_next_timeout(
 pub unsafe extern "C" fn zl_worker_wake(worker: *const zl_worker) -> zl_status {
     guard(|| {
         // SAFETY: C's promise about handles.
-        unsafe { handle(worker, "worker") }?.waker.wake();
+        let worker = unsafe { handle(worker, "worker") }?;
+        worker.worker.check_process()?;
+        worker.waker.wake();
         Ok(zl_status::ZL_OK)
     })
 }

@@ -1,0 +1,45 @@
+//! Guards what one thread of one process uses at a time.
+
+use crate::status::{Failure, refused, zl_status};
+use std::sync::{Mutex, MutexGuard};
+use zerolane::{Error, Process};
+
+/// What is behind a handle. A child of fork has a copy, and perhaps one that another thread has locked for good.
+pub(crate) struct Owned<T> {
+    value: Mutex<T>,
+    process: Process,
+}
+
+impl<T> Owned<T> {
+    pub(crate) fn new(value: T) -> Owned<T> {
+        Owned {
+            value: Mutex::new(value),
+            process: Process::current(),
+        }
+    }
+
+    /// # Errors
+    /// This process is a child of the one whose handle it is.
+    pub(crate) fn check_process(&self) -> Result<(), Failure> {
+        match self.process.is_current() {
+            true => Ok(()),
+            false => Err(Error::Forked.into()),
+        }
+    }
+
+    /// The lock is only tried: a second thread is told so.
+    ///
+    /// # Errors
+    /// Another thread is in a call, or a call panicked; or as of [`Owned::check_process`].
+    pub(crate) fn enter(&self) -> Result<MutexGuard<'_, T>, Failure> {
+        self.check_process()?;
+        self.value.try_lock().map_err(refused)
+    }
+
+    /// # Errors
+    /// A call panicked.
+    pub(crate) fn into_inner(self) -> Result<T, Failure> {
+        let panicked = |_| Failure::new(zl_status::ZL_ERROR_INTERNAL, "an earlier call panicked");
+        self.value.into_inner().map_err(panicked)
+    }
+}

@@ -1,0 +1,141 @@
+/* A child of fork has copies of handles, which stay its parent's: what it asks of them fails in words, what it frees says nothing
+   to peers. Run by tests/install.rs. */
+#define _POSIX_C_SOURCE 200809L
+
+#include "pair.h"
+#include <pthread.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define FORKED(call)                                                                               \
+    EXPECT((call) == ZL_ERROR_CLOSED && strstr(zl_last_error(), "the parent process") != NULL)
+
+struct all {
+    zl_connection *ours, *busy;
+    zl_endpoint *endpoint;
+    zl_worker *worker;
+    zl_queue *queue;
+    zl_exported *exported;
+};
+
+/* A thread that is in a call when its process forks: in the child its lock is never let go. */
+static void *wait_for_a_wake(void *connection)
+{
+    zl_completion completion;
+
+    EXPECT(zl_wait(connection, -1, &completion) == ZL_TIMEOUT);
+    return NULL;
+}
+
+static void child(const struct all *all)
+{
+    zl_connection *connection;
+    zl_completion completion;
+    zl_region *region;
+    zl_key key;
+    uint32_t id;
+    size_t count;
+    uint64_t number;
+    char buffer[8];
+
+    FORKED(zl_send(all->ours, "by the child", 12));
+    FORKED(zl_recv_into(all->ours, buffer, sizeof buffer, &count));
+    EXPECT(zl_region_new(64, &region) == ZL_OK);
+    FORKED(zl_post_send(all->ours, region, 0, 64, NULL, &id));
+    FORKED(zl_poll(all->ours, &completion));
+    FORKED(zl_wait(all->ours, -1, &completion));
+    FORKED(zl_export(all->ours, all->exported, ZL_RIGHT_READ, &key));
+    FORKED(zl_wake(all->ours));
+    /* Not ZL_ERROR_BUSY: there is no such thread. */
+    FORKED(zl_send(all->busy, "by the child", 12));
+    FORKED(zl_wake(all->busy));
+    FORKED(zl_endpoint_accept(all->endpoint, -1, &connection));
+    FORKED(zl_worker_progress(all->worker));
+    FORKED(zl_worker_wait(all->worker, -1));
+    FORKED(zl_worker_wake(all->worker));
+    FORKED(zl_worker_connect(all->worker, "127.0.0.1:1", NULL, &number));
+    FORKED(zl_queue_poll(all->queue, &completion));
+    FORKED(zl_queue_poll_batch(all->queue, &completion, 1, &count));
+    FORKED(zl_queue_wait(all->queue, -1, &completion));
+    FORKED(zl_exported_revoke(all->exported));
+    EXPECT(zl_exported_data(all->exported) == NULL);
+    /* What it makes itself is as any other. */
+    zl_connection *own, *peers;
+    connect_pair(&own, &peers);
+    FORKED(zl_export(own, all->exported, ZL_RIGHT_READ, &key));
+    zl_connection_free(own);
+    zl_connection_free(peers);
+    FORKED(zl_close(all->ours));
+    zl_connection_free(all->busy);
+    zl_endpoint_free(all->endpoint);
+    zl_worker_free(all->worker);
+    zl_queue_free(all->queue);
+    zl_exported_free(all->exported);
+    _exit(EXIT_SUCCESS);
+}
+
+static void *send_hello(void *connection)
+{
+    EXPECT(zl_send(connection, "hello", 5) == ZL_OK);
+    return NULL;
+}
+
+int main(void)
+{
+    struct all all;
+    zl_connection *peers, *others;
+    zl_key key;
+    pthread_t waiting, sending;
+    char address[ZL_ADDRESS_LENGTH], buffer[8];
+    size_t length;
+    int status;
+
+    connect_pair(&all.ours, &peers);
+    connect_pair(&all.busy, &others);
+    EXPECT(zl_endpoint_bind("127.0.0.1:0", NULL, &all.endpoint) == ZL_OK);
+    EXPECT(zl_worker_new(&all.worker) == ZL_OK);
+    EXPECT(zl_queue_new(8, &all.queue) == ZL_OK);
+    EXPECT(zl_exported_memfd(4096, &all.exported) == ZL_OK);
+    EXPECT(zl_export(peers, all.exported, ZL_RIGHT_READ, &key) == ZL_OK);
+    EXPECT(pthread_create(&waiting, NULL, wait_for_a_wake, all.busy) == 0);
+    pid_t pid = fork();
+    EXPECT(pid >= 0);
+    if (pid == 0) {
+        /* A child that hangs ends so. */
+        alarm(60);
+        child(&all);
+    }
+    EXPECT(waitpid(pid, &status, 0) == pid && status == 0);
+
+    /* The parent goes on with all of it. */
+    EXPECT(zl_wake(all.busy) == ZL_OK && pthread_join(waiting, NULL) == 0);
+    for (int round = 0; round < 3; round++) {
+        zl_connection *both[] = {all.ours, peers};
+        EXPECT(pthread_create(&sending, NULL, send_hello, both[round % 2]) == 0);
+        EXPECT(zl_recv_into(both[1 - round % 2], buffer, sizeof buffer, &length) == ZL_OK);
+        EXPECT(length == 5 && memcmp(buffer, "hello", 5) == 0);
+        zl_completion completion;
+        zl_wait(both[1 - round % 2], 1, &completion);
+        EXPECT(pthread_join(sending, NULL) == 0);
+    }
+    void *connected;
+    EXPECT(zl_endpoint_local_addr(all.endpoint, address, sizeof address) == ZL_OK);
+    EXPECT(pthread_create(&sending, NULL, connect_to, address) == 0);
+    zl_connection *accepted;
+    EXPECT(zl_endpoint_accept(all.endpoint, 10000, &accepted) == ZL_OK);
+    EXPECT(pthread_join(sending, &connected) == 0);
+    zl_connection_free(connected);
+    zl_connection_free(accepted);
+    EXPECT(zl_worker_progress(all.worker) == ZL_OK);
+    EXPECT(zl_exported_revoke(all.exported) == ZL_OK && zl_exported_data(all.exported) == NULL);
+    zl_exported_free(all.exported);
+    zl_queue_free(all.queue);
+    zl_worker_free(all.worker);
+    zl_endpoint_free(all.endpoint);
+    zl_connection_free(all.ours);
+    zl_connection_free(peers);
+    zl_connection_free(all.busy);
+    zl_connection_free(others);
+    return 0;
+}
