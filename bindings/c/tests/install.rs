@@ -35,7 +35,10 @@ impl Installed {
     fn new() -> Installed {
         let root = TempDir::new().expect("a directory");
         let installed = Installed { root };
-        run(&mut installed.make("install"));
+        let said = run(&mut installed.make("install")).stdout;
+        // A command for each thing of a kind, not for each page of the manual.
+        let lines = said.iter().filter(|it| **it == b'\n').count();
+        assert!(lines < 30, "{}", String::from_utf8_lossy(&said));
         installed
     }
 
@@ -89,12 +92,13 @@ impl Installed {
     }
 
     /// Compiles a C program with the library in it.
-    fn compile_static(&self, source: &Path) -> PathBuf {
+    fn compile_static(&self, source: &Path, how: &[&str]) -> PathBuf {
         let program = self.root.path().join("static");
         let libraries = self.pkg_config(&["--libs", "--static"]);
         run(Command::new("cc")
             .args(["-std=c11", "-pthread"])
             .args(STRICT)
+            .args(how)
             .arg(source)
             .args(self.pkg_config(&["--cflags"]))
             .arg(self.path("lib/libzerolane.a"))
@@ -198,14 +202,15 @@ fn install__programs_compile_without_a_warning_and_run() {
     let said = String::from_utf8(said.stdout).expect("UTF-8");
     let expected = "60 clients at once, 1200 requests answered by one thread, all right";
     assert!(said.starts_with(expected), "{said}");
-    let transfer = installed.compile_static(&source("examples/transfer.c"));
-    assert!(
-        run(&mut bounded(&transfer))
-            .stdout
-            .starts_with(b"16 MiB received")
-    );
+    // With this library in it, and with all of them.
+    for how in [&[][..], &["-static"]] {
+        let transfer = installed.compile_static(&source("examples/transfer.c"), how);
+        let ran = run(&mut bounded(&transfer));
+        assert!(ran.stdout.starts_with(b"16 MiB received"), "{how:?}");
+    }
 
     installed.run(&installed.compile(&source("tests/c/arguments.c")));
+    installed.run(&installed.compile(&source("tests/c/forked.c")));
     installed.run(&installed.compile(&source("tests/c/delivery.c")));
     installed.run(&installed.compile(&source("tests/c/work.c")));
     installed.run(&installed.compile(&source("tests/c/gather.c")));
@@ -308,6 +313,8 @@ fn soname_and_symbols_are_the_headers(installed: &Installed) {
         dynamic.contains(&format!("soname: [{name}]")),
         "{name}: {dynamic}"
     );
+    let sections = read("readelf", &["--section-headers", "--wide"]);
+    assert!(!sections.contains(".debug_"), "stripped: {sections}");
     let node = format!("ZEROLANE_{version}");
     let symbols = read(
         "nm",
