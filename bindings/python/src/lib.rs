@@ -10,6 +10,7 @@ mod account;
 mod address;
 mod aside;
 mod background;
+mod buffer;
 mod cast;
 mod closing;
 mod completion;

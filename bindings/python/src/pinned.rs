@@ -1,12 +1,11 @@
 //! Memory of Python, pinned while it is in use.
 
+use crate::buffer::Buffer;
 use crate::release::{release, release_left};
-use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyByteArray, PyBytes, PyList, PyTuple, PyType};
-use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 use zerolane::Region;
 use zerolane::memory::Memory;
@@ -15,7 +14,7 @@ use zerolane::memory::Memory;
 /// resized raises BufferError), until this is dropped with the last region made of it, or released.
 pub(crate) struct Pinned {
     /// Released when dropped, by a thread of Python's.
-    buffer: Mutex<Option<PyUntypedBuffer>>,
+    buffer: Mutex<Option<Buffer>>,
     object: Py<PyAny>,
 }
 
@@ -58,8 +57,7 @@ const MAX_VIEWS: usize = 8;
 /// Pins the bytes of `object`.
 ///
 /// # Errors
-/// TypeError if it has no buffer; BufferError if that is not contiguous, or is read-only and to be
-/// written.
+/// As of [`Buffer::get`]; BufferError if it is read-only and to be written.
 pub(crate) fn pin(object: &Bound<'_, PyAny>, purpose: Use) -> PyResult<Region> {
     Ok(pin_for_release(object, purpose)?.0)
 }
@@ -70,15 +68,11 @@ pub(crate) fn pin_for_release(
     purpose: Use,
 ) -> PyResult<(Region, Arc<Pinned>)> {
     release_left(object.py());
-    let buffer = PyUntypedBuffer::get(object)?;
-    if !buffer.is_c_contiguous() && !buffer.is_fortran_contiguous() {
-        return Err(PyBufferError::new_err("the buffer is not contiguous"));
-    }
-    if purpose == Use::Write && buffer.readonly() {
+    let buffer = Buffer::get(object)?;
+    if purpose == Use::Write && buffer.is_read_only() {
         return Err(PyBufferError::new_err("the buffer is read-only"));
     }
-    let len = buffer.len_bytes();
-    let start = NonNull::new(buffer.buf_ptr().cast()).unwrap_or(NonNull::dangling());
+    let (start, len) = (buffer.start(), buffer.len());
     let file = may_be_file(object)?;
     let owner = Arc::new(Pinned {
         buffer: Mutex::new(Some(buffer)),

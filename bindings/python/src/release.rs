@@ -1,19 +1,19 @@
 //! Buffers that a thread lets go of which must not wait for the interpreter: a worker's, on whose account peers wait.
 
-use pyo3::buffer::PyUntypedBuffer;
+use crate::buffer::Buffer;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, TryLockError};
 
 /// Let go of, and not released yet.
-static LEFT: Mutex<Vec<PyUntypedBuffer>> = Mutex::new(Vec::new());
+static LEFT: Mutex<Vec<Buffer>> = Mutex::new(Vec::new());
 /// The interpreter was asked to look at them, and has not begun to.
 static ASKED: AtomicBool = AtomicBool::new(false);
 
 /// Releases `buffer`: now in a thread of Python's, else when a thread of Python's comes by.
-pub(crate) fn release(buffer: PyUntypedBuffer) {
+pub(crate) fn release(buffer: Buffer) {
     // SAFETY: it looks whether this thread is one of Python's, and touches nothing.
     if !unsafe { ffi::PyGILState_GetThisThreadState() }.is_null() {
         drop(buffer);
@@ -34,7 +34,12 @@ pub(crate) fn release(buffer: PyUntypedBuffer) {
 
 /// Releases what was let go of: for calls that begin in threads of Python's.
 pub(crate) fn release_left(_py: Python<'_>) {
-    let left = std::mem::take(&mut *LEFT.lock().unwrap_or_else(PoisonError::into_inner));
+    // What is being let go of just now is the next look's. In a child of fork another thread's lock is never let go.
+    let left = match LEFT.try_lock() {
+        Ok(mut left) => std::mem::take(&mut *left),
+        Err(TryLockError::Poisoned(left)) => std::mem::take(&mut *left.into_inner()),
+        Err(TryLockError::WouldBlock) => return,
+    };
     drop(left);
 }
 

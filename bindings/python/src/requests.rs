@@ -10,8 +10,10 @@ use crate::fetch::FetchOp;
 use crate::path::{self, Path};
 use crate::pinned::{Use, pin, pin_source};
 use crate::shared::Loop;
+use crate::view::view;
 use pyo3::exceptions::{PyDeprecationWarning, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyMemoryView;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use zerolane::failure::CloseReason;
@@ -249,6 +251,12 @@ impl Requests {
             connection.set_kept(kept);
             Ok(())
         });
+    }
+
+    /// All bytes of `buffer`, in the order of memory, whatever its shape and elements. For `aio`.
+    #[staticmethod]
+    fn _bytes_of<'py>(buffer: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyMemoryView>> {
+        view(buffer, usize::MAX)
     }
 
     /// The paths that there are.

@@ -1,6 +1,6 @@
 //! What was received, as Python sees it: the memory that was posted, cut to what came.
 
-use pyo3::buffer::PyUntypedBuffer;
+use crate::buffer::Buffer;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -10,7 +10,7 @@ use std::ffi::c_int;
 /// The first bytes of a buffer, in the order of memory, whatever its shape.
 #[pyclass(frozen, module = "zerolane._zerolane")]
 struct Prefix {
-    buffer: PyUntypedBuffer,
+    buffer: Buffer,
     length: usize,
 }
 
@@ -26,8 +26,8 @@ impl Prefix {
         let prefix = slf.get();
         let length = ffi::Py_ssize_t::try_from(prefix.length)
             .map_err(|_| PyBufferError::new_err("the buffer is too long"))?;
-        let start = prefix.buffer.buf_ptr();
-        let readonly = c_int::from(prefix.buffer.readonly());
+        let start = prefix.buffer.start().as_ptr().cast();
+        let readonly = c_int::from(prefix.buffer.is_read_only());
         // SAFETY: view is the interpreter's, to be filled. The exporter keeps the bytes, of which there are at
         // least `length`, until `buffer` is dropped, which the view keeps by its reference to `slf`.
         let filled =
@@ -42,16 +42,13 @@ impl Prefix {
 /// The first `length` bytes of `object`, without a copy.
 ///
 /// # Errors
-/// TypeError if it has no buffer, BufferError if that is not contiguous.
+/// As of [`Buffer::get`].
 pub(crate) fn view<'py>(
     object: &Bound<'py, PyAny>,
     length: usize,
 ) -> PyResult<Bound<'py, PyMemoryView>> {
-    let buffer = PyUntypedBuffer::get(object)?;
-    if !buffer.is_c_contiguous() && !buffer.is_fortran_contiguous() {
-        return Err(PyBufferError::new_err("the buffer is not contiguous"));
-    }
-    let length = length.min(buffer.len_bytes());
+    let buffer = Buffer::get(object)?;
+    let length = length.min(buffer.len());
     let prefix = Bound::new(object.py(), Prefix { buffer, length })?;
     PyMemoryView::from(prefix.as_any())
 }

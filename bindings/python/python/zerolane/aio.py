@@ -239,7 +239,7 @@ class Connection:
         """Receives the next message; returns it, and the memory of ``payload`` cut to what came."""
         kept = self._take_kept("message_received", payload)
         if kept is not None:
-            memory = None if payload is None else _bytes_of(payload)[: kept.length]
+            memory = None if payload is None else self._requests._bytes_of(payload)[: kept.length]
             return kept.control, memory
         completion = await self._request(lambda it: it.post_message_recv(payload))
         return completion.control, completion.memory
@@ -365,7 +365,7 @@ class Connection:
             return None
         memory = kept[0].memory
         if memory is not None and memory.nbytes:
-            room = memoryview(b"") if buffer is None else _bytes_of(buffer)
+            room = memoryview(b"") if buffer is None else self._requests._bytes_of(buffer)
             if room.nbytes < memory.nbytes:
                 raise zerolane.MessageTooLarge(
                     f"the message has {memory.nbytes} bytes, and the buffer {room.nbytes}"
@@ -419,14 +419,6 @@ class Connection:
             if not future.done():
                 future.set_exception(end)
         self._tell()
-
-
-def _bytes_of(buffer: Any) -> memoryview:
-    """The bytes of ``buffer``, in the order of memory."""
-    memory = memoryview(buffer)
-    if not memory.c_contiguous:
-        memory = memoryview(buffer.T)
-    return memory.cast("B") if memory.nbytes else memoryview(b"")
 
 
 class Endpoint:

@@ -1,0 +1,100 @@
+//! Takes the buffer of a Python object: its bytes, in one piece and without pointers to objects among them.
+
+use pyo3::exceptions::{PyBufferError, PyTypeError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use std::ffi::{CStr, c_char};
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+
+/// Contiguous in any order.
+const ANY_ORDER: c_char = b'A' as c_char;
+
+/// A buffer, whose exporter keeps the bytes where they are until this is dropped. PyO3's takes none of what has one element, or
+/// comes without strides, as those of ctypes do.
+pub(crate) struct Buffer {
+    /// In a box: what an exporter writes there may point into it.
+    view: NonNull<ffi::Py_buffer>,
+}
+
+// SAFETY: a view may be looked at, and released, by any thread that has the interpreter; of the rest, nothing here is changed.
+unsafe impl Send for Buffer {}
+// SAFETY: as above.
+unsafe impl Sync for Buffer {}
+
+impl Buffer {
+    /// # Errors
+    /// TypeError if `object` has no buffer, or one of Python objects; BufferError if that is not contiguous.
+    pub(crate) fn get(object: &Bound<'_, PyAny>) -> PyResult<Buffer> {
+        let place = Box::into_raw(Box::<MaybeUninit<ffi::Py_buffer>>::new(
+            MaybeUninit::uninit(),
+        ));
+        // SAFETY: an object, with the interpreter, and a place for its view.
+        let got =
+            unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), place.cast(), ffi::PyBUF_FULL_RO) };
+        if got != 0 {
+            // SAFETY: of the box above, whose content nobody has.
+            drop(unsafe { Box::from_raw(place) });
+            return Err(PyErr::fetch(object.py()));
+        }
+        // SAFETY: a box is not null.
+        let view = unsafe { NonNull::new_unchecked(place.cast()) };
+        let buffer = Buffer { view };
+        // SAFETY: a view that was filled.
+        if unsafe { ffi::PyBuffer_IsContiguous(view.as_ptr(), ANY_ORDER) } == 0 {
+            return Err(PyBufferError::new_err("the buffer is not contiguous"));
+        }
+        if buffer.has_objects() {
+            return Err(PyTypeError::new_err(
+                "the buffer holds Python objects: their bytes are pointers, which are for this process alone",
+            ));
+        }
+        Ok(buffer)
+    }
+
+    fn view(&self) -> &ffi::Py_buffer {
+        // SAFETY: it was filled, and is not changed until it is dropped.
+        unsafe { self.view.as_ref() }
+    }
+
+    /// Whether some of its bytes are references to objects: numpy's arrays of `object`, also as a field of others.
+    fn has_objects(&self) -> bool {
+        let format = self.view().format;
+        // SAFETY: a text of the exporter's, which lives as long as the view.
+        !format.is_null() && has_objects(unsafe { CStr::from_ptr(format) })
+    }
+
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        NonNull::new(self.view().buf.cast()).unwrap_or(NonNull::dangling())
+    }
+
+    /// Bytes.
+    pub(crate) fn len(&self) -> usize {
+        usize::try_from(self.view().len).unwrap_or(0)
+    }
+
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.view().readonly != 0
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // Without an interpreter, which has ended, there is no exporter.
+        let _ = Python::try_attach(|_| {
+            // SAFETY: filled, and released once, with the interpreter.
+            unsafe { ffi::PyBuffer_Release(self.view.as_ptr()) }
+        });
+        // SAFETY: of the box that `get` made, which goes once.
+        drop(unsafe { Box::from_raw(self.view.as_ptr().cast::<MaybeUninit<ffi::Py_buffer>>()) });
+    }
+}
+
+/// Whether a format, as PEP 3118 has it, names objects. Names of fields stand between colons.
+fn has_objects(format: &CStr) -> bool {
+    let mut in_name = false;
+    format.to_bytes().iter().any(|&byte| {
+        in_name ^= byte == b':';
+        byte == b'O' && !in_name
+    })
+}
