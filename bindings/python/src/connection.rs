@@ -22,7 +22,8 @@ use zerolane::Work;
 ///
 /// It makes progress only inside its methods, and a peer that calls none for the idle timeout counts
 /// as dead: a `Worker` moves connections in the background. Methods may be called from several threads: one at a
-/// time enters, and ends the wait of another for that.
+/// time enters, and ends the wait of another for that. After a fork it belongs to the parent: in the child they raise Closed,
+/// and `abort` does nothing.
 #[pyclass(frozen, extends = Requests, module = "zerolane")]
 pub(crate) struct Connection {
     pub(crate) driven: Arc<Driven>,
@@ -124,10 +125,8 @@ impl Connection {
     #[pyo3(signature = (timeout=None))]
     fn announced(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<u64>> {
         Patience::new(timeout)?.wait(py, |time| {
-            self.driven
-                .enter_to_wait()
-                .connection()?
-                .announced(Some(time))
+            let mut state = self.driven.enter_to_wait()?;
+            state.connection()?.announced(Some(time))
         })
     }
 
@@ -150,7 +149,7 @@ impl Connection {
     #[pyo3(signature = (timeout=None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Completion>> {
         let outcome = Patience::new(timeout)?.wait(py, |time| {
-            let completion = self.driven.enter_to_wait().take(time)?;
+            let completion = self.driven.enter_to_wait()?.take(time)?;
             let woken = completion.is_none() && self.driven.take_wake();
             Ok((completion.is_some() || woken).then_some(completion))
         })?;
@@ -168,7 +167,8 @@ impl Connection {
         timeout: Option<f64>,
     ) -> PyResult<Option<u64>> {
         let outcome = Patience::new(timeout)?.wait(py, |time| {
-            let arrived = self.driven.enter_to_wait().wait_arrived(id, beyond, time)?;
+            let mut state = self.driven.enter_to_wait()?;
+            let arrived = state.wait_arrived(id, beyond, time)?;
             let ends = arrived != Arrived::NotYet || self.driven.take_wake();
             Ok(ends.then_some(arrived))
         })?;
@@ -188,7 +188,7 @@ impl Connection {
         timeout: Option<f64>,
     ) -> PyResult<Vec<Completion>> {
         let outcome = Patience::new(timeout)?.wait(py, |time| {
-            let mut state = self.driven.enter_to_wait();
+            let mut state = self.driven.enter_to_wait()?;
             let Some(first) = state.take(time)? else {
                 return Ok(self.driven.take_wake().then(Vec::new));
             };
@@ -259,6 +259,10 @@ impl Connection {
 
     /// Disconnects at once. Requests that are not done end; their buffers are free.
     fn abort(&self, py: Python<'_>) -> PyResult<()> {
+        if !self.driven.is_of_this_process() {
+            // The parent goes on, and what this process was about to raise is not replaced.
+            return Ok(());
+        }
         self.driven.with(py, |state| {
             drop(state.give_up());
             Ok(())

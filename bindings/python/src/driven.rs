@@ -178,11 +178,16 @@ impl Driven {
         }
     }
 
-    pub(crate) fn enter(&self) -> MutexGuard<'_, State> {
+    /// Whether this process made it. If not, its parent has it, and goes on with it.
+    pub(crate) fn is_of_this_process(&self) -> bool {
+        self.shared.check_process().is_ok()
+    }
+
+    pub(crate) fn enter(&self) -> zerolane::Result<MutexGuard<'_, State>> {
         self.shared.enter()
     }
 
-    pub(crate) fn enter_to_wait(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn enter_to_wait(&self) -> zerolane::Result<MutexGuard<'_, State>> {
         self.shared.enter_to_wait()
     }
 
@@ -214,8 +219,13 @@ impl Driven {
         py: Python<'_>,
         body: impl FnOnce(&mut State) -> zerolane::Result<T> + Send,
     ) -> PyResult<T> {
-        py.detach(|| body(&mut self.enter()))
+        py.detach(|| body(&mut *self.enter()?))
             .map_err(|error| errors::of(py, error))
+    }
+
+    /// As [`State::forget`].
+    fn forget(&self, id: TransferId) -> Option<Completion> {
+        self.enter().ok()?.forget(id)
     }
 
     /// Posts a request and waits for its end, within the timeout. An exception meanwhile (Ctrl-C) cancels it, so
@@ -243,11 +253,11 @@ impl Driven {
         })?;
         let timeout = self.timeout();
         let end = Patience::of(timeout)
-            .wait(py, |time| self.enter_to_wait().take_claimed(id, time))
+            .wait(py, |time| self.enter_to_wait()?.take_claimed(id, time))
             .inspect_err(|_| {
-                py.detach(|| drop(self.enter().forget(id)));
+                py.detach(|| drop(self.forget(id)));
             })?;
-        let end = end.or_else(|| py.detach(|| self.enter().forget(id)));
+        let end = end.or_else(|| py.detach(|| self.forget(id)));
         let Some(completion) = end else {
             let error = Error::TimedOut(timeout.unwrap_or_default());
             return Err(errors::of(py, error));

@@ -10,28 +10,40 @@ use pyo3::prelude::*;
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use zerolane::{Error, Process};
 
 /// A listening UDP port. A context manager: leaving it stops listening.
 ///
 /// `address` is "host:port", or a tuple of both; port 0 is any that is free.
+///
+/// After a fork it belongs to the parent, which alone accepts: a server of several processes makes an endpoint in each, at a port
+/// of its own.
 #[pyclass(frozen, module = "zerolane")]
 pub(crate) struct Endpoint {
     local: SocketAddr,
     key: Option<zerolane::security::PublicKey>,
     /// None when closed.
     listener: Mutex<Option<zerolane::Endpoint>>,
+    process: Process,
 }
 
 impl Endpoint {
     /// The endpoint, for a worker. None if it is closed.
-    pub(crate) fn give_up(&self, py: Python<'_>) -> Option<zerolane::Endpoint> {
-        py.detach(|| self.enter().take().map(Box::new))
-            .map(|it| *it)
+    pub(crate) fn give_up(&self, py: Python<'_>) -> PyResult<Option<zerolane::Endpoint>> {
+        let given = py.detach(|| Ok(self.enter()?.take().map(Box::new)));
+        let given = given.map_err(|error| errors::of(py, error))?;
+        Ok(given.map(|it| *it))
     }
 
     /// Only without the interpreter: another thread may hold it while accepting.
-    fn enter(&self) -> MutexGuard<'_, Option<zerolane::Endpoint>> {
-        self.listener.lock().unwrap_or_else(PoisonError::into_inner)
+    ///
+    /// # Errors
+    /// This process is a child of the one that listens, and that thread is not in it.
+    fn enter(&self) -> zerolane::Result<MutexGuard<'_, Option<zerolane::Endpoint>>> {
+        match self.process.is_current() {
+            true => Ok(self.listener.lock().unwrap_or_else(PoisonError::into_inner)),
+            false => Err(Error::Forked),
+        }
     }
 
     /// `Some(None)`: it is closed.
@@ -40,7 +52,7 @@ impl Endpoint {
         &self,
         time: Duration,
     ) -> zerolane::Result<Option<Option<zerolane::Connection>>> {
-        match &mut *self.enter() {
+        match &mut *self.enter()? {
             None => Ok(Some(None)),
             Some(listener) => Ok(listener.accept(Some(time))?.map(Some)),
         }
@@ -66,6 +78,7 @@ impl Endpoint {
             local: endpoint.local_addr(),
             key: endpoint.public_key(),
             listener: Mutex::new(Some(endpoint)),
+            process: Process::current(),
         })
     }
 
@@ -94,7 +107,9 @@ impl Endpoint {
 
     /// Stops listening. Connections it accepted go on.
     fn close(&self, py: Python<'_>) {
-        py.detach(|| drop(self.enter().take()));
+        // In a child of fork the parent listens on.
+        let taken = py.detach(|| self.enter().map(|mut it| it.take()));
+        drop(taken);
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {

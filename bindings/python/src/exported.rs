@@ -1,13 +1,14 @@
 //! Memory that peers may read and write.
 
-use crate::errors::exception;
+use crate::errors::{self, exception};
 use crate::pinned::{Pinned, Use, pin_for_release};
 use pyo3::exceptions::{PyIndexError, PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use zerolane::{RegionKey, Rights};
+use zerolane::failure::{Reason, TransferError};
+use zerolane::{Error, Process, RegionKey, Rights};
 
 /// Rights as the bits of `zerolane.Rights`.
 pub(crate) fn rights(bits: u8) -> PyResult<Rights> {
@@ -91,22 +92,32 @@ impl Key {
 ///
 /// `ExportedRegion.memfd(length)` has memory of its own instead, which is reached by `read` and `write`: a peer on this host that
 /// is connected through shared memory puts and gets there without this program.
+///
+/// After a fork it belongs to the parent: in the child its methods raise Closed.
 #[pyclass(frozen, module = "zerolane")]
 pub(crate) struct ExportedRegion {
     /// None when revoked.
     region: Mutex<Option<zerolane::ExportedRegion>>,
+    /// Held while it is revoked, without the interpreter: a second call waits until no peer is in.
+    revoking: Mutex<()>,
     /// The buffer, if the memory is one's.
     pinned: Option<Arc<Pinned>>,
+    process: Process,
 }
 
 impl ExportedRegion {
-    fn enter(&self) -> MutexGuard<'_, Option<zerolane::ExportedRegion>> {
-        self.region.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Held for no longer than a look or a copy.
+    fn enter(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Option<zerolane::ExportedRegion>>> {
+        match self.process.is_current() {
+            true => Ok(self.region.lock().unwrap_or_else(PoisonError::into_inner)),
+            // In a child of fork another thread's lock is never let go, and memory of a memfd is not there.
+            false => Err(errors::of(py, Error::Forked)),
+        }
     }
 
     /// The region, to be exported on a connection.
     pub(crate) fn region(&self, py: Python<'_>) -> PyResult<zerolane::ExportedRegion> {
-        self.enter().clone().ok_or_else(|| revoked(py))
+        self.enter(py)?.clone().ok_or_else(|| revoked(py))
     }
 
     fn of(region: zerolane::Region, pinned: Option<Arc<Pinned>>) -> PyResult<ExportedRegion> {
@@ -115,7 +126,9 @@ impl ExportedRegion {
         })?;
         Ok(ExportedRegion {
             region: Mutex::new(Some(region)),
+            revoking: Mutex::new(()),
             pinned,
+            process: Process::current(),
         })
     }
 
@@ -127,7 +140,7 @@ impl ExportedRegion {
         len: usize,
         body: impl FnOnce(&zerolane::ExportedRegion) -> T,
     ) -> PyResult<T> {
-        let region = self.enter();
+        let region = self.enter(py)?;
         let region = region.as_ref().ok_or_else(|| revoked(py))?;
         if offset.checked_add(len).is_none_or(|end| end > region.len()) {
             return Err(PyIndexError::new_err(format!(
@@ -144,7 +157,7 @@ impl ExportedRegion {
         offset: usize,
         body: impl FnOnce(&AtomicU64) -> T,
     ) -> PyResult<T> {
-        let region = self.enter();
+        let region = self.enter(py)?;
         let region = region.as_ref().ok_or_else(|| revoked(py))?;
         if !offset.is_multiple_of(8) || offset.checked_add(8).is_none_or(|end| end > region.len()) {
             return Err(PyIndexError::new_err(format!(
@@ -160,6 +173,11 @@ fn revoked(py: Python<'_>) -> PyErr {
     exception(py, "Revoked", "the region was revoked".to_owned())
 }
 
+/// A mapped file that shrank.
+fn faulted(py: Python<'_>) -> PyErr {
+    errors::of_request(py, TransferError::Refused(Reason::MemoryFault))
+}
+
 #[pymethods]
 impl ExportedRegion {
     #[new]
@@ -169,10 +187,13 @@ impl ExportedRegion {
     }
 
     /// `length` zero bytes of its own, of which a peer on this host that is connected through shared memory has a mapping: it
-    /// puts, gets and does atomic operations there without this program. All of it is taken from the system at once.
+    /// puts, gets and does atomic operations there without this program. All of it is taken from the system at once; raises
+    /// MemoryError if the machine, or a control group of this process, has less.
     #[staticmethod]
-    fn memfd(length: usize) -> PyResult<ExportedRegion> {
-        ExportedRegion::of(zerolane::Region::memfd(length)?, None)
+    fn memfd(py: Python<'_>, length: usize) -> PyResult<ExportedRegion> {
+        let region = py.detach(|| zerolane::Region::memfd(length));
+        let region = region.map_err(|error| errors::of(py, error.into()))?;
+        ExportedRegion::of(region, None)
     }
 
     /// Length, bytes.
@@ -181,7 +202,8 @@ impl ExportedRegion {
         Ok(self.region(py)?.len())
     }
 
-    /// The `length` bytes at `offset`, copied. What a peer writes meanwhile is in it or not, by words.
+    /// The `length` bytes at `offset`, copied. What a peer writes meanwhile is in it or not, by words. Raises
+    /// MemoryFault if it is a mapped file that shrank.
     fn read<'py>(
         &self,
         py: Python<'py>,
@@ -190,21 +212,22 @@ impl ExportedRegion {
     ) -> PyResult<Bound<'py, PyBytes>> {
         self.with_bytes(py, offset, length, |region| {
             PyBytes::new_with(py, length, |into| {
-                region.read(offset, into);
-                Ok(())
+                region.try_read(offset, into).map_err(|_| faulted(py))
             })
         })?
     }
 
-    /// Copies `data` there, from `offset` on.
+    /// Copies `data` there, from `offset` on. Raises MemoryFault if it is a mapped file that shrank.
     fn write(&self, py: Python<'_>, offset: usize, data: &[u8]) -> PyResult<()> {
-        self.with_bytes(py, offset, data.len(), |region| region.write(offset, data))
+        self.with_bytes(py, offset, data.len(), |region| {
+            region.try_write(offset, data).map_err(|_| faulted(py))
+        })?
     }
 
     /// Whether it was revoked.
     #[getter]
-    fn revoked(&self) -> bool {
-        self.enter().is_none()
+    fn revoked(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.enter(py)?.is_none())
     }
 
     /// The word at `offset` bytes, a multiple of 8.
@@ -224,18 +247,26 @@ impl ExportedRegion {
     }
 
     /// Takes the memory back from all peers, at once: after this returns, no operation of a peer
-    /// reads or writes it, however late it comes, and the buffer is free. A second call does nothing.
-    fn revoke(&self, py: Python<'_>) {
-        py.detach(|| {
-            if let Some(region) = self.enter().take() {
-                drop(region.revoke());
-            }
+    /// reads or writes it, however late it comes, and the buffer is free. A second call waits for the first, and does nothing.
+    fn revoke(&self, py: Python<'_>) -> PyResult<()> {
+        if !self.process.is_current() {
+            return Err(errors::of(py, Error::Forked));
+        }
+        // Whether this is the first.
+        let ended = py.detach(|| {
+            let _turn = self.revoking.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut region = self.region.lock().unwrap_or_else(PoisonError::into_inner);
+            let taken = region.take();
+            // Before peers are waited for: threads that have the interpreter look at the region, and must not wait.
+            drop(region);
+            taken.map(zerolane::ExportedRegion::end).is_some()
         });
-        if let Some(pinned) = &self.pinned {
-            // SAFETY: no word is accessed any more, since the region is gone, and revoke has returned:
-            // from then on no connection touches the memory.
+        if let Some(pinned) = self.pinned.as_ref().filter(|_| ended) {
+            // SAFETY: no word is accessed any more, since the region is gone, and `end` has returned: from then on no
+            // connection touches the memory.
             unsafe { pinned.release() };
         }
+        Ok(())
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
@@ -248,7 +279,11 @@ impl ExportedRegion {
         _class: &Bound<'_, PyAny>,
         _exception: &Bound<'_, PyAny>,
         _traceback: &Bound<'_, PyAny>,
-    ) {
-        self.revoke(py);
+    ) -> PyResult<()> {
+        match self.process.is_current() {
+            true => self.revoke(py),
+            // What a child of fork leaves is the parent's, and what it is about to raise is not replaced.
+            false => Ok(()),
+        }
     }
 }

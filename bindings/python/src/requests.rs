@@ -77,9 +77,9 @@ impl Requests {
         body: impl FnOnce(&mut zerolane::Connection) -> zerolane::Result<T> + Send,
     ) -> PyResult<T> {
         let done = py.detach(|| match &self.place {
-            Place::Own(driven) => body(driven.enter().connection()?),
+            Place::Own(driven) => body(driven.enter()?.connection()?),
             Place::Worker(worker, id) => {
-                let mut worker = worker.enter();
+                let mut worker = worker.enter()?;
                 let connection = worker.as_mut().and_then(|it| it.connection(*id));
                 body(connection.ok_or(Error::Closed(CloseReason::Local))?)
             }

@@ -1,7 +1,7 @@
 //! State that Python's threads share, one at a time.
 
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
-use zerolane::Waker;
+use zerolane::{Error, Process, Result, Waker};
 
 /// A worker, None when it is gone.
 pub(crate) type Loop = Shared<Option<zerolane::worker::Worker>>;
@@ -13,6 +13,7 @@ pub(crate) struct Shared<T> {
     turn: Mutex<()>,
     /// Ends the wait of the thread that is in there.
     waker: Waker,
+    process: Process,
 }
 
 impl<T> Shared<T> {
@@ -21,28 +22,46 @@ impl<T> Shared<T> {
             state: Mutex::new(state),
             turn: Mutex::new(()),
             waker,
+            process: Process::current(),
+        }
+    }
+
+    /// # Errors
+    /// This process is a child, by fork, of the one whose it is: the thread that had the lock is not there to release it.
+    pub(crate) fn check_process(&self) -> Result<()> {
+        match self.process.is_current() {
+            true => Ok(()),
+            false => Err(Error::Forked),
         }
     }
 
     /// For short calls: ends the wait of another thread. To be called without the interpreter, which
     /// that thread may need before it releases the lock.
-    pub(crate) fn enter(&self) -> MutexGuard<'_, T> {
+    ///
+    /// # Errors
+    /// As of [`Shared::check_process`].
+    pub(crate) fn enter(&self) -> Result<MutexGuard<'_, T>> {
+        self.check_process()?;
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        match self.state.try_lock() {
+        Ok(match self.state.try_lock() {
             Ok(state) => state,
             Err(TryLockError::Poisoned(error)) => error.into_inner(),
             Err(TryLockError::WouldBlock) => {
                 self.waker.wake();
                 self.state.lock().unwrap_or_else(PoisonError::into_inner)
             }
-        }
+        })
     }
 
     /// For waits: while another thread waits, it moves this one's requests too, and releases the lock
     /// when one of them ends. To be called without the interpreter.
-    pub(crate) fn enter_to_wait(&self) -> MutexGuard<'_, T> {
+    ///
+    /// # Errors
+    /// As of [`Shared::check_process`].
+    pub(crate) fn enter_to_wait(&self) -> Result<MutexGuard<'_, T>> {
+        self.check_process()?;
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        Ok(self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Ends the wait of the thread that is in there, or the next one.

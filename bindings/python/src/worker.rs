@@ -146,7 +146,8 @@ impl Listener {
 /// happens to them are its events. A context manager: leaving it sends what was posted and closes all, or at once if an
 /// exception is on its way.
 ///
-/// Endpoints and connections are numbers here, which are not used again. Connections whose worker is not called make no
+/// After a fork it belongs to the parent, with all its connections: in the child its methods raise Closed, and `abort` does
+/// nothing. Endpoints and connections are numbers here, which are not used again. Connections whose worker is not called make no
 /// progress, and their peers take this end for dead after the idle timeout: `spawn` runs it in a thread.
 #[pyclass(frozen, module = "zerolane")]
 pub(crate) struct Worker {
@@ -162,7 +163,7 @@ impl Worker {
         py: Python<'_>,
         body: impl FnOnce(&mut zerolane::worker::Worker) -> zerolane::Result<T> + Send,
     ) -> PyResult<T> {
-        py.detach(|| body(self.shared.enter().as_mut().ok_or_else(gone)?))
+        py.detach(|| body(self.shared.enter()?.as_mut().ok_or_else(gone)?))
             .map_err(|error| errors::of(py, error))
     }
 }
@@ -205,7 +206,7 @@ impl Worker {
 
     /// Takes over an endpoint, which is closed to others then. Returns its number.
     fn listen_on(&self, py: Python<'_>, endpoint: &Bound<'_, Endpoint>) -> PyResult<u64> {
-        let endpoint = endpoint.get().give_up(py);
+        let endpoint = endpoint.get().give_up(py)?;
         let endpoint = endpoint.ok_or_else(|| PyValueError::new_err("the endpoint is closed"))?;
         let endpoint = Box::new(endpoint);
         self.with(py, |worker| Ok(worker.listen_on(*endpoint)?.to_u64()))
@@ -304,7 +305,7 @@ impl Worker {
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
         let outcome = Patience::new(timeout)?.wait(py, |time| {
             let there = {
-                let mut worker = self.shared.enter_to_wait();
+                let mut worker = self.shared.enter_to_wait()?;
                 worker.as_mut().ok_or_else(gone)?.wait(Some(time))?
             };
             let woken = !there && self.woken.swap(false, Ordering::SeqCst);
@@ -354,8 +355,8 @@ impl Worker {
     /// Runs in a thread of its own from now on: peers are served whatever Python does, exported memory included. This
     /// object is of no more use. Connections and endpoints made before have no handle: their events are dropped.
     fn spawn(&self, py: Python<'_>) -> PyResult<WorkerThread> {
-        let worker = py.detach(|| self.shared.enter().take().map(Box::new));
-        let worker = worker.ok_or_else(|| errors::of(py, gone()))?;
+        let worker = py.detach(|| Ok(Box::new(self.shared.enter()?.take().ok_or_else(gone)?)));
+        let worker = worker.map_err(|error| errors::of(py, error))?;
         let thread = py.detach(|| worker.spawn());
         let thread = thread.map_err(|error| errors::of(py, error))?;
         Ok(WorkerThread::new(thread))
@@ -365,14 +366,14 @@ impl Worker {
     /// gives up one to two idle timeouts after the last of it did. Events that come of it are dropped.
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
         let there = py.detach(|| {
-            let mut worker = self.shared.enter();
-            worker.as_mut().map(|it| it.handle().stop()).is_some()
+            let mut worker = self.shared.enter()?;
+            Ok(worker.as_mut().map(|it| it.handle().stop()).is_some())
         });
-        if !there {
+        if !there.map_err(|error| errors::of(py, error))? {
             return Ok(());
         }
         let stopped = Patience::of(None).wait(py, |time| {
-            let mut worker = self.shared.enter_to_wait();
+            let mut worker = self.shared.enter_to_wait()?;
             let worker = worker.as_mut().ok_or_else(gone)?;
             // The first call takes what was asked for by the handle.
             worker.wait(Some(time.min(STEP)))?;
@@ -386,7 +387,8 @@ impl Worker {
     /// Ends at once: peers are told, and requests that are not done end; their buffers are free.
     fn abort(&self, py: Python<'_>) {
         py.detach(|| {
-            let worker = self.shared.enter().take();
+            // In a child of fork the parent goes on with it.
+            let worker = self.shared.enter().map(|mut it| it.take());
             drop(worker);
         });
     }

@@ -56,7 +56,8 @@ class Untrusted(ConnectionEnded):
 
 
 class Closed(ConnectionEnded):
-    """The connection was closed, by this end or the peer."""
+    """The connection was closed, by this end or the peer; or what was used belongs to the process
+    that this one was forked from."""
 
 
 class PeerDead(ConnectionEnded):
@@ -116,7 +117,8 @@ class Finished(RequestFailed, EOFError):
 
 
 class QueueFull(Error):
-    """As many requests as a connection takes are in flight: complete some first."""
+    """As many requests as a connection takes are in flight, or as many regions exported: complete,
+    or revoke, some first."""
 
 
 class CastFailed(Error):
