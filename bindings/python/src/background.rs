@@ -235,7 +235,7 @@ impl ConnectionHandle {
         let work = work(true, false, None, context).delivered(read_delivery(delivery)?);
         let memory = pin_source(buffer)?;
         let sending = self.handle(py)?.send_with(memory, work);
-        Ok(Pending::of_request(sending, completed))
+        Ok(Pending::outgoing(sending, completed))
     }
 
     /// Receives the next message into `buffer`: the completion's `memory` is what came. One that came for a receive
@@ -243,7 +243,7 @@ impl ConnectionHandle {
     fn recv(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<Pending> {
         let region = pin(buffer, Use::Write)?;
         let receiving = self.handle(py)?.recv(region);
-        Ok(Pending::of_request(receiving, completed))
+        Ok(Pending::incoming(receiving, completed))
     }
 
     /// Sends a message of at most 128 bytes, and a payload: a buffer, or several in a list or tuple.
@@ -256,7 +256,7 @@ impl ConnectionHandle {
     ) -> PyResult<Pending> {
         let payload = self::payload(payload)?;
         let sending = self.handle(py)?.send_message(control, payload);
-        Ok(Pending::of_request(sending, completed))
+        Ok(Pending::outgoing(sending, completed))
     }
 
     /// Receives the next message: the completion has it as `control`, and the payload as `memory`.
@@ -267,7 +267,7 @@ impl ConnectionHandle {
         payload: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Pending> {
         let receiving = self.handle(py)?.recv_message(place(payload)?);
-        Ok(Pending::of_request(receiving, completed))
+        Ok(Pending::incoming(receiving, completed))
     }
 
     /// Puts the bytes of `buffer`, or of several in a list or tuple, into the peer's memory: see `Connection.put`.
@@ -286,7 +286,7 @@ impl ConnectionHandle {
         let (key, memory) = (key.get().region(), pin_source(buffer)?);
         let work = work(true, fence, immediate, context);
         let putting = self.handle(py)?.put(&key, offset, memory, work);
-        Ok(Pending::of_request(putting, completed))
+        Ok(Pending::outgoing(putting, completed))
     }
 
     /// Reads the peer's memory into the whole of `buffer`, which the completion has as `memory`.
@@ -303,7 +303,7 @@ impl ConnectionHandle {
         let (key, region) = (key.get().region(), pin(buffer, Use::Write)?);
         let work = work(true, fence, None, context);
         let getting = self.handle(py)?.get(&key, offset, region, work);
-        Ok(Pending::of_request(getting, completed))
+        Ok(Pending::incoming(getting, completed))
     }
 
     /// Puts several pieces, of an offset and a buffer each, 4096 at most, gathered here and scattered there.
@@ -322,7 +322,7 @@ impl ConnectionHandle {
         let putting = self
             .handle(py)?
             .put_vectored(&key.get().region(), pieces, work);
-        Ok(Pending::of_request(putting, completed))
+        Ok(Pending::outgoing(putting, completed))
     }
 
     /// Reads several pieces of the peer's memory, of an offset and a buffer each, 4096 at most, which the completion has as `pieces`.
@@ -340,7 +340,7 @@ impl ConnectionHandle {
         let getting = self
             .handle(py)?
             .get_vectored(&key.get().region(), pieces, work);
-        Ok(Pending::of_request(getting, completed))
+        Ok(Pending::incoming(getting, completed))
     }
 
     /// Does an atomic operation on a word of the peer's memory: the completion's `value` is what it was before.
@@ -353,7 +353,7 @@ impl ConnectionHandle {
     ) -> PyResult<Pending> {
         let key = key.get().region();
         let fetching = self.handle(py)?.fetch_op(&key, offset, op.get().0);
-        Ok(Pending::of_request(fetching, completed))
+        Ok(Pending::outgoing(fetching, completed))
     }
 
     /// Asks the peer for the memory it exports as `name`, with `rights`: gives its Key.

@@ -2,7 +2,7 @@
 
 use crate::errors;
 use crate::patience::Patience;
-use pyo3::exceptions::{PyOSError, PyTimeoutError, PyTypeError};
+use pyo3::exceptions::{PyOSError, PyResourceWarning, PyTimeoutError, PyTypeError};
 use pyo3::prelude::*;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -11,8 +11,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
-use zerolane::Completion;
 use zerolane::worker::{Refused, RequestId};
+use zerolane::{Completion, Error, Process};
 
 /// An answer, to be made Python's.
 type Answer = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
@@ -81,17 +81,40 @@ impl State {
         }
         !matches!(self, State::Waiting(_))
     }
+
+    fn detach(&mut self) {
+        match std::mem::replace(self, State::GivenUp) {
+            State::Waiting(awaited) => awaited.detach(),
+            before => *self = before,
+        }
+    }
+}
+
+/// What becomes of a request that is not over when the last name of its Pending is gone.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Dropped {
+    /// It goes on: a program that does not look at the result of a send has sent all the same.
+    GoesOn,
+    /// It is cancelled, with a warning: a buffer that a program looks at later would not be filled.
+    Warns,
+    /// It is cancelled.
+    Cancels,
 }
 
 /// What a worker in a thread of its own was asked for: wait for it in any thread, or `await` it in an event loop.
 ///
-/// It is cancel-safe. When it is cancelled, or the last name of it is gone, before its end, the request is cancelled; a
-/// message or connection that came by then is not lost, but the next one that is asked for. `detach` lets it go on.
+/// It is cancel-safe. When it is cancelled before its end, the request is cancelled; a message or connection that came by then
+/// is not lost, but the next one that is asked for. `detach` lets it go on without anything that waits.
+///
+/// When the last name of it is gone before its end, a send, a put and an atomic operation go on, and all else is cancelled: with a
+/// ResourceWarning if it was to fill a buffer.
 #[pyclass(frozen, generic, module = "zerolane")]
 pub(crate) struct Pending {
     state: Mutex<State>,
     /// Of a request on a connection.
     id: Option<RequestId>,
+    dropped: Dropped,
+    process: Process,
 }
 
 impl Pending {
@@ -102,18 +125,35 @@ impl Pending {
         Pending {
             state: Mutex::new(State::Waiting(Box::new(Of { pending, make }))),
             id: None,
+            dropped: Dropped::Cancels,
+            process: Process::current(),
         }
     }
 
-    /// Of a request on a connection.
-    pub(crate) fn of_request(
+    /// Of a request on a connection that sends, puts, or changes the peer's memory.
+    pub(crate) fn outgoing(
         pending: zerolane::worker::Pending<Completion>,
         make: Make<Completion>,
     ) -> Pending {
-        Pending {
-            id: Some(pending.id()),
-            ..Pending::new(pending, make)
-        }
+        Pending::of_request(pending, make, Dropped::GoesOn)
+    }
+
+    /// Of a request on a connection that fills a buffer.
+    pub(crate) fn incoming(
+        pending: zerolane::worker::Pending<Completion>,
+        make: Make<Completion>,
+    ) -> Pending {
+        Pending::of_request(pending, make, Dropped::Warns)
+    }
+
+    fn of_request(
+        pending: zerolane::worker::Pending<Completion>,
+        make: Make<Completion>,
+        dropped: Dropped,
+    ) -> Pending {
+        let (id, mut made) = (pending.id(), Pending::new(pending, make));
+        (made.id, made.dropped) = (Some(id), dropped);
+        made
     }
 
     /// The request's name.
@@ -123,13 +163,28 @@ impl Pending {
     }
 
     /// Only without the interpreter: another thread may hold it while waiting.
-    fn enter(&self) -> MutexGuard<'_, State> {
+    ///
+    /// # Errors
+    /// This process is a child of the one that asked, and that thread is not in it.
+    fn enter(&self) -> zerolane::Result<MutexGuard<'_, State>> {
+        match self.process.is_current() {
+            true => Ok(self.lock()),
+            false => Err(Error::Forked),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks for the answer with `step`. Whether nothing is left to wait for, as in a child of fork.
+    fn is_over(&self, step: impl FnOnce(&mut dyn Awaited) -> Option<Answer>) -> bool {
+        self.enter().map_or(true, |mut state| state.advance(step))
     }
 
     /// What came, once it is over.
     fn outcome(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let before = py.detach(|| std::mem::replace(&mut *self.enter(), State::GivenUp));
+        let before = py.detach(|| std::mem::replace(&mut *self.lock(), State::GivenUp));
         let outcome = match before {
             State::Over(outcome) => outcome,
             State::Came(answer) => answer(py),
@@ -141,9 +196,40 @@ impl Pending {
             Ok(value) => Ok(value.clone_ref(py)),
             Err(error) => Err(error.clone_ref(py)),
         };
-        py.detach(|| *self.enter() = State::Over(kept));
+        py.detach(|| *self.lock() = State::Over(kept));
         outcome
     }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if !matches!(state, State::Waiting(_)) || !self.process.is_current() {
+            return;
+        }
+        match self.dropped {
+            Dropped::GoesOn => state.detach(),
+            Dropped::Warns => warn_of_cancelling(),
+            Dropped::Cancels => {}
+        }
+    }
+}
+
+/// Called where Python lets go of an object, perhaps because of an exception.
+fn warn_of_cancelling() {
+    // None: the interpreter is going.
+    let _ = Python::try_attach(|py| {
+        let raised = PyErr::take(py);
+        let class = py.get_type::<PyResourceWarning>();
+        let text = c"a Pending of a request that fills a buffer was dropped before its end: the request is cancelled. \
+                     Keep it and wait for it, or detach() it";
+        if let Err(error) = PyErr::warn(py, &class, text, 1) {
+            error.write_unraisable(py, None);
+        }
+        if let Some(raised) = raised {
+            raised.restore(py);
+        }
+    });
 }
 
 #[pymethods]
@@ -153,7 +239,7 @@ impl Pending {
     #[pyo3(signature = (timeout=None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
         let over = Patience::new(timeout)?.wait(py, |time| {
-            let over = self.enter().advance(|it| it.wait_for(time));
+            let over = self.enter()?.advance(|it| it.wait_for(time));
             Ok(over.then_some(()))
         })?;
         match over {
@@ -164,14 +250,15 @@ impl Pending {
 
     /// Whether it is over, or cancelled.
     fn done(&self, py: Python<'_>) -> bool {
-        py.detach(|| self.enter().advance(|it| it.wait_for(Duration::ZERO)))
+        py.detach(|| self.is_over(|it| it.wait_for(Duration::ZERO)))
     }
 
     /// Cancels it, if it is not over: who waits gets Cancelled.
     fn cancel(&self, py: Python<'_>) {
         py.detach(|| {
-            let mut state = self.enter();
-            if let State::Waiting(_) = &*state {
+            if let Ok(mut state) = self.enter()
+                && let State::Waiting(_) = &*state
+            {
                 *state = State::GivenUp;
             }
         });
@@ -180,11 +267,8 @@ impl Pending {
     /// Lets it go on although nothing waits for it: what comes of it is dropped.
     fn detach(&self, py: Python<'_>) {
         py.detach(|| {
-            let mut state = self.enter();
-            if let State::Waiting(_) = &*state
-                && let State::Waiting(awaited) = std::mem::replace(&mut *state, State::GivenUp)
-            {
-                awaited.detach();
+            if let Ok(mut state) = self.enter() {
+                state.detach();
             }
         });
     }
@@ -201,7 +285,7 @@ impl Pending {
     fn _watch(&self, py: Python<'_>, notices: &Bound<'_, Notices>, ticket: u64) -> bool {
         let bell = Arc::clone(&notices.get().bell);
         let waker = Waker::from(Arc::new(Ticket { bell, ticket }));
-        py.detach(|| self.enter().advance(|it| it.poll(&waker)))
+        py.detach(|| self.is_over(|it| it.poll(&waker)))
     }
 }
 

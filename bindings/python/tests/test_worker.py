@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -389,9 +390,10 @@ def test_pending__timed_out_goes_on_and_cancelled_loses_nothing(handles: Handles
     receiving.cancel()
     with pytest.raises(zerolane.Cancelled):
         receiving.wait()
-    # The last name of it cancels as well.
+    # The last name of it cancels as well, and warns: the buffer will not be filled.
     del receiving
-    peers.recv(bytearray(10))
+    with pytest.warns(ResourceWarning, match="the request is cancelled"):
+        peers.recv(bytearray(10))
     sending = ours.send(b"kept")
     received = peers.recv(bytearray(10)).wait(20)
     sending.wait(20)
@@ -407,6 +409,43 @@ def test_pending__timed_out_goes_on_and_cancelled_loses_nothing(handles: Handles
     assert receiving.wait(20).memory == b"over"
     ours.send(b"detached").detach()
     assert peers.recv(bytearray(10)).wait(20).memory == b"detached"
+
+
+def test_pending__dropped_where_nothing_is_received_goes_on(handles: Handles) -> None:
+    _, ours, peers = handles
+    region = zerolane.ExportedRegion(bytearray(64))
+    key = peers.export(region, Rights.ALL).wait(20)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ours.send(b"sent")
+        ours.send_message(b"control", b"payload")
+        ours.put(key, 8, b"put here")
+        ours.put_vectored(key, [(16, b"and "), (20, b"here")])
+        for _ in range(5):
+            ours.fetch_op(key, 0, FetchOp.increment())
+    assert peers.recv(bytearray(10)).wait(20).memory == b"sent"
+    assert peers.recv_message(bytearray(10)).wait(20).control == b"control"
+    # Behind all of them.
+    assert ours.fetch_op(key, 0, FetchOp.add(0)).wait(20).value == 5
+    assert region.read(8, 16) == b"put hereand here"
+    place = bytearray(8)
+    with pytest.warns(ResourceWarning, match="dropped before its end"):
+        for _ in range(100):
+            ours.get(key, 8, place)
+    # An exception that is on its way is no other.
+    with pytest.warns(ResourceWarning), pytest.raises(KeyError):
+        raise_with(peers.recv(bytearray(8)))
+    region.revoke()
+
+
+def raise_with(pending: object) -> None:
+    """Lets go of an object while it raises."""
+    held = [pending]
+    del pending
+    try:
+        raise KeyError(len(held))
+    finally:
+        held.clear()
 
 
 def test_pending__is_awaited(handles: Handles) -> None:
