@@ -382,3 +382,61 @@ def test_names_of_before__warn_and_work() -> None:
             assert ours.peer_address == ours.peer_addr
 
     run(body)
+
+
+def test_loop__another_one_is_refused_at_once() -> None:
+    async def make() -> tuple[aio.Endpoint, aio.Connection, aio.Connection]:
+        endpoint = aio.Endpoint("127.0.0.1:0")
+        ours = await aio.connect(endpoint.local_addr)
+        return endpoint, ours, await endpoint.accept()
+
+    async def use(endpoint: aio.Endpoint, ours: aio.Connection) -> None:
+        calls: list[Callable[[], Awaitable[object]]] = [
+            lambda: ours.send(b"hello"),
+            lambda: ours.recv_into(bytearray(8)),
+            lambda: ours.send_message(b"hello"),
+            lambda: ours.recv_message(),
+            lambda: ours.open_region("m", Rights.ALL),
+            ours.immediate,
+            ours.close,
+            endpoint.accept,
+        ]
+        for call in calls:
+            with pytest.raises(RuntimeError, match="another event loop"):
+                await asyncio.wait_for(call(), 20)
+        with pytest.raises(RuntimeError, match="another event loop"):
+            ours.finish()
+
+    for closed in (False, True):
+        loop = asyncio.new_event_loop()
+        endpoint, ours, peers = loop.run_until_complete(make())
+        if closed:
+            loop.close()
+        asyncio.run(use(endpoint, ours))
+        if not closed:
+            # Nothing was posted, and its own loop goes on.
+            loop.run_until_complete(talk(ours, peers))
+        ours.abort()
+        peers.abort()
+        endpoint.close()
+        loop.close()
+
+
+async def talk(ours: aio.Connection, peers: aio.Connection) -> None:
+    place = bytearray(5)
+    assert (await asyncio.gather(peers.recv_into(place), ours.send(b"hello")))[0] == 5
+    assert place == b"hello"
+
+
+def test_connect__says_what_is_wrong_with_an_address() -> None:
+    async def main() -> None:
+        with pytest.raises(ValueError, match="has no port"):
+            await aio.connect("127.0.0.1")
+        with pytest.raises(ValueError, match="65536 is no port"):
+            await aio.connect(("127.0.0.1", 65536))
+        with pytest.raises(ValueError, match=r"\[::1\]:PORT"):
+            await aio.connect("::1")
+        with pytest.raises(OSError):
+            await aio.connect("no-such-host.invalid:1")
+
+    asyncio.run(main())

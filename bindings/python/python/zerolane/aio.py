@@ -5,8 +5,9 @@
         await connection.send(b"hello")
 
 All connections and endpoints of an event loop are moved by one ``zerolane.Worker``, whose
-descriptor the loop watches. A connection belongs to the event loop it was made in. The buffer of a
-request is in use, and cannot be resized, until the call returns.
+descriptor the loop watches. A connection, or endpoint, belongs to the event loop it was made in: in
+another one its calls raise RuntimeError. The buffer of a request is in use, and cannot be resized,
+until the call returns.
 
 Calls are cancel-safe. Cancelling one cancels its request, and frees its buffer. A message, number
 or connection that came by then is the next call's. A message of which only a part had come fails at
@@ -21,8 +22,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from ipaddress import ip_address
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Self
+from weakref import WeakKeyDictionary, ref
 
 import zerolane
 from zerolane._deprecated import warn
@@ -42,12 +43,18 @@ _TOLD_TOGETHER = 64
 class _Driver:
     """The worker of one event loop. It holds no reference to that, which holds it."""
 
-    def __init__(self) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = ref(loop)
         self.worker = zerolane.Worker()
         self.connections: dict[int, Connection] = {}
         self.endpoints: dict[int, Endpoint] = {}
         self.connecting: dict[int, asyncio.Future[Connection]] = {}
         self._scheduled = False
+
+    def check_loop(self) -> None:
+        """Refuses calls from elsewhere than its loop, in which nothing would end them."""
+        if asyncio.get_running_loop() is not self._loop():
+            raise RuntimeError("it belongs to another event loop, the one that it was made in")
 
     def turn(self) -> None:
         """Makes progress, tells what happened, and has the loop watch for more."""
@@ -115,7 +122,7 @@ def _driver() -> _Driver:
     loop = asyncio.get_running_loop()
     driver = _drivers.get(loop)
     if driver is None:
-        driver = _drivers[loop] = _Driver()
+        driver = _drivers[loop] = _Driver(loop)
         loop.add_reader(driver.worker.fileno(), driver.turn)
         driver.turn()
     return driver
@@ -253,6 +260,7 @@ class Connection:
     async def immediate(self) -> int:
         """The number of the peer's next put that has one. When none can come, raises why. While
         1024 were not asked for, the peer waits with messages and immediates."""
+        self._driver.check_loop()
         while not self._immediates:
             if self._end is not None:
                 raise self._end
@@ -287,11 +295,13 @@ class Connection:
     def finish(self) -> None:
         """Finishes sending: what was posted is delivered; sends and messages after it raise
         ``Finished``, and so do the peer's receives that none of it meets. The rest goes on."""
+        self._driver.check_loop()
         self._requests.finish()
         self._driver.turn_soon()
 
     async def close(self) -> None:
         """Waits until the peer has all that was sent, then disconnects."""
+        self._driver.check_loop()
         if self._end is not None or not self._driver.worker.close(self._number):
             return
         self._driver.turn_soon()
@@ -325,6 +335,7 @@ class Connection:
 
     async def _request(self, post: Callable[[zerolane.Requests], int]) -> zerolane.Completion:
         """Posts a request and awaits its end."""
+        self._driver.check_loop()
         if self._end is not None:
             raise self._end
         id = post(self._requests)
@@ -360,6 +371,7 @@ class Connection:
 
     def _take_kept(self, kind: str, buffer: _Memory | None) -> zerolane.Completion | None:
         """What was received for a call that was cancelled, copied into ``buffer``."""
+        self._driver.check_loop()
         kept = self._kept[kind]
         if not kept:
             return None
@@ -478,6 +490,7 @@ class Endpoint:
 
     async def accept(self) -> Connection:
         """The next connection. One that comes when the call was cancelled is the next call's."""
+        self._driver.check_loop()
         while not self._accepted:
             if self._end is not None:
                 raise self._end
@@ -540,15 +553,20 @@ async def connect(address: _Address, options: zerolane.Options | None = None) ->
     raise error
 
 
-async def _addresses(address: _Address) -> Iterable[tuple[str, int]]:
+async def _addresses(address: _Address) -> Iterable[_Address]:
     if isinstance(address, str):
-        host, _, port = address.rpartition(":")
-        host = host.removeprefix("[").removesuffix("]")
+        host, _, digits = address.rpartition(":")
+        bare = host.removeprefix("[").removesuffix("]")
+        if not bare or not digits.isdecimal() or (host == bare and ":" in bare):
+            # No "host:port", or none of a name: who connects there says what is wrong.
+            return [address]
+        host, port = bare, int(digits)
     else:
-        host, number = _pair(*address)
-        port = str(number)
+        host, port = _pair(*address)
+    if not 0 <= port <= 65535:
+        return [address]
     try:
-        return [(str(ip_address(host)), int(port))]
+        return [(str(ip_address(host)), port)]
     except ValueError:
         found = await asyncio.get_running_loop().getaddrinfo(host, port)
         return dict.fromkeys(_pair(*it[4]) for it in found)
@@ -560,7 +578,7 @@ def _pair(host: object, port: object, _flow: object = 0, interface: object = 0) 
     return (f"{host}%{interface}" if scoped else str(host), int(str(port)))
 
 
-async def _connect(address: tuple[str, int], options: zerolane.Options | None) -> Connection:
+async def _connect(address: _Address, options: zerolane.Options | None) -> Connection:
     driver = _driver()
     number = driver.worker.connect(address, options)
     connecting: asyncio.Future[Connection] = asyncio.get_running_loop().create_future()
