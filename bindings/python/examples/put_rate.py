@@ -39,6 +39,8 @@ def rust_rate(program: str, address: str, size: int, puts: int) -> float:
 
 def main() -> None:
     """Measures pairs, and prints their ratio."""
+    if len(sys.argv) < 2:
+        sys.exit(f"which program puts in Rust?\n\n{__doc__}")
     program = sys.argv[1]
     size, puts, pairs = (int(it) for it in (*sys.argv[2:], str(64 << 20), "20", "5")[:3])
     owner = subprocess.Popen([program, "own", str(size)], stdout=subprocess.PIPE, text=True)

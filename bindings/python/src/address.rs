@@ -1,5 +1,6 @@
 //! Addresses: "host:port", "[ip%interface]:port" or "ether:IFACE/MAC:PORT", or a tuple as Python's sockets have it.
 
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use std::fmt;
 use std::net::SocketAddr;
@@ -7,7 +8,6 @@ use zerolane::lanes;
 use zerolane::options::LaneChoice;
 
 /// What Python calls an address.
-#[derive(FromPyObject)]
 pub(crate) enum Address {
     Text(String),
     Pair(String, u16),
@@ -15,17 +15,48 @@ pub(crate) enum Address {
     Full(String, u16, u32, u32),
 }
 
+impl<'py> FromPyObject<'_, 'py> for Address {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Address> {
+        if let Ok(text) = object.extract() {
+            return Ok(Address::Text(text));
+        }
+        let port = |it: i128| {
+            let no_port =
+                || PyValueError::new_err(format!("{it} is no port: those are 0 to 65535"));
+            u16::try_from(it).map_err(|_| no_port())
+        };
+        if let Ok((host, number)) = object.extract::<(String, i128)>() {
+            return Ok(Address::Pair(host, port(number)?));
+        }
+        match object.extract::<(String, i128, u32, u32)>() {
+            Ok((host, number, flow, interface)) => {
+                Ok(Address::Full(host, port(number)?, flow, interface))
+            }
+            Err(_) => Err(PyTypeError::new_err(
+                "an address is \"host:port\", or a tuple of a host and a port",
+            )),
+        }
+    }
+}
+
 impl Address {
     /// Asks for its addresses for this lane; may wait for a name server.
-    pub(crate) fn resolve(&self, lane: LaneChoice) -> std::io::Result<Vec<SocketAddr>> {
-        match self {
+    pub(crate) fn resolve(&self, lane: LaneChoice) -> zerolane::Result<Vec<SocketAddr>> {
+        let found = match self {
             Address::Text(text) => lanes::resolve(text, lane),
             Address::Pair(host, port) => lanes::resolve_host(host, *port, lane),
             Address::Full(host, port, flow, interface) => {
-                let found = lanes::resolve_host(host, *port, lane)?.into_iter();
-                Ok(found.map(|it| full(it, *flow, *interface)).collect())
+                let found = lanes::resolve_host(host, *port, lane);
+                found.map(|it| {
+                    it.into_iter()
+                        .map(|it| full(it, *flow, *interface))
+                        .collect()
+                })
             }
-        }
+        };
+        found.map_err(zerolane::Error::Address)
     }
 
     /// The first of its addresses.

@@ -37,13 +37,16 @@ fn without_port(text: &str) -> Option<&str> {
 }
 
 /// Its addresses, at the port of casts unless it names one. May wait for a name server.
-fn resolve(host: &Address) -> std::io::Result<Vec<SocketAddr>> {
-    match host {
-        Address::Text(text) => match without_port(text) {
-            Some(bare) => lanes::resolve_host(bare, CAST_PORT, LaneChoice::Udp),
-            None => lanes::resolve(text, LaneChoice::Udp),
-        },
-        Address::Pair(..) | Address::Full(..) => host.resolve(LaneChoice::Udp),
+fn resolve(host: &Address) -> zerolane::Result<Vec<SocketAddr>> {
+    let bare = match host {
+        Address::Text(text) => without_port(text),
+        Address::Pair(..) | Address::Full(..) => None,
+    };
+    match bare {
+        Some(bare) => {
+            lanes::resolve_host(bare, CAST_PORT, LaneChoice::Udp).map_err(zerolane::Error::Address)
+        }
+        None => host.resolve(LaneChoice::Udp),
     }
 }
 
@@ -351,7 +354,7 @@ impl CastReceiver {
         let security = security(false, false, identity, trust)?;
         let destination = Destination::Memory(memory(buffer, Use::Write)?);
         let bound = py.detach(|| {
-            let on = resolve(&address).map_err(zerolane::Error::from)?;
+            let on = resolve(&address)?;
             Receiver::bind(&on[..], security, destination)
         });
         let receiver = bound.map_err(|error| Ending::new(None).exception(py, error))?;

@@ -1,7 +1,8 @@
 //! Errors become the exceptions of `zerolane._errors`.
 
-use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::exceptions::{PyMemoryError, PyOSError, PyValueError};
 use pyo3::prelude::*;
+use std::io::ErrorKind;
 use zerolane::Error;
 use zerolane::failure::{CloseReason, PostError, Reason, TransferError};
 
@@ -21,7 +22,15 @@ pub(crate) fn exception(py: Python<'_>, name: &str, text: String) -> PyErr {
 pub(crate) fn of(py: Python<'_>, error: Error) -> PyErr {
     let text = error.to_string();
     let name = match error {
-        Error::Io(error) => return error.into(),
+        // What the library says itself, and not the system.
+        Error::Io(error) | Error::Address(error) if error.raw_os_error().is_none() => {
+            return match error.kind() {
+                ErrorKind::InvalidInput => PyValueError::new_err(text),
+                ErrorKind::OutOfMemory => PyMemoryError::new_err(text),
+                _ => error.into(),
+            };
+        }
+        Error::Io(error) | Error::Address(error) => return error.into(),
         Error::NoAddress => return PyOSError::new_err(text),
         Error::ConnectTimeout(_) => "ConnectTimeout",
         Error::Closed(reason) => of_close(reason),

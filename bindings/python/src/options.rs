@@ -1,7 +1,7 @@
 //! Settings of endpoints and connections.
 
 use crate::device::EthernetDevice;
-use crate::path;
+use crate::{errors, path};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use std::collections::HashSet;
@@ -46,10 +46,15 @@ pub(crate) fn read(options: Option<&Bound<'_, Options>>) -> zerolane::Options {
     })
 }
 
-/// A time given in seconds, not negative.
+/// A time given in seconds, not negative. One that no clock counts to, such as `math.inf`, is without end.
 pub(crate) fn seconds(value: f64, name: &str) -> PyResult<Duration> {
-    Duration::try_from_secs_f64(value)
-        .map_err(|_| PyValueError::new_err(format!("{name} is not a time: {value} s")))
+    match Duration::try_from_secs_f64(value) {
+        Ok(time) => Ok(time),
+        Err(_) if value > 0.0 => Ok(Duration::MAX),
+        Err(_) => Err(PyValueError::new_err(format!(
+            "{name} is not a time: {value} s"
+        ))),
+    }
 }
 
 /// A lane by its name.
@@ -117,6 +122,7 @@ impl Options {
                         udp_paths=None, rendezvous=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords, in Python")]
     fn new(
+        py: Python<'_>,
         strict: Option<bool>,
         gso: Option<bool>,
         gro: Option<bool>,
@@ -143,7 +149,7 @@ impl Options {
         let time = |value: Option<f64>, name, default| {
             value.map_or(Ok(default), |value| seconds(value, name))
         };
-        Ok(Options(zerolane::Options {
+        let options = zerolane::Options {
             strict: strict.unwrap_or(default.strict),
             gso: gso.unwrap_or(default.gso),
             gro: gro.unwrap_or(default.gro),
@@ -168,7 +174,10 @@ impl Options {
             ethernet_paths: ethernet_paths.unwrap_or(default.ethernet_paths),
             udp_paths: udp_paths.unwrap_or(default.udp_paths),
             ..default
-        }))
+        };
+        let checked = options.check();
+        checked.map_err(|error| errors::of(py, error.into()))?;
+        Ok(Options(options))
     }
 
     /// The key by which others know an end with these settings; None if it makes one for each connection

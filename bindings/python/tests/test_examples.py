@@ -19,6 +19,14 @@ def run(example: str, *arguments: str) -> str:
     return ran.stdout
 
 
+def test_put_rate__without_arguments_says_how() -> None:
+    ran = subprocess.run(
+        [sys.executable, EXAMPLES / "put_rate.py"], capture_output=True, text=True, timeout=100
+    )
+    assert ran.returncode == 1 and "Traceback" not in ran.stderr
+    assert "cargo build --release -p zerolane --example put_rate" in ran.stderr
+
+
 def test_reduce() -> None:
     printed = run("reduce.py", "8", "100000")
     assert "8 rows of 100000 numbers put and added up: 2800000, all right" in printed

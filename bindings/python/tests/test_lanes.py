@@ -130,9 +130,9 @@ def test_lane__is_one_that_there_is() -> None:
 
 
 def test_lane__ethernet_has_interfaces() -> None:
-    with pytest.raises(OSError, match="raw Ethernet"):
+    with pytest.raises(ValueError, match="raw Ethernet"):
         zerolane.Endpoint("127.0.0.1:0", zerolane.Options(lane="ethernet"))
-    with pytest.raises(OSError, match="another lane was chosen"):
+    with pytest.raises(ValueError, match="another lane was chosen"):
         zerolane.Endpoint("ether:no-such-one:0")
     ethernet = zerolane.Options(lane="ethernet")
     with pytest.raises(OSError, match="no interface no-such-one"):

@@ -1,5 +1,6 @@
 """Remote memory: put, get, fetch-op, rights, revocation, messages, completion queues."""
 
+import mmap
 import select
 import subprocess
 import sys
@@ -234,6 +235,56 @@ def test_messages__control_and_payload(pair: Pair, executor: ThreadPoolExecutor)
     completion = waiting.result()
     assert completion is not None and completion.id == receive
     assert completion.control == b"posted" and completion.kind == "message_received"
+
+
+def test_completion_queue__of_more_than_memory_is_an_error() -> None:
+    for capacity in (2**40, 2**63 - 1):
+        with pytest.raises(MemoryError, match=f"a queue of {capacity} completions"):
+            zerolane.CompletionQueue(capacity)
+
+
+def test_memfd__lengths_that_cannot_be() -> None:
+    with pytest.raises(ValueError, match="1 byte at least"):
+        zerolane.ExportedRegion.memfd(0)
+    # More than a file may have: were the system asked, it would take nothing for that.
+    with pytest.raises(MemoryError, match="that the system has left"):
+        zerolane.ExportedRegion.memfd(2**63 - 1)
+
+
+def test_exported__a_mapped_file_that_shrank_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(1 << 20))
+    with (
+        path.open("r+b") as file,
+        mmap.mmap(file.fileno(), 0) as mapped,
+        zerolane.ExportedRegion(mapped) as region,
+    ):
+        region.write(1 << 19, b"there")
+        file.truncate(4096)
+        with pytest.raises(zerolane.MemoryFault):
+            region.read(1 << 19, 5)
+        with pytest.raises(zerolane.MemoryFault):
+            region.write(1 << 19, b"gone")
+        assert region.read(0, 5) == bytes(5)
+
+
+def test_revoke__of_two_threads_is_over_for_both(executor: ThreadPoolExecutor) -> None:
+    for _ in range(100):
+        memory = bytearray(4096)
+        region = zerolane.ExportedRegion(memory)
+        for it in [executor.submit(region.revoke) for _ in range(2)]:
+            it.result()
+            memory.append(0)
+        assert region.revoked
+
+
+def test_export__of_one_more_than_there_can_be(pair: Pair) -> None:
+    ours, _ = pair
+    with zerolane.ExportedRegion(bytearray(8)) as region:
+        for _ in range(65_536):
+            ours.export(region, Rights.READ)
+        with pytest.raises(zerolane.QueueFull, match="65536 regions are exported"):
+            ours.export(region, Rights.READ)
 
 
 def test_completion_queue__of_a_connection(pair: Pair, executor: ThreadPoolExecutor) -> None:

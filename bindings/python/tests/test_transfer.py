@@ -1,5 +1,6 @@
 """Messages: content, buffers of every kind, errors, threads, signals."""
 
+import ctypes
 import mmap
 import os
 import subprocess
@@ -7,6 +8,7 @@ import sys
 import tempfile
 import threading
 from array import array
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -342,12 +344,110 @@ def test_endpoint__bad_addresses_and_timeouts() -> None:
     with pytest.raises(zerolane.ConnectionEnded) as caught:
         zerolane.connect((host, port), options)
     assert isinstance(caught.value, ConnectionError)
-    with pytest.raises(OSError):
-        zerolane.Endpoint("no port here")
-    with pytest.raises(TypeError):
+    for address, match in [
+        ("no port here", "has no port: an address is HOST:PORT"),
+        ("::1", r"an address is \[::1\]:PORT"),
+        ("127.0.0.1:65536", '"65536" in "127.0.0.1:65536" is no port'),
+        (("127.0.0.1", 65536), "65536 is no port"),
+        (("127.0.0.1", -1), "-1 is no port"),
+    ]:
+        for make in (zerolane.Endpoint, zerolane.connect):
+            with pytest.raises(ValueError, match=match):
+                make(address)  # type: ignore[arg-type]
+    with pytest.raises(OSError, match=r'host "no-such-host\.invalid"'):
+        zerolane.connect("no-such-host.invalid:1")
+    with pytest.raises(TypeError, match="host:port"):
         zerolane.Endpoint(7)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="idle_timeout"):
-        zerolane.Options(idle_timeout=float("nan"))
+    for time in (float("nan"), -1.0, 0.0):
+        with pytest.raises(ValueError, match="idle_timeout"):
+            zerolane.Options(idle_timeout=time)
+    with pytest.raises(ValueError, match="connect_timeout"):
+        zerolane.Options(connect_timeout=0)
+
+
+def test_timeout__that_no_clock_counts_to_is_none(executor: ThreadPoolExecutor) -> None:
+    for long in (1e300, float("inf"), 1e19):
+        options = zerolane.Options(idle_timeout=long, connect_timeout=long)
+        with zerolane.Endpoint("127.0.0.1:0", options) as endpoint:
+            connecting = executor.submit(zerolane.connect, endpoint.local_addr, options)
+            peers = endpoint.accept(timeout=long)
+            ours = connecting.result()
+        ours.set_timeout(long)
+        receiving = executor.submit(peers.wait, long)
+        peers.post_recv(bytearray(5))
+        ours.send(b"hello")
+        completion = receiving.result()
+        assert completion is not None and completion.memory is not None
+        assert completion.memory.tobytes() == b"hello"
+        ours.abort()
+        peers.abort()
+        queue = zerolane.CompletionQueue(4)
+        assert queue.wait(timeout=0) is None
+
+
+def test_buffers__of_one_element_and_of_ctypes(pair: Pair, executor: ThreadPoolExecutor) -> None:
+    ours, peers = pair
+    words = ctypes.c_int32 * 4
+    number = np.array(0.0)
+    kinds: list[tuple[Any, Any, Callable[[Any], Any]]] = [
+        (words(), words(1, 2, 3, 4), lambda it: list(it) == [1, 2, 3, 4]),
+        (number, np.array(7.5), lambda it: it == 7.5),
+        (ctypes.c_uint64(), ctypes.c_uint64(2**40), lambda it: it.value == 2**40),
+        (
+            np.zeros((), dtype="i4,f8"),
+            np.array((3, 0.5), dtype="i4,f8"),
+            lambda it: it["f1"] == 0.5,
+        ),
+    ]
+    for place, sent, got in kinds:
+        receiving = executor.submit(peers.recv_into, place)
+        ours.send(sent)
+        assert receiving.result() == memoryview(sent).nbytes and got(place)
+        peers.post_recv(place)
+        waiting = executor.submit(peers.wait, 20)
+        ours.send(sent)
+        completion = waiting.result()
+        assert completion is not None and completion.memory is not None
+        assert completion.memory.nbytes == memoryview(sent).nbytes
+    with zerolane.ExportedRegion((ctypes.c_uint64 * 2)()) as region:
+        assert region.length == 16
+
+
+def test_buffers__of_python_objects_are_refused(pair: Pair) -> None:
+    ours, peers = pair
+    key = peers.export(zerolane.ExportedRegion(bytearray(64)), zerolane.Rights.ALL)
+    named = np.zeros(8, dtype=[("O", "i8"), ("TO{", "f8")])
+    ours.post_send(named)
+    arrays: list[Any] = [
+        np.array([None, "a"], dtype=object),
+        np.zeros(4, dtype=[("a", "i8"), ("b", object)]),
+        np.zeros(4, dtype=[("a", [("b", "f4"), ("c", object)])]),
+        np.array(None, dtype=object),
+        (ctypes.py_object * 2)(),
+    ]
+    calls: list[Callable[[Any], object]] = [
+        ours.send,
+        lambda it: ours.send([b"before", it]),
+        ours.post_send,
+        ours.recv_into,
+        ours.post_recv,
+        lambda it: ours.send_message(b"m", it),
+        lambda it: ours.recv_message(it),
+        lambda it: ours.put(key, 0, it),
+        lambda it: ours.get(key, 0, it),
+        lambda it: ours.post_put(key, 0, it),
+        lambda it: ours.post_get(key, 0, it),
+        lambda it: ours.post_put_vectored(key, [(0, it)]),
+        lambda it: ours.post_get_vectored(key, [(0, it)]),
+        zerolane.ExportedRegion,
+        lambda it: zerolane.CastReceiver("127.0.0.1:0", it),
+        lambda it: zerolane.cast(it, ["127.0.0.1:1"]),
+    ]
+    for objects in [*arrays, memoryview(arrays[0])]:
+        for take in calls:
+            with pytest.raises(TypeError, match="Python objects"):
+                take(objects)
+    assert ours.in_flight == 1
 
 
 def test_documented__every_public_thing() -> None:
