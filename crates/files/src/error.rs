@@ -181,6 +181,20 @@ pub enum Cause {
          `zerolane cp - HOST:FILE`"
     )]
     LengthNotKnown,
+    /// A filter file that is no regular file, or longer than [`FILTER_FILE_BYTES`](crate::limits::FILTER_FILE_BYTES).
+    #[error(
+        "cannot be read as a filter file (a link, or more than 64 KiB): what is in its directory is left alone"
+    )]
+    FilterFile,
+    /// A line of a filter file that is no rule.
+    #[error("line {0} is no filter rule: what is in its directory is left alone")]
+    FilterRule(u32),
+    /// The filter files of a directory and those around it are more than
+    /// [`FILTER_TEXT_BYTES`](crate::limits::FILTER_TEXT_BYTES), or their patterns too complex.
+    #[error(
+        "too many filter rules together with those of the directories around: what is in its directory is left alone"
+    )]
+    FilterTooLarge,
 }
 
 impl From<Errno> for Cause {

@@ -69,7 +69,8 @@ pub fn messages(bytes: &[u8]) {
 }
 
 /// Reads `bytes` as the pages of a listing, each after its length (u8), and as the steps of a plan. What
-/// is taken is in order, its names are components, and it does not nest too deeply.
+/// is taken is in order, its names are components, and it does not nest too deeply. An odd last byte: a filter file of each
+/// directory was asked for.
 pub fn listing(bytes: &[u8]) {
     let (port, end) = port(vec![], vec![], Arc::default(), || {});
     let mut rest = bytes;
@@ -84,7 +85,8 @@ pub fn listing(bytes: &[u8]) {
     }
     let released = end.released;
     drop(end.events);
-    let mut pages = Pages::new(port);
+    let filter_files = bytes.last().map_or(0, |last| usize::from(last % 2));
+    let mut pages = Pages::new(port).with_filter_files(filter_files);
     let mut last = vec![Vec::new()];
     while let Some(level) = last.last_mut() {
         let Ok(sight) = pages.next() else {

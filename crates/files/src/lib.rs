@@ -21,7 +21,7 @@
 //!     \______/
 //!   pack, message, digest           many files in a Transfer; records; BLAKE3 by units
 //!   name, root, target, glob, links nothing leaves the served directory; patterns; links that are followed
-//!   filter                          which files are left alone
+//!   filter, filter_files            which files are left alone, also by rules in the tree
 //!   positioned, attributes, extended, escape  reads and writes at an offset; owners, permissions, times, xattrs; bytes for people
 //!   hard_links                      which files have several names, and under which they were met first
 //!   rendezvous                      what a client and the server started for it say over a login's channel
@@ -66,6 +66,7 @@ mod escape;
 mod extended;
 mod extents;
 mod filter;
+mod filter_files;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod glob;

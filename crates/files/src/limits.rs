@@ -222,6 +222,19 @@ pub const PATTERN_BYTES: usize = 1 << 20;
 /// Bytes of all patterns of a filter together, compiled: tens of thousands of usual ones.
 pub const FILTER_BYTES: usize = 64 << 20;
 
+/// Names of filter files that are looked for in each directory of a tree.
+pub const FILTER_FILES: usize = 8;
+
+/// Bytes of one filter file in a directory: all of one directory fit a message of a listing.
+pub const FILTER_FILE_BYTES: usize = 64 << 10;
+
+/// Bytes of the filter files that hold in one place: that of its directory, and of those around it. Compiled, they need a
+/// hundred times that at most.
+pub const FILTER_TEXT_BYTES: usize = 256 << 10;
+
+/// Bytes of the states that the automaton of one filter file may keep: there may be as many as directories nest.
+pub const FILTER_STATES_BYTES: usize = 256 << 10;
+
 /// Tries to resolve a link below the served directory, which the kernel wants repeated when something was renamed
 /// meanwhile: on a busy machine a few, and a client that renames without end is refused after some 10 ms.
 pub const LINK_TRIES: u32 = 10_000;

@@ -58,6 +58,8 @@ pub(crate) enum Request {
         copy_links: bool,
         /// With these.
         attributes: Attributes,
+        /// With the content of these files of each directory.
+        filter_files: Vec<Vec<u8>>,
         /// As in a Put: a sync that goes on comes with the key of the connection that broke.
         digester: Digester,
     },

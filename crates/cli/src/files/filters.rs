@@ -39,14 +39,18 @@ const OPTIONS: [(&str, &str, &str); 6] = [
         "filter",
         "RULE",
         "A rule as rsync has it: '- PATTERN', '+ PATTERN', 'P PATTERN' (protect: copied to, but not deleted), 'R' (risk), \
-         'H' (hide: not copied), 'S' (show)",
+         'H' (hide: not copied), 'S' (show), ': NAME' (from the file NAME of each directory)",
     ),
     ("filter-from", "FILE", "Such rules from FILE, one a line"),
 ];
 
+/// What `-F` is short for, the first time and the second.
+const FILTER_FILES: [&str; 2] = [": .rsync-filter", "- .rsync-filter"];
+const FILTER_FILES_OPTION: &str = "filter-files";
+
 impl clap::Args for Filters {
     fn augment_args(command: Command) -> Command {
-        OPTIONS
+        let command = OPTIONS
             .iter()
             .fold(command, |command, &(name, value, help)| {
                 let argument = Arg::new(name).long(name).value_name(value).help(help);
@@ -56,7 +60,16 @@ impl clap::Args for Filters {
                         .value_parser(value_parser!(OsString))
                         .allow_hyphen_values(true),
                 )
-            })
+            });
+        command.arg(
+            Arg::new(FILTER_FILES_OPTION)
+                .short('F')
+                .action(ArgAction::Append)
+                .num_args(0)
+                .default_missing_value("")
+                .value_parser(value_parser!(OsString))
+                .help("As --filter ': .rsync-filter'; said twice, also --filter '- .rsync-filter'"),
+        )
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -67,7 +80,8 @@ impl clap::Args for Filters {
 impl FromArgMatches for Filters {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Filters, clap::Error> {
         let mut given = Vec::new();
-        for (name, ..) in OPTIONS {
+        let names = OPTIONS.iter().map(|&(name, ..)| name);
+        for name in names.chain([FILTER_FILES_OPTION]) {
             let values = matches.get_many::<OsString>(name).unwrap_or_default();
             let places = matches.indices_of(name).unwrap_or_default();
             given.extend(
@@ -78,8 +92,16 @@ impl FromArgMatches for Filters {
         }
         given.sort_unstable_by_key(|&(place, ..)| place);
         let mut filter = Filter::default();
+        let mut short = FILTER_FILES.iter();
         for (_, name, value) in given {
-            add(&mut filter, name, value).map_err(|words| {
+            let added = match name {
+                FILTER_FILES_OPTION => short.next().map_or(Ok(()), |rule| {
+                    let added = filter.add(rule.as_bytes());
+                    added.map_err(|error| error.to_string())
+                }),
+                name => add(&mut filter, name, value),
+            };
+            added.map_err(|words| {
                 let words = format!("--{name} {}: {words}\n", value.display());
                 clap::Error::raw(ErrorKind::ValueValidation, words)
             })?;

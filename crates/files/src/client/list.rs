@@ -103,6 +103,7 @@ fn read(
                 push(&mut at, &name);
                 each(Listed::Failed(&Failure::new(&at, cause)))
             }
+            Sight::Filters(_) => continue,
             Sight::Cut { cause } => {
                 let mut at = top.clone();
                 push(&mut at, &path);

@@ -181,22 +181,25 @@ impl Attempt<'_, '_, '_> {
             },
         };
         let (options, observer, stop) = (self.options, self.observer, &self.client.stop);
+        let filter_files = options.filter.files();
         let (mut connection, digester) = self.ask(|digester| Request::Walk {
             path: path.clone(),
             may_be_missing: push,
             digests: options.checksum,
             copy_links: options.copy_links && !push,
             attributes: options.attributes,
+            filter_files: filter_files.clone(),
             digester,
         })?;
         let compared = pump::run(&mut connection, CONTROL, DATA, stop, |port| {
             // The server may have told all that it has, and closed, while this end still looks.
             let heard = stop.clone();
-            let mut there = Pages::new(port);
+            let mut there = Pages::new(port).with_filter_files(filter_files.len());
             let links = Links::local(options.copy_links && push);
             let mut here = Walker::new(local, digester)
                 .with_links(links, Vec::new())
                 .with_attributes(options.attributes)
+                .with_filter_files(filter_files)
                 .heeding(Box::new(move || heard.check()));
             match push {
                 true => Merge::new(&mut here, &mut there, options, observer, stop)?.run(),

@@ -2,6 +2,7 @@
 
 use super::matcher::Matcher;
 use super::*;
+use crate::limits::FILTER_TEXT_BYTES;
 
 /// Whether `filter` leaves `path` alone at `side`; a final slash means a directory.
 fn leaves(filter: &Filter, side: Side, path: &str) -> bool {
@@ -222,6 +223,168 @@ fn Scope__many_rules_are_looked_at_once_and_too_many_refused() {
     let scope = Scope::new(&filter, Side::Source).unwrap();
     assert!(scope.excludes(b"d/x.1999", false, false));
     assert!(!scope.excludes(b"d/x.2000", false, false));
-    let small = Matcher::new(filter.rules(), 1 << 10);
+    let small = Matcher::new(filter.rules(), (1 << 10, 1 << 10));
     assert_eq!(small.err(), Some(FilterError::TooLarge));
+}
+
+/// A filter that looks for `.f`, after these rules.
+fn with_files(rules: &[&str]) -> Filter {
+    let mut filter = Filter::default();
+    let rules = rules.iter().chain(&[": .f"]);
+    rules.for_each(|rule| filter.add(rule.as_bytes()).unwrap());
+    filter
+}
+
+#[test]
+fn Scope__rules_of_the_tree_hold_where_they_stand_and_below() {
+    let filter = with_files(&["+ *.keep", "- *.always"]);
+    let mut scope = Scope::new(&filter, Side::Source).unwrap();
+    let enter = |scope: &mut Scope<'_>, path: &str, text: &str| {
+        let text = Some(text.as_bytes()).filter(|text| !text.is_empty());
+        scope.enter(path.as_bytes(), [text].into_iter()).unwrap();
+    };
+    let check = |scope: &Scope<'_>, expected: &[(&str, bool)]| {
+        for &(path, excluded) in expected {
+            let name = path.trim_end_matches('/');
+            let directory = name != path;
+            assert_eq!(
+                scope.excludes(name.as_bytes(), directory, false),
+                excluded,
+                "{path}"
+            );
+        }
+    };
+    enter(&mut scope, "", "- *.o\n- /top\n- d/inner\n");
+    check(
+        &scope,
+        &[
+            ("a.o", true),
+            ("a.keep", false),
+            ("a.always", true),
+            ("top", true),
+            ("d/", false),
+        ],
+    );
+    // Anchored patterns begin where the file is; others look at the whole path.
+    enter(
+        &mut scope,
+        "d",
+        "+ x.o\n- /here\n- d/below\n- **/deep\n- dir/***\n",
+    );
+    check(
+        &scope,
+        &[
+            ("d/a.o", true),
+            ("d/x.o", false),
+            ("d/here", true),
+            ("d/top", false),
+            ("d/inner", true),
+            ("d/below", true),
+            ("d/deep", true),
+            ("d/dir/", true),
+            ("d/dir", false),
+        ],
+    );
+    enter(&mut scope, "d/e", "");
+    check(
+        &scope,
+        &[
+            ("d/e/x.o", false),
+            ("d/e/a.o", true),
+            ("d/e/here", false),
+            ("d/e/deep", true),
+        ],
+    );
+    scope.leave();
+    enter(&mut scope, "d/f", "- y\n!\n- z\n");
+    check(
+        &scope,
+        &[
+            ("d/f/a.o", false),
+            ("d/f/y", false),
+            ("d/f/z", true),
+            ("d/f/b.always", true),
+        ],
+    );
+    scope.leave();
+    check(&scope, &[("d/z", false), ("d/a.o", true)]);
+    scope.leave();
+    check(&scope, &[("x.o", true), ("here", false)]);
+    assert_eq!(filter.unused(), [""; 0]);
+}
+
+#[test]
+fn Scope__kinds_of_filter_files() {
+    for (rule, text, excluded, below, itself) in [
+        (": .f", "- a", true, true, false),
+        ("dir-merge .f", "- a", true, true, false),
+        (":n .f", "- a", true, false, false),
+        (":e .f", "- a", true, true, true),
+        (":- .f", "a\n# b\n", true, true, false),
+        (":-n .f", "a", true, false, false),
+        (":- .f", "- a", false, false, false),
+        (":+ .f", "a", false, false, false),
+        (":r .f", "- a", false, false, false),
+        (":s .f", "- a", true, true, false),
+    ] {
+        let mut filter = Filter::default();
+        filter.add(rule.as_bytes()).unwrap();
+        let mut scope = Scope::new(&filter, Side::Source).unwrap();
+        scope
+            .enter(b"", [Some(text.as_bytes())].into_iter())
+            .unwrap();
+        assert_eq!(scope.excludes(b"a", false, false), excluded, "{rule}");
+        assert_eq!(scope.excludes(b".f", false, false), itself, "{rule}");
+        scope.enter(b"d", [None].into_iter()).unwrap();
+        assert_eq!(scope.excludes(b"d/a", false, false), below, "{rule}");
+    }
+    let mut filter = Filter::default();
+    for bad in [":", ": ", ": a/b", ": /a", ": ..", ":C", ":w .f", ":/ .f"] {
+        assert!(
+            matches!(filter.add(bad.as_bytes()), Err(FilterError::Rule(_))),
+            "{bad}"
+        );
+    }
+    for _ in 0..FILTER_FILES {
+        filter.add(b": .f").unwrap();
+    }
+    assert_eq!(filter.add(b": .f"), Err(FilterError::TooLarge));
+}
+
+#[test]
+fn Scope__filter_files_that_cannot_be_used() {
+    let filter = with_files(&[]);
+    let enter = |scope: &mut Scope<'_>, text: &[u8]| {
+        let entered = scope.enter(b"d", [Some(text)].into_iter());
+        entered.map_err(|(index, why)| (index, why.to_string()))
+    };
+    for (text, words) in [
+        (&b"- a\nb\n"[..], "line 2: a rule is"),
+        (b"- [a\n", "line 1: not a pattern"),
+        (b"\n- a\0b\n", "line 2: not a pattern"),
+        // It could name any file.
+        (b". /etc/passwd\n", "line 1: rules from a file"),
+        (b": other\n", "line 1: rules from a file"),
+    ] {
+        let mut scope = Scope::new(&filter, Side::Source).unwrap();
+        let (index, why) = enter(&mut scope, text).unwrap_err();
+        assert!(index == 0 && why.starts_with(words), "{why}");
+        // None of its rules hold.
+        assert!(!scope.excludes(b"d/a", false, false));
+    }
+    let mut one_sided = Filter::default();
+    one_sided.add(b":s .f").unwrap();
+    let mut scope = Scope::new(&one_sided, Side::Source).unwrap();
+    assert!(enter(&mut scope, b"P a\n").is_err());
+    // All in force are bounded.
+    let mut scope = Scope::new(&filter, Side::Source).unwrap();
+    let text = [&b"#"[..], &[b'x'; FILTER_TEXT_BYTES / 2 - 1]].concat();
+    for _ in 0..2 {
+        enter(&mut scope, &text).unwrap();
+    }
+    assert!(enter(&mut scope, b"- a").is_err());
+    scope.leave();
+    scope.leave();
+    enter(&mut scope, b"- a").unwrap();
+    assert!(scope.excludes(b"d/a", false, false));
 }

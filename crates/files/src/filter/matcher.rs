@@ -20,17 +20,19 @@ pub(super) struct Matched {
 }
 
 impl Matcher {
+    /// `states`: bytes that may be kept of what was found out while matching.
+    ///
     /// # Errors
-    /// [`FilterError::TooLarge`]: more than `bytes`.
+    /// [`FilterError::TooLarge`]: the patterns need more than `bytes`.
     pub(super) fn new<'r>(
         rules: impl Iterator<Item = &'r Rule> + Clone,
-        bytes: usize,
+        (bytes, states): (usize, usize),
     ) -> Result<Matcher, FilterError> {
         let patterns = RegexSetBuilder::new(rules.clone().map(Rule::expression))
             .unicode(false)
             .dot_matches_new_line(true)
             .size_limit(bytes)
-            .dfa_size_limit(bytes)
+            .dfa_size_limit(states)
             .build()
             .map_err(|_| FilterError::TooLarge)?;
         Ok(Matcher {

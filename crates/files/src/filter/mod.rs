@@ -10,7 +10,8 @@ pub(crate) use rule::Side;
 pub(crate) use scope::Scope;
 
 use crate::escape::escape;
-use rule::{Given, Line, Rule, Style};
+use crate::limits::FILTER_FILES;
+use rule::{DirMerge, Given, Line, Rule, Style};
 
 /// Rules in the order in which they were given; the first one whose pattern matches decides. What no
 /// rule matches is included. A directory that is excluded is so with all that is in it.
@@ -36,9 +37,12 @@ use rule::{Given, Line, Rule, Style};
 /// | `H PATTERN` (`hide`), `S PATTERN` (`show`) | the same, of what is copied alone |
 /// | `P PATTERN` (`protect`), `R PATTERN` (`risk`) | the same, of what is deleted alone |
 /// | `!` (`clear`) | the rules before it do not count |
+/// | `: NAME` (`dir-merge`) | the rules in the file NAME of each directory stand here, for what is in that directory and below: those of the innermost first |
 ///
 /// Modifiers stand behind the letter, as in `-! */`: `!` for what the pattern does not match; `s` and `r` for the source
-/// or the receiver alone; `p` for a rule that keeps nothing in a directory that is deleted.
+/// or the receiver alone; `p` for a rule that keeps nothing in a directory that is deleted. Of `:` also `-` and `+`, for a
+/// file of patterns to exclude or to include, `n` for rules that do not hold in directories below, and `e`, which leaves the
+/// file itself alone.
 ///
 /// ```
 /// use zerolane_files::Filter;
@@ -58,6 +62,8 @@ pub struct Filter {
 #[derive(Debug)]
 enum Entry {
     Rule(Rule),
+    /// Here the rules of such files stand.
+    Merge(DirMerge),
 }
 
 /// A text that is no filter rule.
@@ -65,7 +71,7 @@ enum Entry {
 pub enum FilterError {
     /// It begins with no kind of rule, or has modifiers that this kind has not.
     #[error(
-        "a rule is '+ PATTERN', '- PATTERN', 'H', 'S', 'P' or 'R PATTERN', or '!', and not {:?}",
+        "a rule is '+ PATTERN', '- PATTERN', 'H', 'S', 'P' or 'R PATTERN', ': NAME' or '!', and not {:?}",
         escape(.0)
     )]
     Rule(Vec<u8>),
@@ -75,8 +81,10 @@ pub enum FilterError {
     /// `[` without `]`, a range that runs backwards, a class that there is not.
     #[error("not a pattern: {}", escape(.0))]
     Pattern(Vec<u8>),
-    /// A rule that reads others.
-    #[error("rules from a file are read by --filter-from FILE")]
+    /// A rule that reads others, where there may be none.
+    #[error(
+        "rules from a file are read by --filter-from FILE, and by ': NAME' there or on the command line"
+    )]
     Merge,
     /// All patterns together need too much memory.
     #[error("too many patterns, or too long ones")]
@@ -153,20 +161,43 @@ impl Filter {
             None => {}
             Some(Line::Clear) => self.entries.clear(),
             Some(Line::Rule(rule)) => self.entries.push(Entry::Rule(rule)),
+            Some(Line::Merge(merge)) => {
+                if self.merges().count() >= FILTER_FILES {
+                    return Err(FilterError::TooLarge);
+                }
+                self.entries.extend(merge.of_itself()?.map(Entry::Rule));
+                self.entries.push(Entry::Merge(merge));
+            }
         }
         Ok(())
     }
 
     fn rules(&self) -> impl Iterator<Item = &Rule> + Clone {
-        self.entries.iter().map(|entry| match entry {
-            Entry::Rule(rule) => rule,
+        self.entries.iter().filter_map(|entry| match entry {
+            Entry::Rule(rule) => Some(rule),
+            Entry::Merge(_) => None,
         })
     }
 
-    /// The patterns that decided nothing so far, printable.
+    fn merges(&self) -> impl Iterator<Item = &DirMerge> {
+        self.entries.iter().filter_map(|entry| match entry {
+            Entry::Rule(_) => None,
+            Entry::Merge(merge) => Some(merge),
+        })
+    }
+
+    /// The names of the filter files that are looked for in each directory.
+    pub(crate) fn files(&self) -> Vec<Vec<u8>> {
+        self.merges().map(|merge| merge.name.clone()).collect()
+    }
+
+    /// The patterns that decided nothing so far, and the filter files that were not found, printable.
     pub fn unused(&self) -> Vec<String> {
-        let unused = self.rules().filter(|rule| !rule.is_used());
-        unused.map(|rule| escape(rule.pattern())).collect()
+        let unused = self.entries.iter().filter_map(|entry| match entry {
+            Entry::Rule(rule) => (!rule.is_used()).then(|| rule.pattern()),
+            Entry::Merge(merge) => (!merge.is_used()).then_some(&merge.name[..]),
+        });
+        unused.map(escape).collect()
     }
 }
 

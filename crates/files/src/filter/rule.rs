@@ -2,12 +2,14 @@
 
 use super::FilterError;
 use super::pattern::{compile, translate};
+use crate::name::check_name;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A line of rules.
 #[derive(Debug)]
 pub(super) enum Line {
     Rule(Rule),
+    Merge(DirMerge),
     /// What stands before it does not count.
     Clear,
 }
@@ -46,6 +48,22 @@ pub(crate) enum Side {
     Source,
     /// Where it is written: what is not deleted.
     Target,
+}
+
+/// A file of rules in each directory, for what is in that directory.
+#[derive(Debug)]
+pub(super) struct DirMerge {
+    pub(super) name: Vec<u8>,
+    /// How its lines are read.
+    pub(super) style: Style,
+    /// What its rules are besides what they say.
+    pub(super) given: Given,
+    /// Whether they hold for what is in directories below, too.
+    pub(super) inherited: bool,
+    /// Whether the file itself is left alone.
+    excludes_itself: bool,
+    /// Whether such a file was found.
+    used: AtomicBool,
 }
 
 /// How lines are read.
@@ -116,7 +134,10 @@ impl Line {
         match kind {
             b'!' if rest.is_empty() => Ok(Line::Clear),
             b'.' => Err(FilterError::Merge),
-            b'!' | b':' => Err(no_rule()),
+            b'!' => Err(no_rule()),
+            b':' => DirMerge::parse(argument, modifiers, given)
+                .map(Line::Merge)
+                .ok_or_else(no_rule),
             _ => {
                 let mut said = Given {
                     sides: match kind {
@@ -190,6 +211,50 @@ fn kind_of(line: &[u8]) -> Option<(u8, &[u8])> {
         known.then_some((first, rest))
     };
     KINDS.iter().find_map(word).or_else(letter)
+}
+
+impl DirMerge {
+    /// `None`: a modifier that cannot be, or no name.
+    fn parse(name: &[u8], modifiers: &[u8], mut given: Given) -> Option<DirMerge> {
+        let (mut style, mut inherited, mut excludes_itself) = (Style::Rules, true, false);
+        for &modifier in modifiers {
+            match modifier {
+                b'-' | b'+' => {
+                    style = Style::Patterns {
+                        include: modifier == b'+',
+                        prefixes: false,
+                    }
+                }
+                b'n' => inherited = false,
+                b'e' => excludes_itself = true,
+                _ => given.add(modifier)?,
+            }
+        }
+        Some(DirMerge {
+            name: check_name(name).ok()?.to_vec(),
+            style,
+            given,
+            inherited,
+            excludes_itself,
+            used: AtomicBool::new(false),
+        })
+    }
+
+    /// The rule that leaves the file itself alone, if it does.
+    pub(super) fn of_itself(&self) -> Result<Option<Rule>, FilterError> {
+        match self.excludes_itself {
+            true => Rule::new(&self.name, false, Given::default()).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    pub(super) fn note_used(&self) {
+        self.used.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_used(&self) -> bool {
+        self.used.load(Ordering::Relaxed)
+    }
 }
 
 impl Rule {

@@ -1,8 +1,10 @@
-//! The rules of a filter where a walk is.
+//! The rules of a filter where a walk is: those that were given, and those in the filter files of the directories that it
+//! is in.
 
 use super::matcher::Matcher;
-use super::{Entry, Filter, FilterError, Side};
-use crate::limits::FILTER_BYTES;
+use super::rule::{DirMerge, Line, Rule};
+use super::{Entry, Filter, FilterError, Side, lines};
+use crate::limits::{FILTER_BYTES, FILTER_STATES_BYTES, FILTER_TEXT_BYTES};
 
 /// A filter, ready to be asked.
 #[derive(Debug)]
@@ -12,7 +14,28 @@ pub(crate) struct Scope<'f> {
     /// Rules for no end in particular do not count at the target.
     delete_excluded: bool,
     matcher: Matcher,
+    /// The directories that the walk is in.
+    depth: usize,
+    /// For each name of filter files those that hold, the innermost last.
+    merged: Vec<Vec<Merged>>,
 }
+
+/// The rules of one filter file.
+#[derive(Debug)]
+struct Merged {
+    /// Its directory is the one at this depth, whose path ends with the separator at this place.
+    depth: usize,
+    separator: usize,
+    /// Bytes of its text.
+    bytes: usize,
+    rules: Vec<Rule>,
+    matcher: Matcher,
+    /// Rules of the directories around do not hold.
+    clears: bool,
+}
+
+/// A filter file that cannot be used: which of the filter's, and why.
+pub(crate) type Unusable = (usize, FilterError);
 
 impl<'f> Scope<'f> {
     /// # Errors
@@ -22,7 +45,9 @@ impl<'f> Scope<'f> {
             filter,
             side,
             delete_excluded: false,
-            matcher: Matcher::new(filter.rules(), FILTER_BYTES)?,
+            matcher: Matcher::new(filter.rules(), (FILTER_BYTES, FILTER_BYTES))?,
+            depth: 0,
+            merged: filter.merges().map(|_| Vec::new()).collect(),
         })
     }
 
@@ -32,21 +57,137 @@ impl<'f> Scope<'f> {
         self
     }
 
-    /// Whether what stands at `path`, below the top of the tree, is left alone. `removing`: it is in a directory that goes.
+    /// Into the directory at `path`, which has these filter files.
+    ///
+    /// # Errors
+    /// The first that cannot be used: it has no rules then. The walk is in the directory all the same.
+    pub(crate) fn enter<'t>(
+        &mut self,
+        path: &[u8],
+        texts: impl Iterator<Item = Option<&'t [u8]>>,
+    ) -> Result<(), Unusable> {
+        self.depth += 1;
+        let separator = match path.len() {
+            0 => 0,
+            len => len + 1,
+        };
+        let mut outcome = Ok(());
+        for (index, (merge, text)) in self.filter.merges().zip(texts).enumerate() {
+            let Some(text) = text.filter(|text| !text.is_empty()) else {
+                continue;
+            };
+            merge.note_used();
+            let held: usize = self.merged.iter().flatten().map(|it| it.bytes).sum();
+            let merged = match held + text.len() > FILTER_TEXT_BYTES {
+                true => Err(FilterError::TooLarge),
+                false => Merged::read(text, merge, (self.depth, separator)),
+            };
+            match merged {
+                Ok(merged) => self.merged[index].push(merged),
+                Err(why) => outcome = outcome.and(Err((index, why))),
+            }
+        }
+        outcome
+    }
+
+    /// Out of the directory.
+    pub(crate) fn leave(&mut self) {
+        for merged in &mut self.merged {
+            merged.pop_if(|it| it.depth == self.depth);
+        }
+        self.depth -= 1;
+    }
+
+    /// Whether what stands at `path`, below the top of the tree and in the directory that was entered last, is left alone.
+    /// `removing`: its directory goes.
     pub(crate) fn excludes(&self, path: &[u8], directory: bool, removing: bool) -> bool {
         if self.filter.entries.is_empty() {
             return false;
         }
-        let rooted = [b"\0", path, b"/"].concat();
+        let mut rooted = [b"\0", path, b"/"].concat();
         let matched = self.matcher.look(&rooted, directory);
-        for (index, entry) in self.filter.entries.iter().enumerate() {
-            let Entry::Rule(rule) = entry;
-            if rule.counts(self.side, self.delete_excluded, removing)
-                && rule.decides(matched.has(index, rule), directory)
-            {
-                return !rule.include;
+        rooted[0] = b'/';
+        let (mut rule_index, mut merge_index) = (0, 0);
+        for entry in &self.filter.entries {
+            let decided = match entry {
+                Entry::Rule(rule) => {
+                    rule_index += 1;
+                    let matched = matched.has(rule_index - 1, rule);
+                    self.decides(rule, matched, directory, removing)
+                }
+                Entry::Merge(merge) => {
+                    merge_index += 1;
+                    let merged = &self.merged[merge_index - 1];
+                    self.merged_decide((merge, merged), &mut rooted, directory, removing)
+                }
+            };
+            if let Some(include) = decided {
+                return !include;
             }
         }
         false
+    }
+
+    /// Whether a rule includes what it decides about; `None`: it does not.
+    fn decides(&self, rule: &Rule, matched: bool, directory: bool, removing: bool) -> Option<bool> {
+        let counts = rule.counts(self.side, self.delete_excluded, removing);
+        (counts && rule.decides(matched, directory)).then_some(rule.include)
+    }
+
+    fn merged_decide(
+        &self,
+        (merge, merged): (&DirMerge, &[Merged]),
+        rooted: &mut [u8],
+        directory: bool,
+        removing: bool,
+    ) -> Option<bool> {
+        for it in merged.iter().rev() {
+            if !merge.inherited && it.depth != self.depth {
+                return None;
+            }
+            rooted[it.separator] = 0;
+            let matched = it.matcher.look(rooted, directory);
+            rooted[it.separator] = b'/';
+            let mut rules = it.rules.iter().enumerate();
+            let decided = rules.find_map(|(index, rule)| {
+                self.decides(rule, matched.has(index, rule), directory, removing)
+            });
+            if decided.is_some() || it.clears {
+                return decided;
+            }
+        }
+        None
+    }
+}
+
+impl Merged {
+    fn read(
+        text: &[u8],
+        merge: &DirMerge,
+        (depth, separator): (usize, usize),
+    ) -> Result<Merged, FilterError> {
+        let (mut rules, mut clears) = (Vec::new(), false);
+        for (number, line) in lines(text) {
+            let line = Line::parse(line, merge.style, merge.given);
+            match line.map_err(|why| why.in_line(number))? {
+                None => {}
+                Some(Line::Rule(rule)) => rules.push(rule),
+                Some(Line::Clear) => {
+                    rules.clear();
+                    clears = true;
+                }
+                // The tree that is copied does not say which other files are read.
+                Some(Line::Merge(_)) => return Err(FilterError::Merge.in_line(number)),
+            }
+        }
+        let matcher = Matcher::new(rules.iter(), (FILTER_BYTES, FILTER_STATES_BYTES))?;
+        Ok(Merged {
+            depth,
+            separator,
+            bytes: text.len(),
+            rules,
+            matcher,
+            clears,
+        })
     }
 }

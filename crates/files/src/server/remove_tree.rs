@@ -82,6 +82,8 @@ pub(super) fn remove_tree(
                 Some(cause)
             }
             Sight::Cut { cause } => Some(cause),
+            // Not asked for.
+            Sight::Filters(_) => None,
             Sight::Leave => {
                 close(parent, &mut levels, &mut path, &mut tell)?;
                 continue;

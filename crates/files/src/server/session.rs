@@ -118,12 +118,14 @@ impl Session<'_> {
                 digests,
                 copy_links,
                 attributes,
+                filter_files,
                 digester,
             } => {
                 let turn = self.take_turn(&digester)?;
                 let digester = (digester.accept(), &turn);
                 let what = (may_be_missing, digests, copy_links, attributes);
-                self.walk(connection, &path, what, digester).map(|()| None)
+                self.walk(connection, &path, (what, filter_files), digester)
+                    .map(|()| None)
             }
             Request::Update {
                 destination,

@@ -4,10 +4,10 @@ use super::session::Session;
 use super::tally::Tally;
 use super::turns::Turn;
 use crate::digest::Digester;
-use crate::error::{Cause, Error};
-use crate::limits::{PLAN_BYTES, REQUEST_SECONDS};
+use crate::error::{Cause, Error, Refusal};
+use crate::limits::{FILTER_FILES, PLAN_BYTES, REQUEST_SECONDS};
 use crate::message::{Attributes, CopyOptions, Landing, Totals};
-use crate::name::RelativePath;
+use crate::name::{RelativePath, check_name};
 use crate::opening::receive;
 use crate::pump::{CONTROL, DATA};
 use crate::reached::Reached;
@@ -34,9 +34,14 @@ impl Session<'_> {
         &self,
         connection: &mut Connection,
         path: &[u8],
-        (may_be_missing, digests, copy_links, attributes): (bool, bool, bool, Attributes),
+        (what, filter_files): ((bool, bool, bool, Attributes), Vec<Vec<u8>>),
         (digester, turn): (Digester, &Turn<'_>),
     ) -> Result<(), Error> {
+        let (may_be_missing, digests, copy_links, attributes) = what;
+        let can_be = filter_files.iter().all(|name| check_name(name).is_ok());
+        if !can_be || filter_files.len() > FILTER_FILES {
+            return self.refuse(connection, Refusal::Malformed);
+        }
         let directory = match self.directory(path) {
             Ok(directory) => Some(directory),
             Err(Cause::NotFound) if may_be_missing => None,
@@ -50,7 +55,8 @@ impl Session<'_> {
         let walker = Walker::new(directory, digester)
             .with_digests(digests)
             .with_links(links, above)
-            .with_attributes(attributes);
+            .with_attributes(attributes)
+            .with_filter_files(filter_files);
         self.pump(connection, replies, (DATA, CONTROL), turn.stop(), |port| {
             let walker = walker.heeding(port.check());
             pages::send(port, walker, turn.stop())

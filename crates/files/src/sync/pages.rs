@@ -3,8 +3,10 @@
 use super::sight::{Detail, Listing, Seen, Sight};
 use crate::digest::Digest;
 use crate::error::{Cause, Error};
+use crate::filter_files::FilterText;
 use crate::limits::{
-    FILE_BYTES, LISTING_ENTRIES, LISTING_PAGE_BYTES, PATH_BYTES, RECORD_BYTES, TREE_DEPTH,
+    FILE_BYTES, FILTER_FILE_BYTES, LISTING_ENTRIES, LISTING_PAGE_BYTES, PATH_BYTES, RECORD_BYTES,
+    TREE_DEPTH,
 };
 use crate::message::EntryKind;
 use crate::name::{RelativePath, check_name};
@@ -70,6 +72,13 @@ impl Pages {
         pages
     }
 
+    /// With the content of so many filter files of each directory.
+    pub(crate) fn with_filter_files(mut self, files: usize) -> Pages {
+        self.order.filter_files = files;
+        self.order.filters_due = files > 0;
+        self
+    }
+
     /// Sees to it that there is a page of which something is left to read.
     fn fetch(&mut self) -> Result<(), Error> {
         loop {
@@ -121,6 +130,9 @@ struct Order {
     paths: bool,
     /// Which may lead out.
     leaving: bool,
+    /// Filter files that were asked for of each directory, and whether they come next.
+    filter_files: usize,
+    filters_due: bool,
 }
 
 impl Default for Order {
@@ -131,6 +143,8 @@ impl Default for Order {
             entries: 0,
             paths: false,
             leaving: false,
+            filter_files: 0,
+            filters_due: false,
         }
     }
 }
@@ -144,7 +158,11 @@ impl Order {
         if std::mem::take(&mut self.cut) && *sight != Sight::Leave {
             return Err(Error::Protocol("a listing that goes on after its end"));
         }
+        if std::mem::take(&mut self.filters_due) != matches!(sight, Sight::Filters(_)) {
+            return Err(Error::Protocol("filter files where none belong, or none"));
+        }
         match sight {
+            Sight::Filters(texts) => return self.filters(texts),
             Sight::Entry(seen) => {
                 self.name(&seen.name)?;
                 check_seen(seen)?;
@@ -153,6 +171,7 @@ impl Order {
                         return Err(Error::Protocol("directories nest too deeply"));
                     }
                     self.last.push(Vec::new());
+                    self.filters_due = self.filter_files > 0;
                 }
             }
             Sight::Unseen { name, .. } => self.name(name)?,
@@ -160,6 +179,17 @@ impl Order {
             Sight::Leave => drop(self.last.pop()),
         }
         Ok(())
+    }
+
+    fn filters(&self, texts: &[FilterText]) -> Result<(), Error> {
+        let too_long = |it: &FilterText| match it {
+            FilterText::Text(text) => text.len() > FILTER_FILE_BYTES,
+            FilterText::Missing | FilterText::Unusable(_) => false,
+        };
+        match texts.len() != self.filter_files || texts.iter().any(too_long) {
+            true => Err(Error::Protocol("filter files that cannot be")),
+            false => Ok(()),
+        }
     }
 
     fn name(&mut self, name: &[u8]) -> Result<(), Error> {

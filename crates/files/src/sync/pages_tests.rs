@@ -250,3 +250,44 @@ fn of_paths__at_the_top_paths_in_any_order_and_none_that_leads_out() {
     assert!(read(&[directory(b"d"), file(b"x/y")]).is_err());
     assert!(read(&[directory(b"d"), file(b"b"), file(b"a")]).is_err());
 }
+
+#[test]
+fn Pages__filter_files_where_they_were_asked_for_and_nowhere_else() {
+    let text = |len| FilterText::Text(vec![b'-'; len]);
+    let filters = |texts: &[FilterText]| Sight::Filters(texts.to_vec());
+    let one = || filters(&[FilterText::Missing]);
+    let read = |files, sights: &[Sight]| {
+        let (pages, _released) = arrived(&[page(sights)]);
+        let mut pages = pages.with_filter_files(files);
+        sights.iter().try_for_each(|sight| {
+            let next = pages.next()?;
+            assert_eq!(next, *sight);
+            Ok(())
+        })
+    };
+    let long = filters(&[text(FILTER_FILE_BYTES)]);
+    let asked = [
+        one(),
+        file(b"a"),
+        directory(b"d"),
+        long,
+        Sight::Leave,
+        Sight::Leave,
+    ];
+    read(1, &asked).unwrap();
+    for (files, sights) in [
+        (0, &[one()][..]),
+        (0, &[file(b"a"), one()]),
+        (1, &[file(b"a")]),
+        (1, &[Sight::Leave]),
+        (1, &[one(), one()]),
+        (1, &[one(), directory(b"d"), Sight::Leave]),
+        (1, &[one(), file(b"a"), one()]),
+        (2, &[one()]),
+        (1, &[filters(&[])]),
+        (1, &[filters(&[text(FILTER_FILE_BYTES + 1)])]),
+    ] {
+        let refused: Result<(), Error> = read(files, sights);
+        assert!(matches!(refused, Err(Error::Protocol(_))), "{sights:?}");
+    }
+}

@@ -2,6 +2,7 @@
 
 use crate::digest::Digest;
 use crate::error::{Cause, Error};
+use crate::filter_files::FilterText;
 use crate::links::Identity;
 use crate::message::{EntryKind, Meta};
 use serde::{Deserialize, Serialize};
@@ -18,6 +19,8 @@ pub(crate) enum Sight {
     Cut { cause: Cause },
     /// That was all of the directory.
     Leave,
+    /// The directory has these filter files. Comes first in each, if they were asked for.
+    Filters(Vec<FilterText>),
 }
 
 /// An entry of a directory.
@@ -59,7 +62,7 @@ impl Sight {
         match self {
             Sight::Entry(seen) => Some(&seen.name),
             Sight::Unseen { name, .. } => Some(name),
-            Sight::Cut { .. } | Sight::Leave => None,
+            Sight::Filters(_) | Sight::Cut { .. } | Sight::Leave => None,
         }
     }
 

@@ -8,6 +8,7 @@ use super::plan::{BATCH_BYTES, Step, next_step};
 use super::sight::{Detail, Listing, Seen, Sight};
 use crate::digest::Digest;
 use crate::error::{Cause, Error, Failure};
+use crate::filter_files::FilterText;
 use crate::message::{EntryKind, Meta};
 use crate::observe::Observer;
 use crate::stop::Stop;
@@ -37,7 +38,7 @@ impl Listing for Listed {
 
 /// A listing in words: `d{f f}`; a file's name ends with its time, a directory's is one letter, `!` is
 /// something that cannot be seen, `#` the rest that cannot. `@7` behind a file: it is the seventh of those with other
-/// names.
+/// names. `<-_a,P_b>`: the rules of the directory's filter file; `<>`: it has none; `<#>`: one that cannot be read.
 fn listed(words: &str) -> Listed {
     let mut sights = VecDeque::new();
     for word in words
@@ -67,6 +68,13 @@ fn listed(words: &str) -> Listed {
             })
         };
         sights.push_back(match word {
+            _ if word.starts_with('<') => {
+                Sight::Filters(vec![match word.trim_matches(['<', '>']) {
+                    "" => FilterText::Missing,
+                    "#" => FilterText::Unusable(Cause::PermissionDenied),
+                    rules => FilterText::Text(rules.replace(',', "\n").into_bytes()),
+                }])
+            }
             "}" => Sight::Leave,
             "#" => Sight::Cut {
                 cause: Cause::PermissionDenied,
@@ -300,6 +308,84 @@ fn Merge__what_is_protected_is_not_deleted_and_what_is_hidden_not_copied() {
         changes("", "d{ x.o1 } e{ y1 }", &with(&["-p *.o"], false)),
         ["deleted d/x.o", "deleted d", "deleted e/y", "deleted e"]
     );
+}
+
+#[test]
+fn Merge__filter_files() {
+    let mut options = delete();
+    options.filter.add(b": .f").unwrap();
+    let check = |source, target, expected: &[&str]| {
+        assert_eq!(
+            changes(source, target, &options),
+            expected,
+            "{source} {target}"
+        );
+    };
+    // Rules of the source hold at the target, for that is where they will be.
+    check(
+        "<-_*.o> .f1 a.o1 d{ <-_x> .f1 a.o1 b1 x1 }",
+        "<> b.o1 c1 d{ <> x1 y1 } e{ <> b.o1 z1 }",
+        &[
+            "new .f",
+            "deleted c",
+            "new d/.f",
+            "new d/b",
+            "deleted d/y",
+            "deleted e/z",
+        ],
+    );
+    // Its own, if they are not replaced.
+    check(
+        "<-_.f,-_*.o> .f1 a.o1 b1",
+        "<P_c,P_.f> .f1 a.o1 b1 c1 d1",
+        &["deleted a.o", "deleted d"],
+    );
+    check("<> a1", "<P_b> .f1 a1 b1 c1", &["deleted .f", "deleted c"]);
+    // A directory that goes, and one that comes.
+    check(
+        "<>",
+        "<> d{ <P_a> .f1 a1 b1 }",
+        &["deleted d/.f", "deleted d/b"],
+    );
+    check(
+        "<> d{ <-_a> a1 b1 e{ <> a1 } }",
+        "<>",
+        &["new d", "new d/b", "new d/e"],
+    );
+    // What cannot be read leaves all alone.
+    for (source, target, told) in [
+        (
+            "<> d{ <#> a1 } e1",
+            "<> d{ <> b1 }",
+            &["failed d/.f: permission denied", "new e"][..],
+        ),
+        (
+            "<> d{ <x> a1 }",
+            "<>",
+            &[
+                "new d",
+                "failed d/.f: line 1 is no filter rule: what is in its directory is left alone",
+            ],
+        ),
+        (
+            "<> d{ <> a1 }",
+            "<> d{ <#> b1 }",
+            &["failed d/.f: permission denied", "new d/a", "deleted d/b"],
+        ),
+    ] {
+        let (lines, outcome) = compare(source, target, &options);
+        assert_eq!(
+            (&lines[..], outcome.totals.failed),
+            (
+                &told.iter().map(|it| it.to_string()).collect::<Vec<_>>()[..],
+                1
+            )
+        );
+    }
+    // Without --delete nothing at the target matters.
+    let mut options = SyncOptions::default();
+    options.filter.add(b": .f").unwrap();
+    assert_eq!(changes("<> a1", "<#> b1", &options), ["new a"]);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use crate::digest::{Digest, Digester, unit_count, unit_len};
 use crate::error::{Cause, Error};
 use crate::extended::Extended;
 use crate::extents::{Extents, UnitMap};
+use crate::filter_files::FilterText;
 use crate::hard_links::shared;
 use crate::limits::{LISTING_HELD_BYTES, TREE_DEPTH, UNIT_BYTES};
 use crate::links::{Identity, Links, identity, joined};
@@ -32,6 +33,8 @@ pub(crate) struct Walker {
     /// Where the tree is, from the served directory.
     above: Vec<u8>,
     attributes: Attributes,
+    /// Files that are read in each directory.
+    filter_files: Vec<Vec<u8>>,
     /// Asked before each unit that is hashed.
     check: Check,
 }
@@ -43,6 +46,8 @@ struct Level {
     /// `None`: there is no such directory, or it could not be opened.
     directory: Option<OwnedFd>,
     names: Names,
+    /// Its filter files, until they were told.
+    filters: Option<Vec<FilterText>>,
     /// Why what is here is not all.
     cut: Option<Cause>,
 }
@@ -69,6 +74,7 @@ impl Walker {
             links: Links::Kept,
             above: Vec::new(),
             attributes: Attributes::NONE,
+            filter_files: Vec::new(),
             check: Box::new(|| Ok(())),
         };
         walker.open(b"", directory.map(Ok));
@@ -107,6 +113,13 @@ impl Walker {
         self
     }
 
+    /// With the content of these files of each directory.
+    pub(crate) fn with_filter_files(mut self, names: Vec<Vec<u8>>) -> Walker {
+        self.filter_files = names;
+        self.read_filters();
+        self
+    }
+
     /// Of the directory alone: those in it are listed as empty ones.
     pub(crate) fn flat(mut self, flat: bool) -> Walker {
         self.flat = flat;
@@ -119,6 +132,7 @@ impl Walker {
             this: None,
             directory: None,
             names: Names::default(),
+            filters: None,
             cut: None,
         };
         match directory {
@@ -133,6 +147,29 @@ impl Walker {
         }
         self.held += level.names.held();
         self.levels.push(level);
+        self.read_filters();
+    }
+
+    /// Reads the filter files of the innermost directory.
+    fn read_filters(&mut self) {
+        if self.filter_files.is_empty() {
+            return;
+        }
+        let directory = self
+            .levels
+            .last()
+            .and_then(|level| level.directory.as_ref());
+        let read = |name: &Vec<u8>| match directory {
+            None => FilterText::Missing,
+            Some(directory) => FilterText::read(|| {
+                let path = || self.path(name);
+                self.links.open(directory, name, path, READ_FILE)
+            }),
+        };
+        let filters = self.filter_files.iter().map(read).collect();
+        if let Some(level) = self.levels.last_mut() {
+            level.filters = Some(filters);
+        }
     }
 
     fn close(&mut self) {
@@ -223,6 +260,9 @@ impl Listing for Walker {
     fn next(&mut self) -> Result<Sight, Error> {
         loop {
             let level = self.levels.last_mut().ok_or(Error::Internal)?;
+            if let Some(filters) = level.filters.take() {
+                return Ok(Sight::Filters(filters));
+            }
             match level.names.pop() {
                 Some(name) => {
                     let sight = self.look(&name);
@@ -247,6 +287,7 @@ impl Listing for Walker {
         if let Some(level) = self.levels.last_mut() {
             self.held -= level.names.held();
             level.names = Names::default();
+            level.filters = None;
             level.cut = None;
         }
     }

@@ -1,6 +1,7 @@
 #![allow(non_snake_case)]
 
 use super::*;
+use crate::limits::FILTER_FILE_BYTES;
 use std::fs;
 use std::path::Path;
 
@@ -28,6 +29,7 @@ fn names(sights: &[Sight]) -> Vec<String> {
         Sight::Unseen { name, cause } => format!("{}: {cause}", crate::escape(name)),
         Sight::Cut { cause } => format!("cut: {cause}"),
         Sight::Leave => "/".into(),
+        Sight::Filters(files) => format!("{files:?}"),
     };
     sights.iter().map(name).collect()
 }
@@ -224,4 +226,42 @@ fn check__fails_when_the_connection_has_ended_or_a_stop_is_asked_for() {
     assert!(matches!(check(), Err(Error::PeerGone)));
     stop.request();
     assert!(matches!(check(), Err(Error::Stopped)));
+}
+
+#[test]
+fn Walker__filter_files_come_first_in_each_directory() {
+    let base = tempfile::tempdir().unwrap();
+    let at = |name: &str| base.path().join(name);
+    for directory in ["d", "e", "f", "g"] {
+        fs::create_dir(at(directory)).unwrap();
+    }
+    fs::write(at(".f"), b"- x").unwrap();
+    fs::write(at("d/.g"), b"").unwrap();
+    fs::write(at("e/.f"), vec![b'x'; FILTER_FILE_BYTES]).unwrap();
+    fs::write(at("f/.f"), vec![b'x'; FILTER_FILE_BYTES + 1]).unwrap();
+    std::os::unix::fs::symlink("../.f", at("g/.f")).unwrap();
+    let names = [".f", ".g"].map(|name| name.as_bytes().to_vec()).to_vec();
+    let (sights, _) = walk(walker(base.path()).with_filter_files(names.clone()));
+    let filters = sights.iter().filter_map(|sight| match sight {
+        Sight::Filters(files) => Some(&files[..]),
+        _ => None,
+    });
+    let text = |bytes: &[u8]| FilterText::Text(bytes.to_vec());
+    let unusable = FilterText::Unusable(Cause::FilterFile);
+    let expected = [
+        [text(b"- x"), FilterText::Missing],
+        [FilterText::Missing, text(b"")],
+        [text(&[b'x'; FILTER_FILE_BYTES]), FilterText::Missing],
+        [unusable.clone(), FilterText::Missing],
+        [unusable, FilterText::Missing],
+    ];
+    assert!(filters.eq(expected.iter().map(|it| &it[..])));
+    assert!(matches!(&sights[..2], [Sight::Filters(_), Sight::Entry(seen)] if seen.name == b".f"));
+    // Of what is not there, too; and links that are followed are.
+    let (sights, _) = walk(Walker::new(None, None).with_filter_files(names.clone()));
+    assert_eq!(sights.len(), 2);
+    let following = walker(base.path()).with_links(Links::Followed, Vec::new());
+    let (sights, _) = walk(following.with_filter_files(names));
+    let followed = Sight::Filters(vec![text(b"- x"), FilterText::Missing]);
+    assert_eq!(sights.iter().filter(|it| **it == followed).count(), 2);
 }

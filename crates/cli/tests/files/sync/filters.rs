@@ -115,12 +115,59 @@ fn sync__a_filtered_file_gives_way_to_a_directory_and_a_directory_stays() {
     assert_eq!(paths(&lab.share("u")), ["x", "x/f", "y", "y/in"]);
 }
 
+#[test]
+fn sync__filter_files_of_the_tree_either_way() {
+    let lab = Lab::new(&[]);
+    for tree in [lab.local("a"), lab.share("b")] {
+        write(&tree.join(".rsync-filter"), b"- *.o\nP kept\n");
+        write(&tree.join("d/.rsync-filter"), b"+ x.o\n- /y\n");
+        for name in ["a.o", "c", "d/x.o", "d/y", "d/e/y"] {
+            write(&tree.join(name), b"x");
+        }
+    }
+    for target in [lab.share("t"), lab.local("u")] {
+        for name in ["b.o", "kept", "gone"] {
+            write(&target.join(name), b"x");
+        }
+    }
+    let mut copied = vec!["b.o", "c", "d", "d/e", "d/e/y", "d/x.o", "kept"];
+    succeed(push(&lab, &["-FF", "--delete"], "a", "t"));
+    succeed(pull(&lab, &["-FF", "--delete"], "b", "u"));
+    // Without the rules nothing is left alone.
+    for target in [lab.share("t"), lab.local("u")] {
+        assert_eq!(paths(&target), ["c", "d", "d/e", "d/e/y", "d/x.o"]);
+        for name in ["b.o", "kept"] {
+            write(&target.join(name), b"x");
+        }
+    }
+    copied.extend([".rsync-filter", "d/.rsync-filter"]);
+    copied.sort_unstable();
+    succeed(push(&lab, &["-F", "--delete"], "a", "t"));
+    succeed(pull(&lab, &["-F", "--delete"], "b", "u"));
+    for target in [lab.share("t"), lab.local("u")] {
+        assert_eq!(paths(&target), copied);
+    }
+    // One that cannot be used keeps what is there.
+    for bad in [
+        lab.local("a/d/.rsync-filter"),
+        lab.share("b/d/.rsync-filter"),
+    ] {
+        fs::write(&bad, "- a\nwhat\n").unwrap();
+    }
+    write(&lab.local("a/new"), b"x");
+    let words = "d/.rsync-filter: line 2 is no filter rule";
+    write(&lab.share("t/gone"), b"x");
+    fail(push(&lab, &["-F", "--delete"], "a", "t"), 5, words);
+    assert!(lab.share("t/gone").exists() && lab.share("t/new").exists());
+    fail(pull(&lab, &["-F", "--delete"], "b", "u"), 5, words);
+}
+
 /// Numbers that follow from a seed.
 pub(super) struct Random(Vec<u8>);
 
 impl Random {
     pub(super) fn new(seed: u64) -> Random {
-        Random(content(seed, 4096))
+        Random(content(seed, 8192))
     }
 
     pub(super) fn below(&mut self, bound: usize) -> usize {
@@ -129,6 +176,32 @@ impl Random {
 
     fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
         from[self.below(from.len())]
+    }
+
+    fn rule(&mut self) -> String {
+        let kinds = [
+            "- ", "- ", "+ ", "P ", "R ", "H ", "S ", "-! ", "-p ", "!", "# ",
+        ];
+        match self.pick(&kinds) {
+            "!" => "!".into(),
+            kind => format!("{kind}{}", self.pattern()),
+        }
+    }
+
+    /// Filter files in a tree that is there.
+    fn filter_files(&mut self, base: &Path) {
+        let directories = tree(base, false).into_iter();
+        let directories = directories.filter(|(_, words)| words.starts_with("directory"));
+        let places: Vec<_> = [String::new()]
+            .into_iter()
+            .chain(directories.map(|(path, _)| path))
+            .collect();
+        for place in places {
+            if self.below(2) == 0 {
+                let rules: Vec<_> = (0..1 + self.below(3)).map(|_| self.rule()).collect();
+                fs::write(base.join(place).join(".f"), rules.join("\n")).unwrap();
+            }
+        }
     }
 
     /// A tree with few names, so that patterns match.
@@ -168,13 +241,19 @@ fn sync__filters_as_rsync_has_them() {
     }
     let given = std::env::var("ZEROLANE_SEED").ok();
     let first: u64 = given.map_or(271, |seed| seed.parse().unwrap());
-    for seed in first..first + 60 {
+    for seed in first..first + 80 {
         println!("ZEROLANE_SEED={seed}");
         let lab = Lab::new(&[]);
         let mut random = Random::new(seed);
         fs::create_dir(lab.local("a")).unwrap();
         random.tree(&lab.local("a"));
         random.tree(&lab.share("t"));
+        // Each second one has rules in the trees.
+        let files = seed % 2 == 1;
+        if files {
+            random.filter_files(&lab.local("a"));
+            random.filter_files(&lab.share("t"));
+        }
         let mut copy = Command::new("cp");
         succeed({
             copy.arg("-a").arg(lab.share("t")).arg(lab.local("r"));
@@ -202,15 +281,30 @@ fn sync__filters_as_rsync_has_them() {
             .collect();
         let mut options: Vec<_> = rules.iter().map(String::as_str).collect();
         options.extend(["--delete", "--checksum"]);
+        if files {
+            let kinds = [
+                "--filter=: .f",
+                "--filter=:n .f",
+                "--filter=:e .f",
+                "--filter=:s .f",
+            ];
+            options.insert(random.below(options.len()), random.pick(&kinds));
+        }
         if random.below(4) == 0 {
             options.push("--delete-excluded");
         }
         let mut rsync = Command::new("rsync");
-        rsync.arg("-a").args(&options);
+        // Rules of the source's files count once these are there.
+        rsync.args(["-a", "--delete-after"]).args(&options);
         rsync.arg(lab.local("a/")).arg(lab.local("r"));
-        let (_, _, err) = run(rsync);
+        let (code, _, err) = run(rsync);
         options.push("--allow-empty-source");
         let (own_code, out, own_err) = run(push(&lab, &options, "a", "t"));
+        // Rules for an end in a file whose rules are all for one.
+        if own_err.contains("is no filter rule") {
+            assert!(code == 1 && own_code != 0, "{err}{own_err}");
+            continue;
+        }
         // A directory that filters leave alone stands where a file belongs, or the other way round. rsync
         // removes what is in the way, or other things all the same.
         let in_the_way = [

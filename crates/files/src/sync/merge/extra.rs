@@ -21,7 +21,7 @@ impl Merge<'_> {
                 self.fail(cause.clone());
                 return Ok(false);
             }
-            Sight::Cut { .. } | Sight::Leave => return Ok(false),
+            Sight::Filters(_) | Sight::Cut { .. } | Sight::Leave => return Ok(false),
         };
         if directory && !self.empty_out(&seen.name)? {
             return Ok(false);
@@ -52,12 +52,14 @@ impl Merge<'_> {
     pub(super) fn empty_out(&mut self, name: &[u8]) -> Result<bool, Error> {
         self.outcome.remove.enter(name, None);
         let mut all = true;
+        self.enter_extra()?;
         loop {
             let (inner, cut) = self.next_and_cut(Side::Target)?;
             all &= !cut;
             let Some(inner) = inner else { break };
             all &= self.named(&inner, |this, inner| this.extra(inner, true))?;
         }
+        self.protected.leave();
         self.outcome.remove.leave()?;
         Ok(all)
     }

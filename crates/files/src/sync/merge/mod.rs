@@ -1,7 +1,8 @@
-//! Two listings side by side: what differs becomes steps. `extra`, `linked` and `pair` hold parts of
+//! Two listings side by side: what differs becomes steps. `extra`, `filters`, `linked` and `pair` hold parts of
 //! [`Merge`]'s own code, so they and this file name each other.
 
 mod extra;
+mod filters;
 mod linked;
 mod pair;
 
@@ -82,8 +83,22 @@ impl<'a> Merge<'a> {
         Ok(self.outcome)
     }
 
-    /// The rest of a directory that is at both ends.
+    /// What is in a directory that is at both ends.
     fn directory(&mut self) -> Result<(), Error> {
+        match self.enter_both()? {
+            true => self.pairs()?,
+            // What they would leave alone is not known.
+            false => {
+                self.pass_rest(Side::Source)?;
+                self.pass_rest(Side::Target)?;
+            }
+        }
+        self.hidden.leave();
+        self.protected.leave();
+        Ok(())
+    }
+
+    fn pairs(&mut self) -> Result<(), Error> {
         let (mut here, mut there) = (self.next(Side::Source)?, self.next(Side::Target)?);
         loop {
             let pair = match (here.take(), there.take()) {
@@ -168,6 +183,11 @@ impl<'a> Merge<'a> {
             return Ok(());
         }
         self.listing(side).prune();
+        self.pass_rest(side)
+    }
+
+    /// Goes past what is left of the directory.
+    fn pass_rest(&mut self, side: Side) -> Result<(), Error> {
         let mut depth = 1_usize;
         while depth > 0 {
             self.stop.check()?;
@@ -223,7 +243,7 @@ impl<'a> Merge<'a> {
                 self.fail(cause.clone());
                 return Ok(());
             }
-            Sight::Cut { .. } | Sight::Leave => return Ok(()),
+            Sight::Filters(_) | Sight::Cut { .. } | Sight::Leave => return Ok(()),
         };
         let action = match instead {
             None => Action::Create,
@@ -237,9 +257,15 @@ impl<'a> Merge<'a> {
                 self.outcome.totals.copied.directories += 1;
                 self.outcome.copy.enter(&seen.name, instead);
                 self.outcome.copy.touch()?;
-                while let Some(inner) = self.next(Side::Source)? {
-                    self.named(&inner, |this, inner| this.new_entry(inner, None))?;
+                match self.enter_new()? {
+                    true => {
+                        while let Some(inner) = self.next(Side::Source)? {
+                            self.named(&inner, |this, inner| this.new_entry(inner, None))?;
+                        }
+                    }
+                    false => self.pass_rest(Side::Source)?,
                 }
+                self.hidden.leave();
                 self.outcome.copy.leave()?;
             }
         }

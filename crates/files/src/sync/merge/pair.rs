@@ -64,7 +64,7 @@ impl Merge<'_> {
                 self.fail(cause.clone());
                 self.pass_over(Side::Target, there)
             }
-            Sight::Cut { .. } | Sight::Leave => Ok(()),
+            Sight::Filters(_) | Sight::Cut { .. } | Sight::Leave => Ok(()),
         }
     }
 
