@@ -18,6 +18,7 @@ pub use local::open_stream;
 
 use crate::digest::{Algorithm, Digester};
 use crate::error::Error;
+use crate::filter::Filter;
 use crate::glob::is_wild;
 use crate::limits::{LEAST_RATE, PATIENCE_SECONDS, REPLY_SECONDS};
 use crate::links::SourceLinks;
@@ -63,6 +64,7 @@ pub struct Client {
     stop: Stop,
     patience: Duration,
     connections: u16,
+    filter: Arc<Filter>,
     done: Done,
 }
 
@@ -93,6 +95,7 @@ impl Client {
             stop: Stop::default(),
             patience: Duration::from_secs(PATIENCE_SECONDS),
             connections: 1,
+            filter: Arc::default(),
             done: Done::default(),
         }
     }
@@ -113,6 +116,13 @@ impl Client {
     /// Ends early, with [`Error::Stopped`], when `stop` is requested.
     pub fn with_stop(mut self, stop: Stop) -> Client {
         self.stop = stop;
+        self
+    }
+
+    /// Leaves alone what `filter` says. [`Client::put`] and [`Client::get`] alone heed it: rules for the source count, and
+    /// patterns begin at the sources, so that `/a/b` is `b` in a source called `a`.
+    pub fn with_filter(mut self, filter: Filter) -> Client {
+        self.filter = Arc::new(filter);
         self
     }
 
@@ -186,6 +196,7 @@ impl Client {
             let copied = run_watched(&mut connection, rings, &self.stop, &mut spare, |port| {
                 FileSender::new(port, observer, options, digester, reached)
                     .with_links(SourceLinks::local(&options), Vec::new())
+                    .filtered(&self.filter)?
                     .of_share(share)
                     .send_all(starts)
             });
@@ -283,6 +294,7 @@ impl Client {
                 sources: sources.to_vec(),
                 share,
                 options,
+                filter: self.filter.texts(),
                 digester: offer.clone(),
                 from: copying.reached.position,
                 begun: copying.reached.begun,

@@ -338,7 +338,7 @@ pub enum Error {
     #[error("the peer does not know the connection any more")]
     Forgotten,
     /// The request is longer than a message may be.
-    #[error("the request is too long: too many or too long paths")]
+    #[error("the request is too long: too many or too long paths or rules")]
     TooLong,
     /// The system gives no memory for buffers.
     #[error("the system gives no more memory")]

@@ -232,8 +232,11 @@ pub const FILTER_FILE_BYTES: usize = 64 << 10;
 /// hundred times that at most.
 pub const FILTER_TEXT_BYTES: usize = 256 << 10;
 
-/// Bytes of the states that the automaton of one filter file may keep: there may be as many as directories nest.
-pub const FILTER_STATES_BYTES: usize = 256 << 10;
+/// Bytes of the states that the automaton of a filter may keep.
+pub const FILTER_STATES_BYTES: usize = 2 << 20;
+
+/// The same of one filter file: there may be as many as directories nest.
+pub const FILTER_FILE_STATES_BYTES: usize = 256 << 10;
 
 /// Tries to resolve a link below the served directory, which the kernel wants repeated when something was renamed
 /// meanwhile: on a busy machine a few, and a client that renames without end is refused after some 10 ms.

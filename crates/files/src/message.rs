@@ -35,6 +35,8 @@ pub(crate) enum Request {
         sources: Vec<Vec<u8>>,
         share: Share,
         options: CopyOptions,
+        /// Rules about what is left alone, as lines.
+        filter: Vec<Vec<u8>>,
         /// As in a Put.
         digester: Digester,
         /// How far the connection before it came; the start, if there was none.

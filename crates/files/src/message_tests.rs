@@ -128,6 +128,7 @@ fn decode_opening__roundtrip_and_truncation() {
             resume: true,
             ..Default::default()
         },
+        filter: vec![b"- *.o".to_vec(), b":n .f".to_vec()],
         digester: Digester::fixed(),
         from: Position::default(),
         begun: 7,

@@ -15,6 +15,7 @@ use zerolane_files::{
 };
 
 use super::copying::{CopyingArgs, WritingArgs};
+use super::filters::Filters;
 use super::guarded::Guarded;
 use super::kept::KeptArgs;
 use super::progress::Progress;
@@ -45,6 +46,8 @@ pub struct Args {
     /// Copy directories with all that is in them
     #[arg(short, long)]
     recursive: bool,
+    #[command(flatten)]
+    filters: Filters,
     #[command(flatten)]
     kept: KeptArgs,
     /// Copy symbolic links that are named as sources as links, not what they lead to
@@ -119,8 +122,17 @@ impl Direction {
     }
 
     /// What speaks against these options, in words.
-    fn check(&self, resume: bool, json: bool, connections: u16) -> Result<(), &'static str> {
+    fn check(
+        &self,
+        resume: bool,
+        json: bool,
+        filtered: bool,
+        connections: u16,
+    ) -> Result<(), &'static str> {
         match self {
+            Direction::PutStream { .. } | Direction::GetStream { .. } if filtered => {
+                Err("what comes through - is one file: there is nothing to filter")
+            }
             Direction::PutStream { .. } | Direction::GetStream { .. } if resume => {
                 Err("there is nothing to resume: what came through - before is not known")
             }
@@ -157,13 +169,15 @@ pub(crate) fn run(args: Args) -> Result<()> {
         false => direction.of_pipe(),
     };
     let (resume, json) = (args.writing.resume, args.copying.json);
+    let filtered = !args.filters.0.is_empty();
     direction
-        .check(resume, json, args.connections)
+        .check(resume, json, filtered, args.connections)
         .map_err(usage)?;
     let patience = args.copying.patience();
     let host = direction.host().clone();
     let guarded = Guarded::copying(host, args.security, patience, args.copying.limit.max_rate)?;
     let client = guarded.for_one_copy().with_connections(args.connections);
+    let client = client.with_filter(args.filters.0);
     let copied = copy(client, &direction, pipe, &options, &progress);
     progress.clear();
     if let Err(Error::Output(error)) = &copied

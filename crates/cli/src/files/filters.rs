@@ -18,7 +18,7 @@ const OPTIONS: [(&str, &str, &str); 6] = [
     (
         "exclude",
         "PATTERN",
-        "Leave alone what PATTERN matches, at both ends. Of all rules, the first that matches decides",
+        "Leave alone what PATTERN matches. Of all rules, the first that matches decides",
     ),
     (
         "include",

@@ -16,6 +16,7 @@ use zerolane_files::{
 };
 
 use super::copy::judge;
+use super::filters::Filters;
 use super::limit::LimitArgs;
 use super::progress::{Progress, Talk};
 use super::{stop_on_signals, with_exit_code};
@@ -50,6 +51,8 @@ pub struct Args {
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
+    filters: Filters,
+    #[command(flatten)]
     limit: LimitArgs,
 }
 
@@ -68,7 +71,8 @@ pub(crate) fn run(args: Args) -> Result<()> {
     };
     // Where the kernel cannot, it does what every program of this user may.
     Invitation::confine(&args.sources).context("confining this process to what it sends")?;
-    let invitation = Invitation::new(args.sources, args.listen, &args.interfaces, transport);
+    let sources = (args.sources, args.filters.0);
+    let invitation = Invitation::new(sources, args.listen, &args.interfaces, transport);
     let invitation = invitation.map_err(with_exit_code)?;
     let (files, bytes) = (invitation.offer().files, invitation.offer().bytes);
     let (code, at) = (invitation.code(), invitation.local_addr());

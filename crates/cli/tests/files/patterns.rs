@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::Path;
 use std::process::Command;
 
 use super::lab::*;
@@ -158,4 +159,104 @@ fn rm__removes_what_a_pattern_matches() {
     succeed(rm(&["-r"], "*"));
     assert!(names(&lab.share("")).is_empty());
     assert_eq!(names(&lab.base.path().join("outside")), ["secret.gz"]);
+}
+
+/// What filters leave alone is not copied, whichever end has it; rsync leaves out the same.
+#[test]
+fn cp__filters_either_way() {
+    let lab = Lab::new(&[]);
+    for tree in [lab.local("a"), lab.share("a")] {
+        for name in ["x.o", "y.c", "sub/x.o", "sub/keep.o", "sub/z", "cache/z"] {
+            let path = tree.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, b"x").unwrap();
+        }
+        fs::write(tree.join(".rsync-filter"), b"- /y.c\n").unwrap();
+    }
+    for (options, expected) in [
+        (
+            &["--exclude=*.o"][..],
+            ".rsync-filter cache cache/z sub sub/z y.c",
+        ),
+        (
+            &["--include=keep.o", "--exclude=*.o", "--exclude=cache/"],
+            ".rsync-filter sub sub/keep.o sub/z y.c",
+        ),
+        (
+            &["--exclude=/a/sub", "--filter=H x.o", "-FF"],
+            "cache cache/z",
+        ),
+        (
+            &["--filter=P *", "--exclude=/a/[!s]*"],
+            "sub sub/keep.o sub/x.o sub/z",
+        ),
+        (&["--exclude=/a"], ""),
+    ] {
+        let with = |more: &[&'static str]| [options, more].concat();
+        for target in [
+            lab.share("t"),
+            lab.local("u"),
+            lab.local("r"),
+            lab.share("v"),
+        ] {
+            let _ = fs::remove_dir_all(&target);
+            fs::create_dir(&target).unwrap();
+        }
+        succeed(lab.put(&with(&["-r"]), "a", "t"));
+        succeed(lab.get(&with(&["-r"]), "a", "u"));
+        succeed(lab.get(&with(&["-r", "--connections=3"]), "a", "u"));
+        succeed(lab.put(&with(&["-r", "--connections=3"]), "a", "v"));
+        for target in [lab.share("t"), lab.local("u"), lab.share("v")] {
+            assert_eq!(below(&target), expected, "{options:?}");
+        }
+        let mut rsync = Command::new("rsync");
+        rsync
+            .arg("-r")
+            .args(options)
+            .arg(lab.local("a"))
+            .arg(lab.local("r"));
+        match rsync.output() {
+            Ok(_) => assert_eq!(below(&lab.local("r")), expected, "{options:?}"),
+            Err(_) => println!("skipped: there is no rsync"),
+        }
+    }
+    // The total is of what goes over.
+    let out = succeed(lab.get(&["-r", "--json", "--exclude=*.o"], "a", "w"));
+    assert!(out.contains("\"counted\",\"files\":4,"), "{out}");
+    fs::write(lab.share("a/sub/.rsync-filter"), b"nonsense\n").unwrap();
+    fail(
+        lab.get(&["-r", "-F"], "a", "x"),
+        5,
+        "sub/.rsync-filter: line 1 is no filter rule",
+    );
+    assert!(lab.local("x/sub").exists() && !lab.local("x/sub/z").exists());
+    let long = format!("--exclude={}", "x".repeat(2000));
+    let many = [&["-r"], &[&long[..]; 40][..]].concat();
+    fail(
+        lab.get(&many, "a", "y"),
+        1,
+        "too many or too long paths or rules",
+    );
+    let mut stream = zerolane();
+    stream.args(["cp", "--exclude=x", "-", &lab.there("s")]);
+    fail(stream, 2, "there is nothing to filter");
+}
+
+/// What there is below `base`, but its own name.
+fn below(base: &Path) -> String {
+    fn walk(base: &Path, below: &str, found: &mut Vec<String>) {
+        for name in names(&base.join(below)) {
+            let path = format!("{below}/{name}").trim_start_matches('/').to_owned();
+            if base.join(&path).is_dir() {
+                walk(base, &path, found);
+            }
+            found.push(path);
+        }
+    }
+    let mut found = Vec::new();
+    if base.join("a").exists() {
+        walk(&base.join("a"), "", &mut found);
+    }
+    found.sort();
+    found.join(" ")
 }

@@ -388,3 +388,23 @@ fn Scope__filter_files_that_cannot_be_used() {
     enter(&mut scope, b"- a").unwrap();
     assert!(scope.excludes(b"d/a", false, false));
 }
+
+#[test]
+fn texts__mean_the_same_again() {
+    let rules = [
+        "- a", "+ b_ c", "-! *.o", "-p d/", "H e", "S e", "P f", "R f", "-sr g", "-!ps h", ": .f",
+        ":n .g", ":-psn .h", ":+ .i", ":e .j",
+    ];
+    let mut filter = Filter::default();
+    rules
+        .iter()
+        .for_each(|rule| filter.add(rule.as_bytes()).unwrap());
+    let again = Filter::of_texts(&filter.texts()).unwrap();
+    assert_eq!(
+        format!("{again:?}").replace("excludes_itself: true", "excludes_itself: false"),
+        format!("{filter:?}").replace("excludes_itself: true", "excludes_itself: false")
+    );
+    assert_eq!(again.texts(), filter.texts());
+    assert!(Filter::of_texts(&[b"no rule".to_vec()]).is_err());
+    assert!(Filter::of_texts(&vec![b": .f".to_vec(); FILTER_FILES + 1]).is_err());
+}

@@ -186,6 +186,27 @@ impl Filter {
         })
     }
 
+    /// The rules as lines, by which another end knows them.
+    pub(crate) fn texts(&self) -> Vec<Vec<u8>> {
+        let texts = self.entries.iter().map(|entry| match entry {
+            Entry::Rule(rule) => rule.text(),
+            Entry::Merge(merge) => merge.text(),
+        });
+        texts.collect()
+    }
+
+    /// The rules in these lines.
+    pub(crate) fn of_texts(texts: &[Vec<u8>]) -> Result<Filter, FilterError> {
+        let mut filter = Filter::default();
+        texts.iter().try_for_each(|text| filter.add(text))?;
+        Ok(filter)
+    }
+
+    /// Whether there are no rules.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// The names of the filter files that are looked for in each directory.
     pub(crate) fn files(&self) -> Vec<Vec<u8>> {
         self.merges().map(|merge| merge.name.clone()).collect()

@@ -169,6 +169,17 @@ impl Line {
     }
 }
 
+impl Sides {
+    fn modifiers(self) -> &'static [u8] {
+        match self {
+            Sides::Unsaid => b"",
+            Sides::One(Side::Source) => b"s",
+            Sides::One(Side::Target) => b"r",
+            Sides::Both => b"sr",
+        }
+    }
+}
+
 impl Given {
     /// With what a modifier says; `None`: nothing, or it was said before.
     fn add(&mut self, modifier: u8) -> Option<()> {
@@ -240,6 +251,21 @@ impl DirMerge {
         })
     }
 
+    /// The rule as a line. What leaves the file itself alone is another one.
+    pub(super) fn text(&self) -> Vec<u8> {
+        let mut text = vec![b':'];
+        text.extend(match self.style {
+            Style::Rules => None,
+            Style::Patterns { include, .. } => Some(if include { b'+' } else { b'-' }),
+        });
+        text.extend((!self.inherited).then_some(b'n'));
+        text.extend(self.given.perishable.then_some(b'p'));
+        text.extend(self.given.sides.modifiers());
+        text.push(b' ');
+        text.extend(&self.name);
+        text
+    }
+
     /// The rule that leaves the file itself alone, if it does.
     pub(super) fn of_itself(&self) -> Result<Option<Rule>, FilterError> {
         match self.excludes_itself {
@@ -272,6 +298,18 @@ impl Rule {
             within: bare.ends_with(b"***"),
             used: AtomicBool::new(false),
         })
+    }
+
+    /// The rule as a line.
+    pub(super) fn text(&self) -> Vec<u8> {
+        let kind = if self.include { b'+' } else { b'-' };
+        let mut text = vec![kind];
+        text.extend(self.negated.then_some(b'!'));
+        text.extend(self.perishable.then_some(b'p'));
+        text.extend(self.sides.modifiers());
+        text.push(b' ');
+        text.extend(&self.pattern);
+        text
     }
 
     /// The pattern, as it was written.

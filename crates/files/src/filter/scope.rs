@@ -4,7 +4,9 @@
 use super::matcher::Matcher;
 use super::rule::{DirMerge, Line, Rule};
 use super::{Entry, Filter, FilterError, Side, lines};
-use crate::limits::{FILTER_BYTES, FILTER_STATES_BYTES, FILTER_TEXT_BYTES};
+use crate::limits::{
+    FILTER_BYTES, FILTER_FILE_STATES_BYTES, FILTER_STATES_BYTES, FILTER_TEXT_BYTES,
+};
 
 /// A filter, ready to be asked.
 #[derive(Debug)]
@@ -45,16 +47,26 @@ impl<'f> Scope<'f> {
             filter,
             side,
             delete_excluded: false,
-            matcher: Matcher::new(filter.rules(), (FILTER_BYTES, FILTER_BYTES))?,
+            matcher: Matcher::new(filter.rules(), (FILTER_BYTES, FILTER_STATES_BYTES))?,
             depth: 0,
             merged: filter.merges().map(|_| Vec::new()).collect(),
         })
+    }
+
+    /// The filter.
+    pub(crate) fn filter(&self) -> &'f Filter {
+        self.filter
     }
 
     /// What rules for no end in particular exclude may be deleted.
     pub(crate) fn deleting_excluded(mut self, delete_excluded: bool) -> Scope<'f> {
         self.delete_excluded = delete_excluded;
         self
+    }
+
+    /// The names of the filter files that are looked for in each directory.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &'f [u8]> + use<'f> {
+        self.filter.merges().map(|merge| &merge.name[..])
     }
 
     /// Into the directory at `path`, which has these filter files.
@@ -180,7 +192,7 @@ impl Merged {
                 Some(Line::Merge(_)) => return Err(FilterError::Merge.in_line(number)),
             }
         }
-        let matcher = Matcher::new(rules.iter(), (FILTER_BYTES, FILTER_STATES_BYTES))?;
+        let matcher = Matcher::new(rules.iter(), (FILTER_BYTES, FILTER_FILE_STATES_BYTES))?;
         Ok(Merged {
             depth,
             separator,

@@ -5,16 +5,18 @@ use super::links::links;
 use super::{LOOK, MeetingCode, Offer, PATIENCE, draw, trusting};
 use crate::confine::{Confinement, confine_to_sources};
 use crate::error::{Cause, Error};
+use crate::filter::{Filter, Scope, Side};
+use crate::filter_files::{FilterText, enter};
 use crate::limits::{ENTRY_OVERHEAD_BYTES, OFFER_NAMES_BYTES, REQUEST_SECONDS};
 use crate::links::SourceLinks;
 use crate::message::{CopyOptions, EntryKind, OfferedEntry, Reply, Request};
 use crate::opening::{hear, say};
-use crate::root::{kind_of, meta_of};
+use crate::root::{READ_FILE, kind_of, meta_of, open_in};
 use crate::send::{Start, count};
-use crate::server::{ServeOptions, Server};
+use crate::server::{Offered, ServeOptions, Server};
 use crate::stop::Stop;
 use rustix::fd::OwnedFd;
-use rustix::fs::Dir;
+use rustix::fs::{Dir, Mode};
 use rustix::io::fcntl_dupfd_cloexec;
 use std::collections::HashSet;
 use std::io;
@@ -31,7 +33,7 @@ use zerolane::{Connection, Endpoint, Options, Security};
 pub struct Invitation {
     code: MeetingCode,
     offer: Offer,
-    sources: Vec<PathBuf>,
+    offered: Offered,
     endpoint: Endpoint,
     transport: Options,
     beacon: io::Result<Beacon>,
@@ -49,18 +51,19 @@ impl Invitation {
         confine_to_sources(sources)
     }
 
-    /// Offers local files and directories, listening on `address`, to be found on the networks of the
+    /// Offers local files and directories but what the filter leaves alone, listening on `address`, to be found on the networks of the
     /// `interfaces` with these names (of all that are up, if none is named).
     ///
     /// # Errors
     /// [`Error::Local`] for a source that is not there; [`Error::Listen`]; no random numbers.
     pub fn new(
-        sources: Vec<PathBuf>,
+        (sources, filter): (Vec<PathBuf>, Filter),
         address: SocketAddr,
         interfaces: &[String],
         transport: Options,
     ) -> Result<Invitation, Error> {
-        let offer = offer(&sources)?;
+        let offered = Offered { sources, filter };
+        let offer = offer(&offered)?;
         let code = MeetingCode::from_random(draw()?, draw()?);
         let identity = Arc::new(Identity::from_secret(draw()?));
         let mut transport = transport;
@@ -79,7 +82,7 @@ impl Invitation {
         Ok(Invitation {
             code,
             offer,
-            sources,
+            offered,
             endpoint,
             transport,
             beacon,
@@ -144,7 +147,7 @@ impl Invitation {
             }
             // The receiver may come as soon as it knows what there is.
             let server = Server::offering(
-                self.sources.into(),
+                self.offered,
                 address,
                 ServeOptions {
                     read_only: true,
@@ -171,7 +174,8 @@ impl Invitation {
 }
 
 /// What these sources are.
-fn offer(sources: &[PathBuf]) -> Result<Offer, Error> {
+fn offer(offered: &Offered) -> Result<Offer, Error> {
+    let Offered { sources, filter } = offered;
     let options = CopyOptions {
         recursive: true,
         ..CopyOptions::default()
@@ -181,8 +185,9 @@ fn offer(sources: &[PathBuf]) -> Result<Offer, Error> {
         .map(|source| crate::client::local_start(source, &options))
         .collect();
     let links = SourceLinks::local(&options);
-    let (files, bytes) = count(&starts, &options, &links, || Ok(()))?;
+    let (files, bytes) = count(&starts, &options, (&links, Some(filter)), || Ok(()))?;
     let mut offering = Offering {
+        scope: Scope::new(filter, Side::Source)?,
         offer: Offer {
             files,
             bytes,
@@ -207,14 +212,15 @@ fn offer(sources: &[PathBuf]) -> Result<Offer, Error> {
 }
 
 /// An offer in the making.
-struct Offering {
+struct Offering<'f> {
+    scope: Scope<'f>,
     offer: Offer,
     /// Bytes that are left for names.
     room: usize,
     names: HashSet<Vec<u8>>,
 }
 
-impl Offering {
+impl Offering<'_> {
     /// An entry of the directory: this source, or what is in it.
     fn add(
         &mut self,
@@ -222,14 +228,6 @@ impl Offering {
         (directory, name): (&OwnedFd, &[u8]),
         named: bool,
     ) -> Result<(), Error> {
-        if !self.names.insert(name.to_vec()) {
-            return Ok(());
-        }
-        let Some(left) = self.room.checked_sub(name.len() + ENTRY_OVERHEAD_BYTES) else {
-            self.offer.more += 1;
-            return Ok(());
-        };
-        self.room = left;
         let local = |cause| Error::local(source, cause);
         let options = CopyOptions {
             recursive: true,
@@ -239,6 +237,16 @@ impl Offering {
         let links = SourceLinks::local(&options);
         let stat = links.inside(&[]).stat(directory, name, Vec::new);
         let stat = stat.map_err(local)?;
+        let is_directory = kind_of(&stat) == EntryKind::Directory;
+        let excluded = self.scope.excludes(name, is_directory, false);
+        if excluded || !self.names.insert(name.to_vec()) {
+            return Ok(());
+        }
+        let Some(left) = self.room.checked_sub(name.len() + ENTRY_OVERHEAD_BYTES) else {
+            self.offer.more += 1;
+            return Ok(());
+        };
+        self.room = left;
         if named && kind_of(&stat) == EntryKind::Special {
             return Err(local(Cause::SpecialSource));
         }
@@ -246,7 +254,8 @@ impl Offering {
             directory: fcntl_dupfd_cloexec(directory, 0).map_err(|errno| local(errno.into()))?,
             name: name.to_vec(),
         };
-        let (_, size) = count(&[start], &options, &links, || Ok(()))?;
+        let what = (&links, Some(self.scope.filter()));
+        let (_, size) = count(&[start], &options, what, || Ok(()))?;
         self.offer.entries.push(OfferedEntry {
             name: name.to_vec(),
             kind: kind_of(&stat),
@@ -258,6 +267,17 @@ impl Offering {
 
     /// What is in a directory that stands for it.
     fn add_contents(&mut self, source: &Path, directory: &OwnedFd) -> Result<(), Error> {
+        let texts = self.scope.files().map(|name| {
+            FilterText::read(|| Ok(open_in(directory, name, READ_FILE, Mode::empty())?))
+        });
+        let texts: Vec<_> = texts.collect();
+        enter(&mut self.scope, b"", &texts).map_err(|it| Error::local(source, it.cause))?;
+        let added = self.add_entries(source, directory);
+        self.scope.leave();
+        added
+    }
+
+    fn add_entries(&mut self, source: &Path, directory: &OwnedFd) -> Result<(), Error> {
         let local = |errno| Error::local(source, errno);
         for entry in Dir::read_from(directory).map_err(local)? {
             let entry = entry.map_err(local)?;

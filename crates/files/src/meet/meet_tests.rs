@@ -1,6 +1,7 @@
 #![allow(non_snake_case)]
 use super::*;
 use crate::error::{Cause, Failure, Refusal};
+use crate::filter::Filter;
 use crate::location::Host;
 use crate::message::{CopyOptions, ListOptions, RemoveOptions, Replace};
 use crate::observe::Observer;
@@ -25,10 +26,14 @@ fn places(names: &[&str]) -> (tempfile::TempDir, Vec<PathBuf>, PathBuf) {
 
 /// Has `receiver` meet somebody who offers `sources`, over loopback.
 fn meet(sources: Vec<PathBuf>, receiver: impl FnOnce(Meeting)) {
+    meet_filtered((sources, Filter::default()), receiver);
+}
+
+fn meet_filtered(offered: (Vec<PathBuf>, Filter), receiver: impl FnOnce(Meeting)) {
     let local = (Ipv4Addr::LOCALHOST, 0).into();
     let lo = ["lo".to_owned()];
     let options = Options::default();
-    let invitation = Invitation::new(sources, local, &lo, options.clone()).unwrap();
+    let invitation = Invitation::new(offered, local, &lo, options.clone()).unwrap();
     let (code, at) = (invitation.code().clone(), invitation.local_addr());
     let stop = Stop::default();
     std::thread::scope(|scope| {
@@ -120,6 +125,38 @@ fn Meeting__a_directory_that_stands_for_what_is_in_it_is_offered_as_that() {
 }
 
 #[test]
+fn Meeting__what_a_filter_leaves_alone_is_neither_offered_nor_sent() {
+    let (base, mut sources, to) = places(&["a", "b.o", "c"]);
+    let directory = base.path().join("from/d");
+    fs::create_dir(&directory).unwrap();
+    for (name, content) in [("x.o", "x"), ("y", "yy"), (".f", "- z"), ("z", "zzz")] {
+        fs::write(directory.join(name), content).unwrap();
+    }
+    sources.push(directory);
+    let mut filter = Filter::default();
+    for rule in [&b"- *.o"[..], b"- /c", b":e .f"] {
+        filter.add(rule).unwrap();
+    }
+    meet_filtered((sources, filter), |meeting| {
+        let offer = meeting.offer();
+        let names: Vec<_> = offer
+            .entries
+            .iter()
+            .map(|it| (&it.name[..], it.size))
+            .collect();
+        assert_eq!(names, [(&b"a"[..], 5), (b"d", 2)]);
+        assert_eq!((offer.files, offer.bytes), (2, 7));
+        let options = CopyOptions {
+            recursive: true,
+            ..CopyOptions::default()
+        };
+        let totals = meeting.receive(&to, &options, false, Duration::ZERO, &());
+        assert_eq!(totals.map(|it| (it.files, it.failed)).unwrap(), (2, 0));
+        assert!(to.join("d/y").exists() && !to.join("d/z").exists() && !to.join("c").exists());
+    });
+}
+
+#[test]
 fn Offer__keeps_no_name_back_for_which_there_is_room() {
     let (base, _, _) = places(&[]);
     let from = base.path().join("from");
@@ -129,7 +166,8 @@ fn Offer__keeps_no_name_back_for_which_there_is_room() {
     let local = (Ipv4Addr::LOCALHOST, 0).into();
     let lo = ["lo".to_owned()];
     let sources = vec![from.join(".")];
-    let invitation = Invitation::new(sources, local, &lo, Options::default()).unwrap();
+    let invitation =
+        Invitation::new((sources, Filter::default()), local, &lo, Options::default()).unwrap();
     let mut offer = invitation.offer().clone();
     assert_eq!(offer.entries.len() as u64 + offer.more, 400);
     assert!(offer.more > 0 && offer.says_what_it_can());

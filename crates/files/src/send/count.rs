@@ -2,28 +2,33 @@
 
 use super::start::Start;
 use crate::error::Error;
+use crate::filter::{Filter, Scope, Side};
+use crate::filter_files::{FilterText, enter};
 use crate::hard_links::shared;
 use crate::limits::{LINKED_FILES, TREE_DEPTH};
 use crate::links::{Identity, Links, SourceLinks, identity, joined};
 use crate::message::{CopyOptions, EntryKind};
-use crate::root::{DIRECTORY, entry_kind, kind_of};
+use crate::root::{DIRECTORY, READ_FILE, entry_kind, kind_of};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Dir, FileType, Stat, fstat};
 use std::collections::HashSet;
 
-/// Files and bytes below `starts`. What cannot be read counts nothing: it is reported later. `check` is asked at each
-/// directory whether to go on: links may make much of a small tree.
+/// Files and bytes below `starts` that `filter` does not leave alone. What cannot be read counts nothing: it is reported
+/// later. `check` is asked at each directory whether to go on: links may make much of a small tree.
 pub(crate) fn count(
     starts: &[Start],
     options: &CopyOptions,
-    links: &SourceLinks,
+    (links, filter): (&SourceLinks, Option<&Filter>),
     check: impl FnMut() -> Result<(), Error>,
 ) -> Result<(u64, u64), Error> {
+    let scope = filter.map(|filter| Scope::new(filter, Side::Source));
     let mut count = Count {
         options,
         links,
+        filter: scope.transpose()?,
         check,
         path: Vec::new(),
+        above: 0,
         inside: Vec::new(),
         shared: HashSet::new(),
         files: 0,
@@ -31,6 +36,7 @@ pub(crate) fn count(
     };
     for start in starts {
         count.path.clear();
+        count.above = 0;
         count.inside.clear();
         count.start(start)?;
     }
@@ -40,9 +46,12 @@ pub(crate) fn count(
 struct Count<'a, F> {
     options: &'a CopyOptions,
     links: &'a SourceLinks,
+    filter: Option<Scope<'a>>,
     check: F,
     /// Of the directory that is counted, from the served one.
     path: Vec<u8>,
+    /// Bytes of that in front of what is copied.
+    above: usize,
     /// The directories that the walk is in.
     inside: Vec<Identity>,
     /// Files with several names that were counted. One too many is counted again: it will fail.
@@ -61,6 +70,7 @@ impl<F: FnMut() -> Result<(), Error>> Count<'_, F> {
             Start::Below { root, path } => {
                 let start = Start::open(root, path, self.options.recursive);
                 self.path = start.above(path);
+                self.above = self.path.len();
                 self.start(&start)
             }
             Start::Missing { .. } => Ok(()),
@@ -80,7 +90,11 @@ impl<F: FnMut() -> Result<(), Error>> Count<'_, F> {
             Some(EntryKind::Link) if !self.links().are_followed() => None,
             _ => self.links().stat(directory, name, path).ok(),
         };
-        match stat.as_ref().map(kind_of).or(kind) {
+        let kind = stat.as_ref().map(kind_of).or(kind);
+        if self.is_excluded(&path(), kind == Some(EntryKind::Directory)) {
+            return Ok(());
+        }
+        match kind {
             Some(EntryKind::File) => {
                 self.files += 1;
                 self.bytes += stat.map_or(0, |stat| self.bytes_of(&stat));
@@ -122,6 +136,17 @@ impl<F: FnMut() -> Result<(), Error>> Count<'_, F> {
             return Ok(());
         }
         self.inside.push(this);
+        if self.enter_filters(directory) {
+            self.entries(directory, entries, depth)?;
+        }
+        self.inside.pop();
+        if let Some(scope) = &mut self.filter {
+            scope.leave();
+        }
+        Ok(())
+    }
+
+    fn entries(&mut self, directory: &OwnedFd, entries: Dir, depth: usize) -> Result<(), Error> {
         for entry in entries.flatten() {
             let name = entry.file_name().to_bytes();
             if name != b"." && name != b".." {
@@ -132,7 +157,32 @@ impl<F: FnMut() -> Result<(), Error>> Count<'_, F> {
                 self.entry(directory.as_fd(), name, kind, depth)?;
             }
         }
-        self.inside.pop();
         Ok(())
+    }
+
+    /// `path` without what is in front of what is copied.
+    fn copied<'p>(&self, path: &'p [u8]) -> &'p [u8] {
+        let copied = &path[self.above..];
+        copied.strip_prefix(b"/").unwrap_or(copied)
+    }
+
+    fn is_excluded(&self, path: &[u8], directory: bool) -> bool {
+        let excludes = |scope: &Scope<'_>| scope.excludes(self.copied(path), directory, false);
+        self.filter.as_ref().is_some_and(excludes)
+    }
+
+    /// Whether the filter files of the directory can be used.
+    fn enter_filters(&mut self, directory: &OwnedFd) -> bool {
+        let Some(mut scope) = self.filter.take() else {
+            return true;
+        };
+        let texts = scope.files().map(|name| {
+            let path = || joined(&self.path, name);
+            FilterText::read(|| self.links().open(directory, name, path, READ_FILE))
+        });
+        let texts: Vec<_> = texts.collect();
+        let entered = enter(&mut scope, self.copied(&self.path), &texts);
+        self.filter = Some(scope);
+        entered.is_ok()
     }
 }

@@ -1,11 +1,12 @@
 //! The end that reads files: walks the sources, packs small files, streams large ones.
 //!
 //! Straight-line code on a thread of its own; it blocks on its [`Port`] when everything it may
-//! send is in flight. `extended`, `hard_links`, `packing`, `planned`, `segments` and `skipping` hold parts of
+//! send is in flight. `extended`, `filtered`, `hard_links`, `packing`, `planned`, `segments` and `skipping` hold parts of
 //! [`FileSender`]'s own code, so they and this file name each other.
 
 mod count;
 mod extended;
+mod filtered;
 mod hard_links;
 mod lengthless;
 mod packing;
@@ -23,6 +24,7 @@ pub(crate) use stream::Source;
 use crate::digest::{Digest, Digester};
 use crate::error::{Cause, Error, Failure};
 use crate::extended::Extended;
+use crate::filter::Scope;
 use crate::hard_links::FirstNames;
 use crate::in_place::is_unfinished;
 use crate::limits::{INLINE_BYTES, PATH_BYTES, TREE_DEPTH};
@@ -75,6 +77,7 @@ pub(crate) struct FileSender<'a> {
     /// Path of what is being sent, for reports.
     path: Vec<u8>,
     share: Share,
+    filter: Option<Scope<'a>>,
     links: SourceLinks,
     /// Where that path begins, from the served directory.
     above: Vec<u8>,
@@ -114,6 +117,7 @@ impl<'a> FileSender<'a> {
             reached,
             path: Vec::new(),
             share: Share::Whole,
+            filter: None,
             links: SourceLinks::default(),
             above: Vec::new(),
             inside: Vec::new(),
@@ -142,7 +146,8 @@ impl<'a> FileSender<'a> {
     pub(crate) fn send_all(mut self, starts: &[Start]) -> Result<Totals, Error> {
         if self.options.count_first {
             let check = || self.port.poll();
-            let (files, bytes) = count(starts, &self.options, &self.links, check)?;
+            let filter = self.filter.as_ref().map(Scope::filter);
+            let (files, bytes) = count(starts, &self.options, (&self.links, filter), check)?;
             self.observer.counted(files, bytes);
             self.add(&Record::Total { files, bytes }, 0)?;
         }
@@ -254,12 +259,16 @@ impl<'a> FileSender<'a> {
         depth: usize,
     ) -> Result<(), Trouble> {
         let kind = match kind {
-            Some(EntryKind::Link) if self.links().are_followed() => {
-                kind_of(&self.look(directory, name)?)
-            }
-            Some(kind) => kind,
-            None => kind_of(&self.look(directory, name)?),
+            Some(kind) if kind != EntryKind::Link || !self.links().are_followed() => kind,
+            _ => match self.look(directory, name) {
+                Ok(stat) => kind_of(&stat),
+                Err(_) if self.is_excluded(None) => return Ok(()),
+                Err(cause) => return Err(cause.into()),
+            },
         };
+        if self.is_excluded(Some(kind == EntryKind::Directory)) {
+            return Ok(());
+        }
         match kind {
             EntryKind::Directory => return self.directory(directory, name, depth),
             _ if !self.share.has(&self.path) => return Ok(()),
@@ -327,6 +336,16 @@ impl<'a> FileSender<'a> {
     }
 
     fn contents(&mut self, directory: &OwnedFd, depth: usize) -> Result<(), Error> {
+        let known = self.enter_filters(directory)?;
+        let sent = match known {
+            true => self.entries(directory, depth),
+            false => Ok(()),
+        };
+        self.leave_filters();
+        sent
+    }
+
+    fn entries(&mut self, directory: &OwnedFd, depth: usize) -> Result<(), Error> {
         let entries = match Dir::read_from(directory) {
             Ok(entries) => entries,
             Err(errno) => return self.unreadable(b".", errno.into()),

@@ -7,6 +7,7 @@ use super::turns::Turn;
 use crate::client::local_start;
 use crate::digest::Digester;
 use crate::error::{Cause, Error, Refusal};
+use crate::filter::Filter;
 use crate::links::{Links, SourceLinks};
 use crate::message::{Attributes, CopyOptions, EntryKind, Landing, Meta, Totals};
 use crate::name::RelativePath;
@@ -59,22 +60,31 @@ impl Session<'_> {
     pub(super) fn get(
         &self,
         connection: &mut Connection,
-        sources: &[Vec<u8>],
+        (sources, rules): (&[Vec<u8>], &[Vec<u8>]),
         (share, options): (Share, CopyOptions),
         (digester, turn): (Digester, &Turn<'_>),
         mut reached: Reached,
     ) -> Result<Totals, Error> {
+        let Ok(asked) = Filter::of_texts(rules) else {
+            return self.refuse(connection, Refusal::Malformed);
+        };
+        let mut filter = &asked;
         let (starts, links): (Vec<_>, _) = match &self.served {
             Served::Below(root) => {
                 let links = SourceLinks::of_root(&options, root);
                 (starts(root, sources), links)
             }
             // What is offered is content, and links below as links.
-            Served::Offered(_) if options.copy_links || options.attributes != Attributes::NONE => {
+            Served::Offered(_)
+                if options.copy_links
+                    || options.attributes != Attributes::NONE
+                    || !asked.is_empty() =>
+            {
                 return self.refuse(connection, Refusal::Malformed);
             }
             Served::Offered(offered) => {
-                let starts = offered.iter().map(|it| local_start(it, &options));
+                filter = &offered.filter;
+                let starts = offered.sources.iter().map(|it| local_start(it, &options));
                 (starts.collect(), SourceLinks::local(&options))
             }
         };
@@ -82,6 +92,7 @@ impl Session<'_> {
         self.pump(connection, replies, (DATA, CONTROL), turn.stop(), |port| {
             FileSender::new(port, self, options, digester, &mut reached)
                 .with_links(links, Vec::new())
+                .filtered(filter)?
                 .of_share(share)
                 .send_all(&starts)
         })

@@ -15,6 +15,7 @@ mod turns;
 
 use crate::confine::{BOOT_ID, Confinement, confine};
 use crate::error::{Error, Refusal};
+use crate::filter::Filter;
 use crate::limits::{SERVER_CONNECTIONS, SERVER_CONNECTIONS_OF_ORIGIN};
 use crate::message::{Reply, Request};
 use crate::name::RelativePath;
@@ -57,7 +58,14 @@ enum Served {
     /// All that is below a directory.
     Below(Arc<Root>),
     /// These, wherever they are, to be read as a whole.
-    Offered(Arc<[PathBuf]>),
+    Offered(Arc<Offered>),
+}
+
+/// What is offered, and what of it is left alone.
+#[derive(Debug)]
+pub(crate) struct Offered {
+    pub(crate) sources: Vec<PathBuf>,
+    pub(crate) filter: Filter,
 }
 
 /// What a client with these rights sees of `served`, and whether it may write there.
@@ -133,13 +141,13 @@ impl Server {
         Server::of(Served::Below(Arc::new(root)), address, options)
     }
 
-    /// Listens on `address` and has these sources to be read, and nothing else.
+    /// Listens on `address` and has this to be read, and nothing else.
     pub(crate) fn offering(
-        sources: Arc<[PathBuf]>,
+        offered: Offered,
         address: SocketAddr,
         options: ServeOptions,
     ) -> Result<Server, Error> {
-        Server::of(Served::Offered(sources), address, options)
+        Server::of(Served::Offered(Arc::new(offered)), address, options)
     }
 
     fn of(

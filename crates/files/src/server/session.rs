@@ -95,6 +95,7 @@ impl Session<'_> {
                 sources,
                 share,
                 options,
+                filter,
                 digester,
                 from,
                 begun,
@@ -106,7 +107,8 @@ impl Session<'_> {
                 };
                 let turn = self.take_turn(&digester)?;
                 let digester = (digester.accept(), &turn);
-                self.get(connection, &sources, (share, options), digester, reached)
+                let what = (&sources[..], &filter[..]);
+                self.get(connection, what, (share, options), digester, reached)
                     .map(Some)
             }
             Request::List { paths, options } => {

@@ -4,9 +4,9 @@
 //! these go over, and its own where they do not. So does `rsync --delete-after`.
 
 use super::Merge;
-use crate::error::{Cause, Error, Failure};
-use crate::filter::{FilterError, Side};
-use crate::filter_files::FilterText;
+use crate::error::{Error, Failure};
+use crate::filter::Side;
+use crate::filter_files::{FilterText, Unusable, enter};
 use crate::links::joined;
 use crate::sync::sight::Sight;
 
@@ -65,20 +65,7 @@ impl Merge<'_> {
             Side::Source => &mut self.hidden,
             Side::Target => &mut self.protected,
         };
-        let unusable = texts
-            .iter()
-            .enumerate()
-            .find_map(|(index, text)| match text {
-                FilterText::Unusable(cause) => Some((index, cause.clone())),
-                FilterText::Missing | FilterText::Text(_) => None,
-            });
-        let texts = texts.iter().map(|text| match text {
-            FilterText::Text(text) => Some(&text[..]),
-            FilterText::Missing | FilterText::Unusable(_) => None,
-        });
-        let entered = scope.enter(&self.path, texts);
-        let entered = entered.map_err(|(index, why)| (index, cause_of(&why)));
-        let Err((index, cause)) = unusable.map_or(entered, Err) else {
+        let Err(Unusable { index, cause }) = enter(scope, &self.path, texts) else {
             return true;
         };
         let name = self.options.filter.files().swap_remove(index);
@@ -86,14 +73,5 @@ impl Merge<'_> {
         let path = joined(&self.path, &name);
         self.observer.failed(&Failure::new(&path, cause));
         false
-    }
-}
-
-fn cause_of(why: &FilterError) -> Cause {
-    match why {
-        FilterError::Line { line, .. } => {
-            Cause::FilterRule(u32::try_from(*line).unwrap_or(u32::MAX))
-        }
-        _ => Cause::FilterTooLarge,
     }
 }

@@ -164,8 +164,10 @@ impl<'a> Merge<'a> {
                 (_, Side::Target) => return Ok((Some(sight), cut)),
                 (_, Side::Source) => {
                     let directory = sight.is_directory();
+                    let unknown = matches!(sight, Sight::Unseen { .. });
                     let hidden = self.named(&sight, |this, _| {
-                        Ok(this.hidden.excludes(&this.path, directory, false))
+                        let hidden = |directory| this.hidden.excludes(&this.path, directory, false);
+                        Ok(hidden(directory) || unknown && hidden(true))
                     })?;
                     if !hidden {
                         self.outcome.source_is_empty = false;
