@@ -33,6 +33,8 @@ pub enum Exit {
     Changed,
     /// The other host is at a limit of its own.
     Busy,
+    /// All was copied but what vanished from the source before it was read: rsync's number for it.
+    Vanished,
     /// All was copied, and more should have been deleted than `--max-delete` lets: rsync's number for it.
     DeleteLimit,
     /// The command that `explain` was to run cannot be executed. Shells exit with
@@ -60,6 +62,7 @@ Exit codes:
   6    the other host does not let this key in, or does not know this code
   7    the other host's key is not the one that it had, or that was named
   8    the other host has as many connections as it may have: try again later
+  24   all was copied but what vanished from the source before it was read
   25   sync: all was copied, and --max-delete kept what should have been deleted, too
   126  explain: the command cannot be executed
   127  lab, explain: no such command; otherwise they exit as their command does
@@ -95,6 +98,7 @@ Exit codes:
             Exit::Refused => 6,
             Exit::Changed => 7,
             Exit::Busy => 8,
+            Exit::Vanished => 24,
             Exit::DeleteLimit => 25,
             Exit::NotExecutable => 126,
             Exit::CommandNotFound => 127,
@@ -161,6 +165,7 @@ impl fmt::Display for Exit {
             Exit::Refused => "refused",
             Exit::Changed => "not the host that is trusted",
             Exit::Busy => "busy",
+            Exit::Vanished => "files vanished",
             Exit::DeleteLimit => "not all was deleted",
             Exit::NotExecutable | Exit::CommandNotFound => "nothing was run",
             Exit::Interrupted => "interrupted",
@@ -243,6 +248,7 @@ mod tests {
             Exit::Refused,
             Exit::Changed,
             Exit::Busy,
+            Exit::Vanished,
             Exit::DeleteLimit,
             Exit::NotExecutable,
             Exit::CommandNotFound,

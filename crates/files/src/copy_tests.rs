@@ -720,6 +720,48 @@ fn copy__resume_of_a_changed_file_sends_only_the_change() {
     assert_eq!(fs::read(target.join("big")).unwrap(), bytes);
 }
 
+/// What goes between the look at its directory and its turn has vanished; what was named and is not there has not.
+#[test]
+fn copy__what_vanishes_is_counted_apart() {
+    let (_base, source, target) = places();
+    for name in ["a", "b", "c"] {
+        fs::write(source.join(name), content(1, 2 * UNIT_BYTES)).unwrap();
+    }
+    fs::create_dir(source.join("d")).unwrap();
+    let from = source.clone();
+    let all_but_one = move || {
+        fs::remove_dir(from.join("d")).unwrap();
+        let files = fs::read_dir(&from).unwrap().map(|it| it.unwrap().path());
+        files.for_each(|it| fs::remove_file(it).unwrap());
+    };
+    let starts = vec![start(&source), start(&source.join("missing"))];
+    let all = usize::MAX;
+    let interfere: Interference = Box::new(all_but_one);
+    let outcome = copy_with(
+        starts,
+        &target,
+        TopLevel::Any,
+        RECURSIVE,
+        all,
+        Some(interfere),
+    );
+    let totals = outcome.complete();
+    // The one that was opened is complete. A directory may have had its turn before.
+    assert_eq!(totals.files, 1, "{:?}", outcome.at_sender);
+    let vanished = outcome
+        .at_sender
+        .iter()
+        .filter(|it| it.1 == Cause::Vanished);
+    assert_eq!(vanished.count() as u64, totals.vanished);
+    assert!((2..=3).contains(&totals.vanished));
+    assert_eq!(totals.failed, totals.vanished + 1);
+    assert!(
+        outcome
+            .at_sender
+            .contains(&("missing".into(), Cause::NotFound))
+    );
+}
+
 /// Copies a file of `len` bytes to which `change` happens just after it was opened.
 fn copy_changing(len: usize, change: impl FnOnce(&File) + Send + 'static) {
     let (_base, source, target) = places();

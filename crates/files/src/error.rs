@@ -181,6 +181,9 @@ pub enum Cause {
          `zerolane cp - HOST:FILE`"
     )]
     LengthNotKnown,
+    /// It was there when its directory was read, or its tree compared, and has gone since.
+    #[error("vanished before it was read")]
+    Vanished,
     /// A filter file that is no regular file, or longer than [`FILTER_FILE_BYTES`](crate::limits::FILTER_FILE_BYTES).
     #[error(
         "cannot be read as a filter file (a link, or more than 64 KiB): what is in its directory is left alone"

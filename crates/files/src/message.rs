@@ -494,6 +494,8 @@ pub struct Totals {
     pub skipped: u64,
     /// Files, directories and links that failed.
     pub failed: u64,
+    /// Of these, those that vanished from the source before they were read.
+    pub vanished: u64,
 }
 
 impl Totals {
@@ -509,6 +511,7 @@ impl Totals {
             bytes_in_holes: self.bytes_in_holes.saturating_add(other.bytes_in_holes),
             skipped: self.skipped.saturating_add(other.skipped),
             failed: self.failed.saturating_add(other.failed),
+            vanished: self.vanished.saturating_add(other.vanished),
         }
     }
 }

@@ -305,6 +305,9 @@ pub(super) fn judge(totals: &Totals, corrupt: bool) -> Result<()> {
     match (totals.failed, copied) {
         (0, _) => Ok(()),
         _ if corrupt => Err(Exit::Corrupt.into()),
+        (failed, _) if failed == totals.vanished => {
+            Err(anyhow!("{failed} vanished, {copied} copied").context(Exit::Vanished))
+        }
         (failed, 0) => Err(anyhow!("nothing was copied, {failed} failed").context(Exit::Failure)),
         (failed, _) => Err(anyhow!("{failed} failed, {copied} copied").context(Exit::Partial)),
     }
@@ -370,5 +373,12 @@ mod tests {
         assert_eq!(code(totals(2, 1), false), Exit::Partial);
         assert_eq!(code(totals(2, 1), true), Exit::Corrupt);
         assert_eq!(code(totals(0, 1), false), Exit::Failure);
+        let gone = |files, failed| Totals {
+            vanished: 1,
+            ..totals(files, failed)
+        };
+        assert_eq!(code(gone(2, 1), false), Exit::Vanished);
+        assert_eq!(code(gone(0, 1), false), Exit::Vanished);
+        assert_eq!(code(gone(2, 2), false), Exit::Partial);
     }
 }

@@ -60,6 +60,7 @@ struct Summary {
     bytes_in_holes: u64,
     skipped: u64,
     failed: u64,
+    vanished: u64,
     taken_up: u64,
     seconds: f64,
 }
@@ -273,6 +274,7 @@ fn summary(totals: &Totals, elapsed: Duration, taken_up: u64) -> Summary {
         bytes_in_holes: totals.bytes_in_holes,
         skipped: totals.skipped,
         failed: totals.failed,
+        vanished: totals.vanished,
         taken_up,
         seconds: elapsed.as_secs_f64(),
     }

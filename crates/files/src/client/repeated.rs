@@ -1,6 +1,6 @@
 //! Failures that several shares of a copy meet: each of them goes into every directory.
 
-use crate::error::Failure;
+use crate::error::{Cause, Failure};
 use crate::limits::{REPORT_PATH_BYTES, TOLD_FAILURES};
 use std::collections::HashMap;
 
@@ -16,6 +16,8 @@ struct Told {
     first: usize,
     /// How often each did, by its index.
     times: Vec<u32>,
+    /// What it was, is no more.
+    vanished: bool,
 }
 
 impl Repeated {
@@ -30,15 +32,20 @@ impl Repeated {
         let told = self.told.entry(key).or_insert_with(|| Told {
             first: share,
             times: Vec::new(),
+            vanished: failure.cause == Cause::Vanished,
         });
         told.times.resize(told.times.len().max(share + 1), 0);
         told.times[share] += 1;
         told.first == share
     }
 
-    /// How many were told again by other shares.
-    pub(super) fn count(&self) -> u64 {
-        self.told.values().map(Told::again).sum()
+    /// How many were told again by other shares, and how many of these had vanished.
+    pub(super) fn count(&self) -> (u64, u64) {
+        let again = self.told.values().map(|told| {
+            let again = told.again();
+            (again, if told.vanished { again } else { 0 })
+        });
+        again.fold((0, 0), |(all, gone), it| (all + it.0, gone + it.1))
     }
 }
 
@@ -60,7 +67,6 @@ fn key(path: &[u8], there: bool) -> [u8; 32] {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use crate::error::Cause;
 
     fn failure(path: &str) -> Failure {
         Failure::new(path.as_bytes(), Cause::NotFound)
@@ -72,16 +78,19 @@ mod tests {
         assert!(repeated.is_news(1, &failure("a"), true));
         assert!(!repeated.is_news(0, &failure("a"), true));
         assert!(!repeated.is_news(2, &failure("a"), true));
-        assert_eq!(repeated.count(), 2);
+        assert_eq!(repeated.count(), (2, 0));
         // Another path, and the other end.
         assert!(repeated.is_news(0, &failure("b"), true));
         assert!(repeated.is_news(0, &failure("a"), false));
-        assert_eq!(repeated.count(), 2);
+        assert_eq!(repeated.count(), (2, 0));
         // Two sources of that name, in two shares.
         assert!(repeated.is_news(0, &failure("b"), true));
         assert!(!repeated.is_news(1, &failure("b"), true));
         assert!(!repeated.is_news(1, &failure("b"), true));
-        assert_eq!(repeated.count(), 4);
+        assert_eq!(repeated.count(), (4, 0));
+        let gone = Failure::new(b"gone", Cause::Vanished);
+        assert!(repeated.is_news(0, &gone, true) && !repeated.is_news(1, &gone, true));
+        assert_eq!(repeated.count(), (5, 1));
     }
 
     #[test]
@@ -96,7 +105,8 @@ mod tests {
         for share in 0..2 {
             assert!(repeated.is_news(share, &failure("one more"), false));
         }
-        assert_eq!((repeated.count(), repeated.told.len()), (0, TOLD_FAILURES));
+        assert_eq!(repeated.count(), (0, 0));
+        assert_eq!(repeated.told.len(), TOLD_FAILURES);
         assert!(!repeated.is_news(1, &failure("7"), false));
     }
 }

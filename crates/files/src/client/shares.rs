@@ -236,9 +236,11 @@ impl<'a> Together<'a> {
     /// one share had: after an outage what it told of may have been copied after all.
     fn counted_once(&self, all: Totals) -> Totals {
         let state = self.state();
-        let failed = all.failed.saturating_sub(state.repeated.count());
+        let (again, gone_again) = state.repeated.count();
+        let failed = all.failed.saturating_sub(again);
         Totals {
             failed: failed.max(state.most_failed),
+            vanished: all.vanished.saturating_sub(gone_again),
             ..all
         }
     }

@@ -119,12 +119,13 @@ impl Attempt<'_, '_, '_> {
             self.observer.counted(files, bytes);
             self.copying.reached.totals = done.copied;
             totals.copied = self.copy_planned(copy)?.plus(done.copied);
+            totals.copied.vanished = totals.copied.vanished.min(totals.copied.failed);
             totals.failed += totals.copied.failed;
             // Those of the connections before, which were lost.
             totals.copied = totals.copied.plus(self.progress.kept);
             totals.deleted = 0;
         }
-        totals.kept = match totals.failed {
+        totals.kept = match totals.failed - totals.copied.vanished {
             _ if remove.is_empty() => None,
             _ if source_is_empty && !self.options.allow_empty_source => Some(Kept::EmptySource),
             0 => None,

@@ -290,6 +290,7 @@ impl<'a> FileReceiver<'a> {
     /// Notes that what is at the current path failed at the sender.
     fn fail_there(&mut self, cause: Cause) {
         self.totals.failed += 1;
+        self.totals.vanished += u64::from(cause == Cause::Vanished);
         self.observer.failed_there(&Failure::new(&self.path, cause));
     }
 }

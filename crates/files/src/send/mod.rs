@@ -177,7 +177,7 @@ impl<'a> FileSender<'a> {
     fn start(&mut self, start: &Start) -> Result<(), Error> {
         match start {
             Start::Named { directory, name } => {
-                self.entry(directory.as_fd(), name, None, TREE_DEPTH)
+                self.entry(directory.as_fd(), name, None, (TREE_DEPTH, Cause::NotFound))
             }
             Start::Contents(directory) => {
                 let top = fstat(directory).ok();
@@ -198,13 +198,13 @@ impl<'a> FileSender<'a> {
         }
     }
 
-    /// Sends one entry of `directory`, of a kind known or not yet known.
+    /// Sends one entry of `directory`, of a kind known or not yet known. `missing`: what it means that it is not there.
     fn entry(
         &mut self,
         directory: BorrowedFd<'_>,
         name: &[u8],
         kind: Option<EntryKind>,
-        depth: usize,
+        (depth, missing): (usize, Cause),
     ) -> Result<(), Error> {
         if self.way == Way::Astray {
             return Ok(());
@@ -217,6 +217,7 @@ impl<'a> FileSender<'a> {
         let sent = match self.send_entry(directory, name, kind, depth) {
             Err(Trouble::Copy(error)) => Err(error),
             Err(Trouble::File(Cause::SpecialSource)) => self.special(name),
+            Err(Trouble::File(Cause::NotFound)) => self.unreadable(name, missing),
             Err(Trouble::File(cause)) => self.unreadable(name, cause),
             Err(Trouble::Refused) | Ok(()) => Ok(()),
         };
@@ -363,7 +364,7 @@ impl<'a> FileSender<'a> {
                 FileType::Unknown => None,
                 known => Some(entry_kind(known)),
             };
-            self.entry(directory.as_fd(), name, kind, depth)?;
+            self.entry(directory.as_fd(), name, kind, (depth, Cause::Vanished))?;
         }
         Ok(())
     }

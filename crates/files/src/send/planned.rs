@@ -71,7 +71,7 @@ impl FileSender<'_> {
             // Told already.
             None => None,
             Some(Err(cause)) => {
-                self.unreadable(&name, cause)?;
+                self.unreadable(&name, since_compared(cause))?;
                 None
             }
             Some(Ok((directory, meta, extended))) => {
@@ -144,7 +144,7 @@ impl FileSender<'_> {
         let told = match sent {
             Ok(()) => self.exchange(name, instead),
             Err(Trouble::Copy(error)) => Err(error),
-            Err(Trouble::File(cause)) => self.unreadable(name, cause),
+            Err(Trouble::File(cause)) => self.unreadable(name, since_compared(cause)),
             Err(Trouble::Refused) => Ok(()),
         };
         self.path.truncate(outer);
@@ -198,5 +198,13 @@ impl FileSender<'_> {
             },
             0,
         )?)
+    }
+}
+
+/// Why something cannot be sent that was there when the trees were compared.
+fn since_compared(cause: Cause) -> Cause {
+    match cause {
+        Cause::NotFound => Cause::Vanished,
+        cause => cause,
     }
 }

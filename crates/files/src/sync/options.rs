@@ -172,7 +172,7 @@ pub enum Kept {
     /// The source has no files and directories.
     #[error("the source is empty")]
     EmptySource,
-    /// Something could not be listed or copied.
+    /// Something could not be listed or copied, and had not only vanished from the source.
     #[error("not everything could be listed and copied")]
     Failures,
 }

@@ -518,7 +518,7 @@ impl SyncObserver for Spoiling {
 
 #[test]
 fn sync__what_is_to_replace_a_directory_does_not_come() {
-    for (compared, cause) in [(true, Cause::NotFound), (false, Cause::SourceChanged)] {
+    for (compared, cause) in [(true, Cause::Vanished), (false, Cause::SourceChanged)] {
         let base = tempfile::tempdir().unwrap();
         let (share, local) = (base.path().join("share"), base.path().join("local"));
         fs::create_dir_all(share.join("t/x")).unwrap();
@@ -546,11 +546,15 @@ fn sync__what_is_to_replace_a_directory_does_not_come() {
         stop.request();
         serving.join().unwrap().unwrap();
         assert!(observer.failed.lock().unwrap().contains(&cause), "{cause}");
-        assert_eq!((totals.copied.files, totals.deleted), (0, 0), "{cause}");
-        assert_eq!(totals.kept, Some(Kept::Failures), "{cause}");
+        // What has gone is no reason to delete nothing.
+        let gone = u64::from(compared);
+        assert_eq!((totals.copied.files, totals.deleted), (0, gone), "{cause}");
+        assert_eq!(totals.copied.vanished, gone);
+        let kept = (!compared).then_some(Kept::Failures);
+        assert_eq!(totals.kept, kept, "{cause}");
         // The directory is there, and what came of the file is not.
         assert_eq!(fs::read(share.join("t/x/old")).unwrap(), b"directory");
         let entries = fs::read_dir(share.join("t")).unwrap();
-        assert_eq!(entries.count(), 2, "{cause}");
+        assert_eq!(entries.count() as u64, 2 - gone, "{cause}");
     }
 }

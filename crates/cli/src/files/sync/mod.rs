@@ -186,6 +186,12 @@ fn judge(totals: &SyncTotals, corrupt: bool) -> Result<()> {
     };
     let (failed, sent) = (totals.failed, totals.copied.files + totals.copied.links);
     match failed {
+        _ if failed > 0 && corrupt => {
+            Err(anyhow!("{failed} failed{advice}").context(Exit::Corrupt))
+        }
+        _ if failed > 0 && failed == totals.copied.vanished => {
+            Err(anyhow!("{failed} vanished, {sent} sent{advice}").context(Exit::Vanished))
+        }
         0 if totals.over_limit > 0 => Err(anyhow!(
             "{} more should be deleted, and stay: --max-delete",
             totals.over_limit
@@ -193,7 +199,6 @@ fn judge(totals: &SyncTotals, corrupt: bool) -> Result<()> {
         .context(Exit::DeleteLimit)),
         0 if totals.kept.is_none() => Ok(()),
         0 => Err(anyhow!("{}", advice.trim_start_matches("; ")).context(Exit::Failure)),
-        _ if corrupt => Err(anyhow!("{failed} failed{advice}").context(Exit::Corrupt)),
         _ if sent + totals.unchanged + totals.settled + totals.deleted == 0 => {
             Err(anyhow!("nothing was sent, {failed} failed{advice}").context(Exit::Failure))
         }
@@ -257,6 +262,11 @@ mod tests {
             ..totals
         };
         assert_eq!(code(kept, false), Exit::Failure);
+        let mut gone = failed;
+        gone.copied.vanished = 1;
+        assert_eq!(code(gone, false), Exit::Vanished);
+        gone.failed = 2;
+        assert_eq!(code(gone, false), Exit::Partial);
         let over = |failed| SyncTotals {
             over_limit: 1,
             failed,
