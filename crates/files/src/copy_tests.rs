@@ -40,6 +40,7 @@ pub(crate) const FRESH: CopyOptions = CopyOptions {
     copy_links: false,
     keep_links: false,
     attributes: crate::message::Attributes::NONE,
+    allow_changing: false,
 };
 pub(crate) const RECURSIVE: CopyOptions = CopyOptions {
     recursive: true,
@@ -785,6 +786,60 @@ fn copy_changing(len: usize, change: impl FnOnce(&File) + Send + 'static) {
     assert_eq!(outcome.complete().failed, 1);
     assert_eq!(fs::read(target.join("a")).unwrap(), b"old");
     assert_eq!(names(&target), ["a"]);
+}
+
+/// What becomes of a file of `len` bytes to which `change` happens just after it was opened, if that is allowed.
+fn copied_while(len: usize, change: impl FnOnce(&File) + Send + 'static) -> (Totals, Vec<u8>) {
+    let (_base, source, target) = places();
+    fs::write(source.join("a"), content(1, len)).unwrap();
+    fs::write(target.join("a"), b"old").unwrap();
+    let file = File::options().write(true).open(source.join("a")).unwrap();
+    let options = CopyOptions {
+        allow_changing: true,
+        ..RECURSIVE
+    };
+    let outcome = copy_with(
+        vec![start(&source.join("a"))],
+        &target,
+        TopLevel::Any,
+        options,
+        usize::MAX,
+        Some(Box::new(move || change(&file))),
+    );
+    (outcome.complete(), fs::read(target.join("a")).unwrap())
+}
+
+#[test]
+fn copy__a_source_may_change_if_that_is_allowed() {
+    for len in [0, 1000, 5 * UNIT_BYTES] {
+        // What came after it was opened is for the next copy.
+        let (totals, came) = copied_while(len, move |file| {
+            file.write_all_at(b"more", len as u64).unwrap();
+        });
+        assert_eq!(
+            (totals.files, totals.failed, totals.bytes),
+            (1, 0, len as u64)
+        );
+        assert!(came == content(1, len), "{len}");
+    }
+    for len in [1000, 5 * UNIT_BYTES] {
+        let (totals, came) = copied_while(len, |file| {
+            thread::sleep(Duration::from_millis(20));
+            file.write_all_at(b"other", 3).unwrap();
+        });
+        assert_eq!((totals.files, totals.failed), (1, 0));
+        assert!(came.len() == len && came[3..8] == *b"other");
+    }
+    let (totals, came) = copied_while(1000, |file| file.set_len(400).unwrap());
+    assert_eq!((totals.files, totals.bytes), (1, 400));
+    assert!(came == content(1, 1000)[..400]);
+    // A large one was announced in its length.
+    let len = 40 * UNIT_BYTES;
+    let (totals, came) = copied_while(len, |file| file.set_len(0).unwrap());
+    assert_eq!(
+        (totals.files, totals.failed, &came[..]),
+        (0, 1, &b"old"[..])
+    );
 }
 
 #[test]

@@ -128,6 +128,7 @@ pub fn receive(directory: &Path, input: &[u8]) {
         in_place: choice & 128 != 0,
         copy_links: false,
         keep_links: false,
+        allow_changing: false,
         attributes: Attributes {
             owner: kept & 1 != 0,
             xattrs: kept & 2 != 0,

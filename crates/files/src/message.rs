@@ -92,6 +92,8 @@ pub(crate) enum Request {
         digester: Digester,
         /// The parts that the connections before passed on.
         from: Position,
+        /// As in the options of a copy.
+        allow_changing: bool,
     },
     /// By one that proved the code: the server says what it offers.
     Meet,
@@ -152,6 +154,9 @@ pub struct CopyOptions {
     pub keep_links: bool,
     /// What is kept of files besides.
     pub attributes: Attributes,
+    /// Copy files that are written to while they are read, as they are read: what arrives may be of no one moment. Of one that
+    /// grows, what was there when it was opened is copied; a large one that becomes shorter is a failure all the same.
+    pub allow_changing: bool,
 }
 
 /// What is kept of files besides content, permissions and time, where the end that writes them may.

@@ -161,6 +161,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
         copy_links: args.kept.copy_links,
         keep_links: args.keep_links,
         attributes: args.kept.attributes(),
+        allow_changing: args.writing.allow_changing,
     };
     let usage = |words: &'static str| anyhow!(words).context(Exit::Usage);
     let direction = direction(args.locations).map_err(usage)?;
@@ -228,7 +229,9 @@ fn copy(
             Some(pipe) => client.put_stream(pipe, destination, options, progress),
             None => client.put_stream(stdin(), destination, options, progress),
         },
-        Direction::GetStream { source, .. } => client.get_stream(source, stdout(), progress),
+        Direction::GetStream { source, .. } => {
+            client.get_stream(source, stdout(), options, progress)
+        }
     }
 }
 

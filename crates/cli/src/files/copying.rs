@@ -20,6 +20,9 @@ pub(crate) struct WritingArgs {
     /// Have each file on the disk (fsync) before it gets its name
     #[arg(long)]
     pub(crate) fsync: bool,
+    /// Copy files that are written to meanwhile as they are read, such as logs, and do not refuse them
+    #[arg(long)]
+    pub(crate) allow_changing: bool,
 }
 
 /// How long `cp`, `sync` and `receive` try, how fast they are, and what they say.

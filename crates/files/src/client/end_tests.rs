@@ -56,7 +56,9 @@ fn with_done__is_called_once_for_a_copy_that_is_complete() {
     client.put_stream(&input, b"s", &options, &()).unwrap();
     assert_eq!(count.load(SeqCst), 4);
     let out = File::create(lab.local("out")).unwrap();
-    client.get_stream(b"s", &out, &()).unwrap();
+    client
+        .get_stream(b"s", &out, &CopyOptions::default(), &())
+        .unwrap();
     assert_eq!(count.load(SeqCst), 5);
     // None of these is.
     client

@@ -68,7 +68,8 @@ impl Client {
     }
 
     /// Copies one file of the host to `out`, such as standard output: part by part, each as soon as it has come and
-    /// was compared. So what was written when it fails is the beginning of the file.
+    /// was compared. So what was written when it fails is the beginning of the file. Of the options
+    /// [`CopyOptions::allow_changing`] alone counts.
     ///
     /// # Errors
     /// As [`Client::get`], and [`Error::Output`].
@@ -76,6 +77,7 @@ impl Client {
         &self,
         source: &[u8],
         out: impl AsFd,
+        options: &CopyOptions,
         observer: &dyn Observer,
     ) -> Result<Totals, Error> {
         let out = out.as_fd();
@@ -85,9 +87,9 @@ impl Client {
                 source: source.to_vec(),
                 digester: offer.clone(),
                 from: copying.reached.position,
+                allow_changing: options.allow_changing,
             };
-            let options = CopyOptions::default();
-            let (mut connection, accepted) = self.ask(&request, copying, &options)?;
+            let (mut connection, accepted) = self.ask(&request, copying, options)?;
             let digester = offer.settle(accepted.algorithm)?;
             let reached = &mut copying.reached;
             let copied = pump::run(&mut connection, CONTROL, DATA, &self.stop, |port| {

@@ -223,6 +223,7 @@ impl Attempt<'_, '_, '_> {
             copy_links: self.options.copy_links,
             keep_links: true,
             attributes: self.options.attributes,
+            allow_changing: self.options.allow_changing,
         };
         let mut totals = Totals::default();
         let mut batches = plan.batches()?;

@@ -194,7 +194,11 @@ fn Invitation__gives_nothing_but_what_it_offers() {
         for path in [&b""[..], b"secret", b"/", b"..", b"from/secret"] {
             let paths = [path.to_vec()];
             refused(client.list(&paths, ListOptions::default(), |_| panic!("listed")));
-            refused(client.get_stream(path, std::io::stderr(), &()).map(drop));
+            refused(
+                client
+                    .get_stream(path, std::io::stderr(), &CopyOptions::default(), &())
+                    .map(drop),
+            );
             refused(
                 client
                     .put(&[base.path().join("from/a")], path, &options, &())

@@ -431,11 +431,15 @@ impl<'a> FileSender<'a> {
         self.make_room(size + 1)?;
         let at = self.pack.contents_at();
         let mut hasher = self.digester.hasher();
+        let allowed = self.options.allow_changing;
         let (_, buffer) = self.pack_buffer()?;
         let room = &mut buffer[at..at + size + 1];
-        if read_full(file, room, 0)? != size || changed(file, stat)? {
+        let read = read_full(file, room, 0)?;
+        if !allowed && (read != size || changed(file, stat)?) {
             return Err(Cause::SourceChanged.into());
         }
+        // What it grew by is for the next copy.
+        let size = read.min(size);
         hasher.update(&room[..size]);
         let digest = hasher.finish();
         self.add_fitting(

@@ -94,7 +94,7 @@ impl FileSender<'_> {
             next += self.segment(&mut source, next)?;
             self.reached.units = next;
         }
-        if changed(source.file, stat)? {
+        if !self.options.allow_changing && changed(source.file, stat)? {
             return Err(Cause::SourceChanged.into());
         }
         Ok(source.units.finish())

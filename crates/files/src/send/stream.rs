@@ -106,6 +106,7 @@ impl FileSender<'_> {
             return Err(Cause::SourceChanged.into());
         }
         if let (Source::File(file), Some(before)) = (source, before)
+            && !self.options.allow_changing
             && changed(file.as_fd(), &before)?
         {
             return Err(Cause::SourceChanged.into());

@@ -102,7 +102,7 @@ impl Session<'_> {
     pub(super) fn read(
         &self,
         connection: &mut Connection,
-        source: &[u8],
+        (source, allow_changing): (&[u8], bool),
         (digester, turn): (Digester, &Turn<'_>),
         from: Position,
     ) -> Result<Totals, Error> {
@@ -114,8 +114,11 @@ impl Session<'_> {
         let file = Source::File(file);
         let mut reached = Reached::default();
         self.pump(connection, replies, (DATA, CONTROL), turn.stop(), |port| {
-            let sender =
-                FileSender::new(port, self, CopyOptions::default(), digester, &mut reached);
+            let options = CopyOptions {
+                allow_changing,
+                ..CopyOptions::default()
+            };
+            let sender = FileSender::new(port, self, options, digester, &mut reached);
             sender
                 .counting(1, size)?
                 .send_stream(b"-", Meta::default(), &file, from)

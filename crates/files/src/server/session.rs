@@ -158,10 +158,12 @@ impl Session<'_> {
                 source,
                 digester,
                 from,
+                allow_changing,
             } => {
                 let turn = self.take_turn(&digester)?;
                 let digester = (digester.accept(), &turn);
-                self.read(connection, &source, digester, from).map(Some)
+                self.read(connection, (&source, allow_changing), digester, from)
+                    .map(Some)
             }
             Request::Delete { paths, options } => {
                 self.delete(connection, &paths, options).map(|()| None)

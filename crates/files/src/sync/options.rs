@@ -53,6 +53,8 @@ pub struct SyncOptions {
     pub in_place: bool,
     /// Take what symbolic links of the source lead to: see [`CopyOptions::copy_links`](crate::CopyOptions::copy_links).
     pub copy_links: bool,
+    /// Copy files that change meanwhile: see [`CopyOptions::allow_changing`](crate::CopyOptions::allow_changing).
+    pub allow_changing: bool,
     /// What is kept of files besides, and compared.
     pub attributes: Attributes,
     /// What is left alone, at both ends.

@@ -108,6 +108,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
         in_place: args.writing.in_place,
         copy_links: args.kept.copy_links,
         attributes: args.kept.attributes(),
+        allow_changing: args.writing.allow_changing,
         filter: args.filters.0,
     };
     let shown = Shown {
