@@ -142,7 +142,8 @@ impl Worker {
     fn arm_until(&mut self, deadline: Option<Instant>) -> Result<bool> {
         self.rest();
         self.arm_awake();
-        if self.has_more() || !self.events.is_empty() {
+        // What is sent before a sleep may close the last connection of a worker that was stopped.
+        if self.has_more() || !self.events.is_empty() || self.is_over() {
             return Ok(false);
         }
         let now = Instant::now();
