@@ -17,7 +17,6 @@ use zerolane::security::{Code, Identity, Mode, PublicKey};
 use crate::bypass::Bypass;
 use crate::console;
 use crate::exit::Exit;
-use crate::keys::in_file;
 use crate::lane::LaneName;
 use crate::login::LoginArgs;
 use crate::paths::{PathArgs, PathsArgs};
@@ -177,6 +176,14 @@ pub(crate) fn allowed_keys_file(given: Option<PathBuf>) -> Option<PathBuf> {
 /// The file of servers met, if there is a place for it.
 pub(crate) fn known_hosts_file() -> Option<PathBuf> {
     keys::home().map(|home| home.join(KNOWN_HOSTS))
+}
+
+/// Has the error of a key file name the file, once: most do.
+pub(crate) fn in_file(path: &Path) -> impl FnOnce(keys::Error) -> anyhow::Error {
+    move |error| match error {
+        keys::Error::Syntax { .. } => anyhow::Error::new(error).context(path.display().to_string()),
+        error => error.into(),
+    }
 }
 
 /// This end's identity. Without a place to keep it, or with one that cannot be written, one for this process only.

@@ -126,10 +126,6 @@ fn hear_call(stop: &Stop) -> Result<Call> {
 }
 
 /// The first line of standard input, without its end. Nothing behind it is read.
-#[expect(
-    clippy::unbuffered_bytes,
-    reason = "a buffer would take what follows the line"
-)]
 fn hear_line(stop: &Stop) -> Result<Vec<u8>> {
     let until = Instant::now() + CALL;
     let input = Input::new(|| stop.requested() || Instant::now() >= until);

@@ -8,9 +8,8 @@ use zerolane::keys::{AllowFile, AllowedKey, KnownHosts, Rights};
 use zerolane::security::PublicKey;
 use zerolane_files::escape;
 
-use super::in_file;
 use crate::console;
-use crate::security::{allowed_keys_file, known_hosts_file};
+use crate::security::{allowed_keys_file, in_file, known_hosts_file};
 
 /// Arguments of `zerolane keys`.
 #[derive(Debug, clap::Args)]

@@ -2,13 +2,13 @@
 
 pub(crate) mod lists;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Result, anyhow};
-use zerolane::keys::{self, identity};
+use zerolane::keys::identity;
 
 use crate::console;
-use crate::security::identity_file;
+use crate::security::{identity_file, in_file};
 
 /// Arguments of `zerolane keygen` and `zerolane id`.
 #[derive(Debug, clap::Args)]
@@ -32,12 +32,4 @@ pub(crate) fn show(args: Args) -> Result<()> {
     let found = identity::load(&path).map_err(in_file(&path))?;
     let found = found.ok_or_else(|| anyhow!("no key in {}: zerolane keygen", path.display()))?;
     console::say(found.public())
-}
-
-/// Makes of an error of a file of keys one that names the file, once: most do so by themselves.
-pub(crate) fn in_file(path: &Path) -> impl FnOnce(keys::Error) -> anyhow::Error {
-    move |error| match error {
-        keys::Error::Syntax { .. } => anyhow::Error::new(error).context(path.display().to_string()),
-        error => error.into(),
-    }
 }
