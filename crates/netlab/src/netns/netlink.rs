@@ -13,7 +13,7 @@ use std::io;
 const MAX_ANSWER_DATAGRAMS: usize = 64;
 
 /// Bytes of the header of the request that a refusal repeats.
-const HEADER_LEN: usize = 16;
+const NLMSG_HEADER_LEN: usize = 16;
 /// Attribute of a refusal: what the kernel says of it (`NLMSGERR_ATTR_MSG`).
 const REFUSAL_TEXT: u16 = 1;
 
@@ -108,7 +108,7 @@ fn refusal(flags: u16, error: &ErrorMessage) -> io::Error {
     if flags & has_words != has_words {
         return code;
     }
-    let attributes = error.header.get(HEADER_LEN..).unwrap_or_default();
+    let attributes = error.header.get(NLMSG_HEADER_LEN..).unwrap_or_default();
     let mut texts = NlasIterator::new(attributes)
         .flatten()
         .filter(|it| it.kind() == REFUSAL_TEXT);

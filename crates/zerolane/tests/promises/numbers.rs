@@ -619,6 +619,7 @@ const DOCUMENTS: &[Document] = &[
                 &["INLINE_BYTES"],
             ),
             Fact("in units of {1 MiB}; the sender", &["UNIT_BYTES"]),
+            Fact("to its end (up to {32 MiB}) and copied", &["UNSIZED_BYTES"]),
             Fact(
                 "Files up to {256 KiB} are simply sent again",
                 &["INLINE_BYTES"],
