@@ -621,6 +621,10 @@ const DOCUMENTS: &[Document] = &[
             Fact("in units of {1 MiB}; the sender", &["UNIT_BYTES"]),
             Fact("to its end (up to {32 MiB}) and copied", &["UNSIZED_BYTES"]),
             Fact(
+                "A file above {256 KiB} that becomes shorter",
+                &["INLINE_BYTES"],
+            ),
+            Fact(
                 "Files up to {256 KiB} are simply sent again",
                 &["INLINE_BYTES"],
             ),
