@@ -135,7 +135,7 @@ fn lab__a_script_runs_a_line_in_each_host() {
         "# three hosts\n\
          n=0; until [ -e {place}/2 ] && [ -e {place}/3 ]; do n=$((n+1)); [ $n -lt 2000 ] || exit 1; sleep 0.01; done; exit 5\n\
          \n\
-         ip -o addr | grep -q $ZEROLANE_LAB_ADDR2/ && touch {place}/$ZEROLANE_LAB_HOST; sleep 1000\n\
+         grep -qFe \"- $ZEROLANE_LAB_ADDR2\" /proc/net/fib_trie && touch {place}/$ZEROLANE_LAB_HOST; sleep 1000\n\
          touch {place}/$ZEROLANE_LAB_HOST"
     )
     .unwrap();
