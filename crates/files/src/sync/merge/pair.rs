@@ -70,7 +70,8 @@ impl Merge<'_> {
 
     /// A file or link of the source where the target has a directory. That goes only if it may be emptied.
     fn file_for_directory(&mut self, here: &Sight, there: &Sight) -> Result<(), Error> {
-        if !self.options.delete {
+        // As for what only the target has: filters keep the directory, and with it what is in it.
+        if !self.options.delete || self.protected.excludes(&self.path, true, false) {
             self.fail(Cause::InTheWay);
             return self.pass_over(Side::Target, there);
         }
