@@ -284,11 +284,23 @@ impl Context {
         }));
     }
 
-    /// Payload bytes an STU sent at present.
-    pub(crate) fn stu(&self) -> u32 {
+    /// Payload bytes of one datagram, of a length that all paths carry.
+    pub(crate) fn room(&self) -> u32 {
         let first = self.path.confirmed();
         let least = self.links.datagrams().fold(first, usize::min);
-        let path = (least as u32).saturating_sub(self.overhead()).max(1);
+        (least as u32).saturating_sub(self.overhead()).max(1)
+    }
+
+    /// Something was lost: whether that was for its length is asked now and then.
+    pub(crate) fn doubt_path(&mut self) {
+        if self.path.doubt(self.now) {
+            self.timers.set_earlier(Timer::PathProbe, self.now);
+        }
+    }
+
+    /// Payload bytes an STU sent at present.
+    pub(crate) fn stu(&self) -> u32 {
+        let path = self.room();
         let peer = self.peer.map_or(u32::MAX, |peer| peer.max_stu);
         let limit = path.min(peer).max(1);
         match self.profile {

@@ -145,8 +145,27 @@ pub const PROBE_TRIES: u32 = 3;
 /// the path is taken to swallow large datagrams, and STUs shrink to the smallest.
 pub const BLACK_HOLE_REPAIRS: u32 = 4;
 
-/// Smallest MTU every path must carry (IPv6's minimum).
-pub const MIN_MTU: usize = 1280;
+/// MTU that a path is thought to carry before it was probed: IPv6's minimum. A path over IPv4 may have less.
+pub const BASE_MTU: usize = 1280;
+
+/// Smallest MTU that is used over IPv4: what every host there takes (RFC 791).
+pub const MIN_IPV4_MTU: usize = 576;
+
+/// How long datagrams have been lost, and none of the size in use was seen to arrive, when it is asked whether it still passes.
+pub const SUSPICION: Duration = Duration::from_millis(250);
+
+/// Shortest time between an answer to that and the next question.
+pub const VERIFY_INTERVAL: Duration = Duration::from_secs(3);
+
+/// Probes of the size in use that are lost, while something else is heard, when it does not pass: at 20 % loss each way that is
+/// mistaken once in 170 times. RFC 8899 has 3.
+pub const VERIFY_TRIES: u32 = 5;
+
+/// How long a loss counts as the beginning of such a time.
+pub const SUSPICION_MEMORY: Duration = Duration::from_secs(10);
+
+/// How long a path that carries less than [`BASE_MTU`] is left alone before larger sizes are probed again (RFC 8899, 5.1.1).
+pub const PROBE_RAISE_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Keep-alive intervals in one idle timeout. All of them in a row must pass in silence before the
 /// peer counts as dead: a few losses must not kill a connection, nor a jump of the clock.
@@ -157,9 +176,9 @@ pub const KEEPALIVES_PER_IDLE_TIMEOUT: u32 = 10;
 pub const MAX_EXPORTS: usize = 65_536;
 
 /// Longest put, get or message that travels as one unannounced datagram, bytes: what every path
-/// must carry ([`MIN_MTU`] less IPv6, UDP and our header), so that no path probe is needed first.
+/// may carry ([`BASE_MTU`] less IPv6, UDP and our header), so that no path probe is needed first.
 /// Less by the seal where datagrams have one.
-pub const MAX_SMALL: u32 = (MIN_MTU - 48 - zerolane_wire::HEADER_LEN) as u32;
+pub const MAX_SMALL: u32 = (BASE_MTU - 48 - zerolane_wire::HEADER_LEN) as u32;
 
 /// Longest Transfer whose payload leaves with its announcement, unless configured otherwise, bytes. On a
 /// longer one the round trip for a grant is small beside what the grant saves: a copy at the receiver.

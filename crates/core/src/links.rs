@@ -390,7 +390,7 @@ impl Links {
         }
         let mut verdict = None;
         if let Some(mtu) = link.mtu.as_mut().filter(|_| nop.probe != 0) {
-            mtu.probe_passed(nop.probe as usize);
+            mtu.probe_passed(now, nop.probe as usize);
         }
         match link.life {
             PathLife::Joining => link.life = PathLife::Sizing,
@@ -485,10 +485,9 @@ impl Links {
             }
             PathLife::Sizing => {
                 let mtu = link.mtu.as_mut()?;
-                let probe = match mtu.confirmed() < size {
-                    true => mtu.next_probe(),
-                    false => None,
-                };
+                // It was heard when it joined.
+                mtu.unanswered(true);
+                let probe = mtu.next_probe(mtu.confirmed() < size);
                 match probe {
                     Some(probe) => {
                         link.due = now + wait;

@@ -1,6 +1,7 @@
 //! What a value that was read means, and what mends it.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -184,19 +185,30 @@ pub(super) fn key_file(
     Finding::bad(check, State::Wrong, words, mend)
 }
 
-/// The path MTU to `host`, as the kernel knows it.
-pub(super) fn mtu(host: &str, mtu: u32) -> Finding {
-    /// What IPv6 promises, and Zerolane needs.
-    const LEAST: u32 = 1280;
+/// The path MTU to `host`, as the kernel knows it (`mtu`), and as a connection found it, if one was made.
+pub(super) fn mtu(host: IpAddr, mtu: u32, found: Option<u32>) -> Finding {
+    // What every path has, and Zerolane needs.
+    let least = if host.is_ipv4() { 576 } else { 1280 };
     let check = format!("MTU to {host}");
-    match mtu {
-        LEAST.. => Finding::ok(&check, format!("{mtu}, as far as this machine knows")),
-        _ => Finding::bad(
+    match found {
+        _ if mtu < least => Finding::bad(
             &check,
             State::Wrong,
-            format!("{mtu}: datagrams have {LEAST} bytes at least"),
-            format!("ip route get {host}   # and then: ip link set DEVICE mtu {LEAST}"),
+            format!("{mtu}: datagrams have {least} bytes at least"),
+            format!("ip route get {host}   # and then: ip link set DEVICE mtu {least}"),
         ),
+        Some(found) if found < mtu => Finding::bad(
+            &check,
+            State::Slow,
+            format!(
+                "packets of {found} bytes pass, and of those of {mtu}, which this machine sends, nothing on the way says that they do not"
+            ),
+            format!(
+                "let ICMP \"fragmentation needed\" through, or: ip route add {host} mtu {found} via GATEWAY"
+            ),
+        ),
+        Some(found) => Finding::ok(&check, format!("{found}, as was tried")),
+        None => Finding::ok(&check, format!("{mtu}, as far as this machine knows")),
     }
 }
 

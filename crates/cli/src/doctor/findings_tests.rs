@@ -81,9 +81,24 @@ fn key_file__says_the_command_that_mends_it() {
 
 #[test]
 fn mtu__at_least_what_zerolane_needs() {
-    for (bytes, state) in [(1279, State::Wrong), (1280, State::Ok), (9000, State::Ok)] {
-        assert_eq!(mtu("h", bytes).state, state, "{bytes}");
+    let (v4, v6) = ([192, 0, 2, 1].into(), "2001:db8::1".parse().expect("one"));
+    for (host, bytes, state) in [
+        (v6, 1279, State::Wrong),
+        (v6, 1280, State::Ok),
+        (v4, 575, State::Wrong),
+        (v4, 576, State::Ok),
+        (v4, 9000, State::Ok),
+    ] {
+        assert_eq!(mtu(host, bytes, None).state, state, "{bytes}");
     }
+}
+
+#[test]
+fn mtu__that_a_connection_found_to_be_less_is_told() {
+    let host = [192, 0, 2, 1].into();
+    assert_eq!(mtu(host, 1500, Some(1500)).state, State::Ok);
+    let narrow = mtu(host, 1500, Some(1100));
+    assert!(narrow.state == State::Slow && narrow.found.contains("1100"));
 }
 
 #[test]

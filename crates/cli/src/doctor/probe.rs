@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::net::sockopt;
 use zerolane::counters::Account;
@@ -13,6 +13,9 @@ use super::findings::{self, Finding};
 
 /// For an answer of a host that is there.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Between two looks at what a connection found.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// What is asked about is the network, also of this host.
 fn over_udp() -> Options {
@@ -46,8 +49,9 @@ pub(super) fn way_to(name: &str, port: u16) -> Vec<Finding> {
     let options = over_udp();
     let look = |address: SocketAddr| {
         // A key made for it: which key this user has is nobody's business.
-        let tried = Connection::connect(address, &options).map(drop);
-        let mtu = mtu(address).map(|it| findings::mtu(&address.ip().to_string(), it));
+        let tried = Connection::connect(address, &options).map(carried);
+        let found = tried.as_ref().ok().copied().flatten();
+        let mtu = mtu(address).map(|it| findings::mtu(address.ip(), it, found));
         mtu.ok()
             .into_iter()
             .chain([findings::answer(
@@ -57,6 +61,19 @@ pub(super) fn way_to(name: &str, port: u16) -> Vec<Finding> {
             .collect::<Vec<_>>()
     };
     addresses.into_iter().flat_map(look).collect()
+}
+
+/// The MTU that a connection finds by its probes, if it comes to an end with them.
+fn carried(mut connection: Connection) -> Option<u32> {
+    let start = Instant::now();
+    while start.elapsed() < PATIENCE {
+        let (_, path) = connection.paths().into_iter().find(|it| it.0 == 0)?;
+        if path.mtu_probed {
+            return path.mtu;
+        }
+        connection.wait(Some(LOOK)).ok()?;
+    }
+    None
 }
 
 /// The path MTU to an address: of the interface, unless the kernel was told of a smaller one.

@@ -229,6 +229,25 @@ impl Connection {
         }
     }
 
+    /// Length of the datagrams that the first path is known, or thought, to carry, header included. What is longer, and no probe, cannot
+    /// be cut any more and is to be sent so that routers may take it apart.
+    pub fn path_datagram(&self) -> usize {
+        self.cx.path.confirmed()
+    }
+
+    /// Bytes of the longest datagram of `burst`, seal included.
+    pub fn datagram_of(&self, burst: &crate::DataBurst) -> u32 {
+        match burst.train {
+            Some(_) => burst.stu,
+            None => burst.stu.min(burst.span.len as u32) + self.cx.overhead(),
+        }
+    }
+
+    /// Whether a datagram of so many bytes, seal included, is longer than that. On paths beyond the first none is.
+    pub fn exceeds_path(&self, datagram: u32) -> bool {
+        self.cx.links.selected == 0 && datagram as usize > self.cx.path.confirmed()
+    }
+
     /// The lane's socket buffer overflowed: more was granted than could be taken in time.
     pub fn on_overrun(&mut self, now: Instant) {
         self.cx.stir();
@@ -357,6 +376,10 @@ impl Connection {
             min_rtt: recovery.min_rtt(),
             ..PathState::default()
         };
+        if path == 0 {
+            state.mtu = self.cx.path.mtu();
+            state.mtu_probed = self.cx.path.is_settled();
+        }
         self.sending.describe(path, &mut state);
         self.receiving.describe(now, &mut state);
         state

@@ -102,6 +102,7 @@ impl Connection {
         if ended || announced.iter().chain(&reads).any(|&(_, lost)| lost) {
             cx.counters.timeouts += 1;
             cx.recovery.back_off();
+            cx.doubt_path();
         }
         for (id, _) in announced {
             sending.send_announcement(cx, id);

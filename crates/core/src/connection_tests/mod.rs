@@ -28,6 +28,7 @@ mod memory_faults;
 mod memory_hostile;
 mod migration;
 mod model;
+mod narrow;
 mod overlap;
 mod paths;
 mod paths_gets;

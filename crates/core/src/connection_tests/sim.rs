@@ -554,7 +554,13 @@ impl Sim {
             .map_or(1, |copies| copies(side, &bytes));
         for _ in 0..copies {
             // UDP and IP in front of it count on the wire.
-            self.net.send(side, bytes.len() + 28, bytes.clone());
+            // What cannot be cut any more is taken apart on its way.
+            let apart = data_header(&bytes).is_some() && {
+                let connection = self.host(side).connection.as_ref();
+                connection.is_some_and(|it| bytes.len() > it.path_datagram())
+            };
+            let size = if apart { 576 } else { bytes.len() + 28 };
+            self.net.send(side, size, bytes.clone());
         }
     }
 

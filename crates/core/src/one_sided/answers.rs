@@ -4,7 +4,7 @@ use super::OneSided;
 use super::exports::Named;
 use super::gets::{Enqueued, GetResponse, ResponseKey};
 use crate::context::{Context, Debt, Refusal};
-use crate::limits::MAX_VALUES;
+use crate::limits::{MAX_SMALL, MAX_VALUES};
 use crate::sending::without;
 use crate::sending::{Lost, Sending, shape};
 use crate::timers::Timer;
@@ -29,6 +29,9 @@ impl OneSided {
         }
         let reply = self.reply_to(cx, it)?;
         cx.owe(Debt::Peer);
+        if reply.repeated || has_left(sending, &reply) {
+            cx.doubt_path();
+        }
         for (start, end) in unanswered(cx, sending, &reply) {
             let part = GetResponse {
                 span: reply.span.part(start.into(), (end - start).into()),
@@ -94,7 +97,15 @@ impl OneSided {
             true if sending.may_carry(cx, |most| self.unsent_answers(most)) => {
                 sending.controlled_shape(cx, limit)?
             }
-            false if cx.links.carries_control() => shape(cx, limit),
+            // Nothing puts it together at the other end: on a path that carries less it leaves in one piece all the same.
+            false if cx.links.carries_control() => {
+                let mut shape = shape(cx, limit);
+                let len = self.responses.next_len();
+                if len <= MAX_SMALL {
+                    shape.stu = shape.stu.max(len);
+                }
+                shape
+            }
             _ => return None,
         };
         let reply = self.responses.next_burst(&shape)?;
@@ -138,6 +149,14 @@ impl OneSided {
         };
         Some(ControlDatagram::value(header, value, cx.uses_checksums()))
     }
+}
+
+/// Whether an answer to the same question left, and is not known to have arrived.
+fn has_left(sending: &Sending, reply: &GetResponse) -> bool {
+    let ResponseKey { id, b_num, start } = ResponseKey::new(reply.d_id, reply.mx, reply.address);
+    let end = start.saturating_add(u32::try_from(reply.span.len).unwrap_or(u32::MAX));
+    let log = sending.sent_log(0);
+    reply.numbered && log.carried(id, b_num, (start, end)).is_some()
 }
 
 /// The parts of an answer that did not leave within the last round trip of their path: an Initiator that asks for what

@@ -195,7 +195,13 @@ impl GetResponses {
         self.queue.clear();
     }
 
-    /// The next burst.
+    /// Bytes of the answer that is next.
+    pub(crate) fn next_len(&self) -> u32 {
+        let next = self.queue.front();
+        next.map_or(0, |it| u32::try_from(it.span.len).unwrap_or(u32::MAX))
+    }
+
+    /// Its next burst.
     pub(crate) fn next_burst(&mut self, shape: &Shape) -> Option<ReplyBurst> {
         let reply = self.queue.front_mut()?;
         let Shape {

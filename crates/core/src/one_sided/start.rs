@@ -297,10 +297,12 @@ fn max_run(cx: &Context) -> u64 {
 /// Bytes that a numbered put has at most.
 pub(super) fn max_put(cx: &Context) -> u32 {
     let max_stu = cx.peer.map_or(MAX_SMALL, |peer| peer.max_stu);
-    MAX_SMALL.saturating_sub(cx.config.seal as u32).min(max_stu)
+    let most = MAX_SMALL.saturating_sub(cx.config.seal as u32);
+    most.min(max_stu).min(cx.room())
 }
 
-/// Whether so many bytes and what is around them fit a datagram that every path carries.
+/// Whether so many bytes and what is around them fit a datagram that the path is thought to carry, there and back.
 fn is_short(cx: &Context, len: u64) -> bool {
-    len + cx.config.seal as u64 <= u64::from(MAX_SMALL)
+    let most = MAX_SMALL.saturating_sub(cx.config.seal as u32);
+    len <= u64::from(most.min(cx.room()))
 }

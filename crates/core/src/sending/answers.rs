@@ -169,8 +169,12 @@ impl Sending {
         let path = cx.links.of_burst(number);
         let log = self.outbox.sent_logs.get_mut(path);
         let sent = log.ok_or(DropReason::Unexpected)?.on_seen(cx.now, number)?;
-        if sent.is_some() {
+        if let Some(sent) = &sent {
             cx.links.on_seen(cx.now, path);
+            // All of its datagrams were full, so it is seen that such pass.
+            if path == 0 && sent.len > 0 && sent.len.is_multiple_of(cx.stu()) {
+                cx.path.proven();
+            }
         }
         if let (Some(sent), Report::Progress(progress)) = (sent, &it.report) {
             self.on_progress(cx, path, &sent, progress);
@@ -228,6 +232,9 @@ impl Sending {
         }
         if missing.black_hole && cx.path.black_hole() {
             cx.timers.set(Timer::PathProbe, cx.now);
+        }
+        if missing.lost[0].bytes > 0 {
+            cx.doubt_path();
         }
     }
 

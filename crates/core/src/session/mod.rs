@@ -10,7 +10,8 @@ pub use self::migration::PathValidation;
 
 use crate::context::Context;
 use crate::limits::{
-    HANDSHAKE_TRIES, KEEPALIVES_PER_IDLE_TIMEOUT, MIN_RTO, REFUSAL_PATIENCE, REFUSED_KEEPALIVES,
+    HANDSHAKE_TRIES, KEEPALIVES_PER_IDLE_TIMEOUT, MIN_RTO, PROBE_RAISE_INTERVAL, REFUSAL_PATIENCE,
+    REFUSED_KEEPALIVES,
 };
 use crate::recovery::Timed;
 use crate::timers::Timer;
@@ -55,8 +56,10 @@ pub(crate) struct Session {
     close_reason: CloseReason,
     /// What Request_Disconnect says.
     disconnect_reason: Reason,
-    /// Size of the path probe to send, bytes; 0 for none.
-    probe: usize,
+    /// Sizes of the path probes to send, bytes.
+    probes: [Option<usize>; 2],
+    /// When the last of them were.
+    probed: Instant,
 }
 
 impl Session {
@@ -75,7 +78,8 @@ impl Session {
             candidate: None,
             close_reason: CloseReason::Local,
             disconnect_reason: Reason::Normal,
-            probe: 0,
+            probes: [None; 2],
+            probed: now,
         }
     }
 
@@ -343,19 +347,24 @@ impl Session {
     }
 
     pub(crate) fn on_path_probe_timeout(&mut self, cx: &mut Context) {
-        if let Some(size) = cx.path.next_probe() {
-            self.probe = size;
-            let wait = cx.recovery.control_timeout();
-            cx.timers.set(Timer::PathProbe, cx.now + wait);
+        cx.path.unanswered(self.heard > self.probed);
+        self.probes = cx.path.next_probes();
+        if self.probes == [None, None] {
+            return rest_path(cx);
         }
+        self.probed = cx.now;
+        if self.probes[1].is_some() {
+            // Whether what is short is heard.
+            cx.ping();
+        }
+        let wait = cx.recovery.control_timeout();
+        cx.timers.set(Timer::PathProbe, cx.now + wait);
     }
 
     /// The path probe that leaves now and its size in bytes, if one is due.
     pub(crate) fn next_probe(&mut self, cx: &mut Context) -> Option<(Packet, usize)> {
-        let size = core::mem::take(&mut self.probe);
-        if size == 0 {
-            return None;
-        }
+        let mut probes = self.probes.iter_mut();
+        let size = probes.find_map(Option::take)?;
         let sync = cx.new_sync();
         cx.recovery.time(Timed::Nop(sync), cx.now);
         let nop = Nop {
@@ -375,8 +384,11 @@ impl Session {
     pub(crate) fn on_nop(&mut self, cx: &mut Context, it: &Nop) {
         if it.reply {
             cx.recovery.answered(Timed::Nop(it.sync), cx.now);
-            if it.probe != 0 && cx.path.probe_passed(it.probe as usize) && cx.path.is_settled() {
-                cx.timers.stop(Timer::PathProbe);
+            if it.probe != 0
+                && cx.path.probe_passed(cx.now, it.probe as usize)
+                && cx.path.is_settled()
+            {
+                rest_path(cx);
             }
         } else if it.send_state {
             let answer = Nop {
@@ -485,7 +497,7 @@ impl Session {
     /// The connection is over: nothing leaves any more.
     pub(crate) fn end(&mut self, cx: &mut Context) {
         cx.clear_control();
-        self.probe = 0;
+        self.probes = [None; 2];
         cx.timers.stop_all();
     }
 
@@ -501,6 +513,18 @@ impl Session {
                 cx.timers.set(timer, cx.now);
             }
         }
+    }
+}
+
+/// What the path carries is known, for now: where that is less than it is thought to, it is looked at again in time.
+fn rest_path(cx: &mut Context) {
+    match cx.path.is_narrow() {
+        true => {
+            cx.path.search_again();
+            cx.timers
+                .set(Timer::PathProbe, cx.now + PROBE_RAISE_INTERVAL);
+        }
+        false => cx.timers.stop(Timer::PathProbe),
     }
 }
 

@@ -103,6 +103,18 @@ pub(crate) fn forbid_fragmentation(fd: RawFd, local: SocketAddr) {
     };
 }
 
+/// Has routers take apart what is sent from here on where it is longer than they carry, or forbids it again. Over IPv6 they
+/// do not, and no path is so narrow.
+pub(super) fn permit_fragmentation(socket: &Socket, permit: bool) {
+    let value = match permit {
+        true => libc::IP_PMTUDISC_DONT,
+        false => libc::IP_PMTUDISC_PROBE,
+    };
+    let fd = socket.as_raw_fd();
+    // An option of IPv4 alone; a socket of IPv6 that reaches IPv4 has it as well.
+    let _ = set(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, value);
+}
+
 /// Bytes of receive buffer the kernel granted, in its own counting.
 pub(crate) fn receive_buffer(socket: &Socket) -> usize {
     get(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF).map_or(0, |bytes| bytes as usize)

@@ -47,7 +47,9 @@ pub enum Path {
     Ip118V6(u32),
     /// The same, IPv4, over a router whose second link has an MTU of 1400: it tells of packets that do not fit.
     Ip118Routed,
-    /// The same through an emulated network of MTU 1500 that loses this part of all packets, holds some back and
+    /// By UDP over a router whose second link has this MTU: of packets that do not fit it says nothing.
+    Narrow(u32),
+    /// IP protocol 118 through an emulated network of MTU 1500 that loses this part of all packets, holds some back and
     /// doubles some.
     Ip118Lossy(f64),
     /// Through an emulated link on loopback of MTU 1500 that loses this part of all packets, holds
@@ -171,6 +173,20 @@ impl Path {
                     Net::Hosts(hosts),
                 ))
             }
+            Path::Narrow(mtu) => {
+                may_make_hosts()?;
+                let hosts = Routed::pair("lane", [1500, mtu]).expect("permitted");
+                hosts.router().enter_thread(silence).expect("enter");
+                let ip = hosts.side(Side::B).ipv4();
+                let bind = || Endpoint::bind((ip, 0), b.clone());
+                let endpoint = hosts.side(Side::B).enter_thread(bind);
+                let endpoint = endpoint.expect("enter").expect("bind");
+                let (a, b) = join_in(endpoint, None, a, |side, work| {
+                    hosts.side(side).enter_thread(work).expect("enter")
+                });
+                let net = Net::Routed(hosts);
+                Some(Pair { a, b, net })
+            }
             Path::Ip118Routed => {
                 may_make_hosts()?;
                 let hosts = Routed::pair("lane", [1500, 1400]).expect("permitted");
@@ -194,6 +210,14 @@ impl Path {
             Path::Lossy(loss) => Some(through_relay(loss, 1500, a, b)),
             Path::LossyNarrow(loss) => Some(through_relay(loss, 1280, a, b)),
         }
+    }
+}
+
+/// Has the network namespace of this thread tell nobody of what it drops.
+fn silence() {
+    for limit in ["icmp_msgs_per_sec", "icmp_msgs_burst"] {
+        let file = format!("/proc/sys/net/ipv4/{limit}");
+        std::fs::write(&file, "0").unwrap_or_else(|error| panic!("{file}: {error}"));
     }
 }
 

@@ -293,8 +293,18 @@ impl Sender {
                 Transmit::Control(it) => {
                     self.controls(socket, (it, burst == BURSTS_PER_TURN), turn)
                 }
-                Transmit::Data(it) => self.data(socket, it, turn)?,
-                Transmit::Operations(it) => self.operations(socket, it, turn)?,
+                Transmit::Data(it) => {
+                    let apart = self.permit_apart(socket, turn.core.datagram_of(it), turn);
+                    let outcome = self.data(socket, it, turn);
+                    self.forbid_apart(socket, apart);
+                    outcome?
+                }
+                Transmit::Operations(it) => {
+                    let apart = self.permit_apart(socket, it.segment, turn);
+                    let outcome = self.operations(socket, it, turn);
+                    self.forbid_apart(socket, apart);
+                    outcome?
+                }
             };
             match self.classify(outcome, socket, peer, turn)? {
                 SendOutcome::Full => {
@@ -319,6 +329,22 @@ impl Sender {
             }
         }
         Ok(sent)
+    }
+
+    /// What follows may be taken apart by routers if its datagrams are longer than the path carries: it was numbered, or asked for,
+    /// in one piece when more was thought to pass.
+    fn permit_apart(&self, socket: &Socket, longest: u32, turn: &Turn<'_>) -> bool {
+        let apart = self.frames.is_none() && turn.core.exceeds_path(longest);
+        if apart {
+            socket::permit_fragmentation(socket, true);
+        }
+        apart
+    }
+
+    fn forbid_apart(&self, socket: &Socket, apart: bool) {
+        if apart {
+            socket::permit_fragmentation(socket, false);
+        }
     }
 
     /// A burst left.
