@@ -5,6 +5,7 @@ use crate::extended::Wanted;
 use crate::message::Meta;
 use crate::root::meta_of;
 use crate::sync::compare::same_time;
+use crate::umask::umask;
 use rustix::fd::BorrowedFd;
 use rustix::fs::{self, AtFlags, Gid, Mode, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
@@ -130,6 +131,14 @@ pub(crate) fn times(meta: &Meta) -> Timestamps {
     Timestamps {
         last_access: now,
         last_modification: modified,
+    }
+}
+
+/// `meta` with the permissions of what was there; else with those that a new file of this process gets.
+pub(crate) fn with_permissions(meta: &Meta, there: Option<u32>) -> Meta {
+    Meta {
+        mode: there.map_or(meta.mode & !umask(), |mode| mode & 0o777),
+        ..*meta
     }
 }
 

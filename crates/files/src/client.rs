@@ -24,6 +24,7 @@ use crate::limits::{LEAST_RATE, PATIENCE_SECONDS, REPLY_SECONDS};
 use crate::links::SourceLinks;
 use crate::location::Host;
 use crate::message::{CopyOptions, Landing, Reply, Request, Totals};
+use crate::modes::Modes;
 use crate::observe::Observer;
 use crate::opening::{hear, say};
 use crate::persist::Copying;
@@ -65,6 +66,7 @@ pub struct Client {
     patience: Duration,
     connections: u16,
     filter: Arc<Filter>,
+    modes: Modes,
     done: Done,
 }
 
@@ -96,6 +98,7 @@ impl Client {
             patience: Duration::from_secs(PATIENCE_SECONDS),
             connections: 1,
             filter: Arc::default(),
+            modes: Modes::default(),
             done: Done::default(),
         }
     }
@@ -123,6 +126,13 @@ impl Client {
     /// patterns begin at the sources, so that `/a/b` is `b` in a source called `a`.
     pub fn with_filter(mut self, filter: Filter) -> Client {
         self.filter = Arc::new(filter);
+        self
+    }
+
+    /// Changes the permissions that copied files have so; a sync has its own in
+    /// [`SyncOptions::modes`](crate::SyncOptions::modes).
+    pub fn with_modes(mut self, modes: Modes) -> Client {
+        self.modes = modes;
         self
     }
 
@@ -197,6 +207,7 @@ impl Client {
                 FileSender::new(port, observer, options, digester, reached)
                     .with_links(SourceLinks::local(&options), Vec::new())
                     .filtered(&self.filter)?
+                    .with_modes(&self.modes)
                     .of_share(share)
                     .send_all(starts)
             });
@@ -313,6 +324,7 @@ impl Client {
                 let role = (Role::Asks, reached);
                 FileReceiver::new(port, observer, options, digester, to, role)
                     .of_share(share)
+                    .with_modes(&self.modes)
                     .remembering(written.clone())
                     .receive_all()
             });

@@ -41,6 +41,7 @@ pub(crate) const FRESH: CopyOptions = CopyOptions {
     keep_links: false,
     attributes: crate::message::Attributes::NONE,
     allow_changing: false,
+    no_permissions: false,
 };
 pub(crate) const RECURSIVE: CopyOptions = CopyOptions {
     recursive: true,

@@ -129,6 +129,7 @@ pub fn receive(directory: &Path, input: &[u8]) {
         copy_links: false,
         keep_links: false,
         allow_changing: false,
+        no_permissions: kept & 16 != 0,
         attributes: Attributes {
             owner: kept & 1 != 0,
             xattrs: kept & 2 != 0,

@@ -78,6 +78,7 @@ mod location;
 mod mark;
 mod meet;
 mod message;
+mod modes;
 mod name;
 mod observe;
 mod opening;
@@ -99,6 +100,7 @@ mod stop;
 mod sync;
 mod target;
 mod temporary;
+mod umask;
 
 pub use client::{Changes, Client, Entry, Listed, open_stream};
 pub use confine::Confinement;
@@ -111,6 +113,7 @@ pub use message::{
     Attributes, CopyOptions, EntryKind, ListOptions, Meta, OfferedEntry, Owner, RemoveOptions,
     Replace, Totals,
 };
+pub use modes::{Modes, ModesError};
 pub use observe::{Observer, Peer, Queued, ServerObserver, Spent, Verb};
 pub use rendezvous::{Answer, Call, LineError};
 pub use server::{ServeOptions, Server};

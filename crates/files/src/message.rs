@@ -7,6 +7,7 @@
 use crate::digest::{Algorithm, Digest, Digester};
 use crate::error::{Cause, Error, Failure, Refusal};
 use crate::limits::{CONTROL_BYTES, FILE_PROTOCOL_VERSION, RECORD_BYTES};
+use crate::modes::Modes;
 use crate::position::Position;
 use crate::share::Share;
 use serde::{Deserialize, Serialize};
@@ -157,6 +158,9 @@ pub struct CopyOptions {
     /// Copy files that are written to while they are read, as they are read: what arrives may be of no one moment. Of one that
     /// grows, what was there when it was opened is copied; a large one that becomes shorter is a failure all the same.
     pub allow_changing: bool,
+    /// Leave the permissions of what is at the target as they are; what is new gets those of the source that a new file may
+    /// have there (`umask`).
+    pub no_permissions: bool,
 }
 
 /// What is kept of files besides content, permissions and time, where the end that writes them may.
@@ -428,6 +432,22 @@ pub(crate) enum Record<'a> {
 }
 
 impl Record<'_> {
+    /// Changes the permissions that a file or directory is to have.
+    pub(crate) fn with_modes(mut self, modes: &Modes) -> Self {
+        let meta = match &mut self {
+            Record::Reenter { meta, .. } | Record::Enter { meta, .. } => Some((meta, true)),
+            Record::File { meta, .. }
+            | Record::Open { meta, .. }
+            | Record::Settle { meta, .. }
+            | Record::Stream { meta, .. } => Some((meta, false)),
+            _ => None,
+        };
+        if let Some((meta, directory)) = meta {
+            meta.mode = modes.applied(meta.mode, directory);
+        }
+        self
+    }
+
     /// What is to be kept besides content, if it says so.
     pub(crate) fn meta(&self) -> Option<&Meta> {
         match self {

@@ -6,14 +6,14 @@
 //! leaves it there. In both cases the file that was written gets the name, not another file that
 //! has the temporary name by then.
 
-use crate::attributes::{NotKept, set_meta, set_owner_at, times};
+use crate::attributes::{NotKept, set_meta, set_owner_at, times, with_permissions};
 use crate::error::Cause;
 use crate::extended::Wanted;
 use crate::in_place::InPlace;
 use crate::mark::Mark;
-use crate::message::{CopyOptions, Meta};
+use crate::message::{CopyOptions, EntryKind, Meta};
 use crate::positioned::write_at;
-use crate::root::{is_write_protected, stat_at};
+use crate::root::{is_write_protected, kind_of, stat_at};
 use crate::temporary::{self, Lasting};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{self, AtFlags, FallocateFlags, FileType, Mode};
@@ -243,7 +243,8 @@ impl Part {
         meta: &Meta,
         options: &CopyOptions,
     ) -> Result<NotKept, Cause> {
-        let done = self.settle(size, meta, options.durable);
+        let meta = self.meta_there(meta, options);
+        let done = self.settle(size, &meta, options.durable);
         let done = done.and_then(|not_kept| {
             self.give_name(options.replace_read_only)?;
             Ok(not_kept)
@@ -256,6 +257,19 @@ impl Part {
             fs::fsync(&self.directory)?;
         }
         done
+    }
+
+    /// What it is to get in the place of what is there.
+    fn meta_there(&self, meta: &Meta, options: &CopyOptions) -> Meta {
+        if !options.no_permissions {
+            return *meta;
+        }
+        let there = match &self.place {
+            Place::Target(_) => fs::fstat(&self.file).ok(),
+            _ => stat_at(&self.directory, &self.target).ok(),
+        };
+        let there = there.filter(|it| kind_of(it) == EntryKind::File);
+        with_permissions(meta, there.map(|it| it.st_mode))
     }
 
     fn settle(&mut self, size: u64, meta: &Meta, durable: bool) -> Result<NotKept, Cause> {

@@ -17,7 +17,7 @@ use zerolane_files::{
 use super::copying::{CopyingArgs, WritingArgs};
 use super::filters::Filters;
 use super::guarded::Guarded;
-use super::kept::KeptArgs;
+use super::kept::{KeptArgs, PermissionArgs};
 use super::progress::Progress;
 use super::stop_on_signals;
 use crate::exit::Exit;
@@ -50,6 +50,8 @@ pub struct Args {
     filters: Filters,
     #[command(flatten)]
     kept: KeptArgs,
+    #[command(flatten)]
+    permissions: PermissionArgs,
     /// Copy symbolic links that are named as sources as links, not what they lead to
     #[arg(short = 'P', long, conflicts_with = "copy_links")]
     keep_links: bool,
@@ -162,6 +164,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
         keep_links: args.keep_links,
         attributes: args.kept.attributes(),
         allow_changing: args.writing.allow_changing,
+        no_permissions: args.permissions.no_perms,
     };
     let usage = |words: &'static str| anyhow!(words).context(Exit::Usage);
     let direction = direction(args.locations).map_err(usage)?;
@@ -178,7 +181,9 @@ pub(crate) fn run(args: Args) -> Result<()> {
     let host = direction.host().clone();
     let guarded = Guarded::copying(host, args.security, patience, args.copying.limit.max_rate)?;
     let client = guarded.for_one_copy().with_connections(args.connections);
-    let client = client.with_filter(args.filters.0);
+    let client = client
+        .with_filter(args.filters.0)
+        .with_modes(args.permissions.modes());
     let copied = copy(client, &direction, pipe, &options, &progress);
     progress.clear();
     if let Err(Error::Output(error)) = &copied

@@ -17,6 +17,7 @@ use zerolane_files::{
 
 use super::copy::{is_broken, judge};
 use super::copying::CopyingArgs;
+use super::kept::PermissionArgs;
 use super::{stop_on_signals, with_exit_code};
 use crate::address;
 use crate::console;
@@ -53,6 +54,8 @@ pub struct Args {
     #[arg(long)]
     resume: bool,
     #[command(flatten)]
+    permissions: PermissionArgs,
+    #[command(flatten)]
     copying: CopyingArgs,
 }
 
@@ -79,6 +82,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     };
     let met = Meeting::find(&args.code, &whereabouts, &transport, &stop);
     let meeting = met.map_err(advise)?;
+    let meeting = meeting.with_modes(args.permissions.modes());
     let taken = match args.force {
         true => None,
         false => first_taken(&args.directory, meeting.offer()),
@@ -102,6 +106,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
         resume: args.resume,
         replace_read_only: args.force,
         count_first: progress.wants_total(),
+        no_permissions: args.permissions.no_perms,
         ..CopyOptions::default()
     };
     let usual = Duration::from_secs(PATIENCE_SECONDS);

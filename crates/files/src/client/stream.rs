@@ -3,7 +3,7 @@
 use super::{Client, close};
 use crate::digest::Digester;
 use crate::error::{Cause, Error, Refusal};
-use crate::message::{CopyOptions, Landing, Request, Totals};
+use crate::message::{CopyOptions, Landing, Meta, Request, Totals};
 use crate::observe::Observer;
 use crate::persist::heals;
 use crate::position::Position;
@@ -31,6 +31,10 @@ impl Client {
     ) -> Result<Totals, Error> {
         let source = Source::Input(input.as_fd());
         let meta = source.meta().unwrap_or_default();
+        let meta = Meta {
+            mode: self.modes.applied(meta.mode, false),
+            ..meta
+        };
         let offer = Digester::offer()?;
         let request = Request::Put {
             destination: destination.to_vec(),

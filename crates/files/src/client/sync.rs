@@ -224,6 +224,7 @@ impl Attempt<'_, '_, '_> {
             keep_links: true,
             attributes: self.options.attributes,
             allow_changing: self.options.allow_changing,
+            no_permissions: self.options.no_permissions,
         };
         let mut totals = Totals::default();
         let mut batches = plan.batches()?;
@@ -283,6 +284,7 @@ impl Attempt<'_, '_, '_> {
         let copied = pump::run(&mut connection, DATA, CONTROL, stop, |port| {
             FileSender::new(port, observer, *options, digester, reached)
                 .with_links(Links::local(options.copy_links), Vec::new())
+                .with_modes(&self.options.modes)
                 .send_planned(base, batch)
         });
         self.over(connection, copied)
@@ -317,6 +319,7 @@ impl Attempt<'_, '_, '_> {
             let role = (Role::Asks, reached);
             FileReceiver::new(port, observer, *options, digester, to, role)
                 .expecting(batch)
+                .with_modes(&self.options.modes)
                 .receive_all()
         });
         self.over(connection, copied)

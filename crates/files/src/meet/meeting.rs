@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::limits::{MEETING_ANSWER_MILLISECONDS, QUESTION_MILLISECONDS, SEARCH_SECONDS};
 use crate::location::Host;
 use crate::message::{CopyOptions, Reply, Request, Totals};
+use crate::modes::Modes;
 use crate::observe::Observer;
 use crate::opening::{hear, say};
 use crate::receive::Offered;
@@ -99,6 +100,12 @@ impl Meeting {
     /// What there is to receive.
     pub fn offer(&self) -> &Offer {
         &self.offer
+    }
+
+    /// Changes the permissions of what is received so.
+    pub fn with_modes(mut self, modes: Modes) -> Meeting {
+        self.client = self.client.with_modes(modes);
+        self
     }
 
     /// Receives all of it into a directory, which is made if need be. A name that is there already is refused, unless

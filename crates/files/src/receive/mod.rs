@@ -30,6 +30,7 @@ use crate::error::{Cause, Error, Failure};
 use crate::extended::Extended;
 use crate::links::identity;
 use crate::message::{CopyOptions, Feedback, Meta, Totals};
+use crate::modes::Modes;
 use crate::observe::Observer;
 use crate::part::Part;
 use crate::port::Port;
@@ -92,6 +93,7 @@ pub(crate) struct FileReceiver<'a> {
     /// Name of the open file, as it is at the sender.
     open_name: Vec<u8>,
     share: Share,
+    modes: Modes,
     reached: &'a mut Reached,
 }
 
@@ -148,6 +150,7 @@ impl<'a> FileReceiver<'a> {
             units_copied: 0,
             open_name: Vec::new(),
             share: Share::Whole,
+            modes: Modes::default(),
             reached,
         }
     }
@@ -155,6 +158,12 @@ impl<'a> FileReceiver<'a> {
     /// For a client that is not this process's user: of extended attributes it may set those that everybody may.
     pub(crate) fn for_client(mut self, common_only: bool) -> FileReceiver<'a> {
         self.common_only = common_only;
+        self
+    }
+
+    /// Changes permissions so.
+    pub(crate) fn with_modes(mut self, modes: &Modes) -> FileReceiver<'a> {
+        self.modes = modes.clone();
         self
     }
 

@@ -1,6 +1,6 @@
 //! One large file that arrives: segments taken in order, hashed, written, compared at the end.
 
-use crate::attributes::{NotKept, replace_meta};
+use crate::attributes::{NotKept, replace_meta, with_permissions};
 use crate::digest::{Digest, Digester, Hasher, unit_count, unit_len};
 use crate::error::{Cause, Error};
 use crate::extended::Wanted;
@@ -347,7 +347,11 @@ impl OpenFile {
         match kept {
             Some(old) => {
                 part.discard();
-                let not_kept = replace_meta(old.file.as_fd(), &self.meta, self.wanted.as_ref())?;
+                let meta = match options.no_permissions {
+                    true => with_permissions(&self.meta, Some(fstat(&old.file)?.st_mode)),
+                    false => self.meta,
+                };
+                let not_kept = replace_meta(old.file.as_fd(), &meta, self.wanted.as_ref())?;
                 if options.durable {
                     // Whoever wrote it may not have waited for that.
                     sync(old.file.as_fd(), part.directory())?;

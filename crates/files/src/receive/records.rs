@@ -45,7 +45,7 @@ impl FileReceiver<'_> {
         self.is_shared = std::mem::take(&mut self.coming_shared);
         self.check_meta(&record)?;
         self.begin(&record)?;
-        match record {
+        match record.with_modes(&self.modes) {
             Record::From { position } => return self.go_on_from(position),
             Record::Reenter { name, meta } => return self.reenter(name, meta),
             Record::Total { files, bytes } => self.observer.counted(files, bytes),

@@ -2,7 +2,7 @@
 //! of another type put in the place of what was there.
 
 use super::FileReceiver;
-use crate::attributes::{NotKept, replace_meta};
+use crate::attributes::{NotKept, replace_meta, with_permissions};
 use crate::error::{Cause, Error};
 use crate::extended::Wanted;
 use crate::message::{Attributes, EntryKind, Meta};
@@ -28,7 +28,8 @@ impl FileReceiver<'_> {
         let wanted = self.wanted();
         let (directory, name) = self.place(name)?;
         let settled = directory.and_then(|directory| {
-            settle_meta(&directory, &name, size, (meta, was), wanted.as_ref())
+            let keep = self.options.no_permissions;
+            settle_meta(&directory, &name, size, (meta, was, keep), wanted.as_ref())
         });
         self.at(&name, |this| match settled {
             Ok(not_kept) => this.note_not_kept(not_kept),
@@ -61,7 +62,7 @@ fn settle_meta(
     directory: &OwnedFd,
     name: &[u8],
     size: u64,
-    (meta, was): (&Meta, &Meta),
+    (meta, was, keep_permissions): (&Meta, &Meta, bool),
     wanted: Option<&Wanted>,
 ) -> Result<NotKept, Cause> {
     let file = open_in(directory, name, READ_FILE, Mode::empty())?;
@@ -70,6 +71,10 @@ fn settle_meta(
     let attributes = Attributes {
         owner: was.owner.is_some(),
         ..Attributes::NONE
+    };
+    let meta = match keep_permissions {
+        true => &with_permissions(meta, Some(stat.st_mode)),
+        false => meta,
     };
     match same && meta_with(&stat, attributes) == *was {
         true => replace_meta(file.as_fd(), meta, wanted),

@@ -2,7 +2,7 @@
 
 use super::FileReceiver;
 use super::top_level::TopLevel;
-use crate::attributes::replace_meta;
+use crate::attributes::{replace_meta, with_permissions};
 use crate::error::{Cause, Error};
 use crate::extended::Wanted;
 use crate::limits::{PATH_BYTES, TREE_DEPTH};
@@ -104,12 +104,10 @@ impl FileReceiver<'_> {
         let wanted = self.wanted();
         let (parent, name) = self.place(name)?;
         let outer = self.push_path(&name);
-        let made = parent
-            .and_then(|parent| make_directory(&parent, &name))
-            .inspect(|directory| self.unlock(directory));
-        let (directory, outcome) = match made {
-            Ok(directory) => (Some(Arc::new(directory)), Ok(())),
-            Err(cause) => (None, Err(cause)),
+        let made = parent.and_then(|parent| self.make_directory(&parent, &name, meta));
+        let (directory, meta, outcome) = match made {
+            Ok((directory, meta)) => (Some(Arc::new(directory)), meta, Ok(())),
+            Err(cause) => (None, meta, Err(cause)),
         };
         self.levels.push(Level {
             directory,
@@ -118,6 +116,41 @@ impl FileReceiver<'_> {
             outer,
         });
         Ok(outcome)
+    }
+
+    /// Makes a directory, or takes the one that is there; what it is to have when it is complete. A new one is open to its owner
+    /// only until then, unless it gets what any new directory would.
+    fn make_directory(
+        &self,
+        parent: &OwnedFd,
+        name: &[u8],
+        meta: Meta,
+    ) -> Result<(OwnedFd, Meta), Cause> {
+        let mode = match self.options.no_permissions {
+            // One that an earlier connection made is known by it.
+            true => meta.mode & 0o777 | 0o700,
+            false => 0o700,
+        };
+        let is_new = match fs::mkdirat(parent, name, Mode::from_raw_mode(mode)) {
+            Ok(()) => true,
+            Err(Errno::EXIST) => false,
+            Err(errno) => return Err(errno.into()),
+        };
+        let directory = match open_in(parent, name, DIRECTORY, Mode::empty()) {
+            Ok(directory) => directory,
+            // A link stands there: it is not followed.
+            Err(Errno::LOOP | Errno::NOTDIR) => return Err(Cause::NotADirectory),
+            Err(errno) => return Err(errno.into()),
+        };
+        let meta = match self.options.no_permissions {
+            true => {
+                let there = fs::fstat(&directory)?.st_mode;
+                with_permissions(&meta, (!is_new).then_some(there))
+            }
+            false => meta,
+        };
+        self.unlock(&directory);
+        Ok((directory, meta))
     }
 
     /// Lets its owner write to a directory that was there: its permissions are set when it is complete.
@@ -169,19 +202,5 @@ impl FileReceiver<'_> {
         }
         self.settle(Step::Entry, called);
         Ok(())
-    }
-}
-
-/// Makes a directory, or takes the one that is there. Open to its owner only until it is complete.
-fn make_directory(parent: &OwnedFd, name: &[u8]) -> Result<OwnedFd, Cause> {
-    match fs::mkdirat(parent, name, Mode::from_raw_mode(0o700)) {
-        Ok(()) | Err(Errno::EXIST) => {}
-        Err(errno) => return Err(errno.into()),
-    }
-    match open_in(parent, name, DIRECTORY, Mode::empty()) {
-        Ok(directory) => Ok(directory),
-        // A link stands there: it is not followed.
-        Err(Errno::LOOP | Errno::NOTDIR) => Err(Cause::NotADirectory),
-        Err(errno) => Err(errno.into()),
     }
 }

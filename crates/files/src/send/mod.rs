@@ -30,6 +30,7 @@ use crate::in_place::is_unfinished;
 use crate::limits::{INLINE_BYTES, PATH_BYTES, TREE_DEPTH};
 use crate::links::{Identity, Links, SourceLinks, identity, joined};
 use crate::message::{CopyOptions, EntryKind, Meta, Record, Totals};
+use crate::modes::Modes;
 use crate::observe::Observer;
 use crate::pack::PackWriter;
 use crate::port::{Buffer, Port};
@@ -78,6 +79,7 @@ pub(crate) struct FileSender<'a> {
     path: Vec<u8>,
     share: Share,
     filter: Option<Scope<'a>>,
+    modes: Modes,
     links: SourceLinks,
     /// Where that path begins, from the served directory.
     above: Vec<u8>,
@@ -118,6 +120,7 @@ impl<'a> FileSender<'a> {
             path: Vec::new(),
             share: Share::Whole,
             filter: None,
+            modes: Modes::default(),
             links: SourceLinks::default(),
             above: Vec::new(),
             inside: Vec::new(),
@@ -133,6 +136,12 @@ impl<'a> FileSender<'a> {
     ) -> FileSender<'a> {
         self.links = links.into();
         self.above = above;
+        self
+    }
+
+    /// Changes permissions so.
+    pub(crate) fn with_modes(mut self, modes: &Modes) -> FileSender<'a> {
+        self.modes = modes.clone();
         self
     }
 
@@ -322,7 +331,12 @@ impl<'a> FileSender<'a> {
 
     /// What is kept of it besides content.
     fn meta(&self, stat: &Stat) -> Meta {
-        meta_with(stat, self.options.attributes)
+        let directory = kind_of(stat) == EntryKind::Directory;
+        let meta = meta_with(stat, self.options.attributes);
+        Meta {
+            mode: self.modes.applied(meta.mode, directory),
+            ..meta
+        }
     }
 
     /// Opens that.

@@ -5,7 +5,7 @@ use super::trouble::Trouble;
 use crate::error::{Cause, Error};
 use crate::limits::TREE_DEPTH;
 use crate::message::{EntryKind, Meta, Record, Totals};
-use crate::root::{DIRECTORY, READ_FILE, kind_of};
+use crate::root::{DIRECTORY, READ_FILE, kind_of, meta_with};
 use crate::sync::plan::{Step, next_step};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::fstat;
@@ -180,7 +180,7 @@ impl FileSender<'_> {
     ) -> Result<(), Trouble> {
         let now = self.look(directory.as_fd(), name)?;
         let same = kind_of(&now) == EntryKind::File && now.st_size as u64 == size;
-        if !same || self.meta(&now) != *meta {
+        if !same || meta_with(&now, self.options.attributes) != *meta {
             return self.chosen(directory, name, name);
         }
         if self.options.attributes.are_extended() {
@@ -188,7 +188,7 @@ impl FileSender<'_> {
             let extended = self.extended(file.as_fd())?;
             self.add_extended(&extended)?;
         }
-        let (meta, was) = (*meta, *was);
+        let (meta, was) = (self.meta(&now), *was);
         Ok(self.add(
             &Record::Settle {
                 name,

@@ -12,6 +12,7 @@ use crate::port::Port;
 use crate::position::{Position, Step};
 use crate::positioned::read_full;
 use crate::root::meta_of;
+use crate::umask::umask;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::fstat;
@@ -166,12 +167,4 @@ fn read_input(input: BorrowedFd<'_>, unit: &mut [u8], port: &mut Port) -> Result
         }
     }
     Ok(done)
-}
-
-/// The permissions that this process does not give to new files, as the system says; the usual ones if it does not.
-fn umask() -> u32 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
-    line.and_then(|octal| u32::from_str_radix(octal.trim(), 8).ok())
-        .unwrap_or(0o022)
 }

@@ -23,6 +23,7 @@ use crate::observe::{Peer, ServerObserver};
 use crate::opening::{hear, say};
 use crate::root::Root;
 use crate::stop::Stop;
+use crate::umask::umask;
 use guests::Guests;
 use queues::Queues;
 use rustix::fd::AsFd;
@@ -170,6 +171,8 @@ impl Server {
         options: ServeOptions,
         listen: impl FnOnce(Options) -> Result<Endpoint, Error>,
     ) -> Result<Server, Error> {
+        // Where it says that cannot be read any more once this process is confined.
+        umask();
         let mut transport = options.transport;
         let max_rate = transport.max_rate;
         if let Access::Listed(list) = &options.access {

@@ -1,7 +1,8 @@
 //! When two files count as the same.
 
+use super::options::SyncOptions;
 use super::sight::Seen;
-use crate::message::Meta;
+use crate::message::{EntryKind, Meta};
 
 /// To what file systems cut times, nanoseconds: ext3 and HFS+, exFAT, some network file systems, NTFS.
 const GRAINS: [u32; 5] = [1_000_000_000, 10_000_000, 1_000_000, 1000, 100];
@@ -18,8 +19,11 @@ pub(crate) fn same_time(here: &Meta, there: &Meta, window: u32) -> bool {
 }
 
 /// Whether the permissions are the same, of those that are kept, and owner and extended attributes, if these are asked for.
-pub(super) fn same_attributes(here: &Seen, there: &Seen) -> bool {
-    let same_mode = (here.meta.mode ^ there.meta.mode) & 0o777 == 0;
+/// `here` is at the source.
+pub(super) fn same_attributes(here: &Seen, there: &Seen, options: &SyncOptions) -> bool {
+    let directory = here.kind == EntryKind::Directory;
+    let mode = options.modes.applied(here.meta.mode, directory);
+    let same_mode = options.no_permissions || (mode ^ there.meta.mode) & 0o777 == 0;
     same_mode && here.meta.owner == there.meta.owner && here.extended == there.extended
 }
 

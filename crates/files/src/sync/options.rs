@@ -2,6 +2,7 @@
 
 use crate::filter::Filter;
 use crate::message::{Attributes, EntryKind, Totals};
+use crate::modes::Modes;
 use crate::observe::Observer;
 use std::fmt;
 use std::path::PathBuf;
@@ -55,6 +56,10 @@ pub struct SyncOptions {
     pub copy_links: bool,
     /// Copy files that change meanwhile: see [`CopyOptions::allow_changing`](crate::CopyOptions::allow_changing).
     pub allow_changing: bool,
+    /// Leave permissions alone: see [`CopyOptions::no_permissions`](crate::CopyOptions::no_permissions).
+    pub no_permissions: bool,
+    /// Changes of the source's permissions, before they are compared and copied.
+    pub modes: Modes,
     /// What is kept of files besides, and compared.
     pub attributes: Attributes,
     /// What is left alone, at both ends.

@@ -14,7 +14,7 @@ use super::copy::is_broken;
 use super::copying::{CopyingArgs, WritingArgs};
 use super::filters::Filters;
 use super::guarded::Guarded;
-use super::kept::KeptArgs;
+use super::kept::{KeptArgs, PermissionArgs};
 use super::stop_on_signals;
 use crate::console;
 use crate::exit::Exit;
@@ -64,6 +64,8 @@ pub struct Args {
     #[command(flatten)]
     kept: KeptArgs,
     #[command(flatten)]
+    permissions: PermissionArgs,
+    #[command(flatten)]
     writing: WritingArgs,
     /// Say what is done with each file
     #[arg(short, long)]
@@ -109,6 +111,8 @@ pub(crate) fn run(args: Args) -> Result<()> {
         copy_links: args.kept.copy_links,
         attributes: args.kept.attributes(),
         allow_changing: args.writing.allow_changing,
+        no_permissions: args.permissions.no_perms,
+        modes: args.permissions.modes(),
         filter: args.filters.0,
     };
     let shown = Shown {

@@ -4,6 +4,7 @@ mod extended;
 mod hard_links;
 mod links;
 mod owner;
+mod permissions;
 
 use std::path::Path;
 use std::process::Command;

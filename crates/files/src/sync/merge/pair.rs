@@ -25,7 +25,7 @@ impl Merge<'_> {
             (EntryKind::Directory, EntryKind::Directory) => {
                 self.outcome.copy.enter(&new.name, None);
                 self.outcome.remove.enter(&new.name, None);
-                if !same_attributes(new, old) || !self.same_time(new, old) {
+                if !same_attributes(new, old, self.options) || !self.same_time(new, old) {
                     self.tell(new, Action::Settle);
                     self.outcome.copy.touch()?;
                 }
@@ -112,7 +112,7 @@ impl Merge<'_> {
         if !same {
             return self.copy(new, None, Action::Update);
         }
-        if same_attributes(new, old) && self.same_time(new, old) {
+        if same_attributes(new, old, self.options) && self.same_time(new, old) {
             if self.note_first(new, Linkable::stays(old, old.meta)) {
                 self.unchanged();
             }
