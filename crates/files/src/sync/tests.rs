@@ -282,6 +282,18 @@ fn Merge__what_is_protected_is_not_deleted_and_what_is_hidden_not_copied() {
         told[0].starts_with("failed d: a directory stands in the way"),
         "{told:?}"
     );
+    // Nor does a file take the place of a directory that is protected itself.
+    for rule in ["P d", "P d/", "- d/", "-r d"] {
+        let (told, outcome) = compare("d1", "d{ a1 }", &with(&[rule], false));
+        assert!(
+            told.len() == 1 && told[0].starts_with("failed d: a directory stands in the way"),
+            "{rule}: {told:?}"
+        );
+        assert!(
+            outcome.copy.is_empty() && outcome.remove.is_empty(),
+            "{rule}"
+        );
+    }
     // What is hidden at the source goes at the target.
     let options = with(&["H *.o"], false);
     assert_eq!(changes("a.o2 b1", "a.o1 b1", &options), ["deleted a.o"]);
