@@ -452,7 +452,7 @@ fn post__of_too_many_pieces_gives_them_all_back() {
     let pieces = (0..5_000).map(piece).collect();
     let refused = connection.post_put_vectored(&key, pieces, Work::default());
     let NotPosted { reason, memory } = refused.expect_err("too many");
-    assert_eq!(reason, PostError::Full);
+    assert_eq!(reason, PostError::TooManyPieces);
     assert_eq!(memory.len(), 5_000, "all or none");
     for (n, (offset, piece)) in memory.into_iter().enumerate() {
         assert_eq!(offset, n as u64 % 256 * 16, "{n}");
