@@ -62,8 +62,8 @@ Exit codes:
   6    the other host does not let this key in, or does not know this code
   7    the other host's key is not the one that it had, or that was named
   8    the other host has as many connections as it may have: try again later
-  24   all was copied but what vanished from the source before it was read
-  25   sync: all was copied, and --max-delete kept what should have been deleted, too
+  24   everything was copied but what vanished from the source before it was read
+  25   sync: everything was copied, and --max-delete kept what should have been deleted, too
   126  explain: the command cannot be executed
   127  lab, explain: no such command; otherwise they exit as their command does
   130  ended by Ctrl-C or SIGTERM, after cleaning up";
