@@ -529,7 +529,7 @@ fn close__says_that_something_was_not_sent() {
         let client = client.wait().expect("connected");
         let _server = endpoint.accept().wait().expect("accepted");
         for _ in 0..sends {
-            client.send(region(5, 1 << 20)).detach();
+            client.send(region(5, 1 << 16)).detach();
         }
         let closed = in_time(client.close()).map_err(Error::from);
         assert!(matches!(closed, Err(Error::Closed(_))), "{closed:?}");
