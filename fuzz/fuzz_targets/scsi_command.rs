@@ -51,7 +51,7 @@ impl Store for Guarded {
     fn flush(&self) -> io::Result<()> {
         Ok(())
     }
-    fn unmap(&self, at: u64, bytes: u64) -> io::Result<()> {
+    fn unmap(&self, at: u64, bytes: u64) -> io::Result<bool> {
         self.check(at, bytes, true);
         self.memory.unmap(at, bytes)
     }
