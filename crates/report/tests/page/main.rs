@@ -6,8 +6,8 @@
 mod browser;
 mod fixture;
 mod garbled;
+mod made;
 mod page;
-mod sample;
 
 use serde_json::{Map, Value};
 use zerolane_report::machine::Machine;
