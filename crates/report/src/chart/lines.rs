@@ -130,6 +130,24 @@ pub(super) fn draw(chart: &Chart, backend: SVGBackend<'_>) -> Result<()> {
     area.present().map_err(drawing)
 }
 
+/// The title of a chart, and below it the mark and the name of each series.
+pub(super) fn key(chart: &Chart, backend: SVGBackend<'_>) -> Result<()> {
+    let area = backend.into_drawing_area();
+    let title = text().pos(Pos::new(HPos::Left, VPos::Top));
+    area.draw(&Text::new(chart.title.as_str(), (2, 6), title))
+        .map_err(drawing)?;
+    let mut x = 7;
+    for (index, series) in chart.series.iter().enumerate() {
+        let y = 38;
+        mark(&area, index, (x, y), series.of_paper)?;
+        let name = text().pos(Pos::new(HPos::Left, VPos::Center));
+        area.draw(&Text::new(series.name.as_str(), (x + 9, y), name))
+            .map_err(drawing)?;
+        x += 9 + (series.name.chars().count() as f64 * LETTER) as i32 + 22;
+    }
+    area.present().map_err(drawing)
+}
+
 /// A mark of its own for each series, so that colour is not all that tells them apart.
 fn mark(
     area: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>,

@@ -14,6 +14,7 @@ mod scale;
 mod theme;
 
 use anyhow::{Result, anyhow};
+use plotters::backend::SVGBackend;
 
 use crate::figure::{Chart, Kind};
 
@@ -25,28 +26,66 @@ const WIDTH: u32 = 460;
 /// # Errors
 /// The library cannot draw it.
 pub fn svg(chart: &Chart) -> Result<String> {
-    let mut image = String::new();
+    let (height, inside) = drawn(chart)?;
+    let id = escaped(&chart.id);
+    Ok(format!(
+        "<svg class=\"chart\" id=\"{id}\" role=\"img\" viewBox=\"0 0 {WIDTH} {height}\" aria-labelledby=\"{id}-t {id}-d\">\
+         <title id=\"{id}-t\">{}</title><desc id=\"{id}-d\">{} The figures are in the table below.</desc>{inside}</svg>\n",
+        escaped(&chart.title),
+        escaped(&description(chart)),
+    ))
+}
+
+/// Room above a line chart in a file of its own: the title and the key.
+const HEAD: u32 = 52;
+/// Room at its left and right.
+const MARGIN: u32 = 8;
+
+/// A line chart as an SVG file that needs no page: with its title, its key, a background, and colours for both schemes.
+///
+/// # Errors
+/// The library cannot draw it.
+pub fn file(chart: &Chart) -> Result<String> {
+    let (height, inside) = drawn(chart)?;
+    let key = image((WIDTH, HEAD), |backend| lines::key(chart, backend))?;
+    // The page's variables; what follows them is about its elements.
+    let style = include_str!("../../templates/report.css");
+    let (variables, _) = style.split_once("\n* {").unwrap_or((style, ""));
+    Ok(format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" viewBox=\"-{MARGIN} 0 {} {}\">\n\
+         <title>{}</title>\n<desc>{}</desc>\n\
+         <style>\n{variables}\nsvg {{ font-family: system-ui, -apple-system, \"Segoe UI\", \"Liberation Sans\", Arial, sans-serif; }}\n</style>\n\
+         <rect x=\"-{MARGIN}\" width=\"100%\" height=\"100%\" rx=\"6\" fill=\"var(--card)\"/>\n\
+         {key}<g transform=\"translate(0 {HEAD})\">{inside}</g>\n</svg>\n",
+        WIDTH + 2 * MARGIN,
+        height + HEAD,
+        escaped(&chart.title),
+        escaped(&description(chart)),
+    ))
+}
+
+/// The elements of a chart, and its height.
+fn drawn(chart: &Chart) -> Result<(u32, String)> {
     let height = match chart.kind {
         Kind::Lines => lines::HEIGHT,
         Kind::Bars => bars::height(chart),
         Kind::Stack => bars::stack_height(chart),
     };
-    let backend = plotters::backend::SVGBackend::with_string(&mut image, (WIDTH, height));
-    match chart.kind {
-        Kind::Lines => lines::draw(chart, backend)?,
-        Kind::Bars => bars::draw(chart, backend)?,
-        Kind::Stack => bars::draw_stack(chart, backend)?,
-    }
-    let (_, inside) = image
-        .split_once('>')
-        .ok_or_else(|| anyhow!("no image of {}", chart.id))?;
-    let id = escaped(&chart.id);
-    Ok(format!(
-        "<svg class=\"chart\" id=\"{id}\" role=\"img\" viewBox=\"0 0 {WIDTH} {height}\" aria-labelledby=\"{id}-t {id}-d\">\
-         <title id=\"{id}-t\">{}</title><desc id=\"{id}-d\">{}</desc>{}",
-        escaped(&chart.title),
-        escaped(&description(chart)),
-        theme::by_style_sheet(inside)
+    let inside = image((WIDTH, height), |backend| match chart.kind {
+        Kind::Lines => lines::draw(chart, backend),
+        Kind::Bars => bars::draw(chart, backend),
+        Kind::Stack => bars::draw_stack(chart, backend),
+    });
+    Ok((height, inside?))
+}
+
+/// The elements that `draw` makes, with variables for colours.
+fn image(size: (u32, u32), draw: impl FnOnce(SVGBackend<'_>) -> Result<()>) -> Result<String> {
+    let mut image = String::new();
+    draw(SVGBackend::with_string(&mut image, size))?;
+    let (_, inside) = image.split_once('>').unwrap_or_default();
+    Ok(theme::by_style_sheet(
+        inside.trim_end().trim_end_matches("</svg>"),
     ))
 }
 
@@ -58,12 +97,18 @@ fn description(chart: &Chart) -> String {
         Kind::Bars => "Bar chart",
         Kind::Stack => "Stacked bars",
     };
-    let bounds = match chart.kind {
-        Kind::Stack => "",
-        _ => " Marks reach from the least to the most of the runs.",
+    let mut points = chart
+        .series
+        .iter()
+        .flat_map(|it| it.points.iter().flatten());
+    let spread = chart.kind != Kind::Stack && points.any(|it| it.min < it.max);
+    let bounds = if spread {
+        " Marks reach from the least to the most of the runs."
+    } else {
+        ""
     };
     format!(
-        "{kind} of {} ({}) over {}: {}.{bounds} The figures are in the table below.",
+        "{kind} of {} ({}) over {}: {}.{bounds}",
         chart.axis.label,
         chart.axis.unit,
         chart.over,
