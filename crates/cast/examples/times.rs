@@ -1,5 +1,5 @@
-//! Makes the table of completion times and its plot, `docs/cast-times.md` and `docs/cast.svg`. On standard error, for each row: the
-//! time that its simulation took of a processor.
+//! Writes the table of completion times and its plot, `cast-times.md` and `cast.svg` in `docs/measurements`. Prints each row on standard
+//! error, with the processor time of its simulation.
 //!
 //! `cargo run --release -p zerolane-cast --example times -- DIRECTORY [MOST_NODES]`; `ZEROLANE_SEED` is the seed, 1 unless set.
 
@@ -54,8 +54,8 @@ fn main() -> std::io::Result<()> {
     let rows: Vec<Row> = rows.into_iter().map(|it| it.1).collect();
     let mut text = format!(
         "# Completion times of casts, in virtual time\n\n\
-         100 GB over ports of 10 Gb/s, seed {seed}, made by `cargo run --release -p zerolane-cast --example times -- docs`; \
-         what the columns mean is in [cast.md](cast.md#many-nodes-in-virtual-time).\n\n{HEAD}\n"
+         100 GB over ports of 10 Gb/s, seed {seed}. [cast.md](../cast.md#many-nodes-in-virtual-time) explains the columns.\n\
+         `cargo run --release -p zerolane-cast --example times -- docs/measurements` makes this table.\n\n{HEAD}\n"
     );
     for row in &rows {
         text += &format!("{row}\n");

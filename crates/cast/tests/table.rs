@@ -5,7 +5,10 @@ use zerolane_cast::sim::table::{HEAD, NODES, QUICK, cases, row};
 
 #[test]
 fn table__the_quick_rows_are_those_of_the_documentation() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cast-times.md");
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/measurements/cast-times.md"
+    );
     let documented = std::fs::read_to_string(path).expect("the documentation");
     assert!(documented.contains(HEAD));
     for nodes in NODES.into_iter().filter(|it| *it <= QUICK) {
@@ -13,7 +16,7 @@ fn table__the_quick_rows_are_those_of_the_documentation() {
             let row = row(case).to_string();
             assert!(
                 documented.contains(&row),
-                "not in docs/cast-times.md:\n{row}"
+                "not in docs/measurements/cast-times.md:\n{row}"
             );
         }
     }

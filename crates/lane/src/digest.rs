@@ -1,8 +1,8 @@
 //! The digest of a train that nothing seals: XXH3, 64 bits, of its payload, with that of its header as seed.
 //!
 //! It finds what was lost, doubled, swapped or changed on the way, as a tag does, and hides nothing and proves nothing to
-//! one who wants to forge it: a plain connection has no keys. XXH3 of the digests measured, since it takes the smallest
-//! part of what the kernel's copy does (docs/performance.md).
+//! one who wants to forge it: a plain connection has no keys. XXH3 was the fastest digest measured: 47 GB/s in the cache,
+//! where CRCs had 13.
 
 use std::hash::Hasher;
 use twox_hash::XxHash3_64;

@@ -1,4 +1,4 @@
-//! The table of completion times, `docs/cast-times.md`, and its plot, `docs/cast.svg`: what the model says beside what the
+//! The table of completion times, `docs/measurements/cast-times.md`, and its plot, `cast.svg` beside it: what the model says beside what the
 //! engine does in virtual time.
 
 use std::fmt::{self, Display, Write};

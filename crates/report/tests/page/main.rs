@@ -6,6 +6,7 @@
 mod browser;
 mod fixture;
 mod garbled;
+mod loss;
 mod made;
 mod page;
 

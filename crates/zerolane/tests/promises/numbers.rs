@@ -503,32 +503,32 @@ const DOCUMENTS: &[Document] = &[
         ],
     },
     Document {
-        name: "docs/incast.md",
-        text: include_str!("../../../../docs/incast.md"),
+        name: "docs/measurements/incast.md",
+        text: include_str!("../../../../docs/measurements/incast.md"),
         facts: &[
             Fact("in turns of {10 ms} or more", &["ADMISSION_SLICE"]),
-            Fact("the next {100 ms} are this", &["fast::HOLD"]),
+            Fact("for the next {100 ms}.", &["fast::HOLD"]),
             Fact("in intervals of {8 ms} or more", &["MIN_BUDGET_INTERVAL"]),
             Fact(
                 "best of the last {5} to {10 s}",
                 &["budget::MEMORY", "2 * budget::MEMORY"],
             ),
             Fact(
-                "in the last {5} to {10 s}. So",
+                "byte in the last {5} to {10 s}.",
                 &["budget::MEMORY", "2 * budget::MEMORY"],
             ),
             Fact("for a moment every {5 s}", &["budget::MEMORY"]),
-            Fact("the switch. {500 us}: at", &["MAX_QUEUE_MARGIN"]),
+            Fact("at most {500 us}: at", &["MAX_QUEUE_MARGIN"]),
             Fact("down to {125 us}, when", &["MIN_QUEUE_MARGIN"]),
             Fact(
-                "{a quarter} of the connections, or {three} of them",
+                "when {a quarter} of the connections, or {three} of them",
                 &["1 / LOSERS_PART", "MANY_LOSERS"],
             ),
             Fact("up to {sixteen} times", &["MAX_STRETCH / budget::ONE"]),
             Fact("is lost: {64 KiB}.", &["INITIAL_BUDGET"]),
             Fact("a sender of more than {16 KiB} sends", &["DEFAULT_EAGER"]),
             Fact(
-                "eager credit ({64 KiB} not over)",
+                "eager credit ({64 KiB} by default)",
                 &["DEFAULT_EAGER_CREDIT"],
             ),
             Fact("with their first {16 KiB} each", &["DEFAULT_EAGER"]),
@@ -979,7 +979,7 @@ fn numbers__of_goodput_are_those_of_the_snapshot() {
         "../../../core/src/connection_tests/snapshots/\
          zerolane_core__connection__tests__goodput__goodput__over_loss_round_trip_and_profile.snap"
     );
-    let document = include_str!("../../../../docs/performance.md");
+    let document = include_str!("../../../../docs/measurements/results.md");
     let (_, table) = document.split_once("| loss | classic, 1 ms |").unwrap();
     let (table, _) = table.split_once("\n\n").unwrap();
     let rows: Vec<_> = table.lines().skip(2).collect();

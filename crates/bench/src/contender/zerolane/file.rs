@@ -2,7 +2,7 @@
 //! cache: read into one while the others are on their way.
 //!
 //! Mapping both files instead saves a copy at each end and loses: the page faults of a file that
-//! is written for the first time cost more than the copy (`docs/performance.md`).
+//! is written for the first time cost more than the copy (`docs/measurements/tried.md`).
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
