@@ -3,7 +3,7 @@
 //! An [`Explainer`] watches from start to finish: it samples every CPU with the stacks of kernel and program, and
 //! reads the kernel's counters in each network namespace that the program is in. The [`Explanation`] has CPU time by
 //! [`Cause`](rules::Cause), how often each byte was copied, what passed each interface, and where packets were dropped.
-//! What is estimated, and how, is in `docs/explain.md`.
+//! What is estimated, and how, is in `docs/guide/explain.md`.
 //!
 //! | module | what it does |
 //! |---|---|

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! A capture is read as a stream, and memory is bounded whatever it has in it. What is counted, and what it is worth,
-//! stands in `docs/trace.md`.
+//! stands in `docs/guide/trace.md`.
 #![forbid(unsafe_code)]
 
 mod dissect;

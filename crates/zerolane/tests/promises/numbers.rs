@@ -703,12 +703,12 @@ const DOCUMENTS: &[Document] = &[
         ],
     },
     Document {
-        name: "docs/lab.md",
-        text: include_str!("../../../../docs/lab.md"),
+        name: "docs/guide/bad-networks.md",
+        text: include_str!("../../../../docs/guide/bad-networks.md"),
         facts: &[
             Fact("Packets ({1000} unless said)", &["DEFAULT_QUEUE_PACKETS"]),
             Fact(
-                "falls due within {50 us} and",
+                "falls due within {50 us} and follows",
                 &["forwarder::SHORTEST_SLEEP"],
             ),
             Fact(
@@ -720,11 +720,14 @@ const DOCUMENTS: &[Document] = &[
         without: &[],
     },
     Document {
-        name: "docs/trace.md",
-        text: include_str!("../../../../docs/trace.md"),
+        name: "docs/guide/trace.md",
+        text: include_str!("../../../../docs/guide/trace.md"),
         facts: &[
             Fact("with {1024} bytes or more behind", &["limits::LARGE_BYTES"]),
-            Fact("frames of a page of {4096} bytes", &["limits::PAGE_BYTES"]),
+            Fact(
+                "the three frames of a page of {4096} bytes",
+                &["limits::PAGE_BYTES"],
+            ),
             Fact(
                 "{64} or {65,507} bytes at most, no more than {64} packets",
                 &[
@@ -738,10 +741,10 @@ const DOCUMENTS: &[Document] = &[
                 &["limits::MIN_TRAIN", "limits::LARGE_TRAIN"],
             ),
             Fact(
-                "at a time ({16384}); of more",
+                "at a time ({16384}); flows that",
                 &["trace::limits::MAX_FLOWS"],
             ),
-            Fact("merge them no more ({50 us})", &["limits::POLL_PAUSE"]),
+            Fact("between two packets ({50 us})", &["limits::POLL_PAUSE"]),
             Fact(
                 "that fewer than {three} had passed",
                 &["limits::REORDERING_PACKETS"],
