@@ -1,4 +1,4 @@
-//! The committed header and manual pages are those that the sources make, and docs/names.md names what there is.
+//! The committed header and manual pages are those that the sources make, and docs/reference/names.md names what there is.
 //!
 //! After a change of the interface: `ZEROLANE_UPDATE_HEADER=1 cargo test -p zerolane-c --test header`.
 #![allow(non_snake_case)]

@@ -1,4 +1,4 @@
-//! One thing has one name in Rust, C and Python: docs/names.md has all of them, and no other.
+//! One thing has one name in Rust, C and Python: docs/reference/names.md has all of them, and no other.
 
 use super::items::Kind;
 use super::{SECTIONS, crate_dir, generated};
@@ -35,7 +35,7 @@ const PYTHON: [&str; 8] = [
 /// The class of what every request has, which Python's connections extend.
 const REQUESTS: &str = "Requests";
 /// The heading of those that are called otherwise, with the reason.
-const OTHERWISE: &str = "## Other words";
+const OTHERWISE: &str = "## Differences";
 
 type Names = BTreeSet<String>;
 
@@ -46,7 +46,7 @@ fn read(below: &str) -> String {
 
 /// The rows of the tables: names in Rust, C and Python.
 fn rows() -> Vec<[Names; 3]> {
-    let text = read("docs/names.md");
+    let text = read("docs/reference/names.md");
     let rows = text.lines().filter_map(|it| it.strip_prefix("| "));
     let rows = rows.map(|it| it.trim_end_matches('|').split('|').map(backticked));
     let rows: Vec<Vec<Names>> = rows.map(Iterator::collect).collect();
@@ -127,11 +127,14 @@ fn python_surface() -> Names {
 
 fn are_the_same(documented: &Names, there: &Names, what: &str) {
     let missing: Vec<_> = there.difference(documented).collect();
-    assert!(missing.is_empty(), "docs/names.md lacks {what} {missing:?}");
+    assert!(
+        missing.is_empty(),
+        "docs/reference/names.md lacks {what} {missing:?}"
+    );
     let gone: Vec<_> = documented.difference(there).collect();
     assert!(
         gone.is_empty(),
-        "docs/names.md has {what} {gone:?}, which is not there"
+        "docs/reference/names.md has {what} {gone:?}, which is not there"
     );
 }
 
@@ -173,7 +176,7 @@ fn names__of_python_are_in_the_table() {
 /// A name of C is Rust's with the type before it; if not, the document says why.
 #[test]
 fn names__of_c_are_those_of_rust() {
-    let document = read("docs/names.md");
+    let document = read("docs/reference/names.md");
     let reasons = document.split_once(OTHERWISE).expect("the heading").1;
     let excused = backticked(reasons);
     let mut differ = BTreeMap::new();

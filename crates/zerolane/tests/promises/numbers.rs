@@ -583,17 +583,18 @@ const DOCUMENTS: &[Document] = &[
         ],
     },
     Document {
-        name: "docs/memory.md",
-        text: include_str!("../../../../docs/memory.md"),
+        name: "docs/guide/remote-memory.md",
+        text: include_str!("../../../../docs/guide/remote-memory.md"),
         facts: &[
-            Fact("if it is not {9182}, IPv6", &["mem::DEFAULT_PORT"]),
-            Fact("in pieces of {1 MiB}: of", &["remote::PIECE"]),
+            Fact("if it is not {9182}; IPv6", &["mem::DEFAULT_PORT"]),
+            Fact("in pieces of {1 MiB}, and", &["remote::PIECE"]),
         ],
         checked: Some(("", "")),
         without: &[
-            "the unsigned 64-bit number at OFFSET, a multiple of 8,",
-            "every command: 0 done; 1 failed",
-            "a message; 2 wrong usage; 3 no answer; 6 the key is not let in; 7 another key than the host had; 8 the host is at \
+            "the unsigned 64-bit number at OFFSET and",
+            "OFFSET is a multiple of 8. A",
+            "Exit codes: 0 done; 1 failed",
+            "exported); 2 wrong usage; 3 no answer; 6 the key is not let in; 7 another key than the host had; 8 the host is at \
              its limit; 130 ended",
         ],
     },
