@@ -53,20 +53,20 @@ impl Exit {
     /// The table printed at the end of `--help`.
     pub const HELP: &'static str = "\
 Exit codes:
-  0    everything asked for was done
+  0    everything was done
   1    something failed; the message says what
   2    the command line was wrong
   3    the other host does not answer, is not Zerolane, or speaks another version
-  4    data arrived wrong
-  5    some files were copied (listed, removed), others not; the messages say which
-  6    the other host does not let this key in, or does not know this code
-  7    the other host's key is not the one that it had, or that was named
-  8    the other host has as many connections as it may have: try again later
-  24   everything was copied but what vanished from the source before it was read
-  25   sync: everything was copied, and --max-delete kept what should have been deleted, too
+  4    data arrived corrupted
+  5    some files were copied (listed, removed) and others failed; the messages say which
+  6    the other host refused this key or code
+  7    the other host's key has changed, or is not the one you named
+  8    the other host has too many connections: try again later
+  24   some files vanished from the source before they were read; everything else was copied
+  25   sync: everything was copied; --max-delete kept some files that --delete would have removed
   126  explain: the command cannot be executed
-  127  lab, explain: no such command; otherwise they exit as their command does
-  130  ended by Ctrl-C or SIGTERM, after cleaning up";
+  127  lab, explain: command not found; otherwise the exit code is the command's
+  130  stopped by Ctrl-C or SIGTERM, after cleaning up";
 
     /// What it means that there is no connection, because of `why`.
     pub(crate) fn of_connecting(why: &zerolane::Error) -> Exit {
@@ -160,7 +160,7 @@ impl fmt::Display for Exit {
             Exit::Failure => "failed",
             Exit::Usage => "wrong usage",
             Exit::Unreachable => "no answer",
-            Exit::Corrupt => "data arrived wrong",
+            Exit::Corrupt => "data arrived corrupted",
             Exit::Partial => "not all was done",
             Exit::Refused => "refused",
             Exit::Changed => "not the host that is trusted",
@@ -220,11 +220,11 @@ mod tests {
         assert_eq!((code(3 << 8), code(9)), (3, 137));
     }
 
-    /// The README's table has the words of the help.
+    /// The guide's table has the words of the help.
     #[test]
-    fn HELP__is_the_table_of_the_readme() {
-        let readme = include_str!("../../../README.md").replace('`', "");
-        let (_, table) = readme.split_once("| exit code | means |\n").unwrap();
+    fn HELP__is_the_table_of_the_guide() {
+        let guide = include_str!("../../../docs/guide/exit-codes.md").replace('`', "");
+        let (_, table) = guide.split_once("| exit code | means |\n").unwrap();
         let rows = table.lines().skip(1).take_while(|it| it.starts_with('|'));
         let rows: Vec<_> = rows
             .map(|row| row.trim_matches(['|', ' ']).replace(" | ", " "))

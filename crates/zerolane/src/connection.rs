@@ -209,6 +209,33 @@ impl Connection {
     /// Posts a send; many may be in flight. Its memory comes back with the [`Completion`]. Several pieces, as
     /// a `Vec` of [`Memory`], are one Transfer, gathered where they lie.
     ///
+    /// ```
+    /// use zerolane::{Connection, Endpoint, Options, Region};
+    /// let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default())?;
+    /// let address = endpoint.local_addr();
+    /// let receiver = std::thread::spawn(move || -> zerolane::Result<u64> {
+    ///     let mut connection = endpoint.accept(None)?.expect("no timeout");
+    ///     for _ in 0..4 {
+    ///         connection.post_recv(Region::anonymous(1 << 20)?)?;
+    ///     }
+    ///     let mut total = 0;
+    ///     for _ in 0..4 {
+    ///         let completion = connection.wait(None)?.expect("no timeout");
+    ///         total += completion.result? as u64;
+    ///     }
+    ///     connection.close()?;
+    ///     Ok(total)
+    /// });
+    /// let mut connection = Connection::connect(address, &Options::default())?;
+    /// let shared = Region::anonymous(1 << 20)?.share();
+    /// for _ in 0..4 {
+    ///     connection.post_send(shared.clone())?;
+    /// }
+    /// connection.close()?; // flushes
+    /// assert_eq!(receiver.join().unwrap()?, 4 << 20);
+    /// # Ok::<(), zerolane::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// The connection is closed, or too many are posted. The memory comes back.
     pub fn post_send(&mut self, memory: impl Into<Memory>) -> Posted<Memory> {

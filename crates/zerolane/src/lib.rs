@@ -1,36 +1,24 @@
-//! Memory moved between machines over the Ethernet they already have: data lands once, in its final
-//! place.
+//! Moves memory between Linux machines over the Ethernet they already have: data lands once, in its final place.
 //!
-//! An [`Endpoint`] accepts [`Connection`]s. On a connection one send is one Transfer is one receive
-//! (SOCK_SEQPACKET semantics): blocking with borrowed memory ([`Connection::send`],
-//! [`Connection::recv_into`]), or many in flight with owned memory ([`Connection::post_send`],
-//! [`Connection::post_recv`], [`Connection::wait`]). Payload is placed by the kernel's own copy in
-//! the memory of the posted receive; an [`Account`](counters::Account) says how much of it was.
+//! An [`Endpoint`] accepts [`Connection`]s. On a connection one send is one Transfer is one receive (as with SOCK_SEQPACKET):
+//! blocking with borrowed memory ([`Connection::send`], [`Connection::recv_into`]), or many in flight with owned memory
+//! ([`Connection::post_send`], [`Connection::post_recv`], [`Connection::wait`]). The receiver grants its memory in advance, so
+//! payload goes to its final place; an [`Account`](counters::Account) counts what had to be copied.
 //!
 //! ```
-//! use zerolane::{Connection, Endpoint, Options, Region};
+//! use zerolane::{Connection, Endpoint, Options};
 //! let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default())?;
 //! let address = endpoint.local_addr();
-//! let receiver = std::thread::spawn(move || -> zerolane::Result<u64> {
+//! let receiver = std::thread::spawn(move || -> zerolane::Result<usize> {
 //!     let mut connection = endpoint.accept(None)?.expect("no timeout");
-//!     for _ in 0..4 {
-//!         connection.post_recv(Region::anonymous(1 << 20)?)?;
-//!     }
-//!     let mut total = 0;
-//!     for _ in 0..4 {
-//!         let completion = connection.wait(None)?.expect("no timeout");
-//!         total += completion.result? as u64;
-//!     }
+//!     let length = connection.recv_into(&mut vec![0; 1 << 20])?;
 //!     connection.close()?;
-//!     Ok(total)
+//!     Ok(length)
 //! });
 //! let mut connection = Connection::connect(address, &Options::default())?;
-//! let shared = Region::anonymous(1 << 20)?.share();
-//! for _ in 0..4 {
-//!     connection.post_send(shared.clone())?;
-//! }
-//! connection.close()?; // flushes
-//! assert_eq!(receiver.join().unwrap()?, 4 << 20);
+//! connection.send(&vec![7; 1 << 20])?;
+//! connection.close()?;
+//! assert_eq!(receiver.join().unwrap()?, 1 << 20);
 //! # Ok::<(), zerolane::Error>(())
 //! ```
 #![forbid(unsafe_code)]
