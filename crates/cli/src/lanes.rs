@@ -22,18 +22,17 @@ use crate::lane::LaneName;
 /// Arguments of `zerolane lanes`.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
-It asks nothing over the network: shared memory is found by a socket in a directory of this user's, and UDP is what is \
-left. `zerolane doctor HOST` says whether HOST answers by UDP. Of ip118 it says whether this process may, and how long \
-a packet may be; whether HOST, and what is between, takes IP protocol 118 shows when it is tried. Raw Ethernet is for addresses ether:IFACE/MAC[:PORT] alone: \
-whether this process may use it at that interface, and whether AF_XDP, whose program is attached to the interface for a \
-moment. A name in the place of MAC is asked for on the segment, and so is \
-what --discover lists.")]
+It sends nothing over the network, unless it looks for a name on an Ethernet segment. It finds shared memory by a socket \
+in a directory of this user, and does not test UDP: `zerolane doctor HOST` says whether HOST answers. For ip118 it says \
+whether this process has the right, and how long a packet may be; whether HOST and the network pass IP protocol 118 \
+shows only when you try. For an address ether:IFACE/MAC[:PORT] it says whether this process may use raw Ethernet and \
+AF_XDP at that interface; for that it attaches the AF_XDP program for a moment.")]
 pub struct Args {
-    /// Where `serve` listens, or `mem export` with its port; also ether:IFACE/MAC[:PORT]
+    /// The address of `serve`, or of `mem export` with its port; also ether:IFACE/MAC[:PORT]
     #[arg(value_name = "HOST[:PORT]", value_parser = parse_there, required_unless_present = "discover")]
     host: Option<(String, u16)>,
-    /// List what listens for raw Ethernet on the segment of this interface, and the names by which it is reached. They prove
-    /// nothing: the keys do
+    /// List the hosts that listen for raw Ethernet on the segment of this interface, and their names. Names prove nothing; keys
+    /// do
     #[arg(long, value_name = "IFACE", conflicts_with = "host")]
     discover: Option<String>,
     /// One JSON object a line, for each address of HOST, instead of text

@@ -13,11 +13,10 @@ use crate::lane::LaneName;
 /// The paths beside the first, of a command that connects.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct PathArgs {
-    /// One more path, from this address of this host to that one of the server, which has to be told --paths; as often as
-    /// wanted, up to 7 times. What is left out, a port as well, is as for the first path: '=' is one from another port.
-    /// ether:IFACE=ether:IFACE/MAC is one over raw Ethernet, from an interface of this host to that hardware address of the
-    /// server's, which has to be told --ethernet-paths, unless the first path is over raw Ethernet as well; then one over UDP names
-    /// the server's address, and the server has to be told --udp-paths
+    /// Add a path from LOCAL, an address of this host, to PEER, an address of the server; up to 7 times. The server needs
+    /// --paths. What is left out, also a port, is as for the first path: '=' adds a path from another port.
+    /// ether:IFACE=ether:IFACE/MAC adds a path over raw Ethernet; the server needs --ethernet-paths, unless the first path is
+    /// over raw Ethernet too. In that case a path over UDP must name the server's address, and the server needs --udp-paths
     #[arg(long = "path", value_name = "LOCAL=PEER")]
     links: Vec<PathAddresses>,
     #[command(flatten)]
@@ -27,7 +26,7 @@ pub struct PathArgs {
 /// Which threads carry several paths, at this end.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(crate) struct ThreadsArgs {
-    /// A thread at this end for each path beside the first, so that one connection takes more than one core
+    /// Give each path beside the first a thread at this end, so that one connection uses more than one core
     #[arg(long)]
     path_threads: bool,
 }
@@ -100,12 +99,12 @@ impl PathArgs {
 /// How many paths a client may have, for a command that listens.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct PathsArgs {
-    /// Paths that a client may have at a time, over UDP or raw Ethernet: 1 to 8. For paths to other addresses of this host, --listen any of them
-    /// (0.0.0.0 or [::])
+    /// Paths that a client may have at a time, over UDP or raw Ethernet: 1 to 8. For paths to several addresses of this host,
+    /// --listen on all of them (0.0.0.0 or [::])
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_PATHS)))]
     pub(crate) paths: u8,
-    /// Clients may add paths over raw Ethernet to what they have over UDP, at any interface of this host; with --paths, and as
-    /// long as it listens it needs CAP_NET_RAW
+    /// With --paths: let clients add paths over raw Ethernet to a connection over UDP, at any interface of this host. Needs
+    /// CAP_NET_RAW for as long as it listens
     #[arg(long, requires = "paths")]
     pub(crate) ethernet_paths: bool,
     /// Clients may add paths over UDP to what they have over raw Ethernet, at any address of this host, at the UDP port of the

@@ -18,7 +18,7 @@ pub(super) struct DoorArgs {
     /// File with this end's key [default: identity beside the user's other keys, made if missing]
     #[arg(long, value_name = "FILE", conflicts_with = "code")]
     identity: Option<PathBuf>,
-    /// A key for this cast alone, which is kept nowhere
+    /// Use a new key for this cast only, and do not store it
     #[arg(long, conflicts_with_all = ["identity", "code"])]
     ephemeral_identity: bool,
     /// The holder of this key may cast; may be repeated. `zerolane id` says it at the source
@@ -30,8 +30,8 @@ pub(super) struct DoorArgs {
     /// Let anyone cast
     #[arg(long, conflicts_with = "code")]
     anyone: bool,
-    /// Let in one source that has this one-time code, instead of keys; without CODE one is made, and shown. Hosts of
-    /// one cast have the same code
+    /// Let in one source that has this one-time code, instead of keys. Without CODE, make a code and show it. All hosts
+    /// of a cast need the same code
     #[arg(long, value_name = "CODE", num_args = 0..=1)]
     code: Option<Option<Code>>,
 }

@@ -20,9 +20,9 @@ use crate::exit::Exit;
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
     after_long_help = "\
-Each host waits with `zerolane cast receive`. A host passes on what it receives, so that many take little longer than \
-one; one that dies, lies or is slow is taken out of the way, one that comes late or again gets what it lacks. A file or \
-directory whose name is that of a subcommand is ./plan or ./receive."
+Each host waits with `zerolane cast receive`. Hosts pass on what they receive, so many hosts take little longer than \
+one. The cast works around a host that dies, lies or is slow, and a host that comes late gets what it lacks. Write a file or \
+directory called plan or receive as ./plan or ./receive."
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -33,7 +33,7 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Wait for a cast, and take part in it
+    /// Wait for a cast and receive it
     Receive(receive::Args),
     /// Say how long a cast would take by a star, a chain and trees, and which would be chosen
     Plan(plan::Args),

@@ -23,9 +23,9 @@ const MAX_SIMULATED: u32 = 10_000;
 /// Arguments of `zerolane cast plan`.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
-The model is that of docs/cast.md. Nothing is sent: rates are what is given here. What is chosen is what a cast takes that has no \
---tree: of rates and faults it knows nothing, so only nodes and size decide. --simulate runs the engine that casts over \
-a model of the network, with the faults that --fail and --slow ask for; the same seed gives the same run.")]
+docs/cast.md describes the model. Nothing is sent: rates are those given here. The chosen shape is the one that a cast without \
+--tree takes: it depends on the number of nodes and the size only, not on rates and faults. --simulate runs the \
+engine of casts over a model of the network, with the faults of --fail and --slow; the same seed gives the same run.")]
 pub(crate) struct Args {
     /// Nodes besides the source
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=MAX_NODES))]
@@ -45,16 +45,16 @@ pub(crate) struct Args {
     /// Nodes of a rack, and the rate of its uplink: 40:100gbit
     #[arg(long, value_name = "NODES:RATE", value_parser = parse_racks)]
     racks: Option<Racks>,
-    /// Share of the nodes that die meanwhile, such as 1%
+    /// Share of the nodes that die during the cast, such as 1%
     #[arg(long, value_parser = units::percent, default_value = "0%")]
     fail: f64,
     /// Share of the nodes that are ten times slower, such as 5%
     #[arg(long, value_parser = units::percent, default_value = "0%")]
     slow: f64,
-    /// Run the engine over a model of the network, too
+    /// Also run the engine over a model of the network
     #[arg(long)]
     simulate: bool,
-    /// What the simulation's random choices come from
+    /// Seed of the simulation's random choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// One JSON object instead of text

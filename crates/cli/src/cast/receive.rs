@@ -28,8 +28,8 @@ use zerolane::options::LaneChoice;
 /// Arguments of `zerolane cast receive`.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
-It ends when all is in its place. What came before it was ended otherwise stays beside the target, in a hidden partial \
-file, and is taken up by the next try: start it again, and a cast that still lasts brings what is lacking.")]
+It ends when everything is in place. If it ends earlier, what has arrived stays beside the target in a hidden partial \
+file. Start it again, and a cast that still runs sends what is missing.")]
 pub(super) struct Args {
     /// Where to put it: a path that does not exist, a directory for its name there, or - for standard output
     #[arg(
@@ -39,16 +39,16 @@ pub(super) struct Args {
         conflicts_with = "exec"
     )]
     to: PathBuf,
-    /// Give it to the standard input of this command of the shell, as it comes
+    /// Pipe it into this shell command as it arrives
     #[arg(long, value_name = "CMD")]
     exec: Option<String>,
-    /// Replace what is there, at the end and at once; a block device is only written with this
+    /// Replace what is there, in one step at the end. Needed to write a block device
     #[arg(long)]
     force: bool,
     /// Address to listen on, or a name of this host, with or without a port (port 0: any free one)
     #[arg(long, value_name = "ADDR", default_value = "0.0.0.0")]
     listen: String,
-    /// Give up when nothing new came for so many seconds
+    /// Give up after this many seconds without progress
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..))]
     timeout: u64,
     /// Keep in memory what hosts behind this one lack, and receive no faster than they do, in place of reading it from the target
@@ -58,7 +58,7 @@ pub(super) struct Args {
     /// One JSON object at the end instead of text
     #[arg(long)]
     json: bool,
-    /// No progress
+    /// Print no progress
     #[arg(short, long)]
     quiet: bool,
     /// Wait for a cast no longer than standard input is open: what `cast --ssh` starts is not to outlive it

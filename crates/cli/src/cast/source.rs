@@ -41,13 +41,13 @@ pub(super) struct CastArgs {
     /// 24,64 with those of IPv6), or as a file says, of lines `HOST RACK`; `-` there is the source [default: all are]
     #[arg(long, value_name = "BITS|FILE", value_parser = racks::parse)]
     racks: Option<racks::RackArg>,
-    /// Begin with the hosts that are there after so many seconds; others may come late
+    /// Start after this many seconds with the hosts that have answered; others may join later
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     wait: u64,
-    /// What is done about hosts whose name is not known
+    /// What to do about hosts whose name is unknown
     #[arg(long, value_enum, default_value_t = Unknown::GoOn)]
     unknown: Unknown,
-    /// What is done about hosts that hold others back
+    /// What to do about hosts that slow others down
     #[arg(long, value_enum, default_value_t = SlowName::Demote)]
     slow: SlowName,
     /// Start the hosts by ssh, each as [USER@]HOST[:PORT of ssh]; where zerolane is missing, this program is
@@ -57,7 +57,7 @@ pub(super) struct CastArgs {
     /// Where hosts that ssh starts put it [default: under its name into the directory of the login]
     #[arg(long, value_name = "PATH", help_heading = "Over ssh")]
     to: Option<String>,
-    /// Hosts that ssh starts replace what is there
+    /// Let hosts that ssh starts replace what is there
     #[arg(long, help_heading = "Over ssh")]
     force: bool,
     /// The remote shell, and its options [default: $ZEROLANE_RSH, or ssh]
@@ -80,7 +80,7 @@ pub(super) struct CastArgs {
     /// JSON instead of text: an object for each two seconds that it lasts (none with --quiet), and one at the end
     #[arg(long)]
     json: bool,
-    /// No progress
+    /// Print no progress
     #[arg(short, long)]
     quiet: bool,
     /// File with this end's key [default: identity beside the user's other keys, made if missing]
@@ -102,20 +102,20 @@ pub(super) struct CastArgs {
 /// Names of what is done about unknown hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Unknown {
-    /// They have failed, and the others get it
+    /// Count them as failed, and cast to the others
     GoOn,
-    /// Nothing is cast
+    /// Cast nothing
     Stop,
 }
 
 /// Names of what is done about slow hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum SlowName {
-    /// Those behind them wait
+    /// Let the hosts behind them wait
     Wait,
-    /// They are served apart, when others are not waiting
+    /// Serve them separately, when no other host waits
     Demote,
-    /// They are left out
+    /// Leave them out
     Drop,
 }
 

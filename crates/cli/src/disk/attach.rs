@@ -23,7 +23,7 @@ use crate::security::ClientArgs;
 #[command(after_long_help = "\
 This program is an NBD server on a UNIX socket. What is printed is the URI for other programs: qemu-img info URI, \
 nbdcopy URI image, qemu-system-x86_64 -drive file=URI, nbd-client -unix SOCKET /dev/nbd0. It runs until Ctrl-C. For filters of nbdkit \
-there is a plugin of nbdkit, which needs this command not: nbdkit --filter=... libzerolane_nbdkit.so host=HOST lun=LUN.
+there is a plugin, which does not need this command: nbdkit --filter=... libzerolane_nbdkit.so host=HOST lun=LUN.
 
 With --file the disk is a file for any program, by FUSE, until Ctrl-C or `fusermount3 -u FILE`: what is printed is its path. Needs \
 nbdfuse (Debian's package libnbd-bin).
@@ -41,10 +41,10 @@ pub(super) struct Args {
     /// The UNIX socket to make [default: one in the directory of this user's sockets, or of temporary files]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Show it as a file, which is made; the NBD server is there, too
+    /// Create this file, and show the disk in it; the NBD server runs as well
     #[arg(long, value_name = "FILE", conflicts_with = "iscsi")]
     file: Option<PathBuf>,
-    /// Clients may not write
+    /// Refuse writes of clients
     #[arg(long)]
     read_only: bool,
     #[command(flatten)]

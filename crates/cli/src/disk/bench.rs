@@ -19,7 +19,7 @@ use crate::security::ClientArgs;
 pub(super) struct Args {
     /// Where `disk serve` runs, and which of its disks: HOST[:PORT]/LUN
     place: Place,
-    /// What is asked for, again and again
+    /// Which requests to send
     #[arg(long, value_enum, default_value_t = Pattern::Read)]
     pattern: Pattern,
     /// Bytes of a request: whole blocks
@@ -31,7 +31,7 @@ pub(super) struct Args {
     /// How long, seconds
     #[arg(long, default_value_t = 5, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
-    /// Allow patterns that write: what is on the disk is lost
+    /// Allow patterns that write, and destroy the disk's content
     #[arg(long)]
     overwrite: bool,
     /// One JSON object instead of text

@@ -27,10 +27,10 @@ pub(super) struct Args {
     /// [default: 512, or a device's own if that is more]
     #[arg(long, value_name = "BYTES")]
     block_size: Option<u32>,
-    /// Name from which the identity follows, instead of machine and path
+    /// Name that the identity is derived from, instead of machine and path
     #[arg(long, value_name = "NAME")]
     serial: Option<String>,
-    /// Show so many ranges that have a place, from the first on
+    /// Show this many allocated ranges, from the first
     #[arg(long, default_value_t = 16, value_name = "N")]
     ranges: usize,
     /// One JSON object instead of text

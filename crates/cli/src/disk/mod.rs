@@ -35,9 +35,9 @@ pub struct Args {
 enum Command {
     /// Serve images and block devices as disks of other hosts
     Serve(serve::Args),
-    /// List the disks of a host, as far as this key may see them
+    /// List the disks of a host that this key may see
     Ls(list::Args),
-    /// Say what an image would be as a disk, or what a disk of a host is
+    /// Describe an image as a disk, or a disk of a host
     Info(info::Args),
     /// Measure a disk of a host
     Bench(bench::Args),

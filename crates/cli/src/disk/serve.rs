@@ -36,10 +36,11 @@ const THREADS_MAX: usize = 256;
 The first image is LUN 0, the next one LUN 1, and so on. In the list of keys a disk is a region called disk0, disk1, and \
 so on: 'KEY read regions=disk0' sees LUN 0 alone and may not write it, 'KEY read-write' sees and writes all of them.")]
 pub(super) struct Args {
-    /// Regular files, block devices, or memory:SIZE, a disk in memory of this process, of zeros at first and gone with it
+    /// Regular files, block devices, or memory:SIZE, a disk in memory of this process, which starts as zeros and ends with
+    /// the process
     #[arg(required = true, value_name = "IMAGE|DEVICE|memory:SIZE")]
     images: Vec<Medium>,
-    /// No initiator may write
+    /// Refuse all writes
     #[arg(long)]
     read_only: bool,
     /// Address to listen on, or a name of this host, with or without a port (port 0: any free one), or ether:IFACE
@@ -54,8 +55,8 @@ pub(super) struct Args {
     /// Serve images that do not end with a whole block, although initiators cannot reach the bytes behind the last one
     #[arg(long)]
     ignore_tail: bool,
-    /// Name from which the identity of the first image follows, instead of machine and path; said again, of the next
-    /// one
+    /// Name that the identity of the first image is derived from, instead of machine and path; repeat it for the next
+    /// image
     #[arg(long, value_name = "NAME")]
     serial: Vec<String>,
     /// Threads that read and write the images

@@ -22,7 +22,7 @@ use findings::{Finding, State};
 /// Arguments of `zerolane doctor`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Also look at the way to this host, where `serve` or `mem export` should be listening
+    /// Also check the way to this host, where `serve` or `mem export` should listen
     #[arg(value_name = "HOST[:PORT]", value_parser = parse_there)]
     host: Option<(String, u16)>,
     /// One JSON object a line instead of text

@@ -48,10 +48,10 @@ Examples:
 The exit code is the command's, 128 and the signal if one killed it, 126 or 127 if it cannot be run."
 )]
 pub struct Args {
-    /// A running process, with those below it, until it ends
+    /// Watch a running process and its children, until it ends
     #[arg(long, value_name = "PID", conflicts_with = "command")]
     pid: Option<u32>,
-    /// For so long; without --pid the whole machine
+    /// Stop after this time; without --pid, watch the whole machine
     #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "command")]
     duration: Option<Duration>,
     /// Print JSON instead of a table
@@ -60,7 +60,7 @@ pub struct Args {
     /// Write the stacks for flame graphs, one a line with its samples
     #[arg(long, value_name = "FILE")]
     folded: Option<PathBuf>,
-    /// Write a page for a browser, which needs nothing else
+    /// Write the tables as one self-contained HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Samples a second of each CPU, up to 20000; 0: none, the counters alone; tick: with the kernel's own [default: as

@@ -22,11 +22,11 @@ pub struct Args {
 enum Command {
     /// List the keys that may connect here, and the servers whose keys are remembered
     List(ListArgs),
-    /// Let in the owner of a key; if it has a line already, change that
+    /// Let the owner of a key connect, or change what it may do
     Add(AddArgs),
-    /// Let in the owner of a key no more. What it has open ends
+    /// Take a key off the list. `serve` also ends its connections
     Revoke(RevokeArgs),
-    /// Forget the key that a server showed: the next contact is a first one
+    /// Forget the key of a server, so that the next contact counts as the first
     Forget(ForgetArgs),
 }
 
@@ -64,16 +64,16 @@ struct AddArgs {
     /// What its owner may do
     #[arg(value_enum, value_name = "RIGHT")]
     right: Right,
-    /// Who that is, for people who read the list and the server's log
+    /// A name for the list and the server's log
     #[arg(long, value_name = "WORDS")]
     name: Option<String>,
     /// Only files below this path, which is below the served directory
     #[arg(long, value_name = "PATH")]
     below: Option<String>,
-    /// Only memory of these names
+    /// Only memory with these names
     #[arg(long, value_name = "NAME,NAME", value_delimiter = ',')]
     regions: Option<Vec<String>>,
-    /// Atomic operations on memory, too, with `read`
+    /// With `read`: also atomic operations on memory
     #[arg(long)]
     fetch: bool,
     #[command(flatten)]
@@ -85,13 +85,13 @@ struct AddArgs {
 enum Right {
     /// Read files and memory
     Read,
-    /// And write there
+    /// Also write
     ReadWrite,
 }
 
 #[derive(Debug, clap::Args)]
 struct RevokeArgs {
-    /// The key, or the name that its line has
+    /// The key, or its name in the list
     #[arg(value_name = "KEY|NAME")]
     who: String,
     #[command(flatten)]
@@ -100,7 +100,7 @@ struct RevokeArgs {
 
 #[derive(Debug, clap::Args)]
 struct ForgetArgs {
-    /// The server, `HOST:PORT` as it is listed, or `HOST` for all its ports
+    /// The server: `HOST:PORT` as listed, or `HOST` for all its ports
     #[arg(value_name = "HOST[:PORT]")]
     host: String,
 }

@@ -30,10 +30,10 @@ pub(crate) struct LinkArgs {
     /// Share of packets sent twice
     #[arg(long, value_name = "PERCENT", value_parser = units::percent)]
     duplicate: Option<f64>,
-    /// Rate of the bottleneck before each host [default: as fast as it goes]
+    /// Rate of the bottleneck before each host [default: no limit]
     #[arg(long, value_name = "RATE", value_parser = units::rate)]
     rate: Option<u64>,
-    /// What waits for the bottleneck before the tail is dropped: packets (64), bytes (256KiB), or
+    /// Queue at the bottleneck, which drops packets when it is full: packets (64), bytes (256KiB), or
     /// bdp, one round trip at full rate [default: 1000 packets]
     #[arg(long, value_name = "LIMIT")]
     queue: Option<Queue>,

@@ -51,11 +51,11 @@ command; before the command runs, the codes below.")]
 pub struct Args {
     #[command(flatten)]
     link: LinkArgs,
-    /// Rate of each host's own interface; what it sends faster waits there
+    /// Rate of each host's own interface; packets that it sends faster wait there
     #[arg(long, value_name = "RATE", value_parser = units::rate)]
     interface_rate: Option<u64>,
-    /// How long frames wait to arrive together, as of a card that moderates its interrupts (`rx-usecs` of ethtool):
-    /// 1us to 10ms. The hosts have less to do, and all is late by as much at most
+    /// Hold frames back for up to this long so that they arrive together, as a card with interrupt moderation does
+    /// (`rx-usecs` of ethtool): 1us to 10ms
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     moderation: Option<Duration>,
     /// MTU of the hosts' interfaces
@@ -64,20 +64,20 @@ pub struct Args {
     /// How many hosts [default: 2, or as many as the script has lines]
     #[arg(long)]
     hosts: Option<usize>,
-    /// Decides which packets are lost, doubled and held back
+    /// Seed of the random choices: which packets are lost, doubled and held back
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// How many interfaces each host has, each in a network of its own, with links like those of the others
     #[arg(long, default_value_t = 1, value_name = "N")]
     interfaces: usize,
-    /// What the links become after a time: "5s --loss 1%" (in place of all options before),
-    /// "8s down", "9s up", "0s interface 2 --rtt 20ms" (those of the hosts' second interfaces); as often as wanted
+    /// Change the links after a time; may be repeated. "5s --loss 1%" replaces all earlier options; "8s down" and "9s up"
+    /// switch the links; "0s interface 2 --rtt 20ms" changes those of the second interfaces
     #[arg(long, value_name = "TIME WHAT")]
     change: Vec<Change>,
-    /// A line for each host, run by sh; ends when host 1's line ends
+    /// Run a line of FILE in each host with sh; end when host 1's line ends
     #[arg(long, value_name = "FILE", conflicts_with = "command")]
     script: Option<PathBuf>,
-    /// No report at the end
+    /// Print no report at the end
     #[arg(short, long)]
     quiet: bool,
     /// What to run in host 1

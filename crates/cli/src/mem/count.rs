@@ -22,7 +22,7 @@ pub(crate) struct Args {
     /// What to add; it may be negative, and the sum wraps around at 2^64
     #[arg(allow_hyphen_values = true)]
     delta: i64,
-    /// Do so this many times, one after the other, and print each value
+    /// Repeat this many times, and print each value
     #[arg(long, default_value_t = 1)]
     times: u64,
     #[command(flatten)]

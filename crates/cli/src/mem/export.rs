@@ -26,7 +26,7 @@ use crate::security::{self, ServerArgs};
 /// Arguments of `zerolane mem export`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A file, whose content is the memory, or a size such as 64MiB for fresh memory of zeros
+    /// A file, whose content becomes the memory, or a size such as 64MiB for new memory full of zeros
     #[arg(value_name = "FILE|SIZE")]
     what: String,
     /// The name that others ask for, at most 32 bytes

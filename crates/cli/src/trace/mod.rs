@@ -21,16 +21,16 @@ Rules: pages are those of the paper on speculative defragmentation, in one list 
 receives; apart, in a list for each stream; pairs and trains are Zerolane's. Capture at the receiver, with its offloads off \
 (ethtool -K DEVICE gro off lro off): what a host has merged already does not show what came.")]
 pub struct Args {
-    /// Captures (pcap or pcapng), each of which continues the one before; `-` is standard input
+    /// Captures (pcap or pcapng), in order, read as one; `-` is standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Show so many flows and hosts, those with the most bytes
+    /// Show this many flows and hosts, those with the most bytes
     #[arg(long, default_value_t = 20, value_name = "N")]
     flows: usize,
-    /// Follow so many flows at a time; of more, those that were silent longest are counted together
+    /// Follow this many flows at a time; if there are more, count those that were silent longest together
     #[arg(long, default_value_t = NonZeroUsize::new(limits::MAX_FLOWS).expect("some"), value_name = "N")]
     follow: NonZeroUsize,
-    /// Silence between two packets of a flow after which the kernel would merge them no more, microseconds
+    /// Silence between two packets of a flow after which the kernel would not merge them, microseconds
     #[arg(long, default_value_t = limits::POLL_PAUSE.as_micros() as u64, value_name = "US")]
     pause: u64,
     /// One JSON object instead of tables
