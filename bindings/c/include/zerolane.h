@@ -1,6 +1,6 @@
 /*
  * Zerolane: memory moved between machines over ordinary Ethernet.
- * Made from bindings/c/src by cbindgen; do not edit. See docs/c.md.
+ * Made from bindings/c/src by cbindgen; do not edit. See docs/guide/c.md.
  */
 
 #ifndef ZEROLANE_H

@@ -14,7 +14,7 @@
 )]
 #![allow(
     clippy::missing_safety_doc,
-    reason = "the header's readers are told once, at its top and in docs/c.md"
+    reason = "the header's readers are told once, at its top and in docs/guide/c.md"
 )]
 
 pub mod address;

@@ -259,9 +259,9 @@ fn old_names_warn_and_work(installed: &Installed) {
     installed.run(&installed.root.path().join("renamed"));
 }
 
-/// The programs of docs/c.md, each in a file.
+/// The programs of docs/guide/c.md, each in a file.
 fn documented_programs(installed: &Installed) -> Vec<PathBuf> {
-    let document = std::fs::read_to_string(source("../../docs/c.md")).expect("docs/c.md");
+    let document = std::fs::read_to_string(source("../../docs/guide/c.md")).expect("docs/guide/c.md");
     let blocks = document.split("\n```c\n").skip(1);
     let programs: Vec<PathBuf> = blocks
         .enumerate()
@@ -272,7 +272,7 @@ fn documented_programs(installed: &Installed) -> Vec<PathBuf> {
             path
         })
         .collect();
-    assert!(!programs.is_empty(), "docs/c.md has programs");
+    assert!(!programs.is_empty(), "docs/guide/c.md has programs");
     programs
 }
 

@@ -1,9 +1,9 @@
-"""The programs of docs/python.md run: each block after those before it."""
+"""The programs of docs/guide/python.md run: each block after those before it."""
 
 import pathlib
 import re
 
-DOCUMENT = pathlib.Path(__file__).parents[3] / "docs" / "python.md"
+DOCUMENT = pathlib.Path(__file__).parents[3] / "docs" / "guide" / "python.md"
 
 
 def test_document__its_programs_run() -> None:

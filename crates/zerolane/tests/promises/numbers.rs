@@ -769,8 +769,8 @@ const DOCUMENTS: &[Document] = &[
         without: &[],
     },
     Document {
-        name: "docs/c.md",
-        text: include_str!("../../../../docs/c.md"),
+        name: "docs/guide/c.md",
+        text: include_str!("../../../../docs/guide/c.md"),
         facts: &[
             Fact("messages of up to {128} bytes", &["ZL_CONTROL_LENGTH"]),
             Fact("While it is {0}, every release", &["ZL_ABI_VERSION"]),
@@ -779,8 +779,8 @@ const DOCUMENTS: &[Document] = &[
         without: &[],
     },
     Document {
-        name: "docs/python.md",
-        text: include_str!("../../../../docs/python.md"),
+        name: "docs/guide/python.md",
+        text: include_str!("../../../../docs/guide/python.md"),
         facts: &[
             Fact("exchange up to {128} bytes", &["limits::MAX_CONTROL"]),
             Fact("While {1024} immediates", &["MAX_UNREAD"]),
