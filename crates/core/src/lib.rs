@@ -4,7 +4,7 @@
 //! A [`Connection`] is one virtual connection. It never touches a payload byte: it says where
 //! payload is to be read from ([`DataBurst`]), where the payload expected next belongs
 //! ([`Forecast`]), and, shown a header and the place its payload landed, whether that is right
-//! ([`Placement`]). What carries the bytes is a lane; this room knows none.
+//! ([`Placement`]). A lane carries the bytes; this crate knows none.
 //!
 //! ```
 //! use zerolane_core::{Config, Connection, Entropy, Instant, Transmit};

@@ -1,6 +1,6 @@
 //! Datapaths for the Scheduled Transfer protocol, and the loop that drives them.
 //!
-//! The only room that touches payload and the only one with `unsafe`. A [`Lane`] moves datagrams
+//! The only crate that touches payload and, with the bindings, the only one with `unsafe`. A [`Lane`] moves datagrams
 //! between a network and registered memory; a [`Driver`] runs one connection over a lane in the
 //! calling thread. [`udp`] is the lane for any network: sendmsg with GSO gathers headers and payload
 //! straight from the user's memory, recvmmsg with GRO scatters them by the core's forecast straight

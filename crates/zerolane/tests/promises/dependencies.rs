@@ -1,10 +1,10 @@
-//! ARCHITECTURE.md lists what the crates depend on: no more, no less than their manifests say.
+//! Checks that docs/reference/dependencies.md lists exactly what the manifests of the crates depend on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-const ARCHITECTURE: &str = include_str!("../../../../ARCHITECTURE.md");
+const LIST: &str = include_str!("../../../../docs/reference/dependencies.md");
 
 /// Rows that are about no crate, or about tools that no manifest names as a dependency.
 const OTHERS: [&str; 3] = ["tests", "fuzz", "crate"];
@@ -14,10 +14,8 @@ type Names = BTreeSet<String>;
 
 /// Names in the table, by crate. What stands in parentheses is about the name before.
 fn listed() -> BTreeMap<&'static str, Names> {
-    let (_, rest) = ARCHITECTURE.split_once("### Dependencies").unwrap();
-    let (table, _) = rest.split_once("\n## ").unwrap();
     let (mut all, mut of) = (BTreeMap::<_, Names>::new(), "");
-    for row in table.lines().filter_map(|it| it.strip_prefix("| ")) {
+    for row in LIST.lines().filter_map(|it| it.strip_prefix("| ")) {
         let (own, rest) = match row.strip_prefix("| ") {
             Some(rest) => ("", rest),
             None => row.split_once(" | ").unwrap(),
@@ -74,7 +72,10 @@ fn dependencies__in_the_table_are_those_of_the_manifests() {
     for (name, depends) in &found {
         let mut row = listed.remove(&**name).unwrap_or_default();
         row.retain(|it| !ours.contains(it) && !TOOLS.contains(&&**it));
-        assert_eq!(*depends, row, "{name}: its manifest, and ARCHITECTURE.md");
+        assert_eq!(
+            *depends, row,
+            "{name}: its manifest, and docs/reference/dependencies.md"
+        );
     }
     let unknown: Vec<_> = listed.keys().filter(|it| !OTHERS.contains(it)).collect();
     assert!(unknown.is_empty(), "no such crate: {unknown:?}");
