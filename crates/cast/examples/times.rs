@@ -54,7 +54,7 @@ fn main() -> std::io::Result<()> {
     let rows: Vec<Row> = rows.into_iter().map(|it| it.1).collect();
     let mut text = format!(
         "# Completion times of casts, in virtual time\n\n\
-         100 GB over ports of 10 Gb/s, seed {seed}. [cast.md](../cast.md#many-nodes-in-virtual-time) explains the columns.\n\
+         100 GB over ports of 10 Gb/s, seed {seed}. [Casts](cast.md#many-nodes-in-virtual-time) explains the columns.\n\
          `cargo run --release -p zerolane-cast --example times -- docs/measurements` makes this table.\n\n{HEAD}\n"
     );
     for row in &rows {

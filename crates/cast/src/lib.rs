@@ -12,7 +12,7 @@
 //! | [`sim`] | the engine over a model of a network, in virtual time |
 //! | [`limits`] | every limit, with its reason |
 //!
-//! It knows no socket, no clock and no file: who drives it does. `docs/cast.md` has the design.
+//! It knows no socket, no clock and no file: who drives it does. `docs/reference/cast-design.md` has the design.
 #![forbid(unsafe_code)]
 
 mod bitmap;

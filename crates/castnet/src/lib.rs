@@ -62,7 +62,7 @@
 //! # }
 //! ```
 //!
-//! `docs/cast.md` has the design.
+//! `docs/reference/cast-design.md` has the design.
 #![forbid(unsafe_code)]
 
 mod archive;
