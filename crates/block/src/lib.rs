@@ -11,7 +11,7 @@
 //! | [`Work`] | what a command does with its disk, for any thread |
 //!
 //! The target moves no payload: it says which part of which store a command reads or writes, and the transport has it
-//! go straight between that and memory of its own. `docs/block.md` has the tables.
+//! go straight between that and memory of its own. `docs/reference/disks.md` has the tables.
 #![forbid(unsafe_code)]
 
 mod bytes;

@@ -9,7 +9,7 @@
 //!
 //! A command is a message; payload goes between the target's memory and the memory that the command names: a put for
 //! what is read, a get for what is written. Its status is a put into the initiator's status region, whose immediate
-//! is the slot. `docs/block.md` has the tables.
+//! is the slot. `docs/reference/disks.md` has the tables.
 #![forbid(unsafe_code)]
 
 pub mod initiator;

@@ -10,7 +10,7 @@
 //! | [`server`] | sockets and threads |
 //!
 //! Error recovery level 0, one connection a session. Nothing is encrypted, and no initiator is authenticated: the door
-//! is for this machine, and for networks where all may read and write the disk. `docs/block.md` has the tables.
+//! is for this machine, and for networks where all may read and write the disk. `docs/reference/disks.md` has the tables.
 #![forbid(unsafe_code)]
 
 pub mod limits;

@@ -7,7 +7,7 @@
 //! | [`limits`] | bounds on what a client may have |
 //!
 //! The protocol is `doc/proto.md` of the NBD project: fixed newstyle negotiation, simple and structured replies, the
-//! metadata context `base:allocation`. `docs/block.md` has the tables.
+//! metadata context `base:allocation`. `docs/reference/disks.md` has the tables.
 #![forbid(unsafe_code)]
 
 pub mod limits;

@@ -7,8 +7,8 @@
 //! | [`ManagementUnit`] | a message |
 //! | [`StatusUnit`] | a Put into the initiator's status region, at its slot |
 //!
-//! The thesis has the first three as option payloads of Nop, Request_To_Send and Request_To_Receive: `docs/block.md` says why
-//! they are messages here.
+//! The thesis has the first three as option payloads of Nop, Request_To_Send and Request_To_Receive:
+//! `docs/reference/disks.md` says why they are messages here.
 //!
 //! Lengths are fixed, so that a message is one comparison and then total. Reserved bytes are zero when sent, and
 //! refused otherwise: a later version may give them a meaning that an earlier one must not pass over.

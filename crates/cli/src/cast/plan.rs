@@ -24,8 +24,8 @@ const MAX_SIMULATED: u32 = 10_000;
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 docs/reference/cast-design.md describes the model. Nothing is sent: rates are those given here. The chosen shape is the \
-one that a cast without --tree takes: it depends on the number of nodes and the size only, not on rates and faults. --simulate runs the \
-engine of casts over a model of the network, with the faults of --fail and --slow; the same seed gives the same run.")]
+one that a cast without --tree takes: it depends on the number of nodes and the size only, not on rates and faults. \
+--simulate runs the engine of casts over a model of the network, with the faults of --fail and --slow; the same seed gives the same run.")]
 pub(crate) struct Args {
     /// Nodes besides the source
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=MAX_NODES))]

@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// Lines that show where it was.
 const LAST_LINES: usize = 20;
 
-/// What fails, as the table in `docs/block.md` explains.
+/// What fails, as the table in `docs/reference/disks.md` explains.
 pub const KNOWN: [(&str, &str); 1] = [("GetLBAStatus", "UnmapSingle")];
 
 /// Tests of a family.
