@@ -149,3 +149,29 @@ fn path__that_widens_is_used_again() {
     sim.run_for(limits::PROBE_RAISE_INTERVAL + S);
     assert_eq!(sim.a.c().path_datagram(), 1_472);
 }
+
+/// Puts one behind the other, the last with an immediate, before the path is known to be narrow.
+#[test]
+fn immediate__over_a_path_below_the_base() {
+    for mtu in [1_200, 1_100, 576] {
+        let mut sim = connected(mtu);
+        let target = sim.b.empty(80_000);
+        let place = export(&mut sim, target, Rights::WRITE);
+        let mut puts = vec![];
+        for round in 0..4 {
+            let mut start = round * 20_000;
+            for (len, immediate) in [(700, None), (8_301, None), (10_999, Some(round as u32))] {
+                puts.push(put(&mut sim, at(place, start), len, len, immediate));
+                start += len;
+            }
+        }
+        sim.run_until(60 * S, |sim| puts.iter().all(|&it| sim.a.outcomes(it) > 0));
+        for n in 0..4 {
+            assert!(
+                sim.b.events.contains(&Event::Immediate { value: n }),
+                "{n}, MTU {mtu}"
+            );
+        }
+        sim.run_for(S);
+    }
+}

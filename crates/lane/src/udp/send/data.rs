@@ -77,7 +77,7 @@ impl Sender {
         account: &mut Account,
     ) -> Option<io::Result<()>> {
         let count = burst.segments as usize;
-        if !self.lendable || !self.gso || !self.zerocopy_tracker.pays(burst) {
+        if !self.lendable || !self.segments() || !self.zerocopy_tracker.pays(burst) {
             return None;
         }
         // The kernel will still read the headers when the next burst overwrites ours.

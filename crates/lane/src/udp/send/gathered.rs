@@ -40,7 +40,7 @@ impl Sender {
         segment: usize,
         account: &mut Account,
     ) -> io::Result<()> {
-        if !self.gso {
+        if !self.segments() {
             return self.send_separately(socket, segment);
         }
         match self.send_gathered(socket, segment, 0) {

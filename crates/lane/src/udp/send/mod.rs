@@ -85,6 +85,8 @@ impl Buffers {
 #[derive(Debug)]
 pub(crate) struct Sender {
     pub(crate) gso: bool,
+    /// What is being sent is longer than the path carries: routers may take it apart.
+    apart: bool,
     /// Datagrams leave in frames, each on its own. Apart, for most connections have none.
     frames: Option<Box<OutgoingFrames>>,
     zerocopy_tracker: ZerocopyTracker,
@@ -133,6 +135,7 @@ impl Sender {
         let copies = frames.is_some() || mode != Mode::Plain;
         Sender {
             gso: frames.is_none() && options.gso && socket::has_gso(socket),
+            apart: false,
             frames: frames.map(Box::new),
             // What is sealed is the lane's own already, and written again for the next burst.
             zerocopy_tracker: ZerocopyTracker::new(socket, options.zerocopy && !copies),
@@ -294,15 +297,15 @@ impl Sender {
                     self.controls(socket, (it, burst == BURSTS_PER_TURN), turn)
                 }
                 Transmit::Data(it) => {
-                    let apart = self.permit_apart(socket, turn.core.datagram_of(it), turn);
+                    self.permit_apart(socket, turn.core.datagram_of(it), turn);
                     let outcome = self.data(socket, it, turn);
-                    self.forbid_apart(socket, apart);
+                    self.forbid_apart(socket);
                     outcome?
                 }
                 Transmit::Operations(it) => {
-                    let apart = self.permit_apart(socket, it.segment, turn);
+                    self.permit_apart(socket, it.segment, turn);
                     let outcome = self.operations(socket, it, turn);
-                    self.forbid_apart(socket, apart);
+                    self.forbid_apart(socket);
                     outcome?
                 }
             };
@@ -333,18 +336,22 @@ impl Sender {
 
     /// What follows may be taken apart by routers if its datagrams are longer than the path carries: it was numbered, or asked for,
     /// in one piece when more was thought to pass.
-    fn permit_apart(&self, socket: &Socket, longest: u32, turn: &Turn<'_>) -> bool {
-        let apart = self.frames.is_none() && turn.core.exceeds_path(longest);
-        if apart {
+    fn permit_apart(&mut self, socket: &Socket, longest: u32, turn: &Turn<'_>) {
+        self.apart = self.frames.is_none() && turn.core.exceeds_path(longest);
+        if self.apart {
             socket::permit_fragmentation(socket, true);
         }
-        apart
     }
 
-    fn forbid_apart(&self, socket: &Socket, apart: bool) {
-        if apart {
+    fn forbid_apart(&mut self, socket: &Socket) {
+        if std::mem::take(&mut self.apart) {
             socket::permit_fragmentation(socket, false);
         }
+    }
+
+    /// Whether the kernel is to cut what leaves into segments. It refuses segments that are longer than the path carries.
+    fn segments(&self) -> bool {
+        self.gso && !self.apart
     }
 
     /// A burst left.

@@ -25,7 +25,7 @@ impl Sender {
     ) -> Result<io::Result<()>, LaneError> {
         self.grow(turn.now);
         turn.account.datagrams_sent += u64::from(burst.segments);
-        if self.gso && burst.segments > 1 {
+        if self.segments() && burst.segments > 1 {
             let segment = burst.segment as usize;
             self.make_operations(burst.datagrams(), turn)?;
             match self.send_operations(socket, segment, turn) {
