@@ -46,7 +46,7 @@ mod transmit;
 pub use admission::{Admission, Allowance, Demand, FastAnswer, Ledger, Schedule};
 pub use config::{Config, Entropy, SERVICE_PORT};
 pub use congestion::{Auto, Congestion, Control, GrantsOnly, Lateness, Model, Sample};
-pub use connection::{Connection, HandshakeOutcome, SendingMark, listen, reject};
+pub use connection::{Ahead, Connection, HandshakeOutcome, SendingMark, listen, reject};
 pub use counters::{Counters, DropReason, PathState};
 pub use event::{CloseReason, Event, TransferError};
 pub use links::PathLife;
@@ -62,7 +62,7 @@ pub use span::{RegionId, Span};
 pub use tiling::{Tile, tiles};
 pub use time::Instant;
 pub(crate) use transfer::HANDLE;
-pub use transfer::{Delivery, TransferId};
+pub use transfer::{Delivery, TransferId, is_older};
 pub use transmit::{
     BurstLimit, ControlDatagram, DataBurst, OperationBurst, OperationDatagram, Outgoing, Transmit,
 };

@@ -267,6 +267,12 @@ impl RequestKind {
         }
     }
 
+    /// Whether it leaves the peer's memory as it is and meets no receive: a put of no bytes. An immediate may come
+    /// with it.
+    pub(crate) fn is_notice(&self) -> bool {
+        matches!(self, RequestKind::Put { span, .. } if span.len == 0)
+    }
+
     /// The number that is shown to the peer.
     pub(crate) fn immediate(&self) -> Option<u32> {
         match self {

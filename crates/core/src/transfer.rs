@@ -4,6 +4,12 @@
 /// many posts.
 pub type TransferId = u32;
 
+/// Whether `id` was given before `other`, by at most 2^30 posts.
+pub fn is_older(id: TransferId, other: TransferId) -> bool {
+    // Identifiers count up and wrap at 2^31.
+    id != other && other.wrapping_sub(id) << 1 < 1 << 31
+}
+
 /// How the sender asks for the arrival of a Transfer to be delivered (thesis, 4.1: Silent and Interrupt bits).
 /// Completions come in order in all modes, and calls that wait for one request in particular return at its end
 /// in all modes. These wake in all modes: failures, the end of the connection, a Transfer that finds no receive

@@ -352,6 +352,35 @@ fn ring__what_was_given_back_is_never_told() {
     });
 }
 
+/// A direct put, the record of its immediate, and a direct put behind it.
+#[test]
+fn ring__a_record_tells_of_all_that_was_stored_before_it() {
+    loom::model(|| {
+        let way = Arc::new(Way::default());
+        let lent = Arc::new((Accesses::default(), Lease::default(), AtomicUsize::new(0)));
+        let number = lent.1.grant(0);
+        let (theirs, reached) = (Arc::clone(&way), Arc::clone(&lent));
+        let putting = thread::spawn(move || {
+            let (mut producer, mut accessor) = (Producer::default(), Accessor::default());
+            for put in 1..=2 {
+                let done = accessor.access(&reached.0, (&reached.1, number), || {
+                    reached.2.store(put, Ordering::Relaxed);
+                });
+                assert_eq!(done, Some(Some(())));
+                if put == 1 {
+                    producer.publish(&theirs, ALIGN);
+                }
+            }
+        });
+        let mut consumer = Consumer::default();
+        if consumer.available(&way, CAPACITY).unwrap() > 0 {
+            let there = lent.2.load(Ordering::Relaxed);
+            assert!(there >= 1, "the record came before the bytes");
+        }
+        putting.join().unwrap();
+    });
+}
+
 #[test]
 fn errand__what_was_called_off_is_touched_no_more() {
     loom::model(|| {

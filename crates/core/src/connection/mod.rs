@@ -17,6 +17,7 @@ mod timeouts;
 mod transmit;
 
 pub use listen::{listen, reject};
+pub use post::Ahead;
 pub use protect::HandshakeOutcome;
 
 use crate::context::{Context, Debt};

@@ -6,6 +6,19 @@ use crate::request::{AtomicRequest, RequestKind, WorkRequest};
 use crate::{Instant, PostError, RegionName, RemotePlace, Span, TransferId, limits};
 use zerolane_wire::{Rights, Target};
 
+/// What a request on the peer's memory would follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ahead {
+    /// Nothing.
+    Nothing,
+    /// Puts of no bytes alone, as of immediates whose bytes are in place. They write nothing, so whatever is
+    /// written to the peer's memory meanwhile overtakes no bytes. They are not over: what follows them completes behind
+    /// them.
+    Notices,
+    /// Something that has to take effect first; or the connection is not open.
+    Work,
+}
+
 impl Connection {
     fn can_post(&self, posted: usize) -> Result<(), PostError> {
         if !self.session.may_post() {
@@ -144,13 +157,17 @@ impl Connection {
         one_sided.post(cx, work, sending, receiving, open)
     }
 
-    /// Whether a request on the peer's memory may be done by other means than this engine, at once: nothing that was
-    /// asked for before is in progress that it would have to follow.
-    pub fn follows_nothing(&self) -> bool {
-        self.session.is_established()
-            && !self.one_sided.is_working()
-            && !self.sending.is_putting()
-            && !self.receiving.is_getting()
+    /// What is in progress in front of a request on the peer's memory that would be done by other means than this
+    /// engine, at once.
+    pub fn ahead(&self) -> Ahead {
+        let transfers = self.sending.is_putting() || self.receiving.is_getting();
+        if !self.session.is_established() || transfers || self.one_sided.has_work() {
+            Ahead::Work
+        } else if self.one_sided.is_working() {
+            Ahead::Notices
+        } else {
+            Ahead::Nothing
+        }
     }
 
     /// Whether a put of `len` bytes to `place` would leave at once, unannounced, and no message behind it would have to

@@ -102,7 +102,7 @@ fn receive__of_a_message_is_nothing_that_this_end_sends() {
     receive(&mut sim, Side::A, 4096);
     sim.run_for(Duration::from_millis(10));
     assert!(sim.a.c().is_busy());
-    assert!(!sim.a.c().is_sending() && sim.a.c().follows_nothing());
+    assert!(!sim.a.c().is_sending() && sim.a.c().ahead() == Ahead::Nothing);
 }
 
 /// As a program does that sends and receives by turns, each call waiting for its end: the receive of the answer

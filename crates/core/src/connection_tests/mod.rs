@@ -3,6 +3,7 @@
 mod advance;
 mod advance_messages;
 mod advance_trains;
+mod ahead;
 mod arrived;
 mod bare_messages;
 mod bring_up;

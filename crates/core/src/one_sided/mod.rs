@@ -29,7 +29,7 @@ use self::responder::Responder;
 use self::send_queue::SendQueue;
 use crate::context::Context;
 use crate::request::{AtomicRequest, Request, RequestKind};
-use crate::{Instant, RegionName, Span, TransferId, limits};
+use crate::{Instant, RegionName, Span, TransferId, is_older, limits};
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -83,6 +83,8 @@ pub(crate) struct OneSided {
     // As Initiator.
     /// Asked for and not begun.
     queued: VecDeque<Request>,
+    /// The last request asked for that is no notice ([`RequestKind::is_notice`]).
+    last_work: Option<TransferId>,
     send_queue: SendQueue,
     gets: PendingGets,
     region_requests: Vec<RegionRequest>,
@@ -109,6 +111,7 @@ impl OneSided {
     pub(crate) fn new(seed: u32) -> OneSided {
         OneSided {
             queued: VecDeque::new(),
+            last_work: None,
             send_queue: SendQueue::default(),
             gets: PendingGets::default(),
             region_requests: vec![],
@@ -137,6 +140,14 @@ impl OneSided {
             || !self.send_queue.is_empty()
             || !self.gets.is_empty()
             || !self.region_requests.is_empty()
+    }
+
+    /// Whether anything but notices is in progress.
+    pub(crate) fn has_work(&self) -> bool {
+        let is_open = |last| self.oldest().is_some_and(|oldest| !is_older(last, oldest));
+        !self.gets.is_empty()
+            || !self.region_requests.is_empty()
+            || self.last_work.is_some_and(is_open)
     }
 
     /// Number of the first small operation that the peer is not known to have executed, and what else is not over.

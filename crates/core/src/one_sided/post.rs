@@ -46,6 +46,9 @@ impl OneSided {
             return Err(PostError::Unsupported);
         }
         let id = cx.new_id();
+        if !kind.is_notice() {
+            self.last_work = Some(id);
+        }
         let request = Request { id, flags, kind };
         let alone = open && self.queued.is_empty();
         if !(alone && self.try_begin(cx, &request, sending, receiving)) {

@@ -1,6 +1,6 @@
 //! Requests that end before the call returns: their memory is borrowed.
 
-use super::direct::Local;
+use super::direct::{AtOnce, Local};
 use super::post::{Report, RequestInfo};
 use super::{Completion, Driver, DriverError};
 use crate::registry::EntryFlags;
@@ -39,8 +39,13 @@ impl<L: Lane> Driver<L> {
     ) -> Result<Completion, DriverError> {
         assert!(!request.writes(), "{request:?} writes");
         let info = RequestInfo::of(&request, Report::default());
-        if let Some(done) = self.access(&request, Local::Source(&[data])) {
-            return Ok(Completion::of_direct(done, info, None));
+        match self.access(&request, info.report.signalled, Local::Source(&[data])) {
+            Some(AtOnce::Done(done)) => return Ok(Completion::of_direct(done, info, None)),
+            Some(AtOnce::Placed(len)) => {
+                let (id, _) = self.post_placed(request, info, len)?;
+                return self.await_request(id);
+            }
+            None => {}
         }
         // SAFETY: the borrow of `data` lasts until this function returns, and `finish` closes the
         // entry before that, whatever happens.
@@ -92,7 +97,8 @@ impl<L: Lane> Driver<L> {
         buffer: &mut [MaybeUninit<u8>],
     ) -> Result<Completion, DriverError> {
         assert!(request.writes(), "{request:?} reads");
-        if let Some(done) = self.access(&request, Local::Target(buffer)) {
+        let into = Local::Target(buffer);
+        if let Some(AtOnce::Done(done)) = self.access(&request, info.report.signalled, into) {
             return Ok(Completion::of_direct(done, info, None));
         }
         // SAFETY: as in `lend_source`, and `buffer` is borrowed exclusively.
@@ -125,7 +131,8 @@ impl<L: Lane> Driver<L> {
     /// As of [`Driver::lend_source`].
     pub fn complete(&mut self, request: WorkRequest) -> Result<Completion, DriverError> {
         let info = RequestInfo::of(&request, Report::default());
-        if let Some(done) = self.access(&request, Local::None) {
+        if let Some(AtOnce::Done(done)) = self.access(&request, info.report.signalled, Local::None)
+        {
             return Ok(Completion::of_direct(done, info, None));
         }
         let id = self.post_bare(request, Report::default())?;

@@ -1,15 +1,25 @@
-//! Requests on the peer's memory that are done at once, where the lane has it mapped: they are over when they are
-//! posted.
+//! Requests on the peer's memory that are done at once, where the lane has it mapped.
 //!
-//! One is done so only if nothing is in progress that it would have to follow; else it is posted behind that, as all
-//! are on other lanes.
+//! | in progress | put | get, atomic operation |
+//! |---|---|---|
+//! | nothing | at once | at once |
+//! | immediates alone, whose bytes are in place | its bytes at once, its end behind them; no fence | by the peer |
+//! | anything else | by the peer | by the peer |
+//!
+//! A put with an immediate stores its bytes, and then posts a put of no bytes that brings the immediate. An immediate
+//! promises that what was asked for before it is in place when it is shown, and nothing of what was asked for behind it.
+//! So the bytes of later puts need not wait for it.
+//!
+//! The stores of the bytes are sequenced before the store-release with which the record of the immediate is published
+//! (`shm/ring.rs`). The peer's load-acquire of that synchronizes with it, so the bytes happen before all that the peer
+//! does with the record, on every processor.
 
 use super::Driver;
 use crate::Lane;
 use crate::datapath::RemoteAccess;
 use std::mem::MaybeUninit;
 use std::time::Duration;
-use zerolane_core::{TransferError, TransferId, WorkRequest, limits};
+use zerolane_core::{Ahead, TransferError, TransferId, WorkRequest, limits};
 
 /// Longest that such requests go on without a turn, in which the connection lives: timers fire, a dead peer is missed.
 const TURN_INTERVAL: Duration = Duration::from_millis(1);
@@ -20,6 +30,16 @@ pub(super) enum Local<'a> {
     None,
     Source(&'a [&'a [u8]]),
     Target(&'a mut [MaybeUninit<u8>]),
+}
+
+/// What was done at once.
+#[derive(Debug)]
+pub(super) enum AtOnce {
+    /// All of the request.
+    Done(Direct),
+    /// The bytes of a put, as many as this, are in place. The same put without bytes must be posted: it brings the
+    /// immediate, and completes in its turn.
+    Placed(u64),
 }
 
 /// A request that was done at once.
@@ -37,29 +57,26 @@ impl<L: Lane> Driver<L> {
         self.lane.reaches_memory()
             && matches!(
                 request,
-                WorkRequest::Put {
-                    immediate: None,
-                    ..
-                } | WorkRequest::Get { .. }
-                    | WorkRequest::FetchOp { .. }
+                WorkRequest::Put { .. } | WorkRequest::Get { .. } | WorkRequest::FetchOp { .. }
             )
     }
 
-    /// Does `request` at once. `None`: nothing was done, and it is to be posted.
-    pub(super) fn access(&mut self, request: &WorkRequest, local: Local<'_>) -> Option<Direct> {
+    /// Does `request` at once, or what can be done of it; `signalled`: its success is reported. `None`: nothing was done,
+    /// and it must be posted.
+    pub(super) fn access(
+        &mut self,
+        request: &WorkRequest,
+        signalled: bool,
+        local: Local<'_>,
+    ) -> Option<AtOnce> {
         // First, for it is all that other lanes do of this.
         if !self.lane.reaches_memory() {
             return None;
         }
         let (at, mut access) = match (*request, local) {
-            (
-                WorkRequest::Put {
-                    place,
-                    immediate: None,
-                    ..
-                },
-                Local::Source(parts),
-            ) => (place, RemoteAccess::Put(parts)),
+            (WorkRequest::Put { place, .. }, Local::Source(parts)) => {
+                (place, RemoteAccess::Put(parts))
+            }
             (WorkRequest::Get { place, .. }, Local::Target(into)) => {
                 (place, RemoteAccess::Get(into))
             }
@@ -78,17 +95,43 @@ impl<L: Lane> Driver<L> {
             // An error shows in the next turn as well.
             self.turn().ok()?;
         }
-        if !self.core.follows_nothing() {
+        let is_posted = match self.core.ahead() {
+            Ahead::Work => return None,
+            Ahead::Nothing => brings_immediate(request),
+            Ahead::Notices if passes_notices(request) => brings_immediate(request) || signalled,
+            Ahead::Notices => return None,
+        };
+        // Before anything is stored: what is refused must change nothing.
+        if is_posted && self.core.room_for_operations() == 0 {
             return None;
         }
         let done = self.lane.access(at, &mut access)?;
-        let id = self.core.new_id();
         self.account.direct_operations += 1;
         let (result, value) = match done {
             Ok(value) => (Ok(access.len()), value),
             Err(reason) => (Err(TransferError::Refused(reason)), 0),
         };
         self.account.bytes_direct += result.unwrap_or(0);
-        Some(Direct { id, result, value })
+        match result {
+            Ok(len) if is_posted => Some(AtOnce::Placed(len)),
+            result => {
+                let id = self.core.new_id();
+                Some(AtOnce::Done(Direct { id, result, value }))
+            }
+        }
     }
+}
+
+fn brings_immediate(request: &WorkRequest) -> bool {
+    let immediate = match request {
+        WorkRequest::Put { immediate, .. } => *immediate,
+        _ => None,
+    };
+    immediate.is_some()
+}
+
+/// Whether it may be done while immediates are in progress. What a get or an atomic operation returns is there when it
+/// completes, and it completes in its turn.
+fn passes_notices(request: &WorkRequest) -> bool {
+    matches!(request, WorkRequest::Put { flags, .. } if !flags.fence)
 }

@@ -3,7 +3,7 @@
 use crate::Registry;
 use std::collections::VecDeque;
 use std::io;
-use zerolane_core::{Span, TransferId};
+use zerolane_core::{Span, TransferId, is_older};
 
 /// Bytes of the ring: as many 64-byte puts as may be in flight.
 const ROOM: usize = 64 << 10;
@@ -91,9 +91,7 @@ impl Inline {
         let Some(oldest) = oldest else {
             return self.taken.clear();
         };
-        // Identifiers count up and wrap at 2^31.
-        let over = |id: TransferId| id != oldest && oldest.wrapping_sub(id) << 1 < 1 << 31;
-        while self.taken.front().is_some_and(|it| over(it.id)) {
+        while self.taken.front().is_some_and(|it| is_older(it.id, oldest)) {
             self.taken.pop_front();
         }
     }

@@ -1,6 +1,6 @@
 //! Posting requests: with memory that is owned, copied or lent, or without any.
 
-use super::direct::Local;
+use super::direct::{AtOnce, Local};
 use super::inline::MAX_INLINE;
 use super::{Driver, NotPosted, WorkKind};
 use crate::memory::Postable;
@@ -100,14 +100,22 @@ impl<L: Lane> Driver<L> {
     ) -> Result<TransferId, NotPosted<Memory>> {
         assert!(!request.writes(), "{request:?} writes");
         let info = RequestInfo::of(&request, report);
-        if self.may_be_direct(&request)
-            && let Some(parts) = memory.parts()
-            && let Some(done) = self.access(&request, Local::Source(&parts))
-        {
-            drop(parts);
-            return Ok(self.report_direct(done, info, Some(memory)));
+        let parts = match self.may_be_direct(&request) {
+            true => memory.parts(),
+            false => None,
+        };
+        let done = parts.and_then(|it| self.access(&request, report.signalled, Local::Source(&it)));
+        match done {
+            Some(AtOnce::Done(done)) => Ok(self.report_direct(done, info, Some(memory))),
+            Some(AtOnce::Placed(len)) => match self.post_placed(request, info, len) {
+                Ok((id, posted)) => {
+                    posted.memory = Some(memory);
+                    Ok(id)
+                }
+                Err(reason) => Err(NotPosted { reason, memory }),
+            },
+            None => self.post_owned(request, info, memory),
         }
-        self.post_owned(request, info, memory)
     }
 
     /// Posts a request that writes `region`, which comes back with its completion.
@@ -127,7 +135,8 @@ impl<L: Lane> Driver<L> {
         let info = RequestInfo::of(&request, report);
         if self.may_be_direct(&request)
             && !region.is_file()
-            && let Some(done) = self.access(&request, Local::Target(uninit::to_write(&mut region)))
+            && let into = Local::Target(uninit::to_write(&mut region))
+            && let Some(AtOnce::Done(done)) = self.access(&request, report.signalled, into)
         {
             return Ok(self.report_direct(done, info, Some(region.into())));
         }
@@ -144,7 +153,7 @@ impl<L: Lane> Driver<L> {
         report: Report,
     ) -> Result<TransferId, PostError> {
         let info = RequestInfo::of(&request, report);
-        if let Some(done) = self.access(&request, Local::None) {
+        if let Some(AtOnce::Done(done)) = self.access(&request, report.signalled, Local::None) {
             return Ok(self.report_direct(done, info, None));
         }
         let id = self.post(request, Span::EMPTY)?;
@@ -176,11 +185,15 @@ impl<L: Lane> Driver<L> {
         data: &[u8],
     ) -> Result<TransferId, PostError> {
         assert!(data.len() <= MAX_INLINE, "{} bytes inline", data.len());
-        if let Some(done) = self.access(&request, Local::Source(&[data])) {
+        let done = self.access(&request, report.signalled, Local::Source(&[data]));
+        if let Some(AtOnce::Done(done)) = done {
             return Ok(self.report_direct(done, RequestInfo::of(&request, report), None));
         }
         self.check_poster()?;
-        let span = self.copy_inline(data)?;
+        let span = match done {
+            Some(_) => Span::EMPTY,
+            None => self.copy_inline(data)?,
+        };
         let id = match report.context {
             // Not remembered: there may be millions in a second.
             0 => {
@@ -259,6 +272,21 @@ impl<L: Lane> Driver<L> {
             }
             Err(reason) => Err(NotPosted { reason, memory }),
         }
+    }
+
+    /// Posts what is left of a put of which `len` bytes are in place: its immediate, and its end.
+    pub(super) fn post_placed(
+        &mut self,
+        request: WorkRequest,
+        info: RequestInfo,
+        len: u64,
+    ) -> Result<(TransferId, &mut Posted), PostError> {
+        let id = self.post(request, Span::EMPTY)?;
+        let posted = Posted {
+            len,
+            ..Posted::without_memory(info)
+        };
+        Ok((id, self.posted.entry(id).insert_entry(posted).into_mut()))
     }
 
     /// Posts an open entry, which is closed if that is refused.

@@ -94,7 +94,8 @@ impl Reached {
             .retain(|it| shared.peers_lease(it.lent.place).stands(it.lent.number));
     }
 
-    /// Does `access` at once. `None`: nothing was done, and it is to go by the ring.
+    /// Does `access` at once. `None`: nothing was done, and it is to go by the ring. Its stores are relaxed: a record that
+    /// is published later orders them ([`super::ring::Producer::publish`]).
     fn access(
         &mut self,
         at: RemotePlace,

@@ -348,6 +348,8 @@ pub(crate) fn config(options: &Options) -> Config {
 }
 
 #[cfg(test)]
+mod immediate_tests;
+#[cfg(test)]
 mod lease_tests;
 #[cfg(test)]
 mod ring_tests;

@@ -117,6 +117,8 @@ impl Producer {
     /// Shows `len` bytes that were written from [`Producer::position`] on.
     pub(crate) fn publish(&mut self, way: &Way, len: u64) {
         self.head += len;
+        // A store-release: the consumer's load-acquire synchronizes with it. So what this thread stored before, in the
+        // ring and in memory that the consumer lends, happens before what the consumer does with the record.
         way.produced.published.store(self.head, Ordering::Release);
     }
 

@@ -17,7 +17,7 @@ pub(super) type End = Driver<AnyLane>;
 /// Turns without progress after which a test has failed.
 pub(super) const PATIENCE: usize = 1 << 22;
 
-fn options() -> Options {
+pub(super) fn options() -> Options {
     Options {
         lane: LaneChoice::SharedMemory,
         security: Security::plain(),
@@ -25,7 +25,7 @@ fn options() -> Options {
     }
 }
 
-fn join(options: &Options) -> (End, End) {
+pub(super) fn join(options: &Options) -> (End, End) {
     let mut listener =
         Listener::bind(([127, 0, 0, 1], 0).into(), options.clone()).expect("listening");
     let mut a = crate::connect(listener.local_addr(), options).expect("met");
@@ -594,7 +594,7 @@ fn look__says_what_each_end_may_read() {
 }
 
 /// Exports `memory` of b's with `rights`; a is told, and may have it mapped.
-fn export(
+pub(super) fn export(
     a: &mut End,
     b: &mut End,
     memory: &ExportedRegion,
@@ -608,11 +608,11 @@ fn export(
     region.start
 }
 
-fn memfd(len: usize) -> ExportedRegion {
+pub(super) fn memfd(len: usize) -> ExportedRegion {
     ExportedRegion::new(Region::memfd(len).expect("memory")).expect("page-aligned")
 }
 
-fn put(place: zerolane_core::RemotePlace, immediate: Option<u32>) -> WorkRequest {
+pub(super) fn put(place: zerolane_core::RemotePlace, immediate: Option<u32>) -> WorkRequest {
     WorkRequest::Put {
         place,
         immediate,
@@ -621,7 +621,7 @@ fn put(place: zerolane_core::RemotePlace, immediate: Option<u32>) -> WorkRequest
 }
 
 /// The bytes of `memory` from `offset` on.
-fn read(memory: &ExportedRegion, offset: usize, len: usize) -> Vec<u8> {
+pub(super) fn read(memory: &ExportedRegion, offset: usize, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     memory.read(offset, &mut bytes);
     bytes
@@ -725,15 +725,19 @@ fn region__is_not_accessed_past_what_went_by_the_ring_before() {
     let (mut a, mut b) = join(&options());
     let memory = memfd(4096);
     let at = export(&mut a, &mut b, &memory, Rights::ALL);
+    a.post_message(b"first", None, WorkFlags::default(), Report::default())
+        .expect("room");
     for (number, immediate) in [(1u64, Some(7)), (2, None)] {
         a.post_inline(put(at, immediate), Report::default(), &number.to_ne_bytes())
             .expect("room");
     }
     assert_eq!(a.account().direct_operations, 0);
+    b.post_message_receive(Report::default(), None)
+        .expect("posted");
     let mut ended = 0;
     drive(&mut a, &mut b, |a, _| {
         ended += usize::from(a.next_completion().is_some());
-        ended == 2
+        ended == 3
     });
     assert_eq!(memory.word(0).load(Ordering::SeqCst), 2);
     a.post_inline(put(at, None), Report::default(), &3u64.to_ne_bytes())

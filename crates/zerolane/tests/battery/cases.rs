@@ -5,6 +5,7 @@ use crate::delivery;
 use crate::drive::{both, idle, next, receive_all, send_all, transfer};
 use crate::eager;
 use crate::finish;
+use crate::immediates;
 use crate::path::{Pair, Path, plain};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -79,6 +80,7 @@ over_every_path!(
     eager__arrives_with_and_without_a_receive,
     finish__the_other_direction_goes_on,
     memory__put_got_and_counted_in,
+    memory__immediates_tell_of_all_before_them,
 );
 
 fn transfer__every_size(path: Path, base: &Options) {
@@ -460,6 +462,20 @@ fn put_got_and_counted_in(mut pair: Pair, make: fn(usize) -> std::io::Result<Reg
     };
     let (put, ()) = both(&mut pair, puts_and_gets, |_| ());
     assert_eq!(memory.word(0).load(Ordering::Acquire), put);
+}
+
+fn memory__immediates_tell_of_all_before_them(path: Path, base: &Options) {
+    for of_memfd in [false, true] {
+        let Some(pair) = path.connect(base) else {
+            return;
+        };
+        let region = match of_memfd {
+            true => Region::memfd(immediates::LEN),
+            false => Region::anonymous(immediates::LEN),
+        };
+        let memory = ExportedRegion::new(region.expect("memory")).expect("page-aligned");
+        immediates::tell_of_all_before_them(pair, &memory, of_memfd);
+    }
 }
 
 fn delivery__wakes_as_its_sender_asks(path: Path, base: &Options) {

@@ -34,6 +34,7 @@ mod eager;
 mod faults;
 mod files;
 mod finish;
+mod immediates;
 mod incast;
 mod link_local;
 mod marks;

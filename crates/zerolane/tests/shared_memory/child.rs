@@ -101,6 +101,8 @@ fn child__job() {
     match std::env::var("ZL_THEN").as_deref() {
         Ok("receive") => receive(&mut connection),
         Ok("take") => while connection.recv_into(&mut vec![0; LEN]).is_ok() {},
+        Ok("notify") => crate::immediates::notify_without_end(&mut connection),
+        Ok("own") => crate::immediates::own(&mut connection),
         Ok("put") => crate::mapped::put_without_end(&mut connection),
         Ok("stay") => connection.wait(None).map(drop).expect("killed before"),
         Ok("swap") => {

@@ -5,6 +5,7 @@ mod child;
 mod crowd;
 mod faults;
 mod hostile;
+mod immediates;
 mod mapped;
 mod networks;
 mod places;

@@ -25,11 +25,11 @@ fn shared() -> Options {
     options(LaneChoice::SharedMemory)
 }
 
-fn memfd(len: usize) -> ExportedRegion {
+pub(crate) fn memfd(len: usize) -> ExportedRegion {
     ExportedRegion::new(Region::memfd(len).expect("memory")).expect("page-aligned")
 }
 
-fn connect(to: SocketAddr) -> (Connection, RegionKey) {
+pub(crate) fn connect(to: SocketAddr) -> (Connection, RegionKey) {
     let mut connection = Connection::connect(to, &shared()).expect("met");
     let key = connection
         .open_region("m", Rights::ALL)
@@ -59,7 +59,7 @@ fn serve_until(
 }
 
 /// The numbers that `bytes` hold, least and most.
-fn numbers(bytes: &[u8]) -> (u64, u64) {
+pub(crate) fn numbers(bytes: &[u8]) -> (u64, u64) {
     let words = bytes.as_chunks::<WORD>().0.iter();
     let numbers = words.map(|it| u64::from_ne_bytes(*it));
     numbers.fold((u64::MAX, 0), |(least, most), it| {

@@ -1,0 +1,85 @@
+//! Puts with and without immediates, one behind the other, into slots that are used again and again.
+
+use crate::content;
+use crate::drive::{PATIENCE, both};
+use crate::path::Pair;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use zerolane::counters::LaneKind;
+use zerolane::request::WorkKind;
+use zerolane::{Connection, ExportedRegion, Region, RegionKey, Rights, Work};
+
+const SLOTS: u64 = 4;
+const SLOT: usize = 20_000;
+/// Bytes of the memory.
+pub const LEN: usize = SLOTS as usize * SLOT;
+const ROUNDS: u64 = 40;
+/// Where the puts of one slot begin: a small one, one of several operations, and one with the immediate.
+const CUTS: [usize; 4] = [0, 700, 9_001, SLOT];
+
+/// Each immediate says that its slot is whole: the owner looks, and gives the slot back.
+pub fn tell_of_all_before_them(mut pair: Pair, memory: &ExportedRegion, of_memfd: bool) {
+    let key = pair.b.export(memory, Rights::ALL).expect("exported");
+    let seen = &AtomicU64::new(0);
+    let (direct, ()) = both(
+        &mut pair,
+        |a| put_rounds(a, &key, seen),
+        |b| {
+            for round in 0..ROUNDS {
+                let completion = b.wait(Some(PATIENCE)).expect("open").expect("told");
+                assert_eq!(
+                    (completion.kind, completion.value),
+                    (WorkKind::Immediate, round)
+                );
+                let mut slot = vec![0; SLOT];
+                memory.read((round % SLOTS) as usize * SLOT, &mut slot);
+                content::verify(round, &slot);
+                seen.store(round + 1, Ordering::Release);
+            }
+        },
+    );
+    let puts = ROUNDS * (CUTS.len() as u64 - 1);
+    let all = match pair.a.account().lane {
+        LaneKind::SharedMemory if of_memfd => puts,
+        _ => 0,
+    };
+    assert_eq!(direct, all);
+}
+
+/// How many of the puts were done without the owner.
+fn put_rounds(connection: &mut Connection, key: &RegionKey, seen: &AtomicU64) -> u64 {
+    // What the owner lends is here with its answer.
+    connection.get(key, 0, &mut [0]).expect("got");
+    let before = connection.account().direct_operations;
+    let mut ended = 0;
+    for round in 0..ROUNDS {
+        let until = Instant::now() + PATIENCE;
+        while seen.load(Ordering::Acquire) + SLOTS <= round {
+            assert!(Instant::now() < until, "round {round} has no slot");
+            let wait = Some(Duration::from_millis(1));
+            if let Some(completion) = connection.wait(wait).expect("open") {
+                completion.result.expect("placed");
+                ended += 1;
+            }
+        }
+        let mut bytes = vec![0; SLOT];
+        content::fill(round, &mut bytes);
+        let at = (round % SLOTS) as usize * SLOT;
+        for (from, to) in CUTS.into_iter().zip(CUTS.into_iter().skip(1)) {
+            let work = match to {
+                SLOT => Work::default().with_immediate(round as u32),
+                _ => Work::default(),
+            };
+            let part = Region::from_vec(bytes[from..to].to_vec());
+            let posted = connection.post_put(key, (at + from) as u64, part, work);
+            posted.expect("room");
+        }
+    }
+    let puts = ROUNDS * (CUTS.len() as u64 - 1);
+    while ended < puts {
+        let completion = connection.wait(Some(PATIENCE)).expect("open");
+        completion.expect("over").result.expect("placed");
+        ended += 1;
+    }
+    connection.account().direct_operations - before
+}
