@@ -70,7 +70,7 @@ impl Link {
         connection
             .post_message(&message::login(&login, &key), None, unsignalled)
             .map_err(zerolane::Error::from)?;
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now().checked_add(patience);
         let (target, capsules) = loop {
             let completion = next(&mut connection, deadline)?;
             if completion.kind == WorkKind::MessageReceived && completion.result.is_ok() {
@@ -222,7 +222,7 @@ impl Link {
         room: usize,
         patience: Duration,
     ) -> Result<Vec<u8>, Error> {
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now().checked_add(patience);
         for _ in 0..MAX_ATTENTIONS {
             match self.call_once(lun, command, room, deadline)? {
                 Ok(data) => return Ok(data),
@@ -239,7 +239,7 @@ impl Link {
         lun: Lun,
         command: &Command,
         room: usize,
-        deadline: Instant,
+        deadline: Option<Instant>,
     ) -> Result<Result<Vec<u8>, Error>, Error> {
         let cdb = command.cdb().ok_or(Error::Closed)?;
         let system = |error: std::io::Error| Error::System(error.to_string());
@@ -305,13 +305,14 @@ pub(super) fn result(outcome: &Outcome) -> Result<u64, Error> {
     }
 }
 
-fn next(connection: &mut Connection, deadline: Instant) -> Result<Completion, Error> {
+/// The next completion. Without a deadline, for one that no clock shows, it waits for as long as the connection lives.
+fn next(connection: &mut Connection, deadline: Option<Instant>) -> Result<Completion, Error> {
     loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if let Some(completion) = connection.wait(Some(left))? {
+        let left = deadline.map(|it| it.saturating_duration_since(Instant::now()));
+        if let Some(completion) = connection.wait(left)? {
             return Ok(completion);
         }
-        if left.is_zero() {
+        if left.is_some_and(|it| it.is_zero()) {
             return Err(Error::Protocol("no answer in time".into()));
         }
     }

@@ -111,3 +111,21 @@ fn patience__with_statuses_that_are_not_taken_ends() {
     }
     assert_eq!(served.end(), [(Offence::Full, 1)].into());
 }
+
+/// No clock shows when it is over.
+#[test]
+fn patience__of_a_queue_may_be_without_end() {
+    let served = served(Settings::default());
+    let dial = || support::dial(served.address, support::of(&support::identity()));
+    let units = Queue::units(dial(), Duration::MAX).unwrap();
+    assert_eq!(units.len(), 1);
+    let options = initiator::Options {
+        patience: Duration::MAX,
+        command_patience: Duration::MAX,
+        ..initiator::Options::default()
+    };
+    let queue = Queue::open(dial(), support::lun(0), options).unwrap();
+    queue.call(Request::Flush).result.unwrap();
+    drop(queue);
+    served.end();
+}
