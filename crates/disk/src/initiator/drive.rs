@@ -224,11 +224,11 @@ impl Driver {
         let (memory, is_in) = request.into_memory();
         if parts.is_empty() {
             let result = Ok(());
-            return over(Done { result, memory });
+            return over.tell(Done { result, memory });
         }
         if !memory.is_empty() && !(memory.as_ptr() as usize).is_multiple_of(8) {
             let result = Err(Error::Misaligned);
-            return over(Done { result, memory });
+            return over.tell(Done { result, memory });
         }
         self.next_request += 1;
         let live = Live {
@@ -382,7 +382,7 @@ impl Driver {
             None if live.is_flush && self.is_lost => Some(Error::Lost),
             error => error,
         };
-        (live.over)(done(error, live.memory.into_region()));
+        live.over.tell(done(error, live.memory.into_region()));
     }
 
     /// Commands without a status for too long mean that the connection is broken.

@@ -61,6 +61,10 @@ pub enum Error {
     /// The system refused.
     #[error("{0}")]
     System(String),
+    /// A thread panicked as it drove the queue's connection: by a fault of the queue, or in a function that it was given.
+    /// The queue has ended with all of its requests.
+    #[error("a thread of the queue panicked (it said why on standard error)")]
+    Panicked,
     /// The queue was closed before.
     #[error("the queue is closed")]
     Closed,

@@ -50,7 +50,7 @@ use zerolane_block::Lun;
 
 use drive::Driver;
 use link::Link;
-use seat::{Call, Shared};
+use seat::{Call, Over, Shared};
 
 /// How a queue is.
 #[derive(Clone, Debug)]
@@ -158,13 +158,13 @@ impl Queue {
     /// Asks for `request`; `over` is called when it is over, by the thread that drives the connection, which does
     /// nothing else meanwhile: the queue's own, or one that waits for a request. It must not wait for another.
     pub fn submit(&self, request: Request, over: impl FnOnce(Done) + Send + 'static) {
-        self.shared.submit(request, Box::new(over));
+        self.shared.submit(request, Over::new(over));
     }
 
     /// Asks for `request`, to be waited for.
     pub fn start(&self, request: Request) -> Pending {
         let (call, over) = Call::new();
-        self.submit(request, over);
+        self.shared.submit(request, over);
         let shared = Arc::clone(&self.shared);
         Pending { call, shared }
     }

@@ -30,8 +30,8 @@ impl Seat<'_> {
     /// Takes what was asked for, sends what there is room for, and ends what is over. Does not wait. False: the
     /// connection broke; the seat is to be dropped, so that the queue connects again.
     pub fn turn(&mut self) -> bool {
-        let driver = self.seated.as_mut().and_then(Seated::driver);
-        driver.is_some_and(Driver::look_once)
+        let seated = self.seated.as_mut();
+        seated.is_some_and(|it| it.turn_by(Driver::look_once))
     }
 
     /// How long there is nothing to do unless the descriptor is ready; `None`: without end. Zero: the last turn moved

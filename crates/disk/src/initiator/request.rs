@@ -67,7 +67,7 @@ pub enum Request {
 pub struct Done {
     /// How.
     pub result: Result<(), Error>,
-    /// The memory that came with it; empty if there was none.
+    /// The memory that came with it; empty if there was none, or it is lost ([`Error::Panicked`]).
     pub memory: Region,
 }
 

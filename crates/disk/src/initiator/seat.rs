@@ -6,11 +6,12 @@
 //! soon most of the time, and alone connects again.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use zerolane::Waker;
+use zerolane::{Region, Waker};
 
 use super::error::Error;
 use super::request::{Done, Request};
@@ -19,8 +20,35 @@ use super::request::{Done, Request};
 /// acknowledgement before it repeats, and long beside the time between two requests of a program that is busy.
 const GRACE: Duration = Duration::from_millis(5);
 
-/// Called when a request is over.
-pub(super) type Over = Box<dyn FnOnce(Done) + Send>;
+/// Called once, when a request is over. Dropped before, as by a panic, it tells of that: something may wait for it.
+pub(super) struct Over(Option<Box<dyn FnOnce(Done) + Send>>);
+
+impl Over {
+    pub(super) fn new(over: impl FnOnce(Done) + Send + 'static) -> Over {
+        Over(Some(Box::new(over)))
+    }
+
+    /// The request ended so.
+    pub(super) fn tell(mut self, done: Done) {
+        if let Some(over) = self.0.take() {
+            over(done);
+        }
+    }
+}
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        let Some(over) = self.0.take() else {
+            return;
+        };
+        let done = Done {
+            result: Err(Error::Panicked),
+            memory: Region::empty(),
+        };
+        // A second panic during the first one would end the process.
+        let _ = catch_unwind(AssertUnwindSafe(|| over(done)));
+    }
+}
 
 /// What is driven.
 pub(super) trait Drive {
@@ -41,7 +69,7 @@ pub(super) trait Drive {
 /// Ends a request that was not begun.
 pub(super) fn refuse(request: Request, over: Over, error: Error) {
     let (memory, _) = request.into_memory();
-    over(Done {
+    over.tell(Done {
         result: Err(error),
         memory,
     });
@@ -72,7 +100,7 @@ impl Call {
             news: Condvar::new(),
         });
         let ended = Arc::clone(&call);
-        (call, Box::new(move |done| ended.set(State::Done(done))))
+        (call, Over::new(move |done| ended.set(State::Done(done))))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -132,8 +160,10 @@ pub(super) struct Inbox<D> {
     pub(super) end: Option<Error>,
     /// Ends the wait of the thread that drives.
     pub(super) waker: Waker,
-    /// `None`: a thread drives it.
+    /// `None`: a thread drives it, or it is gone.
     driver: Option<Box<D>>,
+    /// A thread panicked as it drove: nothing drives any more.
+    is_gone: bool,
     /// Calls whose threads sleep, in their order.
     callers: BTreeMap<u64, Arc<Call>>,
     next_caller: u64,
@@ -170,16 +200,36 @@ pub(super) struct Shared<D> {
     pub(super) repeats: AtomicU64,
 }
 
-/// A thread that drives. Dropped, it leaves the seat to another.
+/// A thread that drives. Dropped, it leaves the seat to another; by a panic amid a turn, it ends the queue.
 pub(super) struct Seated<'a, D: Drive> {
     shared: &'a Shared<D>,
     driver: Option<Box<D>>,
+    is_turning: bool,
 }
 
-impl<D: Drive> Seated<'_, D> {
+impl<'a, D: Drive> Seated<'a, D> {
+    fn new(shared: &'a Shared<D>, driver: Box<D>) -> Seated<'a, D> {
+        Seated {
+            shared,
+            driver: Some(driver),
+            is_turning: false,
+        }
+    }
+
     /// A turn. False if there is no connection.
     fn turn(&mut self) -> bool {
-        self.driver.as_mut().is_some_and(|it| it.turn())
+        self.turn_by(D::turn)
+    }
+
+    /// What is a turn by `turn`. False if that says so, or there is no driver.
+    pub(super) fn turn_by(&mut self, turn: impl FnOnce(&mut D) -> bool) -> bool {
+        let Some(driver) = self.driver.as_deref_mut() else {
+            return false;
+        };
+        self.is_turning = true;
+        let turned = turn(driver);
+        self.is_turning = false;
+        turned
     }
 
     /// What it drives.
@@ -196,7 +246,10 @@ impl<D: Drive> Seated<'_, D> {
 impl<D: Drive> Drop for Seated<'_, D> {
     fn drop(&mut self) {
         if let Some(driver) = self.driver.take() {
-            self.shared.leave(driver);
+            match self.is_turning {
+                false => self.shared.leave(driver),
+                true => self.shared.abandon(driver),
+            }
         }
     }
 }
@@ -210,6 +263,7 @@ impl<D: Drive> Shared<D> {
                 end: None,
                 waker,
                 driver: None,
+                is_gone: false,
                 callers: BTreeMap::new(),
                 next_caller: 0,
                 left: Instant::now(),
@@ -275,10 +329,7 @@ impl<D: Drive> Shared<D> {
     fn sit_or_sleep(&self, mut inbox: MutexGuard<'_, Inbox<D>>, call: &Arc<Call>) {
         if let Some(driver) = inbox.take_driver() {
             drop(inbox);
-            let mut seated = Seated {
-                shared: self,
-                driver: Some(driver),
-            };
+            let mut seated = Seated::new(self, driver);
             while !call.is_over() && seated.turn() {}
             return;
         }
@@ -293,15 +344,12 @@ impl<D: Drive> Shared<D> {
     pub(super) fn reserve(&self) -> Option<Seated<'_, D>> {
         let mut inbox = self.inbox();
         inbox.is_reserved = true;
-        let driver = inbox.take_driver();
-        if driver.is_none() {
+        let Some(driver) = inbox.take_driver() else {
             wake(inbox);
             return None;
-        }
-        Some(Seated {
-            shared: self,
-            driver,
-        })
+        };
+        drop(inbox);
+        Some(Seated::new(self, driver))
     }
 
     /// The thread of the queue drives again when no other does.
@@ -332,21 +380,30 @@ impl<D: Drive> Shared<D> {
         }
     }
 
+    /// A thread panicked as it drove. What the driver knows may be half of the truth, so all that was asked for fails.
+    fn abandon(&self, driver: Box<D>) {
+        let requests = {
+            let mut inbox = self.inbox();
+            inbox.is_gone = true;
+            inbox.end.get_or_insert(Error::Panicked);
+            std::mem::take(&mut inbox.requests)
+        };
+        self.news.notify_all();
+        // Requests tell of it as they are dropped.
+        drop((requests, driver));
+    }
+
     /// What the thread of the queue does: drives when no caller does, and connects again, until the end.
     pub(super) fn attend(&self, first: Box<D>) {
         let mut next = Some(first);
-        loop {
-            let mut seated = Seated {
-                shared: self,
-                driver: next.take().or_else(|| Some(self.await_seat())),
-            };
+        while let Some(driver) = next.take().or_else(|| self.await_seat()) {
+            let mut seated = Seated::new(self, driver);
             // A driver that a caller left without a connection is mended first: no caller takes it before.
             while seated.is_broken() || self.is_wanted() {
                 if seated.turn() {
                     continue;
                 }
-                let driver = seated.driver.as_mut();
-                if !driver.is_some_and(|it| it.mend()) {
+                if !seated.turn_by(D::mend) {
                     // All that was asked for has failed, and nothing more can be.
                     seated.driver = None;
                     return;
@@ -355,14 +412,14 @@ impl<D: Drive> Shared<D> {
         }
     }
 
-    /// Waits until the driver is there, and no caller will take it.
-    fn await_seat(&self) -> Box<D> {
+    /// Waits until the driver is there, and no caller will take it. `None`: it is gone.
+    fn await_seat(&self) -> Option<Box<D>> {
         let mut inbox = self.inbox();
-        loop {
+        while !inbox.is_gone {
             let has_ended = inbox.end.is_some();
             if inbox.is_reserved && !has_ended {
                 if let Some(driver) = inbox.driver.take_if(|it| !it.has_link()) {
-                    return driver;
+                    return Some(driver);
                 }
                 let woken = self.news.wait(inbox);
                 inbox = woken.unwrap_or_else(PoisonError::into_inner);
@@ -371,11 +428,12 @@ impl<D: Drive> Shared<D> {
             let is_due = inbox.is_urgent || has_ended || inbox.left.elapsed() >= GRACE;
             if is_due && let Some(driver) = inbox.driver.take() {
                 inbox.is_urgent = false;
-                return driver;
+                return Some(driver);
             }
             let woken = self.news.wait_timeout(inbox, GRACE);
             inbox = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
+        None
     }
 
     /// Whether the thread of the queue is to drive on: no caller could, or the end has come.

@@ -1,7 +1,7 @@
 #![allow(non_snake_case)]
 
 use std::sync::Weak;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
@@ -16,6 +16,9 @@ struct Orders {
     /// Turns after which the connection breaks, again and again; 0: never.
     breaks_every: AtomicUsize,
     mended: AtomicUsize,
+    /// A turn panics, or what connects again.
+    turn_panics: AtomicBool,
+    mend_panics: AtomicBool,
 }
 
 /// Ends a request in each turn, the oldest.
@@ -41,6 +44,8 @@ impl Drive for Driver {
             return false;
         };
         self.turns += 1;
+        let panics = self.orders.turn_panics.load(Ordering::Relaxed);
+        assert!(!panics, "as the test wants");
         let every = self.orders.breaks_every.load(Ordering::Relaxed);
         let ended = {
             let mut inbox = shared.inbox();
@@ -50,7 +55,7 @@ impl Drive for Driver {
         self.has_link = !ended && (every == 0 || !self.turns.is_multiple_of(every));
         if self.has_link {
             match self.live.pop_front() {
-                Some((request, over)) => over(Done {
+                Some((request, over)) => over.tell(Done {
                     result: Ok(()),
                     memory: request.into_memory().0,
                 }),
@@ -69,6 +74,8 @@ impl Drive for Driver {
             return false;
         }
         self.orders.mended.fetch_add(1, Ordering::Relaxed);
+        let panics = self.orders.mend_panics.load(Ordering::Relaxed);
+        assert!(!panics, "as the test wants");
         self.has_link = true;
         true
     }
@@ -136,7 +143,7 @@ fn seat__is_handed_on_and_what_none_waits_for_is_driven() {
     for number in 0..200 {
         let told = told.clone();
         // A test that has failed listens no more.
-        let over: Over = Box::new(move |_| told.send(number).unwrap_or(()));
+        let over = Over::new(move |_| told.send(number).unwrap_or(()));
         shared.submit(Request::Flush, over);
         ended
             .recv_timeout(PATIENCE)
@@ -172,7 +179,7 @@ fn seat__that_is_reserved_is_left_to_its_owner() {
         let told = told.clone();
         shared.submit(
             Request::Flush,
-            Box::new(move |_| told.send(number).unwrap_or(())),
+            Over::new(move |_| told.send(number).unwrap_or(())),
         );
         // No other thread drives: what is asked for is over when the owner turns, and not before.
         assert!(seated.is_none() || ended.try_recv().is_err());
@@ -193,9 +200,71 @@ fn seat__that_is_reserved_is_left_to_its_owner() {
     let told = told.clone();
     shared.submit(
         Request::Flush,
-        Box::new(move |_| told.send(1000).unwrap_or(())),
+        Over::new(move |_| told.send(1000).unwrap_or(())),
     );
     assert_eq!(ended.recv_timeout(PATIENCE), Ok(1000));
     shared.close();
     thread.join().unwrap();
+}
+
+/// Runs `first`, and asks for something from other threads meanwhile: all of it fails.
+fn fails_after_a_panic(shared: &Arc<Shared<Driver>>, first: impl FnOnce()) {
+    let (told, ended) = channel();
+    for number in 0..4 {
+        let (shared, told) = (Arc::clone(shared), told.clone());
+        // Not joined: one that is forgotten would not end.
+        thread::spawn(move || {
+            let called = || match number % 2 {
+                0 => shared.call(Request::Flush),
+                _ => {
+                    let (call, over) = Call::new();
+                    shared.submit(Request::Flush, over);
+                    shared.wait(&call)
+                }
+            };
+            // One that drives panics itself.
+            while catch_unwind(AssertUnwindSafe(called)).is_ok_and(|it| it.result.is_ok()) {}
+            let after = shared.call(Request::Flush).result;
+            told.send(after).unwrap_or(());
+        });
+    }
+    first();
+    for _ in 0..4 {
+        let after = ended
+            .recv_timeout(PATIENCE)
+            .expect("a caller waits without end");
+        assert!(matches!(after, Err(Error::Panicked)), "{after:?}");
+    }
+    assert!(matches!(shared.failure(), Some(Error::Panicked)));
+    assert!(shared.reserve().is_none(), "nothing drives any more");
+}
+
+#[test]
+fn attend__a_panic_of_the_queues_thread_fails_all_requests() {
+    let (shared, orders, thread) = driven(7);
+    fails_after_a_panic(&shared, || {
+        orders.mend_panics.store(true, Ordering::Relaxed)
+    });
+    assert!(thread.join().is_err());
+}
+
+#[test]
+fn call__a_panic_of_a_caller_that_drives_fails_all_requests() {
+    let (shared, orders, thread) = driven(0);
+    fails_after_a_panic(&shared, || {
+        orders.turn_panics.store(true, Ordering::Relaxed)
+    });
+    // Whichever thread it was that drove.
+    let _ = thread.join();
+}
+
+/// A function that a request was given panics, as that does which tells of the panic.
+#[test]
+fn Over__dropped_tells_of_a_panic_and_survives_another() {
+    let (told, ended) = channel();
+    drop(Over::new(move |done| {
+        told.send(done.result).unwrap_or(());
+        panic!("as the test wants");
+    }));
+    assert!(matches!(ended.try_recv(), Ok(Err(Error::Panicked))));
 }
