@@ -4,10 +4,11 @@
 //! more when it runs, so nothing of it is left.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io;
 use std::net::SocketAddr;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,7 +20,7 @@ use zerolane_castnet::Host;
 use zerolane_files::Host as LoginHost;
 
 use super::hosts;
-use crate::login;
+use crate::login::{self, ANSWER, Heard};
 
 /// How hosts are started.
 #[derive(Clone, Copy)]
@@ -36,8 +37,6 @@ pub(super) struct Remote {
     /// A host that was not called yet ends when this does, also where this program is killed: that ssh is gone, the host is
     /// not told otherwise.
     input: Option<ChildStdin>,
-    /// Open as long as it may say something.
-    out: BufReader<ChildStdout>,
 }
 
 /// A host that was started: where it may be called, its key, and its login.
@@ -94,8 +93,8 @@ fn brought(bytes: u64) -> String {
 /// What a shell says of a program that it does not find.
 const NOT_FOUND: i32 = 127;
 
-/// Lines that a host may say before it waits.
-const LINES: usize = 20;
+/// A program that is brought may take longer, as if so many bytes of it came in a second.
+const BROUGHT_BYTES_PER_SECOND: u64 = 64 << 10;
 
 /// Logins at a time.
 const LOGINS: usize = 32;
@@ -196,50 +195,44 @@ fn start(name: &str, at: Vec<SocketAddr>, login: &Login<'_>, key: PublicKey) -> 
     words.extend(login.force.then_some("--force"));
     let at_port = |port| at.map(|it| SocketAddr::new(it.ip(), port)).collect();
     let begin = |program: Option<&str>| login::command_at(&host, login.shell, program, &words);
-    let why = match listen_to(Remote::start(begin(login.program)?, None)?)? {
+    let (why, noise) = match begin_host(&host, begin(login.program)?, None, ANSWER)? {
         Begun::Waits(port, key, remote) => {
             return Ok((at_port(port), key, remote));
         }
-        Begun::Ended(Some(NOT_FOUND)) if login.program.is_none() => {
+        Begun::Ended(Some(NOT_FOUND), _) if login.program.is_none() => {
             let own = File::open("/proc/self/exe").context("this program's file")?;
             let bytes = own.metadata().context("this program's file")?.len();
-            match listen_to(Remote::start(begin(Some(&brought(bytes)))?, Some(own))?)? {
+            let patience = ANSWER + Duration::from_secs(bytes / BROUGHT_BYTES_PER_SECOND);
+            match begin_host(&host, begin(Some(&brought(bytes)))?, Some(own), patience)? {
                 Begun::Waits(port, key, remote) => {
                     return Ok((at_port(port), key, remote));
                 }
-                Begun::Ended(_) => "zerolane is not there, and a copy of it did not start",
+                Begun::Ended(_, noise) => (
+                    "zerolane is not there, and a copy of it did not start",
+                    noise,
+                ),
             }
         }
-        Begun::Ended(Some(NOT_FOUND)) => "the program of --remote-program is not there",
-        Begun::Ended(_) => "the login did not start a host that waits",
+        Begun::Ended(Some(NOT_FOUND), noise) => {
+            ("the program of --remote-program is not there", noise)
+        }
+        Begun::Ended(_, noise) => ("the login did not start a host that waits", noise),
     };
-    Err(anyhow!("{why}"))
+    Err(match noise.is_empty() {
+        true => anyhow!("{why}"),
+        false => anyhow!("{why}; before that it said {noise}"),
+    })
 }
 
 /// What became of a login.
 enum Begun {
     /// The host there waits at this port, and has this key.
     Waits(u16, PublicKey, Remote),
-    /// It is over, with this exit code.
-    Ended(Option<i32>),
+    /// It is over, with this exit code, after it said this.
+    Ended(Option<i32>, String),
 }
 
 impl Remote {
-    /// Starts it, and gives it all of `first`.
-    fn start(mut command: Command, first: Option<File>) -> Result<Remote> {
-        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-        let mut child =
-            child.with_context(|| format!("starting {}", command.get_program().display()))?;
-        let mut input = child.stdin.take();
-        if let (Some(mut first), Some(there)) = (first, &mut input) {
-            // One that takes not all of it says why.
-            let _ = io::copy(&mut first, there);
-        }
-        let out = child.stdout.take();
-        let out = BufReader::new(out.context("no channel to the remote shell")?);
-        Ok(Remote { child, input, out })
-    }
-
     /// Waits for its end, until then at most.
     fn wait_until(&mut self, then: Instant) {
         while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < then {
@@ -248,42 +241,126 @@ impl Remote {
     }
 }
 
-/// Hears from a host where it waits.
-fn listen_to(mut remote: Remote) -> Result<Begun> {
-    let (mut waits_at, mut its_key) = (None, None);
-    for _ in 0..LINES {
-        let mut line = String::new();
-        if remote
-            .out
-            .read_line(&mut line)
-            .context("the remote shell")?
-            == 0
-        {
-            break;
+/// Runs a login, gives it all of `first`, and hears within `patience` where the host that it starts waits.
+fn begin_host(
+    host: &LoginHost,
+    mut command: Command,
+    first: Option<File>,
+    patience: Duration,
+) -> Result<Begun> {
+    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let mut child =
+        child.with_context(|| format!("starting {}", command.get_program().display()))?;
+    let (input, output) = (child.stdin.take(), child.stdout.take());
+    let mut remote = Remote { child, input };
+    let output = output.context("no channel to the remote shell")?;
+    let given = match (first, remote.input.take()) {
+        (Some(first), Some(input)) => Some(give(first, input).context("starting a thread")?),
+        (_, input) => {
+            remote.input = input;
+            None
         }
-        let line = line.trim();
+    };
+    let (mut port, mut key) = (None, None);
+    let waits = move |line: &[u8]| {
+        let line = str::from_utf8(line).ok()?.trim();
         if let Some(address) = line.strip_prefix("Waiting for a cast on ") {
-            waits_at = address.trim_end_matches('.').parse::<SocketAddr>().ok();
-        } else if let Some(key) = line.strip_prefix("Its key: ") {
-            its_key = key.parse().ok();
+            let address = address.trim_end_matches('.').parse::<SocketAddr>();
+            port = address.ok().map(|it| it.port());
+        } else if let Some(text) = line.strip_prefix("Its key: ") {
+            key = text.parse().ok();
         }
-        if let (Some(there), Some(key)) = (waits_at, its_key) {
-            return Ok(Begun::Waits(there.port(), key, remote));
+        port.zip(key)
+    };
+    match login::hear(host, output, patience, waits)? {
+        Heard::Answer((port, key)) => {
+            // One that runs has taken all of it.
+            if let Some(given) = given {
+                remote.input = given.recv_timeout(FAREWELL).ok();
+            }
+            Ok(Begun::Waits(port, key, remote))
+        }
+        Heard::End(noise) => {
+            remote.input = None;
+            remote.wait_until(Instant::now() + FAREWELL);
+            let status = remote.child.try_wait().ok().flatten();
+            Ok(Begun::Ended(status.and_then(|it| it.code()), noise))
         }
     }
-    remote.input = None;
-    remote.wait_until(Instant::now() + FAREWELL);
-    Ok(Begun::Ended(
-        remote
-            .child
-            .try_wait()
-            .ok()
-            .flatten()
-            .and_then(|it| it.code()),
-    ))
+}
+
+/// Gives `input` all of `first` in a thread of its own, for a login may read nothing; hands `input` back then.
+///
+/// # Errors
+/// The system gives no thread.
+fn give(mut first: File, mut input: ChildStdin) -> io::Result<Receiver<ChildStdin>> {
+    let (tell, given) = channel();
+    thread::Builder::new().name("give".into()).spawn(move || {
+        // One that takes not all of it says why.
+        let _ = io::copy(&mut first, &mut input);
+        // Nothing hears it of a login that failed meanwhile.
+        tell.send(input).unwrap_or_default();
+    })?;
+    Ok(given)
 }
 
 /// As one word of a shell.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    /// So long that a busy machine has started a shell by then.
+    const PATIENCE: Duration = Duration::from_secs(3);
+
+    /// What becomes of a login that is this script.
+    fn begun(script: &str, first: Option<File>) -> Result<Begun> {
+        let host = login_host("me@far").unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        begin_host(&host, command, first, PATIENCE)
+    }
+
+    fn why(script: &str, first: Option<File>) -> String {
+        match begun(script, first) {
+            Err(why) => format!("{why:#}"),
+            Ok(Begun::Waits(..)) => panic!("it waits"),
+            Ok(Begun::Ended(code, noise)) => format!("ended with {code:?}: {noise}"),
+        }
+    }
+
+    #[test]
+    fn begin_host__a_login_that_waits_for_an_answer_is_not_waited_for_without_end() {
+        let asks = "printf 'Start a session? [y/N] '; exec cat";
+        // More than a pipe holds, for a login that takes nothing of it.
+        let zeros = || {
+            let file = tempfile::tempfile().unwrap();
+            file.set_len(1 << 20).unwrap();
+            file
+        };
+        for (script, first) in [(asks, None), ("exec sleep 600", Some(zeros()))] {
+            let why = why(script, first);
+            assert!(why.contains("for 3 s") && why.contains(".bashrc"), "{why}");
+        }
+        assert!(why("exec yes", None).contains("says too much"));
+    }
+
+    #[test]
+    fn begin_host__whatever_a_login_prints_before_it_waits() {
+        let key = zerolane::security::Identity::from_secret([7; 32]).public();
+        let says = |end: &str| {
+            format!("seq 1000; printf '\\377\\n'; echo 'Waiting for a cast on [::]:77.'; {end}")
+        };
+        let script = says(&format!("echo 'Its key: {key}'; exec cat"));
+        match begun(&script, None).unwrap() {
+            Begun::Waits(port, its_key, _) => assert_eq!((port, its_key), (77, key)),
+            Begun::Ended(code, noise) => panic!("{code:?}: {noise}"),
+        }
+        let why = why("echo 'this account is closed'; exit 7", None);
+        assert_eq!(why, "ended with Some(7): \"this account is closed\"");
+    }
 }

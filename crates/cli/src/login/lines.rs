@@ -6,14 +6,11 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use zerolane_files::Answer;
-use zerolane_files::limits::RENDEZVOUS_LINE_BYTES;
-
 /// What came.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Said {
-    /// The line of the answer, without its end.
-    Answer(Vec<u8>),
+pub(super) enum Said<T> {
+    /// The answer.
+    Answer(T),
     /// The end, after this.
     End(Vec<u8>),
     /// More than a login prints, which begins so.
@@ -27,11 +24,16 @@ const NOISE_BYTES: u64 = 256 << 10;
 /// Bytes of them that are kept, to be told.
 const KEPT_BYTES: usize = 512;
 
-/// Waits for the answer, `patience` at most. What comes after it is taken and forgotten, so that the other end is not held up.
+/// Waits for the answer, `patience` at most: `parse` is given lines, without their ends, until it returns one. What comes
+/// after it is read and forgotten, so that the other end is not held up.
 ///
 /// # Errors
 /// The system gives no thread.
-pub(super) fn answer(output: ChildStdout, patience: Duration) -> io::Result<Said> {
+pub(super) fn answer<T: Send + 'static>(
+    output: ChildStdout,
+    patience: Duration,
+    parse: impl FnMut(&[u8]) -> Option<T> + Send + 'static,
+) -> io::Result<Said<T>> {
     let heard = Arc::new(Heard::default());
     let hearing = Arc::clone(&heard);
     let (tell, told) = channel();
@@ -40,7 +42,7 @@ pub(super) fn answer(output: ChildStdout, patience: Duration) -> io::Result<Said
         .spawn(move || {
             let mut output = BufReader::new(output);
             // Nobody takes it who has waited for too long.
-            let _ = tell.send(hearing.read_answer(&mut output));
+            let _ = tell.send(hearing.read_answer(&mut output, parse));
             io::copy(&mut output, &mut io::sink())
         })?;
     let said = told.recv_timeout(patience);
@@ -69,7 +71,11 @@ impl Heard {
         std::mem::take(&mut noise.kept)
     }
 
-    fn read_answer(&self, output: &mut impl BufRead) -> Said {
+    fn read_answer<T>(
+        &self,
+        output: &mut impl BufRead,
+        mut parse: impl FnMut(&[u8]) -> Option<T>,
+    ) -> Said<T> {
         let mut output = output.take(NOISE_BYTES);
         loop {
             // What cannot be read is over.
@@ -79,9 +85,8 @@ impl Heard {
             let mut noise = self.lock();
             noise.line.extend(&chunk[..end.unwrap_or(len)]);
             if end.is_some() {
-                let line = &noise.line;
-                if line.len() <= RENDEZVOUS_LINE_BYTES && Answer::begins(line) {
-                    return Said::Answer(std::mem::take(&mut noise.line));
+                if let Some(answer) = parse(&noise.line) {
+                    return Said::Answer(answer);
                 }
                 noise.end_line();
             }
@@ -115,10 +120,12 @@ impl Noise {
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
+    use zerolane_files::limits::RENDEZVOUS_LINE_BYTES;
+
     use super::*;
 
-    fn read(text: &[u8]) -> Said {
-        Heard::default().read_answer(&mut { text })
+    fn read(text: &[u8]) -> Said<Vec<u8>> {
+        Heard::default().read_answer(&mut { text }, super::super::answer_line)
     }
 
     #[test]
@@ -169,7 +176,8 @@ mod tests {
         // It waits for what nobody says, until this is dropped.
         let asked = login.stdin.take();
         // So long that a busy machine has started it by then.
-        let said = answer(login.stdout.take().unwrap(), Duration::from_secs(3)).unwrap();
+        let output = login.stdout.take().unwrap();
+        let said = answer::<()>(output, Duration::from_secs(3), |_| None).unwrap();
         let noise = b"Welcome\nStart a session? [y/N] ".to_vec();
         assert_eq!(said, Said::Silence(noise));
         drop(asked);

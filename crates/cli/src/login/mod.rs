@@ -4,20 +4,21 @@
 mod command;
 mod lines;
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::process::{Child, ChildStdin, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use zerolane::failure::CloseReason;
 use zerolane::keys::HostTrust;
 use zerolane::security::{Identity, PublicKey};
 use zerolane::{Connection, Options, Security};
+use zerolane_files::limits::RENDEZVOUS_LINE_BYTES;
 use zerolane_files::{Answer, Call, Host, LineError, escape};
 
 use crate::exit::Exit;
@@ -94,7 +95,7 @@ pub(crate) const DONE: &[u8] = b"done\n";
 
 /// How long the other end may take to answer. By then the tries of TCP to connect are over (127 s), and so is a login: sshd
 /// gives a user 120 s for it (LoginGraceTime).
-const ANSWER: Duration = Duration::from_secs(300);
+pub(crate) const ANSWER: Duration = Duration::from_secs(300);
 /// How long the other end may take to end once it was told that this was all.
 const FAREWELL: Duration = Duration::from_secs(5);
 /// How often the shell is asked whether it has ended.
@@ -123,15 +124,15 @@ impl RemoteEnd {
             patience,
             listen: args.remote_listen.clone(),
         };
-        let shell = command.get_program().to_string_lossy().into_owned();
+        let name = command.get_program().to_string_lossy().into_owned();
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .with_context(|| match &*shell {
+            .with_context(|| match &*name {
                 "ssh" => "cannot start ssh (install it, or name another remote shell with --rsh)"
                     .to_owned(),
-                _ => format!("cannot start the remote shell {shell:?}"),
+                _ => format!("cannot start the remote shell {name:?}"),
             })?;
         let mut input = child.stdin.take();
         let output = child
@@ -140,24 +141,21 @@ impl RemoteEnd {
             .context("no channel to the remote shell")?;
         // It waits there until the program reads it. If the shell ends before, that tells why.
         let _ = input.as_mut().map(|input| writeln!(input, "{call}"));
-        let said = lines::answer(output, ANSWER).context("starting a thread")?;
-        let answer = match said {
-            Said::Answer(line) => Answer::parse(&line).map_err(|why| not_understood(host, &line, &why)),
-            Said::TooMuch(noise) => Err(anyhow!(
-                "{} says too much before zerolane does ({}): its login should print nothing to a program",
-                host.name,
-                in_words(&noise)
-            )
-            .context(Exit::Unreachable)),
-            Said::Silence(noise) => Err(silent(host, &noise)),
-            Said::End(noise) => {
-                drop(input.take());
-                let status = child.wait().context("waiting for the remote shell")?;
-                return Err(ended(host, &shell, status, &program, &noise));
+        let heard = hear(host, output, ANSWER, answer_line);
+        let mut shell = Shell { child, input };
+        let answer = match heard {
+            Ok(Heard::Answer(line)) => {
+                Answer::parse(&line).map_err(|why| not_understood(host, &line, &why))
             }
+            Ok(Heard::End(noise)) => {
+                let status = shell.end(FAREWELL);
+                let status = status.context("waiting for the remote shell")?;
+                return Err(ended(host, &name, status, &program, &noise));
+            }
+            Err(why) => Err(why.context(Exit::Unreachable)),
         };
-        let shell = Mutex::new(Shell { child, input });
-        let answer = answer.inspect_err(|_| locked(&shell).end(Duration::ZERO))?;
+        let shell = Mutex::new(shell);
+        let answer = answer.inspect_err(|_| drop(locked(&shell).end(Duration::ZERO)))?;
         let shared = Shared {
             addresses: addresses(host, answer.address),
             host: host.clone(),
@@ -204,7 +202,7 @@ impl RemoteEnd {
         let unreachable = matches!(why, zerolane::Error::Closed(CloseReason::Unreachable));
         match self.has_ended() {
             // Nothing listens there, and nothing starts it again.
-            Some(_) if unreachable => Err(std::io::Error::other("the other end is gone").into()),
+            Some(_) if unreachable => Err(io::Error::other("the other end is gone").into()),
             _ => Err(why),
         }
     }
@@ -251,7 +249,7 @@ impl RemoteEnd {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        locked(&self.shell).end(FAREWELL);
+        let _ = locked(&self.shell).end(FAREWELL);
     }
 }
 
@@ -263,15 +261,20 @@ impl Shell {
         }
     }
 
-    /// Says that this was all, and waits until the other end has ended, for so long at most.
-    fn end(&mut self, patience: Duration) {
+    /// Says that this was all, and waits until the other end has ended. Kills the shell that has not by then.
+    ///
+    /// # Errors
+    /// The system's.
+    fn end(&mut self, patience: Duration) -> io::Result<ExitStatus> {
         self.say_done();
         let until = Instant::now() + patience;
-        while matches!(self.child.try_wait(), Ok(None)) {
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status);
+            }
             if Instant::now() >= until {
                 let _ = self.child.kill();
-                let _ = self.child.wait();
-                return;
+                return self.child.wait();
             }
             thread::sleep(LOOK);
         }
@@ -318,19 +321,51 @@ fn not_understood(host: &Host, line: &[u8], why: &LineError) -> anyhow::Error {
     error.context(Exit::Unreachable)
 }
 
-/// The remote shell goes on without an answer.
-fn silent(host: &Host, noise: &[u8]) -> anyhow::Error {
-    let Host { name, .. } = host;
+/// What came of a login.
+pub(crate) enum Heard<T> {
+    /// The other end's answer.
+    Answer(T),
+    /// The end of the channel. What came before it, in words; empty if nothing did.
+    End(String),
+}
+
+/// Waits for the answer of what a login starts: `parse` is given lines until it returns one. What comes after it is read
+/// and forgotten.
+///
+/// # Errors
+/// The login goes on, says no answer within `patience`, or says too much.
+pub(crate) fn hear<T: Send + 'static>(
+    host: &Host,
+    output: ChildStdout,
+    patience: Duration,
+    parse: impl FnMut(&[u8]) -> Option<T> + Send + 'static,
+) -> Result<Heard<T>> {
+    let name = &host.name;
+    let said = lines::answer(output, patience, parse).context("starting a thread")?;
+    let noise = match said {
+        Said::Answer(answer) => return Ok(Heard::Answer(answer)),
+        Said::End(noise) if noise.is_empty() => return Ok(Heard::End(String::new())),
+        Said::End(noise) => return Ok(Heard::End(in_words(&noise))),
+        Said::TooMuch(noise) => bail!(
+            "{name} says too much before zerolane does ({}): its login should print nothing to a program",
+            in_words(&noise)
+        ),
+        Said::Silence(noise) => noise,
+    };
     let heard = match noise.is_empty() {
         true => "nothing".to_owned(),
-        false => format!("{} and no more", in_words(noise)),
+        false => format!("{} and no more", in_words(&noise)),
     };
-    anyhow!(
+    bail!(
         "{name} says {heard} for {} s: a start file of the shell there (.bashrc, .profile, .ssh/rc) may wait for an answer, or \
          read what zerolane says. `ssh {name} true </dev/null` has to end by itself",
-        ANSWER.as_secs()
+        patience.as_secs()
     )
-    .context(Exit::Unreachable)
+}
+
+/// A line that begins as an answer of `serve --stdio` does.
+fn answer_line(line: &[u8]) -> Option<Vec<u8>> {
+    (line.len() <= RENDEZVOUS_LINE_BYTES && Answer::begins(line)).then(|| line.to_vec())
 }
 
 /// Why the remote shell ended without an answer.
@@ -339,12 +374,12 @@ fn ended(
     shell: &str,
     status: ExitStatus,
     program: &Program<'_>,
-    noise: &[u8],
+    noise: &str,
 ) -> anyhow::Error {
     let name = &host.name;
     let heard = match noise.is_empty() {
         true => String::new(),
-        false => format!("; before that it said {}", in_words(noise)),
+        false => format!("; before that it said {noise}"),
     };
     let words = match status.code() {
         Some(126 | 127) => format!(
