@@ -8,7 +8,6 @@ mod chunks;
 mod membership;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,6 +20,7 @@ use zerolane_cast::{
     Action, Contact, Event, Fault, Header, Manifest, Message, Node, NodeId, Options, window_for,
 };
 
+use crate::contact::address_of;
 use crate::error::Error;
 use crate::invitation::{Word, confirms_last, is_word, key_of, parse, say_last};
 use crate::jobs::Jobs;
@@ -36,11 +36,6 @@ use crate::store::Store;
 use membership::Only;
 pub(crate) use membership::{Membership, random};
 
-/// An address as a contact has it.
-pub(crate) fn address_bytes(address: SocketAddr) -> Vec<u8> {
-    address.to_string().into_bytes()
-}
-
 /// Options of a node over connections, whose beats follow from the silence after which one is taken for dead.
 pub(crate) fn with_silence(silence: Duration) -> Options {
     let beat = (silence / BEATS).min(LONGEST_BEAT);
@@ -51,10 +46,6 @@ pub(crate) fn with_silence(silence: Duration) -> Options {
         silence,
         ..Options::default()
     }
-}
-
-fn address_of(contact: &Contact) -> Option<SocketAddr> {
-    std::str::from_utf8(&contact.address).ok()?.parse().ok()
 }
 
 /// A node, its connections, its memory and its store.
@@ -185,7 +176,8 @@ impl Drive {
         let link = self.links.link_to(contact.id);
         let mut there = link.filter(|(_, it)| it.up).map(|(it, _)| it);
         let options = self.membership.options(Arc::new(Only(contact.id)));
-        let address = address_of(contact).filter(|_| there.is_none());
+        let address = address_of(contact, self.membership.interface);
+        let address = address.filter(|_| there.is_none());
         let dialed = address.and_then(|it| self.worker.connect(it, &options).ok());
         let begun = Instant::now();
         while let (Some(dialed), None, true) = (dialed, there, begun.elapsed() < most) {
@@ -480,7 +472,8 @@ impl Drive {
             return;
         }
         let options = self.membership.options(Arc::new(Only(id)));
-        let dialed = address_of(contact).map(|address| self.worker.connect(address, &options));
+        let address = address_of(contact, self.membership.interface);
+        let dialed = address.map(|it| self.worker.connect(it, &options));
         match dialed {
             Some(Ok(connection)) => self.links.add(connection, id, true),
             _ => self.node.disconnected(self.now(), id),

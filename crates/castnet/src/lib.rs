@@ -66,6 +66,7 @@
 #![forbid(unsafe_code)]
 
 mod archive;
+mod contact;
 mod content;
 mod drive;
 mod error;

@@ -15,8 +15,9 @@ use zerolane_cast::limits::LONGEST;
 use zerolane_cast::plan::{Shape, shape};
 use zerolane_cast::{Contact, Node, Options, Profile, Slow};
 
+use crate::contact::{address_bytes, interface_of};
 use crate::content::Content;
-use crate::drive::{Drive, Membership, address_bytes, random, with_silence};
+use crate::drive::{Drive, Membership, random, with_silence};
 use crate::error::Error;
 use crate::host::Host;
 use crate::invitation::in_words;
@@ -237,15 +238,17 @@ impl Cast {
             max_rate: self.max_rate,
             ..Transport::default()
         };
-        let membership = Membership::new(random()?, transport)?;
+        let mut membership = Membership::new(random()?, transport)?;
+        let addresses = || self.hosts.iter().flat_map(|it| &it.addresses).flatten();
+        let mut interfaces = addresses().map(|it| interface_of(*it));
+        membership.interface = interfaces.find(|it| *it != 0).unwrap_or(0);
         let mut worker = Worker::new()?;
         let trust = Arc::clone(&invited) as Arc<dyn Trust>;
         let mut listen = |ip: IpAddr| {
             let options = membership.options(Arc::clone(&trust));
             worker.listen(SocketAddr::new(ip, 0), options)
         };
-        let mut addresses = self.hosts.iter().flat_map(|it| &it.addresses).flatten();
-        let endpoint = match addresses.any(SocketAddr::is_ipv6) {
+        let endpoint = match addresses().any(SocketAddr::is_ipv6) {
             // A machine without IPv6 may know such addresses, too.
             true => listen(Ipv6Addr::UNSPECIFIED.into())
                 .or_else(|_| listen(Ipv4Addr::UNSPECIFIED.into())),

@@ -63,7 +63,11 @@ impl Host {
 
 impl From<SocketAddr> for Host {
     fn from(address: SocketAddr) -> Host {
-        Host::new(address.ip().to_string(), address.port())
+        let name = match address {
+            SocketAddr::V6(it) if it.scope_id() != 0 => format!("{}%{}", it.ip(), it.scope_id()),
+            _ => address.ip().to_string(),
+        };
+        Host::new(name, address.port())
     }
 }
 
@@ -413,6 +417,18 @@ mod tests {
             "h:65536:x".parse::<Location>(),
             Err(LocationError::Port("65536".into()))
         );
+    }
+
+    #[test]
+    fn Host__of_an_address_has_its_interface() {
+        for (address, name) in [
+            ("[fe80::1%7]:9", "fe80::1%7"),
+            ("[2001:db8::1]:9", "2001:db8::1"),
+            ("192.0.2.1:9", "192.0.2.1"),
+        ] {
+            let host = Host::from(address.parse::<SocketAddr>().unwrap());
+            assert_eq!(host, Host::new(name, 9));
+        }
     }
 
     #[test]

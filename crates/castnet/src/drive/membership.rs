@@ -15,6 +15,8 @@ pub(crate) struct Membership {
     pub(crate) secret: [u8; 32],
     /// What else a connection to a peer is made with.
     pub(crate) transport: Transport,
+    /// By which peers are reached that have link-local addresses; 0: none.
+    pub(crate) interface: u32,
 }
 
 /// Trusts the holder of the key that a node's number comes from.
@@ -35,6 +37,7 @@ impl Membership {
             identity: Arc::new(Identity::from_secret(key)),
             secret,
             transport,
+            interface: 0,
         })
     }
 

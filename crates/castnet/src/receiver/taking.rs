@@ -1,6 +1,5 @@
 //! A host as a node: it takes part until all is in its place and no other needs it, or it fails.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +11,8 @@ use zerolane_cast::{Contact, Event, Node, Options, Profile};
 
 use super::waiting::Invited;
 use super::{Progress, Received};
-use crate::drive::{Drive, address_bytes, with_silence};
+use crate::contact::address_bytes;
+use crate::drive::{Drive, with_silence};
 use crate::error::Error;
 use crate::invitation::{Call, Word, confirms_last, key_of, listen, parse, say, say_last, shown};
 use crate::limits::{TELL, WINDOW};
@@ -86,7 +86,7 @@ impl Taking {
             rack,
         } = invited;
         let options = membership.options(Arc::new(Anyone));
-        let listens = worker.listen(SocketAddr::new(peers_at, 0), options)?;
+        let listens = worker.listen(peers_at, options)?;
         let address = worker.endpoint(listens).expect("it listens").local_addr();
         let contact = Contact {
             id: membership.id(),

@@ -2,7 +2,7 @@
 //! take it refuses, and goes on listening, unless it has a one-time code, for that is spent then.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,8 @@ use zerolane::worker::{ConnectionId, EndpointId, Event, Worker};
 use zerolane_cast::{Contact, NodeId};
 
 use super::Progress;
-use crate::drive::{Membership, address_bytes};
+use crate::contact::{address_bytes, interface_of};
+use crate::drive::Membership;
 use crate::error::Error;
 use crate::invitation::{Call, Word, in_words, key_of, listen, parse, say};
 use crate::limits::{CALLER_PATIENCE, CALLERS, TELL};
@@ -29,8 +30,8 @@ pub(super) struct Invited {
     pub(super) source_key: Option<PublicKey>,
     /// The label of this host's rack.
     pub(super) rack: u32,
-    /// The address of this host that the source reached.
-    pub(super) peers_at: IpAddr,
+    /// The address of this host that the source reached, at any port.
+    pub(super) peers_at: SocketAddr,
 }
 
 /// A host that waits.
@@ -98,7 +99,7 @@ struct Group {
     source: Contact,
     source_key: Option<PublicKey>,
     rack: u32,
-    peers_at: IpAddr,
+    peers_at: SocketAddr,
 }
 
 const LOOK: Duration = Duration::from_millis(100);
@@ -187,6 +188,7 @@ impl<'a> Waiting<'a> {
                 target: taken.target,
                 membership: Membership {
                     secret: group.secret,
+                    interface: interface_of(group.peers_at),
                     ..taken.membership
                 },
                 source: group.source,
@@ -274,16 +276,18 @@ impl<'a> Waiting<'a> {
                     .and_then(|it| Some((it.local_addr()?, it.peer_addr())));
                 let taken = self.taken.as_mut();
                 let taken = taken.filter(|it| it.connection == connection && it.group.is_none());
-                let (Some(taken), Some((own, peer))) = (taken, own) else {
+                let (Some(taken), Some((mut own, mut peer))) = (taken, own) else {
                     self.worker.close(connection);
                     return Ok(());
                 };
+                own.set_port(0);
+                peer.set_port(port);
                 taken.group = Some(Group {
                     secret,
-                    source: source_contact(key, SocketAddr::new(peer.ip(), port)),
+                    source: source_contact(key, peer),
                     source_key,
                     rack,
-                    peers_at: own.ip(),
+                    peers_at: own,
                 });
                 // From here on it may be silent.
                 self.callers.remove(&connection);

@@ -193,7 +193,13 @@ fn start(name: &str, at: Vec<SocketAddr>, login: &Login<'_>, key: PublicKey) -> 
         &to,
     ]);
     words.extend(login.force.then_some("--force"));
-    let at_port = |port| at.map(|it| SocketAddr::new(it.ip(), port)).collect();
+    let at_port = |port| {
+        let moved = |mut it: SocketAddr| {
+            it.set_port(port);
+            it
+        };
+        at.map(moved).collect()
+    };
     let begin = |program: Option<&str>| login::command_at(&host, login.shell, program, &words);
     let (why, noise) = match begin_host(&host, begin(login.program)?, None, ANSWER)? {
         Begun::Waits(port, key, remote) => {

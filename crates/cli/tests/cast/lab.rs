@@ -1,5 +1,6 @@
 //! Casts between hosts, made of namespaces on an emulated switch.
 
+use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -185,6 +186,46 @@ fn loss__of_what_is_said_at_the_begin_costs_no_host() {
             );
         }
     }
+}
+
+/// The addresses of one link: hosts reach each other by them, too, though none can tell another by which interface.
+#[test]
+fn link_local__hosts_reach_the_source_and_each_other() {
+    let Some(network) = Network::new(3, 100) else {
+        return;
+    };
+    if network.lab.host(0).ipv6().is_none() {
+        println!("skipped: no IPv6");
+        return;
+    }
+    let own = |host: usize| Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0xa0 + host as u16);
+    for (index, host) in network.lab.hosts().enumerate() {
+        let links = host.rtnetlink().unwrap();
+        let assigned = links.assign_address(host.device(), own(index).into(), 64);
+        assigned.unwrap();
+    }
+    let bytes = content(11, 6_000_000);
+    let source = network.place.file("source", &bytes);
+    let wait = |index: usize| {
+        let device = network.lab.host(index + 1).device();
+        let listen = match index {
+            1 => format!("[{}%{device}]:9184", own(index + 1)),
+            _ => "[::]:9184".to_owned(),
+        };
+        let target = network.place.target(index);
+        Waiting::start(network.command(index + 1), &listen, &[], &target)
+    };
+    let hosts: Vec<_> = (0..3).map(wait).collect();
+    let device = network.lab.host(0).device();
+    let names: Vec<_> = (1..=3).map(|it| format!("{}%{device}", own(it))).collect();
+    let casting = Casting::start(network.command(0), &[], &source, &names);
+    let (code, summary) = casting.end();
+    assert_eq!(code, Some(0), "{summary}");
+    hosts.into_iter().for_each(|it| drop(it.summary()));
+    assert!((0..3).all(|it| network.place.has(it, &bytes)));
+    // In a chain two of them got it from another.
+    let [_, sent] = network.carried()[0];
+    assert!(sent < 2 * bytes.len() as u64, "{sent} {summary}");
 }
 
 #[test]

@@ -294,10 +294,10 @@ pub(crate) fn meet(peer: SocketAddr, options: &Options) -> Result<Met, NoSharedM
         io::Result::Ok(link)
     };
     let link = share().map_err(|_| NoSharedMemory::System)?;
-    let ends = Ends {
-        local: (peer.ip(), 0).into(),
-        peer,
-    };
+    // Of this host, too: the same address, with its interface.
+    let mut local = peer;
+    local.set_port(0);
+    let ends = Ends { local, peer };
     Ok(Met { link, ends })
 }
 
