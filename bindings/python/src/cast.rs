@@ -237,7 +237,8 @@ impl CastOutcome {
 /// reasons and whose `outcome` is that CastOutcome, if not: the others have it.
 ///
 /// The buffer begins at a multiple of 8 in memory, and is not to be changed meanwhile: then the cast fails. First all
-/// of it is digested, during which a signal waits. Times are in seconds. Hosts that are not there after `gather` may
+/// of it is digested. A signal's handler runs within 0.1 s or so, and what it raises ends the cast, also then; only
+/// the look-up of a host's name is not interrupted. Times are in seconds. Hosts that are not there after `gather` may
 /// come late; one that was lost is called again until `linger` after the others. `silence`: a host that is not heard
 /// for so long is taken for dead. `slow`: hosts that hold others back are "demote"d (served apart), "drop"ped, or
 /// "wait"ed for. `max_rate`: most bytes a second to each peer. `arity`: trees of so many stripes, 1 is a chain; None is
