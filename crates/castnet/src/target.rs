@@ -247,11 +247,15 @@ impl Target {
         }
     }
 
-    /// Keeps what is cast, for another try.
+    /// Keeps what is cast, for another try. From here on the partial file is one of it.
     pub(crate) fn keep(&self, manifest: &Manifest) -> Result<(), Error> {
-        let (Place::File(paths) | Place::Tree(paths)) = &self.place else {
+        let (Place::File(paths) | Place::Tree(paths), Store::File(file)) =
+            (&self.place, &self.store)
+        else {
             return Ok(());
         };
+        let resized = file.set_len(manifest.header().bytes);
+        resized.map_err(Error::io(paths.partial.display().to_string()))?;
         let bytes = postcard::to_allocvec(&(manifest.header(), manifest.hashes()));
         let bytes = bytes.expect("a list in memory has a form in a file");
         replace(&paths.list, &bytes)
@@ -326,10 +330,35 @@ impl Target {
         Ok(())
     }
 
-    /// It will not be complete: what reads it ends, or is left where it is blocked. A partial file stays, for another try.
+    /// It will not be complete: what reads it ends, or is left where it is blocked. A partial file that has content stays, for
+    /// another try.
     pub(crate) fn give_up(&mut self) -> Option<Error> {
-        self.looking = None;
         self.feed.give_up();
+        let why = self.end_reader();
+        // While the file is locked: without, another process may use it.
+        self.remove_if_empty();
+        self.looking = None;
+        why
+    }
+
+    /// Removes a partial file into which nothing came, and what lies beside it.
+    fn remove_if_empty(&self) {
+        use std::os::unix::fs::MetadataExt;
+        if let (Place::File(paths) | Place::Tree(paths), Store::File(file)) =
+            (&self.place, &self.store)
+            && let Ok(there) = file.metadata()
+            && there.blocks() == 0
+            && stands_at(&paths.partial, &there)
+        {
+            // What cannot be removed does no harm.
+            let _ = fs::remove_dir(&paths.unpacked);
+            let _ = fs::remove_file(&paths.list);
+            let _ = fs::remove_file(&paths.partial);
+        }
+    }
+
+    /// Why the reader failed, if it did.
+    fn end_reader(&mut self) -> Option<Error> {
         let reader = self.reader.take()?;
         let until = Instant::now() + READER_PATIENCE;
         while !reader.is_finished() && Instant::now() < until {
@@ -339,5 +368,11 @@ impl Target {
             true => reader.join().ok()?.err(),
             false => None,
         }
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        self.give_up();
     }
 }

@@ -47,7 +47,11 @@ pub(super) fn open_at(
     let mode = if is_private { PRIVATE } else { USUAL };
     let file = open_partial(&paths.partial, mode, &paths.last)?;
     let file = Arc::new(file);
-    file.set_len(bytes).map_err(Error::io(&partial))?;
+    // What an earlier try left is not cut before it is known that this is another content: who offers may leave at once.
+    let there = file.metadata().map_err(Error::io(&partial))?;
+    if there.len() < bytes {
+        file.set_len(bytes).map_err(Error::io(&partial))?;
+    }
     let place = match form {
         Form::Bytes => Place::File(paths.clone()),
         Form::Tree => Place::Tree(paths.clone()),

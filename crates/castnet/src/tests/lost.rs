@@ -40,20 +40,26 @@ impl Source {
         }
     }
 
-    /// Calls a host, which takes part.
-    fn call(&self, host: SocketAddr) -> Connection {
+    /// Offers a host something, which it takes.
+    fn offer(&self, host: SocketAddr, form: Form, bytes: u64) -> Connection {
         // The key alone: a host that waits knows no secret.
         let mut options = self.membership.options(Arc::new(Anyone));
         options.security.pre_shared = None;
         let mut connection = Connection::connect(host, &options).unwrap();
         let offer = Call::Offer(Offer {
             name: b"source".to_vec(),
-            form: Form::Bytes,
-            bytes: BYTES as u64,
+            form,
+            bytes,
             meta: None,
         });
         connection.send(&word(&offer)).unwrap();
         assert!(matches!(hear(&mut connection), Word::Joins(_)));
+        connection
+    }
+
+    /// Calls a host, which takes part.
+    fn call(&self, host: SocketAddr) -> Connection {
+        let mut connection = self.offer(host, Form::Bytes, BYTES as u64);
         let group = Call::Group {
             secret: self.membership.secret,
             key: self.membership.identity.public().0,
@@ -229,4 +235,52 @@ fn host__whose_code_is_spent_is_heard_though_it_lost_its_invitation() {
     assert_eq!(outcome.hosts[0].result, Ok(()));
     received.join().unwrap().unwrap();
     assert!(fs::read(group.target(0)).unwrap() == bytes);
+}
+
+/// Nothing came of it, and something of an earlier cast may be there.
+#[test]
+fn host__whose_source_leaves_after_its_offer_is_as_before() {
+    let group = Group::new();
+    let (address, ended) = host(&group);
+    let source = Source::new();
+    let wait_until = |what: &str, is_so: &dyn Fn() -> bool| {
+        let begun = std::time::Instant::now();
+        while !is_so() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "never: {what}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    for form in [Form::Bytes, Form::Tree] {
+        let left = source.offer(address, form, 1 << 40);
+        assert!(group.has_hidden_files(), "it is ready");
+        left.close().unwrap();
+        wait_until("nothing is left", &|| !group.has_hidden_files());
+    }
+    // All of a content came, and was not put in its place.
+    let bytes = content(1, BYTES);
+    let content = group.file("source", &bytes);
+    let manifest = Manifest::of(&bytes, content.chunk_bytes(), 1).unwrap();
+    let list = postcard::to_allocvec(&(manifest.header(), manifest.hashes())).unwrap();
+    let [partial, list_at] =
+        ["part", "list"].map(|it| group.path(&format!(".target-0.zerolane-{it}")));
+    fs::write(&partial, &bytes).unwrap();
+    fs::write(&list_at, list).unwrap();
+    for bytes in [0, 1, 1 << 40] {
+        let left = source.offer(address, Form::Bytes, bytes);
+        left.close().unwrap();
+    }
+    let outcome = run(
+        &group,
+        Cast {
+            hosts: vec![crate::tests::group::host(address)],
+            ..Cast::default()
+        },
+        &content,
+        |_| {},
+    );
+    assert_eq!(outcome.unwrap().hosts[0].result, Ok(()));
+    let received = ended.recv_timeout(Duration::from_secs(60)).unwrap();
+    assert_eq!(received.unwrap().resumed, BYTES as u64);
+    assert!(fs::read(group.target(0)).unwrap() == bytes);
+    assert!(!group.has_hidden_files());
 }
