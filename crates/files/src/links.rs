@@ -8,8 +8,9 @@ use crate::error::Cause;
 use crate::message::{CopyOptions, EntryKind};
 use crate::root::{Root, kind_of, open_in, stat_at};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{self, Mode, OFlags, Stat};
+use rustix::fs::{self, CWD, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
+use std::path::Path;
 use std::sync::Arc;
 
 /// What a copy does with the symbolic links of its sources.
@@ -148,6 +149,14 @@ impl Links {
 
 /// Which directory or file it is, on this machine.
 pub(crate) type Identity = (u64, u64);
+
+/// What `path` leads to on this machine, and whether only names lead there: no open file of a process, as in `/proc/self/fd`.
+pub(crate) fn end_of(path: &Path) -> rustix::io::Result<(Stat, bool)> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let open = |resolve| fs::openat2(CWD, path, flags, Mode::empty(), resolve);
+    let end = fs::fstat(open(ResolveFlags::empty())?)?;
+    Ok((end, open(ResolveFlags::NO_MAGICLINKS).is_ok()))
+}
 
 /// Which one it is.
 pub(crate) fn identity(stat: &Stat) -> Identity {

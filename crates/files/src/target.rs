@@ -1,12 +1,13 @@
 //! Where a copy goes: into a directory, or under a new name. The same rules as `cp`, at either end.
 
 use crate::error::Cause;
+use crate::links::end_of;
 use crate::message::{EntryKind, Landing};
 use crate::name::{RelativePath, check_name};
 use crate::receive::TopLevel;
 use crate::root::{DIRECTORY, Root, kind_of, open_in, stat_at};
 use rustix::fd::OwnedFd;
-use rustix::fs::{self, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, openat2};
+use rustix::fs::{self, CWD, FileType, Mode, OFlags, Stat};
 use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -129,23 +130,10 @@ fn end_of_links(path: &Path, device: bool) -> Result<Cow<'_, Path>, Cause> {
             _ => Ok(path.into()),
         };
     }
-    let open = |resolve| {
-        openat2(
-            CWD,
-            path,
-            OFlags::PATH | OFlags::CLOEXEC,
-            Mode::empty(),
-            resolve,
-        )
-    };
-    let Ok(end) = open(ResolveFlags::empty()) else {
-        return Err(Cause::LinkToNothing);
-    };
-    // An open file of a process, such as its standard output, is not to be replaced under it.
-    let in_files_only = open(ResolveFlags::NO_MAGICLINKS).is_ok();
-    let stat = fs::fstat(end)?;
+    // An open file of a process, such as its standard output, must not be replaced under it.
+    let (stat, has_name) = end_of(path).map_err(|_| Cause::LinkToNothing)?;
     match kind_of(&stat) == EntryKind::File || device && is_block_device(&stat) {
-        true if in_files_only => {
+        true if has_name => {
             let path = path.canonicalize();
             Ok(path.map_err(|_| Cause::LinkToNothing)?.into())
         }

@@ -1,12 +1,12 @@
 //! The sources on this machine.
 
 use crate::error::Cause;
-use crate::links::identity;
+use crate::links::{end_of, identity};
 use crate::message::{CopyOptions, EntryKind};
 use crate::root::kind_of;
 use crate::send::Start;
 use rustix::fd::OwnedFd;
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
+use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
 use rustix::io::fcntl_dupfd_cloexec;
 use std::collections::HashSet;
 use std::io::stdin;
@@ -16,17 +16,7 @@ use std::path::{Path, PathBuf};
 /// What can be read once at `path`, such as a pipe, if this process has it open: `/dev/stdin`, or what a shell names for
 /// `<(command)`. `None`: it is something else, such as a FIFO that has a name of its own.
 pub fn open_stream(path: &Path) -> Option<OwnedFd> {
-    let look = |resolve| {
-        openat2(
-            CWD,
-            path,
-            OFlags::PATH | OFlags::CLOEXEC,
-            Mode::empty(),
-            resolve,
-        )
-    };
-    let end = fstat(look(ResolveFlags::empty()).ok()?).ok()?;
-    let has_name = look(ResolveFlags::NO_MAGICLINKS).is_ok();
+    let (end, has_name) = end_of(path).ok()?;
     if has_name || kind_of(&end) != EntryKind::Special {
         return None;
     }
