@@ -4,7 +4,7 @@ use std::fs;
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
-use super::group::{Group, content, host, receiver, run};
+use super::group::{Group, all_have_it, content, host, reach_all, receiver, run};
 use crate::{Cast, Content, Destination, Error};
 
 /// Bytes a second, so that a cast lasts.
@@ -101,12 +101,7 @@ fn times__however_long_are_times() {
         silence: Duration::MAX,
         ..hosts.calls()
     };
-    let outcome = run(&group, cast, &source, |_| {}).unwrap();
-    assert!(
-        outcome.hosts.iter().all(|it| it.result.is_ok()),
-        "{outcome:?}"
-    );
-    hosts.join().into_iter().for_each(|it| drop(it.unwrap()));
+    reach_all(&group, cast, hosts, &source);
     assert!(fs::read(group.target(1)).unwrap() == bytes);
 }
 
@@ -218,10 +213,7 @@ fn late__a_host_that_comes_in_the_middle_gets_all() {
         }
     })
     .unwrap();
-    assert!(
-        outcome.hosts.iter().all(|it| it.result.is_ok()),
-        "{outcome:?}"
-    );
+    all_have_it(&outcome);
     running.expect("it came").join().unwrap().unwrap();
     hosts.join().into_iter().for_each(|it| drop(it.unwrap()));
     for index in 0..3 {
@@ -427,12 +419,7 @@ fn command__that_takes_longer_than_a_silent_host_may_is_waited_for() {
     let at = group.target(0);
     let command = format!("cat >'{}'; sleep {long}", at.display());
     let hosts = group.start_at(vec![Destination::Command(command), group.to(1)]);
-    let outcome = run(&group, hosts.calls(), &source, |_| {}).unwrap();
-    assert!(
-        outcome.hosts.iter().all(|it| it.result.is_ok()),
-        "{outcome:?}"
-    );
-    hosts.join().into_iter().for_each(|it| drop(it.unwrap()));
+    reach_all(&group, hosts.calls(), hosts, &source);
     assert!(fs::read(at).unwrap() == bytes);
 }
 

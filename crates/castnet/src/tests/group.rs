@@ -49,6 +49,17 @@ pub(super) fn run(
     )
 }
 
+pub(super) fn all_have_it(outcome: &Outcome) {
+    let all = outcome.hosts.iter().all(|it| it.result.is_ok());
+    assert!(all, "{outcome:?}");
+}
+
+/// Casts to these hosts, which all have it then.
+pub(super) fn reach_all(group: &Group, cast: Cast, hosts: Hosts, content: &Content) {
+    all_have_it(&run(group, cast, content, |_| {}).unwrap());
+    hosts.join().into_iter().for_each(|it| drop(it.unwrap()));
+}
+
 impl Group {
     pub(super) fn new() -> Group {
         Group {

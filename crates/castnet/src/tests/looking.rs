@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use zerolane::{Connection, Endpoint, Options};
 
-use super::group::{Group, content, hear, host, receiver, run, word};
+use super::group::{Group, all_have_it, content, hear, host, receiver, run, word};
 use crate::drive::Membership;
 use crate::invitation::{Call, Word};
 use crate::limits::LEAST_CHUNK;
@@ -66,10 +66,7 @@ fn look__of_a_host_at_what_it_has_is_waited_for_when_all_others_are_done() {
         }
     })
     .unwrap();
-    assert!(
-        outcome.hosts.iter().all(|it| it.result.is_ok()),
-        "{outcome:?}"
-    );
+    all_have_it(&outcome);
     first.join().unwrap().unwrap();
     let received = hosts.join().remove(0).unwrap();
     let all = (bytes.len() as u64, 0);

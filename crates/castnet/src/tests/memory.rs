@@ -2,7 +2,7 @@
 
 use zerolane::{ExportedRegion, Region};
 
-use super::group::{Group, content, run};
+use super::group::{Group, all_have_it, content, run};
 use crate::{Content, Destination, Error};
 
 fn region(bytes: Vec<u8>) -> ExportedRegion {
@@ -20,10 +20,7 @@ fn memory__to_memory_and_files_and_none_is_held_afterwards() {
     let hosts = group.start_at(targets);
     let weights = Content::memory("weights".into(), &source);
     let outcome = run(&group, hosts.calls(), &weights, |_| {}).unwrap();
-    assert!(
-        outcome.hosts.iter().all(|it| it.result.is_ok()),
-        "{outcome:?}"
-    );
+    all_have_it(&outcome);
     for received in hosts.join() {
         let received = received.unwrap();
         assert_eq!(received.bytes, bytes.len() as u64);

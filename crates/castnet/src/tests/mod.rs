@@ -14,7 +14,7 @@ use std::fs;
 use std::net::UdpSocket;
 use std::time::Duration;
 
-use group::{Group, content, host, run};
+use group::{Group, all_have_it, content, host, reach_all, run};
 use zerolane_cast::plan::{self, Shape};
 
 use crate::{Cast, Content, Destination};
@@ -40,10 +40,7 @@ fn cast__a_file_to_four_and_none_gets_it_from_the_source_alone() {
             "host {index}"
         );
     }
-    assert!(
-        outcome.hosts.iter().all(|it| it.result.is_ok()),
-        "{outcome:?}"
-    );
+    all_have_it(&outcome);
     // A star would be four times.
     assert!(
         outcome.sent < 2 * outcome.bytes + outcome.bytes / 2,
@@ -65,12 +62,7 @@ fn cast__by_trees() {
         arity: Some(2),
         ..hosts.calls()
     };
-    let outcome = run(&group, cast, &source, |_| {}).unwrap();
-    assert!(
-        outcome.hosts.iter().all(|it| it.result.is_ok()),
-        "{outcome:?}"
-    );
-    hosts.join().into_iter().for_each(|it| drop(it.unwrap()));
+    reach_all(&group, cast, hosts, &source);
     for index in 0..5 {
         assert!(
             fs::read(group.target(index)).unwrap() == bytes,
@@ -117,12 +109,7 @@ fn cast__a_tree_with_links_and_empty_directories() {
     std::os::unix::fs::symlink("a/b/file", tree.join("link")).unwrap();
     let source = Content::open(&tree, &|| false).unwrap();
     let hosts = group.start(2);
-    let outcome = run(&group, hosts.calls(), &source, |_| {}).unwrap();
-    assert!(
-        outcome.hosts.iter().all(|it| it.result.is_ok()),
-        "{outcome:?}"
-    );
-    hosts.join().into_iter().for_each(|it| drop(it.unwrap()));
+    reach_all(&group, hosts.calls(), hosts, &source);
     for index in 0..2 {
         let there = group.target(index);
         assert!(fs::read(there.join("a/b/file")).unwrap() == content(3, 700_000));
