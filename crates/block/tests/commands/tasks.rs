@@ -25,6 +25,11 @@ fn submit(target: &mut Target, nexus: NexusId, tag: u64, attribute: Attribute, c
     target.submit(nexus, &request).unwrap();
 }
 
+/// A command that reads the first block.
+fn submit_read(target: &mut Target, nexus: NexusId, tag: u64, attribute: Attribute) {
+    submit(target, nexus, tag, attribute, &read(extent(0, 1)));
+}
+
 /// The work that begins now, by tag.
 fn begun(target: &mut Target) -> Vec<(u64, TaskId, Work)> {
     let mut begun = Vec::new();
@@ -111,13 +116,7 @@ fn abort_task__answers_when_the_work_is_over_and_no_response_comes() {
     let Rig {
         mut target, nexus, ..
     } = Rig::new();
-    submit(
-        &mut target,
-        nexus,
-        1,
-        Attribute::Simple,
-        &read(extent(0, 1)),
-    );
+    submit_read(&mut target, nexus, 1, Attribute::Simple);
     let task = begun(&mut target)[0].1;
     target
         .manage(nexus, TAG, lun(0).encode(), Function::AbortTask(1))
@@ -215,27 +214,9 @@ fn aborts__let_others_begin() {
     let Rig {
         mut target, nexus, ..
     } = Rig::new();
-    submit(
-        &mut target,
-        nexus,
-        1,
-        Attribute::Ordered,
-        &read(extent(0, 1)),
-    );
-    submit(
-        &mut target,
-        nexus,
-        2,
-        Attribute::Ordered,
-        &read(extent(0, 1)),
-    );
-    submit(
-        &mut target,
-        nexus,
-        3,
-        Attribute::Simple,
-        &read(extent(0, 1)),
-    );
+    submit_read(&mut target, nexus, 1, Attribute::Ordered);
+    submit_read(&mut target, nexus, 2, Attribute::Ordered);
+    submit_read(&mut target, nexus, 3, Attribute::Simple);
     assert_eq!(tags(&begun(&mut target)), [1]);
     target
         .manage(nexus, TAG, lun(0).encode(), Function::AbortTask(2))
@@ -270,21 +251,9 @@ fn tasks__are_limited_and_tags_are_unique() {
         mut target, nexus, ..
     } = Rig::new();
     for tag in 0..MAX_TASKS as u64 {
-        submit(
-            &mut target,
-            nexus,
-            tag,
-            Attribute::Simple,
-            &read(extent(0, 1)),
-        );
+        submit_read(&mut target, nexus, tag, Attribute::Simple);
     }
-    submit(
-        &mut target,
-        nexus,
-        TAG,
-        Attribute::Simple,
-        &read(extent(0, 1)),
-    );
+    submit_read(&mut target, nexus, TAG, Attribute::Simple);
     let mut works = Vec::new();
     let mut responses = Vec::new();
     while let Some(step) = target.next_step() {
@@ -299,13 +268,7 @@ fn tasks__are_limited_and_tags_are_unique() {
         (MAX_TASKS, &[Status::TaskSetFull][..])
     );
     end(&mut target, works[0]);
-    submit(
-        &mut target,
-        nexus,
-        1,
-        Attribute::Simple,
-        &read(extent(0, 1)),
-    );
+    submit_read(&mut target, nexus, 1, Attribute::Simple);
     let Some(Step::Respond { response, .. }) = target.next_step() else {
         panic!()
     };
@@ -318,13 +281,7 @@ fn tasks__many_that_wait_end_one_behind_the_other() {
     let Rig {
         mut target, nexus, ..
     } = Rig::new();
-    submit(
-        &mut target,
-        nexus,
-        0,
-        Attribute::Simple,
-        &read(extent(0, 1)),
-    );
+    submit_read(&mut target, nexus, 0, Attribute::Simple);
     let task = begun(&mut target)[0].1;
     for tag in 1..MAX_TASKS as u64 {
         submit(
@@ -352,13 +309,7 @@ fn detach__ends_what_an_initiator_had_and_begins_what_waited() {
     let Rig {
         mut target, nexus, ..
     } = rig;
-    submit(
-        &mut target,
-        nexus,
-        1,
-        Attribute::Ordered,
-        &read(extent(0, 1)),
-    );
+    submit_read(&mut target, nexus, 1, Attribute::Ordered);
     submit(
         &mut target,
         other,
@@ -366,13 +317,7 @@ fn detach__ends_what_an_initiator_had_and_begins_what_waited() {
         Attribute::Ordered,
         &read(extent(0, 1)),
     );
-    submit(
-        &mut target,
-        nexus,
-        2,
-        Attribute::Ordered,
-        &read(extent(0, 1)),
-    );
+    submit_read(&mut target, nexus, 2, Attribute::Ordered);
     let task = begun(&mut target)[0].1;
     target.detach(nexus);
     assert!(begun(&mut target).is_empty(), "its work is not over");
@@ -435,13 +380,7 @@ fn remove_unit__ends_what_waits_and_lets_work_end() {
         unmap: false,
         no_data: false,
     };
-    submit(
-        &mut target,
-        nexus,
-        1,
-        Attribute::Simple,
-        &read(extent(0, 1)),
-    );
+    submit_read(&mut target, nexus, 1, Attribute::Simple);
     submit(&mut target, nexus, 2, Attribute::Ordered, &same);
     let task = begun(&mut target)[0].1;
     assert!(target.remove_unit(lun(0)));
