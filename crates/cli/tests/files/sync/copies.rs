@@ -95,14 +95,11 @@ fn sync__checksum_compares_contents() {
         write(&base.join("other"), b"12345");
     }
     write(&lab.share("other"), b"67890");
-    let modified = |file: PathBuf, time| {
-        let file = File::options().write(true).open(file).unwrap();
-        file.set_modified(time).unwrap();
-    };
     let time = lab.local("a/other").metadata().unwrap().modified().unwrap();
-    modified(lab.share("other"), time);
+    let file = File::options().write(true).open(lab.share("other"));
+    file.unwrap().set_modified(time).unwrap();
     // Files written within one tick of the kernel's clock have one time.
-    modified(lab.share("same"), time - Duration::from_secs(1));
+    make_older(&lab.share("same"));
     let without = numbers(push(&lab, &["-n"], "a", ""));
     assert_eq!(
         (&without["sent"], &without["unchanged"]),

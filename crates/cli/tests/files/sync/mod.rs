@@ -13,7 +13,7 @@ mod times;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
@@ -87,6 +87,13 @@ fn paths(base: &Path) -> Vec<String> {
 fn write(path: &Path, content: &[u8]) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, content).unwrap();
+}
+
+/// Dates a file back, by a second.
+fn make_older(path: &Path) {
+    let file = File::options().write(true).open(path).unwrap();
+    let time = file.metadata().unwrap().modified().unwrap();
+    file.set_modified(time - Duration::from_secs(1)).unwrap();
 }
 
 /// A tree of all kinds below `a`.
