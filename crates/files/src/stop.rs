@@ -3,7 +3,8 @@
 use crate::error::Error;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::io::write;
+use rustix::io::{Errno, write};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -58,6 +59,15 @@ impl Stop {
     /// Whether a stop was requested.
     pub fn requested(&self) -> bool {
         self.requested_here() || self.0.above.as_ref().is_some_and(Stop::requested)
+    }
+
+    /// Readable once a stop was requested here, for what waits for descriptors.
+    ///
+    /// # Errors
+    /// The system had no descriptor left.
+    pub fn descriptor(&self) -> io::Result<BorrowedFd<'_>> {
+        let event = self.0.event.as_ref();
+        Ok(event.ok_or(Errno::MFILE)?.as_fd())
     }
 
     /// A stop for a part of what this one stops.
@@ -116,5 +126,18 @@ mod tests {
         let here = waited_for.local_addr().unwrap();
         waited_for.send_to(b"x", here).unwrap();
         assert!(wait(&Stop::default(), 999));
+    }
+
+    #[test]
+    fn descriptor__is_readable_from_a_request_on() {
+        let stop = Stop::default();
+        let is_readable = || {
+            let descriptor = stop.descriptor().unwrap();
+            let mut ready = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
+            poll(&mut ready, Some(&Timespec::default())) == Ok(1)
+        };
+        assert!(!is_readable());
+        stop.request();
+        assert!(is_readable() && is_readable());
     }
 }

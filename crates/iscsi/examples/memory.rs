@@ -1,6 +1,7 @@
 //! A disk in memory behind the iSCSI door, for other initiators to be tried with: `memory [ADDRESS:PORT [MIB]]`.
 
 use std::error::Error;
+use std::io::pipe;
 use std::sync::Arc;
 
 use zerolane_block::store::MemoryStore;
@@ -22,6 +23,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let name = portal.name().to_owned();
     let server = Server::bind(address.parse()?, portal, 4)?;
     println!("iscsi://{}/{name}/{lun}", server.address()?);
-    server.serve(|| false, |news| eprintln!("{news:?}"))?;
+    // It is stopped by a signal.
+    let (never, _open) = pipe()?;
+    server.serve(never, |news| eprintln!("{news:?}"))?;
     Ok(())
 }

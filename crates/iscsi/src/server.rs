@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
@@ -15,8 +16,8 @@ use crate::limits::{DATA_PATIENCE, LOGIN_PATIENCE};
 use crate::portal::{Peer, Portal};
 use crate::session::Offence;
 
-/// How often the server looks whether it is to stop, and at the patience with initiators.
-const LOOK: Duration = Duration::from_millis(200);
+/// Time between two tries to take a connection for which there were no descriptors or no memory.
+const AGAIN: Duration = Duration::from_millis(200);
 /// Bytes read at a time.
 const READ_BYTES: usize = 256 << 10;
 
@@ -35,9 +36,37 @@ pub enum News {
 
 struct State {
     portal: Portal,
-    /// Told when there is news of a connection.
-    outlets: BTreeMap<Peer, Arc<Condvar>>,
+    outlets: BTreeMap<Peer, Outlet>,
     stopping: bool,
+}
+
+/// What is known of a connection beside its session.
+struct Outlet {
+    /// Told when there is news of it.
+    news: Arc<Condvar>,
+    came: Instant,
+    /// When something was read, or could be again.
+    heard: Instant,
+}
+
+impl State {
+    /// Until when an initiator may be silent that owes something. `None`: it owes nothing.
+    fn patience(&self, peer: Peer) -> Option<Instant> {
+        let outlet = self.outlets.get(&peer)?;
+        match self.portal.is_in(peer) {
+            false => Some(outlet.came + LOGIN_PATIENCE),
+            true => {
+                let is_owed = self.portal.is_owed(peer);
+                is_owed.then(|| outlet.heard + DATA_PATIENCE)
+            }
+        }
+    }
+
+    fn hear(&mut self, peer: Peer) {
+        if let Some(outlet) = self.outlets.get_mut(&peer) {
+            outlet.heard = Instant::now();
+        }
+    }
 }
 
 struct Shared {
@@ -56,7 +85,7 @@ impl Shared {
     fn wake(&self, state: &mut State) {
         for peer in state.portal.take_changed() {
             if let Some(outlet) = state.outlets.get(&peer) {
-                outlet.notify_all();
+                outlet.news.notify_all();
             }
         }
         for _ in 0..state.portal.jobs_waiting() {
@@ -109,39 +138,32 @@ impl Server {
         self.listener.local_addr()
     }
 
-    /// Serves until `stop` says so; `tell` hears the news, from any thread.
+    /// Serves until `stop` is readable; `tell` hears the news, from any thread. Wakes for nothing: each thread sleeps until
+    /// there is something to do.
     ///
     /// # Errors
     /// The listening socket failed.
-    pub fn serve(
-        &self,
-        stop: impl Fn() -> bool,
-        tell: impl Fn(News) + Send + Sync,
-    ) -> io::Result<()> {
+    pub fn serve(&self, stop: impl AsFd, tell: impl Fn(News) + Send + Sync) -> io::Result<()> {
         thread::scope(|scope| {
             for _ in 0..self.threads {
                 scope.spawn(|| work(&self.shared));
             }
-            let served = self.accept(stop, |stream, from| self.take(scope, stream, from, &tell));
+            let take = |stream, from| self.take(scope, stream, from, &tell);
+            let served = self.accept(stop.as_fd(), take);
             let mut state = self.shared.state();
             state.stopping = true;
             for outlet in state.outlets.values() {
-                outlet.notify_all();
+                outlet.news.notify_all();
             }
             self.shared.work.notify_all();
             served
         })
     }
 
-    /// Hands connections to `take` until `stop` says so.
-    fn accept(
-        &self,
-        stop: impl Fn() -> bool,
-        take: impl Fn(TcpStream, SocketAddr),
-    ) -> io::Result<()> {
+    /// Hands connections to `take` until `stop` is readable.
+    fn accept(&self, stop: BorrowedFd<'_>, take: impl Fn(TcpStream, SocketAddr)) -> io::Result<()> {
         let mut has_room = true;
-        while !stop() {
-            self.sleep(has_room)?;
+        while !self.sleep(stop, has_room)? {
             has_room = true;
             match self.listener.accept() {
                 Ok((stream, from)) => take(stream, from),
@@ -158,17 +180,22 @@ impl Server {
         Ok(())
     }
 
-    /// Sleeps until an initiator connects, for [`LOOK`] at most. Without descriptors or memory for a connection the listener is
-    /// not waited for: it stays readable, and would end every sleep at once.
-    fn sleep(&self, has_room: bool) -> io::Result<()> {
+    /// Sleeps until an initiator connects or `stop` is readable, and says whether that is. Without descriptors or memory for a
+    /// connection the listener is not waited for, but [`AGAIN`] at most: it stays readable, and would end every sleep at once.
+    fn sleep(&self, stop: BorrowedFd<'_>, has_room: bool) -> io::Result<bool> {
         let mut wanted = PollFlags::empty();
         wanted.set(PollFlags::IN, has_room);
-        let longest = Timespec {
+        let again = Timespec {
             tv_sec: 0,
-            tv_nsec: LOOK.subsec_nanos().into(),
+            tv_nsec: AGAIN.subsec_nanos().into(),
         };
-        match poll(&mut [PollFd::new(&self.listener, wanted)], Some(&longest)) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
+        let mut polls = [
+            PollFd::new(&self.listener, wanted),
+            PollFd::from_borrowed_fd(stop, PollFlags::IN),
+        ];
+        match poll(&mut polls, (!has_room).then_some(&again)) {
+            Ok(_) => Ok(!polls[1].revents().is_empty()),
+            Err(Errno::INTR) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
@@ -186,25 +213,31 @@ impl Server {
         let Ok(writing) = stream.try_clone() else {
             return;
         };
-        let outlet = Arc::new(Condvar::new());
+        let news = Arc::new(Condvar::new());
+        let came = Instant::now();
         let mut state = self.shared.state();
         let Some(peer) = state.portal.connect(&address.to_string()) else {
             drop(state);
             return tell(News::Full(from));
         };
-        state.outlets.insert(peer, Arc::clone(&outlet));
+        let outlet = Outlet {
+            news: Arc::clone(&news),
+            came,
+            heard: came,
+        };
+        state.outlets.insert(peer, outlet);
         drop(state);
         tell(News::Came(from));
-        let (shared, own) = (&self.shared, Arc::clone(&outlet));
+        let (shared, own) = (&self.shared, Arc::clone(&news));
         scope.spawn(move || write(shared, peer, writing, &own));
         scope.spawn(move || {
-            read(shared, peer, stream, &outlet);
+            read(shared, peer, stream, &news);
             let mut state = shared.state();
             let offence = state.portal.offence(peer);
             state.portal.disconnect(peer);
             shared.wake(&mut state);
             state.outlets.remove(&peer);
-            outlet.notify_all();
+            news.notify_all();
             drop(state);
             tell(offence.map_or(News::Left(from), |it| News::CutOff(from, it)));
         });
@@ -215,27 +248,18 @@ impl Server {
 fn prepare(stream: &TcpStream) -> io::Result<SocketAddr> {
     stream.set_nonblocking(false)?;
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(LOOK))?;
     stream.set_write_timeout(Some(DATA_PATIENCE))?;
     stream.local_addr()
 }
 
-/// Reads until the connection ends.
-fn read(shared: &Shared, peer: Peer, mut stream: TcpStream, outlet: &Condvar) {
+/// Reads until the connection ends, which the writer sees to where the initiator does not.
+fn read(shared: &Shared, peer: Peer, mut stream: TcpStream, news: &Condvar) {
     let mut buffer = vec![0; READ_BYTES];
-    let came = Instant::now();
-    let mut heard = came;
     loop {
         let mut state = shared.state();
         while state.portal.is_full(peer) && !state.portal.is_over(peer) && !state.stopping {
-            state = wait(outlet, state);
-            heard = Instant::now();
-        }
-        let is_late = !state.portal.is_in(peer) && came.elapsed() > LOGIN_PATIENCE;
-        let is_silent = state.portal.is_owed(peer) && heard.elapsed() > DATA_PATIENCE;
-        if (is_late || is_silent) && !state.portal.is_over(peer) {
-            state.portal.cut(peer, Offence::Silence);
-            shared.wake(&mut state);
+            state = wait(news, state);
+            state.hear(peer);
         }
         if state.stopping {
             break;
@@ -244,14 +268,12 @@ fn read(shared: &Shared, peer: Peer, mut stream: TcpStream, outlet: &Condvar) {
         match stream.read(&mut buffer) {
             Ok(0) => break,
             Ok(bytes) => {
-                heard = Instant::now();
                 let mut state = shared.state();
+                state.hear(peer);
                 state.portal.receive(peer, &buffer[..bytes]);
                 shared.wake(&mut state);
             }
-            // Nothing came within LOOK.
-            Err(error)
-                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(_) => break,
         }
     }
@@ -259,16 +281,30 @@ fn read(shared: &Shared, peer: Peer, mut stream: TcpStream, outlet: &Condvar) {
     let _ = stream.shutdown(Shutdown::Both);
 }
 
-/// Writes until the connection ends.
-fn write(shared: &Shared, peer: Peer, mut stream: TcpStream, outlet: &Condvar) {
+/// Writes until the connection ends, and cuts the initiator off that is silent and owes something.
+fn write(shared: &Shared, peer: Peer, mut stream: TcpStream, news: &Condvar) {
     loop {
         let mut state = shared.state();
         let output = loop {
+            let is_over = state.portal.is_over(peer) || state.stopping;
+            let patience = state.patience(peer).filter(|_| !is_over);
+            let left = patience.map(|it| it.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|it| it.is_zero()) {
+                state.portal.cut(peer, Offence::Silence);
+                shared.wake(&mut state);
+                continue;
+            }
             let output = state.portal.take_output(peer);
-            if !output.is_empty() || state.portal.is_over(peer) || state.stopping {
+            if !output.is_empty() || is_over {
                 break output;
             }
-            state = wait(outlet, state);
+            state = match left {
+                None => wait(news, state),
+                Some(left) => {
+                    let woken = news.wait_timeout(state, left);
+                    woken.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
         };
         drop(state);
         if output.is_empty() || stream.write_all(&output).is_err() {
@@ -277,7 +313,7 @@ fn write(shared: &Shared, peer: Peer, mut stream: TcpStream, outlet: &Condvar) {
         let mut state = shared.state();
         state.portal.on_sent(peer);
         // The reader may wait for room.
-        outlet.notify_all();
+        news.notify_all();
         shared.wake(&mut state);
     }
     // The reader sees the end by this.

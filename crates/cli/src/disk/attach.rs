@@ -1,5 +1,6 @@
 //! `zerolane disk attach`.
 
+use std::io::pipe;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -75,7 +76,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
     match &args.file {
         None => {
             console::say(&uri)?;
-            server.serve(&queue, || stop.requested(), tell)?;
+            server.serve(&queue, stop.descriptor()?, tell)?;
         }
         Some(file) => {
             let read_only = args.read_only || unit.read_only;
@@ -98,8 +99,13 @@ fn serve_file(server: &Server, queue: &Queue, shown: Shown, stop: &Stop) -> Resu
     let is_closed = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let stopped = || stop.requested() || is_closed.load(Ordering::Relaxed);
-        let file = scope.spawn(move || shown.until_stopped(bytes, stopped));
-        let served = server.serve(queue, || file.is_finished(), tell);
+        let (ended, ends) = pipe()?;
+        let file = scope.spawn(move || {
+            // Readable when this is dropped.
+            let _ends = ends;
+            shown.until_stopped(bytes, stopped)
+        });
+        let served = server.serve(queue, ended, tell);
         is_closed.store(true, Ordering::Relaxed);
         let ended = file.join().expect("it does not panic");
         served?;

@@ -63,13 +63,12 @@ pub(super) fn run(
         ));
     }
     console::say(format_args!("iscsi://{address}/{url}"))?;
-    server.serve(
-        || stop.requested() || store.queue().failure().is_some(),
-        tell,
-    )?;
+    let failed = stop.clone();
+    store.queue().when_failed(move || failed.request());
+    server.serve(stop.descriptor()?, tell)?;
     match store.queue().failure() {
-        Some(error) if !stop.requested() => Err(anyhow!(error)),
-        _ => Err(Exit::Interrupted.into()),
+        Some(error) => Err(anyhow!(error)),
+        None => Err(Exit::Interrupted.into()),
     }
 }
 

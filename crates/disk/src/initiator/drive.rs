@@ -490,11 +490,8 @@ impl Driver {
 
     /// All that is not over fails so.
     fn end(&mut self, error: &Error) {
-        let requests = {
-            let mut inbox = self.shared.inbox();
-            inbox.end.get_or_insert_with(|| error.clone());
-            std::mem::take(&mut inbox.requests)
-        };
+        self.shared.fail(error.clone());
+        let requests = std::mem::take(&mut self.shared.inbox().requests);
         for (_, mut live) in std::mem::take(&mut self.live) {
             live.error = Some(error.clone());
             self.finish(None, live);

@@ -179,6 +179,12 @@ impl Queue {
         self.shared.failure()
     }
 
+    /// Has `call` be called once all requests fail, by whichever thread finds that; at once if they do. A queue that is dropped
+    /// calls nothing.
+    pub fn when_failed(&self, call: impl FnOnce() + Send + 'static) {
+        self.shared.when_failed(Box::new(call));
+    }
+
     /// What had to be repaired so far.
     pub fn repairs(&self) -> Repairs {
         Repairs {

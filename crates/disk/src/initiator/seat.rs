@@ -158,6 +158,8 @@ pub(super) struct Inbox<D> {
     pub(super) requests: VecDeque<(Request, Over)>,
     /// Why there will be no more; the queue was closed, or has failed.
     pub(super) end: Option<Error>,
+    /// To be called when it has failed.
+    when_failed: Vec<Box<dyn FnOnce() + Send>>,
     /// Ends the wait of the thread that drives.
     pub(super) waker: Waker,
     /// `None`: a thread drives it, or it is gone.
@@ -261,6 +263,7 @@ impl<D: Drive> Shared<D> {
             inbox: Mutex::new(Inbox {
                 requests: VecDeque::new(),
                 end: None,
+                when_failed: Vec::new(),
                 waker,
                 driver: None,
                 is_gone: false,
@@ -385,9 +388,9 @@ impl<D: Drive> Shared<D> {
         let requests = {
             let mut inbox = self.inbox();
             inbox.is_gone = true;
-            inbox.end.get_or_insert(Error::Panicked);
             std::mem::take(&mut inbox.requests)
         };
+        self.fail(Error::Panicked);
         self.news.notify_all();
         // Requests tell of it as they are dropped.
         drop((requests, driver));
@@ -442,6 +445,28 @@ impl<D: Drive> Shared<D> {
         inbox.end.is_some() || !inbox.is_reserved && inbox.callers.values().all(|it| it.is_over())
     }
 
+    /// There will be no more requests, for this reason if there is none yet.
+    pub(super) fn fail(&self, error: Error) {
+        let calls = {
+            let mut inbox = self.inbox();
+            inbox.end.get_or_insert(error);
+            std::mem::take(&mut inbox.when_failed)
+        };
+        calls.into_iter().for_each(|call| call());
+    }
+
+    /// Has `call` be called when it has failed: now, if it has.
+    pub(super) fn when_failed(&self, call: Box<dyn FnOnce() + Send>) {
+        let mut inbox = self.inbox();
+        match inbox.end {
+            None => inbox.when_failed.push(call),
+            Some(_) => {
+                drop(inbox);
+                call();
+            }
+        }
+    }
+
     pub(super) fn failure(&self) -> Option<Error> {
         self.inbox().end.clone()
     }
@@ -449,6 +474,7 @@ impl<D: Drive> Shared<D> {
     pub(super) fn close(&self) {
         let mut inbox = self.inbox();
         inbox.end.get_or_insert(Error::Closed);
+        inbox.when_failed.clear();
         wake(inbox);
         self.news.notify_all();
     }

@@ -210,6 +210,9 @@ fn seat__that_is_reserved_is_left_to_its_owner() {
 /// Runs `first`, and asks for something from other threads meanwhile: all of it fails.
 fn fails_after_a_panic(shared: &Arc<Shared<Driver>>, first: impl FnOnce()) {
     let (told, ended) = channel();
+    let (tell, failed) = channel();
+    let again = tell.clone();
+    shared.when_failed(Box::new(move || tell.send(()).unwrap_or(())));
     for number in 0..4 {
         let (shared, told) = (Arc::clone(shared), told.clone());
         // Not joined: one that is forgotten would not end.
@@ -236,6 +239,8 @@ fn fails_after_a_panic(shared: &Arc<Shared<Driver>>, first: impl FnOnce()) {
         assert!(matches!(after, Err(Error::Panicked)), "{after:?}");
     }
     assert!(matches!(shared.failure(), Some(Error::Panicked)));
+    shared.when_failed(Box::new(move || again.send(()).unwrap_or(())));
+    assert_eq!(failed.try_iter().count(), 2);
     assert!(shared.reserve().is_none(), "nothing drives any more");
 }
 

@@ -80,6 +80,13 @@ impl Rig {
 
 impl Initiator {
     pub fn log_in(&mut self, rig: &mut Rig, keys: &[(&str, &str)]) -> Vec<Told> {
+        let bytes = self.login_pdu(keys);
+        rig.portal.receive(self.peer, &bytes);
+        self.told(rig)
+    }
+
+    /// A login, as it is sent.
+    pub fn login_pdu(&mut self, keys: &[(&str, &str)]) -> Vec<u8> {
         let mut data = Vec::new();
         text::put(&mut data, "InitiatorName", "iqn.2026-11.test:initiator");
         text::put(&mut data, "TargetName", NAME);
@@ -87,8 +94,7 @@ impl Initiator {
             text::put(&mut data, key, value);
         }
         let body = self.login_body(true, 1, 3);
-        self.send(rig, true, 7, body, &data);
-        self.told(rig)
+        self.pdu(true, 7, body, &data)
     }
 
     pub fn login_body(&self, transit: bool, current: u8, next: u8) -> RequestBody {
@@ -114,6 +120,12 @@ impl Initiator {
         body: RequestBody,
         data: &[u8],
     ) {
+        let bytes = self.pdu(immediate, tag, body, data);
+        rig.portal.receive(self.peer, &bytes);
+    }
+
+    /// A PDU with the next number, as it is sent.
+    fn pdu(&mut self, immediate: bool, tag: u32, body: RequestBody, data: &[u8]) -> Vec<u8> {
         let has_turn = !matches!(body, RequestBody::DataOut { .. } | RequestBody::Snack);
         let request = Request {
             immediate,
@@ -125,7 +137,7 @@ impl Initiator {
         self.command_number += u32::from(has_turn && !immediate);
         let mut bytes = Vec::new();
         request.encode(&mut bytes, self.digests);
-        rig.portal.receive(self.peer, &bytes);
+        bytes
     }
 
     /// Sends a command of LUN 0.

@@ -5,9 +5,9 @@
 pub mod initiator;
 pub mod suite;
 
+use std::io::{PipeWriter, pipe};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use zerolane_block::store::{MemoryStore, Store};
@@ -33,7 +33,7 @@ pub fn of(store: Arc<dyn Store>, read_only: bool) -> Portal {
 /// A portal that serves until it is dropped.
 pub struct Door {
     pub address: SocketAddr,
-    stop: Arc<AtomicBool>,
+    stop: Option<PipeWriter>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -41,15 +41,11 @@ impl Door {
     pub fn new(portal: Portal) -> Door {
         let server = Server::bind("127.0.0.1:0".parse().unwrap(), portal, 2).unwrap();
         let address = server.address().unwrap();
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopping = Arc::clone(&stop);
-        let thread = std::thread::spawn(move || {
-            let stop = || stopping.load(Ordering::Relaxed);
-            server.serve(stop, |_| {}).unwrap();
-        });
+        let (stopped, stop) = pipe().unwrap();
+        let thread = std::thread::spawn(move || server.serve(stopped, |_| {}).unwrap());
         Door {
             address,
-            stop,
+            stop: Some(stop),
             thread: Some(thread),
         }
     }
@@ -61,7 +57,8 @@ impl Door {
 
 impl Drop for Door {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        // Its end is readable.
+        self.stop = None;
         if let Some(thread) = self.thread.take() {
             thread.join().unwrap();
         }

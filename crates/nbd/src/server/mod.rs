@@ -18,6 +18,7 @@ mod work;
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -33,7 +34,7 @@ use contention::Contention;
 use pool::Pool;
 use work::{ClientId, Outcome, Over, Work};
 
-/// How often the server looks whether it is to stop.
+/// How often a server that has something to do looks whether it is to stop, and at what else may wait then.
 const LOOK: Duration = Duration::from_millis(100);
 /// Time between two looks for a connection that is made again.
 const BROKEN: Duration = Duration::from_millis(5);
@@ -90,21 +91,22 @@ impl Server {
         Ok(server)
     }
 
-    /// Serves the disk of `queue` until `stop` says so or the queue has failed; `tell` hears the news. The thread drives
-    /// the queue meanwhile.
+    /// Serves the disk of `queue` until `stop` is readable or the queue has failed; `tell` hears the news. The thread drives
+    /// the queue meanwhile, and sleeps until a client or the connection wakes it: no other thread is to ask the queue for
+    /// anything.
     ///
     /// # Errors
     /// The listening socket failed, or descriptors cannot be waited for.
-    pub fn serve(
-        &self,
-        queue: &Queue,
-        stop: impl Fn() -> bool,
-        tell: impl FnMut(News),
-    ) -> io::Result<()> {
-        self.serving(queue, tell).run(stop)
+    pub fn serve(&self, queue: &Queue, stop: impl AsFd, tell: impl FnMut(News)) -> io::Result<()> {
+        self.serving(queue, stop.as_fd(), tell).run()
     }
 
-    fn serving<'a, T: FnMut(News)>(&'a self, queue: &'a Queue, tell: T) -> Serving<'a, T> {
+    fn serving<'a, T: FnMut(News)>(
+        &'a self,
+        queue: &'a Queue,
+        stop: BorrowedFd<'a>,
+        tell: T,
+    ) -> Serving<'a, T> {
         let unit = queue.unit();
         let export = Export {
             bytes: unit.bytes(),
@@ -114,6 +116,7 @@ impl Server {
         };
         Serving {
             listener: &self.listener,
+            stop,
             queue,
             export,
             tell,
@@ -140,6 +143,8 @@ impl Drop for Server {
 
 struct Serving<'a, T> {
     listener: &'a UnixListener,
+    /// Readable when it is to stop.
+    stop: BorrowedFd<'a>,
     queue: &'a Queue,
     export: Export,
     tell: T,
@@ -171,14 +176,14 @@ struct Held {
 }
 
 impl<T: FnMut(News)> Serving<'_, T> {
-    fn run(&mut self, stop: impl Fn() -> bool) -> io::Result<()> {
+    fn run(&mut self) -> io::Result<()> {
         let mut idle_since: Option<Instant> = None;
         let mut looked = Instant::now();
         loop {
             let now = Instant::now();
             if now - looked > LOOK {
                 looked = now;
-                if stop() {
+                if is_readable(self.stop)? {
                     return Ok(());
                 }
                 self.bury();
@@ -202,8 +207,10 @@ impl<T: FnMut(News)> Serving<'_, T> {
             if self.seat.is_none() && self.queue.failure().is_some() && !self.work.is_busy() {
                 return Ok(());
             }
-            if self.sleep()? {
-                self.accept()?;
+            match self.sleep()? {
+                Woken::ToStop => return Ok(()),
+                Woken::ToAccept => self.accept()?,
+                Woken::Else => {}
             }
         }
     }
@@ -361,18 +368,21 @@ impl<T: FnMut(News)> Serving<'_, T> {
         }
     }
 
-    /// Sleeps until there may be something to do. Returns whether a client wants to connect.
-    fn sleep(&mut self) -> io::Result<bool> {
+    /// Sleeps until there may be something to do.
+    fn sleep(&mut self) -> io::Result<Woken> {
         // What ends the sleep is looked at first.
         (self.has_written, self.idle_turns) = (false, 0);
         let mut longest = match self.seat {
-            Some(_) => LOOK,
-            None => BROKEN,
+            None => Some(BROKEN),
+            // The disk's host may not answer, or there is room for a client again.
+            Some(_) if self.work.is_busy() || self.no_room => Some(LOOK),
+            Some(_) => None,
         };
-        let mut polls = Vec::with_capacity(2 + self.clients.len());
+        let mut polls = Vec::with_capacity(3 + self.clients.len());
         let mut arriving = PollFlags::empty();
         arriving.set(PollFlags::IN, !self.no_room);
         polls.push(PollFd::new(self.listener, arriving));
+        polls.push(PollFd::from_borrowed_fd(self.stop, PollFlags::IN));
         if let Some(seat) = &mut self.seat {
             let next = seat.next_timeout();
             // Of a connection that moved something and has nothing in progress, what is left is readable, or not urgent.
@@ -380,7 +390,7 @@ impl<T: FnMut(News)> Serving<'_, T> {
                 Some(Duration::ZERO) if !self.work.is_busy() => Some(REST),
                 next => next,
             };
-            longest = next.map_or(longest, |it| it.min(longest));
+            longest = [longest, next].into_iter().flatten().min();
             if let Some((descriptor, writable)) = seat.watched() {
                 let out = if writable {
                     PollFlags::OUT
@@ -402,15 +412,32 @@ impl<T: FnMut(News)> Serving<'_, T> {
                 polls.push(PollFd::new(client.stream(), wanted));
             }
         }
-        let timeout = Timespec {
-            tv_sec: 0,
-            tv_nsec: i64::from(longest.subsec_nanos()),
-        };
-        match poll(&mut polls, Some(&timeout)) {
-            Ok(_) => Ok(!polls[0].revents().is_empty()),
-            Err(Errno::INTR) => Ok(false),
+        // One that is longer than can be told is without end.
+        let timeout = longest.and_then(|it| Timespec::try_from(it).ok());
+        match poll(&mut polls, timeout.as_ref()) {
+            Ok(_) if !polls[1].revents().is_empty() => Ok(Woken::ToStop),
+            Ok(_) if !polls[0].revents().is_empty() => Ok(Woken::ToAccept),
+            Ok(_) | Err(Errno::INTR) => Ok(Woken::Else),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+/// What ended a sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Woken {
+    ToStop,
+    /// A client wants to connect.
+    ToAccept,
+    Else,
+}
+
+fn is_readable(descriptor: BorrowedFd<'_>) -> io::Result<bool> {
+    let mut polls = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
+    match poll(&mut polls, Some(&Timespec::default())) {
+        Ok(ready) => Ok(ready > 0),
+        Err(Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -33,7 +33,8 @@ fn with_a_waiting_client(act: impl FnOnce(&mut Serving<'_, fn(News)>)) {
     let path = directory.path().join("socket");
     let server = Server::bind(&path, false).unwrap();
     let _client = UnixStream::connect(&path).unwrap();
-    act(&mut server.serving(&queue, drop));
+    let (stopped, _stop) = std::io::pipe().unwrap();
+    act(&mut server.serving(&queue, stopped.as_fd(), drop));
     drop(queue);
     stop.store(true, Ordering::Relaxed);
     served.join().unwrap().unwrap();
@@ -43,9 +44,13 @@ fn with_a_waiting_client(act: impl FnOnce(&mut Serving<'_, fn(News)>)) {
 #[test]
 fn sleep__is_ended_by_no_client_that_there_was_no_descriptor_for() {
     with_a_waiting_client(|serving| {
-        assert!(serving.sleep().unwrap(), "a client wants to connect");
+        assert_eq!(serving.sleep().unwrap(), Woken::ToAccept);
         serving.no_room = true;
-        assert!(!serving.sleep().unwrap(), "there is none for it");
+        assert_eq!(
+            serving.sleep().unwrap(),
+            Woken::Else,
+            "there is none for it"
+        );
         // It is tried again, when the time to look has come.
         serving.accept().unwrap();
         assert!(!serving.no_room && serving.clients.len() == 1);

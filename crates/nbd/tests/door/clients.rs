@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::sync::mpsc::Receiver;
+use std::thread;
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -227,4 +228,21 @@ fn door__more_clients_than_there_may_be_are_turned_away() {
     let gone = |it: News| it == News::Left;
     while !gone(lab.door.news.recv_timeout(PATIENCE).unwrap()) {}
     assert_eq!(Raw::new(&lab.door.socket).call(READ, 0, 512, &[]).error, 0);
+}
+
+/// It wakes for its connection to the disk's host, which sees now and then whether that lives, and where this host is; not for
+/// itself. On a busy machine it wakes less often, never more.
+#[test]
+fn door__of_which_nothing_is_asked_sleeps() {
+    const SECONDS: usize = 20;
+    let lab = Lab::new(false);
+    let mut client = Raw::new(&lab.door.socket);
+    assert_eq!(client.call(READ, 0, 4096, &[]).error, 0);
+    let mut wakes = (0..SECONDS).map(|_| {
+        let before = lab.door.sleeps();
+        thread::sleep(Duration::from_secs(1));
+        lab.door.sleeps() - before
+    });
+    assert!(wakes.any(|it| it < 5), "more than 4 times each second");
+    assert_eq!(client.call(READ, 0, 4096, &[]).error, 0);
 }

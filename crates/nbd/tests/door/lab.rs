@@ -1,7 +1,7 @@
 //! A disk of another host behind the door: the target in one thread, the door in another.
 
-use std::fs::File;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, PipeWriter, pipe};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -67,7 +67,9 @@ pub(crate) struct Door {
     pub(crate) uri: String,
     pub(crate) socket: PathBuf,
     pub(crate) news: Receiver<News>,
-    stop: Arc<AtomicBool>,
+    stop: Option<PipeWriter>,
+    /// Its thread, below `/proc`.
+    task: PathBuf,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -77,28 +79,40 @@ impl Door {
         let queue = Queue::open(dial, lun(), initiator::Options::default()).unwrap();
         let socket = directory.join("socket");
         let server = Server::bind(&socket, read_only).unwrap();
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopping = Arc::clone(&stop);
-        let stop_asked = move || stopping.load(Ordering::Relaxed);
+        let (stopped, stop) = pipe().unwrap();
         let (tell, news) = channel();
+        let (begun, began) = channel();
         let thread = std::thread::spawn(move || {
+            begun.send(fs::read_link("/proc/thread-self")).unwrap();
             // A test that has no use for the news does not listen.
             let tell = |it| tell.send(it).unwrap_or_default();
-            server.serve(&queue, stop_asked, tell).unwrap();
+            server.serve(&queue, stopped, tell).unwrap();
         });
         Door {
             uri: format!("nbd+unix:///?socket={}", socket.display()),
             socket,
             news,
-            stop,
+            stop: Some(stop),
+            task: Path::new("/proc").join(began.recv().unwrap().unwrap()),
             thread: Some(thread),
         }
     }
 }
 
+impl Door {
+    /// How often its thread went to sleep.
+    pub(crate) fn sleeps(&self) -> u64 {
+        let status = fs::read_to_string(self.task.join("status")).unwrap();
+        let mut lines = status.lines();
+        let count = lines.find_map(|it| it.strip_prefix("voluntary_ctxt_switches:"));
+        count.unwrap().trim().parse().unwrap()
+    }
+}
+
 impl Drop for Door {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        // Its end is readable.
+        self.stop = None;
         let _ = self.thread.take().map(JoinHandle::join);
         assert!(!self.socket.exists(), "the socket is gone with the door");
     }
