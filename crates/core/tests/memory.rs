@@ -444,16 +444,16 @@ fn fill_queues(attack: &mut Attack) {
     });
 }
 
-/// The number of bytes that docs/security.md tells.
+/// The number of bytes that docs/reference/security.md tells.
 fn documented() -> usize {
-    let text = include_str!("../../../docs/security.md");
+    let text = include_str!("../../../docs/reference/security.md");
     let (_, rest) = text.split_once("at its worst holds ").expect("a figure");
     let (mib, _) = rest.split_once(" MiB").expect("a unit");
     let mib: usize = mib.parse().expect("a number");
     mib << 20
 }
 
-/// docs/security.md says how much.
+/// docs/reference/security.md says how much.
 #[test]
 fn memory__of_a_connection_at_its_worst() {
     let mut attack = Attack::begin();

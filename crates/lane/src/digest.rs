@@ -58,12 +58,12 @@ mod tests {
         }
     }
 
-    /// docs/protocol.md has it: others are to come to the same.
+    /// docs/reference/protocol.md has it: others are to come to the same.
     #[test]
     fn digest__of_known_bytes() {
         let bytes: Vec<u8> = (0..=255).collect();
         let digest = u64::from_be_bytes(Digest::of(&[0; HEADER_LEN], &bytes));
-        let text = include_str!("../../../docs/protocol.md");
+        let text = include_str!("../../../docs/reference/protocol.md");
         assert!(text.contains(&format!("{digest:016x}")), "{digest:016x}");
     }
 

@@ -97,7 +97,7 @@ pub struct Options {
     pub gso: bool,
     /// Use UDP receive offload, where the kernel has it.
     pub gro: bool,
-    /// Take trains, where this end can: payload without headers, up to 60 KiB at a time, as `docs/protocol.md` has it.
+    /// Take trains, where this end can: payload without headers, up to 60 KiB at a time, as `docs/reference/protocol.md` has it.
     pub trains: bool,
     /// Send without the kernel's copy (MSG_ZEROCOPY) where a probe shows that the kernel does
     /// without, and datagrams are large enough for it to pay. Memory sent so is handed back when

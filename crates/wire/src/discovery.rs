@@ -5,7 +5,7 @@
 //! ```
 //! Question and answer are of the same length, so that nobody can have more sent than was asked. Both are in the open and prove
 //! nothing: an answer is a place to try, and the key exchange there tells who it is. Frames alone carry them: see
-//! `docs/protocol.md`, "Discovery".
+//! `docs/reference/protocol.md`, "Discovery".
 
 use crate::encapsulation::{MIN_FRAME, PADDED_CODE};
 use crate::header::{Field, Op, ParseError, Problem};

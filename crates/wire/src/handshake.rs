@@ -2,7 +2,7 @@
 //! of the two ends understands.
 //!
 //! They have a code point of their own next to the operations, and are the only datagrams of a
-//! protected connection that are not sealed. See `docs/protocol.md`, "Protection".
+//! protected connection that are not sealed. See `docs/reference/protocol.md`, "Protection".
 
 use crate::header::{Field, Flags, HEADER_LEN, Header, Op, ParseError, Problem};
 use crate::operation::Reason;

@@ -7,7 +7,7 @@ use crate::checksum::Sum;
 /// Bytes of the header, on every operation.
 pub const HEADER_LEN: usize = 40;
 
-/// Operation codes. Zerolane's own numbers: see `docs/protocol.md`.
+/// Operation codes. Zerolane's own numbers: see `docs/reference/protocol.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Op {

@@ -7,7 +7,7 @@
 //! all there is to check.
 //!
 //! The header is Figure 9 of the Scheduled Transfer thesis. The operation code
-//! points are Zerolane's own (`docs/protocol.md`): no public table was used.
+//! points are Zerolane's own (`docs/reference/protocol.md`): no public table was used.
 //!
 //! ```
 //! use zerolane_wire::{Header, Op, HEADER_LEN};

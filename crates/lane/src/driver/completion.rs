@@ -301,7 +301,7 @@ mod tests {
     #![allow(non_snake_case)]
     use super::*;
 
-    /// docs/security.md says how much: half a MiB, room for as many again included.
+    /// docs/reference/security.md says how much: half a MiB, room for as many again included.
     #[test]
     fn memory__of_completions_not_looked_at() {
         assert!(2 * limits::MAX_UNREAD * size_of::<Completion>() <= 1 << 19);

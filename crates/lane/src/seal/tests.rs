@@ -117,7 +117,7 @@ fn seal_at__gives_what_sealing_in_place_gives_or_nothing() {
     }
 }
 
-/// What docs/protocol.md says of keys, nonces and tags, as bytes: a change here is a change of the wire.
+/// What docs/reference/protocol.md says of keys, nonces and tags, as bytes: a change here is a change of the wire.
 #[test]
 fn seal__bytes_are_those_of_version_1() {
     let sealed = |cipher: Cipher| {

@@ -10,7 +10,7 @@ pub const VERSION_MIN: u8 = 1;
 /// Opens the options of every Request_Connection, to tell a peer from other senders.
 pub(super) const MAGIC: [u8; 8] = *b"Zerolane";
 
-/// How the two ends behave: see `docs/protocol.md`, "Two profiles".
+/// How the two ends behave: see `docs/reference/protocol.md`, "Two profiles".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Profile {
     /// As the thesis describes: power-of-two STUs, one grant at a time, whole-Block repair.

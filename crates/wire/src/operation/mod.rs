@@ -1,6 +1,6 @@
 //! Typed operations: each one's fields, and where they sit in the header and options.
 //!
-//! `docs/protocol.md` is the prose of this file. Fields an operation does not
+//! `docs/reference/protocol.md` is the prose of this file. Fields an operation does not
 //! use are sent as zero and ignored on receipt.
 
 mod connection;

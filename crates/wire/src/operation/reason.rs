@@ -2,7 +2,7 @@
 
 use crate::header::{Field, ParseError, Problem};
 
-/// Why something was refused or ended. Code points in `docs/protocol.md`.
+/// Why something was refused or ended. Code points in `docs/reference/protocol.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u16)]
 pub enum Reason {

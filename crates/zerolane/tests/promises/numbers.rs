@@ -218,8 +218,8 @@ const DOCUMENTS: &[Document] = &[
         ],
     },
     Document {
-        name: "docs/protocol.md",
-        text: include_str!("../../../../docs/protocol.md"),
+        name: "docs/reference/protocol.md",
+        text: include_str!("../../../../docs/reference/protocol.md"),
         facts: &[
             Fact(
                 "LEAVES of this path, by up to {65,535}, is a copy",
@@ -342,10 +342,10 @@ const DOCUMENTS: &[Document] = &[
         ],
     },
     Document {
-        name: "docs/security.md",
-        text: include_str!("../../../../docs/security.md"),
+        name: "docs/reference/security.md",
+        text: include_str!("../../../../docs/reference/security.md"),
         facts: &[
-            Fact("a key for 2^{22} packets", &["GENERATION_LOG2"]),
+            Fact("and seals 2^{22} packets", &["GENERATION_LOG2"]),
             Fact(
                 "has {three} tries at one in {100 million}",
                 &["CODE_GUESSES", "CODES"],
@@ -389,7 +389,7 @@ const DOCUMENTS: &[Document] = &[
                 &["SERVER_CONNECTIONS_OF_ORIGIN"],
             ),
             Fact(
-                "connection ({2 KiB} each) | {64} each |",
+                "by connection ({2 KiB} each) | {64} each |",
                 &["port::SHOWN", "MAX_KEPT"],
             ),
             Fact("wait for `accept` | {64} | `unread`", &["MAX_KEPT"]),
@@ -410,7 +410,7 @@ const DOCUMENTS: &[Document] = &[
                 "{512} others wait to be looked at",
                 &["rendezvous::BACKLOG"],
             ),
-            Fact("Each maps {516 KiB}, of", &["mapping::SHARED"]),
+            Fact("Each maps {516 KiB}. The", &["mapping::SHARED"]),
             Fact(
                 "a ring of {256 KiB} each way, with records of at most {64 KiB}",
                 &["mapping::RING", "MAX_MEMORY_STU"],
@@ -427,41 +427,39 @@ const DOCUMENTS: &[Document] = &[
                 "{64} regions of the peer are mapped, with {1 TiB}",
                 &["LEASES", "MAX_MAPPED"],
             ),
-            Fact("a run of up to {1 MiB} of which", &["shm::MAX_BURST"]),
-            Fact("not answered | {64} (`Options::slots`)", &["DEFAULT_SLOTS"]),
+            Fact(
+                "reads of offers | {64} (`Options::slots`)",
+                &["DEFAULT_SLOTS"],
+            ),
             Fact(
                 "half of the window at most | {64} |",
                 &["MAX_ADVANCE_GRANTS"],
             ),
             Fact("payload of messages | {64} each", &["MAX_ADVANCE_GRANTS"]),
             Fact(
-                "are dropped | {1}, {8} at most |",
+                "one for all | {1}, {8} at most |",
                 &["options::paths", "wire::MAX_PATHS"],
             ),
-            Fact("then none more | {64} |", &["links::MAX_OWED"]),
+            Fact("leave by one path | {64} |", &["links::MAX_OWED"]),
             Fact(
                 "then they are copied | {1024}, each with {64} bytes of ours",
                 &["MAX_LENT", "give::TRAIN_END"],
             ),
+            Fact("frames in a datagram [f] | {256} |", &["wire::MAX_FRAMES"]),
             Fact(
-                "for {7} bytes, not {40}, and has at most {256} of them looked at for one header | {256} |",
-                &[
-                    "FRAME_HEAD_LEN",
-                    "HEADER_LEN",
-                    "wire::MAX_FRAMES",
-                    "wire::MAX_FRAMES",
-                ],
+                "for {7} bytes, not {40}, {256} times for one header",
+                &["FRAME_HEAD_LEN", "HEADER_LEN", "wire::MAX_FRAMES"],
             ),
             Fact(
                 "has {1088 KiB} more, whatever the peer",
                 &["BUFFERS * arrived::BYTES + path_thread::STAGE"],
             ),
             Fact(
-                "More are granted later | {256} | `grants_held`",
+                "more are granted later | {256} | `grants_held`",
                 &["MAX_LIVE_BLOCKS"],
             ),
             Fact(
-                "More are granted later | {1024} | `grants_held`",
+                "more are granted later | {1024} | `grants_held`",
                 &["MAX_REMEMBERED_BLOCKS"],
             ),
             Fact(
@@ -473,16 +471,15 @@ const DOCUMENTS: &[Document] = &[
                 &["MAX_QUEUE_MARGIN"],
             ),
             Fact(
-                "when it is over | {64 KiB} ({4} times `Options::eager_limit`)",
+                "without a receive [b] | {64 KiB} ({4} times `Options::eager_limit`)",
                 &["DEFAULT_EAGER_CREDIT", "EAGER_TRANSFERS"],
             ),
             Fact(
-                "such a Transfer | {16 KiB} (`Options::eager_limit`), {64 KiB} at most",
+                "length of an eager Transfer | {16 KiB} (`Options::eager_limit`), {64 KiB} at most",
                 &["DEFAULT_EAGER", "MAX_EAGER"],
             ),
-            Fact("gaps in such a Transfer | {128} |", &["MAX_EAGER_GAPS"]),
-            Fact("no receive waits for it | {6} |", &["MAX_EAGER_ASKS"]),
-            Fact("make an end hold {64 KiB} and", &["DEFAULT_EAGER_CREDIT"]),
+            Fact("gaps in an eager Transfer | {128} |", &["MAX_EAGER_GAPS"]),
+            Fact("no receive is posted | {6} |", &["MAX_EAGER_ASKS"]),
             Fact("held for a sender | {1024} |", &["MAX_HELD_GRANTS"]),
             Fact("gaps in a Block | {1024} |", &["MAX_GAPS_PER_BLOCK"]),
             Fact("be sent again | {4096} |", &["MAX_REPAIRS"]),
@@ -493,37 +490,40 @@ const DOCUMENTS: &[Document] = &[
                 "found out later | {16,384}, {8192}, {4096} |",
                 &["MAX_OVERTAKEN", "MAX_FLIGHT", "MAX_ENDINGS"],
             ),
-            Fact("is forgotten | {1024} | |", &["MAX_RATES"]),
+            Fact("last but one is forgotten | {1024} | |", &["MAX_RATES"]),
             Fact(
                 "batch brought is copied ({2.5 MiB}, or {64 KiB} where",
                 &["MAX_MESSAGES * receive::SPILL", "receive::SPILL"],
             ),
             Fact(
-                "the forecast, {2560} by 64 |",
+                "the forecast, {2560} by 64.",
                 &["MAX_MESSAGES * receive::MAX_SEGMENTS"],
             ),
             Fact(
                 "regions exported: the user is told | {65,536} |",
                 &["MAX_EXPORTS"],
             ),
-            Fact("the program of ({1024} completions", &["MAX_UNREAD"]),
+            Fact("the lane adds {1024} completions", &["MAX_UNREAD"]),
             Fact("one datagram of {64 KiB}, and", &["receive::SPILL"]),
             Fact("at most {72} bytes", &["HEADER_LEN + OPTIONS_LEN"]),
             Fact("({8} grants at most", &["MAX_GRANTS_REPEATED"]),
             Fact(
-                "a pause of {100 ms}, twice as long each time, up to {5 s}, and one Block of them then ([Trains](#trains)) | {3} \
-                 not made up for by {2048} datagrams each; none of the first {2048} after a pause |",
+                "losses until trains pause [d] | {3} |",
+                &["MAX_TRAIN_LOSSES / TRAIN_LOSS_COST"],
+            ),
+            Fact(
+                "by {2048} datagrams each; none of the first {2048} after a pause. The first pause takes {100 ms}, each \
+                 further one twice as long, up to {5 s}.",
                 &[
+                    "TRAIN_LOSS_COST",
+                    "TRAIN_LOSS_COST",
                     "MIN_TRAIN_PAUSE",
                     "MAX_TRAIN_PAUSE",
-                    "MAX_TRAIN_LOSSES / TRAIN_LOSS_COST",
-                    "TRAIN_LOSS_COST",
-                    "TRAIN_LOSS_COST",
                 ],
             ),
             Fact(
-                "not ended ({192 KiB} of a connection in the middle of one): then they are forgotten | {128 KiB} |",
-                &["train::BUFFER", "2 * receive::SPILL"],
+                "then they are forgotten | {128 KiB} |",
+                &["2 * receive::SPILL"],
             ),
             Fact(
                 "they are copied | {128} slots, {8 MiB}; {512}, {32 MiB} |",
@@ -549,11 +549,10 @@ const DOCUMENTS: &[Document] = &[
             "IPv6 network of 64 bits",
             "key exchanges (2 KiB each)",
             "(some 25 MiB of buffers each)",
-            "by 64 |",
+            "by 64.",
             "| 1 batch |",
             "holds 6 MiB in them",
-            "allocator gave, 4.3 MiB: 2.2 for gaps",
-            "as many, 0.9 more), 0.6 for bursts not seen, 0.3 for Ends, 0.2 for announcements, 0.1 for what",
+            "allocator gave: 4.3 MiB",
             "receive buffers take 5 MiB",
         ],
     },

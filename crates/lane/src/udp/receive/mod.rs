@@ -423,7 +423,7 @@ mod tests {
     #![allow(non_snake_case)]
     use super::*;
 
-    /// docs/security.md says how much: of a thread, not of each of its connections.
+    /// docs/reference/security.md says how much: of a thread, not of each of its connections.
     #[test]
     fn memory__of_a_thread_that_receives() {
         let mut buffers = Buffers::allocate();
@@ -432,7 +432,7 @@ mod tests {
             linear.resize(SPILL, 0);
         }
         let linear: usize = buffers.linear.iter().map(Vec::capacity).sum();
-        let text = include_str!("../../../../../docs/security.md");
+        let text = include_str!("../../../../../docs/reference/security.md");
         let (_, rest) = text
             .split_once("A thread's receive buffers take ")
             .expect("told");

@@ -1,11 +1,11 @@
-//! A peer that does the handshake by the rules and then breaks the rules of docs/protocol.md, one after the other: as
+//! A peer that does the handshake by the rules and then breaks the rules of docs/reference/protocol.md, one after the other: as
 //! Initiator and as Responder, encrypted and plain. For each rule the victim neither panics nor hangs, writes only
 //! into memory that it granted (the memory around it is checked), counts what it drops and goes on, serves an
 //! honest client all the while, and in the end holds no socket and no memory of it.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `rule`, `table` | what a rule is; the list of them, which is that of docs/rules.md |
+//! | `rule`, `table` | what a rule is; the list of them, which is that of docs/reference/rules.md |
 //! | `form`, `protection`, `announce`, `data`, `grant`, `memory`, `owner`, `finish`, `eager`, `frames`, `bare`, `trains`, `paths` | the rules, and how each is broken |
 //! | `peer`, `exchange`, `seal` | the hostile peer; its set-up, which is honest; its seal, which is not |
 //! | `victim`, `guard` | the end that is attacked, an honest client beside it, and memory that may not be touched |

@@ -10,10 +10,10 @@ use zerolane::counters::DropReason;
 use zerolane_handshake::Cipher;
 use zerolane_wire::{Profile, RequestConnection};
 
-/// A rule of docs/protocol.md, and a peer that breaks it.
+/// A rule of docs/reference/protocol.md, and a peer that breaks it.
 #[derive(Clone, Copy)]
 pub(super) struct Rule {
-    /// As in docs/rules.md.
+    /// As in docs/reference/rules.md.
     pub(super) name: &'static str,
     pub(super) script: fn(&mut Peer),
     /// Packets that the victim drops and counts, at least.
@@ -127,7 +127,7 @@ impl Rule {
     }
 }
 
-/// All rules, in the order of docs/rules.md.
+/// All rules, in the order of docs/reference/rules.md.
 pub(super) fn all() -> impl Iterator<Item = &'static Rule> {
     let parts = [
         form::RULES,

@@ -1,4 +1,4 @@
-//! Sealing as in docs/protocol.md, written a second time, without the checks of an honest end: a number can be
+//! Sealing as in docs/reference/protocol.md, written a second time, without the checks of an honest end: a number can be
 //! chosen, and used twice.
 
 use aegis::aegis128x2::Aegis128X2;

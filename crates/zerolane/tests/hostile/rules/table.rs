@@ -1,11 +1,11 @@
-//! The table of docs/rules.md against the cases, and against docs/protocol.md.
+//! The table of docs/reference/rules.md against the cases, and against docs/reference/protocol.md.
 
 use super::rule::{Rule, all};
 
-const RULES: &str = include_str!("../../../../../docs/rules.md");
-const PROTOCOL: &str = include_str!("../../../../../docs/protocol.md");
+const RULES: &str = include_str!("../../../../../docs/reference/rules.md");
+const PROTOCOL: &str = include_str!("../../../../../docs/reference/protocol.md");
 
-/// A row of the table: number, name, sections of docs/protocol.md, rule, what the peer does, what must happen.
+/// A row of the table: number, name, sections of the protocol, rule, what the peer does, what must happen.
 struct Row<'a>([&'a str; 6]);
 
 fn rows() -> Vec<Row<'static>> {
