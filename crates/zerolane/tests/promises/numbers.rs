@@ -244,11 +244,11 @@ const DOCUMENTS: &[Document] = &[
                 "and {128} datagrams at most, and nothing",
                 &["MAX_EAGER_DATAGRAMS"],
             ),
-            Fact("more than {32} operations. They take", &["MAX_RUN"]),
+            Fact("more than {32} operations. Runs take", &["MAX_RUN"]),
             Fact("If {1024} of those wait", &["MAX_UNREAD"]),
             Fact("Extended: up to {64} at a", &["MAX_FETCHES"]),
             Fact("asked again every {100 ms}", &["NOT_READY_INTERVAL"]),
-            Fact("leaves within {20 us}, else", &["CONFIRM_DELAY"]),
+            Fact("leaves within {20 us} confirms", &["CONFIRM_DELAY"]),
             Fact("after {64} operations, before", &["CONFIRM_EVERY"]),
             Fact(
                 "At most {1024} are unconfirmed, in at most {256} datagrams; the window starts at {64}",
@@ -276,7 +276,7 @@ const DOCUMENTS: &[Document] = &[
             ),
             Fact("longest put ({1192} bytes and", &["MAX_SMALL"]),
             Fact(
-                "B_id 0, up to {128} bytes of control",
+                "| 0 | message: up to {128} bytes of control",
                 &["limits::MAX_CONTROL"],
             ),
             Fact("up to {four} ranges, each", &["MAX_RANGES"]),
@@ -291,7 +291,15 @@ const DOCUMENTS: &[Document] = &[
             Fact("`State` names up to {four} ranges", &["MAX_RANGES"]),
             Fact("(forgotten after {30 s})", &["REORDERING_MEMORY"]),
             Fact("({2 ms} at least, and", &["MIN_DATA_RTO"]),
-            Fact("asks again {once a second}", &["WAITING_INTERVAL"]),
+            Fact("told to wait | {once a second}, for", &["WAITING_INTERVAL"]),
+            Fact(
+                "{20 ms} at least; {100 ms} at first; doubles up to {1 s} |",
+                &["MIN_RTO", "INITIAL_RTO", "MAX_RTO"],
+            ),
+            Fact("*not now* | every {100 ms} |", &["NOT_READY_INTERVAL"]),
+            Fact("numbered operations | {20 us} | State", &["CONFIRM_DELAY"]),
+            Fact("(#lost-payload); {2 ms} at least |", &["MIN_DATA_RTO"]),
+            Fact("of keys | {5 s} | the Responder", &["HANDSHAKE_LIFETIME"]),
             Fact(
                 "silent, {ten} times within",
                 &["KEEPALIVES_PER_IDLE_TIMEOUT"],
@@ -328,7 +336,7 @@ const DOCUMENTS: &[Document] = &[
             Fact("after {20 us} at the latest", &["CONFIRM_DELAY"]),
             Fact("is posted, {6} times at most", &["MAX_EAGER_ASKS"]),
         ],
-        checked: Some(("### Lost payload", "")),
+        checked: Some(("## Placement", "")),
         without: &[
             "at most four round trips or 20 ms",
             "are never 0 and are not",

@@ -1,5 +1,5 @@
-//! A peer that does the handshake by the rules and then breaks the rules of docs/reference/protocol.md, one after the other: as
-//! Initiator and as Responder, encrypted and plain. For each rule the victim neither panics nor hangs, writes only
+//! A peer that does the handshake by the rules and then breaks those of docs/reference/protocol.md, one after the
+//! other: as Initiator and as Responder, encrypted and plain. For each rule the victim neither panics nor hangs, writes only
 //! into memory that it granted (the memory around it is checked), counts what it drops and goes on, serves an
 //! honest client all the while, and in the end holds no socket and no memory of it.
 //!
