@@ -34,6 +34,7 @@ fn answered(replies: Vec<Reply>) -> Result<crate::Changes, Error> {
 
 fn done(done: u64, last: bool) -> Reply {
     Reply::Done {
+        backed_up: 0,
         done,
         failures: Vec::new(),
         last,

@@ -198,6 +198,27 @@ pub enum Cause {
         "too many filter rules together with those of the directories around: what is in its directory is left alone"
     )]
     FilterTooLarge,
+    /// What should be replaced or removed could not be kept as a backup, by this error of the system.
+    #[error("stays as it is, for no backup of it could be made: {}", why_no_backup(*.0))]
+    NoBackup(i32),
+    /// The directory of backups is the one that it stands in, and there is no suffix.
+    #[error(
+        "stays as it is, for its backup would have its own name: give another --backup-dir, or --suffix"
+    )]
+    BackupIsItself,
+}
+
+/// Why a backup could not get its name.
+fn why_no_backup(errno: i32) -> String {
+    match Errno::from_raw_os_error(errno) {
+        Errno::XDEV => "the backup directory is on another file system".into(),
+        Errno::ISDIR => "a directory has the name that its backup would have".into(),
+        Errno::NOTDIR | Errno::LOOP => {
+            "a file or link has the name of a directory that its backup would be in".into()
+        }
+        Errno::NAMETOOLONG => "its name with the suffix would be too long".into(),
+        _ => std::io::Error::from_raw_os_error(errno).to_string(),
+    }
 }
 
 impl From<Errno> for Cause {

@@ -1,10 +1,11 @@
 //! What the fuzz targets of the file service hold on to; in no other build.
 
+use crate::backup::Backups;
 use crate::digest::Digester;
 use crate::error::Error;
 use crate::limits::{BUFFER_BYTES, CONTROL_BYTES, TREE_DEPTH};
 use crate::message::{
-    Attributes, CopyOptions, Record, Reply, Request, decode_feedback, decode_opening,
+    Attributes, Backup, CopyOptions, Record, Reply, Request, decode_feedback, decode_opening,
     decode_record, encode_feedback, encode_opening,
 };
 use crate::name::{RelativePath, check_name};
@@ -56,6 +57,24 @@ pub fn messages(bytes: &[u8]) {
                 assert!(!bytes.contains(&0));
             }
         }
+    }
+    if let Ok(
+        Request::Update {
+            destination,
+            backup: Some(backup),
+            ..
+        }
+        | Request::Remove {
+            path: destination,
+            backup: Some(backup),
+            ..
+        },
+    ) = decode_opening(bytes)
+        && backup.check().is_ok()
+        && let Some(below) = backup.below(&destination)
+    {
+        let mut names = below.split(|&byte| byte == b'/');
+        assert!(names.all(|name| check_name(name).is_ok()));
     }
     if let Ok(reply) = decode_opening::<Reply>(bytes) {
         let again = encode_opening(&reply).expect("as short as it came");
@@ -112,7 +131,7 @@ pub fn listing(bytes: &[u8]) {
 }
 
 /// Receives into `directory` what a hostile sender sends. The first byte of `input` chooses the
-/// options, the second what is kept besides; the rest is records; an invalid record ends a pack, and what follows the record of a run
+/// options, the second what is kept besides, and whether there are backups; the rest is records; an invalid record ends a pack, and what follows the record of a run
 /// is its units.
 pub fn receive(directory: &Path, input: &[u8]) {
     let Some((&[choice, kept], mut records)) = input.split_first_chunk() else {
@@ -164,6 +183,15 @@ pub fn receive(directory: &Path, input: &[u8]) {
         0 => receiver,
         _ => receiver.replacing(),
     };
+    let backup = Backup {
+        directory: (kept & 64 != 0).then(|| b"new/backups".to_vec()),
+        suffix: b"~".to_vec(),
+    };
+    let backups = (kept & 32 != 0).then(|| {
+        let base = File::open(directory).expect("a directory").into();
+        Backups::local(&base, (&backup, false)).expect("a path below the directory")
+    });
+    let receiver = receiver.backing_up(backups);
     let _: Result<_, Error> = receiver.receive_all();
 }
 

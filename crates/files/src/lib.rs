@@ -23,6 +23,7 @@
 //!   name, root, target, glob, links nothing leaves the served directory; patterns; links that are followed
 //!   filter, filter_files            which files are left alone, also by rules in the tree
 //!   positioned, attributes, extended, escape  reads and writes at an offset; owners, permissions, times, xattrs; bytes for people
+//!   backup                          what is replaced or removed gets another name
 //!   hard_links                      which files have several names, and under which they were met first
 //!   rendezvous                      what a client and the server started for it say over a login's channel
 //! ```
@@ -58,6 +59,7 @@
 #![forbid(unsafe_code)]
 
 mod attributes;
+mod backup;
 mod client;
 mod confine;
 mod digest;
@@ -110,8 +112,8 @@ pub use filter::{Filter, FilterError};
 pub use location::{Host, Location, LocationError};
 pub use meet::{Invitation, Meeting, MeetingCode, MeetingCodeError, Offer, Whereabouts};
 pub use message::{
-    Attributes, CopyOptions, EntryKind, ListOptions, Meta, OfferedEntry, Owner, RemoveOptions,
-    Replace, Totals,
+    Attributes, Backup, CopyOptions, EntryKind, ListOptions, Meta, OfferedEntry, Owner,
+    RemoveOptions, Replace, Totals,
 };
 pub use modes::{Modes, ModesError};
 pub use observe::{Observer, Peer, Queued, ServerObserver, Spent, Verb};

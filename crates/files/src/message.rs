@@ -70,6 +70,7 @@ pub(crate) enum Request {
     Update {
         destination: Vec<u8>,
         options: CopyOptions,
+        backup: Option<Backup>,
         digester: Digester,
     },
     /// The server sends the files that the steps which follow name.
@@ -83,6 +84,7 @@ pub(crate) enum Request {
     /// The server removes what the steps which follow name.
     Remove {
         path: Vec<u8>,
+        backup: Option<Backup>,
         /// Only its key matters, as in a Put.
         digester: Digester,
     },
@@ -163,6 +165,16 @@ pub struct CopyOptions {
     pub no_permissions: bool,
 }
 
+/// Where a sync keeps what it replaces or removes. Of what is replaced by the same name, only one backup is kept: the last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Backup {
+    /// A directory, as a path from the destination: backups have the paths there that the files have below the
+    /// destination. A server takes none that leads out of what it serves. `None`: backups stand beside the files.
+    pub directory: Option<Vec<u8>>,
+    /// What is appended to the names of files. Without a directory it cannot be empty.
+    pub suffix: Vec<u8>,
+}
+
 /// What is kept of files besides content, permissions and time, where the end that writes them may.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attributes {
@@ -240,6 +252,8 @@ pub(crate) enum Reply {
     /// the request is going to be carried out: nothing is done before that has arrived.
     Done {
         done: u64,
+        /// Of these, files and links that were moved to a backup.
+        backed_up: u64,
         failures: Vec<Failure>,
         last: bool,
     },
@@ -515,6 +529,8 @@ pub struct Totals {
     pub bytes_kept: u64,
     /// Of these, bytes in holes that were not sent.
     pub bytes_in_holes: u64,
+    /// Files and links that were kept as backups when others took their place.
+    pub backed_up: u64,
     /// Devices, sockets and FIFOs of the sources, which are not copied.
     pub skipped: u64,
     /// Files, directories and links that failed.
@@ -534,6 +550,7 @@ impl Totals {
             bytes: self.bytes.saturating_add(other.bytes),
             bytes_kept: self.bytes_kept.saturating_add(other.bytes_kept),
             bytes_in_holes: self.bytes_in_holes.saturating_add(other.bytes_in_holes),
+            backed_up: self.backed_up.saturating_add(other.backed_up),
             skipped: self.skipped.saturating_add(other.skipped),
             failed: self.failed.saturating_add(other.failed),
             vanished: self.vanished.saturating_add(other.vanished),

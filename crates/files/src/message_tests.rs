@@ -141,9 +141,36 @@ fn decode_opening__roundtrip_and_truncation() {
 }
 
 #[test]
+fn decode_opening__backups_that_a_sync_asks_for() {
+    for directory in [None, Some(b"../old".to_vec())] {
+        let suffix = b"~".to_vec();
+        let backup = Some(Backup { directory, suffix });
+        let update = Request::Update {
+            destination: b"t".to_vec(),
+            options: CopyOptions::default(),
+            backup: backup.clone(),
+            digester: Digester::fixed(),
+        };
+        let remove = Request::Remove {
+            path: b"t".to_vec(),
+            backup,
+            digester: Digester::fixed(),
+        };
+        for request in [update, remove] {
+            let bytes = encode_opening(&request).unwrap();
+            assert_eq!(decode_opening::<Request>(&bytes).unwrap(), request);
+            for len in 0..bytes.len() {
+                assert!(decode_opening::<Request>(&bytes[..len]).is_err(), "{len}");
+            }
+        }
+    }
+}
+
+#[test]
 fn encode_opening__too_long() {
     let request = Request::Remove {
         path: vec![b'x'; CONTROL_BYTES],
+        backup: None,
         digester: Digester::fixed(),
     };
     assert_eq!(encode_opening(&request), None);

@@ -94,6 +94,34 @@ impl RelativePath {
         }
     }
 
+    /// `path` as written from this directory, where no link is followed: `..` in it goes up by name.
+    pub(crate) fn join(&self, path: &RelativePath) -> RelativePath {
+        if path.absolute {
+            return path.clone();
+        }
+        let mut components = self.components.clone();
+        for name in &path.components {
+            let up = name == UP && components.last().is_some_and(|last| last != UP);
+            match up {
+                true => drop(components.pop()),
+                false => components.push(name.clone()),
+            }
+        }
+        RelativePath {
+            components,
+            absolute: self.absolute,
+            directory: true,
+            contents: false,
+        }
+    }
+
+    /// Its names below `directory`; `None` if it is not below that.
+    pub(crate) fn below(&self, directory: &RelativePath) -> Option<&[Vec<u8>]> {
+        let below = self.components.strip_prefix(&directory.components[..])?;
+        let same = self.absolute == directory.absolute && !below.iter().any(|it| it == UP);
+        same.then_some(below)
+    }
+
     /// The directory that holds it and its name there; `None` for the served directory itself, and for one
     /// that has no name, such as `..`.
     pub(crate) fn split_last(&self) -> Option<(RelativePath, &[u8])> {

@@ -7,6 +7,7 @@
 //! has the temporary name by then.
 
 use crate::attributes::{NotKept, set_meta, set_owner_at, times, with_permissions};
+use crate::backup::BackupsOf;
 use crate::error::Cause;
 use crate::extended::Wanted;
 use crate::in_place::InPlace;
@@ -36,6 +37,8 @@ pub(crate) struct Part {
     meta: Meta,
     /// Besides, if that was asked for.
     wanted: Option<Wanted>,
+    /// For what it replaces.
+    backups: Option<BackupsOf>,
 }
 
 /// Its place until it is complete.
@@ -73,6 +76,7 @@ impl Part {
             end: 0,
             meta: Meta::default(),
             wanted: None,
+            backups: None,
         })
     }
 
@@ -101,6 +105,7 @@ impl Part {
             place: Place::Target(in_place),
             meta,
             wanted: None,
+            backups: None,
         }))
     }
 
@@ -139,12 +144,19 @@ impl Part {
             end: left_over,
             meta: Meta::default(),
             wanted: None,
+            backups: None,
         })
     }
 
     /// With these extended attributes, and no others of those that are asked for.
     pub(crate) fn wanting(mut self, wanted: Option<Wanted>) -> Part {
         self.wanted = wanted;
+        self
+    }
+
+    /// With a backup of what it replaces.
+    pub(crate) fn backing_up(mut self, backups: Option<BackupsOf>) -> Part {
+        self.backups = backups;
         self
     }
 
@@ -301,7 +313,7 @@ impl Part {
             Place::Target(_) => Ok(()),
             Place::Unnamed => {
                 if !temporary::link(directory, self.file.as_fd(), &self.target)? {
-                    check_target(directory, &self.target, replace_read_only)?;
+                    self.make_way(replace_read_only)?;
                     let name = temporary::random_name()?;
                     temporary::link(directory, self.file.as_fd(), &name)?;
                     let named = fs::renameat(directory, &name, directory, &self.target);
@@ -314,13 +326,13 @@ impl Part {
                 Ok(())
             }
             Place::Random(name) => {
-                check_target(directory, &self.target, replace_read_only)?;
+                self.make_way(replace_read_only)?;
                 fs::renameat(directory, name, directory, &self.target)?;
                 temporary::remove_left_over(directory, &self.target);
                 Ok(())
             }
             Place::Lasting { name, .. } => {
-                check_target(directory, &self.target, replace_read_only)?;
+                self.make_way(replace_read_only)?;
                 let aside = temporary::set_aside(directory, name, self.file.as_fd())?;
                 let named = fs::renameat(directory, &aside, directory, &self.target);
                 if named.is_err() {
@@ -329,6 +341,17 @@ impl Part {
                 Ok(named?)
             }
         }
+    }
+
+    /// Before it takes the place of what stands there.
+    fn make_way(&self, replace_read_only: bool) -> Result<(), Cause> {
+        let directory = self.directory.as_fd();
+        make_way(
+            directory,
+            &self.target,
+            replace_read_only,
+            self.backups.as_ref(),
+        )
     }
 
     /// The copy failed here, by `cause`. After a full disk the content stays, for a later copy to go on
@@ -380,6 +403,17 @@ pub(crate) fn check_target(
     }
 }
 
+/// The same, and keeps a backup of it.
+pub(crate) fn make_way(
+    directory: BorrowedFd<'_>,
+    name: &[u8],
+    replace_read_only: bool,
+    backups: Option<&BackupsOf>,
+) -> Result<(), Cause> {
+    check_target(directory, name, replace_read_only)?;
+    backups.map_or(Ok(()), |backups| backups.keep(directory, name))
+}
+
 /// Makes the symbolic link `name`, replacing a file or link there. If it is to be durable, it is on the disk when it returns.
 pub(crate) fn make_link(
     directory: BorrowedFd<'_>,
@@ -387,12 +421,14 @@ pub(crate) fn make_link(
     target: &[u8],
     meta: &Meta,
     options: &CopyOptions,
+    backups: Option<&BackupsOf>,
 ) -> Result<NotKept, Cause> {
     check_target(directory, name, options.replace_read_only)?;
     let aside = temporary::random_name()?;
     fs::symlinkat(target, directory, &aside)?;
     let named = set_owner_at(directory, &aside, meta).and_then(|not_kept| {
         fs::utimensat(directory, &aside, &times(meta), AtFlags::SYMLINK_NOFOLLOW)?;
+        make_way(directory, name, options.replace_read_only, backups)?;
         fs::renameat(directory, &aside, directory, name)?;
         Ok(not_kept)
     });

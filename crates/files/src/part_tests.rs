@@ -39,6 +39,7 @@ fn each(dir: &Arc<OwnedFd>, target: &[u8]) -> [Part; 3] {
     let random = Part {
         meta: Meta::default(),
         wanted: None,
+        backups: None,
         directory: dir.clone(),
         target: target.to_vec(),
         file,
@@ -252,7 +253,7 @@ fn lasting__leftover_goes_when_a_small_file_or_a_link_takes_its_place() {
     part.commit(0, &META, &FRESH).unwrap();
     assert_eq!(names(base.path()), ["a"]);
     leave(&dir, b"a", b"left");
-    make_link(dir.as_fd(), b"a", b"x", &META, &FRESH).unwrap();
+    make_link(dir.as_fd(), b"a", b"x", &META, &FRESH, None).unwrap();
     assert_eq!(names(base.path()), ["a"]);
     // Unless another copy writes it.
     let lasting = Part::lasting(&dir, b"a", &FRESH).unwrap();
@@ -314,7 +315,7 @@ fn make_link__replaces_a_link() {
     let base = tempfile::tempdir().unwrap();
     let dir = open(base.path());
     symlink("old", base.path().join("a")).unwrap();
-    make_link(dir.as_fd(), b"a", b"../new\xff", &META, &FRESH).unwrap();
+    make_link(dir.as_fd(), b"a", b"../new\xff", &META, &FRESH, None).unwrap();
     let target = std::fs::read_link(base.path().join("a")).unwrap();
     assert_eq!(target.into_os_string().into_encoded_bytes(), b"../new\xff");
     assert_eq!(
@@ -330,7 +331,7 @@ fn make_link__over_a_directory_is_refused() {
     let dir = open(base.path());
     std::fs::create_dir(base.path().join("a")).unwrap();
     assert_eq!(
-        make_link(dir.as_fd(), b"a", b"x", &META, &FRESH),
+        make_link(dir.as_fd(), b"a", b"x", &META, &FRESH, None),
         Err(Cause::IsADirectory)
     );
 }
@@ -341,12 +342,12 @@ fn make_link__is_on_the_disk_if_it_is_to_be_durable() {
     // One that cannot be synced shows that it would have been.
     let flags = fs::OFlags::PATH | fs::OFlags::DIRECTORY;
     let dir = fs::open(base.path(), flags, Mode::empty()).unwrap();
-    make_link(dir.as_fd(), b"a", b"x", &META, &FRESH).unwrap();
+    make_link(dir.as_fd(), b"a", b"x", &META, &FRESH, None).unwrap();
     let durable = CopyOptions {
         durable: true,
         ..FRESH
     };
-    let made = make_link(dir.as_fd(), b"b", b"x", &META, &durable);
+    let made = make_link(dir.as_fd(), b"b", b"x", &META, &durable, None);
     assert_eq!(made, Err(Cause::from(Errno::BADF)));
-    make_link(open(base.path()).as_fd(), b"b", b"x", &META, &durable).unwrap();
+    make_link(open(base.path()).as_fd(), b"b", b"x", &META, &durable, None).unwrap();
 }

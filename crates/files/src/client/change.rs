@@ -20,6 +20,14 @@ pub struct Changes {
     pub failed: u64,
 }
 
+/// What a server has done of a request since it said so last.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Carried {
+    pub(super) done: u64,
+    /// Of these, files and links that were moved to backups.
+    pub(super) backed_up: u64,
+}
+
 impl Client {
     /// Removes what the paths name, which are patterns as in [`Client::get`]. Links are removed, not followed.
     ///
@@ -69,8 +77,8 @@ impl Client {
     fn change(&self, request: &Request, observer: &dyn Observer) -> Result<Changes, Error> {
         let mut changes = Changes::default();
         let timeout = self.transport.connect_timeout;
-        self.carry_out(request, timeout, None, &mut |done, failures| {
-            changes.done += done;
+        self.carry_out(request, timeout, None, &mut |carried, failures| {
+            changes.done += carried.done;
             changes.failed += failures.len() as u64;
             failures.iter().for_each(|it| observer.failed_there(it));
         })?;
@@ -78,13 +86,13 @@ impl Client {
     }
 
     /// Connects within `timeout`, has the server carry out a request, with the steps that it needs, and tells `note` what came of it as that comes:
-    /// how much was done, and what was not.
+    /// what was done, and what was not.
     pub(super) fn carry_out(
         &self,
         request: &Request,
         timeout: Duration,
         steps: Option<Vec<u8>>,
-        note: &mut dyn FnMut(u64, &[Failure]),
+        note: &mut dyn FnMut(Carried, &[Failure]),
     ) -> Result<(), Error> {
         let mut connection = self.begin(request, timeout)?;
         if let Some(steps) = steps {
@@ -94,10 +102,11 @@ impl Client {
             match hear(&mut connection, &self.stop, AT_WORK).map_err(unanswered)? {
                 Reply::Done {
                     done,
+                    backed_up,
                     failures,
                     last,
                 } => {
-                    note(done, &failures);
+                    note(Carried { done, backed_up }, &failures);
                     if last {
                         close(connection);
                         return Ok(());

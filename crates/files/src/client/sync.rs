@@ -3,8 +3,10 @@
 //! When a connection breaks, the next one begins with a comparison: it finds what was done, whatever the end that
 //! did it could say of it, and costs two listings.
 
+use super::change::Carried;
 use super::told::Told;
 use super::{Accepted, Client, PATIENCE, close};
+use crate::backup::Backups;
 use crate::digest::Digester;
 use crate::error::{Cause, Error, Failure};
 use crate::limits::BEGUN_STEPS;
@@ -21,11 +23,12 @@ use crate::sync::merge::{Merge, Outcome};
 use crate::sync::options::{Kept, SyncObserver, SyncOptions, SyncPaths, SyncTotals};
 use crate::sync::pages::Pages;
 use crate::sync::plan::{BATCH_BYTES, Notes};
-use crate::sync::remove::remove;
+use crate::sync::remove::{Removed, remove};
 use crate::sync::walk::Walker;
 use crate::target::{Sources, resolve_local};
 use rustix::fd::OwnedFd;
 use rustix::fs::{CWD, Mode, OFlags, openat};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use zerolane::Connection;
 
@@ -49,6 +52,7 @@ impl Client {
             connections: 0,
             kept: Totals::default(),
             deleted: 0,
+            deleted_to_backups: 0,
         };
         let observer = Told::new(observer, options.modify_window);
         self.copying(&observer).run(|copying| {
@@ -76,8 +80,9 @@ struct Progress {
     connections: u64,
     /// Of what was copied: directories, and bytes that were not sent.
     kept: Totals,
-    /// Removed, as far as it was told.
+    /// Removed, as far as it was told, and of that moved to backups.
     deleted: u64,
+    deleted_to_backups: u64,
 }
 
 /// A sync from a comparison to its end, or to the break of a connection.
@@ -94,6 +99,9 @@ struct Attempt<'s, 'c, 'o> {
 
 impl Attempt<'_, '_, '_> {
     fn run(mut self) -> Result<SyncTotals, Error> {
+        if let Some(backup) = &self.options.backup {
+            backup.check().map_err(local)?;
+        }
         let Outcome {
             copy,
             remove,
@@ -123,7 +131,7 @@ impl Attempt<'_, '_, '_> {
             totals.failed += totals.copied.failed;
             // Those of the connections before, which were lost.
             totals.copied = totals.copied.plus(self.progress.kept);
-            totals.deleted = 0;
+            (totals.deleted, totals.deleted_to_backups) = (0, 0);
         }
         totals.kept = match totals.failed - totals.copied.vanished {
             _ if remove.is_empty() => None,
@@ -132,10 +140,15 @@ impl Attempt<'_, '_, '_> {
             _ => Some(Kept::Failures),
         };
         match totals.kept {
-            Some(_) => (totals.deleted, totals.over_limit) = (0, 0),
+            Some(_) => {
+                (totals.deleted, totals.over_limit) = (0, 0);
+                totals.deleted_to_backups = 0;
+            }
             None if self.options.dry_run => {}
             None => {
                 totals.deleted = done.deleted.max(self.progress.deleted);
+                totals.deleted_to_backups =
+                    (done.deleted_to_backups).max(self.progress.deleted_to_backups);
                 self.remove_planned(remove, &mut totals)?;
             }
         }
@@ -192,6 +205,7 @@ impl Attempt<'_, '_, '_> {
             filter_files: filter_files.clone(),
             digester,
         })?;
+        let backups_at = self.backups_at();
         let compared = pump::run(&mut connection, CONTROL, DATA, stop, |port| {
             // The server may have told all that it has, and closed, while this end still looks.
             let heard = stop.clone();
@@ -203,11 +217,30 @@ impl Attempt<'_, '_, '_> {
                 .with_filter_files(filter_files)
                 .heeding(Box::new(move || heard.check()));
             match push {
-                true => Merge::new(&mut here, &mut there, options, observer, stop)?.run(),
-                false => Merge::new(&mut there, &mut here, options, observer, stop)?.run(),
+                true => Merge::new(&mut here, &mut there, options, observer, stop)?,
+                false => Merge::new(&mut there, &mut here, options, observer, stop)?,
             }
+            .with_backups_at(backups_at)
+            .run()
         });
         self.over(connection, compared)
+    }
+
+    /// Where backups are below the destination, if they are.
+    fn backups_at(&self) -> Option<Vec<u8>> {
+        let destination = match self.paths {
+            SyncPaths::Push { destination, .. } => destination,
+            SyncPaths::Pull { destination, .. } => destination.as_os_str().as_bytes(),
+        };
+        self.options.backup.as_ref()?.below(destination)
+    }
+
+    /// Makes backups of what is in `base` here.
+    fn backups(&self, base: &OwnedFd) -> Result<Option<Backups>, Error> {
+        let backup = self.options.backup.as_ref();
+        // As what is put in its place here.
+        let backups = backup.map(|it| Backups::local(base, (it, self.options.durable)));
+        backups.transpose().map_err(local)
     }
 
     /// Copies, a batch of the plan at a time.
@@ -219,7 +252,7 @@ impl Attempt<'_, '_, '_> {
             replace_read_only: true,
             count_first: false,
             delta: self.options.delta,
-            in_place: self.options.in_place,
+            in_place: self.options.in_place && self.options.backup.is_none(),
             copy_links: self.options.copy_links,
             keep_links: true,
             attributes: self.options.attributes,
@@ -279,6 +312,7 @@ impl Attempt<'_, '_, '_> {
         let (mut connection, digester) = self.ask(|digester| Request::Update {
             destination: destination.to_vec(),
             options: *options,
+            backup: self.options.backup.clone(),
             digester,
         })?;
         let copied = pump::run(&mut connection, DATA, CONTROL, stop, |port| {
@@ -305,6 +339,7 @@ impl Attempt<'_, '_, '_> {
         };
         let (base, _) = resolve_local(destination, contents)
             .map_err(|cause| Error::local(destination, cause))?;
+        let backups = self.backups(&base)?;
         let (observer, stop) = (self.observer, &self.client.stop);
         let begun = reached.begun;
         let (mut connection, digester) = self.ask(|digester| Request::Fetch {
@@ -320,6 +355,7 @@ impl Attempt<'_, '_, '_> {
             FileReceiver::new(port, observer, *options, digester, to, role)
                 .expecting(batch)
                 .with_modes(&self.options.modes)
+                .backing_up(backups)
                 .receive_all()
         });
         self.over(connection, copied)
@@ -328,8 +364,10 @@ impl Attempt<'_, '_, '_> {
     fn remove_planned(&mut self, plan: Notes, totals: &mut SyncTotals) -> Result<(), Error> {
         let observer = self.observer;
         let mut removed_so_far = totals.deleted;
-        let mut note = |removed: u64, failures: &[Failure]| {
-            removed_so_far += removed;
+        let mut backed_up_so_far = totals.deleted_to_backups;
+        let mut note = |carried: Carried, failures: &[Failure]| {
+            removed_so_far += carried.done;
+            backed_up_so_far += carried.backed_up;
             totals.failed += failures.len() as u64;
             failures.iter().for_each(|failure| observer.failed(failure));
         };
@@ -342,18 +380,24 @@ impl Attempt<'_, '_, '_> {
                     self.remove_there(destination, batch, &mut note)
                 }
                 SyncPaths::Pull { destination, .. } => {
-                    remove(open(destination)?, &batch, &self.client.stop, |outcome| {
-                        match outcome {
-                            Ok(()) => note(1, &[]),
-                            Err(failure) => note(0, &[failure]),
-                        }
+                    let base = open(destination)?;
+                    let backups = self.backups(&base)?;
+                    remove(base, &batch, backups, &self.client.stop, |outcome| {
+                        let (done, backed_up, failure) = match outcome {
+                            Ok(Removed::Gone) => (1, 0, None),
+                            Ok(Removed::BackedUp) => (1, 1, None),
+                            Err(failure) => (0, 0, Some(failure)),
+                        };
+                        note(Carried { done, backed_up }, failure.as_slice());
                         Ok(())
                     })
                 }
             };
         }
         totals.deleted = removed_so_far;
+        totals.deleted_to_backups = backed_up_so_far;
         self.progress.deleted = removed_so_far;
+        self.progress.deleted_to_backups = backed_up_so_far;
         self.copying.reached.position.steps += removed_so_far;
         outcome
     }
@@ -362,10 +406,11 @@ impl Attempt<'_, '_, '_> {
         &mut self,
         path: &[u8],
         batch: Vec<u8>,
-        note: &mut dyn FnMut(u64, &[Failure]),
+        note: &mut dyn FnMut(Carried, &[Failure]),
     ) -> Result<(), Error> {
         let request = Request::Remove {
             path: path.to_vec(),
+            backup: self.options.backup.clone(),
             digester: self.progress.offer.clone(),
         };
         let timeout = self
@@ -381,6 +426,12 @@ impl Attempt<'_, '_, '_> {
         self.progress.offer = Digester::offer()?;
         Ok(())
     }
+}
+
+/// What is wrong with something that the user named.
+fn local((path, cause): (&[u8], Cause)) -> Error {
+    let path = path.to_vec();
+    Error::Local { path, cause }
 }
 
 /// Opens a directory that the user named, through whatever links lead to it.

@@ -15,6 +15,10 @@ pub(crate) struct Scope<'f> {
     side: Side,
     /// Rules for no end in particular do not count at the target.
     delete_excluded: bool,
+    /// The directory of backups, which is left alone whatever the rules say.
+    backups: Option<Vec<u8>>,
+    /// What ends so is left alone if they say nothing of it.
+    backup_suffix: Option<Vec<u8>>,
     matcher: Matcher,
     /// The directories that the walk is in.
     depth: usize,
@@ -47,6 +51,8 @@ impl<'f> Scope<'f> {
             filter,
             side,
             delete_excluded: false,
+            backups: None,
+            backup_suffix: None,
             matcher: Matcher::new(filter.rules(), (FILTER_BYTES, FILTER_STATES_BYTES))?,
             depth: 0,
             merged: filter.merges().map(|_| Vec::new()).collect(),
@@ -61,6 +67,25 @@ impl<'f> Scope<'f> {
     /// What rules for no end in particular exclude may be deleted.
     pub(crate) fn deleting_excluded(mut self, delete_excluded: bool) -> Scope<'f> {
         self.delete_excluded = delete_excluded;
+        self
+    }
+
+    /// Leaves the directory of backups at this path alone, and all that is in it.
+    pub(crate) fn leaving_backups(mut self, directory: Option<Vec<u8>>) -> Scope<'f> {
+        self.backups = directory;
+        self
+    }
+
+    /// Whether the directory of backups is, or will be, in the directory at `path`, at any depth.
+    pub(crate) fn has_backups_in(&self, path: &[u8]) -> bool {
+        let backups = self.backups.as_ref();
+        let below = backups.and_then(|backups| backups.strip_prefix(path));
+        below.is_some_and(|below| below.first() == Some(&b'/'))
+    }
+
+    /// Leaves alone what has this suffix and is not included, as a last rule `- *SUFFIX` would.
+    pub(crate) fn leaving_suffix(mut self, suffix: Option<Vec<u8>>) -> Scope<'f> {
+        self.backup_suffix = suffix;
         self
     }
 
@@ -113,8 +138,17 @@ impl<'f> Scope<'f> {
     /// Whether what stands at `path`, below the top of the tree and in the directory that was entered last, is left alone.
     /// `removing`: its directory goes.
     pub(crate) fn excludes(&self, path: &[u8], directory: bool, removing: bool) -> bool {
+        let backups = self
+            .backups
+            .as_ref()
+            .and_then(|it| path.strip_prefix(&it[..]));
+        if backups.is_some_and(|below| matches!(below, [] | [b'/', ..])) {
+            return true;
+        }
+        let suffix = self.backup_suffix.as_ref();
+        let last_rule = suffix.is_some_and(|suffix| path.ends_with(suffix));
         if self.filter.entries.is_empty() {
-            return false;
+            return last_rule;
         }
         let mut rooted = [b"\0", path, b"/"].concat();
         let matched = self.matcher.look(&rooted, directory);
@@ -137,7 +171,7 @@ impl<'f> Scope<'f> {
                 return !include;
             }
         }
-        false
+        last_rule
     }
 
     /// Whether a rule includes what it decides about; `None`: it does not.

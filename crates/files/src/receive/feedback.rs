@@ -12,6 +12,12 @@ impl FileReceiver<'_> {
         self.totals.bytes += bytes;
     }
 
+    pub(super) fn count_backups(&mut self) {
+        if let Some(backups) = &self.backups {
+            self.totals.backed_up += backups.take_made();
+        }
+    }
+
     /// Notes that what is at the current path failed here.
     pub(super) fn fail(&mut self, cause: Cause) {
         let failure = Failure::new(&self.path, cause);

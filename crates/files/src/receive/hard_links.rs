@@ -10,7 +10,7 @@ use crate::limits::LINKED_FILES;
 use crate::links::{Identity, identity};
 use crate::message::{EntryKind, Meta};
 use crate::name::RelativePath;
-use crate::part::check_target;
+use crate::part::make_way;
 use crate::position::Step;
 use crate::root::{kind_of, meta_of, open_in, stat_at};
 use crate::sync::compare::same_time;
@@ -125,7 +125,9 @@ impl FileReceiver<'_> {
         if stat_at(directory, name).is_ok_and(|there| identity(&there) == file) {
             return Ok(());
         }
-        check_target(directory.as_fd(), name, self.options.replace_read_only)?;
+        let backups = self.backups_here();
+        let replace_read_only = self.options.replace_read_only;
+        make_way(directory.as_fd(), name, replace_read_only, backups.as_ref())?;
         put_link((&above, leaf), file, directory, name)?;
         match self.options.durable {
             true => Ok(fsync(directory)?),

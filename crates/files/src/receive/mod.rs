@@ -25,6 +25,7 @@ pub(crate) use offered::Offered;
 pub(crate) use output::StreamReceiver;
 pub(crate) use top_level::TopLevel;
 
+use crate::backup::Backups;
 use crate::digest::{Digest, Digester};
 use crate::error::{Cause, Error, Failure};
 use crate::extended::Extended;
@@ -94,6 +95,7 @@ pub(crate) struct FileReceiver<'a> {
     open_name: Vec<u8>,
     share: Share,
     modes: Modes,
+    backups: Option<Arc<Backups>>,
     reached: &'a mut Reached,
 }
 
@@ -151,6 +153,7 @@ impl<'a> FileReceiver<'a> {
             open_name: Vec::new(),
             share: Share::Whole,
             modes: Modes::default(),
+            backups: None,
             reached,
         }
     }
@@ -164,6 +167,12 @@ impl<'a> FileReceiver<'a> {
     /// Changes permissions so.
     pub(crate) fn with_modes(mut self, modes: &Modes) -> FileReceiver<'a> {
         self.modes = modes.clone();
+        self
+    }
+
+    /// Keeps backups of what it replaces.
+    pub(crate) fn backing_up(mut self, backups: Option<Backups>) -> FileReceiver<'a> {
+        self.backups = backups.map(Arc::new);
         self
     }
 
@@ -203,6 +212,7 @@ impl<'a> FileReceiver<'a> {
             taken?;
             self.tell_settled()?;
         }
+        self.count_backups();
         self.report()?;
         self.say(&Feedback::Done(self.totals))?;
         Ok(self.totals)
@@ -248,6 +258,7 @@ impl<'a> FileReceiver<'a> {
         let called = name;
         let (directory, name) = self.place(called)?;
         let (named, wanted, shared) = (self.is_named(), self.wanted(), self.is_shared);
+        let backups = self.backups_here();
         let written = directory.and_then(|directory| {
             if self.digester.digest(contents) != *digest {
                 return Err(Cause::DigestMismatch);
@@ -263,7 +274,8 @@ impl<'a> FileReceiver<'a> {
                 return Err(cause);
             }
             let file = shared.then(|| fstat(part.file())).transpose()?;
-            let not_kept = part.wanting(wanted).commit(size, meta, &self.options)?;
+            let part = part.wanting(wanted).backing_up(backups);
+            let not_kept = part.commit(size, meta, &self.options)?;
             Ok((not_kept, file.as_ref().map(identity)))
         });
         if let Ok((_, Some(file))) = written {

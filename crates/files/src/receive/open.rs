@@ -40,6 +40,7 @@ impl FileReceiver<'_> {
         };
         let (directory, name) = self.place(name)?;
         let named = self.is_named();
+        let backups = self.backups_here();
         let outer = self.push_path(&name);
         self.observer.file_started(&self.path, size);
         let created = directory.and_then(|directory| {
@@ -53,6 +54,7 @@ impl FileReceiver<'_> {
         open.number = number;
         open.outer_path = outer;
         open.wanted = self.wanted();
+        open.backups = backups;
         open.shared = self.is_shared;
         if resume {
             self.offer(&mut open)?;

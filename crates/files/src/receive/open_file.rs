@@ -1,6 +1,7 @@
 //! One large file that arrives: segments taken in order, hashed, written, compared at the end.
 
 use crate::attributes::{NotKept, replace_meta, with_permissions};
+use crate::backup::BackupsOf;
 use crate::digest::{Digest, Digester, Hasher, unit_count, unit_len};
 use crate::error::{Cause, Error};
 use crate::extended::Wanted;
@@ -38,6 +39,8 @@ pub(crate) struct OpenFile {
     meta: Meta,
     /// Extended attributes, if these were asked for.
     pub(crate) wanted: Option<Wanted>,
+    /// For what it replaces.
+    pub(crate) backups: Option<BackupsOf>,
     /// Whether it has other names.
     pub(crate) shared: bool,
     /// `None` once the file has failed here: what still arrives is discarded.
@@ -102,6 +105,7 @@ impl OpenFile {
             bytes_in_holes: 0,
             meta,
             wanted: None,
+            backups: None,
             shared: false,
             part: None,
             part_units: 0,
@@ -361,6 +365,7 @@ impl OpenFile {
             None => {
                 let file = identity(&fstat(part.file())?);
                 let part = part.wanting(self.wanted.take());
+                let part = part.backing_up(self.backups.take());
                 Ok((part.commit(self.size, &self.meta, options)?, file))
             }
         }

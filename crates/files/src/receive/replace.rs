@@ -3,6 +3,7 @@
 
 use super::FileReceiver;
 use crate::attributes::{NotKept, replace_meta, with_permissions};
+use crate::backup::BackupsOf;
 use crate::error::{Cause, Error};
 use crate::extended::Wanted;
 use crate::message::{Attributes, EntryKind, Meta};
@@ -44,8 +45,9 @@ impl FileReceiver<'_> {
             return Err(NOT_ASKED);
         }
         let (directory, name) = self.place(name)?;
+        let backups = self.backups_here();
         let exchanged = directory.and_then(|directory| {
-            exchange(&directory, &name, with)?;
+            exchange(&directory, &name, with, backups.as_ref())?;
             match self.options.durable {
                 true => Ok(fsync(&directory)?),
                 false => Ok(()),
@@ -84,10 +86,18 @@ fn settle_meta(
 
 /// Puts what stands at `with` in the place of `name`, in one step. A directory that was there is called
 /// `with` then: it stays until all else is done.
-fn exchange(directory: &OwnedFd, name: &[u8], with: &[u8]) -> Result<(), Cause> {
+fn exchange(
+    directory: &OwnedFd,
+    name: &[u8],
+    with: &[u8],
+    backups: Option<&BackupsOf>,
+) -> Result<(), Cause> {
     let Ok(new) = stat_at(directory, with) else {
         return Err(Cause::NoReplacement);
     };
+    if let Some(backups) = backups {
+        backups.keep(directory, name)?;
+    }
     let old = match stat_at(directory, name) {
         Ok(old) => kind_of(&old),
         Err(Cause::NotFound) => return rename(directory, with, name, RenameFlags::NOREPLACE),

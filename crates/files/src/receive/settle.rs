@@ -41,6 +41,7 @@ impl FileReceiver<'_> {
 
     /// A step is taken: what belongs to it is in its place, or has failed.
     pub(super) fn settle(&mut self, step: Step, name: &[u8]) {
+        self.count_backups();
         self.position.pass(step, name);
         self.reached.position = self.position;
         self.reached.totals = self.totals;

@@ -3,6 +3,7 @@
 use super::FileReceiver;
 use super::top_level::TopLevel;
 use crate::attributes::{replace_meta, with_permissions};
+use crate::backup::BackupsOf;
 use crate::error::{Cause, Error};
 use crate::extended::Wanted;
 use crate::limits::{PATH_BYTES, TREE_DEPTH};
@@ -52,6 +53,12 @@ impl FileReceiver<'_> {
             _ => return Err(Error::Protocol("something that was not asked for")),
         };
         Ok((Ok(self.base.clone()), name))
+    }
+
+    /// Backups of what is in the directory that the next entry goes into.
+    pub(super) fn backups_here(&self) -> Option<BackupsOf> {
+        let backups = self.backups.as_ref();
+        backups.map(|backups| backups.of(&self.path))
     }
 
     /// Whether the user named what was just placed, and not a directory that it is in.
@@ -191,8 +198,11 @@ impl FileReceiver<'_> {
         }
         let called = name;
         let (directory, name) = self.place(called)?;
-        let made = directory
-            .and_then(|directory| make_link(directory.as_fd(), &name, target, meta, &self.options));
+        let backups = self.backups_here();
+        let made = directory.and_then(|directory| {
+            let (directory, options) = (directory.as_fd(), &self.options);
+            make_link(directory, &name, target, meta, options, backups.as_ref())
+        });
         match made {
             Ok(not_kept) => {
                 self.totals.links += 1;

@@ -132,11 +132,13 @@ impl Session<'_> {
             Request::Update {
                 destination,
                 options,
+                backup,
                 digester,
             } => {
                 let turn = self.take_turn(&digester)?;
                 let digester = (digester.accept(), &turn);
-                self.update(connection, &destination, options, digester)
+                let destination = (&destination[..], backup.as_ref());
+                self.update(connection, destination, options, digester)
                     .map(Some)
             }
             Request::Fetch {
@@ -150,9 +152,14 @@ impl Session<'_> {
                 self.fetch(connection, &source, options, digester, begun)
                     .map(Some)
             }
-            Request::Remove { path, digester } => {
+            Request::Remove {
+                path,
+                backup,
+                digester,
+            } => {
                 let turn = self.take_turn(&digester)?;
-                self.remove(connection, &path, &turn).map(|()| None)
+                self.remove(connection, (&path, backup.as_ref()), &turn)
+                    .map(|()| None)
             }
             Request::Read {
                 source,
@@ -216,6 +223,7 @@ impl Session<'_> {
     pub(super) fn begin(&self, connection: &mut Connection) -> Result<(), Error> {
         let nothing_yet = Reply::Done {
             done: 0,
+            backed_up: 0,
             failures: Vec::new(),
             last: false,
         };

@@ -3,10 +3,11 @@
 use super::session::Session;
 use super::tally::Tally;
 use super::turns::Turn;
+use crate::backup::Backups;
 use crate::digest::Digester;
 use crate::error::{Cause, Error, Refusal};
 use crate::limits::{FILTER_FILES, PLAN_BYTES, REQUEST_SECONDS};
-use crate::message::{Attributes, CopyOptions, Landing, Totals};
+use crate::message::{Attributes, Backup, CopyOptions, Landing, Totals};
 use crate::name::{RelativePath, check_name};
 use crate::opening::receive;
 use crate::pump::{CONTROL, DATA};
@@ -67,16 +68,23 @@ impl Session<'_> {
     pub(super) fn update(
         &self,
         connection: &mut Connection,
-        destination: &[u8],
+        (destination, backup): (&[u8], Option<&Backup>),
         options: CopyOptions,
         (digester, turn): (Digester, &Turn<'_>),
     ) -> Result<Totals, Error> {
         self.check_writable(connection)?;
+        if options.in_place && backup.is_some() {
+            return self.refuse(connection, Refusal::Malformed);
+        }
         let target = RelativePath::parse(destination)
             .and_then(|path| resolve_below(self.root()?, &path, CONTENTS, Landing::AsCp));
         let base = match target {
             Ok((base, _)) => base,
             Err(cause) => return self.refuse_path(connection, destination, cause),
+        };
+        let backups = match self.backups(destination, &base, (backup, options.durable)) {
+            Ok(backups) => backups,
+            Err((path, cause)) => return self.refuse_path(connection, path, cause),
         };
         let replies = self.accept(connection, &digester, Landing::Into)?;
         let mut reached = Reached::default();
@@ -85,6 +93,7 @@ impl Session<'_> {
             let role = (Role::Tells, &mut reached);
             FileReceiver::new(port, self, options, digester, to, role)
                 .for_client(self.common_only())
+                .backing_up(backups)
                 .replacing()
                 .receive_all()
         })
@@ -129,7 +138,7 @@ impl Session<'_> {
     pub(super) fn remove(
         &self,
         connection: &mut Connection,
-        path: &[u8],
+        (path, backup): (&[u8], Option<&Backup>),
         turn: &Turn<'_>,
     ) -> Result<(), Error> {
         self.check_writable(connection)?;
@@ -137,15 +146,37 @@ impl Session<'_> {
             Ok(base) => base,
             Err(cause) => return self.refuse_path(connection, path, cause),
         };
+        let backups = match self.backups(path, &base, (backup, false)) {
+            Ok(backups) => backups,
+            Err((path, cause)) => return self.refuse_path(connection, path, cause),
+        };
         self.begin(connection)?;
         let plan = self.hear_plan(connection)?;
         let mut tally = Tally::new(self, connection);
-        remove(base, &plan, turn.stop(), |outcome| tally.tell(outcome))?;
+        remove(base, &plan, backups, turn.stop(), |outcome| {
+            tally.tell_removed(outcome)
+        })?;
         tally.finish()
     }
 
     fn directory(&self, path: &[u8]) -> Result<OwnedFd, Cause> {
         self.root()?.open_directory(&RelativePath::parse(path)?)
+    }
+
+    /// Makes the backups that a client asks for of what is in `base`, at `path`.
+    fn backups<'b>(
+        &self,
+        path: &'b [u8],
+        base: &OwnedFd,
+        (backup, durable): (Option<&'b Backup>, bool),
+    ) -> Result<Option<Backups>, (&'b [u8], Cause)> {
+        let Some(backup) = backup else {
+            return Ok(None);
+        };
+        let of_path = |cause| (path, cause);
+        let root = self.root().map_err(of_path)?;
+        let destination = RelativePath::parse(path).map_err(of_path)?;
+        Backups::below(root, &destination, base, (backup, durable)).map(Some)
     }
 
     fn hear_plan(&self, connection: &mut Connection) -> Result<Vec<u8>, Error> {

@@ -4,6 +4,7 @@ use super::session::Session;
 use crate::error::{Error, Failure};
 use crate::limits::{CONTROL_BYTES, FEEDBACK_FAILURES, REMOVING_SECONDS, REPORT_PATH_BYTES};
 use crate::message::Reply;
+use crate::sync::remove::Removed;
 use std::time::{Duration, Instant};
 use zerolane::Connection;
 
@@ -15,6 +16,7 @@ pub(super) struct Tally<'s, 'o> {
     session: &'s Session<'o>,
     connection: &'s mut Connection,
     done: u64,
+    backed_up: u64,
     failures: Vec<Failure>,
     said: Instant,
 }
@@ -25,6 +27,7 @@ impl<'s, 'o> Tally<'s, 'o> {
             session,
             connection,
             done: 0,
+            backed_up: 0,
             failures: Vec::new(),
             said: Instant::now(),
         }
@@ -47,6 +50,12 @@ impl<'s, 'o> Tally<'s, 'o> {
         }
     }
 
+    /// Notes what came of something that a sync removes.
+    pub(super) fn tell_removed(&mut self, outcome: Result<Removed, Failure>) -> Result<(), Error> {
+        self.backed_up += u64::from(outcome == Ok(Removed::BackedUp));
+        self.tell(outcome.map(drop))
+    }
+
     /// That was all.
     pub(super) fn finish(mut self) -> Result<(), Error> {
         self.say(true)
@@ -56,6 +65,7 @@ impl<'s, 'o> Tally<'s, 'o> {
         self.said = Instant::now();
         let reply = Reply::Done {
             done: std::mem::take(&mut self.done),
+            backed_up: std::mem::take(&mut self.backed_up),
             failures: std::mem::take(&mut self.failures),
             last,
         };

@@ -1,7 +1,7 @@
 //! What a sync is asked for, what it tells, and what came of it.
 
 use crate::filter::Filter;
-use crate::message::{Attributes, EntryKind, Totals};
+use crate::message::{Attributes, Backup, EntryKind, Totals};
 use crate::modes::Modes;
 use crate::observe::Observer;
 use std::fmt;
@@ -50,8 +50,11 @@ pub struct SyncOptions {
     pub durable: bool,
     /// Of changed files, send only the parts that differ: see [`CopyOptions::delta`](crate::CopyOptions::delta).
     pub delta: bool,
-    /// Write changed files themselves: see [`CopyOptions::in_place`](crate::CopyOptions::in_place).
+    /// Write changed files themselves: see [`CopyOptions::in_place`](crate::CopyOptions::in_place). Not with `backup`.
     pub in_place: bool,
+    /// Keep what is replaced or removed as backups. Without a directory for them, `delete` leaves names with their suffix
+    /// alone, unless a rule of `filter` says otherwise or `delete_excluded` is given.
+    pub backup: Option<Backup>,
     /// Take what symbolic links of the source lead to: see [`CopyOptions::copy_links`](crate::CopyOptions::copy_links).
     pub copy_links: bool,
     /// Copy files that change meanwhile: see [`CopyOptions::allow_changing`](crate::CopyOptions::allow_changing).
@@ -91,6 +94,8 @@ pub enum Action {
     Replace,
     /// It is to be a hard link of a file that is there, or comes.
     Link,
+    /// What stands there becomes a backup. Only with [`SyncOptions::backup`]; told after what else is done.
+    BackUp,
     /// Only permissions or time differ.
     Settle,
     /// It is too much. Only with [`SyncOptions::delete`].
@@ -106,6 +111,7 @@ impl fmt::Display for Action {
             Action::Update => "changed",
             Action::Replace => "replaced",
             Action::Link => "linked",
+            Action::BackUp => "backup",
             Action::Settle => "attributes",
             Action::Remove => "deleted",
             Action::Skip => "skipped",
@@ -139,6 +145,8 @@ pub struct SyncTotals {
     pub copied: Totals,
     /// Files, links and directories removed, or in a dry run to be removed.
     pub deleted: u64,
+    /// Of the removed, files and links that were moved to backups. Those of what was replaced are in `copied`.
+    pub deleted_to_backups: u64,
     /// Those that should go, too, and stay because of [`SyncOptions::max_delete`].
     pub over_limit: u64,
     /// What could not be listed, copied or removed.
@@ -163,10 +171,12 @@ impl SyncTotals {
                 files: planned.files.saturating_sub(left.files),
                 hard_links: planned.hard_links.saturating_sub(left.hard_links),
                 links: planned.links.saturating_sub(left.links),
+                backed_up: planned.backed_up.saturating_sub(left.backed_up),
                 bytes: planned.bytes.saturating_sub(left.bytes),
                 ..Totals::default()
             },
             deleted: self.deleted.saturating_sub(later.deleted),
+            deleted_to_backups: (self.deleted_to_backups).saturating_sub(later.deleted_to_backups),
             ..SyncTotals::default()
         }
     }

@@ -21,6 +21,8 @@ pub(crate) enum Step {
         name: Vec<u8>,
         instead: Option<Vec<u8>>,
     },
+    /// What follows is in the directory that was called `name`. Something else took that name, and it is called `aside`.
+    EnterAside { name: Vec<u8>, aside: Vec<u8> },
     /// The directory is done.
     Leave,
     /// This file or link goes over; `instead` as above. `old`: the target has a file of this name.
@@ -69,6 +71,7 @@ impl Step {
             Step::Enter { name, instead }
             | Step::Copy { name, instead, .. }
             | Step::Link { name, instead, .. } => (Some(name), instead.as_ref()),
+            Step::EnterAside { name, aside } => (Some(name), Some(aside)),
             Step::Settle { name, .. } | Step::Remove { name, .. } => (Some(name), None),
             Step::Leave => (None, None),
         };
@@ -123,6 +126,12 @@ impl Notes {
     pub(crate) fn enter(&mut self, name: &[u8], instead: Option<Vec<u8>>) {
         let name = name.to_vec();
         self.open.push((Step::Enter { name, instead }, false));
+    }
+
+    /// Goes into a directory whose name something else has by then.
+    pub(crate) fn enter_aside(&mut self, name: &[u8], aside: &[u8]) {
+        let (name, aside) = (name.to_vec(), aside.to_vec());
+        self.open.push((Step::EnterAside { name, aside }, false));
     }
 
     /// Notes the directory itself, even if there is no step in it.
@@ -184,8 +193,8 @@ const ROOM: usize = 2 * TREE_DEPTH;
 /// The steps in parts that one request can carry, each complete in itself.
 pub(crate) struct Batches {
     notes: BufReader<SpooledTempFile>,
-    /// The directories that are open.
-    open: Vec<Vec<u8>>,
+    /// The directories that are open, as another part enters them.
+    open: Vec<Step>,
     /// A step that the last batch had no room for.
     pending: Option<Vec<u8>>,
     /// Removals that are still allowed.
@@ -202,9 +211,8 @@ impl Batches {
     /// The next part, of at most `limit` bytes; `None` after the last.
     pub(crate) fn next(&mut self, limit: usize) -> Result<Option<Vec<u8>>, Error> {
         let mut batch = Vec::new();
-        for name in &self.open {
-            let (name, instead) = (name.clone(), None);
-            batch = encode(&Step::Enter { name, instead }, batch)?;
+        for step in &self.open {
+            batch = encode(step, batch)?;
         }
         let mut any = false;
         while let Some(step) = self.read()? {
@@ -228,7 +236,12 @@ impl Batches {
     /// Keeps track of the open directories. False: the step is a removal too many.
     fn follow(&mut self, mut step: &[u8]) -> Result<bool, Error> {
         match next_step(&mut step)? {
-            Some(Step::Enter { name, .. }) => self.open.push(name),
+            // It has its name when the part that made it is done.
+            Some(Step::Enter { name, .. }) => {
+                let instead = None;
+                self.open.push(Step::Enter { name, instead });
+            }
+            Some(step @ Step::EnterAside { .. }) => self.open.push(step),
             Some(Step::Leave) => drop(self.open.pop()),
             Some(Step::Remove { .. }) => match self.removals.checked_sub(1) {
                 Some(left) => self.removals = left,

@@ -19,6 +19,7 @@ fn paths(mut plan: &[u8]) -> Vec<String> {
             Step::Enter { name, instead } => {
                 path.push(text(name) + if instead.is_some() { "!" } else { "" });
             }
+            Step::EnterAside { name, aside } => path.push(text(name) + "?" + &text(aside)),
             Step::Leave => drop(path.pop().expect("something to leave")),
             Step::Copy { name, .. }
             | Step::Link { name, .. }

@@ -1,7 +1,8 @@
-//! Removing what is too much: entry by entry, as it was listed, never a tree as a whole.
+//! Removing what is too much: entry by entry, as it was listed, never a tree as a whole. What has backups is moved there.
 
 use super::plan::{Step, next_step};
 use crate::attributes::set_time;
+use crate::backup::{Backups, BackupsOf, has_backup};
 use crate::error::{Cause, Error, Failure};
 use crate::limits::TREE_DEPTH;
 use crate::message::EntryKind;
@@ -9,12 +10,22 @@ use crate::root::{DIRECTORY, kind_of, meta_of, open_in, stat_at};
 use crate::stop::Stop;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, fchmod, fstat, unlinkat};
+use std::sync::Arc;
 
 /// A directory that steps are in; `None` if it has gone or cannot be opened.
 struct Level {
     directory: Option<OwnedFd>,
     /// Length of the path before it.
     outer: usize,
+}
+
+/// What became of something that was to be removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Removed {
+    /// It has gone.
+    Gone,
+    /// It is a backup.
+    BackedUp,
 }
 
 /// Carries out the removals of `plan` below `base`. `tell` hears of each that was done, and of each
@@ -25,9 +36,11 @@ struct Level {
 pub(crate) fn remove(
     base: OwnedFd,
     mut plan: &[u8],
+    backups: Option<Backups>,
     stop: &Stop,
-    mut tell: impl FnMut(Result<(), Failure>) -> Result<(), Error>,
+    mut tell: impl FnMut(Result<Removed, Failure>) -> Result<(), Error>,
 ) -> Result<(), Error> {
+    let backups = backups.map(Arc::new);
     let mut path = Vec::new();
     let mut levels = vec![Level {
         directory: Some(base),
@@ -37,12 +50,16 @@ pub(crate) fn remove(
         stop.check()?;
         let directory = levels.last().and_then(|level| level.directory.as_ref());
         match step {
-            Step::Enter { name, .. } => {
+            Step::Enter { ref name, .. } | Step::EnterAside { ref name, .. } => {
+                let called = match &step {
+                    Step::EnterAside { aside, .. } => aside,
+                    _ => name,
+                };
                 if levels.len() > TREE_DEPTH {
                     return Err(Error::Protocol("directories nest too deeply"));
                 }
-                let outer = push(&mut path, &name);
-                let directory = match directory.map(|parent| enter(parent, &name)) {
+                let outer = push(&mut path, name);
+                let directory = match directory.map(|parent| enter(parent, called)) {
                     Some(Err(cause)) => {
                         tell(Err(Failure::new(&path, cause)))?;
                         None
@@ -58,11 +75,14 @@ pub(crate) fn remove(
                 }
             }
             Step::Remove { name, kind, inode } => {
+                let here = backups.as_ref().map(|backups| backups.of(&path));
                 let outer = push(&mut path, &name);
-                match directory.map(|directory| unlink_within(directory, &name, kind, inode)) {
-                    Some(Ok(true)) => tell(Ok(()))?,
+                let removed = directory
+                    .map(|directory| remove_within(directory, (&name, kind, inode), here.as_ref()));
+                match removed {
+                    Some(Ok(Some(removed))) => tell(Ok(removed))?,
                     Some(Err(cause)) => tell(Err(Failure::new(&path, cause)))?,
-                    Some(Ok(false)) | None => {}
+                    Some(Ok(None)) | None => {}
                 }
                 path.truncate(outer);
             }
@@ -92,27 +112,45 @@ fn enter(parent: &OwnedFd, name: &[u8]) -> Result<Option<OwnedFd>, Cause> {
     }
 }
 
-/// Removes what was listed, and leaves permissions and time of the directory as they were. False if it has gone.
-fn unlink_within(
+/// What was listed: name, kind, inode.
+type Listed<'n> = (&'n [u8], EntryKind, u64);
+
+/// Removes what was listed, and leaves permissions and time of the directory as they were. `None` if it has gone.
+fn remove_within(
     directory: &OwnedFd,
-    name: &[u8],
-    kind: EntryKind,
-    inode: u64,
-) -> Result<bool, Cause> {
+    listed: Listed<'_>,
+    backups: Option<&BackupsOf>,
+) -> Result<Option<Removed>, Cause> {
     let before = meta_of(&fstat(directory)?);
     let closed = before.mode & 0o300 != 0o300;
     if closed {
         fchmod(directory, Mode::from_raw_mode(before.mode | 0o300))?;
     }
-    let unlinked = unlink(directory, name, kind, inode);
+    let removed = remove_listed(directory, listed, backups);
     if closed {
         fchmod(directory, Mode::from_raw_mode(before.mode))?;
     }
-    if unlinked == Ok(true) {
+    if matches!(removed, Ok(Some(_))) {
         // It is that of the source by now; another owner's cannot be set, and need not be.
         let _ = set_time(directory.as_fd(), &before);
     }
-    unlinked
+    removed
+}
+
+fn remove_listed(
+    directory: &OwnedFd,
+    (name, kind, inode): Listed<'_>,
+    backups: Option<&BackupsOf>,
+) -> Result<Option<Removed>, Cause> {
+    let backups = backups.filter(|it| has_backup(kind) && !it.is_backup(name));
+    match backups {
+        None => Ok(unlink(directory, name, kind, inode)?.then_some(Removed::Gone)),
+        Some(_) if !is_still(directory, name, kind, inode)? => Ok(None),
+        Some(backups) => {
+            backups.take(directory, name)?;
+            Ok(Some(Removed::BackedUp))
+        }
+    }
 }
 
 /// Removes what was looked at, if it is that still; a directory only if it is empty. False if it has gone.
@@ -122,12 +160,8 @@ pub(crate) fn unlink(
     kind: EntryKind,
     inode: u64,
 ) -> Result<bool, Cause> {
-    let stat = match stat_at(directory, name) {
-        Err(Cause::NotFound) => return Ok(false),
-        stat => stat?,
-    };
-    if kind_of(&stat) != kind || stat.st_ino != inode {
-        return Err(Cause::ChangedSinceListed);
+    if !is_still(directory, name, kind, inode)? {
+        return Ok(false);
     }
     let flags = match kind {
         EntryKind::Directory => AtFlags::REMOVEDIR,
@@ -135,6 +169,18 @@ pub(crate) fn unlink(
     };
     unlinkat(directory, name, flags)?;
     Ok(true)
+}
+
+/// Whether what was looked at is there. False if it has gone; what stands in its place is an error.
+fn is_still(directory: &OwnedFd, name: &[u8], kind: EntryKind, inode: u64) -> Result<bool, Cause> {
+    let stat = match stat_at(directory, name) {
+        Err(Cause::NotFound) => return Ok(false),
+        stat => stat?,
+    };
+    match kind_of(&stat) == kind && stat.st_ino == inode {
+        true => Ok(true),
+        false => Err(Cause::ChangedSinceListed),
+    }
 }
 
 #[cfg(test)]

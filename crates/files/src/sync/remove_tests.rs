@@ -32,9 +32,9 @@ fn carry_out(base: &Path, steps: &[Step]) -> Result<(u64, Vec<(String, Cause)>),
     let plan = steps.iter().fold(Vec::new(), encode);
     let (mut removed, mut failures) = (0, Vec::new());
     let base = File::open(base).unwrap().into();
-    remove(base, &plan, &Stop::default(), |outcome| {
+    remove(base, &plan, None, &Stop::default(), |outcome| {
         match outcome {
-            Ok(()) => removed += 1,
+            Ok(_) => removed += 1,
             Err(failure) => failures.push((crate::escape(&failure.path), failure.cause)),
         }
         Ok(())

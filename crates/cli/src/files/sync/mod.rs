@@ -1,5 +1,6 @@
 //! `zerolane sync`.
 
+mod backups;
 mod shown;
 
 use std::ffi::OsString;
@@ -19,6 +20,7 @@ use super::stop_on_signals;
 use crate::console;
 use crate::exit::Exit;
 use crate::security::FileClientArgs;
+use backups::BackupArgs;
 use shown::{Shown, Summary, in_words};
 
 /// Arguments of `zerolane sync`.
@@ -67,6 +69,8 @@ pub struct Args {
     permissions: PermissionArgs,
     #[command(flatten)]
     writing: WritingArgs,
+    #[command(flatten)]
+    backups: BackupArgs,
     /// Say what is done with each file
     #[arg(short, long)]
     verbose: bool,
@@ -108,6 +112,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
         durable: args.writing.fsync,
         delta: args.writing.delta,
         in_place: args.writing.in_place,
+        backup: args.backups.backup(),
         copy_links: args.kept.copy_links,
         attributes: args.kept.attributes(),
         allow_changing: args.writing.allow_changing,

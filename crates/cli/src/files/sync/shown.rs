@@ -125,6 +125,7 @@ pub(super) struct Summary {
     bytes_kept: u64,
     bytes_in_holes: u64,
     deleted: u64,
+    backed_up: u64,
     over_limit: u64,
     skipped: u64,
     failed: u64,
@@ -156,6 +157,7 @@ impl Summary {
             bytes_kept: totals.copied.bytes_kept,
             bytes_in_holes: totals.copied.bytes_in_holes,
             deleted: totals.deleted,
+            backed_up: backed_up(totals),
             over_limit: totals.over_limit,
             skipped: totals.skipped,
             failed: totals.failed,
@@ -166,6 +168,11 @@ impl Summary {
             seconds: started.elapsed().as_secs_f64(),
         }
     }
+}
+
+/// What became a backup when it was replaced, or deleted.
+fn backed_up(totals: &SyncTotals) -> u64 {
+    totals.copied.backed_up + totals.deleted_to_backups
 }
 
 pub(super) fn in_words(
@@ -191,6 +198,7 @@ pub(super) fn in_words(
         }
     };
     add(totals.copied.hard_links, &"linked");
+    add(backed_up(totals), &"kept as backups");
     add(totals.settled, &"with other permissions or time only");
     add(totals.skipped, &"devices, sockets or FIFOs skipped");
     match taken_up {

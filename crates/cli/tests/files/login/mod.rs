@@ -125,6 +125,26 @@ fn sync_and_ls__over_a_remote_shell() {
 }
 
 #[test]
+fn sync__backups_over_a_remote_shell_go_where_the_login_may() {
+    let login = Login::new();
+    fs::create_dir(login.path("local/tree")).unwrap();
+    fs::create_dir_all(login.path("elsewhere/t")).unwrap();
+    symlink("../elsewhere/t", login.path("home/t")).unwrap();
+    let absolute = login.path("absolute/new").display().to_string();
+    // From DST, which a link leads to: its parent is the one where it really is.
+    for (directory, at) in [("../old", "elsewhere/old"), (&*absolute, "absolute/new")] {
+        fs::write(login.path("home/t/extra"), directory).unwrap();
+        let directory = format!("--backup-dir={directory}");
+        let options = ["--delete", "--allow-empty-source", &directory];
+        let paths = ["local/tree", &login.there("t")];
+        succeed(login.zerolane(&[&["sync"][..], &options, &paths].concat()));
+        assert!(login.path(at).join("extra").exists());
+        assert!(!login.path("home/t/extra").exists());
+    }
+    login.all_ended();
+}
+
+#[test]
 fn patterns_rm_mkdir_mv__over_a_remote_shell_reach_what_the_login_does() {
     let login = Login::new();
     let absolute = |path: &str| login.there(&login.path(path).display().to_string());

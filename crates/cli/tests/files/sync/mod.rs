@@ -1,5 +1,6 @@
 //! `sync`: what it copies, what it leaves, what it removes, and what goes wrong.
 
+mod backups;
 mod battery;
 mod copies;
 mod deletes;

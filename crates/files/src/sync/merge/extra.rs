@@ -1,8 +1,10 @@
 //! What only the target has, and goes if it may.
 
 use super::Merge;
+use crate::backup::has_backup;
 use crate::error::Error;
 use crate::filter::Side;
+use crate::message::Backup;
 use crate::sync::options::Action;
 use crate::sync::plan::Step;
 use crate::sync::sight::{Seen, Sight};
@@ -23,8 +25,11 @@ impl Merge<'_> {
             }
             Sight::Filters(_) | Sight::Cut { .. } | Sight::Leave => return Ok(false),
         };
-        if directory && !self.empty_out(&seen.name)? {
-            return Ok(false);
+        if directory {
+            self.outcome.remove.enter(&seen.name, None);
+            if !self.empty_out()? {
+                return Ok(false);
+            }
         }
         self.goes(seen);
         self.outcome.remove.add(&Step::Remove {
@@ -32,14 +37,27 @@ impl Merge<'_> {
             kind: seen.kind,
             inode: seen.inode,
         })?;
-        Ok(true)
+        // A backup beside it keeps its directory.
+        let backup = self.backup_of(seen);
+        Ok(backup.is_none_or(|backup| backup.directory.is_some()))
+    }
+
+    /// How a backup is made of what goes, if one is.
+    fn backup_of(&self, seen: &Seen) -> Option<&Backup> {
+        let backup = self.options.backup.as_ref()?;
+        (has_backup(seen.kind) && !backup.is_backup(&seen.name)).then_some(backup)
     }
 
     /// Counts something of the target that goes, and tells of it unless the limit is reached.
     pub(super) fn goes(&mut self, seen: &Seen) {
         self.outcome.totals.deleted += 1;
-        if !self.is_over_limit() {
-            self.tell(seen, Action::Remove);
+        if self.is_over_limit() {
+            return;
+        }
+        self.tell(seen, Action::Remove);
+        if self.backup_of(seen).is_some() {
+            self.outcome.totals.deleted_to_backups += 1;
+            self.tell(seen, Action::BackUp);
         }
     }
 
@@ -48,10 +66,9 @@ impl Merge<'_> {
         self.outcome.totals.deleted > self.options.most_deleted()
     }
 
-    /// Removes what is in a directory of the target, called `name` by then; whether nothing stays.
-    pub(super) fn empty_out(&mut self, name: &[u8]) -> Result<bool, Error> {
-        self.outcome.remove.enter(name, None);
-        let mut all = true;
+    /// Removes what is in a directory of the target that the notes have entered; whether nothing stays.
+    pub(super) fn empty_out(&mut self) -> Result<bool, Error> {
+        let mut all = !self.protected.has_backups_in(&self.path);
         self.enter_extra()?;
         loop {
             let (inner, cut) = self.next_and_cut(Side::Target)?;

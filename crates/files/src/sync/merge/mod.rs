@@ -9,6 +9,7 @@ mod pair;
 use super::options::{Action, Change, SyncObserver, SyncOptions, SyncTotals};
 use super::plan::{Notes, Step};
 use super::sight::{Listing, Seen, Sight};
+use crate::backup::has_backup;
 use crate::error::{Cause, Error, Failure};
 use crate::filter::{Scope, Side};
 use crate::hard_links::FirstNames;
@@ -58,6 +59,11 @@ impl<'a> Merge<'a> {
         stop: &'a Stop,
     ) -> Result<Merge<'a>, Error> {
         let filter = &options.filter;
+        let suffix = options
+            .backup
+            .as_ref()
+            .filter(|backup| backup.directory.is_none() && !options.delete_excluded);
+        let suffix = suffix.map(|backup| backup.suffix.clone());
         Ok(Merge {
             source,
             target,
@@ -65,7 +71,9 @@ impl<'a> Merge<'a> {
             observer,
             stop,
             hidden: Scope::new(filter, Side::Source)?,
-            protected: Scope::new(filter, Side::Target)?.deleting_excluded(options.delete_excluded),
+            protected: Scope::new(filter, Side::Target)?
+                .deleting_excluded(options.delete_excluded)
+                .leaving_suffix(suffix),
             path: Vec::new(),
             outcome: Outcome {
                 copy: Notes::new(),
@@ -75,6 +83,12 @@ impl<'a> Merge<'a> {
             },
             first_names: FirstNames::default(),
         })
+    }
+
+    /// The directory of backups is at this path below the target.
+    pub(crate) fn with_backups_at(mut self, path: Option<Vec<u8>>) -> Merge<'a> {
+        self.protected = self.protected.leaving_backups(path);
+        self
     }
 
     /// Compares the two to their ends.
@@ -235,6 +249,14 @@ impl<'a> Merge<'a> {
             size: seen.size,
             action,
         });
+    }
+
+    /// Counts and tells that something of the target becomes a backup when it is replaced.
+    fn backs_up(&mut self, old: &Seen) {
+        if self.options.backup.is_some() && has_backup(old.kind) {
+            self.outcome.totals.copied.backed_up += 1;
+            self.tell(old, Action::BackUp);
+        }
     }
 
     /// Something of the source that goes over, under its name or another one first.

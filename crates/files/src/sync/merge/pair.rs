@@ -35,7 +35,9 @@ impl Merge<'_> {
             }
             (EntryKind::Directory, _) | (_, EntryKind::Special) => {
                 let instead = random_name().map_err(|_| Error::NoRandom)?;
-                self.new_entry(here, Some(instead))
+                self.new_entry(here, Some(instead))?;
+                self.backs_up(old);
+                Ok(())
             }
             (_, EntryKind::Directory) => self.file_for_directory(here, there),
             (EntryKind::File, EntryKind::File) => self.files(new, old),
@@ -45,8 +47,15 @@ impl Merge<'_> {
                 self.unchanged();
                 Ok(())
             }
-            _ => self.copy(new, None, Action::Update),
+            _ => self.update(new, old),
         }
+    }
+
+    /// A file or link that takes the place of one.
+    fn update(&mut self, new: &Seen, old: &Seen) -> Result<(), Error> {
+        self.copy(new, None, Action::Update)?;
+        self.backs_up(old);
+        Ok(())
     }
 
     /// One of the two could not be looked at.
@@ -79,7 +88,8 @@ impl Merge<'_> {
             return Ok(());
         };
         let instead = random_name().map_err(|_| Error::NoRandom)?;
-        if !self.empty_out(&instead)? {
+        self.outcome.remove.enter_aside(&old.name, &instead);
+        if !self.empty_out()? {
             self.fail(Cause::InTheWay);
             return Ok(());
         }
@@ -102,7 +112,7 @@ impl Merge<'_> {
             return Ok(());
         }
         if self.linked(new).is_some() {
-            return self.copy(new, None, Action::Update);
+            return self.update(new, old);
         }
         let same = match (new.size == old.size, self.options.checksum) {
             (false, _) => false,
@@ -110,7 +120,7 @@ impl Merge<'_> {
             (true, true) => self.same_content(new, old),
         };
         if !same {
-            return self.copy(new, None, Action::Update);
+            return self.update(new, old);
         }
         if same_attributes(new, old, self.options) && self.same_time(new, old) {
             if self.note_first(new, Linkable::stays(old, old.meta)) {
@@ -120,7 +130,7 @@ impl Merge<'_> {
         }
         // What its own owner cannot open is replaced.
         if old.meta.mode & 0o400 == 0 {
-            return self.copy(new, None, Action::Update);
+            return self.update(new, old);
         }
         if !self.note_first(new, Linkable::stays(old, new.meta)) {
             return Ok(());

@@ -1,0 +1,343 @@
+//! Backups: what a sync replaces or removes gets another name instead, beside it or in a directory of backups.
+//!
+//! What is about to be replaced is linked to its backup first, so that both names have it until the new content takes
+//! the old one. Where it can have no second name it is moved there. What is removed is moved. A process killed at any
+//! moment leaves the old content at its place, in its backup, or at both.
+
+use crate::error::Cause;
+use crate::limits::{NAME_BYTES, PATH_BYTES};
+use crate::links::identity;
+use crate::message::{Backup, EntryKind};
+use crate::name::RelativePath;
+use crate::root::{DIRECTORY, Root, kind_of, open_in, stat_at};
+use crate::temporary::random_name;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{self, AtFlags, Mode, OFlags, fstat, fsync, linkat, mkdirat, renameat, unlinkat};
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+impl Backup {
+    /// Checks what a user or a client asks for.
+    ///
+    /// # Errors
+    /// What is wrong, and why.
+    pub(crate) fn check(&self) -> Result<(), (&[u8], Cause)> {
+        let suffix = &self.suffix[..];
+        let no_name = suffix.iter().any(|&byte| byte == b'/' || byte == 0);
+        let nothing = suffix.is_empty() && self.directory.is_none();
+        if no_name || nothing || suffix.len() >= NAME_BYTES {
+            return Err((suffix, Cause::InvalidName));
+        }
+        match &self.directory {
+            Some(path) => match RelativePath::parse(path) {
+                Ok(_) => Ok(()),
+                Err(cause) => Err((path, cause)),
+            },
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a file of this name is a backup by its suffix.
+    pub(crate) fn is_backup(&self, name: &[u8]) -> bool {
+        self.directory.is_none() && name.ends_with(&self.suffix)
+    }
+
+    /// The path of the directory of backups below `destination`, if it is below that by its name.
+    pub(crate) fn below(&self, destination: &[u8]) -> Option<Vec<u8>> {
+        let destination = RelativePath::parse(destination).ok()?;
+        let path = RelativePath::parse(self.directory.as_deref()?).ok()?;
+        let names = destination.join(&path).below(&destination)?.join(&b'/');
+        (!names.is_empty()).then_some(names)
+    }
+}
+
+/// Makes backups of what is in one destination.
+#[derive(Debug)]
+pub(crate) struct Backups {
+    suffix: Vec<u8>,
+    /// `None`: beside what they are of.
+    apart: Option<Apart>,
+    durable: bool,
+    /// Those made and not yet counted.
+    made: AtomicU64,
+}
+
+/// A directory of backups.
+#[derive(Debug)]
+struct Apart {
+    /// The deepest directory of its path that is there, and what has to be made below that.
+    anchor: OwnedFd,
+    missing: Vec<Vec<u8>>,
+    /// The destination.
+    base: OwnedFd,
+    /// The directory that the last backup went to, and its path below the destination.
+    last: Mutex<Option<(Vec<u8>, Arc<OwnedFd>)>>,
+}
+
+impl Backups {
+    /// For what is in `base`, which is `destination` below `root`. The directory of backups is made when there is a backup.
+    ///
+    /// # Errors
+    /// The path of the directory, or the suffix, and what is wrong with it.
+    pub(crate) fn below<'b>(
+        root: &Root,
+        destination: &RelativePath,
+        base: &OwnedFd,
+        (backup, durable): (&'b Backup, bool),
+    ) -> Result<Backups, (&'b [u8], Cause)> {
+        Backups::new(base, (backup, durable), |path| match root.is_of_login() {
+            true => open(base, path),
+            // No link is followed, so `..` goes up by name.
+            false => root.open_directory(&destination.join(path)),
+        })
+    }
+
+    /// For what is in `base` on this machine: links in the path of the directory of backups are the user's own.
+    ///
+    /// # Errors
+    /// As [`Backups::below`].
+    pub(crate) fn local<'b>(
+        base: &OwnedFd,
+        backup: (&'b Backup, bool),
+    ) -> Result<Backups, (&'b [u8], Cause)> {
+        Backups::new(base, backup, |path| open(base, path))
+    }
+
+    fn new<'b>(
+        base: &OwnedFd,
+        (backup, durable): (&'b Backup, bool),
+        open: impl Fn(&RelativePath) -> Result<OwnedFd, Cause>,
+    ) -> Result<Backups, (&'b [u8], Cause)> {
+        backup.check()?;
+        let apart = match &backup.directory {
+            None => None,
+            Some(path) => Some(Apart::find(base, path, open).map_err(|cause| (&path[..], cause))?),
+        };
+        Ok(Backups {
+            suffix: backup.suffix.clone(),
+            apart,
+            durable,
+            made: AtomicU64::new(0),
+        })
+    }
+
+    /// How many were made since this was asked last.
+    pub(crate) fn take_made(&self) -> u64 {
+        self.made.swap(0, Ordering::Relaxed)
+    }
+
+    /// What is in the directory at `above`, a path below the destination.
+    pub(crate) fn of(self: &Arc<Backups>, above: &[u8]) -> BackupsOf {
+        BackupsOf {
+            backups: self.clone(),
+            above: above.to_vec(),
+        }
+    }
+
+    /// Gives the file or link `name` the name of its backup; `stays`: it keeps its own if it can have both.
+    fn store(
+        &self,
+        directory: BorrowedFd<'_>,
+        name: &[u8],
+        above: &[u8],
+        stays: bool,
+    ) -> Result<(), Cause> {
+        let there = match self.apart.as_ref().map(|apart| apart.directory(above)) {
+            Some(there) => Some(there?),
+            None => None,
+        };
+        let to = there.as_ref().map_or(directory, |there| there.as_fd());
+        let backup = [name, &self.suffix].concat();
+        if backup == name && identity(&fstat(to)?) == identity(&fstat(directory)?) {
+            return Err(Cause::BackupIsItself);
+        }
+        match stays && link(directory, name, to, &backup)? {
+            true => {}
+            false => rename(directory, name, to, &backup)?,
+        }
+        if self.durable {
+            fsync(to)?;
+        }
+        self.made.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Backups of what is in one directory of the destination.
+#[derive(Clone, Debug)]
+pub(crate) struct BackupsOf {
+    backups: Arc<Backups>,
+    above: Vec<u8>,
+}
+
+impl BackupsOf {
+    /// Before a file or link at `name` is replaced. It may be gone from there afterwards.
+    pub(crate) fn keep(&self, directory: impl AsFd, name: &[u8]) -> Result<(), Cause> {
+        let stat = match stat_at(&directory, name) {
+            Err(Cause::NotFound) => return Ok(()),
+            stat => stat?,
+        };
+        match has_backup(kind_of(&stat)) {
+            true => self.store(directory.as_fd(), name, true),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether a file of this name is a backup, of which no other is made.
+    pub(crate) fn is_backup(&self, name: &[u8]) -> bool {
+        let suffix = &self.backups.suffix[..];
+        self.backups.apart.is_none() && name.ends_with(suffix)
+    }
+
+    /// Moves a file or link to its backup.
+    pub(crate) fn take(&self, directory: impl AsFd, name: &[u8]) -> Result<(), Cause> {
+        self.store(directory.as_fd(), name, false)
+    }
+
+    fn store(&self, directory: BorrowedFd<'_>, name: &[u8], stays: bool) -> Result<(), Cause> {
+        self.backups.store(directory, name, &self.above, stays)
+    }
+}
+
+/// Of what there are backups. Directories are emptied; devices, sockets and FIFOs have no content.
+pub(crate) fn has_backup(kind: EntryKind) -> bool {
+    matches!(kind, EntryKind::File | EntryKind::Link)
+}
+
+impl Apart {
+    fn find(
+        base: &OwnedFd,
+        path: &[u8],
+        open: impl Fn(&RelativePath) -> Result<OwnedFd, Cause>,
+    ) -> Result<Apart, Cause> {
+        let mut path = RelativePath::parse(path)?;
+        let mut missing = Vec::new();
+        let anchor = loop {
+            match open(&path) {
+                Ok(directory) => break directory,
+                Err(Cause::NotFound) => {}
+                Err(cause) => return Err(cause),
+            }
+            let (above, name) = path.split_last().ok_or(Cause::NotFound)?;
+            missing.insert(0, name.to_vec());
+            path = above;
+        };
+        Ok(Apart {
+            anchor,
+            missing,
+            base: fcntl_dupfd_cloexec(base, 0)?,
+            last: Mutex::new(None),
+        })
+    }
+
+    /// The directory for backups of what is at `above`, which is made if need be.
+    fn directory(&self, above: &[u8]) -> Result<Arc<OwnedFd>, Cause> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((path, directory)) = &*last
+            && path == above
+        {
+            return Ok(directory.clone());
+        }
+        let mut directory = fcntl_dupfd_cloexec(&self.anchor, 0)?;
+        for name in &self.missing {
+            directory = make(&directory, name, || None)?;
+        }
+        let mut end = 0;
+        for name in above
+            .split(|&byte| byte == b'/')
+            .filter(|it| !it.is_empty())
+        {
+            end += name.len() + usize::from(end > 0);
+            directory = make(&directory, name, || Some(self.mode(&above[..end])))?;
+        }
+        let directory = Arc::new(directory);
+        *last = Some((above.to_vec(), directory.clone()));
+        Ok(directory)
+    }
+
+    /// Permissions for backups of what is in the directory at `path`: what it keeps from others they do, too.
+    fn mode(&self, path: &[u8]) -> Mode {
+        const OWNER_ONLY: u32 = 0o700;
+        let look = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let stat = match path.len() > PATH_BYTES {
+            true => Err(Errno::NAMETOOLONG),
+            false => open_in(&self.base, path, look, Mode::empty()).and_then(fstat),
+        };
+        let mode = stat.map_or(0, |stat| stat.st_mode & 0o777);
+        Mode::from_raw_mode(mode | OWNER_ONLY)
+    }
+}
+
+/// Opens a directory by a path from `base`.
+fn open(base: &OwnedFd, path: &RelativePath) -> Result<OwnedFd, Cause> {
+    let flags = DIRECTORY.difference(OFlags::NOFOLLOW);
+    Ok(fs::openat(base, path.as_bytes(), flags, Mode::empty())?)
+}
+
+/// Opens the directory `name`, or makes it: with these permissions, or those of any new directory.
+fn make(
+    parent: &OwnedFd,
+    name: &[u8],
+    mode: impl FnOnce() -> Option<Mode>,
+) -> Result<OwnedFd, Cause> {
+    match open_in(parent, name, DIRECTORY, Mode::empty()) {
+        Err(Errno::NOENT) => {}
+        opened => return opened.map_err(no_backup),
+    }
+    let mode = mode();
+    let open_to_all = Mode::from_raw_mode(0o777);
+    match mkdirat(parent, name, mode.unwrap_or(open_to_all)) {
+        // Another connection made it.
+        Err(Errno::EXIST) => {}
+        made => made.map_err(no_backup)?,
+    }
+    let directory = open_in(parent, name, DIRECTORY, Mode::empty()).map_err(no_backup)?;
+    if let Some(mode) = mode {
+        // Whatever the umask takes away.
+        let _ = fs::fchmod(&directory, mode);
+    }
+    Ok(directory)
+}
+
+/// Gives `name` the second name `backup`, whose former file goes. False: it can have no second name.
+fn link(
+    directory: BorrowedFd<'_>,
+    name: &[u8],
+    to: BorrowedFd<'_>,
+    backup: &[u8],
+) -> Result<bool, Cause> {
+    let aside = random_name()?;
+    match linkat(directory, name, to, &aside, AtFlags::empty()) {
+        Ok(()) => {}
+        Err(Errno::MLINK | Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(false),
+        Err(errno) => return Err(no_backup(errno)),
+    }
+    let named = renameat(to, &aside, to, backup);
+    // It is still there if `backup` is the same file already.
+    let _ = unlinkat(to, &aside, AtFlags::empty());
+    named.map(|()| true).map_err(no_backup)
+}
+
+fn rename(
+    directory: BorrowedFd<'_>,
+    name: &[u8],
+    to: BorrowedFd<'_>,
+    backup: &[u8],
+) -> Result<(), Cause> {
+    let file = identity(&stat_at(directory, name)?);
+    renameat(directory, name, to, backup).map_err(no_backup)?;
+    // Nothing is renamed if `backup` is the same file already.
+    match stat_at(directory, name).is_ok_and(|stat| identity(&stat) == file) {
+        true => Ok(unlinkat(directory, name, AtFlags::empty())?),
+        false => Ok(()),
+    }
+}
+
+fn no_backup(errno: Errno) -> Cause {
+    Cause::NoBackup(errno.raw_os_error())
+}
+
+#[cfg(test)]
+#[path = "backup_tests.rs"]
+mod tests;
