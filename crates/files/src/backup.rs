@@ -88,8 +88,7 @@ impl Backups {
     ) -> Result<Backups, (&'b [u8], Cause)> {
         Backups::new(base, (backup, durable), |path| match root.is_of_login() {
             true => open(base, path),
-            // No link is followed, so `..` goes up by name.
-            false => root.open_directory(&destination.join(path)),
+            false => root.open_from(destination, path),
         })
     }
 

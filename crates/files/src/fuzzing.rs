@@ -192,6 +192,11 @@ pub fn receive(directory: &Path, input: &[u8]) {
         Backups::local(&base, (&backup, false)).expect("a path below the directory")
     });
     let receiver = receiver.backing_up(backups);
+    let link_dest = (kept & 128 != 0).then(|| {
+        let directory = File::open(directory).expect("a directory");
+        Some(directory.into())
+    });
+    let receiver = receiver.linking_from(link_dest.into_iter().collect());
     let _: Result<_, Error> = receiver.receive_all();
 }
 

@@ -262,6 +262,9 @@ pub const LINKED_FILES: usize = 1 << 20;
 /// Bytes of the paths under which these were met first.
 pub const LINKED_PATHS_BYTES: usize = 64 << 20;
 
+/// Directories that may have files of a sync already, to be linked: each is listed. As many as rsync takes.
+pub const LINK_DIRECTORIES: usize = 20;
+
 /// Seconds after which a server that is still removing files says so.
 pub const REMOVING_SECONDS: u64 = 5;
 

@@ -71,6 +71,8 @@ pub(crate) enum Request {
         destination: Vec<u8>,
         options: CopyOptions,
         backup: Option<Backup>,
+        /// Directories, as paths from the destination, that have files which need not be sent.
+        link_dest: Vec<Vec<u8>>,
         digester: Digester,
     },
     /// The server sends the files that the steps which follow name.
@@ -443,6 +445,18 @@ pub(crate) enum Record<'a> {
         meta: Meta,
         before: bool,
     },
+    /// The file at `path` in one of the directories of links is the same: `name` becomes a link of it. `was`: it is still
+    /// the one that was compared. `meta`: what a copy of it gets, where it can have no other name.
+    Same {
+        #[serde(borrow)]
+        name: &'a [u8],
+        directory: u8,
+        #[serde(borrow)]
+        path: &'a [u8],
+        size: u64,
+        meta: Meta,
+        was: Meta,
+    },
 }
 
 impl Record<'_> {
@@ -453,6 +467,7 @@ impl Record<'_> {
             Record::File { meta, .. }
             | Record::Open { meta, .. }
             | Record::Settle { meta, .. }
+            | Record::Same { meta, .. }
             | Record::Stream { meta, .. } => Some((meta, false)),
             _ => None,
         };
@@ -472,6 +487,7 @@ impl Record<'_> {
             | Record::Open { meta, .. }
             | Record::Settle { meta, .. }
             | Record::HardLink { meta, .. }
+            | Record::Same { meta, .. }
             | Record::Stream { meta, .. } => Some(meta),
             _ => None,
         }
@@ -517,7 +533,7 @@ impl Feedback {
 pub struct Totals {
     /// Files in their place, verified.
     pub files: u64,
-    /// Of these, those that are further names of others. Their bytes do not count.
+    /// Of these, those that are further names of others, or of files in directories of links. Their bytes do not count.
     pub hard_links: u64,
     /// Directories made or found.
     pub directories: u64,

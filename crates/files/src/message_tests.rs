@@ -62,6 +62,14 @@ fn encode_record__longest_fits() {
             meta,
             before: true,
         },
+        Record::Same {
+            name: &[0xff; NAME_BYTES],
+            directory: u8::MAX,
+            path: &[0xff; PATH_BYTES],
+            size: u64::MAX,
+            meta,
+            was: meta,
+        },
     ] {
         assert!(
             encode_record(&record, &mut Vec::new()).is_some(),
@@ -149,6 +157,7 @@ fn decode_opening__backups_that_a_sync_asks_for() {
             destination: b"t".to_vec(),
             options: CopyOptions::default(),
             backup: backup.clone(),
+            link_dest: vec![b"../last".to_vec()],
             digester: Digester::fixed(),
         };
         let remove = Request::Remove {

@@ -120,6 +120,15 @@ impl Root {
         })
     }
 
+    /// Opens a directory whose path is written from `destination`. No link is followed below: `..` goes up by name.
+    pub(crate) fn open_from(
+        &self,
+        destination: &RelativePath,
+        path: &RelativePath,
+    ) -> Result<OwnedFd, Cause> {
+        self.open_directory(&destination.join(path))
+    }
+
     /// The directory that holds the last component, and that component.
     /// `None` for the root itself, and for another directory without a name (`..`).
     pub(crate) fn open_parent<'p>(

@@ -19,15 +19,18 @@ use crate::pump::{self, CONTROL, DATA};
 use crate::reached::Reached;
 use crate::receive::{FileReceiver, Role, TopLevel};
 use crate::send::FileSender;
+use crate::sync::link_dest::{self, LinkDest};
 use crate::sync::merge::{Merge, Outcome};
 use crate::sync::options::{Kept, SyncObserver, SyncOptions, SyncPaths, SyncTotals};
 use crate::sync::pages::Pages;
 use crate::sync::plan::{BATCH_BYTES, Notes};
 use crate::sync::remove::{Removed, remove};
+use crate::sync::sight::Listing;
 use crate::sync::walk::Walker;
 use crate::target::{Sources, resolve_local};
 use rustix::fd::OwnedFd;
 use rustix::fs::{CWD, Mode, OFlags, openat};
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use zerolane::Connection;
@@ -102,11 +105,15 @@ impl Attempt<'_, '_, '_> {
         if let Some(backup) = &self.options.backup {
             backup.check().map_err(local)?;
         }
+        for path in &self.options.link_dest {
+            link_dest::from(self.destination(), path).map_err(|cause| local((path, cause)))?;
+        }
         let Outcome {
             copy,
             remove,
             totals: found,
             source_is_empty,
+            ..
         } = self.compare()?;
         self.observer.compared();
         let connections = self.progress.connections;
@@ -206,6 +213,7 @@ impl Attempt<'_, '_, '_> {
             digester,
         })?;
         let backups_at = self.backups_at();
+        let key = digester.clone();
         let compared = pump::run(&mut connection, CONTROL, DATA, stop, |port| {
             // The server may have told all that it has, and closed, while this end still looks.
             let heard = stop.clone();
@@ -223,16 +231,92 @@ impl Attempt<'_, '_, '_> {
             .with_backups_at(backups_at)
             .run()
         });
-        self.over(connection, compared)
+        close(connection);
+        // What is linked is compared under the same key.
+        let outcome = self.link(compared?, &key)?;
+        self.progress.offer = Digester::offer()?;
+        Ok(outcome)
     }
 
     /// Where backups are below the destination, if they are.
     fn backups_at(&self) -> Option<Vec<u8>> {
-        let destination = match self.paths {
+        self.options.backup.as_ref()?.below(self.destination())
+    }
+
+    fn destination(&self) -> &[u8] {
+        match self.paths {
             SyncPaths::Push { destination, .. } => destination,
             SyncPaths::Pull { destination, .. } => destination.as_os_str().as_bytes(),
-        };
-        self.options.backup.as_ref()?.below(destination)
+        }
+    }
+
+    /// The directories here that have files which need not be sent.
+    fn link_directories(&self) -> Result<Vec<Option<OwnedFd>>, Error> {
+        let paths = self.options.link_dest.iter();
+        paths.map(|path| self.link_directory(path)).collect()
+    }
+
+    fn link_directory(&self, path: &[u8]) -> Result<Option<OwnedFd>, Error> {
+        let named = |cause| local((path, cause));
+        let from = link_dest::from(self.destination(), path).map_err(named)?;
+        match open(Path::new(OsStr::from_bytes(&from.as_bytes()))) {
+            Err(Error::Local {
+                cause: Cause::NotFound,
+                ..
+            }) => Ok(None),
+            opened => opened.map(Some),
+        }
+    }
+
+    /// Looks in the directories of links for what would be copied.
+    fn link(&mut self, mut outcome: Outcome, digester: &Digester) -> Result<Outcome, Error> {
+        let (options, observer, stop) = (self.options, self.observer, &self.client.stop);
+        let directories = options.link_dest.len();
+        if outcome.wanted == 0 {
+            return Ok(outcome);
+        }
+        for (index, path) in options.link_dest.iter().enumerate() {
+            let apply = |listing: &mut dyn Listing, outcome: &mut Outcome| {
+                let plan = std::mem::replace(&mut outcome.copy, Notes::new());
+                let link_dest = LinkDest {
+                    listing,
+                    index: index as u8,
+                    last: index + 1 == directories,
+                    options,
+                    observer,
+                    stop,
+                    totals: &mut outcome.totals,
+                };
+                outcome.copy = link_dest.applied(plan)?;
+                Ok(())
+            };
+            if let SyncPaths::Pull { .. } = self.paths {
+                let heard = stop.clone();
+                let directory = self.link_directory(path)?;
+                let mut listing = Walker::new(directory, digester.clone())
+                    .with_attributes(options.attributes)
+                    .heeding(Box::new(move || heard.check()));
+                apply(&mut listing, &mut outcome)?;
+                continue;
+            }
+            let from = link_dest::from(self.destination(), path);
+            let from = from.map_err(|cause| local((path, cause)))?;
+            let (mut connection, _) = self.ask(|digester| Request::Walk {
+                path: from.as_bytes(),
+                may_be_missing: true,
+                digests: options.checksum,
+                copy_links: false,
+                attributes: options.attributes,
+                filter_files: Vec::new(),
+                digester,
+            })?;
+            let applied = pump::run(&mut connection, CONTROL, DATA, stop, |port| {
+                apply(&mut Pages::new(port), &mut outcome)
+            });
+            close(connection);
+            applied?;
+        }
+        Ok(outcome)
     }
 
     /// Makes backups of what is in `base` here.
@@ -252,7 +336,9 @@ impl Attempt<'_, '_, '_> {
             replace_read_only: true,
             count_first: false,
             delta: self.options.delta,
-            in_place: self.options.in_place && self.options.backup.is_none(),
+            in_place: self.options.in_place
+                && self.options.backup.is_none()
+                && self.options.link_dest.is_empty(),
             copy_links: self.options.copy_links,
             keep_links: true,
             attributes: self.options.attributes,
@@ -313,6 +399,7 @@ impl Attempt<'_, '_, '_> {
             destination: destination.to_vec(),
             options: *options,
             backup: self.options.backup.clone(),
+            link_dest: self.options.link_dest.clone(),
             digester,
         })?;
         let copied = pump::run(&mut connection, DATA, CONTROL, stop, |port| {
@@ -340,6 +427,7 @@ impl Attempt<'_, '_, '_> {
         let (base, _) = resolve_local(destination, contents)
             .map_err(|cause| Error::local(destination, cause))?;
         let backups = self.backups(&base)?;
+        let link_dest = self.link_directories()?;
         let (observer, stop) = (self.observer, &self.client.stop);
         let begun = reached.begun;
         let (mut connection, digester) = self.ask(|digester| Request::Fetch {
@@ -356,6 +444,7 @@ impl Attempt<'_, '_, '_> {
                 .expecting(batch)
                 .with_modes(&self.options.modes)
                 .backing_up(backups)
+                .linking_from(link_dest)
                 .receive_all()
         });
         self.over(connection, copied)

@@ -1,7 +1,7 @@
 //! What a client asked for, step by step: nothing else may arrive, and nothing may be left out.
 
 use crate::error::Error;
-use crate::message::Record;
+use crate::message::{Meta, Record};
 use crate::sync::plan::{Step, next_step};
 
 const NOT_ASKED: Error = Error::Protocol("something that was not asked for");
@@ -51,6 +51,14 @@ impl Expected {
                 let first = before.then(|| self.path(*level, first)).transpose()?;
                 self.linked(name, first)
             }
+            Record::Same {
+                name,
+                directory,
+                path,
+                size,
+                was,
+                ..
+            } => self.same(name, (*directory, path, *size, was)),
             Record::Settle { name, .. } => match self.next()? {
                 Step::Settle { name: asked, .. } if asked == *name => Ok(()),
                 _ => Err(NOT_ASKED),
@@ -101,11 +109,35 @@ impl Expected {
             }
             // It changed since it was listed.
             Step::Settle { name, .. } if name == came => Ok(()),
-            Step::Link { name, instead, .. } if instead.as_deref().unwrap_or(&name) == came => {
+            Step::Link { name, instead, .. } | Step::Same { name, instead, .. }
+                if instead.as_deref().unwrap_or(&name) == came =>
+            {
                 self.exchange = instead.map(|with| (name, with));
                 Ok(())
             }
             _ => Err(NOT_ASKED),
+        }
+    }
+
+    /// A file is said to be the same as another: it must be the one that was compared.
+    fn same(&mut self, came: &[u8], said: (u8, &[u8], u64, &Meta)) -> Result<(), Error> {
+        let mut rest = &self.plan[self.answered..];
+        let is_asked = match next_step(&mut rest)? {
+            Some(Step::Same {
+                name,
+                directory,
+                size,
+                was,
+                ..
+            }) => {
+                let path = self.path(self.open.len() as u32, &name)?;
+                (directory, &path[..], size, &was) == said
+            }
+            _ => false,
+        };
+        match is_asked {
+            true => self.came(came),
+            false => Err(NOT_ASKED),
         }
     }
 
@@ -132,7 +164,10 @@ impl Expected {
     /// The sender cannot read this one: of a directory, nothing comes.
     fn failed(&mut self, failed: &[u8]) -> Result<(), Error> {
         match self.next()? {
-            Step::Copy { name, .. } | Step::Link { name, .. } | Step::Settle { name, .. }
+            Step::Copy { name, .. }
+            | Step::Same { name, .. }
+            | Step::Link { name, .. }
+            | Step::Settle { name, .. }
                 if name == failed =>
             {
                 Ok(())

@@ -205,3 +205,49 @@ fn Expected__links_of_what_was_asked_for_or_has_come() {
         assert_eq!(taken_of(copy.clone(), &records), refused);
     }
 }
+
+#[test]
+fn Expected__a_link_of_the_file_that_was_compared() {
+    let step = Step::Same {
+        name: b"f".to_vec(),
+        instead: Some(b"aside".to_vec()),
+        directory: 2,
+        size: 5,
+        meta: META,
+        was: META,
+    };
+    let (name, instead) = (b"d".to_vec(), None);
+    let steps = [Step::Enter { name, instead }, step, Step::Leave];
+    let plan = encoded(&steps);
+    let same = |name, directory, path, size, was| Record::Same {
+        name,
+        directory,
+        path,
+        size,
+        meta: META,
+        was,
+    };
+    let another = Meta {
+        mtime_seconds: 2,
+        ..META
+    };
+    let taken = |record| {
+        let records = [enter(b"d"), record, exchange(b"f", b"aside"), Record::Leave];
+        taken_of(plan.clone(), &records)
+    };
+    assert_eq!(taken(same(b"aside", 2, b"d/f", 5, META)), 4);
+    // It changed since: it is sent, or cannot be read.
+    assert_eq!(taken(link(b"aside")), 4);
+    assert_eq!(taken(unreadable(b"f")), 2);
+    for other in [
+        same(b"f", 2, b"d/f", 5, META),
+        same(b"aside", 1, b"d/f", 5, META),
+        same(b"aside", 2, b"d/g", 5, META),
+        same(b"aside", 2, b"f", 5, META),
+        same(b"aside", 2, b"d/f", 6, META),
+        same(b"aside", 2, b"d/f", 5, another),
+        settle(b"f"),
+    ] {
+        assert_eq!(taken(other), 1);
+    }
+}

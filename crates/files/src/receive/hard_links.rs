@@ -152,7 +152,7 @@ impl FileReceiver<'_> {
 }
 
 /// Makes `name` another name of `file`, which stands at `leaf`; what is there is replaced.
-fn put_link(
+pub(super) fn put_link(
     (above, leaf): (&OwnedFd, &[u8]),
     file: Identity,
     directory: &OwnedFd,

@@ -3,7 +3,7 @@
 //! Straight-line code on a thread of its own. What the peer sends is checked here against the one
 //! order the protocol allows; a violation ends the copy. What the file system refuses fails one
 //! file, is reported, and the rest goes on. `feedback`, `hard_links`, `kept`, `open`, `records`, `replace`,
-//! `settle` and `tree` hold parts of [`FileReceiver`]'s own code, so they and this file name each other.
+//! `same`, `settle` and `tree` hold parts of [`FileReceiver`]'s own code, so they and this file name each other.
 
 mod expected;
 mod feedback;
@@ -15,6 +15,7 @@ mod open_file;
 mod output;
 mod records;
 mod replace;
+mod same;
 mod settle;
 mod stream;
 mod top_level;
@@ -96,6 +97,8 @@ pub(crate) struct FileReceiver<'a> {
     share: Share,
     modes: Modes,
     backups: Option<Arc<Backups>>,
+    /// Directories that have files which need not be sent; `None`: it is not there.
+    link_dest: Vec<Option<Arc<OwnedFd>>>,
     reached: &'a mut Reached,
 }
 
@@ -154,6 +157,7 @@ impl<'a> FileReceiver<'a> {
             share: Share::Whole,
             modes: Modes::default(),
             backups: None,
+            link_dest: Vec::new(),
             reached,
         }
     }
@@ -173,6 +177,13 @@ impl<'a> FileReceiver<'a> {
     /// Keeps backups of what it replaces.
     pub(crate) fn backing_up(mut self, backups: Option<Backups>) -> FileReceiver<'a> {
         self.backups = backups.map(Arc::new);
+        self
+    }
+
+    /// Links files that are said to be in these directories.
+    pub(crate) fn linking_from(mut self, link_dest: Vec<Option<OwnedFd>>) -> FileReceiver<'a> {
+        let link_dest = link_dest.into_iter();
+        self.link_dest = link_dest.map(|it| it.map(Arc::new)).collect();
         self
     }
 

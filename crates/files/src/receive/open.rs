@@ -135,7 +135,7 @@ impl FileReceiver<'_> {
     }
 
     /// A unit was copied here, which may take as long as one that comes: the sender is told every now and then.
-    fn note_copied(&mut self) -> Result<(), Error> {
+    pub(super) fn note_copied(&mut self) -> Result<(), Error> {
         self.port.poll()?;
         self.units_copied += 1;
         if !self.units_copied.is_multiple_of(COPIED_UNITS) {

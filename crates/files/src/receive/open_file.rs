@@ -41,8 +41,9 @@ pub(crate) struct OpenFile {
     pub(crate) wanted: Option<Wanted>,
     /// For what it replaces.
     pub(crate) backups: Option<BackupsOf>,
-    /// Whether it has other names.
+    /// Whether it has other names, and whether any file may.
     pub(crate) shared: bool,
+    may_share: bool,
     /// `None` once the file has failed here: what still arrives is discarded.
     part: Option<Part>,
     /// Units that the temporary file has of a killed copy, or what is written in place of before.
@@ -92,6 +93,7 @@ impl OpenFile {
         let old = open.old.as_ref().map_or(0, |old| old.size);
         open.basis_units = open.part_units.max(usable_units(size, old));
         open.part = Some(part);
+        open.may_share = options.attributes.hard_links;
         Ok(open)
     }
 
@@ -107,6 +109,7 @@ impl OpenFile {
             wanted: None,
             backups: None,
             shared: false,
+            may_share: false,
             part: None,
             part_units: 0,
             old: None,
@@ -234,7 +237,9 @@ impl OpenFile {
     pub(crate) fn keeps_file(&self) -> bool {
         // One that may have changed is copied like a part of it, for what is copied is compared.
         let usable = |old: &Old| {
-            old.size == self.size && !is_unfinished(old.file.as_fd()) && old.is_unchanged()
+            // Another name of it may be another tree's, which stays as it is.
+            let alone = self.may_share || old.before.st_nlink == 1;
+            alone && old.size == self.size && !is_unfinished(old.file.as_fd()) && old.is_unchanged()
         };
         self.keeps_all() && self.old.as_ref().is_some_and(usable)
     }

@@ -3,6 +3,7 @@
 use super::FileReceiver;
 use super::hard_links::First;
 use super::open::NOT_OPEN;
+use super::same::SameAs;
 use crate::error::Error;
 use crate::limits::{FEEDBACK_FAILURES, INLINE_BYTES};
 use crate::message::Record;
@@ -107,6 +108,23 @@ impl FileReceiver<'_> {
                     before,
                 };
                 return self.hard_link(name, &first);
+            }
+            Record::Same {
+                name,
+                directory,
+                path,
+                size,
+                meta,
+                was,
+            } => {
+                let as_ = SameAs {
+                    directory,
+                    path,
+                    size,
+                    meta,
+                    was,
+                };
+                return self.same(name, &as_);
             }
             // Taken before.
             Record::Attribute { .. } | Record::Shared => {}

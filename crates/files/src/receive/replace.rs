@@ -2,16 +2,15 @@
 //! of another type put in the place of what was there.
 
 use super::FileReceiver;
-use crate::attributes::{NotKept, replace_meta, with_permissions};
+use crate::attributes::{replace_meta, with_permissions};
 use crate::backup::BackupsOf;
 use crate::error::{Cause, Error};
-use crate::extended::Wanted;
 use crate::message::{Attributes, EntryKind, Meta};
 use crate::name::check_name;
 use crate::root::{READ_FILE, kind_of, meta_with, open_in, stat_at};
 use crate::temporary::is_random_name;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, Mode, RenameFlags, fstat, fsync, renameat_with, unlinkat};
+use rustix::fs::{AtFlags, Mode, RenameFlags, Stat, fstat, fsync, renameat_with, unlinkat};
 
 const NOT_ASKED: Error = Error::Protocol("a replacement in a copy that is no sync");
 
@@ -28,10 +27,22 @@ impl FileReceiver<'_> {
         }
         let wanted = self.wanted();
         let (directory, name) = self.place(name)?;
-        let settled = directory.and_then(|directory| {
-            let keep = self.options.no_permissions;
-            settle_meta(&directory, &name, size, (meta, was, keep), wanted.as_ref())
+        let keep = self.options.no_permissions;
+        let looked = directory.and_then(|directory| {
+            let (file, stat, meta) = settled_file(&directory, &name, size, (meta, was, keep))?;
+            Ok((directory, file, stat, meta))
         });
+        let settled = match looked {
+            // With hard links, its other names are meant, too. Else they are another tree's.
+            Ok((directory, file, stat, meta))
+                if stat.st_nlink > 1 && !self.options.attributes.hard_links =>
+            {
+                let to = (&directory, &name[..]);
+                self.copy_here((&file, &stat), to, (&meta, wanted, None))?
+            }
+            Ok((_, file, _, meta)) => replace_meta(file.as_fd(), &meta, wanted.as_ref()),
+            Err(cause) => Err(cause),
+        };
         self.at(&name, |this| match settled {
             Ok(not_kept) => this.note_not_kept(not_kept),
             Err(cause) => this.fail(cause),
@@ -60,13 +71,13 @@ impl FileReceiver<'_> {
     }
 }
 
-fn settle_meta(
+/// The file that is still as it was compared, and what it is to be.
+fn settled_file(
     directory: &OwnedFd,
     name: &[u8],
     size: u64,
     (meta, was, keep_permissions): (&Meta, &Meta, bool),
-    wanted: Option<&Wanted>,
-) -> Result<NotKept, Cause> {
+) -> Result<(OwnedFd, Stat, Meta), Cause> {
     let file = open_in(directory, name, READ_FILE, Mode::empty())?;
     let stat = fstat(&file)?;
     let same = kind_of(&stat) == EntryKind::File && stat.st_size as u64 == size;
@@ -75,11 +86,11 @@ fn settle_meta(
         ..Attributes::NONE
     };
     let meta = match keep_permissions {
-        true => &with_permissions(meta, Some(stat.st_mode)),
-        false => meta,
+        true => with_permissions(meta, Some(stat.st_mode)),
+        false => *meta,
     };
     match same && meta_with(&stat, attributes) == *was {
-        true => replace_meta(file.as_fd(), meta, wanted),
+        true => Ok((file, stat, meta)),
         false => Err(Cause::ChangedSinceListed),
     }
 }

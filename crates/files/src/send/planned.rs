@@ -3,7 +3,7 @@
 use super::FileSender;
 use super::trouble::Trouble;
 use crate::error::{Cause, Error};
-use crate::limits::TREE_DEPTH;
+use crate::limits::{PATH_BYTES, TREE_DEPTH};
 use crate::message::{EntryKind, Meta, Record, Totals};
 use crate::root::{DIRECTORY, READ_FILE, kind_of, meta_with};
 use crate::sync::plan::{Step, next_step};
@@ -118,6 +118,10 @@ impl FileSender<'_> {
                 self.may_be_there = false;
                 (name, instead.as_deref())
             }
+            Step::Same { name, instead, .. } => {
+                self.may_be_there = true;
+                (name, instead.as_deref())
+            }
             Step::Settle { name, .. } => {
                 self.may_be_there = true;
                 (name, None)
@@ -136,6 +140,16 @@ impl FileSender<'_> {
             Step::Settle {
                 size, meta, was, ..
             } => self.settle(directory, name, *size, meta, was),
+            Step::Same {
+                directory: number,
+                size,
+                meta,
+                was,
+                ..
+            } => {
+                let names = (&name[..], instead.unwrap_or(name));
+                self.same(directory, names, (*number, *size, *meta, *was))
+            }
             Step::Link { linked, .. } => {
                 self.link_chosen(directory, (name, instead.unwrap_or(name)), linked)
             }
@@ -166,6 +180,37 @@ impl FileSender<'_> {
                 return Err(Cause::ChangedSinceListed.into());
             }
         }
+        Ok(self.pass(crate::position::Step::Entry, sent_as)?)
+    }
+
+    /// Which file of which directory of links it is the same as, if the source is still what was compared.
+    fn same(
+        &mut self,
+        directory: &OwnedFd,
+        (name, sent_as): (&[u8], &[u8]),
+        (number, size, meta, was): (u8, u64, Meta, Meta),
+    ) -> Result<(), Trouble> {
+        let now = self.look(directory.as_fd(), name)?;
+        let is_file = kind_of(&now) == EntryKind::File && now.st_size as u64 == size;
+        let same = is_file && meta_with(&now, self.options.attributes) == meta;
+        if !same || self.path.len() > PATH_BYTES {
+            return self.chosen(directory, name, sent_as);
+        }
+        self.observer.file_started(&self.path, size);
+        let path = std::mem::take(&mut self.path);
+        let added = self.add(
+            &Record::Same {
+                name: sent_as,
+                directory: number,
+                path: &path,
+                size,
+                meta: self.meta(&now),
+                was,
+            },
+            0,
+        );
+        self.path = path;
+        added?;
         Ok(self.pass(crate::position::Step::Entry, sent_as)?)
     }
 

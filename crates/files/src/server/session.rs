@@ -133,11 +133,12 @@ impl Session<'_> {
                 destination,
                 options,
                 backup,
+                link_dest,
                 digester,
             } => {
                 let turn = self.take_turn(&digester)?;
                 let digester = (digester.accept(), &turn);
-                let destination = (&destination[..], backup.as_ref());
+                let destination = (&destination[..], backup.as_ref(), &link_dest[..]);
                 self.update(connection, destination, options, digester)
                     .map(Some)
             }

@@ -6,7 +6,7 @@ use super::turns::Turn;
 use crate::backup::Backups;
 use crate::digest::Digester;
 use crate::error::{Cause, Error, Refusal};
-use crate::limits::{FILTER_FILES, PLAN_BYTES, REQUEST_SECONDS};
+use crate::limits::{FILTER_FILES, LINK_DIRECTORIES, PLAN_BYTES, REQUEST_SECONDS};
 use crate::message::{Attributes, Backup, CopyOptions, Landing, Totals};
 use crate::name::{RelativePath, check_name};
 use crate::opening::receive;
@@ -68,12 +68,13 @@ impl Session<'_> {
     pub(super) fn update(
         &self,
         connection: &mut Connection,
-        (destination, backup): (&[u8], Option<&Backup>),
+        (destination, backup, link_dest): (&[u8], Option<&Backup>, &[Vec<u8>]),
         options: CopyOptions,
         (digester, turn): (Digester, &Turn<'_>),
     ) -> Result<Totals, Error> {
         self.check_writable(connection)?;
-        if options.in_place && backup.is_some() {
+        let of_old_files = backup.is_some() || !link_dest.is_empty();
+        if options.in_place && of_old_files || link_dest.len() > LINK_DIRECTORIES {
             return self.refuse(connection, Refusal::Malformed);
         }
         let target = RelativePath::parse(destination)
@@ -86,6 +87,14 @@ impl Session<'_> {
             Ok(backups) => backups,
             Err((path, cause)) => return self.refuse_path(connection, path, cause),
         };
+        let mut directories = Vec::new();
+        for path in link_dest {
+            match self.link_directory(destination, path) {
+                Ok(directory) => directories.push(Some(directory)),
+                Err(Cause::NotFound) => directories.push(None),
+                Err(cause) => return self.refuse_path(connection, path, cause),
+            }
+        }
         let replies = self.accept(connection, &digester, Landing::Into)?;
         let mut reached = Reached::default();
         self.pump(connection, replies, (CONTROL, DATA), turn.stop(), |port| {
@@ -94,6 +103,7 @@ impl Session<'_> {
             FileReceiver::new(port, self, options, digester, to, role)
                 .for_client(self.common_only())
                 .backing_up(backups)
+                .linking_from(directories)
                 .replacing()
                 .receive_all()
         })
@@ -161,6 +171,14 @@ impl Session<'_> {
 
     fn directory(&self, path: &[u8]) -> Result<OwnedFd, Cause> {
         self.root()?.open_directory(&RelativePath::parse(path)?)
+    }
+
+    fn link_directory(&self, destination: &[u8], path: &[u8]) -> Result<OwnedFd, Cause> {
+        let (destination, path) = (
+            RelativePath::parse(destination)?,
+            RelativePath::parse(path)?,
+        );
+        self.root()?.open_from(&destination, &path)
     }
 
     /// Makes the backups that a client asks for of what is in `base`, at `path`.

@@ -14,6 +14,7 @@
 //! is walked in the same order, so neither is ever held. What it finds goes over as in any copy.
 
 pub(crate) mod compare;
+pub(crate) mod link_dest;
 pub(crate) mod merge;
 pub(crate) mod options;
 pub(crate) mod pages;

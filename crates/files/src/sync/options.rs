@@ -59,6 +59,10 @@ pub struct SyncOptions {
     pub copy_links: bool,
     /// Copy files that change meanwhile: see [`CopyOptions::allow_changing`](crate::CopyOptions::allow_changing).
     pub allow_changing: bool,
+    /// Directories, as paths from the destination: a file that one of them has, the same in all that is compared and kept, is
+    /// not sent but becomes a hard link of that. At most [`LINK_DIRECTORIES`](crate::limits::LINK_DIRECTORIES). Not with
+    /// `in_place`.
+    pub link_dest: Vec<Vec<u8>>,
     /// Leave permissions alone: see [`CopyOptions::no_permissions`](crate::CopyOptions::no_permissions).
     pub no_permissions: bool,
     /// Changes of the source's permissions, before they are compared and copied.
@@ -92,7 +96,8 @@ pub enum Action {
     Update,
     /// Something of another type stands there, which goes when this has come.
     Replace,
-    /// It is to be a hard link of a file that is there, or comes.
+    /// It is to be a hard link of a file that is there, or comes. Of one in [`SyncOptions::link_dest`] it is told after all
+    /// else.
     Link,
     /// What stands there becomes a backup. Only with [`SyncOptions::backup`]; told after what else is done.
     BackUp,

@@ -8,6 +8,7 @@ use crate::limits::{PATH_BYTES, PLAN_BYTES, PLAN_HELD_BYTES, TREE_DEPTH};
 use crate::links::Identity;
 use crate::message::{EntryKind, Meta};
 use crate::name::check_name;
+use crate::sync::sight::Seen;
 use serde::{Deserialize, Serialize};
 use std::io::{BufReader, Read, Seek, Write};
 use tempfile::SpooledTempFile;
@@ -30,6 +31,22 @@ pub(crate) enum Step {
         name: Vec<u8>,
         instead: Option<Vec<u8>>,
         old: bool,
+    },
+    /// This file goes over, unless a directory of links has the same. Only while the trees are compared.
+    Wanted {
+        seen: Seen,
+        instead: Option<Vec<u8>>,
+        old: bool,
+    },
+    /// This file is the same as the one of its path in a directory at the target, of the number `directory`: it becomes a
+    /// link of that. `meta`: what it is at the source; `was`: what that one is. `instead` as above.
+    Same {
+        name: Vec<u8>,
+        instead: Option<Vec<u8>>,
+        directory: u8,
+        size: u64,
+        meta: Meta,
+        was: Meta,
     },
     /// This file is at the target under another name: it becomes a link of that. `instead` as above.
     Link {
@@ -65,13 +82,19 @@ pub(crate) struct Linked {
 }
 
 impl Step {
+    pub(crate) fn copy(name: Vec<u8>, instead: Option<Vec<u8>>, old: bool) -> Step {
+        Step::Copy { name, instead, old }
+    }
+
     /// The names in it.
     pub(crate) fn names(&self) -> impl Iterator<Item = &Vec<u8>> {
         let (name, instead) = match self {
             Step::Enter { name, instead }
             | Step::Copy { name, instead, .. }
+            | Step::Same { name, instead, .. }
             | Step::Link { name, instead, .. } => (Some(name), instead.as_ref()),
             Step::EnterAside { name, aside } => (Some(name), Some(aside)),
+            Step::Wanted { seen, instead, .. } => (Some(&seen.name), instead.as_ref()),
             Step::Settle { name, .. } | Step::Remove { name, .. } => (Some(name), None),
             Step::Leave => (None, None),
         };
@@ -250,6 +273,14 @@ impl Batches {
             _ => {}
         }
         Ok(true)
+    }
+
+    /// The next step alone.
+    pub(crate) fn step(&mut self) -> Result<Option<Step>, Error> {
+        match self.read()? {
+            Some(step) => next_step(&mut &step[..]),
+            None => Ok(None),
+        }
     }
 
     fn read(&mut self) -> Result<Option<Vec<u8>>, Error> {

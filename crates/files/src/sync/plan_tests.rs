@@ -23,6 +23,11 @@ fn paths(mut plan: &[u8]) -> Vec<String> {
             Step::Leave => drop(path.pop().expect("something to leave")),
             Step::Copy { name, .. }
             | Step::Link { name, .. }
+            | Step::Same { name, .. }
+            | Step::Wanted {
+                seen: Seen { name, .. },
+                ..
+            }
             | Step::Settle { name, .. }
             | Step::Remove { name, .. } => {
                 paths.push([path.join("/"), text(name)].join("/"));

@@ -86,7 +86,12 @@ pub(crate) fn remove(
                 }
                 path.truncate(outer);
             }
-            Step::Leave | Step::Copy { .. } | Step::Link { .. } | Step::Settle { .. } => {
+            Step::Leave
+            | Step::Copy { .. }
+            | Step::Wanted { .. }
+            | Step::Same { .. }
+            | Step::Link { .. }
+            | Step::Settle { .. } => {
                 return Err(Error::Protocol("a step that removes nothing"));
             }
         }

@@ -4,11 +4,13 @@ mod backups;
 mod shown;
 
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::time::Instant;
 
 use anyhow::{Result, anyhow};
 use clap::ArgGroup;
 use clap::builder::{OsStringValueParser, TypedValueParser};
+use zerolane_files::limits::LINK_DIRECTORIES;
 use zerolane_files::{Host, Kept, Location, LocationError, SyncOptions, SyncPaths, SyncTotals};
 
 use super::copy::is_broken;
@@ -71,6 +73,9 @@ pub struct Args {
     writing: WritingArgs,
     #[command(flatten)]
     backups: BackupArgs,
+    /// Hard link files that are the same in DIR, a path from DST, in place of sending them (at most 20 times)
+    #[arg(long, value_name = "DIR", conflicts_with = "in_place")]
+    link_dest: Vec<OsString>,
     /// Say what is done with each file
     #[arg(short, long)]
     verbose: bool,
@@ -100,6 +105,9 @@ pub(crate) fn run(args: Args) -> Result<()> {
             "a one-time code lets in one connection, and sync makes several: use cp --code, or keys",
         ));
     }
+    if args.link_dest.len() > LINK_DIRECTORIES {
+        return Err(usage("--link-dest may be given 20 times at most"));
+    }
     let options = SyncOptions {
         dry_run: args.dry_run,
         delete: args.delete || args.delete_excluded,
@@ -113,6 +121,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
         delta: args.writing.delta,
         in_place: args.writing.in_place,
         backup: args.backups.backup(),
+        link_dest: args.link_dest.into_iter().map(OsString::into_vec).collect(),
         copy_links: args.kept.copy_links,
         attributes: args.kept.attributes(),
         allow_changing: args.writing.allow_changing,

@@ -145,6 +145,22 @@ fn sync__backups_over_a_remote_shell_go_where_the_login_may() {
 }
 
 #[test]
+fn sync__link_dest_over_a_remote_shell() {
+    let login = Login::new();
+    tree(&login, "local/tree");
+    let absolute = login.path("home/1").display().to_string();
+    succeed(login.zerolane(&["sync", "local/tree", &login.there("1")]));
+    for (directory, to) in [("../1", "2"), (&*absolute, "3")] {
+        let option = format!("--link-dest={directory}");
+        let there = login.there(to);
+        let (code, _, err) = run(login.zerolane(&["sync", &option, "local/tree", &there]));
+        assert!(code == 0 && err.contains("; 41 linked"), "{code} {err}");
+        same(&login, "local/tree", &format!("home/{to}"));
+    }
+    login.all_ended();
+}
+
+#[test]
 fn patterns_rm_mkdir_mv__over_a_remote_shell_reach_what_the_login_does() {
     let login = Login::new();
     let absolute = |path: &str| login.there(&login.path(path).display().to_string());

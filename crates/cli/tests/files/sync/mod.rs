@@ -9,6 +9,7 @@ mod faults;
 mod filters;
 mod in_place;
 mod killed;
+mod link_dest;
 mod times;
 
 use std::collections::BTreeMap;

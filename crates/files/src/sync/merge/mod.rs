@@ -8,7 +8,7 @@ mod pair;
 
 use super::options::{Action, Change, SyncObserver, SyncOptions, SyncTotals};
 use super::plan::{Notes, Step};
-use super::sight::{Listing, Seen, Sight};
+use super::sight::{Detail, Listing, Seen, Sight};
 use crate::backup::has_backup;
 use crate::error::{Cause, Error, Failure};
 use crate::filter::{Scope, Side};
@@ -21,6 +21,8 @@ use linked::Linkable;
 pub(crate) struct Outcome {
     pub(crate) copy: Notes,
     pub(crate) remove: Notes,
+    /// Files to copy that a directory of links may have.
+    pub(crate) wanted: u64,
     /// `copied` and `deleted` are what there is to do, without the limit on removals.
     pub(crate) totals: SyncTotals,
     /// Whether the source has anything, directories and what was skipped included.
@@ -78,6 +80,7 @@ impl<'a> Merge<'a> {
             outcome: Outcome {
                 copy: Notes::new(),
                 remove: Notes::new(),
+                wanted: 0,
                 totals: SyncTotals::default(),
                 source_is_empty: true,
             },
@@ -318,8 +321,26 @@ impl<'a> Merge<'a> {
             _ => totals.copied.links += 1,
         }
         self.tell(seen, action);
-        let name = seen.name.clone();
         let old = action == Action::Update;
-        self.outcome.copy.add(&Step::Copy { name, instead, old })
+        let step = match seen.kind == EntryKind::File && !self.options.link_dest.is_empty() {
+            true => {
+                self.outcome.wanted += 1;
+                let seen = self.with_digest(seen);
+                Step::Wanted { seen, instead, old }
+            }
+            false => Step::copy(seen.name.clone(), instead, old),
+        };
+        self.outcome.copy.add(&step)
+    }
+
+    /// With the digest of a file of the source, if contents are compared. Where it cannot be read, the copy will say so.
+    fn with_digest(&mut self, seen: &Seen) -> Seen {
+        let mut seen = seen.clone();
+        if self.options.checksum
+            && let Ok(digest) = self.source.digest(&seen)
+        {
+            seen.detail = Detail::Digest(digest);
+        }
+        seen
     }
 }
