@@ -671,6 +671,7 @@ const DOCUMENTS: &[Document] = &[
             ),
             Fact("looked at, at most {96 MiB} (", &["LISTING_HELD_BYTES"]),
             Fact("its name; at most {256} and", &["ATTRIBUTES_OF_FILE"]),
+            Fact("It may be given {20} times", &["LINK_DIRECTORIES"]),
             Fact("and {128 KiB} for one file", &["ATTRIBUTES_BYTES"]),
             Fact(
                 "at most {1,048,576} of them, and {64 MiB} of paths",
