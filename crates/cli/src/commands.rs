@@ -34,9 +34,9 @@ impl<C: Subcommand> Args<C> {
 pub enum Command {
     /// Serve a directory to `cp` and `ls`
     Serve(files::serve::Args),
-    /// Copy files to or from a host that serves them
+    /// Copy files to or from a host, or within this one
     Cp(files::copy::Args),
-    /// Make a directory equal to one of a host, or the other way round
+    /// Make a directory equal to another one, of a host or of this one
     Sync(files::sync::Args),
     /// Send files to somebody on the same network who knows a code
     Send(files::send::Args),

@@ -251,6 +251,35 @@ impl FileClientArgs {
     /// Refuses what has no meaning for a server that a login starts: both ends have keys of their own then, for this
     /// time only.
     pub(crate) fn check_for_login(&self) -> Result<()> {
+        match self.for_servers() {
+            Some(option) => Err(anyhow!(
+                "{option} is for servers that are there already, not for one that ssh starts"
+            )
+            .context(Exit::Usage)),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses what has no meaning where both sides are on this machine.
+    pub(crate) fn check_within(&self) -> Result<()> {
+        let login = &self.login;
+        let given = [
+            (login.rsh.is_some(), "--rsh"),
+            (login.remote_program.is_some(), "--remote-program"),
+            (login.remote_listen.is_some(), "--remote-listen"),
+        ];
+        let given = given.iter().find(|(given, _)| *given);
+        match self.for_servers().or(given.map(|(_, option)| *option)) {
+            Some(option) => Err(anyhow!(
+                "{option} is for a side at another host, and both are on this machine: leave it out, or write HOST:PATH for one"
+            )
+            .context(Exit::Usage)),
+            None => Ok(()),
+        }
+    }
+
+    /// An option that was given and is for servers that are there already.
+    fn for_servers(&self) -> Option<&'static str> {
         let client = &self.client;
         let given = [
             (self.code.is_some(), "--code"),
@@ -264,13 +293,10 @@ impl FileClientArgs {
             (client.bypass.is_some(), "--bypass"),
             (!client.paths.is_empty(), "--path"),
         ];
-        match given.iter().find(|(given, _)| *given) {
-            Some((_, option)) => Err(anyhow!(
-                "{option} is for servers that are there already, not for one that ssh starts"
-            )
-            .context(Exit::Usage)),
-            None => Ok(()),
-        }
+        given
+            .iter()
+            .find(|(given, _)| *given)
+            .map(|(_, option)| *option)
     }
 }
 

@@ -10,6 +10,7 @@ mod spare;
 mod stream;
 mod sync;
 mod told;
+mod within;
 
 pub use change::Changes;
 pub use list::{Entry, Listed};
@@ -68,6 +69,8 @@ pub struct Client {
     filter: Arc<Filter>,
     modes: Modes,
     done: Done,
+    /// The server is this process's own: it sees the same files.
+    within: bool,
 }
 
 /// Makes a connection, with these options.
@@ -100,6 +103,7 @@ impl Client {
             filter: Arc::default(),
             modes: Modes::default(),
             done: Done::default(),
+            within: false,
         }
     }
 
@@ -199,6 +203,7 @@ impl Client {
             let (mut connection, accepted) = self.ask(&request, copying, &options)?;
             let digester = offer.settle(accepted.algorithm)?;
             assigned.accept(&accepted);
+            let target = self.target_within(destination, accepted.landing);
             let observer = copying.observer;
             let reached = &mut copying.reached;
             let mut spare = Spare::new(self);
@@ -206,6 +211,7 @@ impl Client {
             let copied = run_watched(&mut connection, rings, &self.stop, &mut spare, |port| {
                 FileSender::new(port, observer, options, digester, reached)
                     .with_links(SourceLinks::local(&options), Vec::new())
+                    .with_target(target)
                     .filtered(&self.filter)?
                     .with_modes(&self.modes)
                     .of_share(share)

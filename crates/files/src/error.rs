@@ -116,14 +116,14 @@ pub enum Cause {
     /// The served directory is not to be removed or renamed.
     #[error("is the served directory itself")]
     ServedDirectory,
-    /// A directory was to be moved to a place in it.
-    #[error("cannot be moved into itself")]
+    /// A directory was to be moved or copied to a place in it.
+    #[error("cannot be moved or copied into itself")]
     IntoItself,
     /// A rename from one file system to another.
     #[error("is on another file system than its new place: copy it, then remove it")]
     OtherFileSystem,
-    /// Both names of a rename are of one file.
-    #[error("is the same file")]
+    /// Both names of a rename, or the source and the target of a copy, are of one file.
+    #[error("source and target are the same file")]
     SameFile,
     /// A directory that was met below itself, by a symbolic link that is followed.
     #[error("leads round in a circle: a symbolic link to a directory that it is in")]

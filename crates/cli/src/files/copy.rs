@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io::{ErrorKind, stdin, stdout};
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, ensure};
@@ -20,15 +21,19 @@ use super::guarded::Guarded;
 use super::kept::{KeptArgs, PermissionArgs};
 use super::progress::Progress;
 use super::stop_on_signals;
+use super::within::Side;
 use crate::exit::Exit;
 use crate::security::FileClientArgs;
 
 /// Arguments of `zerolane cp`.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
-One side is remote: HOST:PATH, HOST:PORT:PATH, or [IPV6]:PATH, where PATH is below the directory \
+A remote side is HOST:PATH, HOST:PORT:PATH, or [IPV6]:PATH, where PATH is below the directory \
 that HOST serves. A local name with a ':' is written ./NAME. As the only source, - is standard input; \
 as the target of one file it is standard output (./- is a file of that name).
+
+Where both sides are local, the copy is made as between hosts, within this process: with temporary names, \
+digests and --resume. Copies from one host to another go by way of this machine, in two steps.
 
 USER@HOST:PATH needs no server: zerolane is started there over ssh, and ends with the copy. PATH is \
 what USER may reach, absolute or from USER's home; USER@HOST:PORT:PATH names the port of ssh.
@@ -82,7 +87,7 @@ fn parse_location(text: OsString) -> Result<Location, LocationError> {
 enum Direction {
     Put {
         sources: Vec<PathBuf>,
-        host: Host,
+        side: Side,
         destination: Vec<u8>,
     },
     Get {
@@ -91,19 +96,19 @@ enum Direction {
         destination: PathBuf,
     },
     /// Standard input to a file there.
-    PutStream { host: Host, destination: Vec<u8> },
+    PutStream { side: Side, destination: Vec<u8> },
     /// A file from there to standard output.
-    GetStream { host: Host, source: Vec<u8> },
+    GetStream { side: Side, source: Vec<u8> },
 }
 
 impl Direction {
-    /// The remote side.
-    fn host(&self) -> &Host {
+    /// The other side than this process's.
+    fn side(&self) -> Side {
         match self {
-            Direction::Put { host, .. }
-            | Direction::Get { host, .. }
-            | Direction::PutStream { host, .. }
-            | Direction::GetStream { host, .. } => host,
+            Direction::Put { side, .. }
+            | Direction::PutStream { side, .. }
+            | Direction::GetStream { side, .. } => side.clone(),
+            Direction::Get { host, .. } => Side::Host(host.clone()),
         }
     }
 
@@ -112,12 +117,12 @@ impl Direction {
         match self {
             Direction::Put {
                 sources,
-                host,
+                side,
                 destination,
             } if let [source] = &sources[..]
                 && let Some(pipe) = open_stream(source) =>
             {
-                (Direction::PutStream { host, destination }, Some(pipe))
+                (Direction::PutStream { side, destination }, Some(pipe))
             }
             other => (other, None),
         }
@@ -151,7 +156,10 @@ impl Direction {
 
 /// Copies; the exit code says whether everything, something or nothing was.
 pub(crate) fn run(args: Args) -> Result<()> {
-    let progress = args.copying.progress(args.verbose);
+    let usage = |words: &'static str| anyhow!(words).context(Exit::Usage);
+    let direction = direction(args.locations).map_err(usage)?;
+    let side = direction.side();
+    let progress = args.copying.progress_with(&side, args.verbose);
     let options = CopyOptions {
         recursive: args.recursive,
         resume: args.writing.resume,
@@ -166,8 +174,6 @@ pub(crate) fn run(args: Args) -> Result<()> {
         allow_changing: args.writing.allow_changing,
         no_permissions: args.permissions.no_perms,
     };
-    let usage = |words: &'static str| anyhow!(words).context(Exit::Usage);
-    let direction = direction(args.locations).map_err(usage)?;
     let (direction, pipe) = match args.keep_links {
         true => (direction, None),
         false => direction.of_pipe(),
@@ -178,8 +184,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
         .check(resume, json, filtered, args.connections)
         .map_err(usage)?;
     let patience = args.copying.patience();
-    let host = direction.host().clone();
-    let guarded = Guarded::copying(host, args.security, patience, args.copying.limit.max_rate)?;
+    let guarded = Guarded::copying(side, args.security, patience, args.copying.limit.max_rate)?;
     let client = guarded.for_one_copy().with_connections(args.connections);
     let client = client
         .with_filter(args.filters.0)
@@ -242,56 +247,69 @@ fn copy(
 
 /// The copy that the locations ask for, or a message why there is none.
 fn direction(mut locations: Vec<Location>) -> Result<Direction, &'static str> {
-    const BOTH: &str = "one side must be HOST:PATH and the other local";
-    const ALONE: &str = "- is standard input or output, and goes with one HOST:PATH alone";
+    const MIXED: &str = "all sources must be local, or all at one host";
+    const ALONE: &str = "- is standard input or output, and goes with one other path alone";
     let is_stream = |location: &Location| *location == Location::Local(STREAM.into());
     if locations.iter().any(is_stream) {
         return match <[Location; 2]>::try_from(locations) {
-            Ok([Location::Local(_), Location::Remote(host, destination)]) => {
-                Ok(Direction::PutStream { host, destination })
+            Ok([from, to]) if is_stream(&from) && !is_stream(&to) => {
+                let (side, destination) = side_of(to);
+                Ok(Direction::PutStream { side, destination })
             }
-            Ok([Location::Remote(host, source), Location::Local(_)]) => {
-                Ok(Direction::GetStream { host, source })
+            Ok([from, to]) if !is_stream(&from) => {
+                let (side, source) = side_of(from);
+                debug_assert!(is_stream(&to), "one of the two is");
+                Ok(Direction::GetStream { side, source })
             }
             _ => Err(ALONE),
         };
     }
-    match locations.pop() {
-        Some(Location::Remote(host, destination)) => {
-            let local = |location| match location {
-                Location::Local(path) => Ok(path),
-                Location::Remote(..) => Err(BOTH),
-            };
-            let sources = locations.into_iter().map(local).collect::<Result<_, _>>()?;
+    let destination = locations.pop().ok_or(MIXED)?;
+    if destination == Location::Local(PathBuf::new()) {
+        return Err("an empty target is no path: the working directory is .");
+    }
+    let (mut local, mut remote, mut hosts) = (Vec::new(), Vec::new(), Vec::new());
+    for location in locations {
+        match location {
+            Location::Local(path) => local.push(path),
+            Location::Remote(host, path) => {
+                hosts.push(host);
+                remote.push(path);
+            }
+        }
+    }
+    hosts.dedup();
+    match (<[Host; 1]>::try_from(hosts), destination) {
+        (Err(none), destination) if none.is_empty() => {
+            let (side, destination) = side_of(destination);
             Ok(Direction::Put {
-                sources,
-                host,
+                sources: local,
+                side,
                 destination,
             })
         }
-        Some(Location::Local(destination)) => {
-            let mut hosts = Vec::new();
-            let mut sources = Vec::new();
-            for location in locations {
-                let Location::Remote(host, path) = location else {
-                    return Err(BOTH);
-                };
-                hosts.push(host);
-                sources.push(path);
-            }
-            hosts.dedup();
-            match <[Host; 1]>::try_from(hosts) {
-                Ok([host]) => Ok(Direction::Get {
-                    host,
-                    sources,
-                    destination,
-                }),
-                Err(_) => Err("all sources must be on one host"),
-            }
-        }
-        None => Err(BOTH),
+        (Ok(_), _) if !local.is_empty() => Err(MIXED),
+        (Ok([host]), Location::Local(destination)) => Ok(Direction::Get {
+            host,
+            sources: remote,
+            destination,
+        }),
+        (Ok(_), Location::Remote(..)) => Err(BETWEEN),
+        (Err(_), _) => Err(MIXED),
     }
 }
+
+/// The other side of a copy, and the path there.
+pub(super) fn side_of(location: Location) -> (Side, Vec<u8>) {
+    match location {
+        Location::Remote(host, path) => (Side::Host(host), path),
+        Location::Local(path) => (Side::Here, path.into_os_string().into_vec()),
+    }
+}
+
+/// Both sides are at hosts.
+pub(super) const BETWEEN: &str = "source and target are both at a host: copy to this machine first, and from here to the target; or log in at \
+                                  the one host, and copy from there";
 
 /// How standard input or output is written in place of a local path.
 const STREAM: &str = "-";
@@ -331,16 +349,23 @@ mod tests {
     }
 
     #[test]
-    fn direction__one_side_is_remote() {
+    fn direction__of_each_pair_of_sides() {
         assert!(
             matches!(parse(&["a", "b", "h:c"]), Ok(Direction::Put { sources, .. }) if sources.len() == 2)
         );
         assert!(
             matches!(parse(&["h:a", "h:b", "c"]), Ok(Direction::Get { sources, .. }) if sources.len() == 2)
         );
+        for within in [&["a", "b"][..], &["a", "b", "c"]] {
+            let put = parse(within).unwrap();
+            assert!(
+                matches!(&put, Direction::Put { sources, .. } if sources.len() + 1 == within.len())
+            );
+            assert_eq!(put.side(), Side::Here);
+        }
         for bad in [
-            &["a", "b"][..],
-            &["h:a", "h:b"],
+            &["h:a", "h:b"][..],
+            &["h:a", "g:b"],
             &["a", "h:b", "c"],
             &["a", "h:b", "h:c"],
         ] {
@@ -355,12 +380,10 @@ mod tests {
             Ok(Direction::GetStream { .. })
         ));
         assert!(matches!(parse(&["./-", "h:c"]), Ok(Direction::Put { .. })));
-        for bad in [
-            &["-", "a", "h:c"][..],
-            &["-", "-"],
-            &["h:a", "h:b", "-"],
-            &["a", "-"],
-        ] {
+        for within in [["-", "a"], ["a", "-"]] {
+            assert_eq!(parse(&within).unwrap().side(), Side::Here);
+        }
+        for bad in [&["-", "a", "h:c"][..], &["-", "-"], &["h:a", "h:b", "-"]] {
             assert!(parse(bad).is_err(), "{bad:?}");
         }
         assert!(parse(&["h:a", "g:b", "c"]).is_err());

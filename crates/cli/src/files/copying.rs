@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::limit::LimitArgs;
 use super::progress::{Progress, Talk};
+use super::within::Side;
 
 /// How `cp` and `sync` write files.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -45,6 +46,15 @@ impl CopyingArgs {
     /// How long to try, if that was said.
     pub(crate) fn patience(&self) -> Option<Duration> {
         self.timeout.map(Duration::from_secs)
+    }
+
+    /// What is said of a copy to or from `side`; `verbose`: each file, too.
+    pub(super) fn progress_with(&self, side: &Side, verbose: bool) -> Progress {
+        let progress = self.progress(verbose);
+        match side {
+            Side::Host(_) => progress,
+            Side::Here => progress.within(),
+        }
     }
 
     /// What is said; `verbose`: each file, too.

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use zerolane::Options;
 use zerolane::options::LaneChoice;
 use zerolane_files::limits::PATIENCE_SECONDS;
-use zerolane_files::{Client, Error, Host};
+use zerolane_files::{Client, Error, Host, Refusal, escape};
 
 use super::with_exit_code;
+use super::within::{OwnServer, Side};
 use crate::config::{Config, Section};
 use crate::login::{RemoteEnd, of_environment};
 use crate::security::{Caution, FileClientArgs};
@@ -18,8 +19,17 @@ use crate::transport::Configured;
 pub(crate) struct Guarded {
     pub(crate) client: Client,
     caution: Caution,
-    /// If it was started for this client.
-    remote: Option<RemoteEnd>,
+    server: Started,
+}
+
+/// The server of a client.
+enum Started {
+    /// It was there before.
+    Before,
+    /// By a login.
+    There(RemoteEnd),
+    /// In this process. It ends with the client.
+    Within { _server: OwnServer },
 }
 
 impl Guarded {
@@ -30,15 +40,25 @@ impl Guarded {
     }
 
     /// The same for one that copies, with so much patience, for which it also waits, and at most at this rate.
-    pub(crate) fn copying(
-        host: Host,
+    pub(super) fn copying(
+        side: Side,
         args: FileClientArgs,
         patience: Option<Duration>,
         max_rate: Option<u64>,
     ) -> Result<Guarded> {
         let config = Config::load()?;
-        let sections = sections(&host);
-        let mut guarded = Guarded::of(host, args, &config, patience)?;
+        let (mut guarded, sections) = match side {
+            Side::Host(host) => {
+                let sections = sections(&host).to_vec();
+                (Guarded::of(host, args, &config, patience)?, sections)
+            }
+            Side::Here => {
+                args.check_within()?;
+                let sections = vec![Section::Client];
+                let patience = patience_of(&config, &sections, patience);
+                (Guarded::within(patience)?, sections)
+            }
+        };
         let max_rate = max_rate.or(config.rate(&sections, "limit"));
         guarded.client = guarded.client.with_max_rate(max_rate);
         Ok(guarded)
@@ -52,10 +72,7 @@ impl Guarded {
     ) -> Result<Guarded> {
         let sections = sections(&host);
         let by_login = complete(&mut host, &mut args, config, &sections);
-        let patience = patience.unwrap_or_else(|| {
-            let seconds = config.number(&sections, "timeout");
-            Duration::from_secs(seconds.unwrap_or(PATIENCE_SECONDS))
-        });
+        let patience = patience_of(config, &sections, patience);
         if by_login {
             return Guarded::by_login(host, args, patience);
         }
@@ -74,7 +91,24 @@ impl Guarded {
         Ok(Guarded {
             client: client.with_patience(patience),
             caution,
-            remote: None,
+            server: Started::Before,
+        })
+    }
+
+    /// Both sides are on this machine.
+    fn within(patience: Duration) -> Result<Guarded> {
+        let (server, security) = OwnServer::start()?;
+        let host = Host::from(server.address);
+        let caution = Caution::of_known(host.to_string(), server.key);
+        let transport = Options {
+            security,
+            ..Options::default()
+        };
+        let client = Client::new(host).with_transport(transport);
+        Ok(Guarded {
+            client: client.with_patience(patience).within_this_process(),
+            caution,
+            server: Started::Within { _server: server },
         })
     }
 
@@ -96,16 +130,16 @@ impl Guarded {
                 .with_patience(patience)
                 .with_connector(move |options| end.connect(options)),
             caution,
-            remote: Some(remote),
+            server: Started::There(remote),
         })
     }
 
     /// The client for one copy, with which a server that was started for it ends.
     pub(crate) fn for_one_copy(&self) -> Client {
         let client = self.client.clone();
-        match &self.remote {
-            None => client,
-            Some(remote) => {
+        match &self.server {
+            Started::Before | Started::Within { .. } => client,
+            Started::There(remote) => {
                 let end = remote.clone();
                 client.with_done(move || end.say_done())
             }
@@ -126,13 +160,27 @@ impl Guarded {
                 error,
                 Error::Stopped | Error::Refused(_) | Error::Local { .. }
             );
+            if let (Started::Within { .. }, Error::Refused(Refusal::Path { path, cause })) =
+                (&self.server, &error)
+            {
+                // No server that the user knows of.
+                return anyhow!("{}: {cause}", escape(path));
+            }
             let error = advise(with_exit_code(error));
-            match &self.remote {
-                Some(remote) if !is_known => remote.advise(error, is_connecting),
+            match &self.server {
+                Started::There(remote) if !is_known => remote.advise(error, is_connecting),
                 _ => error,
             }
         })
     }
+}
+
+/// How long to try, as the command line or the configuration says.
+fn patience_of(config: &Config, sections: &[Section], said: Option<Duration>) -> Duration {
+    said.unwrap_or_else(|| {
+        let seconds = config.number(sections, "timeout");
+        Duration::from_secs(seconds.unwrap_or(PATIENCE_SECONDS))
+    })
 }
 
 /// Where the configuration has what is said of `host`.

@@ -20,6 +20,7 @@ pub(crate) mod serve;
 mod stdio;
 pub(crate) mod sync;
 mod user;
+mod within;
 
 use std::ffi::OsString;
 use std::io::IsTerminal;

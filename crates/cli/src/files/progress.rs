@@ -93,7 +93,24 @@ pub(crate) struct Progress {
     unsaid: AtomicBool,
     /// What could not be kept of files, and was said.
     not_kept: Mutex<HashSet<Discriminant<Cause>>>,
+    ends: Ends,
 }
+
+/// What messages call the two ends of a copy.
+struct Ends {
+    own: &'static str,
+    other: &'static str,
+}
+
+const APART: Ends = Ends {
+    own: ", here",
+    other: ", at the server",
+};
+/// The program sends what is on this machine, and receives it as its own server.
+const WITHIN: Ends = Ends {
+    own: ", at the source",
+    other: ", at the target",
+};
 
 const EVENT_MILLISECONDS: u64 = 1000;
 
@@ -114,7 +131,14 @@ impl Progress {
             taken_up: AtomicU64::new(0),
             unsaid: AtomicBool::new(false),
             not_kept: Mutex::default(),
+            ends: APART,
         }
+    }
+
+    /// Of a copy within this machine.
+    pub(super) fn within(mut self) -> Progress {
+        self.ends = WITHIN;
+        self
     }
 
     /// Whether a total is needed.
@@ -331,8 +355,8 @@ impl Progress {
             });
         }
         let end = match (at_server, &failure.cause) {
-            (true, _) => ", at the server",
-            (false, Cause::PermissionDenied) => ", here",
+            (true, _) => self.ends.other,
+            (false, Cause::PermissionDenied) => self.ends.own,
             (false, _) => "",
         };
         let line = format_args!("{path}: {cause}{end}");
@@ -401,7 +425,7 @@ impl Observer for Progress {
                 at_server: there,
             });
         }
-        let end = if there { ", at the server" } else { "" };
+        let end = if there { self.ends.other } else { "" };
         let line = format_args!("{path}: {cause}{end}. This is said once, for all files.");
         self.above(line);
     }

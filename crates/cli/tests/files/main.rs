@@ -32,4 +32,5 @@ mod remote;
 mod stream;
 mod sync;
 mod temporary;
+mod within;
 mod words;

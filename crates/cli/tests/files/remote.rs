@@ -197,7 +197,7 @@ fn mv__renames_and_moves() {
     fail(
         mv(&[], "into", "into/renamed"),
         1,
-        "into: cannot be moved into itself",
+        "into: cannot be moved or copied into itself",
     );
     fail(mv(&[], "into/g", "x/"), 1, "x/: is not a directory");
     for (from, to) in [("", "x"), (".", "x")] {
@@ -236,7 +236,11 @@ fn mv__replaces_files_as_told_and_no_directory() {
     assert_eq!(fs::read(lab.share("old")).unwrap(), b"old");
     mode(&lab.share("locked"), 0o444);
     fail(mv(&[], "f", "locked"), 1, "locked: the target is read-only");
-    fail(mv(&[], "f", "f"), 1, "f: is the same file");
+    fail(
+        mv(&[], "f", "f"),
+        1,
+        "f: source and target are the same file",
+    );
     // No directory is replaced, not even an empty one, or one of its kind.
     for (from, to) in [("f", "into"), ("d", "into")] {
         fail(mv(&["-f"], from, to), 1, "into: is a directory");

@@ -10,7 +10,7 @@ use crate::backup::Backups;
 use crate::digest::Digester;
 use crate::error::{Cause, Error, Failure};
 use crate::limits::BEGUN_STEPS;
-use crate::links::Links;
+use crate::links::{Links, identity};
 use crate::message::{CopyOptions, Request, Totals};
 use crate::observe::Observer;
 use crate::opening::send;
@@ -29,7 +29,7 @@ use crate::sync::sight::Listing;
 use crate::sync::walk::Walker;
 use crate::target::{Sources, resolve_local};
 use rustix::fd::OwnedFd;
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -214,6 +214,17 @@ impl Attempt<'_, '_, '_> {
         })?;
         let backups_at = self.backups_at();
         let key = digester.clone();
+        let target = match (self.paths, &local) {
+            (SyncPaths::Push { source, .. }, Some(local)) => {
+                let target = self.client.directory_within(path);
+                let this = fstat(local).ok().as_ref().map(identity);
+                if target.is_some() && target == this {
+                    return self.over(connection, Err(Error::local(source, Cause::SameFile)));
+                }
+                target
+            }
+            _ => None,
+        };
         let compared = pump::run(&mut connection, CONTROL, DATA, stop, |port| {
             // The server may have told all that it has, and closed, while this end still looks.
             let heard = stop.clone();
@@ -221,6 +232,7 @@ impl Attempt<'_, '_, '_> {
             let links = Links::local(options.copy_links && push);
             let mut here = Walker::new(local, digester)
                 .with_links(links, Vec::new())
+                .with_target(target)
                 .with_attributes(options.attributes)
                 .with_filter_files(filter_files)
                 .heeding(Box::new(move || heard.check()));

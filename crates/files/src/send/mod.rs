@@ -15,11 +15,13 @@ mod segments;
 mod skipping;
 mod start;
 mod stream;
+mod target;
 mod trouble;
 
 pub(crate) use count::count;
 pub(crate) use start::Start;
 pub(crate) use stream::Source;
+pub(crate) use target::Target;
 
 use crate::digest::{Digest, Digester};
 use crate::error::{Cause, Error, Failure};
@@ -41,7 +43,7 @@ use crate::root::{DIRECTORY, READ_FILE, entry_kind, kind_of, meta_with, stat_at}
 use crate::share::Share;
 use packing::Pending;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{Dir, FileType, OFlags, Stat, fstat, readlinkat};
+use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat, fstat, readlinkat, statat};
 use segments::changed;
 use skipping::Way;
 use trouble::Trouble;
@@ -85,6 +87,8 @@ pub(crate) struct FileSender<'a> {
     above: Vec<u8>,
     /// The directories that the walk is in.
     inside: Vec<Identity>,
+    /// Where it goes, if that is on this machine.
+    target: Option<Target>,
     /// Files with several names, if these are kept, and whether they were sent on a connection before.
     first_names: FirstNames<bool>,
 }
@@ -124,6 +128,7 @@ impl<'a> FileSender<'a> {
             links: SourceLinks::default(),
             above: Vec::new(),
             inside: Vec::new(),
+            target: None,
             first_names: FirstNames::default(),
         }
     }
@@ -136,6 +141,12 @@ impl<'a> FileSender<'a> {
     ) -> FileSender<'a> {
         self.links = links.into();
         self.above = above;
+        self
+    }
+
+    /// With a target on this machine: sends no file to itself, and no directory into itself.
+    pub(crate) fn with_target(mut self, target: Option<Target>) -> FileSender<'a> {
+        self.target = target;
         self
     }
 
@@ -190,6 +201,11 @@ impl<'a> FileSender<'a> {
             }
             Start::Contents(directory) => {
                 let top = fstat(directory).ok();
+                if let (Some(target), Some(top)) = (&self.target, &top)
+                    && target.is_in(top)
+                {
+                    return self.unreadable_at(b".", b".", Cause::SameFile);
+                }
                 self.inside.extend(top.as_ref().map(identity));
                 self.contents(directory, TREE_DEPTH)?;
                 self.inside.clear();
@@ -279,6 +295,9 @@ impl<'a> FileSender<'a> {
         if self.is_excluded(Some(kind == EntryKind::Directory)) {
             return Ok(());
         }
+        if self.is_target(directory, name, kind) {
+            return Err(Cause::SameFile.into());
+        }
         match kind {
             EntryKind::Directory => return self.directory(directory, name, depth),
             _ if !self.share.has(&self.path) => return Ok(()),
@@ -307,6 +326,9 @@ impl<'a> FileSender<'a> {
         if self.links().are_followed() && self.inside.contains(&this) {
             return Err(Cause::LinkLoop.into());
         }
+        if self.target.as_ref().is_some_and(|it| it.is_in(&stat)) {
+            return Err(Cause::IntoItself.into());
+        }
         let extended = match self.share.settles_directories() {
             true => self.extended(directory.as_fd())?,
             false => Extended::default(),
@@ -316,6 +338,23 @@ impl<'a> FileSender<'a> {
         self.contents(&directory, depth)?;
         self.inside.pop();
         Ok(self.leave()?)
+    }
+
+    /// Whether the entry at the current path would replace itself, or what it leads to. Within a tree a file may: the new one
+    /// takes the place of one of its hard links, unless it is written in place.
+    fn is_target(&self, directory: BorrowedFd<'_>, name: &[u8], kind: EntryKind) -> bool {
+        let Some(target) = &self.target else {
+            return false;
+        };
+        if !self.inside.is_empty() && !self.options.in_place && kind != EntryKind::Link {
+            return false;
+        }
+        let Some(there) = target.at(&self.path) else {
+            return false;
+        };
+        [AtFlags::SYMLINK_NOFOLLOW, AtFlags::empty()]
+            .into_iter()
+            .any(|flags| statat(directory, name, flags).is_ok_and(|it| identity(&it) == there))
     }
 
     /// What is done with a link at the current path.

@@ -33,6 +33,8 @@ pub(crate) struct Walker {
     /// Where the tree is, from the served directory.
     above: Vec<u8>,
     attributes: Attributes,
+    /// A directory that is not entered: the target, where that is on this machine.
+    target: Option<Identity>,
     /// Files that are read in each directory.
     filter_files: Vec<Vec<u8>>,
     /// Asked before each unit that is hashed.
@@ -74,6 +76,7 @@ impl Walker {
             links: Links::Kept,
             above: Vec::new(),
             attributes: Attributes::NONE,
+            target: None,
             filter_files: Vec::new(),
             check: Box::new(|| Ok(())),
         };
@@ -91,6 +94,12 @@ impl Walker {
     pub(crate) fn with_links(mut self, links: Links, above: Vec<u8>) -> Walker {
         self.links = links;
         self.above = above;
+        self
+    }
+
+    /// Without the directory into which it is copied.
+    pub(crate) fn with_target(mut self, target: Option<Identity>) -> Walker {
+        self.target = target;
         self
     }
 
@@ -205,6 +214,11 @@ impl Walker {
                     && self.is_inside(below)
                 {
                     return Some(unseen(name, Cause::LinkLoop));
+                }
+                if let (Some(_), Ok(below)) = (self.target, &below)
+                    && fstat(below).ok().as_ref().map(identity) == self.target
+                {
+                    return Some(unseen(name, Cause::IntoItself));
                 }
                 match below {
                     Err(cause) if !self.lists_closed => Some(unseen(name, cause)),

@@ -3,22 +3,24 @@
 mod backups;
 mod shown;
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, ensure};
 use clap::ArgGroup;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use zerolane_files::limits::LINK_DIRECTORIES;
-use zerolane_files::{Host, Kept, Location, LocationError, SyncOptions, SyncPaths, SyncTotals};
+use zerolane_files::{Kept, Location, LocationError, SyncOptions, SyncPaths, SyncTotals, escape};
 
-use super::copy::is_broken;
+use super::copy::{BETWEEN, is_broken, side_of};
 use super::copying::{CopyingArgs, WritingArgs};
 use super::filters::Filters;
 use super::guarded::Guarded;
 use super::kept::{KeptArgs, PermissionArgs};
 use super::stop_on_signals;
+use super::within::Side;
 use crate::console;
 use crate::exit::Exit;
 use crate::security::FileClientArgs;
@@ -30,7 +32,7 @@ use shown::{Shown, Summary, in_words};
 #[command(group = ArgGroup::new(DELETING).multiple(true))]
 #[command(after_long_help = "\
 Makes the content of the directory DST that of the directory SRC; a '/' at the end means nothing. One \
-of the two is remote: HOST:PATH, HOST:PORT:PATH, or [IPV6]:PATH; or USER@HOST:PATH, where zerolane is \
+of the two may be remote: HOST:PATH, HOST:PORT:PATH, or [IPV6]:PATH; or USER@HOST:PATH, where zerolane is \
 started over ssh. DST is made if it is not there.
 
 A file of the same size and time at both ends is unchanged. What differs is copied as by 'cp -r', and \
@@ -99,7 +101,10 @@ const LEFT: &str = "the sync is not complete, and nothing that is there is lost:
 /// Syncs; the exit code says whether everything, something or nothing was done.
 pub(crate) fn run(args: Args) -> Result<()> {
     let usage = |words: &'static str| anyhow!(words).context(Exit::Usage);
-    let (host, paths) = paths(args.source, args.destination).map_err(usage)?;
+    let (side, paths) = paths(args.source, args.destination).map_err(usage)?;
+    if side == Side::Here && (args.delete || args.delete_excluded) {
+        check_deleting(&paths)?;
+    }
     if args.security.has_code() {
         return Err(usage(
             "a one-time code lets in one connection, and sync makes several: use cp --code, or keys",
@@ -131,13 +136,13 @@ pub(crate) fn run(args: Args) -> Result<()> {
     };
     let shown = Shown {
         // What is done with each file is said by the sync itself.
-        progress: args.copying.progress(false),
+        progress: args.copying.progress_with(&side, false),
         lines: args.verbose || args.dry_run,
         json: args.copying.json,
     };
     let started = Instant::now();
     let patience = args.copying.patience();
-    let guarded = Guarded::copying(host, args.security, patience, args.copying.limit.max_rate)?;
+    let guarded = Guarded::copying(side, args.security, patience, args.copying.limit.max_rate)?;
     let client = guarded.client.clone();
     // Without the handler, Ctrl-C ends the process at once: a killed sync is safe.
     let client = match stop_on_signals() {
@@ -161,12 +166,13 @@ pub(crate) fn run(args: Args) -> Result<()> {
     judge(&totals, shown.progress.saw_corruption())
 }
 
-fn paths(source: Location, destination: Location) -> Result<(Host, SyncPaths), &'static str> {
+fn paths(source: Location, destination: Location) -> Result<(Side, SyncPaths), &'static str> {
     match (source, destination) {
-        (Location::Local(source), Location::Remote(host, destination)) => {
+        (Location::Local(source), destination) => {
+            let (side, destination) = side_of(destination);
             let destination = trimmed(destination);
             Ok((
-                host,
+                side,
                 SyncPaths::Push {
                     source,
                     destination,
@@ -176,15 +182,40 @@ fn paths(source: Location, destination: Location) -> Result<(Host, SyncPaths), &
         (Location::Remote(host, source), Location::Local(destination)) => {
             let source = trimmed(source);
             Ok((
-                host,
+                Side::Host(host),
                 SyncPaths::Pull {
                     source,
                     destination,
                 },
             ))
         }
-        _ => Err("one of SRC and DST must be HOST:PATH and the other local"),
+        (Location::Remote(..), Location::Remote(..)) => Err(BETWEEN),
     }
+}
+
+/// Refuses to delete the source: it is not in itself, so it would be too much in a target that it is in.
+fn check_deleting(paths: &SyncPaths) -> Result<()> {
+    let SyncPaths::Push {
+        source,
+        destination,
+    } = paths
+    else {
+        return Ok(());
+    };
+    let target = Path::new(OsStr::from_bytes(destination));
+    // What cannot be found fails later.
+    let (Ok(real), Ok(target)) = (source.canonicalize(), target.canonicalize()) else {
+        return Ok(());
+    };
+    ensure!(
+        real == target || !real.starts_with(&target),
+        anyhow!(
+            "{} is inside of the target, and --delete would remove it: sync to a directory beside it, or leave out --delete",
+            escape(source.as_os_str().as_bytes())
+        )
+        .context(Exit::Usage)
+    );
+    Ok(())
 }
 
 /// Without the slashes at its end: a sync is of directories whether they are there or not.
@@ -235,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths__one_side_is_remote() {
+    fn paths__of_each_pair_of_sides() {
         let of = |source: &str, destination: &str| {
             paths(source.parse().unwrap(), destination.parse().unwrap())
         };
@@ -252,7 +283,10 @@ mod tests {
         assert!(
             matches!(of("h:", "b"), Ok((_, SyncPaths::Pull { source, .. })) if source.is_empty())
         );
-        assert!(of("a", "b").is_err() && of("h:a", "h:b").is_err());
+        assert!(
+            matches!(of("a", "b/"), Ok((Side::Here, SyncPaths::Push { destination, .. })) if destination == b"b")
+        );
+        assert!(of("h:a", "h:b").is_err() && of("h:a", "g:b").is_err());
     }
 
     #[test]

@@ -1,0 +1,97 @@
+//! Serves this process's own files to itself, where both sides of a copy are on this machine: the same engine as between hosts.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use zerolane::keys::{Access, HostTrust};
+use zerolane::security::{Identity, PublicKey};
+use zerolane::{Options, Security};
+use zerolane_files::{Error, Host, ServeOptions, Server, Stop};
+
+use crate::exit::Exit;
+
+/// The other side of a copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Host(Host),
+    /// Also on this machine.
+    Here,
+}
+
+/// A server for this process alone. It ends when it is dropped.
+pub(super) struct OwnServer {
+    pub(super) address: SocketAddr,
+    pub(super) key: PublicKey,
+    stop: Stop,
+    ended: Receiver<()>,
+}
+
+/// How long the server may take to end: by then it has removed its temporary files.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+impl OwnServer {
+    /// Starts it, and returns what a connection to it needs. Both keys exist in this process only, so no other can connect.
+    ///
+    /// # Errors
+    /// This machine has no loopback interface, or no descriptors or threads are left.
+    pub(super) fn start() -> Result<(OwnServer, Security)> {
+        let identity = || {
+            let secret = zerolane::security::random().context("no random numbers for a key")?;
+            anyhow::Ok(Identity::from_secret(secret))
+        };
+        let (own, client) = (identity()?, identity()?);
+        let security = |identity: Identity, peer| Security {
+            identity: Some(Arc::new(identity)),
+            trust: Arc::new(HostTrust::only(peer)),
+            ..Security::default()
+        };
+        let (key, client_key) = (own.public(), client.public());
+        let options = ServeOptions {
+            access: Access::Anyone,
+            transport: Options {
+                security: security(own, client_key),
+                ..Options::default()
+            },
+            ..ServeOptions::default()
+        };
+        let server = Server::bind_login((Ipv4Addr::LOCALHOST, 0), options);
+        let mut server = server.map_err(|error| match error {
+            Error::Listen { source, .. } => anyhow!(
+                "a copy within this machine needs its loopback interface, which cannot be had ({source}): `ip link set lo up`"
+            )
+            .context(Exit::Failure),
+            error => super::with_exit_code(error),
+        })?;
+        let address = server.local_addr();
+        let stop = Stop::default();
+        let stopped = stop.clone();
+        let (tell, ended) = channel();
+        thread::Builder::new()
+            .name("within".into())
+            .spawn(move || {
+                // The client sees what goes wrong.
+                let _ = server.run(&stopped, &());
+                drop(server);
+                let _ = tell.send(());
+            })
+            .context("starting a thread")?;
+        let own = OwnServer {
+            address,
+            key,
+            stop,
+            ended,
+        };
+        Ok((own, security(client, key)))
+    }
+}
+
+impl Drop for OwnServer {
+    fn drop(&mut self) {
+        self.stop.request();
+        let _ = self.ended.recv_timeout(FAREWELL);
+    }
+}
