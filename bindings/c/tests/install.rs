@@ -261,7 +261,8 @@ fn old_names_warn_and_work(installed: &Installed) {
 
 /// The programs of docs/guide/c.md, each in a file.
 fn documented_programs(installed: &Installed) -> Vec<PathBuf> {
-    let document = std::fs::read_to_string(source("../../docs/guide/c.md")).expect("docs/guide/c.md");
+    let document =
+        std::fs::read_to_string(source("../../docs/guide/c.md")).expect("docs/guide/c.md");
     let blocks = document.split("\n```c\n").skip(1);
     let programs: Vec<PathBuf> = blocks
         .enumerate()

@@ -74,6 +74,9 @@ pub enum Command {
     Trace(trace::Args),
     /// Say where the CPU time, copies and packets of any program go
     Explain(explain::Args),
+    /// Copy from here to another host, as the machine says that started this by a login
+    #[command(name = files::between::SUBCOMMAND, hide = true)]
+    Between,
     /// End what a lab that was killed left running
     #[command(name = lab::guard::SUBCOMMAND, hide = true)]
     LabGuard(lab::guard::Args),
@@ -87,8 +90,8 @@ impl Command {
     pub fn run(self) -> Result<Exit> {
         let done = match self {
             Command::Serve(args) => return files::serve::run(args),
-            Command::Cp(args) => files::copy::run(args),
-            Command::Sync(args) => files::sync::run(args),
+            Command::Cp(args) => return files::copy::run(args),
+            Command::Sync(args) => return files::sync::run(args),
             Command::Send(args) => files::send::run(args),
             Command::Receive(args) => files::receive::run(args),
             Command::Cast(args) => cast::run(args),
@@ -107,6 +110,7 @@ impl Command {
             Command::Lab(args) => return lab::run(args),
             Command::Trace(args) => trace::run(args),
             Command::Explain(args) => return explain::run(args),
+            Command::Between => return files::between::serve(),
             Command::LabGuard(args) => lab::guard::run(args),
         };
         done.map(|()| Exit::Success)

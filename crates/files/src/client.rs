@@ -31,7 +31,9 @@ use crate::opening::{hear, say};
 use crate::persist::Copying;
 use crate::pump::{CONTROL, DATA, run_watched};
 use crate::receive::{FileReceiver, Offered, Role, TopLevel, Written};
+use crate::root::Root;
 use crate::send::{FileSender, Start};
+use crate::server::starts;
 use crate::stop::Stop;
 use crate::target::{Sources, resolve_local, top_level};
 use end::{Done, close};
@@ -173,16 +175,44 @@ impl Client {
         observer: &dyn Observer,
     ) -> Result<Totals, Error> {
         let contents = sources.iter().any(|source| is_contents(source));
-        let count = u32::try_from(sources.len()).map_err(|_| Error::TooLong)?;
+        let known = Sources {
+            count: u32::try_from(sources.len()).map_err(|_| Error::TooLong)?,
+            contents,
+            device: options.in_place,
+        };
         let starts = local_starts(sources, options);
+        let what = (&starts[..], SourceLinks::local(options), known);
         self.in_shares(options, starts.len(), observer, |client, assigned| {
-            client.put_share((&starts, count, contents), destination, options, assigned)
+            client.put_share(&what, destination, options, assigned)
+        })
+    }
+
+    /// As [`Client::put`], with sources as a [login's server](crate::Server::bind_login) takes those of [`Client::get`]:
+    /// patterns are expanded here, in the working directory.
+    ///
+    /// # Errors
+    /// As [`Client::put`], and [`Error::Local`] if the working directory cannot be opened.
+    pub fn put_matching(
+        &self,
+        sources: &[Vec<u8>],
+        destination: &[u8],
+        options: &CopyOptions,
+        observer: &dyn Observer,
+    ) -> Result<Totals, Error> {
+        let root = Root::of_login().map_err(|cause| Error::local(Path::new("."), cause))?;
+        let root = Arc::new(root);
+        let known = Sources::of(sources, options)?;
+        let starts = starts(&root, sources);
+        let links = SourceLinks::of_root(options, &root);
+        let what = (&starts[..], links, known);
+        self.in_shares(options, starts.len(), observer, |client, assigned| {
+            client.put_share(&what, destination, options, assigned)
         })
     }
 
     fn put_share(
         &self,
-        (starts, sources, contents): (&[Start], u32, bool),
+        (starts, links, sources): &(&[Start], SourceLinks, Sources),
         destination: &[u8],
         options: &CopyOptions,
         mut assigned: Assigned<'_>,
@@ -193,8 +223,8 @@ impl Client {
             let options = copying.options(options, share);
             let request = Request::Put {
                 destination: destination.to_vec(),
-                sources,
-                contents,
+                sources: sources.count,
+                contents: sources.contents,
                 landing: assigned.landing(),
                 share,
                 options,
@@ -210,7 +240,7 @@ impl Client {
             let rings = (DATA, CONTROL);
             let copied = run_watched(&mut connection, rings, &self.stop, &mut spare, |port| {
                 FileSender::new(port, observer, options, digester, reached)
-                    .with_links(SourceLinks::local(&options), Vec::new())
+                    .with_links(links.clone(), Vec::new())
                     .with_target(target)
                     .filtered(&self.filter)?
                     .with_modes(&self.modes)
@@ -275,13 +305,8 @@ impl Client {
         observer: &dyn Observer,
     ) -> Result<Totals, Error> {
         let known = Sources {
-            count: match sources {
-                // It may match several.
-                [source] if is_wild(source) => u32::MAX,
-                _ => u32::try_from(sources.len()).map_err(|_| Error::TooLong)?,
-            },
             contents: matches!(wanted, TopLevel::Any | TopLevel::Offered(_)),
-            device: options.in_place,
+            ..Sources::of(sources, options)?
         };
         let local = |cause| Error::local(destination, cause);
         // Once: what the copy makes does not change where it goes.
@@ -466,6 +491,21 @@ struct Accepted {
     landing: Landing,
     /// The server's system, as long as it is not started anew.
     boot: [u8; 16],
+}
+
+impl Sources {
+    /// What is known of paths that may be patterns.
+    fn of(paths: &[Vec<u8>], options: &CopyOptions) -> Result<Sources, Error> {
+        Ok(Sources {
+            count: match paths {
+                // It may match several.
+                [path] if is_wild(path) => u32::MAX,
+                _ => u32::try_from(paths.len()).map_err(|_| Error::TooLong)?,
+            },
+            contents: matches!(TopLevel::of(paths), TopLevel::Any),
+            device: options.in_place,
+        })
+    }
 }
 
 /// How often a wait checks whether it is to stop.

@@ -117,7 +117,7 @@ pub use message::{
 };
 pub use modes::{Modes, ModesError};
 pub use observe::{Observer, Peer, Queued, ServerObserver, Spent, Verb};
-pub use rendezvous::{Answer, Call, LineError};
+pub use rendezvous::{Answer, Call, LineError, Order, Ready};
 pub use server::{ServeOptions, Server};
 pub use stop::Stop;
 pub use sync::options::{Action, Change, Kept, SyncObserver, SyncOptions, SyncPaths, SyncTotals};

@@ -6,6 +6,14 @@
 //! server  zerolane-answer VERSION PROGRAM KEY ADDRESS
 //! ```
 //!
+//! Where a copy goes from one host to another, the program that a login starts at the source says its key, with which the
+//! target is called then. After that the source is told what to copy, in a format of the program's own.
+//!
+//! ```text
+//! client  zerolane-order VERSION PROGRAM
+//! source  zerolane-answer VERSION PROGRAM KEY
+//! ```
+//!
 //! VERSION is that of the file service ([`FILE_PROTOCOL_VERSION`]), PROGRAM that of the program, for people. The place of
 //! these two never changes; what follows is looked at only if VERSION is the same.
 
@@ -24,6 +32,17 @@ pub struct Call {
     pub patience: Duration,
     /// Where to listen, in the program's words, without spaces; `None`: where the login came in.
     pub listen: Option<String>,
+}
+
+/// What a client says to the program that it starts at the source of a copy from one host to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Order;
+
+/// What that answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ready {
+    /// The key to let in at the target.
+    pub key: PublicKey,
 }
 
 /// What the server says, when it listens.
@@ -56,6 +75,7 @@ pub enum LineError {
     Malformed,
 }
 
+const ORDER: &str = "zerolane-order";
 const CALL: &str = "zerolane-call";
 const ANSWER: &str = "zerolane-answer";
 
@@ -72,6 +92,28 @@ impl Call {
             patience: Duration::from_secs(u64::from(seconds)),
             listen: (listen != "-").then(|| listen.to_owned()),
         })
+    }
+}
+
+impl Order {
+    /// Reads a line, without its end.
+    ///
+    /// # Errors
+    /// It is not one, or of another version.
+    pub fn parse(line: &[u8]) -> Result<Order, LineError> {
+        words(ORDER, line).map(|[]| Order)
+    }
+}
+
+impl Ready {
+    /// Reads a line, without its end.
+    ///
+    /// # Errors
+    /// It is not one, or of another version.
+    pub fn parse(line: &[u8]) -> Result<Ready, LineError> {
+        let [key] = words(ANSWER, line)?;
+        let key = key.parse().map_err(|_| LineError::Malformed)?;
+        Ok(Ready { key })
     }
 }
 
@@ -111,6 +153,20 @@ impl fmt::Display for Call {
         let seconds = patience.as_secs().min(u64::from(u32::MAX));
         let listen = listen.as_deref().unwrap_or("-");
         write!(f, "{} {key} {seconds} {listen}", opening(CALL))
+    }
+}
+
+/// The line, without its end.
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&opening(ORDER))
+    }
+}
+
+/// The line, without its end.
+impl fmt::Display for Ready {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", opening(ANSWER), self.key)
     }
 }
 
@@ -181,7 +237,12 @@ mod tests {
             let line = Answer { key, address }.to_string();
             assert!(Answer::begins(line.as_bytes()));
             assert_eq!(Answer::parse(line.as_bytes()), Ok(Answer { key, address }));
+            assert!(Ready::parse(line.as_bytes()).is_err());
         }
+        assert_eq!(Order::parse(Order.to_string().as_bytes()), Ok(Order));
+        let ready = Ready { key: key() }.to_string();
+        assert!(Answer::begins(ready.as_bytes()));
+        assert_eq!(Ready::parse(ready.as_bytes()), Ok(Ready { key: key() }));
     }
 
     #[test]

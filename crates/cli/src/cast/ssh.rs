@@ -278,7 +278,8 @@ fn begin_host(
         }
         port.zip(key)
     };
-    match login::hear(host, output, patience, waits)? {
+    let (heard, _) = login::hear(host, output, patience, waits, io::sink())?;
+    match heard {
         Heard::Answer((port, key)) => {
             // One that runs has taken all of it.
             if let Some(given) = given {

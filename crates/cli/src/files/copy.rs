@@ -5,6 +5,7 @@ use std::io::{ErrorKind, stdin, stdout};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Result, anyhow, ensure};
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -12,9 +13,10 @@ use signal_hook::consts::SIGPIPE;
 use signal_hook::low_level::emulate_default_handler;
 use zerolane_files::limits::MAX_CONNECTIONS;
 use zerolane_files::{
-    Client, CopyOptions, Error, Host, Location, LocationError, Totals, open_stream,
+    Client, CopyOptions, Error, Host, Location, LocationError, Stop, Totals, open_stream,
 };
 
+use super::between::{Between, Verb};
 use super::copying::{CopyingArgs, WritingArgs};
 use super::filters::Filters;
 use super::guarded::Guarded;
@@ -33,7 +35,8 @@ that HOST serves. A local name with a ':' is written ./NAME. As the only source,
 as the target of one file it is standard output (./- is a file of that name).
 
 Where both sides are local, the copy is made as between hosts, within this process: with temporary names, \
-digests and --resume. Copies from one host to another go by way of this machine, in two steps.
+digests and --resume. USER@HOST:PATH on both sides copies from one host to the other, not by way of this machine: \
+zerolane at the source connects to the one at the target.
 
 USER@HOST:PATH needs no server: zerolane is started there over ssh, and ends with the copy. PATH is \
 what USER may reach, absolute or from USER's home; USER@HOST:PORT:PATH names the port of ssh.
@@ -95,6 +98,12 @@ enum Direction {
         sources: Vec<Vec<u8>>,
         destination: PathBuf,
     },
+    /// From here, where a login named them.
+    PutMatching {
+        sources: Vec<Vec<u8>>,
+        side: Side,
+        destination: Vec<u8>,
+    },
     /// Standard input to a file there.
     PutStream { side: Side, destination: Vec<u8> },
     /// A file from there to standard output.
@@ -106,6 +115,7 @@ impl Direction {
     fn side(&self) -> Side {
         match self {
             Direction::Put { side, .. }
+            | Direction::PutMatching { side, .. }
             | Direction::PutStream { side, .. }
             | Direction::GetStream { side, .. } => side.clone(),
             Direction::Get { host, .. } => Side::Host(host.clone()),
@@ -155,11 +165,48 @@ impl Direction {
 }
 
 /// Copies; the exit code says whether everything, something or nothing was.
-pub(crate) fn run(args: Args) -> Result<()> {
-    let usage = |words: &'static str| anyhow!(words).context(Exit::Usage);
-    let direction = direction(args.locations).map_err(usage)?;
+pub(crate) fn run(mut args: Args) -> Result<Exit> {
+    let locations = std::mem::take(&mut args.locations);
+    if let Some(between) = between(&locations) {
+        let (patience, max_rate) = (args.copying.patience(), args.copying.limit.max_rate);
+        let given = (args.security, &args.filters.0);
+        return between.run::<Args>(Verb::Cp, given, patience, max_rate);
+    }
+    let direction = direction(locations).map_err(|words| anyhow!(words).context(Exit::Usage))?;
     let side = direction.side();
     let progress = args.copying.progress_with(&side, args.verbose);
+    let security = args.security.clone();
+    let guarded = |patience, max_rate| Guarded::copying(side, security, patience, max_rate);
+    // Without the handler, Ctrl-C ends the process at once: a killed copy is safe.
+    let stop = || stop_on_signals().unwrap_or_default();
+    run_in(args, direction, &progress, guarded, stop)
+}
+
+/// Copies from here, as a machine says that logged in.
+pub(super) fn run_between(
+    args: Args,
+    sources: Vec<Vec<u8>>,
+    destination: Vec<u8>,
+    (guarded, stop): (Guarded, Stop),
+) -> Result<Exit> {
+    let direction = Direction::PutMatching {
+        sources,
+        side: Side::Here,
+        destination,
+    };
+    let progress = args.copying.progress_with(&Side::Here, args.verbose);
+    let guarded = |_, max_rate| Ok(guarded.with_max_rate(max_rate));
+    run_in(args, direction, &progress, guarded, || stop)
+}
+
+fn run_in(
+    args: Args,
+    direction: Direction,
+    progress: &Progress,
+    guarded: impl FnOnce(Option<Duration>, Option<u64>) -> Result<Guarded>,
+    stop: impl FnOnce() -> Stop,
+) -> Result<Exit> {
+    let usage = |words: &'static str| anyhow!(words).context(Exit::Usage);
     let options = CopyOptions {
         recursive: args.recursive,
         resume: args.writing.resume,
@@ -184,12 +231,13 @@ pub(crate) fn run(args: Args) -> Result<()> {
         .check(resume, json, filtered, args.connections)
         .map_err(usage)?;
     let patience = args.copying.patience();
-    let guarded = Guarded::copying(side, args.security, patience, args.copying.limit.max_rate)?;
+    let guarded = guarded(patience, args.copying.limit.max_rate)?;
     let client = guarded.for_one_copy().with_connections(args.connections);
     let client = client
         .with_filter(args.filters.0)
-        .with_modes(args.permissions.modes());
-    let copied = copy(client, &direction, pipe, &options, &progress);
+        .with_modes(args.permissions.modes())
+        .with_stop(stop());
+    let copied = copy(client, &direction, pipe, &options, progress);
     progress.clear();
     if let Err(Error::Output(error)) = &copied
         && error.kind() == ErrorKind::BrokenPipe
@@ -197,7 +245,10 @@ pub(crate) fn run(args: Args) -> Result<()> {
         // Whoever read it has enough: the end is that of other tools, without a word.
         let _ = emulate_default_handler(SIGPIPE);
     }
-    let can_resume = matches!(direction, Direction::Put { .. } | Direction::Get { .. });
+    let can_resume = !matches!(
+        direction,
+        Direction::PutStream { .. } | Direction::GetStream { .. }
+    );
     let broke = can_resume && copied.as_ref().err().is_some_and(is_broken);
     let totals = guarded.explain(copied).map_err(|error| match broke {
         true => error.context(LEFT),
@@ -209,7 +260,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
         progress.said_all(),
         "everything was copied, but not all events could be written to standard output"
     );
-    Ok(())
+    Ok(Exit::Success)
 }
 
 fn copy(
@@ -219,12 +270,12 @@ fn copy(
     options: &CopyOptions,
     progress: &Progress,
 ) -> Result<Totals, Error> {
-    // Without the handler, Ctrl-C ends the process at once: a killed copy is safe.
-    let client = match stop_on_signals() {
-        Ok(stop) => client.with_stop(stop),
-        Err(_) => client,
-    };
     match direction {
+        Direction::PutMatching {
+            sources,
+            destination,
+            ..
+        } => client.put_matching(sources, destination, options, progress),
         Direction::Put {
             sources,
             destination,
@@ -243,6 +294,25 @@ fn copy(
             client.get_stream(source, stdout(), options, progress)
         }
     }
+}
+
+/// The copy between hosts that the locations ask for, if no side is here.
+fn between(locations: &[Location]) -> Option<Between> {
+    let remote = |location: &Location| match location {
+        Location::Remote(host, path) => Some((host.clone(), path.clone())),
+        Location::Local(_) => None,
+    };
+    let mut all = locations.iter().map(remote).collect::<Option<Vec<_>>>()?;
+    let (target, destination) = all.pop()?;
+    let (mut hosts, sources): (Vec<_>, Vec<_>) = all.into_iter().unzip();
+    hosts.dedup();
+    let [source] = <[Host; 1]>::try_from(hosts).ok()?;
+    Some(Between {
+        source,
+        sources,
+        target,
+        destination,
+    })
 }
 
 /// The copy that the locations ask for, or a message why there is none.
@@ -294,7 +364,8 @@ fn direction(mut locations: Vec<Location>) -> Result<Direction, &'static str> {
             sources: remote,
             destination,
         }),
-        (Ok(_), Location::Remote(..)) => Err(BETWEEN),
+        // All are remote, and not as `between` has it.
+        (Ok(_), Location::Remote(..)) => Err(MIXED),
         (Err(_), _) => Err(MIXED),
     }
 }
@@ -306,10 +377,6 @@ pub(super) fn side_of(location: Location) -> (Side, Vec<u8>) {
         Location::Local(path) => (Side::Here, path.into_os_string().into_vec()),
     }
 }
-
-/// Both sides are at hosts.
-pub(super) const BETWEEN: &str = "source and target are both at a host: copy to this machine first, and from here to the target; or log in at \
-                                  the one host, and copy from there";
 
 /// How standard input or output is written in place of a local path.
 const STREAM: &str = "-";
@@ -363,13 +430,23 @@ mod tests {
             );
             assert_eq!(put.side(), Side::Here);
         }
-        for bad in [
-            &["h:a", "h:b"][..],
-            &["h:a", "g:b"],
-            &["a", "h:b", "c"],
-            &["a", "h:b", "h:c"],
-        ] {
+        for bad in [&["a", "h:b", "c"][..], &["a", "h:b", "h:c"]] {
             assert!(parse(bad).is_err(), "{bad:?}");
+        }
+        let hosts = |texts: &[&str]| {
+            let locations: Vec<_> = texts.iter().map(|text| text.parse().unwrap()).collect();
+            between(&locations).map(|it| (it.source.name, it.sources.len(), it.target.name))
+        };
+        let found = |source: &str, count, target: &str| Some((source.into(), count, target.into()));
+        assert_eq!(hosts(&["h:a", "h:b", "h:c"]), found("h", 2, "h"));
+        assert_eq!(hosts(&["h:a", "g:b"]), found("h", 1, "g"));
+        for other in [
+            &["h:a", "g:b", "k:c"][..],
+            &["a", "h:b"],
+            &["h:b"],
+            &["h:b", "-"],
+        ] {
+            assert_eq!(hosts(other), None);
         }
         assert!(matches!(
             parse(&["-", "h:c"]),

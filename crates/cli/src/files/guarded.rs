@@ -2,16 +2,18 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, anyhow};
-use zerolane::Options;
+use anyhow::{Result, anyhow, ensure};
 use zerolane::options::LaneChoice;
+use zerolane::security::PublicKey;
+use zerolane::{Options, Security};
 use zerolane_files::limits::PATIENCE_SECONDS;
 use zerolane_files::{Client, Error, Host, Refusal, escape};
 
 use super::with_exit_code;
 use super::within::{OwnServer, Side};
 use crate::config::{Config, Section};
-use crate::login::{RemoteEnd, of_environment};
+use crate::exit::Exit;
+use crate::login::{RemoteEnd, new_identity, of_environment, security};
 use crate::security::{Caution, FileClientArgs};
 use crate::transport::Configured;
 
@@ -47,7 +49,7 @@ impl Guarded {
         max_rate: Option<u64>,
     ) -> Result<Guarded> {
         let config = Config::load()?;
-        let (mut guarded, sections) = match side {
+        let (guarded, sections) = match side {
             Side::Host(host) => {
                 let sections = sections(&host).to_vec();
                 (Guarded::of(host, args, &config, patience)?, sections)
@@ -60,8 +62,7 @@ impl Guarded {
             }
         };
         let max_rate = max_rate.or(config.rate(&sections, "limit"));
-        guarded.client = guarded.client.with_max_rate(max_rate);
-        Ok(guarded)
+        Ok(guarded.with_max_rate(max_rate))
     }
 
     fn of(
@@ -96,7 +97,7 @@ impl Guarded {
     }
 
     /// Both sides are on this machine.
-    fn within(patience: Duration) -> Result<Guarded> {
+    pub(super) fn within(patience: Duration) -> Result<Guarded> {
         let (server, security) = OwnServer::start()?;
         let host = Host::from(server.address);
         let caution = Caution::of_known(host.to_string(), server.key);
@@ -115,7 +116,15 @@ impl Guarded {
     /// `host` is one that is reached by a login.
     fn by_login(host: Host, args: FileClientArgs, patience: Duration) -> Result<Guarded> {
         args.check_for_login()?;
-        let (remote, security) = RemoteEnd::start(&host, &args.login, patience)?;
+        let identity = new_identity()?;
+        let remote = RemoteEnd::start(&host, &args.login, patience, identity.public())?;
+        let security = security(identity, remote.key());
+        Ok(Guarded::at(remote, security, patience))
+    }
+
+    /// At the other end of a login.
+    pub(super) fn at(remote: RemoteEnd, security: Security, patience: Duration) -> Guarded {
+        let host = remote.host().clone();
         let caution = Caution::of_known(host.to_string(), remote.key());
         let transport = Options {
             security,
@@ -125,13 +134,24 @@ impl Guarded {
         };
         let end = remote.clone();
         let client = Client::new(host).with_transport(transport);
-        Ok(Guarded {
+        Guarded {
             client: client
                 .with_patience(patience)
                 .with_connector(move |options| end.connect(options)),
             caution,
             server: Started::There(remote),
-        })
+        }
+    }
+
+    /// Whether both sides are on this machine.
+    pub(super) fn is_within(&self) -> bool {
+        matches!(self.server, Started::Within { .. })
+    }
+
+    /// With at most this rate.
+    pub(super) fn with_max_rate(mut self, max_rate: Option<u64>) -> Guarded {
+        self.client = self.client.with_max_rate(max_rate);
+        self
     }
 
     /// The client for one copy, with which a server that was started for it ends.
@@ -160,11 +180,16 @@ impl Guarded {
                 error,
                 Error::Stopped | Error::Refused(_) | Error::Local { .. }
             );
-            if let (Started::Within { .. }, Error::Refused(Refusal::Path { path, cause })) =
-                (&self.server, &error)
-            {
-                // No server that the user knows of.
-                return anyhow!("{}: {cause}", escape(path));
+            if let Error::Refused(Refusal::Path { path, cause }) = &error {
+                let path = escape(path);
+                match &self.server {
+                    // No server that the user knows of.
+                    Started::Within { .. } => return anyhow!("{path}: {cause}"),
+                    Started::There(remote) if remote.is_handed() => {
+                        return anyhow!("{path}: {cause}, at {}", remote.host());
+                    }
+                    Started::There(_) | Started::Before => {}
+                }
             }
             let error = advise(with_exit_code(error));
             match &self.server {
@@ -172,6 +197,54 @@ impl Guarded {
                 _ => error,
             }
         })
+    }
+}
+
+/// A host that is reached by a login, as one side of a copy between hosts.
+pub(super) struct Reached {
+    pub(super) host: Host,
+    pub(super) args: FileClientArgs,
+    pub(super) patience: Duration,
+    pub(super) max_rate: Option<u64>,
+}
+
+impl Reached {
+    /// What the command line says of it, and the configuration.
+    ///
+    /// # Errors
+    /// It is reached without a login, or the options are not for one.
+    pub(super) fn new(
+        mut host: Host,
+        mut args: FileClientArgs,
+        patience: Option<Duration>,
+    ) -> Result<Reached> {
+        let config = Config::load()?;
+        let sections = sections(&host);
+        let by_login = complete(&mut host, &mut args, &config, &sections);
+        let name = &host.name;
+        ensure!(
+            by_login,
+            anyhow!(
+                "a copy from one host to another needs a login at both, and {name} is reached without: write \
+                 USER@{name}:PATH, or copy in two steps, to this machine and from here"
+            )
+            .context(Exit::Usage)
+        );
+        args.check_for_login()?;
+        Ok(Reached {
+            host,
+            args,
+            patience: patience_of(&config, &sections, patience),
+            max_rate: config.rate(&sections, "limit"),
+        })
+    }
+
+    /// Starts the server there, which lets in `key`.
+    ///
+    /// # Errors
+    /// As [`RemoteEnd::start`].
+    pub(super) fn start(&self, key: PublicKey) -> Result<RemoteEnd> {
+        RemoteEnd::start(&self.host, &self.args.login, self.patience, key)
     }
 }
 

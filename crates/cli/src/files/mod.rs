@@ -2,6 +2,7 @@
 //! service. What
 //! they do is `zerolane_files`.
 
+pub(crate) mod between;
 pub(crate) mod change;
 pub(crate) mod copy;
 mod copying;

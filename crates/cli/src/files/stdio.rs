@@ -126,7 +126,7 @@ fn hear_call(stop: &Stop) -> Result<Call> {
 }
 
 /// The first line of standard input, without its end. Nothing behind it is read.
-fn hear_line(stop: &Stop) -> Result<Vec<u8>> {
+pub(super) fn hear_line(stop: &Stop) -> Result<Vec<u8>> {
     let until = Instant::now() + CALL;
     let input = Input::new(|| stop.requested() || Instant::now() >= until);
     let mut input = input.context("reading from the client")?;

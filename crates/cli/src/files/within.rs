@@ -1,18 +1,18 @@
 //! Serves this process's own files to itself, where both sides of a copy are on this machine: the same engine as between hosts.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use zerolane::keys::{Access, HostTrust};
-use zerolane::security::{Identity, PublicKey};
+use zerolane::keys::Access;
+use zerolane::security::PublicKey;
 use zerolane::{Options, Security};
 use zerolane_files::{Error, Host, ServeOptions, Server, Stop};
 
 use crate::exit::Exit;
+use crate::login::{new_identity, security};
 
 /// The other side of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,16 +39,7 @@ impl OwnServer {
     /// # Errors
     /// This machine has no loopback interface, or no descriptors or threads are left.
     pub(super) fn start() -> Result<(OwnServer, Security)> {
-        let identity = || {
-            let secret = zerolane::security::random().context("no random numbers for a key")?;
-            anyhow::Ok(Identity::from_secret(secret))
-        };
-        let (own, client) = (identity()?, identity()?);
-        let security = |identity: Identity, peer| Security {
-            identity: Some(Arc::new(identity)),
-            trust: Arc::new(HostTrust::only(peer)),
-            ..Security::default()
-        };
+        let (own, client) = (new_identity()?, new_identity()?);
         let (key, client_key) = (own.public(), client.public());
         let options = ServeOptions {
             access: Access::Anyone,

@@ -1,9 +1,10 @@
 //! What comes over the channel of a login, in lines: greetings of its shell first, perhaps, then the answer.
 
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::ChildStdout;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// What came.
@@ -25,7 +26,7 @@ const NOISE_BYTES: u64 = 256 << 10;
 const KEPT_BYTES: usize = 512;
 
 /// Waits for the answer, `patience` at most: `parse` is given lines, without their ends, until it returns one. What comes
-/// after it is read and forgotten, so that the other end is not held up.
+/// after it goes to `rest`, until the thread ends, so that the other end is not held up.
 ///
 /// # Errors
 /// The system gives no thread.
@@ -33,20 +34,22 @@ pub(super) fn answer<T: Send + 'static>(
     output: ChildStdout,
     patience: Duration,
     parse: impl FnMut(&[u8]) -> Option<T> + Send + 'static,
-) -> io::Result<Said<T>> {
+    mut rest: impl Write + Send + 'static,
+) -> io::Result<(Said<T>, JoinHandle<io::Result<u64>>)> {
     let heard = Arc::new(Heard::default());
     let hearing = Arc::clone(&heard);
     let (tell, told) = channel();
-    std::thread::Builder::new()
+    let thread = std::thread::Builder::new()
         .name("channel".into())
         .spawn(move || {
             let mut output = BufReader::new(output);
             // Nobody takes it who has waited for too long.
             let _ = tell.send(hearing.read_answer(&mut output, parse));
-            io::copy(&mut output, &mut io::sink())
+            io::copy(&mut output, &mut rest)
         })?;
     let said = told.recv_timeout(patience);
-    Ok(said.unwrap_or_else(|_| Said::Silence(heard.noise())))
+    let said = said.unwrap_or_else(|_| Said::Silence(heard.noise()));
+    Ok((said, thread))
 }
 
 /// What came that is no answer.
@@ -86,6 +89,8 @@ impl Heard {
             noise.line.extend(&chunk[..end.unwrap_or(len)]);
             if end.is_some() {
                 if let Some(answer) = parse(&noise.line) {
+                    drop(noise);
+                    output.consume(len);
                     return Said::Answer(answer);
                 }
                 noise.end_line();
@@ -177,7 +182,8 @@ mod tests {
         let asked = login.stdin.take();
         // So long that a busy machine has started it by then.
         let output = login.stdout.take().unwrap();
-        let said = answer::<()>(output, Duration::from_secs(3), |_| None).unwrap();
+        let patience = Duration::from_secs(3);
+        let (said, _) = answer::<()>(output, patience, |_| None, io::sink()).unwrap();
         let noise = b"Welcome\nStart a session? [y/N] ".to_vec();
         assert_eq!(said, Said::Silence(noise));
         drop(asked);

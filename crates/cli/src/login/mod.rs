@@ -10,7 +10,7 @@ use std::process::{Child, ChildStdin, ChildStdout, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -79,12 +79,15 @@ struct Shared {
     key: PublicKey,
     /// It answered there at least once.
     was_connected: AtomicBool,
-    shell: Mutex<Shell>,
+    /// `None`: another host started it.
+    shell: Option<Mutex<Shell>>,
+    /// What this host is called, if another one started both.
+    here: Option<String>,
 }
 
 /// The remote shell's process.
 #[derive(Debug)]
-struct Shell {
+pub(crate) struct Shell {
     child: Child,
     /// Until it was told that this was all.
     input: Option<ChildStdin>,
@@ -102,7 +105,7 @@ const FAREWELL: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(5);
 
 impl RemoteEnd {
-    /// Starts the server there and waits for its answer, for as long as a login may take; and what a connection to it needs.
+    /// Starts the server there, which lets in `key`, and waits for its answer, for as long as a login may take.
     ///
     /// # Errors
     /// There is none, and why, with an exit code.
@@ -110,65 +113,60 @@ impl RemoteEnd {
         host: &Host,
         args: &LoginArgs,
         patience: Duration,
-    ) -> Result<(RemoteEnd, Security)> {
-        let program = Program {
-            shell: args.rsh.as_deref(),
-            remote: args.remote_program.as_deref(),
-        };
-        let mut command = command::of(host, &program, &["serve", "--stdio"])
-            .map_err(|why| why.context(Exit::Usage))?;
-        let secret = zerolane::security::random().context("no random numbers for a key")?;
-        let identity = Identity::from_secret(secret);
+        key: PublicKey,
+    ) -> Result<RemoteEnd> {
         let call = Call {
-            key: identity.public(),
+            key,
             patience,
             listen: args.remote_listen.clone(),
         };
-        let name = command.get_program().to_string_lossy().into_owned();
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .with_context(|| match &*name {
-                "ssh" => "cannot start ssh (install it, or name another remote shell with --rsh)"
-                    .to_owned(),
-                _ => format!("cannot start the remote shell {name:?}"),
-            })?;
-        let mut input = child.stdin.take();
-        let output = child
-            .stdout
-            .take()
-            .context("no channel to the remote shell")?;
-        // It waits there until the program reads it. If the shell ends before, that tells why.
-        let _ = input.as_mut().map(|input| writeln!(input, "{call}"));
-        let heard = hear(host, output, ANSWER, answer_line);
-        let mut shell = Shell { child, input };
-        let answer = match heard {
-            Ok(Heard::Answer(line)) => {
-                Answer::parse(&line).map_err(|why| not_understood(host, &line, &why))
-            }
-            Ok(Heard::End(noise)) => {
-                let status = shell.end(FAREWELL);
-                let status = status.context("waiting for the remote shell")?;
-                return Err(ended(host, &name, status, &program, &noise));
-            }
-            Err(why) => Err(why.context(Exit::Unreachable)),
-        };
-        let shell = Mutex::new(shell);
-        let answer = answer.inspect_err(|_| drop(locked(&shell).end(Duration::ZERO)))?;
+        let words = ["serve", "--stdio"];
+        let (mut shell, line, _) = Shell::start(host, args, &words, &call.to_string(), io::sink())?;
+        let answer = Answer::parse(&line).map_err(|why| shell.not_understood(host, &line, &why))?;
         let shared = Shared {
             addresses: addresses(host, answer.address),
             host: host.clone(),
             key: answer.key,
             was_connected: AtomicBool::new(false),
-            shell,
+            shell: Some(Mutex::new(shell)),
+            here: None,
         };
-        let security = Security {
-            identity: Some(Arc::new(identity)),
-            trust: Arc::new(HostTrust::only(answer.key)),
-            ..Security::default()
-        };
-        Ok((RemoteEnd(Arc::new(shared)), security))
+        Ok(RemoteEnd(Arc::new(shared)))
+    }
+
+    /// A server that the machine which started this process has started, too. `here`: what that machine calls this one.
+    pub(crate) fn handed(
+        here: String,
+        host: Host,
+        told: &[SocketAddr],
+        key: PublicKey,
+    ) -> RemoteEnd {
+        let mut addresses = told.to_vec();
+        let own = told.first().map(|&told| addresses_of(&host, told));
+        addresses.extend(own.unwrap_or_default());
+        RemoteEnd(Arc::new(Shared {
+            addresses: once_each(addresses),
+            host,
+            key,
+            was_connected: AtomicBool::new(false),
+            shell: None,
+            here: Some(here),
+        }))
+    }
+
+    /// Where it is, as the user says.
+    pub(crate) fn host(&self) -> &Host {
+        &self.0.host
+    }
+
+    /// Whether another machine started it, as it started this process.
+    pub(crate) fn is_handed(&self) -> bool {
+        self.0.here.is_some()
+    }
+
+    /// Where it may be reached, most likely first.
+    pub(crate) fn addresses(&self) -> &[SocketAddr] {
+        &self.0.addresses
     }
 
     /// The key of the server.
@@ -209,19 +207,23 @@ impl RemoteEnd {
 
     /// Says that the last connection is about to be closed: the other end ends with it.
     pub(crate) fn say_done(&self) {
-        locked(&self.0.shell).say_done();
+        if let Some(shell) = &self.0.shell {
+            locked(shell).say_done();
+        }
     }
 
     fn has_ended(&self) -> Option<ExitStatus> {
-        let mut shell = locked(&self.0.shell);
-        shell.child.try_wait().ok().flatten()
+        locked(self.0.shell.as_ref()?).ended()
     }
 
     /// Puts in front of an error what is known of the other end, and what the user can do. `connecting`: there is no
     /// connection.
     pub(crate) fn advise(&self, error: anyhow::Error, connecting: bool) -> anyhow::Error {
         let Shared {
-            host, addresses, ..
+            host,
+            addresses,
+            here,
+            ..
         } = &*self.0;
         let was_connected = self.0.was_connected.load(Ordering::Relaxed);
         if let Some(status) = self.has_ended() {
@@ -238,6 +240,14 @@ impl RemoteEnd {
             return error;
         }
         let places: Vec<_> = addresses.iter().map(SocketAddr::to_string).collect();
+        if let Some(here) = here {
+            return error.context(format!(
+                "both hosts were reached by their logins, and started zerolane, but UDP from {here} does not reach {host} at \
+                 {}. Have a firewall there let in UDP to some ports, such as by 'ufw allow 60000:60010/udp', and name them: --remote-listen \
+                 :60000-60010. Or copy in two steps: from {here} to this machine, and from here to {host}",
+                places.join(" or ")
+            ));
+        }
         error.context(format!(
             "{host} was reached by its login, and started zerolane, but UDP from here does not reach it at {}. A firewall is \
              between: have it let in UDP to some ports, such as by 'ufw allow 60000:60010/udp' there, and name \
@@ -249,11 +259,93 @@ impl RemoteEnd {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        let _ = locked(&self.shell).end(FAREWELL);
+        if let Some(shell) = &self.shell {
+            let _ = locked(shell).end(FAREWELL);
+        }
     }
 }
 
 impl Shell {
+    /// Starts zerolane at `host` by a login, with `words`, says `line` to it, and waits for its answer, for as long as a
+    /// login may take. What it says after that goes to `rest`, until the thread ends.
+    ///
+    /// # Errors
+    /// There is no answer, and why, with an exit code.
+    pub(crate) fn start(
+        host: &Host,
+        args: &LoginArgs,
+        words: &[&str],
+        line: &str,
+        rest: impl Write + Send + 'static,
+    ) -> Result<(Shell, Vec<u8>, JoinHandle<io::Result<u64>>)> {
+        let program = Program {
+            shell: args.rsh.as_deref(),
+            remote: args.remote_program.as_deref(),
+        };
+        let mut command =
+            command::of(host, &program, words).map_err(|why| why.context(Exit::Usage))?;
+        let name = command.get_program().to_string_lossy().into_owned();
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| match &*name {
+                "ssh" => "cannot start ssh (install it, or name another remote shell with --rsh)"
+                    .to_owned(),
+                _ => format!("cannot start the remote shell {name:?}"),
+            })?;
+        let mut input = child.stdin.take();
+        let output = child
+            .stdout
+            .take()
+            .context("no channel to the remote shell")?;
+        // It waits there until the program reads it. If the shell ends before, that tells why.
+        let _ = input.as_mut().map(|input| writeln!(input, "{line}"));
+        let heard = hear(host, output, ANSWER, answer_line, rest);
+        let mut shell = Shell { child, input };
+        match heard {
+            Ok((Heard::Answer(line), rest)) => Ok((shell, line, rest)),
+            Ok((Heard::End(noise), _)) => {
+                let status = shell.end(FAREWELL);
+                let status = status.context("waiting for the remote shell")?;
+                Err(ended(host, &name, status, &program, &noise))
+            }
+            Err(why) => {
+                let _ = shell.end(Duration::ZERO);
+                Err(why.context(Exit::Unreachable))
+            }
+        }
+    }
+
+    /// Ends it, for it answered so.
+    pub(crate) fn not_understood(
+        &mut self,
+        host: &Host,
+        line: &[u8],
+        why: &LineError,
+    ) -> anyhow::Error {
+        let _ = self.end(Duration::ZERO);
+        not_understood(host, line, why)
+    }
+
+    /// Says more to it.
+    pub(crate) fn say(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.input
+            .as_mut()
+            .map_or(Ok(()), |input| input.write_all(bytes))
+    }
+
+    /// Says no more, which ends what it does, and waits until it has ended, for so long at most.
+    pub(crate) fn hang_up(&mut self, patience: Duration) {
+        self.input = None;
+        let _ = self.end(patience);
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
     /// Says that this was all, once.
     fn say_done(&mut self) {
         if let Some(mut input) = self.input.take() {
@@ -285,6 +377,21 @@ fn locked(shell: &Mutex<Shell>) -> MutexGuard<'_, Shell> {
     shell.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// A key for this time only.
+pub(crate) fn new_identity() -> Result<Identity> {
+    let secret = zerolane::security::random().context("no random numbers for a key")?;
+    Ok(Identity::from_secret(secret))
+}
+
+/// What a connection to the server with this key needs.
+pub(crate) fn security(identity: Identity, key: PublicKey) -> Security {
+    Security {
+        identity: Some(Arc::new(identity)),
+        trust: Arc::new(HostTrust::only(key)),
+        ..Security::default()
+    }
+}
+
 /// Where a server that listens on `told` may be reached: there, and where the name leads from here, for the host may be
 /// behind a router that translates addresses, or have said none.
 fn addresses(host: &Host, told: SocketAddr) -> Vec<SocketAddr> {
@@ -296,8 +403,17 @@ fn addresses(host: &Host, told: SocketAddr) -> Vec<SocketAddr> {
     if !told.ip().is_unspecified() && !needs_interface {
         addresses.push(told);
     }
+    addresses.extend(addresses_of(host, told));
+    once_each(addresses)
+}
+
+/// Where the name leads from here, with the port of `told`.
+fn addresses_of(host: &Host, told: SocketAddr) -> Vec<SocketAddr> {
     let named = (host.name.as_str(), told.port()).to_socket_addrs();
-    addresses.extend(named.into_iter().flatten());
+    named.into_iter().flatten().collect()
+}
+
+fn once_each(mut addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let mut seen = Vec::new();
     addresses.retain(|it| {
         !seen.contains(it) && {
@@ -329,8 +445,8 @@ pub(crate) enum Heard<T> {
     End(String),
 }
 
-/// Waits for the answer of what a login starts: `parse` is given lines until it returns one. What comes after it is read
-/// and forgotten.
+/// Waits for the answer of what a login starts: `parse` is given lines until it returns one. What comes after it goes to
+/// `rest`, until the thread ends.
 ///
 /// # Errors
 /// The login goes on, says no answer within `patience`, or says too much.
@@ -339,13 +455,14 @@ pub(crate) fn hear<T: Send + 'static>(
     output: ChildStdout,
     patience: Duration,
     parse: impl FnMut(&[u8]) -> Option<T> + Send + 'static,
-) -> Result<Heard<T>> {
+    rest: impl Write + Send + 'static,
+) -> Result<(Heard<T>, JoinHandle<io::Result<u64>>)> {
     let name = &host.name;
-    let said = lines::answer(output, patience, parse).context("starting a thread")?;
+    let (said, rest) = lines::answer(output, patience, parse, rest).context("starting a thread")?;
     let noise = match said {
-        Said::Answer(answer) => return Ok(Heard::Answer(answer)),
-        Said::End(noise) if noise.is_empty() => return Ok(Heard::End(String::new())),
-        Said::End(noise) => return Ok(Heard::End(in_words(&noise))),
+        Said::Answer(answer) => return Ok((Heard::Answer(answer), rest)),
+        Said::End(noise) if noise.is_empty() => return Ok((Heard::End(String::new()), rest)),
+        Said::End(noise) => return Ok((Heard::End(in_words(&noise)), rest)),
         Said::TooMuch(noise) => bail!(
             "{name} says too much before zerolane does ({}): its login should print nothing to a program",
             in_words(&noise)

@@ -150,7 +150,7 @@ fn cp__within_this_machine_takes_paths_and_links_as_those_of_the_user() {
         "1 failed, 1 copied",
     );
     if nix::unistd::geteuid().is_root() {
-        println!("skipped: this process has all rights");
+        println!("skipped: this process has the rights");
         return;
     }
     fs::set_permissions(place.path("sub"), fs::Permissions::from_mode(0o555)).unwrap();
@@ -401,7 +401,8 @@ fn cp__within_this_machine_lets_nobody_else_in() {
         let mut other = zerolane();
         other
             .args(["ls", "--lane", lane, &there])
-            .env("XDG_RUNTIME_DIR", place.path("run"));
+            .env("XDG_RUNTIME_DIR", place.path("run"))
+            .env("ZEROLANE_HOME", place.path("other"));
         let (code, out, err) = run(other);
         assert!(matches!(code, 3 | 6) && out.is_empty(), "{code} {out}{err}");
     }

@@ -186,8 +186,8 @@ impl Filter {
         })
     }
 
-    /// The rules as lines, by which another end knows them.
-    pub(crate) fn texts(&self) -> Vec<Vec<u8>> {
+    /// The rules as lines, by which another end knows them: [`Filter::add`] takes each.
+    pub fn texts(&self) -> Vec<Vec<u8>> {
         let texts = self.entries.iter().map(|entry| match entry {
             Entry::Rule(rule) => rule.text(),
             Entry::Merge(merge) => merge.text(),

@@ -179,7 +179,7 @@ impl<'a> Expander<'a> {
 }
 
 /// Where sending starts: what the patterns match, each once, and no two of one name.
-pub(super) fn starts(root: &Arc<Root>, sources: &[Vec<u8>]) -> Vec<Start> {
+pub(crate) fn starts(root: &Arc<Root>, sources: &[Vec<u8>]) -> Vec<Start> {
     let mut expander = Expander::new(root);
     let (mut paths, mut names) = (HashSet::new(), HashSet::new());
     let mut starts = Vec::new();

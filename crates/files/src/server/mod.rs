@@ -24,6 +24,7 @@ use crate::opening::{hear, say};
 use crate::root::Root;
 use crate::stop::Stop;
 use crate::umask::umask;
+pub(crate) use expand::starts;
 use guests::Guests;
 use queues::Queues;
 use rustix::fd::AsFd;

@@ -12,9 +12,12 @@ use anyhow::{Result, anyhow, ensure};
 use clap::ArgGroup;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use zerolane_files::limits::LINK_DIRECTORIES;
-use zerolane_files::{Kept, Location, LocationError, SyncOptions, SyncPaths, SyncTotals, escape};
+use zerolane_files::{
+    Kept, Location, LocationError, Stop, SyncOptions, SyncPaths, SyncTotals, escape,
+};
 
-use super::copy::{BETWEEN, is_broken, side_of};
+use super::between::{Between, Verb};
+use super::copy::{is_broken, side_of};
 use super::copying::{CopyingArgs, WritingArgs};
 use super::filters::Filters;
 use super::guarded::Guarded;
@@ -32,8 +35,8 @@ use shown::{Shown, Summary, in_words};
 #[command(group = ArgGroup::new(DELETING).multiple(true))]
 #[command(after_long_help = "\
 Makes the content of the directory DST that of the directory SRC; a '/' at the end means nothing. One \
-of the two may be remote: HOST:PATH, HOST:PORT:PATH, or [IPV6]:PATH; or USER@HOST:PATH, where zerolane is \
-started over ssh. DST is made if it is not there.
+of the two may be remote: HOST:PATH, HOST:PORT:PATH, or [IPV6]:PATH; or one or both are USER@HOST:PATH, where \
+zerolane is started over ssh. DST is made if it is not there.
 
 A file of the same size and time at both ends is unchanged. What differs is copied as by 'cp -r', and \
 what is too much stays unless --delete is given: then it is removed when all else succeeded.")]
@@ -99,19 +102,59 @@ const LEFT: &str = "the sync is not complete, and nothing that is there is lost:
                     with large files, too";
 
 /// Syncs; the exit code says whether everything, something or nothing was done.
-pub(crate) fn run(args: Args) -> Result<()> {
-    let usage = |words: &'static str| anyhow!(words).context(Exit::Usage);
-    let (side, paths) = paths(args.source, args.destination).map_err(usage)?;
-    if side == Side::Here && (args.delete || args.delete_excluded) {
-        check_deleting(&paths)?;
-    }
+pub(crate) fn run(args: Args) -> Result<Exit> {
+    let (patience, max_rate) = (args.copying.patience(), args.copying.limit.max_rate);
+    let (side, paths) = match paths(args.source.clone(), args.destination.clone()) {
+        Ok(found) => found,
+        Err(between) => {
+            let given = (args.security, &args.filters.0);
+            return between.run::<Args>(Verb::Sync, given, patience, max_rate);
+        }
+    };
     if args.security.has_code() {
-        return Err(usage(
-            "a one-time code lets in one connection, and sync makes several: use cp --code, or keys",
-        ));
+        return Err(anyhow!(
+            "a one-time code lets in one connection, and sync makes several: use cp --code, or keys"
+        )
+        .context(Exit::Usage));
+    }
+    let security = args.security.clone();
+    let guarded = Guarded::copying(side.clone(), security, patience, max_rate)?;
+    // Without the handler, Ctrl-C ends the process at once: a killed sync is safe.
+    let stop = stop_on_signals().unwrap_or_default();
+    run_in(args, &side, &paths, (guarded, stop))
+}
+
+/// Syncs from here, as a machine says that logged in.
+pub(super) fn run_between(
+    args: Args,
+    source: Vec<u8>,
+    destination: Vec<u8>,
+    (guarded, stop): (Guarded, Stop),
+) -> Result<Exit> {
+    let source = match &source[..] {
+        b"" => b".".to_vec(),
+        _ => source,
+    };
+    let paths = SyncPaths::Push {
+        source: OsString::from_vec(source).into(),
+        destination: trimmed(destination),
+    };
+    let guarded = guarded.with_max_rate(args.copying.limit.max_rate);
+    run_in(args, &Side::Here, &paths, (guarded, stop))
+}
+
+fn run_in(
+    args: Args,
+    side: &Side,
+    paths: &SyncPaths,
+    (guarded, stop): (Guarded, Stop),
+) -> Result<Exit> {
+    if guarded.is_within() && (args.delete || args.delete_excluded) {
+        check_deleting(paths)?;
     }
     if args.link_dest.len() > LINK_DIRECTORIES {
-        return Err(usage("--link-dest may be given 20 times at most"));
+        let error = anyhow!("--link-dest may be given {LINK_DIRECTORIES} times at most");
+        return Err(error.context(Exit::Usage));
     }
     let options = SyncOptions {
         dry_run: args.dry_run,
@@ -136,20 +179,13 @@ pub(crate) fn run(args: Args) -> Result<()> {
     };
     let shown = Shown {
         // What is done with each file is said by the sync itself.
-        progress: args.copying.progress_with(&side, false),
+        progress: args.copying.progress_with(side, false),
         lines: args.verbose || args.dry_run,
         json: args.copying.json,
     };
     let started = Instant::now();
-    let patience = args.copying.patience();
-    let guarded = Guarded::copying(side, args.security, patience, args.copying.limit.max_rate)?;
-    let client = guarded.client.clone();
-    // Without the handler, Ctrl-C ends the process at once: a killed sync is safe.
-    let client = match stop_on_signals() {
-        Ok(stop) => client.with_stop(stop),
-        Err(_) => client,
-    };
-    let synced = client.sync(&paths, &options, &shown);
+    let client = guarded.client.clone().with_stop(stop);
+    let synced = client.sync(paths, &options, &shown);
     shown.progress.clear();
     let broke = synced.as_ref().err().is_some_and(is_broken);
     let totals = guarded.explain(synced).map_err(|error| match broke {
@@ -163,10 +199,12 @@ pub(crate) fn run(args: Args) -> Result<()> {
     } else if !args.copying.quiet {
         console::note(in_words(&totals, &options, started, taken_up));
     }
-    judge(&totals, shown.progress.saw_corruption())
+    judge(&totals, shown.progress.saw_corruption())?;
+    Ok(Exit::Success)
 }
 
-fn paths(source: Location, destination: Location) -> Result<(Side, SyncPaths), &'static str> {
+/// The other side, and the paths; or that neither is here.
+fn paths(source: Location, destination: Location) -> Result<(Side, SyncPaths), Box<Between>> {
     match (source, destination) {
         (Location::Local(source), destination) => {
             let (side, destination) = side_of(destination);
@@ -189,7 +227,14 @@ fn paths(source: Location, destination: Location) -> Result<(Side, SyncPaths), &
                 },
             ))
         }
-        (Location::Remote(..), Location::Remote(..)) => Err(BETWEEN),
+        (Location::Remote(source, path), Location::Remote(target, destination)) => {
+            Err(Box::new(Between {
+                source,
+                sources: vec![path],
+                target,
+                destination,
+            }))
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! `USER@HOST:PATH`: the other end started by a login.
 
+mod between;
 mod ends;
 mod faults;
 mod script;

@@ -30,6 +30,7 @@ impl Login {
             "base='{}'\n\
              {{ for word; do printf '%s|' \"$word\"; done; echo; }} >>\"$base/ran\"\n\
              while [ \"$1\" = -l ] || [ \"$1\" = -p ]; do shift 2; done\n\
+             host=\"$1\"\n\
              shift\n\
              command=\"$*\"\n\
              cd \"$base/home\"\n\

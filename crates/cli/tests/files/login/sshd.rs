@@ -321,3 +321,25 @@ fn sshd__cast_starts_its_hosts() {
     // Nor is one made that outlives it.
     assert!(!fs::exists(sshd.path("keys/identity")).unwrap());
 }
+
+#[test]
+fn sshd__cp_and_sync_between_two_hosts() {
+    let Some(sshd) = Sshd::start("") else { return };
+    // The other name is not in the list of hosts.
+    let ssh = sshd.ssh("-o BatchMode=yes -o StrictHostKeyChecking=no");
+    fs::create_dir_all(sshd.path("home/tree/deep")).unwrap();
+    fs::write(sshd.path("home/tree/deep/large"), content(1, 5 * MIB)).unwrap();
+    fs::write(sshd.path("home/tree/a b"), b"spaces").unwrap();
+    let beside = |path: &str| sshd.there(path).replace("127.0.0.1", "localhost");
+    for (verb, at) in [(&["cp", "-r"][..], "copied"), (&["sync"], "synced")] {
+        let (from, to) = (sshd.there("tree"), beside(at));
+        let arguments = [verb, &[&from, &to]].concat();
+        let (code, out, err) = run(sshd.zerolane(&arguments, &ssh));
+        assert!(code == 0 && out.is_empty(), "{out}{err}");
+        assert!(!err.contains("Welcome"), "{err}");
+        same(sshd.path("home/tree"), sshd.path("home").join(at));
+    }
+    let missing = sshd.zerolane(&["cp", &sshd.there("none"), &beside("x")], &ssh);
+    fail(missing, 1, "none: no such file or directory");
+    assert_eq!(names(&sshd.path("keys")), [""; 0]);
+}
