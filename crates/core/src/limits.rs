@@ -92,6 +92,10 @@ pub const MARKS_TRIAL_STUS: u64 = 64;
 /// would be a queue in front of others.
 pub const MAX_LATENESS: Duration = Duration::from_millis(8);
 
+/// How much more payload may be in flight on one of several paths than on another, where nothing but grants holds it back, bytes: a
+/// few bursts, so that each path sends several at a time, and each carries its part of the least window of grants.
+pub const PATH_LEAD: u64 = 128 << 10;
+
 /// Payload in flight from which on the lane tells when datagrams arrived, bytes: of less there is no rate to keep, and
 /// a short message is not to pay for it.
 pub const TIMED_BYTES: u64 = 64 << 10;

@@ -32,6 +32,7 @@ mod model;
 mod narrow;
 mod overlap;
 mod paths;
+mod paths_busy;
 mod paths_gets;
 mod paths_hostile;
 mod paths_sim;

@@ -19,6 +19,8 @@ pub(super) struct PathsSim {
     pub(super) b: Host,
     pub(super) nets: Vec<Duplex<Vec<u8>>>,
     nonce: u32,
+    /// What came to an end that is off its core, and by which path.
+    waiting: Vec<(Side, usize, Vec<u8>)>,
 }
 
 impl PathsSim {
@@ -56,6 +58,7 @@ impl PathsSim {
             a: sim.a,
             b: sim.b,
             nonce: NONCE,
+            waiting: vec![],
         }
     }
 
@@ -77,13 +80,25 @@ impl PathsSim {
         }
     }
 
+    fn is_stalled(&mut self, side: Side) -> bool {
+        self.nets[0].now() < self.host(side).stalled_until
+    }
+
     fn transmit(&mut self, side: Side) {
+        if self.is_stalled(side) {
+            return;
+        }
         let now = self.now();
-        for path in 0..self.nets.len() {
-            let host = self.host(side);
-            host.c().select_path(path);
-            for (bytes, _) in host.outgoing(now) {
-                self.nets[path].send(side, bytes.len() + 28, bytes);
+        // What one path leaves to the others leaves in the same turn.
+        let mut sent = true;
+        while std::mem::take(&mut sent) {
+            for path in 0..self.nets.len() {
+                let host = self.host(side);
+                host.c().select_path(path);
+                for (bytes, _) in host.outgoing(now) {
+                    sent = true;
+                    self.nets[path].send(side, bytes.len() + 28, bytes);
+                }
             }
         }
     }
@@ -115,12 +130,16 @@ impl PathsSim {
                 host.events.push(event);
             }
         }
-        let timers = [&self.a, &self.b].map(|host| {
+        let time = self.nets[0].now();
+        let hosts = [&self.a, &self.b];
+        let timers = hosts.map(|host| {
             let at = host.connection.as_ref()?.next_timeout()?;
-            Some(at - Instant::ZERO)
+            Some((at - Instant::ZERO).max(host.stalled_until))
         });
+        let stalls = hosts.map(|host| Some(host.stalled_until).filter(|&until| until > time));
         let arrivals = self.nets.iter().map(Duplex::next_delivery);
-        let next = timers.into_iter().chain(arrivals).flatten().min();
+        let next = timers.into_iter().chain(stalls).chain(arrivals);
+        let next = next.flatten().min();
         let Some(next) = next.filter(|&at| at <= deadline) else {
             for net in &mut self.nets {
                 net.advance(Some(deadline));
@@ -128,18 +147,23 @@ impl PathsSim {
             return false;
         };
         // All clocks go on together: what is due by then comes first.
-        let mut came = vec![];
+        let mut came = std::mem::take(&mut self.waiting);
         for (path, net) in self.nets.iter_mut().enumerate() {
             while let Some((side, datagram)) = net.advance(Some(next)) {
                 came.push((side, path, datagram));
             }
         }
         for (side, path, datagram) in came {
-            self.deliver(side, path, datagram);
+            match self.is_stalled(side) {
+                true => self.waiting.push((side, path, datagram)),
+                false => self.deliver(side, path, datagram),
+            }
         }
         let now = self.now();
         for side in Side::BOTH {
-            self.host(side).c().on_timeout(now);
+            if !self.is_stalled(side) {
+                self.host(side).c().on_timeout(now);
+            }
         }
         true
     }

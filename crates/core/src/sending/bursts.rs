@@ -189,6 +189,11 @@ impl Sending {
             true => self.paths[selected].congestion.ack_request_interval(),
             false => 0,
         };
+        // What is in flight says how much each of several paths carries.
+        let interval = match cx.links.is_several() {
+            true => interval.min(limits::PATH_LEAD),
+            false => interval,
+        };
         self.outbox.sent_logs[selected].asks_progress(interval)
     }
 

@@ -5,6 +5,7 @@ use super::ecn::EcnValidation;
 use super::sent_log::SentLog;
 use crate::congestion::{Limited, Pacer, transmission_time};
 use crate::context::Context;
+use crate::limits::PATH_LEAD;
 use crate::{Congestion, GrantsOnly, PathLife};
 use alloc::boxed::Box;
 
@@ -70,29 +71,44 @@ impl Sending {
         }
     }
 
-    /// Whether payload is to leave by the selected path now: it carries, and no shorter one would have all that is left
-    /// there sooner. `answers`: bytes of answers to Gets that wait as well, as far as they are no more than it is told.
+    /// Whether payload is to leave by the selected path now: it carries, and no other one is better for it. `answers`: bytes of
+    /// answers to Gets that wait as well, as far as they are no more than it is told.
     pub(crate) fn may_carry(&self, cx: &Context, answers: impl Fn(u64) -> u64) -> bool {
-        /// More than this is not added up: the rest makes no difference.
-        const MOST: u64 = 1 << 20;
         let path = cx.links.selected;
         if !cx.links.is_several() {
             return true;
         }
-        if cx.links.life(path) != PathLife::Usable || cx.links.is_doubted(path) {
+        let carries = |path| cx.links.life(path) == PathLife::Usable && !cx.links.is_doubted(path);
+        if !carries(path) {
             return false;
         }
-        let Some(rtt) = cx.recovery_of(path).rtt() else {
-            return true;
+        let mut others = cx.links.carrying().filter(|&it| it != path && carries(it));
+        !others.any(|other| self.is_behind(other, path) || self.is_sooner(cx, other, &answers))
+    }
+
+    /// Whether nothing but grants holds payload back on `other` and on `path`, and much less is in flight on `other`: the path that
+    /// is asked first would carry all that is granted.
+    fn is_behind(&self, other: usize, path: usize) -> bool {
+        let in_flight = |path: usize| {
+            let unpaced = self.paths.get(path)?.congestion.pace().is_none();
+            unpaced.then(|| self.sent_log(path).bytes_in_flight())
         };
-        let sooner = |other: usize| {
+        let lead = in_flight(path).zip(in_flight(other));
+        lead.is_some_and(|(own, others)| own >= others + PATH_LEAD)
+    }
+
+    /// Whether `other` is shorter than the selected path by more than all that is left takes to leave by it. Shortest round trips
+    /// say so: a path that carries nothing has answers to few questions, and one that an end was late with counts for long.
+    fn is_sooner(&self, cx: &Context, other: usize, answers: impl Fn(u64) -> u64) -> bool {
+        /// More than this is not added up: the rest makes no difference.
+        const MOST: u64 = 1 << 20;
+        let sooner = || {
             let pace = self.paths.get(other)?.congestion.pace()?;
-            let others = cx.recovery_of(other).rtt()?;
-            let spare = rtt.checked_sub(others)? / 2;
+            let [own, others] = [cx.links.selected, other].map(|it| cx.recovery_of(it).min_rtt());
+            let spare = own?.checked_sub(others?)? / 2;
             let left = self.outbox.unsent(MOST) + answers(MOST);
             Some(left < MOST && transmission_time(left, pace) < spare)
         };
-        let mut others = cx.links.carrying().filter(|&other| other != path);
-        !others.any(|other| sooner(other).unwrap_or(false))
+        sooner().unwrap_or(false)
     }
 }
