@@ -291,11 +291,28 @@ impl Context {
         (least as u32).saturating_sub(self.overhead()).max(1)
     }
 
-    /// Something was lost: whether that was for its length is asked now and then.
-    pub(crate) fn doubt_path(&mut self) {
-        if self.path.doubt(self.now) {
-            self.timers.set_earlier(Timer::PathProbe, self.now);
+    /// `path` lost something: whether that was for its length is asked now and then.
+    pub(crate) fn doubt_path(&mut self, path: usize) {
+        match path {
+            0 if self.path.doubt(self.now) => {
+                self.timers.set_earlier(Timer::PathProbe, self.now);
+            }
+            1.. if self.links.doubt_size(self.now, path) => self.arm_links(),
+            _ => {}
         }
+    }
+
+    /// Something of the size in use arrived by `path`.
+    pub(crate) fn prove_path(&mut self, path: usize) {
+        match path {
+            0 => self.path.proven(),
+            _ => self.links.proven(path),
+        }
+    }
+
+    /// The size of the datagrams of `path`.
+    pub(crate) fn size_of(&self, path: usize) -> &Path {
+        self.links.size_of(path).unwrap_or(&self.path)
     }
 
     /// Payload bytes an STU sent at present.

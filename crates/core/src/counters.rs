@@ -152,7 +152,7 @@ pub struct PathState {
     pub pace: Option<u64>,
     /// Bytes sent after the newest that the receiver is known to have seen.
     pub in_flight: u64,
-    /// MTU of what it is known, or thought, to carry from here, bytes. `None`: it has none, or is not the first path.
+    /// MTU of what it is known, or thought, to carry from here, bytes. `None`: it has none.
     pub mtu: Option<u32>,
     /// Whether [`PathState::mtu`] is no guess any more.
     pub mtu_probed: bool,

@@ -2,8 +2,9 @@
 //!
 //! The header holds no addresses, so whatever comes by any path of a connection is the connection's. What is
 //! of a path: its round trip, its datagram size, whether it is alive. Payload goes by all that are alive, each
-//! as fast as its own controller lets it; what was seen of it goes back by the same path, so that its round trip is
-//! that path's alone; everything else by one, the shortest.
+//! as fast as its own controller lets it, or, where that has no limit, with as much in flight as on the others; what
+//! was seen of it goes back by the same path, so that its round trip is that path's alone; everything else by one, the
+//! shortest.
 //!
 //! A path that is silent while something is to be heard is asked, twice; if neither is answered while the peer
 //! is heard on another path, it is suspect: what it had in flight is sent again on the others, and it is asked
@@ -43,7 +44,7 @@ pub enum PathLife {
     Absent,
     /// The peer is asked whether it is there.
     Joining,
-    /// It is, and it is found out how large its datagrams may be.
+    /// It is, and it is found out how large its datagrams may be: at first, and when what it lost may have been too long.
     Sizing,
     /// It carries payload.
     Usable,
@@ -404,6 +405,31 @@ impl Links {
         Some((took, verdict))
     }
 
+    /// The size of the datagrams of `path`; of the first, the context has it.
+    pub(crate) fn size_of(&self, path: usize) -> Option<&Path> {
+        self.get(path)?.mtu.as_ref()
+    }
+
+    /// Something of the size in use arrived by `path`.
+    pub(crate) fn proven(&mut self, path: usize) {
+        if let Some(mtu) = self.get_mut(path).and_then(|it| it.mtu.as_mut()) {
+            mtu.proven();
+        }
+    }
+
+    /// What left by `path`, which is not the first, was lost: perhaps it was too long. True if that is to be found out: the path carries
+    /// nothing meanwhile.
+    pub(crate) fn doubt_size(&mut self, now: Instant, path: usize) -> bool {
+        let Some(link) = self.get_mut(path).filter(|it| it.carries()) else {
+            return false;
+        };
+        let doubts = link.mtu.as_mut().is_some_and(|it| it.doubt(now));
+        if doubts {
+            link.size(now);
+        }
+        doubts
+    }
+
     /// The interface of the selected path, which is not the first, carries datagrams of so many bytes.
     pub(crate) fn set_limit(&mut self, now: Instant, datagram: usize) {
         let path = self.selected;
@@ -411,8 +437,8 @@ impl Links {
             && let Some(mtu) = &mut link.mtu
         {
             mtu.set_limit(datagram);
-            if link.life == PathLife::Usable {
-                (link.life, link.due) = (PathLife::Sizing, now);
+            if link.carries() {
+                link.size(now);
             }
         }
     }
@@ -457,7 +483,8 @@ impl Links {
     }
 
     /// Looks at `path`: asks, waits on, or judges. `busy`: something is to be heard; `patience`: how long an answer may
-    /// take, if that is known; `size`: bytes of the datagrams on the first path; `idle`: what silence is the end.
+    /// take, if that is known; `size`: bytes of the datagrams on the first path; `idle`: what silence is the end;
+    /// numbers for two questions.
     pub(crate) fn look(
         &mut self,
         now: Instant,
@@ -465,7 +492,7 @@ impl Links {
         busy: bool,
         patience: Option<Duration>,
         (size, idle): (usize, Duration),
-        sync: u32,
+        [sync, other]: [u32; 2],
     ) -> Option<Verdict> {
         // The peer is alive: what this path does not bring is lost.
         let elsewhere = (0..self.list.len())
@@ -485,13 +512,18 @@ impl Links {
             }
             PathLife::Sizing => {
                 let mtu = link.mtu.as_mut()?;
-                // It was heard when it joined.
-                mtu.unanswered(true);
+                let heard = link.question.is_none_or(|it| link.heard > it.at);
+                mtu.unanswered(heard);
                 let probe = mtu.next_probe(mtu.confirmed() < size);
+                let is_own = probe == Some(mtu.confirmed());
                 match probe {
                     Some(probe) => {
                         link.due = now + wait;
                         link.ask(now, path, sync, probe as u32);
+                        if is_own {
+                            // Whether what is short is heard.
+                            link.owed.push_back(question(path, other, 0));
+                        }
                         None
                     }
                     None => {
@@ -543,6 +575,11 @@ impl Links {
 }
 
 impl Link {
+    /// It is found out how large its datagrams may be.
+    fn size(&mut self, now: Instant) {
+        (self.life, self.due, self.question, self.tries) = (PathLife::Sizing, now, None, 0);
+    }
+
     fn ask(&mut self, now: Instant, path: usize, sync: u32, probe: u32) {
         self.tries += 1;
         self.question = Some(Question { sync, at: now });

@@ -244,9 +244,9 @@ impl Connection {
         }
     }
 
-    /// Whether a datagram of so many bytes, seal included, is longer than that. On paths beyond the first none is.
+    /// Whether a datagram of so many bytes, seal included, is longer than that of the selected path.
     pub fn exceeds_path(&self, datagram: u32) -> bool {
-        self.cx.links.selected == 0 && datagram as usize > self.cx.path.confirmed()
+        datagram as usize > self.cx.size_of(self.cx.links.selected).confirmed()
     }
 
     /// The lane's socket buffer overflowed: more was granted than could be taken in time.
@@ -375,12 +375,10 @@ impl Connection {
             rtt: recovery.rtt(),
             rtt_deviation: recovery.deviation(),
             min_rtt: recovery.min_rtt(),
+            mtu: self.cx.size_of(path).mtu(),
+            mtu_probed: self.cx.size_of(path).is_settled(),
             ..PathState::default()
         };
-        if path == 0 {
-            state.mtu = self.cx.path.mtu();
-            state.mtu_probed = self.cx.path.is_settled();
-        }
         self.sending.describe(path, &mut state);
         self.receiving.describe(now, &mut state);
         state

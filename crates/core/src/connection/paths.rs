@@ -212,8 +212,8 @@ impl Connection {
             let own = cx.links.get(path).and_then(|it| bound(&it.answers));
             let patience = own.map(|own| own.max(bound(cx.recovery_of(path)).unwrap_or(own)));
             let bounds = (cx.path.confirmed(), cx.config.idle_timeout);
-            let sync = cx.new_sync();
-            let verdict = cx.links.look(cx.now, path, busy, patience, bounds, sync);
+            let syncs = [cx.new_sync(), cx.new_sync()];
+            let verdict = cx.links.look(cx.now, path, busy, patience, bounds, syncs);
             if let Some(verdict) = verdict {
                 self.on_verdict(verdict);
             }

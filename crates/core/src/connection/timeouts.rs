@@ -102,7 +102,7 @@ impl Connection {
         if ended || announced.iter().chain(&reads).any(|&(_, lost)| lost) {
             cx.counters.timeouts += 1;
             cx.recovery.back_off();
-            cx.doubt_path();
+            cx.doubt_path(cx.links.control);
         }
         for (id, _) in announced {
             sending.send_announcement(cx, id);

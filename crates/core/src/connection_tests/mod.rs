@@ -35,6 +35,7 @@ mod paths;
 mod paths_busy;
 mod paths_gets;
 mod paths_hostile;
+mod paths_narrow;
 mod paths_sim;
 mod posts;
 mod reports;

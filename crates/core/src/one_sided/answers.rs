@@ -30,7 +30,7 @@ impl OneSided {
         let reply = self.reply_to(cx, it)?;
         cx.owe(Debt::Peer);
         if reply.repeated || has_left(sending, &reply) {
-            cx.doubt_path();
+            cx.doubt_path(cx.links.control);
         }
         for (start, end) in unanswered(cx, sending, &reply) {
             let part = GetResponse {

@@ -30,7 +30,7 @@ impl OneSided {
         if self.send_queue.awaits() && self.send_queue.repeat_at(wait) <= cx.now {
             cx.counters.timeouts += u64::from(self.send_queue.paused.is_none());
             cx.recovery.untime_operation();
-            cx.doubt_path();
+            cx.doubt_path(cx.links.control);
             self.send_queue.go_back(cx.now);
             if !cx.recovery.is_timing() {
                 // The path may have become longer. The confirmation of what was repeated does not tell (Karn).
@@ -43,7 +43,7 @@ impl OneSided {
         let due: Vec<_> = self.gets.take_due(cx.now, wait);
         cx.counters.timeouts += due.len() as u64;
         if !due.is_empty() {
-            cx.doubt_path();
+            cx.doubt_path(cx.links.control);
         }
         for id in due {
             self.send_question(cx, id);

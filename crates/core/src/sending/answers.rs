@@ -172,8 +172,8 @@ impl Sending {
         if let Some(sent) = &sent {
             cx.links.on_seen(cx.now, path);
             // All of its datagrams were full, so it is seen that such pass.
-            if path == 0 && sent.len > 0 && sent.len.is_multiple_of(cx.stu()) {
-                cx.path.proven();
+            if sent.len > 0 && sent.len.is_multiple_of(cx.stu()) {
+                cx.prove_path(path);
             }
         }
         if let (Some(sent), Report::Progress(progress)) = (sent, &it.report) {
@@ -233,18 +233,16 @@ impl Sending {
         if missing.black_hole && cx.path.black_hole() {
             cx.timers.set(Timer::PathProbe, cx.now);
         }
-        if missing.lost[0].bytes > 0 {
-            cx.doubt_path();
-        }
     }
 
     /// `path` lost payload.
-    pub(crate) fn on_lost(&mut self, cx: &Context, path: usize, lost: Lost) {
+    pub(crate) fn on_lost(&mut self, cx: &mut Context, path: usize, lost: Lost) {
         if lost.bytes > 0
             && let Some(it) = self.paths.get_mut(path)
         {
             it.lost += lost.bytes;
             it.congestion.on_lost(cx.now, lost.dropped);
+            cx.doubt_path(path);
         }
     }
 
