@@ -312,6 +312,7 @@ const DOCUMENTS: &[Document] = &[
             Fact("to what one of {576} carries", &["MIN_IPV4_MTU"]),
             Fact("go on for {250 ms} and", &["SUSPICION"]),
             Fact("again after {600 s}.", &["PROBE_RAISE_INTERVAL"]),
+            Fact("nothing while {128 KiB} more are", &["PATH_LEAD"]),
             Fact("four deviations ({20 ms} at least)", &["MIN_RTO"]),
             Fact("closed after {two seconds} of", &["REFUSAL_PATIENCE"]),
             Fact(
