@@ -92,7 +92,7 @@ pub const MARKS_TRIAL_STUS: u64 = 64;
 /// would be a queue in front of others.
 pub const MAX_LATENESS: Duration = Duration::from_millis(8);
 
-/// How much more payload may be in flight on one of several paths than on another, where nothing but grants holds it back, bytes: a
+/// How much more payload may be in flight on one of several paths than on another, where both are no longer than a LAN, bytes: a
 /// few bursts, so that each path sends several at a time, and each carries its part of the least window of grants.
 pub const PATH_LEAD: u64 = 128 << 10;
 

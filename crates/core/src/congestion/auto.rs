@@ -13,7 +13,7 @@ use core::time::Duration;
 /// Paths with a shorter round trip are taken for a LAN: a grant fills them many times over. With cards that moderate
 /// their interrupts, or busy hosts, many take more than half of it. Where some connections of one port are taken for a LAN's
 /// and others are not, the queues of the former delay the confirmations that the model of the latter goes by.
-const LAN_RTT: Duration = Duration::from_millis(1);
+pub(crate) const LAN_RTT: Duration = Duration::from_millis(1);
 
 /// A queue that makes the round trip so long is not a LAN of one's own, if it stands for so many rounds
 /// and so long. An end that is off its core makes round trips as long, but not all of them for such a

@@ -11,6 +11,7 @@ mod model;
 
 use alloc::boxed::Box;
 pub use auto::Auto;
+pub(crate) use auto::LAN_RTT;
 pub use lan::GrantsOnly;
 pub(crate) use limited::Limited;
 pub use model::Model;

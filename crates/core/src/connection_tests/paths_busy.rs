@@ -5,7 +5,7 @@ use super::paths_sim::{DATAGRAM, PathsSim};
 use super::seeds::{Dice, each};
 use crate::*;
 use netsim::Side;
-use netsim::link::LinkConfig;
+use netsim::link::{LinkConfig, Loss};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -150,4 +150,33 @@ fn paths__between_busy_ends_all_carry() {
             assert!(least >= most.map(|it| it / 8).as_ref(), "{busy:?}: {by:?}");
         });
     }
+}
+
+/// A path whose controller has a pace is asked behind one that has none, and carries its part all the same.
+#[test]
+fn path__that_lost_something_carries_beside_one_that_did_not() {
+    each(3, |seed| {
+        let mut sim = PathsSim::over(&[link(LAN), link(LAN)], seed);
+        let controller = |sim: &mut PathsSim| {
+            let now = sim.now();
+            sim.a.c().state_of(now, 1).expect("there").controller
+        };
+        let mut stream = Stream::start(&mut sim);
+        let losing = LinkConfig {
+            loss: Loss::Random(0.05),
+            ..link(LAN)
+        };
+        sim.nets[1].link_mut(Side::A).set_config(losing);
+        for _ in 0..100 {
+            stream.run(&mut sim, 10 * MS, |_, _| None);
+            if controller(&mut sim) == "auto: model" {
+                break;
+            }
+        }
+        assert_eq!(controller(&mut sim), "auto: model");
+        sim.nets[1].link_mut(Side::A).set_config(link(LAN));
+        let by = stream.run(&mut sim, 200 * MS, |_, _| None);
+        println!("seed {seed}: {by:?}");
+        assert!(by[1] >= by[0] / 16, "{by:?}");
+    });
 }

@@ -189,9 +189,9 @@ impl Sending {
             true => self.paths[selected].congestion.ack_request_interval(),
             false => 0,
         };
-        // What is in flight says how much each of several paths carries.
+        // What is in flight says how much each of several paths carries. Twice, for an answer may be lost.
         let interval = match cx.links.is_several() {
-            true => interval.min(limits::PATH_LEAD),
+            true => interval.min(limits::PATH_LEAD / 2),
             false => interval,
         };
         self.outbox.sent_logs[selected].asks_progress(interval)

@@ -3,7 +3,7 @@
 use super::Sending;
 use super::ecn::EcnValidation;
 use super::sent_log::SentLog;
-use crate::congestion::{Limited, Pacer, transmission_time};
+use crate::congestion::{LAN_RTT, Limited, Pacer, transmission_time};
 use crate::context::Context;
 use crate::limits::PATH_LEAD;
 use crate::{Congestion, GrantsOnly, PathLife};
@@ -83,18 +83,26 @@ impl Sending {
             return false;
         }
         let mut others = cx.links.carrying().filter(|&it| it != path && carries(it));
-        !others.any(|other| self.is_behind(other, path) || self.is_sooner(cx, other, &answers))
+        !others.any(|other| self.is_behind(cx, other, path) || self.is_sooner(cx, other, &answers))
     }
 
-    /// Whether nothing but grants holds payload back on `other` and on `path`, and much less is in flight on `other`: the path that
-    /// is asked first would carry all that is granted.
-    fn is_behind(&self, other: usize, path: usize) -> bool {
-        let in_flight = |path: usize| {
+    /// Whether `path` and `other` are no longer than a LAN, much less is in flight on `other`, and it has room: the path that is asked
+    /// first would carry all that is granted, for its window is more than that, or it has none.
+    fn is_behind(&self, cx: &Context, other: usize, path: usize) -> bool {
+        let in_flight = |path| self.sent_log(path).bytes_in_flight();
+        let is_short = |path: usize| {
             let unpaced = self.paths.get(path)?.congestion.pace().is_none();
-            unpaced.then(|| self.sent_log(path).bytes_in_flight())
+            let rtt = cx.recovery_of(path).min_rtt();
+            Some(unpaced || rtt.is_some_and(|it| it < LAN_RTT))
         };
-        let lead = in_flight(path).zip(in_flight(other));
-        lead.is_some_and(|(own, others)| own >= others + PATH_LEAD)
+        let has_room = |path: usize| {
+            let it = self.paths.get(path)?;
+            let paced = it.congestion.pace().is_some() && it.pacer.next() > cx.now;
+            Some(it.congestion.window() > in_flight(path) && !paced)
+        };
+        [path, other].iter().all(|&it| is_short(it) == Some(true))
+            && in_flight(path) >= in_flight(other) + PATH_LEAD
+            && has_room(other) == Some(true)
     }
 
     /// Whether `other` is shorter than the selected path by more than all that is left takes to leave by it. Shortest round trips
