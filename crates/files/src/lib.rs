@@ -1,7 +1,7 @@
 //! The file service: one end serves a directory, the other copies files to it, from it, or lists it.
 //!
 //! [`Server`] and [`Client`] are what users need; [`Location`] reads `HOST:PATH`. The protocol, its
-//! guarantees and their limits are in `docs/files.md`, the numbers in [`limits`].
+//! guarantees and their limits are in `docs/reference/files.md`, the numbers in [`limits`].
 //!
 //! ```text
 //!        meet           two who share a code: found, introduced, then a client and a server as any
