@@ -73,6 +73,8 @@ pub(crate) struct Link {
     pub(crate) mtu: Option<Path>,
     /// What has not been answered, newest first.
     question: Option<Question>,
+    /// Older questions of a path that never answered: [`JOIN_TRIES`] at most. An answer that comes later than the next question counts.
+    older: Vec<Question>,
     /// What the first answer has to repeat, whichever of the questions it answers.
     nonce: Option<u32>,
     /// Number of the newest that the peer asked by it, or said that it leaves: kept when it is closed.
@@ -97,6 +99,7 @@ impl Link {
             answers: Recovery::adaptive(),
             mtu,
             question: None,
+            older: Vec::new(),
             nonce: None,
             newest: None,
             since: now,
@@ -382,7 +385,10 @@ impl Links {
     ) -> Option<(Option<Duration>, Option<Verdict>)> {
         let path = self.selected;
         let link = self.get_mut(path)?;
-        let question = link.question.take_if(|it| it.sync == nop.sync)?;
+        let mut asked = link.older.iter().chain(&link.question);
+        let question = *asked.find(|it| it.sync == nop.sync)?;
+        link.question = None;
+        link.older.clear();
         let once = link.nonce != Some(question.sync) || link.tries == 1;
         let took = once.then(|| now - question.at);
         (link.tries, link.due) = (0, now);
@@ -507,6 +513,7 @@ impl Links {
             PathLife::Joining if link.tries >= JOIN_TRIES => Some(Verdict::Gone(path)),
             PathLife::Joining => {
                 link.due = now + backed_off(link.tries);
+                link.older.extend(link.question);
                 link.ask(now, path, link.nonce.unwrap_or(sync), 0);
                 None
             }

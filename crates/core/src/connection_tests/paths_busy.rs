@@ -128,6 +128,22 @@ fn path__whose_first_answer_was_late_carries() {
     }
 }
 
+/// Answers that take longer than the longest wait between two questions.
+#[test]
+fn path__whose_answers_are_later_than_the_next_question_joins() {
+    each(3, |seed| {
+        let late = link(Duration::from_millis(700));
+        let mut sim = PathsSim::unjoined(&[link(FAR), late], seed);
+        sim.run_for(S);
+        let now = sim.now();
+        assert_eq!(sim.a.c().add_path(now, DATAGRAM), Some(1));
+        sim.run_for(20 * S);
+        for host in [&mut sim.a, &mut sim.b] {
+            assert_eq!(host.c().path_life(1), PathLife::Usable);
+        }
+    });
+}
+
 /// As `busy__ends_fill_the_link` has it: off the core for 3 to 8 ms, on it for 50 to 1,000 us, by turns.
 #[test]
 fn paths__between_busy_ends_all_carry() {
