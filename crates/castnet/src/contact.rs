@@ -1,7 +1,8 @@
 //! Writes and reads the addresses by which nodes know each other.
 //!
-//! A link-local address means nothing without an interface, and the number of an interface means nothing at another host. So none
-//! is told, and each host takes the one by which it came to the cast: nodes that have link-local addresses are on one link.
+//! A link-local address means nothing without an interface, and an interface number means nothing on another host. Messages
+//! therefore carry no interface. Each host uses the one by which it joined the cast, because nodes with link-local addresses
+//! share one link.
 
 use std::net::{SocketAddr, SocketAddrV6};
 

@@ -1,7 +1,7 @@
-//! What is cast: a file, a device, a directory with all that is in it, a stream, or memory.
+//! Opens the content of a cast: a file, a device, a directory tree, a stream, or memory.
 //!
-//! The digests of all chunks are known before the first is sent. A stream and a tree have no place in which a chunk
-//! could be read again, so they go to a file without a name first, in the directory for temporary files.
+//! The source knows the digest of every chunk before it sends the first. A stream or a tree cannot be read again chunk by
+//! chunk, so it is first copied to an unnamed file in the directory for temporary files.
 
 use std::ffi::OsString;
 use std::fs::{self, FileType, OpenOptions};
@@ -30,18 +30,18 @@ use crate::store::Store;
 /// How often a stop is looked for while digests are made.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What is cast.
+/// The content of a cast, ready to send.
 #[derive(Debug)]
 pub struct Content {
     name: OsString,
     form: Form,
     store: Store,
     bytes: u64,
-    /// What a file has beside its bytes.
+    /// The metadata of a file.
     meta: Option<Meta>,
-    /// What of a directory is not cast.
+    /// The entries of a directory that are not cast.
     skipped: Skipped,
-    /// A file of the user's, and what it was when it was opened.
+    /// The user's file, with its stamp when it was opened.
     stamp: Option<(PathBuf, Stamp)>,
 }
 
@@ -58,10 +58,11 @@ impl Content {
         }
     }
 
-    /// The file, device or directory at `path`. `stop` is asked whether the user wants to stop, for a directory is packed.
+    /// Opens the file, device or directory at `path`. Packing a directory takes long, so `stop` is asked whether the
+    /// user wants to stop.
     ///
     /// # Errors
-    /// It cannot be read, or is none of these: what is a FIFO or the like is a [`stream`](Content::stream).
+    /// The path cannot be read, or is of another type. Use [`stream`](Content::stream) for a FIFO and the like.
     pub fn open(path: &Path, stop: &dyn Fn() -> bool) -> Result<Content, Error> {
         let shown = path.display().to_string();
         let name = name_of(path);
@@ -69,7 +70,7 @@ impl Content {
         if metadata.is_dir() {
             return Content::tree(path, name, stop);
         }
-        // Such a file may be waited for without end, or begin something by being opened.
+        // Opening such a file may block without end, or have side effects.
         check_kind(&shown, metadata.file_type())?;
         let mut options = OpenOptions::new();
         let file = options
@@ -93,10 +94,10 @@ impl Content {
         })
     }
 
-    /// What a stream gives, to its end, under `name`.
+    /// Reads a stream to its end, as content called `name`.
     ///
     /// # Errors
-    /// It cannot be read, there is no room for it, or nothing comes: what was to write to it may have failed.
+    /// The stream cannot be read, there is no room for its bytes, or it is empty: its writer may have failed.
     pub fn stream(name: String, mut stream: impl Read) -> Result<Content, Error> {
         let what = "keeping the stream until it is cast";
         let mut spool = tempfile::tempfile().map_err(Error::io(what))?;
@@ -120,41 +121,41 @@ impl Content {
         })
     }
 
-    /// All of `memory`, under `name`. The program lets it be as it is until the cast is over; after that, no thread of
-    /// the cast has it.
+    /// Casts all of `memory`, under `name`. The program must not change it until the cast ends. After that, no thread
+    /// of the cast uses it.
     ///
-    /// What changes meanwhile ends the cast with [`Error::Changed`](crate::Error::Changed), if it is seen.
+    /// A detected change ends the cast with [`Error::Changed`](crate::Error::Changed).
     #[must_use]
     pub fn memory(name: String, memory: &ExportedRegion) -> Content {
         let store = Store::Memory(memory.clone());
         Content::new(name.into(), Form::Bytes, store, memory.len() as u64)
     }
 
-    /// The last part of its path, as it can be shown.
+    /// The last component of its path, in printable form.
     #[must_use]
     pub fn name(&self) -> String {
         self.name.to_string_lossy().into_owned()
     }
 
-    /// What it is beside bytes.
+    /// The type of the content: a file, a tree or a stream.
     #[must_use]
     pub fn form(&self) -> Form {
         self.form
     }
 
-    /// How many bytes there are: of a tree, those of its archive.
+    /// Length in bytes; of a tree, that of its archive.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// What of a directory is not cast: devices, sockets and FIFOs.
+    /// The entries of a directory that are not cast: devices, sockets and FIFOs.
     #[must_use]
     pub fn skipped(&self) -> &Skipped {
         &self.skipped
     }
 
-    /// What hosts are offered.
+    /// The offer for hosts.
     pub(crate) fn offer(&self) -> Offer {
         Offer {
             name: self.name.clone().into_vec(),
@@ -255,8 +256,7 @@ fn check_kind(shown: &str, kind: FileType) -> Result<(), Error> {
     Err(Error::Target(format!("{shown}: {what}")))
 }
 
-/// Bytes of a chunk of a content of so many bytes: many chunks for a pipe that fills quickly, few for lists of them that stay
-/// short.
+/// The chunk length for content of `bytes` bytes. Many chunks fill the pipe quickly; few keep their lists short.
 #[must_use]
 pub fn chunk_bytes(bytes: u64) -> u32 {
     let least = bytes.div_ceil(u64::from(zerolane_cast::limits::MAX_CHUNKS));

@@ -1,3 +1,4 @@
+//! Tests that content is digested correctly, and that files of unsupported types are refused without blocking.
 #![allow(non_snake_case)]
 
 use std::fs::File;

@@ -1,8 +1,8 @@
-//! A node over connections.
+//! Drives the engine of one node: carries its messages and chunks over connections.
 //!
-//! Messages of the engine are Transfers. A chunk is a message with its number as control and its bytes as payload: a
-//! slot of the pool is posted for each that was asked for, so that payload lands where it stays, is checked there,
-//! written from there, and sent on from there. What was not asked for finds no receive, and stays with its sender.
+//! Each message of the engine is a Transfer. A chunk is a Transfer with its number as control data and its bytes as payload.
+//! For each requested chunk, the node posts a receive into a slot of the pool. The payload stays in that slot while the node
+//! checks it, writes it and forwards it. A chunk without a posted receive stays at its sender.
 
 mod chunks;
 mod membership;
@@ -36,7 +36,7 @@ use crate::store::Store;
 use membership::Only;
 pub(crate) use membership::{Membership, random};
 
-/// Options of a node over connections, whose beats follow from the silence after which one is taken for dead.
+/// Options of a node over connections. The beat follows from the silence after which a node counts as dead.
 pub(crate) fn with_silence(silence: Duration) -> Options {
     let beat = (silence / BEATS).min(LONGEST_BEAT);
     Options {
@@ -52,11 +52,11 @@ pub(crate) fn with_silence(silence: Duration) -> Options {
 pub(crate) struct Drive {
     pub(crate) worker: Worker,
     pub(crate) node: Node,
-    /// What the node told, to be taken.
+    /// Events of the node, for the caller to take.
     pub(crate) events: VecDeque<Event>,
-    /// What happened to connections that are none of a peer, to be taken.
+    /// Events of connections that do not belong to a peer, for the caller to take.
     pub(crate) others: VecDeque<Happened>,
-    /// What nodes that lost the connection on which they were invited said at the source, to be taken.
+    /// At the source, results from nodes that lost the connection of their invitation, for the caller to take.
     pub(crate) words: VecDeque<(NodeId, Option<Word>)>,
     endpoint: EndpointId,
     membership: Membership,
@@ -67,12 +67,12 @@ pub(crate) struct Drive {
     pace: Pace,
     manifest: Option<Arc<Manifest>>,
     pub(crate) jobs: Jobs,
-    /// What is read from or written to, for errors.
+    /// The name of the source or target, for error messages.
     name: String,
     /// Bytes of chunks that peers have taken, and that came.
     pub(crate) sent: u64,
     pub(crate) received: u64,
-    /// Damages what it sends, for tests of those that receive it.
+    /// Damages the chunks that it sends, for tests of receivers.
     #[cfg(test)]
     pub(crate) lies: bool,
 }
@@ -124,7 +124,7 @@ impl Drive {
         self.begun.elapsed()
     }
 
-    /// Whether it began so long ago.
+    /// Whether the node started at least `time` ago.
     pub(crate) fn begun_for(&self, time: Duration) -> bool {
         self.now() >= time
     }
@@ -134,12 +134,12 @@ impl Drive {
         self.links.len()
     }
 
-    /// What is cast, once it is known.
+    /// The manifest, once known.
     pub(crate) fn manifest(&self) -> Option<&Arc<Manifest>> {
         self.manifest.as_ref()
     }
 
-    /// Waits for something to happen, `most` at most, and does what follows from it.
+    /// Waits at most `most` for an event, and handles it.
     pub(crate) fn turn(&mut self, most: Duration) -> Result<(), Error> {
         let beat = self.node.next_timeout().saturating_sub(self.now());
         self.worker.wait(Some(beat.min(most)))?;
@@ -159,7 +159,7 @@ impl Drive {
         Ok(())
     }
 
-    /// The source has called again: the node is to be a part of its group.
+    /// The source has called again: the node joins its group.
     pub(crate) fn reach_source(&mut self) -> Result<(), Error> {
         self.node.reach_source(self.now());
         self.act()
@@ -400,7 +400,7 @@ impl Drive {
         }
     }
 
-    /// Does what the node asks for.
+    /// Executes the node's actions.
     fn act(&mut self) -> Result<(), Error> {
         if let (None, Some(manifest)) = (&self.manifest, self.node.manifest()) {
             let header = manifest.header();
@@ -493,7 +493,7 @@ impl Drive {
         link.unsent += 1;
         link.unsent_bytes += bytes.len();
         let floods = link.unsent > MAX_SENDS || link.unsent_bytes > MAX_UNSENT_BYTES;
-        // What was asked for finds its place.
+        // Post slots first, so that requested chunks find their place.
         self.post_slots(connection)?;
         if let Some(there) = self.worker.connection(connection) {
             // A connection that is over tells so by itself.

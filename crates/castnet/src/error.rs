@@ -1,4 +1,4 @@
-//! Why a cast failed at this end.
+//! Defines the errors with which a cast fails at this end.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,25 +12,25 @@ pub enum Error {
     /// The network refused.
     #[error(transparent)]
     Network(#[from] zerolane::Error),
-    /// Something of the system refused; the words say what.
+    /// A system call failed.
     #[error("{what}: {error}")]
     Io {
-        /// What was tried.
+        /// The attempted action.
         what: String,
         /// Why not.
         error: io::Error,
     },
-    /// There is nothing to cast: a stream ended before anything came.
-    #[error("there is nothing to cast: nothing came from the stream")]
+    /// There is nothing to cast: the stream was empty.
+    #[error("there is nothing to cast: the stream was empty")]
     Empty,
     /// The content cannot be cast.
     #[error(transparent)]
     Content(#[from] zerolane_cast::Mismatch),
-    /// The source's content, of this name, is not any more what it was when the cast began.
+    /// The source's content with this name changed after the cast began.
     #[error("the source changed while it was cast: {0}")]
     Changed(String),
-    /// What was written, at this place, reads otherwise.
-    #[error("{0}: the disk gave back other bytes than were written")]
+    /// The written bytes at this place read back differently.
+    #[error("{0}: the disk returned different bytes than were written")]
     Disk(String),
     /// The racks of the hosts are not known; the words say why.
     #[error("racks: {0}")]
@@ -38,9 +38,10 @@ pub enum Error {
     /// The target is there.
     #[error("{}: is there already (--force replaces it)", .0.display())]
     Exists(PathBuf),
-    /// What is in the way of a file of the cast's own, beside the target: another user could write to it, or through it.
+    /// The path of one of the cast's own files beside the target holds something that another user could write to, or
+    /// through.
     #[error(
-        "{}: is in the way: it is a link, a FIFO, another user's, or has other names. Remove it, or receive elsewhere (--to)",
+        "{}: is in the way: it is a link, a FIFO, another user's file, or has other names. Remove it, or receive elsewhere (--to)",
         .0.display()
     )]
     InTheWay(PathBuf),
@@ -50,15 +51,15 @@ pub enum Error {
     /// The target is being received into by another process.
     #[error("{}: another cast is being received there", .0.display())]
     Busy(PathBuf),
-    /// The source put this node out.
-    #[error("the source put this node out: it {0}")]
+    /// The source excluded this node.
+    #[error("the source excluded this node: it {0}")]
     Dismissed(Fault),
     /// The source ended the cast.
     #[error("the source ended the cast: {0}")]
     Aborted(String),
     /// Chunks are lacking, and no node that can be reached has them.
     #[error(
-        "{lacking} chunks are lacking, and nothing came for {seconds} s: no node in reach has them"
+        "{lacking} chunks are missing, and nothing arrived for {seconds} s: no reachable node has them"
     )]
     Stuck {
         /// How many; 0 if it is not known how many there are.

@@ -1,7 +1,7 @@
-//! Content in order, as it comes, for what reads it as a stream: standard output, a command, the unpacking of a tree.
+//! Reads received content in order while it arrives, for a consumer of a stream: standard output, a command, or unpacking.
 //!
-//! Chunks come in any order and are written to a file; the stream is read back from there, up to the first chunk that
-//! is lacking. So a slow reader holds up no peer.
+//! Chunks arrive in any order and are written to a file. The feed reads the file up to the first missing chunk, so a slow
+//! consumer does not delay any peer.
 
 use std::fs::File;
 use std::io::{self, Read};

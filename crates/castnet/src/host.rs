@@ -1,16 +1,16 @@
-//! Hosts of a cast, as the program names them.
+//! Describes the hosts of a cast as the calling program names them.
 
 use std::net::SocketAddr;
 
 use zerolane::Security;
 
-/// A host to be called.
+/// A host to call.
 #[derive(Clone, Debug)]
 pub struct Host {
     /// As the user named it.
     pub name: String,
-    /// Where it may wait, or why that is not known: each is tried in turn.
+    /// Its possible addresses, tried in order, or why none is known.
     pub addresses: Result<Vec<SocketAddr>, String>,
-    /// How the connection to it is protected. Without an identity, one is made for the cast.
+    /// Protection of the connection. Without an identity, the cast makes one.
     pub security: Security,
 }

@@ -1,19 +1,19 @@
-//! What a source and a host say to each other before the host is a node, and about its end.
+//! Encodes the messages between source and host before the host becomes a node, and those about the end of its part.
 //!
 //! ```text
 //! source                                   host
 //!   Offer: name, form, bytes, meta ---->
-//!                                <------   Joins: the key it has in this cast; or Refuses, with words
-//!                                <------   Looks: how much of an earlier try it has looked at, each second of it
+//!                                <------   Joins: its key in this cast; or Refuses, with a reason
+//!                                <------   Looks: bytes of an earlier attempt checked so far, once a second
 //!   Group: secret, key, port, rack ---->     from here on it is a node
-//!                                <------   Finishes: all is there and is being put in its place, each second of it
-//!                                <------   Ended: all is in its place, or why not
-//!   Aborted, with words          ------>     (only if the source gives up)
+//!                                <------   Finishes: all bytes arrived and are being put in place, once a second
+//!                                <------   Ended: all is in place, or the reason why not
+//!   Aborted, with a reason       ------>     (only if the source gives up)
 //! ```
-//! A host that lost this connection, and cannot be called again, says its last word to the source as a node: that it was
-//! invited, its key and the group's secret prove.
+//! A host that lost this connection, and that the source cannot call again, sends `Ended` to the source as a node. Its key
+//! and the group's secret prove that it was invited.
 //!
-//! Each is one Transfer: magic and version, whose place never changes, then postcard, at most [`WORD_BYTES`].
+//! Each message is one Transfer: magic and version at fixed positions, then postcard, at most [`WORD_BYTES`].
 
 use serde::{Deserialize, Serialize};
 use zerolane::request::WorkKind;
@@ -29,7 +29,7 @@ const MAGIC: [u8; 4] = *b"ZLi\x05";
 /// The context of a last word: that of a message of a node is its length.
 const LAST: u64 = u64::MAX;
 
-/// What the content is, beside bytes.
+/// The type of the content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Form {
     /// A file, a device or a stream: bytes.
@@ -38,31 +38,31 @@ pub enum Form {
     Tree,
 }
 
-/// What is to be cast.
+/// The offered content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Offer {
     /// The last part of its path.
     pub(crate) name: Vec<u8>,
     pub(crate) form: Form,
     pub(crate) bytes: u64,
-    /// What a file has beside its bytes.
+    /// The metadata of a file.
     pub(crate) meta: Option<Meta>,
 }
 
 /// From the source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Call {
-    /// What is to be cast.
+    /// The offered content.
     Offer(Offer),
-    /// What a node of the cast needs.
+    /// The data that a node of the cast needs.
     Group {
-        /// Proves to other nodes that one takes part.
+        /// Proves membership to other nodes.
         secret: [u8; 32],
         /// The key that the source has in this cast.
         key: [u8; 32],
         /// Where the source listens for nodes, at the address of this connection.
         port: u16,
-        /// The label of this host's rack. It tells it to whatever leads, also when the source is gone.
+        /// The label of this host's rack. The host reports it to each leader, also after the source is gone.
         rack: u32,
     },
     /// The source gives up.
@@ -76,7 +76,7 @@ pub(crate) enum Word {
     Joins([u8; 32]),
     /// It does not, and why.
     Refuses(String),
-    /// It looks at what an earlier try left, before it is a node: so many bytes so far.
+    /// The host checks an earlier attempt before it becomes a node: the bytes checked so far.
     Looks(u64),
     /// It has all, and puts it in its place.
     Finishes,
@@ -92,7 +92,7 @@ pub(crate) fn listen(worker: &mut Worker, connection: ConnectionId) -> Result<()
     Ok(())
 }
 
-/// Whether bytes are to be a word, not a message of a node.
+/// Whether bytes claim to be a message of this module, rather than a message of a node.
 pub(crate) fn is_word(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC)
 }

@@ -1,5 +1,6 @@
-//! The threads beside the connections: one checks what came, one writes it, one reads what is sent from the store. So a
-//! slow disk holds up no peer, and each has at most a window of chunks before it.
+//! Runs the threads beside the connections: one checks chunks, one writes them, one reads chunks to send from the store.
+//!
+//! A slow disk therefore delays no peer. At most one window of chunks waits for each thread.
 
 use std::io;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use crate::error::Error;
 use crate::pool::Chunk;
 use crate::store::Store;
 
-/// What is over.
+/// A finished job.
 #[derive(Debug)]
 pub(crate) enum Done {
     /// A chunk that came was compared with its digest.
@@ -65,16 +66,16 @@ enum Job {
     },
 }
 
-/// The threads. They end when this is dropped, after what they are at; over memory, before the drop returns, so that
-/// nothing touches it any more. A device may never answer, and is not waited for.
+/// The threads. Dropping this ends them after their current jobs. With memory, the drop waits for them, so that nothing
+/// touches the memory afterwards. With a device, which may never answer, it does not wait.
 #[derive(Debug)]
 pub(crate) struct Jobs {
     /// Until this is dropped.
     to_do: Option<ToDo>,
     done: Receiver<Done>,
-    /// Those that are waited for.
+    /// The threads for which the drop waits.
     threads: Vec<JoinHandle<()>>,
-    /// How long each write takes longer, for tests of slow disks.
+    /// Extra delay of each write, for tests of slow disks.
     #[cfg(test)]
     pub(crate) pause: Duration,
 }

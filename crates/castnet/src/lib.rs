@@ -1,4 +1,4 @@
-//! One source to many machines over Zerolane connections: what drives the engine of `zerolane-cast`.
+//! Casts one source to many machines over Zerolane connections, by driving the engine of `zerolane-cast`.
 //!
 //! | module | what it holds |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Which connection leads to which peer, and what is posted on it.
+//! Maps connections to peers, and tracks the receives and sends posted on each.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -14,25 +14,25 @@ use crate::pool::Chunk;
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) id: NodeId,
-    /// This end began it.
+    /// This end opened the connection.
     pub(crate) dialed: bool,
     pub(crate) up: bool,
-    /// Chunks that were asked for and have not come.
+    /// Requested chunks that have not arrived.
     pub(crate) wanted: BTreeSet<u32>,
-    /// Receives posted for its messages, in the order in which it says them.
+    /// Receives posted for its messages, in the order in which it sends them.
     pub(crate) messages: InOrder<Received>,
     /// Receives posted for the chunks.
     pub(crate) slots: Vec<TransferId>,
-    /// Messages that the peer has not taken, and bytes of them.
+    /// Number and bytes of messages that the peer has not received.
     pub(crate) unsent: usize,
     pub(crate) unsent_bytes: usize,
     /// Chunks on the way to it.
     pub(crate) sending: BTreeMap<u32, Sending>,
-    /// Chunks that are read for it, and are not to be sent any more.
+    /// Chunks being read for it whose sends were withdrawn.
     pub(crate) withdrawn: BTreeSet<u32>,
 }
 
-/// A message, or why none came.
+/// A received message, or why the receive failed.
 pub(crate) type Received = Result<(Region, usize), TransferError>;
 
 /// A chunk on its way.
@@ -40,7 +40,7 @@ pub(crate) type Received = Result<(Region, usize), TransferError>;
 pub(crate) struct Sending {
     pub(crate) id: TransferId,
     pub(crate) content: Chunk,
-    /// It is in memory for this alone.
+    /// It is in memory only for this send.
     pub(crate) from_store: bool,
 }
 

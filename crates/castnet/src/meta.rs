@@ -1,7 +1,7 @@
-//! What is kept of a file beside its bytes: permissions, and when it was changed.
+//! Reads and applies a file's metadata: permissions and modification time.
 //!
-//! As far as the file system there can hold it. Not kept: owners, for they are names of another machine; bits that give a program its
-//! owner's rights, for here that is another; access control lists and other extended attributes.
+//! The target's file system may store less. A cast does not keep owners, which are names of another machine; set-user-ID and
+//! set-group-ID bits, because the owner here is another user; or access control lists and other extended attributes.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -17,7 +17,7 @@ const PERMISSIONS: u32 = 0o777;
 /// Nanoseconds of a second.
 const SECOND: u32 = 1_000_000_000;
 
-/// What is kept of a file.
+/// The metadata of a file that a cast keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Meta {
     pub(crate) mode: u32,
@@ -42,7 +42,7 @@ impl Meta {
         where_possible(futimens(&file, &self.times()))
     }
 
-    /// Gives its time to a symbolic link; its permissions mean nothing.
+    /// Sets the time of a symbolic link. Its permissions have no effect.
     pub(crate) fn set_link(
         &self,
         directory: BorrowedFd<'_>,

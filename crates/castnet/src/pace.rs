@@ -1,16 +1,15 @@
-//! How fast a node passes on what comes to it: hardly faster than it comes.
+//! Limits a node's forwarding rate to slightly more than its receive rate.
 //!
-//! A chunk that leaves as fast as the sender can stands in the queue of the host's own interface until the last of it is
-//! out, and what this host has to answer to its predecessor stands behind it. The predecessor then sees an answer that
-//! comes late, takes that for a queue on the way, and sends less. What comes from the store has no such measure: it goes to
-//! one that is behind.
+//! A chunk sent at full speed fills the queue of the host's own interface, and acknowledgements to the predecessor wait
+//! behind it. The predecessor takes late acknowledgements for a queue on the path and slows down. Chunks from the store are
+//! not paced, because they go to a peer that has fallen behind.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::limits::{PACE_PERCENT, PACED_CHUNKS};
 
-/// Times the mean time between two chunks, after which nothing is made of those before.
+/// Multiple of the mean time between two chunks after which earlier chunks are ignored.
 const PAUSED: u32 = 8;
 
 /// The chunks that came last.
@@ -20,7 +19,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// A chunk of so many bytes has come.
+    /// Records a received chunk of `bytes` bytes.
     pub(crate) fn note(&mut self, now: Duration, bytes: u64) {
         if let (true, Some(first), Some(last)) = (
             self.came.len() == PACED_CHUNKS,
@@ -29,7 +28,7 @@ impl Pace {
         ) {
             let mean = last.0.saturating_sub(first.0) / (PACED_CHUNKS as u32 - 1);
             match now.saturating_sub(last.0) > mean * PAUSED {
-                // What comes now may come at another rate.
+                // After a pause, the rate may differ.
                 true => self.came.clear(),
                 false => drop(self.came.pop_front()),
             }

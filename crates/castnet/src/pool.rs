@@ -1,5 +1,6 @@
-//! The memory that chunks land in, and are forwarded from. A slot comes back when nothing has it any more: the disk, a
-//! connection, the node.
+//! Hands out the memory slots into which chunks are received and from which they are forwarded.
+//!
+//! A slot returns to the pool when the disk, all connections and the node have released it.
 
 use zerolane::{Region, Result, SharedRegion};
 
@@ -64,7 +65,7 @@ impl Pool {
         }
     }
 
-    /// Takes a chunk's slot back, as soon as nothing else has it.
+    /// Takes a chunk's slot back, as soon as nothing else uses it.
     pub(crate) fn retire(&mut self, chunk: Chunk) {
         if chunk.whole.len() == self.slot {
             self.retired.push(chunk.whole);

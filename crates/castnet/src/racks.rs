@@ -1,4 +1,4 @@
-//! Which hosts stand behind one uplink: by words of the user, or by the subnets of their addresses.
+//! Groups hosts by uplink: as the user says, or by the subnets of their addresses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -6,10 +6,10 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use crate::error::Error;
 use crate::host::Host;
 
-/// How hosts are known to be of one rack. A cast orders racks together, so that it enters each by its uplink once.
+/// How hosts are assigned to racks. A cast orders the hosts of a rack together, so that it crosses each uplink once.
 ///
-/// The default is that all are of one, for addresses do not say how a network is built: a flat one of several subnets
-/// would have trees among racks that are none, which are deeper, and a late host fewer helpers.
+/// By default all hosts are in one rack, because addresses do not show how a network is built. A flat network of
+/// several subnets would get trees among imaginary racks: deeper ones, with fewer helpers for a late host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Racks(Kind);
 
@@ -18,7 +18,7 @@ enum Kind {
     /// All are of one.
     #[default]
     One,
-    /// Hosts whose addresses begin with the same bits are.
+    /// Hosts whose addresses share a prefix are in one rack.
     Subnets { ipv4: u8, ipv6: u8 },
     /// The name of a host, and the one of its rack.
     Listed(BTreeMap<String, String>),
@@ -28,11 +28,11 @@ enum Kind {
 const SOURCE: &str = "-";
 
 impl Racks {
-    /// Hosts are of one rack whose addresses have the same first bits: `ipv4` of 32, `ipv6` of 128. The source is of the
-    /// rack of hosts that its own address towards them belongs to.
+    /// Puts hosts with the same address prefix into one rack: the first `ipv4` of 32 bits, or `ipv6` of 128. The source
+    /// belongs to the rack that contains its own address towards the hosts.
     ///
     /// # Errors
-    /// An address has not so many bits.
+    /// A prefix is longer than an address.
     pub fn subnets(ipv4: u8, ipv6: u8) -> Result<Racks, Error> {
         match ipv4 <= 32 && ipv6 <= 128 {
             true => Ok(Racks(Kind::Subnets { ipv4, ipv6 })),
@@ -42,11 +42,11 @@ impl Racks {
         }
     }
 
-    /// Each line of `text` names a host and its rack; `-` is the source, which is in a rack of its own if no line names
-    /// it. A `#` begins a comment.
+    /// Reads racks from `text`: each line names a host and its rack. `-` is the source, which has a rack of its own if
+    /// no line names it. `#` begins a comment.
     ///
     /// # Errors
-    /// A line has not two words, or a host has two racks.
+    /// A line does not have two words, or a host is in two racks.
     pub fn listed(text: &str) -> Result<Racks, Error> {
         let mut racks = BTreeMap::new();
         for (index, line) in text.lines().enumerate() {
@@ -69,7 +69,7 @@ impl Racks {
     /// Whether each host's rack is known, by the names of the hosts.
     ///
     /// # Errors
-    /// The list does not name one.
+    /// The list does not name one of the hosts.
     pub fn check<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Result<(), Error> {
         let Kind::Listed(racks) = &self.0 else {
             return Ok(());
@@ -135,7 +135,7 @@ fn first_address(host: &Host) -> Option<SocketAddr> {
     host.addresses.as_ref().ok()?.first().copied()
 }
 
-/// The rack of a host as it was called: `USER@HOST:PORT`, or what is left without the port, and without the user.
+/// The rack of a host. Looks for `USER@HOST:PORT`, then for the name without the port, and without the user.
 fn listed<'a>(racks: &'a BTreeMap<String, String>, name: &str) -> Option<&'a String> {
     let bare = name.rsplit_once('@').map_or(name, |it| it.1);
     let without_port = match bare.rsplit_once(':') {
@@ -161,7 +161,7 @@ fn subnet(address: IpAddr, ipv4: u8, ipv6: u8) -> IpAddr {
     }
 }
 
-/// This end's address towards another, as the routes say. Nothing is sent.
+/// This end's address towards another, by the routing table. Sends nothing.
 fn own_address(towards: SocketAddr) -> Option<IpAddr> {
     let any = match towards {
         SocketAddr::V4(_) => "0.0.0.0:0",

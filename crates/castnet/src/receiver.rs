@@ -1,4 +1,4 @@
-//! A host: it waits for a source, and takes part.
+//! Receives a cast on one host: waits for a source, then takes part.
 
 mod taking;
 mod waiting;
@@ -31,7 +31,7 @@ pub struct Receiver {
     /// It lets one source in, once.
     by_code: bool,
     destination: Destination,
-    /// How long it goes on without anything new.
+    /// How long the host continues without progress.
     patience: Duration,
     /// The silence after which a peer is taken for dead.
     silence: Duration,
@@ -41,33 +41,33 @@ pub struct Receiver {
     starter_gone: Arc<AtomicBool>,
 }
 
-/// What was received.
+/// The result of a received cast.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// Where it is, if it has a path.
+    /// The path of the content, if it has one.
     pub path: Option<PathBuf>,
     /// Bytes of the content.
     pub bytes: u64,
-    /// From the invitation until all was in its place.
+    /// Time from the invitation until the content was in place.
     pub took: Duration,
-    /// Bytes that an earlier try had left.
+    /// Bytes reused from an earlier attempt.
     pub resumed: u64,
-    /// Bytes of chunks that came, and that were sent on.
+    /// Bytes of received chunks.
     pub received: u64,
-    /// The same.
+    /// Bytes of forwarded chunks.
     pub sent: u64,
-    /// Offers that were refused before: their content could not be put there.
+    /// Number of earlier offers that were refused because their content could not be put at the destination.
     pub refused: u64,
 }
 
-/// How far a host is.
+/// Progress of a host.
 #[derive(Clone, Debug)]
 pub struct Progress {
-    /// Chunks that it has, written.
+    /// Chunks that are written.
     pub chunks: u32,
-    /// Chunks of the content; 0 as long as that is not known.
+    /// Chunks of the content; 0 while unknown.
     pub of: u32,
-    /// What was noticed since the last time.
+    /// Messages for the user since the last report.
     pub notes: Vec<String>,
 }
 
@@ -75,7 +75,7 @@ impl Receiver {
     /// Listens on `on` for a source that `security` trusts.
     ///
     /// # Errors
-    /// The address is in use, or the destination cannot be received into.
+    /// The address is in use, or the destination cannot be written.
     pub fn bind(
         on: impl ToSocketAddrs,
         security: Security,
@@ -108,7 +108,7 @@ impl Receiver {
         })
     }
 
-    /// Gives up after so long without anything new: 30 s unless set.
+    /// Gives up after `patience` without progress; 30 s by default.
     #[must_use]
     pub fn with_patience(self, patience: Duration) -> Receiver {
         Receiver {
@@ -117,7 +117,7 @@ impl Receiver {
         }
     }
 
-    /// Takes a peer for dead after so long: 2 s unless set.
+    /// Treats a peer as dead after `silence`; 2 s by default.
     #[must_use]
     pub fn with_silence(self, silence: Duration) -> Receiver {
         Receiver {
@@ -126,23 +126,23 @@ impl Receiver {
         }
     }
 
-    /// Sends each peer at most so many bytes a second.
+    /// Sends at most `max_rate` bytes/s to each peer.
     #[must_use]
     pub fn with_max_rate(self, max_rate: Option<u64>) -> Receiver {
         Receiver { max_rate, ..self }
     }
 
-    /// What becomes of a chunk that is written, but that a host behind this one has not got yet, say because of its slow disk or
-    /// link. It spills, unless set: it leaves memory, and is read from the target again, so this host is held up by none. Without,
-    /// it stays in memory, of which there is a window: this host receives no faster than those behind it, and hardly reads its disk.
-    /// Then a chain goes at the pace of its slowest host, which is not found to be slow.
+    /// Whether a written chunk may leave memory before all hosts behind this one have it. With spilling, the default,
+    /// this host reads such a chunk from the target again, and no slow host holds it up. Without, the chunk stays in
+    /// the window: this host receives no faster than the hosts behind it, and rarely reads its disk. A chain then runs
+    /// at the pace of its slowest host, which is not detected as slow.
     #[must_use]
     pub fn with_spill(self, spills: bool) -> Receiver {
         Receiver { spills, ..self }
     }
 
-    /// Waits for a source no longer once this is set, say because the process that started it to be called is gone. A cast that it takes
-    /// part in goes on.
+    /// Stops waiting for a source once `starter_gone` is set, for example when the process that started this host has
+    /// ended. A running cast goes on.
     #[must_use]
     pub fn until_gone(self, starter_gone: Arc<AtomicBool>) -> Receiver {
         Receiver {
@@ -151,24 +151,24 @@ impl Receiver {
         }
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// The key by which sources know it.
+    /// The public key by which sources recognise this host.
     #[must_use]
     pub fn public_key(&self) -> Option<PublicKey> {
         self.key
     }
 
-    /// Waits for a source, and takes part in one cast. An offer that cannot be put there is refused, and it waits on, unless its
-    /// security is a one-time code: that is spent then. `stop` is asked whether the user wants to stop, `watch` told how
-    /// far it is.
+    /// Waits for a source, and takes part in one cast. If the destination cannot hold an offer, the host refuses it and
+    /// keeps waiting, unless its security is a one-time code, which is then spent. `stop` says whether the user wants
+    /// to stop; `watch` receives the progress.
     ///
     /// # Errors
-    /// The content did not come, or could not be put in its place. What came stays for another try.
+    /// The content did not arrive, or could not be put in place. Received bytes stay for another attempt.
     pub fn run(
         self,
         stop: &dyn Fn() -> bool,

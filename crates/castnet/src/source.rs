@@ -1,4 +1,4 @@
-//! The source of a cast: it calls the hosts, leads them, and says what became of each.
+//! Runs the source of a cast: calls the hosts, leads them, and reports the result of each.
 
 mod calls;
 mod leading;
@@ -26,23 +26,23 @@ use crate::racks::Racks;
 use calls::Calls;
 use leading::Leading;
 
-/// A cast that is to be done.
+/// A cast to run.
 #[derive(Clone, Debug)]
 pub struct Cast {
     /// The hosts.
     pub hosts: Vec<Host>,
-    /// Which of them, and whether the source, stand behind one uplink: by these the cast is ordered.
+    /// The racks of the hosts and the source, each behind one uplink. They decide the order of the cast.
     pub racks: Racks,
-    /// Stripes of the content, and children of a node in its own: 1 is a chain. `None`: as [`zerolane_cast::plan::shape`] has it
-    /// for so many hosts.
+    /// Stripes of the content, and children of a node in its own stripe: 1 is a chain. `None`: chosen by
+    /// [`zerolane_cast::plan::shape`].
     pub arity: Option<u32>,
-    /// How long hosts are waited for before it begins with those that are there.
+    /// How long the cast waits for hosts before it begins with those present.
     pub gather: Duration,
-    /// How long after all others are done a host that was lost is called again.
+    /// How long the source keeps calling a lost host after all others have finished.
     pub linger: Duration,
-    /// What is done about slow nodes.
+    /// How to treat slow nodes.
     pub slow: Slow,
-    /// The silence after which a node is taken for dead.
+    /// The silence after which a node counts as dead.
     pub silence: Duration,
     /// Most bytes a second to each peer.
     pub max_rate: Option<u64>,
@@ -63,28 +63,28 @@ impl Default for Cast {
     }
 }
 
-/// What became of a host.
+/// The result of one host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostOutcome {
     /// As the user named it.
     pub name: String,
-    /// All is in its place there, or why not.
+    /// `Ok` if the content is in place there; otherwise the reason.
     pub result: Result<(), String>,
-    /// What others said that it did, also where it has all: it sent a wrong chunk, say.
+    /// The misbehaviour that others reported, such as a wrong chunk, even if the host has all content.
     pub accused: Option<String>,
-    /// After so long.
+    /// Time from the start of the cast until this result.
     pub after: Duration,
-    /// By stripe, the host from which it was to receive when it had all, as the user named it; the source has no name.
-    /// Empty, if it did not get all.
+    /// By stripe, its predecessor when it had all content, as the user named it; `None` is the source. Empty if it did
+    /// not get all.
     pub from: Vec<Option<String>>,
 }
 
-/// What the model says of a cast, from the rate at which a first part came.
+/// The model's prediction, from the rate of a first part.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Predicted {
-    /// How long it takes.
+    /// Predicted duration of the cast.
     pub time: Duration,
-    /// How much that part is of what the hosts lacked: 1 if a host had all when it was first seen to have anything.
+    /// That part as a share of the missing bytes, 0 to 1; 1 if a host went from nothing to all between two reports.
     pub from: f64,
 }
 
@@ -93,11 +93,12 @@ pub struct Predicted {
 pub struct Outcome {
     /// In the order of the hosts.
     pub hosts: Vec<HostOutcome>,
-    /// From the beginning of the cast, when the nodes were there, until the last that got all had it in its place.
+    /// From the start of the cast, with the nodes present, until the last successful host had its content in place.
     pub took: Duration,
-    /// What the model says of it. `None`: no host got anything.
+    /// The model's prediction. `None`: no host received anything.
     pub predicted: Option<Predicted>,
-    /// Stripes of the content, and children of a node in its own: 1 is a chain. 0: it ended before it began.
+    /// Stripes of the content, and children of a node in its own stripe: 1 is a chain. 0: the cast ended before it
+    /// began.
     pub arity: u32,
     /// Bytes of the content.
     pub bytes: u64,
@@ -105,12 +106,12 @@ pub struct Outcome {
     pub sent: u64,
     /// The source changed while it was cast.
     pub changed: bool,
-    /// Racks that the hosts and the source are of.
+    /// Number of racks with hosts or the source.
     pub racks: usize,
 }
 
 impl Outcome {
-    /// Of a cast to these hosts that ended with `why` before any was called.
+    /// The outcome of a cast that ended with `why` before it called any of `hosts`.
     #[must_use]
     pub fn of_none(hosts: Vec<String>, bytes: u64, why: &Error) -> Outcome {
         let failed = |name| HostOutcome {
@@ -133,18 +134,18 @@ impl Outcome {
     }
 }
 
-/// How far a cast is.
+/// Progress of a cast.
 #[derive(Clone, Debug)]
 pub struct Progress<'a> {
     /// Chunks of the content.
     pub chunks: u32,
-    /// Hosts that take part or did, by name, and the chunks that they have.
+    /// Present and past members by name, with the number of their chunks.
     pub hosts: Vec<(&'a str, u32)>,
-    /// Hosts that have all in its place.
+    /// Number of hosts with the content in place.
     pub done: usize,
-    /// Hosts that have failed for good.
+    /// Number of hosts that failed permanently.
     pub failed: usize,
-    /// What was noticed since the last time.
+    /// Messages for the user since the last report.
     pub notes: Vec<String>,
 }
 
@@ -171,11 +172,12 @@ impl Trust for Invited {
 }
 
 impl Cast {
-    /// Casts `content`, until each host has it or has failed. `stop` is asked whether the user wants to stop, `watch`
-    /// told how far it is.
+    /// Casts `content` until each host has it or has failed. `stop` says whether the user wants to stop; `watch`
+    /// receives the progress.
     ///
     /// # Errors
-    /// Nothing could be cast, a host's rack is not listed, the source changed, or the user stopped it. That hosts fail is none.
+    /// Nothing could be cast, a host's rack is not listed, the source changed, or the user stopped the cast. A failed
+    /// host is not an error.
     pub fn run(
         self,
         content: &Content,
@@ -186,7 +188,7 @@ impl Cast {
         done.map(|()| outcome)
     }
 
-    /// The same; what became of each host is told also where the cast ended with an error.
+    /// Like [`run`](Cast::run), but returns the result of each host even if the cast ends with an error.
     pub fn run_told(
         self,
         content: &Content,
@@ -200,7 +202,7 @@ impl Cast {
         }
     }
 
-    /// Of the shape that is planned for the hosts whose addresses are known.
+    /// The arity of the planned shape for the hosts with known addresses.
     fn planned_arity(&self, content: &Content) -> u32 {
         let nodes = self.hosts.iter().filter(|it| it.addresses.is_ok()).count();
         let nodes = u32::try_from(nodes).unwrap_or(u32::MAX);

@@ -1,9 +1,9 @@
-//! What tells that a file was changed.
+//! Detects that a file changed, by comparing its metadata at two times.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 
-/// What tells that a file was changed.
+/// Metadata that differs after a file was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Stamp {
     device: u64,

@@ -1,6 +1,6 @@
-//! Where a node's content lies: a file or device, or memory of the program's.
+//! Reads and writes a node's content: a file, a device, or the program's memory.
 //!
-//! A file has holes where blocks are zeros, whatever was there before: those of a source's are not filled at its hosts.
+//! Blocks of zeros become holes in a file, even over older data, so a sparse source stays sparse at its hosts.
 
 use std::fs::File;
 use std::io;
@@ -17,21 +17,21 @@ const BLOCK: usize = 4096;
 /// So much is written at once where zeros are.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// What chunks are read from and written to, by threads beside the connections.
+/// The store that threads beside the connections read chunks from and write them to.
 #[derive(Clone, Debug)]
 pub(crate) enum Store {
     File(Arc<File>),
     /// A block device: all of it is written.
     Device(Arc<File>),
-    /// Read and written by words, so that a program that touches it meanwhile spoils content and nothing else.
+    /// Memory, read and written by words, so that a program that touches it meanwhile can only damage content.
     Memory(ExportedRegion),
 }
 
 impl Store {
-    /// Fills `into` with what lies at `offset`.
+    /// Fills `into` with the bytes at `offset`.
     ///
     /// # Errors
-    /// `UnexpectedEof` if it ends before, also memory that is a mapped file that shrank; and what the file says.
+    /// `UnexpectedEof` if the store is too short, or is memory of a mapped file that shrank; or the file's error.
     pub(crate) fn read_exact_at(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
         match self {
             Store::File(file) | Store::Device(file) => file.read_exact_at(into, offset),
@@ -45,7 +45,7 @@ impl Store {
     /// Has `content` lie at `offset`.
     ///
     /// # Errors
-    /// What the file says; memory ends before, or is a mapped file that shrank.
+    /// The file's error; or the memory is too short, or of a mapped file that shrank.
     pub(crate) fn write_all_at(&self, content: &[u8], offset: u64) -> io::Result<()> {
         match self {
             Store::File(file) => write_sparsely(file, content, offset),
@@ -57,7 +57,7 @@ impl Store {
         }
     }
 
-    /// Has so many zeros lie at `offset`.
+    /// Writes `len` zeros at `offset`.
     ///
     /// # Errors
     /// As [`write_all_at`](Self::write_all_at).
@@ -81,7 +81,7 @@ impl Store {
         Ok(())
     }
 
-    /// Whether a file is known to have nothing but a hole there: it is read as zeros.
+    /// Whether the file is known to have only a hole there, which reads as zeros.
     pub(crate) fn is_hole(&self, offset: u64, len: usize) -> bool {
         let Store::File(file) = self else {
             return false;
@@ -95,7 +95,7 @@ impl Store {
         }
     }
 
-    /// Whether what is read and written takes no longer than the bytes themselves: no device is waited for.
+    /// Whether the store is memory, so that reads and writes never wait for a device.
     pub(crate) fn is_memory(&self) -> bool {
         matches!(self, Store::Memory(_))
     }

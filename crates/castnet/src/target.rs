@@ -1,9 +1,9 @@
-//! Where content goes.
+//! Writes received content to its destination: a file, a tree, a device, standard output, a command, or memory.
 //!
-//! A file is received into a partial one beside it, and renamed at its end: what was there stays whole until then.
-//! Beside that lies the list of the digests, by which another try finds out what of the partial file is good: it
-//! believes no bitmap, so nothing depends on what reached the disk in which order. A tree, standard output and a
-//! command read the content in order from such a file ([`Feed`]).
+//! A file is received into a partial file beside it and renamed at the end, so the old file stays whole until then. A list
+//! of digests lies beside the partial file. The next attempt checks the partial file against this list and trusts no bitmap,
+//! so the order in which data reached the disk does not matter. A tree, standard output and a command read the content in
+//! order from such a file ([`Feed`]).
 
 mod beside;
 mod family;
@@ -35,40 +35,40 @@ use opening::open_at;
 use paths::{Paths, rename, replace_tree, safe_name};
 use reading::run;
 
-/// Where content is to go.
+/// The destination of received content.
 #[derive(Clone, Debug)]
 pub enum Destination {
     /// To this path; if it is a directory, under the content's name in it.
     Path {
         /// The path.
         path: PathBuf,
-        /// What is there already is replaced.
+        /// Whether to replace an existing file or tree.
         force: bool,
     },
     /// To standard output: a tree as its archive.
     Stdout,
-    /// To the standard input of this command of the shell: a tree as its archive.
+    /// The standard input of this shell command. It receives a tree as an archive.
     Command(String),
-    /// Into this memory, from its start on: a tree as its archive. It may be longer than the content. After
-    /// [`Receiver::run`](crate::Receiver::run), whatever it returns, no thread of the cast has it.
+    /// This memory, from its start on. It may be longer than the content, and receives a tree as an archive. After
+    /// [`Receiver::run`](crate::Receiver::run), whatever it returns, no thread of the cast uses the memory.
     Memory(ExportedRegion),
 }
 
 /// A target that is received into.
 #[derive(Debug)]
 pub(crate) struct Target {
-    /// What it is called where it fails.
+    /// Its name in error messages.
     name: String,
     store: Store,
     place: Place,
-    /// What a file is to have beside its bytes.
+    /// The metadata to give a file.
     meta: Option<Meta>,
-    /// What an earlier try left is looked at.
+    /// The check of an earlier attempt.
     looking: Option<Looking>,
-    /// What it left.
+    /// The state of an earlier attempt.
     stored: Option<Stored>,
     feed: Arc<Feed>,
-    /// What reads the content in order.
+    /// The thread that reads the content in order.
     reader: Option<JoinHandle<Result<(), Error>>>,
 }
 
@@ -77,12 +77,12 @@ pub(crate) struct Target {
 pub(crate) struct Finishing {
     result: Receiver<Result<(), Error>>,
     feed: Arc<Feed>,
-    /// It is read by something else, which takes as long as it likes.
+    /// Whether another program reads it, at its own pace.
     is_read: bool,
 }
 
 impl Finishing {
-    /// What reads the content ends, also before it has read all.
+    /// Ends the reader of the content, even if it has not read all.
     pub(crate) fn give_up(self) {
         self.feed.give_up();
         if self.is_read {
@@ -108,11 +108,11 @@ enum Place {
     File(Paths),
     /// Written where it is.
     Device,
-    /// The same; nothing more is to be done.
+    /// The same, with nothing left to do.
     Memory,
     /// Unpacked beside, and renamed at the end.
     Tree(Paths),
-    /// Read by something else; what it is kept in has no name.
+    /// A stream for another reader, kept in an unnamed file.
     Stream,
 }
 
@@ -120,7 +120,7 @@ impl Destination {
     /// Whether it can be said before a source calls that it cannot be received into.
     ///
     /// # Errors
-    /// What is there stays.
+    /// The destination exists and must not be replaced.
     pub fn check(&self) -> Result<(), Error> {
         match self {
             Destination::Path { path, force: false }
@@ -132,8 +132,7 @@ impl Destination {
         }
     }
 
-    /// Opens the target for what is offered. What an earlier try left is looked at by a thread, which uses
-    /// `waker` at its end.
+    /// Opens the target for an offer. A thread checks the earlier attempt, and uses `waker` when it is done.
     pub(crate) fn open(&self, offer: &Offer, waker: Waker) -> Result<Target, Error> {
         let name = shown(&String::from_utf8_lossy(&offer.name));
         match self {
@@ -220,7 +219,7 @@ impl Target {
         self.name.clone()
     }
 
-    /// Whether what an earlier try left is known.
+    /// Whether the check of an earlier attempt is complete.
     pub(crate) fn has_looked(&mut self) -> bool {
         if let Some(found) = self.looking.as_mut().and_then(Looking::end) {
             self.looking = None;
@@ -229,12 +228,12 @@ impl Target {
         self.looking.is_none()
     }
 
-    /// Bytes of it that were looked at so far.
+    /// Bytes checked so far.
     pub(crate) fn looked_at(&self) -> u64 {
         self.looking.as_ref().map_or(0, Looking::bytes)
     }
 
-    /// What an earlier try left, once it is known.
+    /// The chunks of an earlier attempt, once known.
     pub(crate) fn stored(&self) -> Option<&Stored> {
         self.stored.as_ref()
     }
@@ -247,7 +246,7 @@ impl Target {
         }
     }
 
-    /// Keeps what is cast, for another try. From here on the partial file is one of it.
+    /// Keeps the received content for another attempt. From here on the partial file is one of it.
     pub(crate) fn keep(&self, manifest: &Manifest) -> Result<(), Error> {
         let (Place::File(paths) | Place::Tree(paths), Store::File(file)) =
             (&self.place, &self.store)
@@ -266,7 +265,7 @@ impl Target {
         self.feed.advance(ready);
     }
 
-    /// Whether what reads it has ended before all was there: it failed.
+    /// Whether the reader ended before the content was complete, which is a failure.
     pub(crate) fn reader_has_ended(&self) -> bool {
         self.reader.as_ref().is_some_and(JoinHandle::is_finished)
     }

@@ -1,4 +1,4 @@
-//! A directory with all that is in it as one content: a tar archive in the format of POSIX (pax), which other programs read, too.
+//! Packs a directory tree into one stream, and unpacks it: a POSIX (pax) tar archive, which other programs can read.
 //!
 //! | record in front of an entry | says |
 //! |---|---|
@@ -18,7 +18,7 @@ pub use pack::Skipped;
 pub(crate) use pack::pack;
 pub(crate) use unpack::unpack;
 
-/// The most stretches of data between holes of one file. What is behind them is taken for data.
+/// Most stretches of data between holes of one file. Everything after them counts as data.
 const MAX_STRETCHES: usize = 1 << 18;
 
 /// The longest records in front of an entry, bytes: two names as long as a path may be, and some.

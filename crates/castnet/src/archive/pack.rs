@@ -1,4 +1,4 @@
-//! Packs a directory.
+//! Packs a directory tree into an archive, in the order of a walk.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -17,15 +17,15 @@ use crate::error::Error;
 use crate::meta::Meta;
 use crate::stamp::Stamp;
 
-/// What was left out by name at most; beyond, it is counted.
+/// Most skipped entries listed by name; further ones are only counted.
 const MOST_NAMED: usize = 100;
 
-/// What of a directory is no content: devices, sockets and FIFOs.
+/// Entries of a directory that an archive leaves out: devices, sockets and FIFOs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Skipped {
-    /// The first hundred.
+    /// The paths of the first hundred.
     pub named: Vec<PathBuf>,
-    /// How many there are, those included.
+    /// The number of all such entries.
     pub count: u64,
 }
 
@@ -38,7 +38,7 @@ impl Skipped {
     }
 }
 
-/// Packs a directory. That nothing in it was changed meanwhile is looked at afterwards. `stop` is asked whether the user wants to stop.
+/// Packs a directory, then checks that nothing in it changed meanwhile. `stop` says whether the user wants to stop.
 pub(crate) fn pack(
     path: &Path,
     out: impl Write,
@@ -91,7 +91,7 @@ fn pack_unchanged(path: &Path, out: impl Write, stop: &dyn Fn() -> bool) -> Resu
     }
 }
 
-/// Whether an archive has it: a directory, file or symbolic link.
+/// Whether an archive includes it: a directory, file or symbolic link.
 fn is_packed(it: &Metadata) -> bool {
     it.is_dir() || it.is_file() || it.is_symlink()
 }
@@ -132,7 +132,7 @@ struct Packing<'a, W: Write> {
     /// Of files with several names: the one under which they are in the archive.
     first_names: HashMap<(u64, u64), Vec<u8>>,
     skipped: Skipped,
-    /// What is being packed, for errors.
+    /// The path being packed, for error messages.
     at: PathBuf,
     stop: &'a dyn Fn() -> bool,
 }
@@ -179,7 +179,7 @@ impl<W: Write> Packing<'_, W> {
     }
 
     fn file(&mut self, path: &Path, name: &[u8]) -> io::Result<()> {
-        // What takes its place meanwhile is not waited for.
+        // Do not wait for a FIFO or the like that has taken its place meanwhile.
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let mut options = OpenOptions::new();
         let file = options
@@ -255,7 +255,7 @@ impl Entry {
         }
     }
 
-    /// It has holes, and is so long with them.
+    /// Records that a file has holes, and its length with them.
     fn sparse(&mut self, name: &[u8], len: u64) {
         fit(&mut self.header.as_old_mut().name, name);
         self.records.extend([
@@ -280,7 +280,7 @@ impl Entry {
     }
 }
 
-/// Puts in a field what has room there; whether that is all of it.
+/// Copies as much of `name` as fits into a field. Returns whether all of it fits.
 fn fit(field: &mut [u8], name: &[u8]) -> bool {
     let len = name.len().min(field.len());
     field[..len].copy_from_slice(&name[..len]);
@@ -317,7 +317,7 @@ fn stretches_of(file: &File, metadata: &Metadata) -> Vec<(u64, u64)> {
     stretches
 }
 
-/// What stands in front of the data of a file with holes.
+/// The map in front of the data of a file with holes.
 fn map_of(stretches: &[(u64, u64)]) -> Vec<u8> {
     let mut map = format!("{}\n", stretches.len());
     for (begin, len) in stretches {

@@ -1,3 +1,4 @@
+//! Tests that packing gives the same archive each time, and reports a tree that changes meanwhile.
 #![allow(non_snake_case)]
 
 use std::cell::Cell;
@@ -105,7 +106,7 @@ fn pack__a_tree_is_the_same_archive_each_time() {
     assert!(packed() == packed());
 }
 
-/// Who gives it to a command or to standard output has a tar of another's.
+/// A command or standard output receives an archive made by another user.
 #[test]
 fn pack__what_others_can_read() {
     let (tree, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

@@ -1,8 +1,8 @@
-//! The records in front of an entry of an archive: what its header has no room for.
+//! Encodes and parses the pax records in front of an entry: names and times that do not fit its header.
 
 use std::io;
 
-/// What the records of an entry say. Of others no notice is taken.
+/// The known records of an entry. Unknown ones are ignored.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Records {
     pub(super) path: Option<Vec<u8>>,
@@ -46,7 +46,7 @@ fn malformed() -> io::Error {
     io::Error::other("the archive has malformed records")
 }
 
-/// Key and value of the first record, and what is behind it.
+/// Key and value of the first record, and the remaining bytes.
 fn split(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let space = bytes.iter().position(|it| *it == b' ')?;
     let len = usize::try_from(number(&bytes[..space])?).ok()?;
@@ -63,7 +63,7 @@ pub(super) fn number(digits: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// A time as a record has it: seconds, with a fraction, below 0 before 1970.
+/// Formats a time for a record: seconds with a fraction, negative before 1970.
 pub(super) fn time((seconds, nanoseconds): (i64, u32)) -> String {
     let all = i128::from(seconds) * SECOND + i128::from(nanoseconds);
     let sign = if all < 0 { "-" } else { "" };

@@ -1,3 +1,4 @@
+//! Tests that pax records round-trip, and that malformed records are errors.
 #![allow(non_snake_case)]
 
 use super::*;

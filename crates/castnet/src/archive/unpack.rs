@@ -1,4 +1,4 @@
-//! Unpacks a directory. Whatever the archive says, nothing is made or opened outside of that directory, and no link in it is followed.
+//! Unpacks an archive, even a hostile one, into a directory. Creates and opens nothing outside it, and follows no link.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -17,7 +17,7 @@ use super::{BLOCK, MAX_RECORDS, MAX_STRETCHES};
 use crate::limits::FEED_BYTES;
 use crate::meta::Meta;
 
-/// Nothing above, and no links on the way.
+/// Resolve only beneath the directory, and follow no links.
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_MAGICLINKS);
@@ -27,7 +27,7 @@ const DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
-/// For its owner alone, until it has the mode that it is to have.
+/// Accessible to its owner alone until it gets its final mode.
 const PRIVATE_DIRECTORY: Mode = Mode::RWXU;
 const PRIVATE_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
 
@@ -61,7 +61,7 @@ pub(crate) fn unpack(root: BorrowedFd<'_>, content: impl Read) -> io::Result<()>
         return Err(io::Error::other("the archive ends with records of nothing"));
     }
     unpacking.end()?;
-    // What follows the last entry belongs to the archive.
+    // The rest after the last entry belongs to the archive.
     io::copy(&mut archive.into_inner(), &mut io::sink()).map(drop)
 }
 
@@ -137,7 +137,7 @@ fn parts(path: &[u8]) -> io::Result<Vec<&[u8]>> {
 struct Unpacking<'a> {
     root: BorrowedFd<'a>,
     root_meta: Option<Meta>,
-    /// The directories in which the walk is, and what they are to have when it leaves them.
+    /// The open directories of the walk, with the metadata to apply when the walk leaves each.
     inside: Vec<(Vec<u8>, Meta)>,
     /// The last of them.
     current: OwnedFd,
@@ -219,7 +219,7 @@ impl Unpacking<'_> {
         self.root_meta.map_or(Ok(()), |it| Ok(it.set(self.root)?))
     }
 
-    /// A new file of this name, where there is nothing.
+    /// Creates a file with this name; fails if the name exists.
     fn make(&self, name: &[u8]) -> io::Result<File> {
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -232,7 +232,7 @@ impl Unpacking<'_> {
             None => (entry.size, vec![(0, entry.size)]),
             Some(len) => (len, read_map(&mut entry.data)?),
         };
-        // What it cannot hold is refused before it is written.
+        // Refuse a file that does not fit before writing it.
         file.set_len(len)?;
         let mut end = 0;
         for (begin, bytes) in stretches {

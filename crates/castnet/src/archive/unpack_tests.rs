@@ -1,4 +1,4 @@
-//! Archives as no source makes them.
+//! Tests that unpacking refuses archives that no source packs.
 #![allow(non_snake_case)]
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! Chunks on their way: received into slots, checked, written, and sent on.
+//! Moves chunks through a node: receives them into slots, checks them, writes them, and forwards them.
 
 #[cfg(test)]
 use zerolane::Region;
@@ -100,7 +100,7 @@ impl Drive {
         Ok(())
     }
 
-    /// Gives up sending a chunk: its completion is told as that of any.
+    /// Cancels the send of a chunk. Its completion is reported like any other.
     pub(super) fn withdraw(&mut self, to: NodeId, chunk: u32) {
         let Some((connection, link)) = self.links.link_to(to) else {
             return;
@@ -180,7 +180,7 @@ mod tests {
         }
     }
 
-    /// What a node says whose store gives back other bytes than it should.
+    /// The error of a node whose store returns wrong bytes.
     fn after_a_bad_read(node: Node) -> Error {
         let membership = Membership::new([1; 32], Transport::default()).unwrap();
         let mut worker = Worker::new().unwrap();

@@ -1,4 +1,4 @@
-//! What proves that one takes part in a cast, and how connections to its peers are made.
+//! Authenticates the members of a cast to each other by the group's secret, and sets up connections between them.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use zerolane_cast::NodeId;
 
 use crate::error::Error;
 
-/// What proves that one takes part in a cast.
+/// The credentials of a member of a cast.
 #[derive(Clone)]
 pub(crate) struct Membership {
     pub(crate) identity: Arc<Identity>,
     pub(crate) secret: [u8; 32],
-    /// What else a connection to a peer is made with.
+    /// The other options of connections to peers.
     pub(crate) transport: Transport,
     /// By which peers are reached that have link-local addresses; 0: none.
     pub(crate) interface: u32,
@@ -30,7 +30,7 @@ impl Trust for Only {
 }
 
 impl Membership {
-    /// With a key of its own, for this cast alone.
+    /// Makes a membership with a fresh key, for this cast alone.
     pub(crate) fn new(secret: [u8; 32], transport: Transport) -> Result<Membership, Error> {
         let key = random()?;
         Ok(Membership {
@@ -59,7 +59,7 @@ impl Membership {
     }
 }
 
-/// Bytes that cannot be guessed.
+/// Random bytes that cannot be guessed.
 pub(crate) fn random() -> Result<[u8; 32], Error> {
     zerolane::security::random().map_err(Error::io("no random numbers"))
 }

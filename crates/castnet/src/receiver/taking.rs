@@ -1,4 +1,4 @@
-//! A host as a node: it takes part until all is in its place and no other needs it, or it fails.
+//! Runs a host as a node until its content is in place and no other host needs it, or until it fails.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::invitation::{Call, Word, confirms_last, key_of, listen, parse, say, s
 use crate::limits::{TELL, WINDOW};
 use crate::target::{Finishing, Target};
 
-/// How often a stop is looked for, and the user told.
+/// How often the host checks for a stop, and reports progress.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// So many silences a node that has all waits for others that lack something, once none leads them; its patience, if that is
@@ -36,9 +36,9 @@ pub(super) struct Taking {
     pub(super) drive: Drive,
     /// Until all is there.
     target: Option<Target>,
-    /// It is being put in its place.
+    /// The content is being put in place.
     finishing: Option<Finishing>,
-    /// When the source is to hear that.
+    /// When to report that to the source.
     tells_at: Instant,
     /// It is in its place.
     in_place: Option<Duration>,
@@ -47,11 +47,11 @@ pub(super) struct Taking {
     path: Option<PathBuf>,
     /// Where the source hears about the end, and what it is known by.
     source: Option<ConnectionId>,
-    /// What it was told about the end is not confirmed.
+    /// The source has not confirmed the result.
     unconfirmed: bool,
     source_key: Option<PublicKey>,
     source_node: Contact,
-    /// What it was last told.
+    /// The last message to the source.
     last_word: Option<Word>,
     secret: [u8; 32],
     own_key: PublicKey,
@@ -59,7 +59,7 @@ pub(super) struct Taking {
     times: Times,
     begun: Instant,
     resumed: u64,
-    /// The node takes part no more.
+    /// The node no longer takes part.
     over: bool,
     dismissed: Option<Error>,
     kept: bool,
@@ -164,7 +164,7 @@ impl Taking {
         self.drive.settle(source.map(|it| (it, most)))
     }
 
-    /// What reads the content ends, if it has not read all.
+    /// Ends the reader of the content, if it has not read all.
     pub(super) fn give_up(&mut self) {
         if let Some(mut target) = self.target.take() {
             // Why it failed is known already.
@@ -260,7 +260,7 @@ impl Taking {
         Ok(())
     }
 
-    /// Keeps what another try needs, and lets the reader of the content go on.
+    /// Stores the state that another attempt needs, and lets the reader of the content continue.
     fn look_at_content(&mut self) -> Result<(), Error> {
         let (Some(target), Some(manifest)) = (&self.target, self.drive.manifest()) else {
             return Ok(());
@@ -290,7 +290,7 @@ impl Taking {
         }
     }
 
-    /// What reads the content ended before all was there.
+    /// The error of a reader that ended before the content was complete.
     fn reader_failed(&mut self) -> Error {
         let error = self.target.take().and_then(|mut it| it.give_up());
         error.unwrap_or_else(|| {
@@ -321,7 +321,7 @@ impl Taking {
         }
     }
 
-    /// Whether another needs this node: one leads it, or took something of it.
+    /// Checks whether another node needs this one: it leads this node, or received chunks from it.
     fn look_at_others(&mut self) {
         let (node, sent) = (&self.drive.node, self.drive.sent);
         let led = self.source.is_some() || node.leads() || node.is_led();
@@ -379,7 +379,8 @@ impl Taking {
         Ok(())
     }
 
-    /// What a source says: the one of this cast may have lost its connection; another is told that this host is busy.
+    /// Handles a message of a source. The source of this cast may have lost its connection; any other source learns
+    /// that this host is busy.
     fn hear(&mut self, connection: ConnectionId, call: Option<Call>) -> Result<(), Error> {
         let worker = &mut self.drive.worker;
         let known = self.source == Some(connection);

@@ -1,5 +1,7 @@
-//! A host before it is a node: it listens to callers until one that is trusted offers something that it can take. What it cannot
-//! take it refuses, and goes on listening, unless it has a one-time code, for that is spent then.
+//! Accepts callers until a trusted one makes an offer that this host can take.
+//!
+//! The host refuses an offer that it cannot take, and keeps listening. A host with a one-time code stops, because the code
+//! is spent.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -20,7 +22,7 @@ use crate::invitation::{Call, Word, in_words, key_of, listen, parse, say};
 use crate::limits::{CALLER_PATIENCE, CALLERS, TELL};
 use crate::target::{Destination, Target};
 
-/// What a host needs to be a node.
+/// The data with which a host becomes a node.
 pub(super) struct Invited {
     pub(super) connection: ConnectionId,
     pub(super) target: Target,
@@ -40,9 +42,9 @@ pub(super) struct Waiting<'a> {
     endpoint: EndpointId,
     destination: &'a Destination,
     transport: Transport,
-    /// Callers, and until when they may say something.
+    /// Callers, with the deadline for their offers.
     callers: HashMap<ConnectionId, Instant>,
-    /// The source whose offer was taken.
+    /// The source whose offer was accepted.
     taken: Option<Taken>,
     /// It has a one-time code: there is one source, whatever that offers.
     by_code: bool,
@@ -55,7 +57,7 @@ pub(super) struct Waiting<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Refused {
     pub(super) count: u64,
-    /// Those that the user was not told of, and why the last of them was.
+    /// The number of refused offers not yet reported to the user. `why` is the reason of the last.
     untold: u64,
     why: String,
     told: Option<Instant>,
@@ -68,7 +70,7 @@ impl Refused {
         self.why = in_words(error);
     }
 
-    /// What the user is to be told: now and then, whatever callers do.
+    /// Messages for the user, delivered periodically whatever callers do.
     fn note(&mut self, now: Instant) -> Option<String> {
         let due = self.told.is_none_or(|it| now >= it + TELL);
         if self.untold == 0 || !due {
@@ -83,17 +85,17 @@ impl Refused {
     }
 }
 
-/// What is to become of an offer that was taken.
+/// The state of an accepted offer.
 struct Taken {
     connection: ConnectionId,
     target: Target,
     membership: Membership,
     group: Option<Group>,
-    /// When the source is to hear how far this host is.
+    /// When to report progress to the source.
     tells_at: Instant,
 }
 
-/// What the source told of its group.
+/// The source's data of its group.
 struct Group {
     secret: [u8; 32],
     source: Contact,
@@ -129,7 +131,7 @@ impl<'a> Waiting<'a> {
         self.worker
     }
 
-    /// Waits for an invitation; not any more, once the starter that was to have it invited is gone.
+    /// Waits for an invitation, until the process that started this host for one is gone.
     pub(super) fn wait(
         &mut self,
         stop: &dyn Fn() -> bool,
@@ -176,7 +178,7 @@ impl<'a> Waiting<'a> {
         }
     }
 
-    /// A host that knows the group and what an earlier try left can be a node.
+    /// Checks whether the host can become a node: it must know the group, and the state of an earlier attempt.
     fn look(&mut self, now: Instant) -> Option<Invited> {
         let taken = self.taken.as_mut()?;
         let looked = taken.target.has_looked();
@@ -234,14 +236,14 @@ impl<'a> Waiting<'a> {
         Ok(())
     }
 
-    /// The source whose offer was taken is gone, or wants no more of it.
+    /// Handles a departed source whose offer was accepted, or one that withdrew it.
     fn leave(&mut self, connection: ConnectionId) {
         if let Some(mut taken) = self.taken.take_if(|it| it.connection == connection) {
             drop(taken.target.give_up());
         }
     }
 
-    /// Listens to a caller; one that went already tells so by itself.
+    /// Listens to a caller. The event of a caller that has left already arrives anyway.
     fn listen(&mut self, connection: ConnectionId) {
         let _ = listen(&mut self.worker, connection);
     }
@@ -301,7 +303,7 @@ impl<'a> Waiting<'a> {
         Ok(())
     }
 
-    /// Takes the offer whose target is open.
+    /// Accepts the offer whose target is open.
     fn join(&mut self, connection: ConnectionId, target: Target) -> Result<(), Error> {
         let membership = Membership::new([0; 32], self.transport.clone())?;
         let key = membership.identity.public();

@@ -1,5 +1,7 @@
-//! The calls of a source at its hosts: each host is offered the content, told how to take part, and heard about its
-//! end. One that does not answer, or is lost, is called again as long as the cast lasts: it may come late, or again.
+//! Calls each host: offers the content, sends the group's secret, and receives the host's result.
+//!
+//! A host that does not answer, or whose connection breaks, is called again until the cast ends: it may start late, or
+//! restart.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,7 +19,7 @@ use crate::content::Content;
 use crate::invitation::{Call, Word, listen, parse, say, shown};
 use crate::limits::{CALL_AGAIN, CALL_TIMEOUT, CALLS, FINISHING, LEAST_RATE};
 
-/// What a host that takes part is told.
+/// The information for a host that takes part.
 pub(super) struct Group {
     pub(super) secret: [u8; 32],
     pub(super) key: PublicKey,
@@ -28,9 +30,9 @@ pub(super) struct Group {
 enum Stage {
     /// It is called at this time.
     Due(Instant),
-    /// It was called, and has not said whether it takes part.
+    /// The host was called, and has not answered whether it takes part.
     Called(ConnectionId),
-    /// It was told how to take part.
+    /// The host received the group's data.
     Told,
     Over,
 }
@@ -41,7 +43,8 @@ struct Called {
     at: usize,
     rack: u32,
     stage: Stage,
-    /// Where it is heard about its end: also while it is called again, for it may be there still.
+    /// The connection on which its result arrives. It stays open while the host is called again, because the host may
+    /// still be alive.
     heard: Option<ConnectionId>,
     /// Its node at present.
     node: Option<NodeId>,
@@ -53,7 +56,7 @@ struct Called {
     from: Vec<Option<String>>,
     /// How it ended for good, and when.
     result: Option<(Result<(), String>, Instant)>,
-    /// What went wrong last.
+    /// The last problem.
     trouble: Option<String>,
     /// Chunks of an earlier try that it has looked at, and when it had looked at more than before.
     looked: Option<(u64, Instant)>,
@@ -69,7 +72,8 @@ impl Called {
         self.host.addresses.as_ref().ok()?.get(self.at).copied()
     }
 
-    /// It does not answer at this address. What went wrong is known once all were tried, and they are tried again then.
+    /// Handles a host that does not answer at this address. After all addresses were tried, the problem is recorded,
+    /// and they are tried again.
     fn try_next(&mut self, why: String) {
         self.at += 1;
         let now = Instant::now();
@@ -144,7 +148,7 @@ impl Calls {
         }
     }
 
-    /// Calls those that are due.
+    /// Calls the hosts that are due.
     pub(super) fn begin(&mut self, worker: &mut Worker) {
         let now = Instant::now();
         let talking = self
@@ -178,7 +182,7 @@ impl Calls {
         self.hosts.iter().position(on)
     }
 
-    /// What happened to a connection; of others it takes no note.
+    /// Handles an event of one of its connections. Ignores other connections.
     pub(super) fn take(&mut self, worker: &mut Worker, event: Event) {
         match event {
             Event::Connected { connection } if self.of(connection).is_some() => {
@@ -277,7 +281,7 @@ impl Calls {
         }
     }
 
-    /// What a host said as a node, for it lost the connection on which it was invited.
+    /// The result that a host sent as a node, because it lost the connection of its invitation.
     pub(super) fn hear_node(&mut self, worker: &mut Worker, node: NodeId, word: Option<Word>) {
         let found = self.hosts.iter().position(|it| it.node == Some(node));
         if let (Some(index), Some(Word::Ended(result))) = (found, word) {
@@ -324,7 +328,7 @@ impl Calls {
             Error::Closed(CloseReason::Untrusted(_)) => true,
             _ => false,
         };
-        // One that took part may have used up its code.
+        // A host that took part may have used up its code.
         if refused && called.node.is_none() {
             let words = match reason {
                 Error::Closed(CloseReason::Untrusted(_)) => reason.to_string(),
@@ -386,7 +390,7 @@ impl Calls {
         called.map(|it| &*it.host.name)
     }
 
-    /// Hosts that may take part, and those that do or did.
+    /// The number of hosts that may take part, do so, or did.
     pub(super) fn expected(&self) -> u32 {
         self.hosts
             .iter()
@@ -460,14 +464,14 @@ impl Calls {
         }
     }
 
-    /// For all that have not ended it is over, for this reason.
+    /// Ends all calls that are still open, for this reason.
     pub(super) fn end_all(&mut self, why: &str) {
         for index in 0..self.hosts.len() {
             self.settle(index, Err(why.to_owned()));
         }
     }
 
-    /// What became of each.
+    /// The outcome of each host.
     pub(super) fn outcomes(self, started: Instant) -> Vec<HostOutcome> {
         let outcome = |it: Called| {
             let (result, at) = it.result.unwrap_or_else(|| {

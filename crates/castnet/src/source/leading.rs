@@ -1,4 +1,4 @@
-//! A source that leads: it takes note of what its hosts do, until each has all in its place or has failed.
+//! Leads the hosts, and records their progress until each has finished or failed.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -14,10 +14,10 @@ use crate::error::Error;
 use crate::invitation::in_words;
 use crate::limits::FAREWELL;
 
-/// How often the user is told of the progress, and a stop is looked for.
+/// How often the source reports progress, and checks for a stop.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Part of what the hosts lack after which the model predicts.
+/// Divisor: the model predicts after this part of the missing bytes has arrived.
 const SEEN: u32 = 16;
 
 /// A cast in progress.
@@ -31,11 +31,11 @@ pub(super) struct Leading {
     pub(super) settled: Option<Instant>,
     /// When the nodes were there.
     pub(super) started: Option<Instant>,
-    /// Chunks that each node had when it came, of an earlier try, and those that no node has to be sent.
+    /// Chunks that each node had when it joined, from an earlier attempt, and those that need no transfer.
     pub(super) had: HashMap<NodeId, u32>,
     pub(super) predicted: Option<Predicted>,
     pub(super) chunks: u32,
-    /// Those of zeros, which none is sent.
+    /// Chunks of zeros, which are never sent.
     pub(super) zeros: u32,
     pub(super) racks: usize,
     pub(super) arity: u32,
@@ -123,13 +123,13 @@ impl Leading {
                 self.calls.lost(id);
             }
             Event::NodeFailed(id, fault) => {
-                notes.push(format!("{}: put out: it {fault}", name(&self.calls, id)));
-                self.calls.failed(id, format!("put out: it {fault}"));
+                notes.push(format!("{}: excluded: it {fault}", name(&self.calls, id)));
+                self.calls.failed(id, format!("excluded: it {fault}"));
             }
             Event::NodeSlow(id) => notes.push(format!("{}: slow", name(&self.calls, id))),
             Event::Liar { peer, by, fault } if by == self.drive.node.id() => {
                 notes.push(format!("{}: it {fault}", name(&self.calls, peer)));
-                self.calls.failed(peer, format!("put out: it {fault}"));
+                self.calls.failed(peer, format!("excluded: it {fault}"));
             }
             Event::Liar { peer, by, fault } => {
                 let (peer, by) = (name(&self.calls, peer), name(&self.calls, by));
@@ -141,7 +141,7 @@ impl Leading {
         }
     }
 
-    /// Once a host got a part of what it lacked, or all of it, its rate is that of the whole.
+    /// Predicts the whole from a host's rate, once the host has received part of its missing bytes, or all.
     fn predict(&mut self) {
         if self.started.is_none()
             && self.drive.begun_for(self.cast.gather)
@@ -204,7 +204,7 @@ impl Leading {
         }
     }
 
-    /// What became of all; `why` is the error with which the cast ended for those that were not done.
+    /// The outcome of all hosts. `why` is the error of the cast, for hosts that did not finish.
     pub(super) fn outcome(mut self, content: &Content, why: Option<&Error>) -> Outcome {
         if let Some(why) = why {
             self.calls.end_all(&in_words(why));

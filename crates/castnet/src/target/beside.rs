@@ -1,8 +1,8 @@
-//! Files beside a target, under names that others may know.
+//! Opens and removes the files beside a target, whose names other users can guess.
 //!
-//! In a directory where another user may make names, too, anything can be there. What is not a file of this user's alone is neither
-//! read nor written: what is written through a link or another name is a file elsewhere, and who owns a file can write to it when
-//! it is complete. Nor is it removed, for it is not this program's.
+//! In a directory where other users can create names, anything may have such a name. This module reads and writes only
+//! regular files that belong to this user and have one name: a link may lead to a file elsewhere, and another owner could
+//! write to the file after it is complete. It does not remove other files either, because they may not be this program's.
 
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -16,13 +16,13 @@ use rustix::process::geteuid;
 use super::paths::remove_all;
 use crate::error::Error;
 
-/// How often it is tried again when what stood at a name goes at that moment.
+/// How often an open is retried when the file vanishes at that moment.
 const TRIES: u32 = 8;
 
 /// A file that becomes the target keeps its content to itself until it has the mode of the source's.
 pub(super) const PRIVATE: u32 = 0o600;
 
-/// As any program makes a file: less what the user's mask takes away.
+/// The usual mode of a new file, before the user's umask.
 pub(super) const USUAL: u32 = 0o666;
 
 /// Whether it is a file of this user's, and has this name alone.
@@ -33,10 +33,10 @@ fn is_own(there: &Metadata) -> bool {
 /// Opens a file of this user's alone, if there is one.
 ///
 /// # Errors
-/// Something else is there ([`Error::InTheWay`]), or the system refuses.
+/// Another kind of file is there ([`Error::InTheWay`]), or the system's error.
 pub(super) fn open_own(path: &Path, writable: bool) -> Result<Option<File>, Error> {
     let failed = || Error::io(path.display().to_string());
-    // A device may begin something by being opened.
+    // Opening a device may have side effects.
     match path.symlink_metadata() {
         Ok(there) if is_own(&there) => {}
         Ok(_) => return Err(Error::InTheWay(path.to_owned())),
@@ -58,10 +58,10 @@ pub(super) fn open_own(path: &Path, writable: bool) -> Result<Option<File>, Erro
     }
 }
 
-/// Opens the partial file of a target, and locks it: what an earlier try left, or a new one of this mode.
+/// Opens and locks the partial file of a target: that of an earlier attempt, or a new one with this mode.
 ///
 /// # Errors
-/// As [`open_own`]; or another process has it ([`Error::Busy`], of the target).
+/// As [`open_own`]; or another process holds the lock ([`Error::Busy`], with the target).
 pub(super) fn open_partial(path: &Path, mode: u32, target: &Path) -> Result<File, Error> {
     let failed = || Error::io(path.display().to_string());
     for _ in 0..TRIES {
@@ -95,7 +95,7 @@ pub(super) fn stands_at(path: &Path, file: &Metadata) -> bool {
     there.is_ok_and(|it| (it.dev(), it.ino()) == (file.dev(), file.ino()))
 }
 
-/// Puts a file of this content at a name, in place of what is there.
+/// Writes a file with this content to `path`, and replaces what is there.
 pub(super) fn replace(path: &Path, content: &[u8]) -> Result<(), Error> {
     let failed = || Error::io(path.display().to_string());
     let directory = match path.parent() {

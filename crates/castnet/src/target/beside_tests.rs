@@ -1,3 +1,4 @@
+//! Tests that only regular files of this user alone are accepted beside a target.
 #![allow(non_snake_case)]
 
 use std::fs;

@@ -1,7 +1,7 @@
-//! A command and all that it started, which end with it.
+//! Starts a command, and ends it together with all processes that it started.
 //!
-//! Away from a terminal they are a group. At one they are none: a terminal gives no input to a group behind the one in front,
-//! and stops what asks for some. So all are found by their parents, too.
+//! Without a terminal, the command runs in a process group of its own. With one, it stays in the foreground group, because a
+//! terminal stops a background process that reads from it. Descendants are therefore also found by their parents.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(super) struct Family {
     pub(super) first: Child,
     is_group: bool,
-    /// Those that are known, and when each began: a number may be another's later.
+    /// The known processes, with their start times, because the kernel reuses process numbers.
     known: BTreeMap<i32, u64>,
 }
 
@@ -51,13 +51,13 @@ impl Family {
         })
     }
 
-    /// Ends all: by SIGTERM, which each may catch to clean up, at last by SIGKILL. What may not be ended, for it is another
-    /// user's by now, is left.
+    /// Ends all processes: by SIGTERM, which each may catch to clean up, then by SIGKILL. Processes that have changed
+    /// to another user cannot be ended, and are left.
     pub(super) fn end(mut self) -> io::Result<ExitStatus> {
         self.signal(Signal::SIGTERM);
-        // One that is stopped hears nothing else.
+        // A stopped process handles no other signal.
         self.signal(Signal::SIGCONT);
-        // The first stays a zombie, so that its number is no other's.
+        // The first process stays a zombie, so that its number is not reused.
         self.wait_for_all();
         let until = Instant::now() + COMMAND_PATIENCE;
         // One may have started another meanwhile.
@@ -80,7 +80,7 @@ impl Family {
     fn signal(&mut self, signal: Signal) -> bool {
         let living = self.living();
         if self.is_group {
-            // Also those that begin at this moment.
+            // This includes processes that start at this moment.
             let _ = killpg(Pid::from_raw(self.first.id().cast_signed()), signal);
         }
         for number in &living {
@@ -90,7 +90,7 @@ impl Family {
         !living.is_empty()
     }
 
-    /// Those that have not ended.
+    /// The processes that have not ended.
     fn living(&mut self) -> Vec<i32> {
         let first = self.first.id().cast_signed();
         let all = processes();
@@ -120,7 +120,8 @@ fn processes() -> Vec<Process> {
     numbers.filter_map(|it| parse(it, &shown(it)?)).collect()
 }
 
-/// What proc(5) says of `/proc/PID/stat`; `None` of a process that has ended. The name of its program may contain anything.
+/// Parses `/proc/PID/stat` (proc(5)); `None` for a process that has ended. The program's name may contain any
+/// character.
 fn parse(number: i32, stat: &str) -> Option<Process> {
     let (_, rest) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = rest.split_whitespace().collect();

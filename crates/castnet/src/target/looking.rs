@@ -1,5 +1,6 @@
-//! What an earlier try left of a target, found out beside the connections: to read a large file takes longer than a peer waits
-//! for one that says nothing.
+//! Checks what an earlier attempt left of a target, in a thread beside the connections.
+//!
+//! Reading a large file takes longer than a peer waits for a silent one.
 
 use std::fs::File;
 use std::io::Read;
@@ -17,7 +18,7 @@ use zerolane_cast::{Bitmap, Hash, Header, Manifest, Stored};
 use super::beside::open_own;
 use crate::error::Error;
 
-/// A thread that looks. Where nobody wants to know any more it ends after the chunk that it is at, and is not waited for: a
+/// A thread that checks. When its result is no longer wanted, it ends after the current chunk. Nothing waits for it: a
 /// device may never answer.
 #[derive(Debug)]
 pub(super) struct Looking {
@@ -45,7 +46,7 @@ impl Looking {
         let progress = Arc::new(Progress::default());
         let (shown, partial) = (Arc::clone(&progress), Arc::clone(&file));
         let work = move || {
-            // Nobody may want to know any more.
+            // The receiver of the result may be gone.
             let _ = told.send(stored(&partial, &list, bytes, &shown));
             waker.wake();
         };
@@ -59,7 +60,7 @@ impl Looking {
         })
     }
 
-    /// What was found, once all was looked at.
+    /// The result, once the check is complete.
     pub(super) fn end(&mut self) -> Option<Option<Stored>> {
         let found = match self.found.try_recv() {
             Ok(found) => found,
@@ -81,7 +82,8 @@ impl Drop for Looking {
     fn drop(&mut self) {
         if !self.over {
             self.progress.unwanted.store(true, Ordering::Relaxed);
-            // The thread has the file for a while: another try is not to find it busy. What cannot be unlocked is so at its end.
+            // The thread keeps the file open for a while, and another attempt must not find it locked. If unlocking
+            // fails, the lock ends with the thread.
             let _ = self.file.unlock();
         }
     }

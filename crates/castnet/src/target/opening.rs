@@ -1,4 +1,4 @@
-//! A target that is a file, a tree or a device, opened.
+//! Opens a target that is a file, a tree or a device.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileTypeExt;

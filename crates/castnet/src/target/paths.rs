@@ -1,4 +1,4 @@
-//! The files beside a target, and how the last of them gets its name.
+//! Names the files beside a target, and renames the complete one into place.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -15,7 +15,7 @@ use crate::error::Error;
 /// The longest name of a file, bytes.
 const NAME_BYTES: usize = 255;
 
-/// What is behind the name of the target in those of the files beside it.
+/// Length of the suffix of names beside the target: `part`, `list`, `tree` or `old`.
 const SUFFIX_BYTES: usize = 4;
 
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ pub(super) struct Paths {
     pub(super) partial: PathBuf,
     pub(super) list: PathBuf,
     pub(super) unpacked: PathBuf,
-    /// What a tree replaces, where it cannot be exchanged for it.
+    /// The name of the replaced tree, if the file system cannot exchange two names.
     old: PathBuf,
     pub(super) force: bool,
 }
@@ -52,7 +52,7 @@ impl Paths {
     }
 }
 
-/// A name that names something in a directory, and nothing outside of it.
+/// Checks that a name stays within its directory.
 pub(super) fn safe_name(name: &[u8]) -> Result<&Path, Error> {
     let path = Path::new(OsStr::from_bytes(name));
     let mut parts = path.components();
@@ -69,7 +69,7 @@ pub(super) fn safe_name(name: &[u8]) -> Result<&Path, Error> {
     }
 }
 
-/// Renames; without `force` nothing is replaced that came meanwhile.
+/// Renames. Without `force`, does not replace anything that appeared meanwhile.
 pub(super) fn rename(from: &Path, to: &Path, force: bool) -> Result<(), Error> {
     let shown = || to.display().to_string();
     if force {
@@ -105,22 +105,22 @@ fn replace_by(paths: &Paths, exchange: fn(&Path, &Path) -> io::Result<bool>) -> 
     if paths.last.symlink_metadata().is_err() {
         fs::rename(&paths.unpacked, &paths.last).map_err(failed(&paths.last))?;
         sync_names(paths)?;
-        // A crash may have left there what was to be replaced, and until now it was all that there was. Where it cannot be
-        // removed it does no harm.
+        // A crash may have left the old tree there, and until now it was the only copy. It does no harm if it cannot be
+        // removed.
         let _ = remove_tree(&paths.old);
         return Ok(());
     }
     if !paths.force {
         return Err(Error::Exists(paths.last.clone()));
     }
-    // The new one is in its place then: that something of the one before cannot be removed is no failure.
+    // The new tree is in place, so a failure to remove the old one is not an error.
     if exchange(&paths.unpacked, &paths.last).map_err(failed(&paths.last))? {
         sync_names(paths)?;
         let _ = remove_tree(&paths.old);
         let _ = remove_tree(&paths.unpacked);
         return Ok(());
     }
-    // Of a crash. There is a target, so it is not needed.
+    // Left by a crash. The target exists, so this copy is not needed.
     remove_tree(&paths.old)?;
     fs::rename(&paths.last, &paths.old).map_err(failed(&paths.last))?;
     fs::rename(&paths.unpacked, &paths.last).map_err(failed(&paths.last))?;
@@ -129,7 +129,7 @@ fn replace_by(paths: &Paths, exchange: fn(&Path, &Path) -> io::Result<bool>) -> 
     Ok(())
 }
 
-/// The new tree has its name, also after a crash, before the old one goes.
+/// Makes the new tree's name durable before the old tree is removed.
 fn sync_names(paths: &Paths) -> Result<(), Error> {
     let directory = match paths.last.parent() {
         Some(directory) if !directory.as_os_str().is_empty() => directory,
@@ -139,7 +139,7 @@ fn sync_names(paths: &Paths) -> Result<(), Error> {
     synced.map_err(Error::io(directory.display().to_string()))
 }
 
-/// Removes the directory at a path of ours. Anything else there is not ours, and stays.
+/// Removes the directory at one of our paths. Anything else there is not ours, and stays.
 fn remove_tree(path: &Path) -> Result<(), Error> {
     match path.symlink_metadata() {
         Ok(there) if there.is_dir() => {
@@ -149,7 +149,7 @@ fn remove_tree(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Removes a directory of ours and all in it, also what its owner made unwritable.
+/// Removes one of our directories with its contents, including unwritable ones.
 pub(super) fn remove_all(path: &Path) -> io::Result<()> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -160,7 +160,7 @@ pub(super) fn remove_all(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Lets the owner of a directory, and of those in it, change what is in there.
+/// Makes a directory and its subdirectories writable by their owner.
 fn make_writable(path: &Path) -> io::Result<()> {
     let there = path.symlink_metadata()?;
     if !there.is_dir() {
@@ -168,7 +168,7 @@ fn make_writable(path: &Path) -> io::Result<()> {
     }
     let mut mode = there.permissions();
     mode.set_mode(mode.mode() | 0o700);
-    // Of another's it cannot be changed, and what is in there may be ours.
+    // We cannot change another user's directory, and its contents may be ours.
     let _ = fs::set_permissions(path, mode);
     fs::read_dir(path)?
         .flatten()
@@ -176,7 +176,7 @@ fn make_writable(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Exchanges what two names name, at once. False if the file system, or the system, cannot.
+/// Exchanges two names atomically. False if the kernel or the file system cannot.
 fn exchange(one: &Path, other: &Path) -> io::Result<bool> {
     match renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE) {
         Ok(()) => Ok(true),
@@ -227,7 +227,7 @@ mod tests {
         paths
     }
 
-    /// Unpacks a tree whose file tells which it is.
+    /// Unpacks a tree with one file that holds `number`.
     fn unpack(paths: &Paths, number: u32) {
         fs::create_dir(&paths.unpacked).unwrap();
         fs::write(paths.unpacked.join("file"), number.to_string()).unwrap();
@@ -304,7 +304,7 @@ mod tests {
         assert_eq!(fs::read_to_string(paths.last.join("file")).unwrap(), "1");
     }
 
-    /// Of a tree in which its owner may change nothing, say an installed one.
+    /// A tree without write permission for its owner, such as an installed one.
     #[test]
     fn replace_tree__of_one_with_directories_that_are_read_only() {
         for exchange in [exchange, never] {
@@ -324,7 +324,7 @@ mod tests {
         }
     }
 
-    /// It is in its place, and what was mounted in the one before is not ours to end.
+    /// The new tree is in place, and a mount in the old tree is not ours to remove.
     #[test]
     fn replace_tree__succeeds_though_the_one_before_cannot_be_removed() {
         let mount = |command: &str, options: &[&str], at: &Path| {
@@ -349,7 +349,7 @@ mod tests {
         }
     }
 
-    /// Where the file system tells which blocks have no place on the disk yet.
+    /// On a file system that reports delayed allocation.
     #[test]
     fn replace_tree__is_on_the_disk_before() {
         let is_written = |path: &Path| {

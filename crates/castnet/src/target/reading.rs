@@ -1,4 +1,4 @@
-//! What reads content in order, as it comes: what unpacks a tree, and a command.
+//! Runs the consumers of content in order: the unpacking of a tree, and a command.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -34,8 +34,8 @@ pub(super) fn unpack(into: &Path, content: FeedReader) -> Result<(), Error> {
     }
 }
 
-/// Has a command of the shell read the content. If the rest does not come it is ended, whether it reads or not. Until it
-/// is gone its standard input stays open: an end would tell it that a part is the whole.
+/// Runs a shell command that reads the content. If the content stays incomplete, the command is ended. Its standard
+/// input stays open until it is gone, because an end of file would present a part as the whole.
 pub(super) fn run(command: &str, mut content: FeedReader) -> Result<(), Error> {
     let mut shell = Command::new("sh");
     shell.arg("-c").arg(command).stdin(Stdio::piped());

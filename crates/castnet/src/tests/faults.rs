@@ -1,4 +1,4 @@
-//! What goes wrong without anybody's ill will.
+//! Tests that a cast survives or reports faults without malice: refusals, missing hosts, changed files.
 
 use std::fs;
 use std::net::UdpSocket;

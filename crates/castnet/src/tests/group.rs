@@ -1,4 +1,4 @@
-//! Hosts in threads.
+//! Runs a group of hosts in threads, for tests.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Members that do what no honest one does.
+//! Tests that hostile members are cut off and named, and do not harm the others.
 
 use std::fs;
 use std::sync::Arc;
@@ -216,7 +216,7 @@ fn boaster__that_has_nothing_and_says_that_it_has_all_harms_no_other() {
     thread.join().unwrap();
 }
 
-/// Anybody may call a host that lets anybody in, and say whatever it likes.
+/// An open host accepts any caller, with any message.
 #[test]
 fn callers__that_offer_what_cannot_be_or_garbage_do_not_end_a_host() {
     let group = Group::new();
@@ -263,7 +263,7 @@ fn callers__that_offer_what_cannot_be_or_garbage_do_not_end_a_host() {
     }
     // One that goes at once.
     drop(Connection::connect(hosts.addresses[0], &Options::default()));
-    // One whose offer is taken, and that is not there any more.
+    // A caller that disappears after its offer was accepted.
     let mut caller = Connection::connect(hosts.addresses[0], &Options::default()).unwrap();
     caller.send(&offer(b"other", 5)).unwrap();
     assert!(matches!(hear(&mut caller), Word::Joins(_)));

@@ -1,4 +1,6 @@
-//! Hosts that look at what an earlier try left, and for how long is the test's to say: they wait for the end of a pipe.
+//! Tests that a source waits for hosts that check an earlier attempt.
+//!
+//! The test decides how long: the hosts read from its pipe.
 
 use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};

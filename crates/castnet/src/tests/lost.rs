@@ -1,4 +1,4 @@
-//! A source, by hand, that a host loses.
+//! Tests that hosts handle the loss of their source. The test plays the source by hand.
 
 use std::fs;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! Casts of memory into memory.
+//! Tests that memory is cast into memory and files, and released afterwards.
 
 use zerolane::{ExportedRegion, Region};
 

@@ -1,4 +1,4 @@
-//! Casts over loopback, in threads of this process.
+//! Tests that casts over loopback work, with all hosts in threads of this process.
 #![allow(non_snake_case)]
 
 mod faults;

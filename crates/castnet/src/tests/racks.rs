@@ -1,4 +1,4 @@
-//! Hosts of several racks.
+//! Tests that a cast enters each rack once.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Hosts that are slow to write, or to pass on.
+//! Tests that a host with a slow disk or link delays others only as documented.
 
 use std::thread;
 use std::time::Duration;
