@@ -1,5 +1,6 @@
-//! Writes the table of completion times and its plot, `cast-times.md` and `cast.svg` in `docs/measurements`. Prints each row on standard
-//! error, with the processor time of its simulation.
+//! Writes the table of completion times and its plot, `cast-times.md` and `cast.svg` in `docs/measurements`.
+//!
+//! It prints each row on standard error, with the processor time of its simulation.
 //!
 //! `cargo run --release -p zerolane-cast --example times -- DIRECTORY [MOST_NODES]`; `ZEROLANE_SEED` is the seed, 1 unless set.
 

@@ -1,4 +1,4 @@
-//! Which chunks a node has.
+//! Records which chunks a node has.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -16,7 +16,7 @@ pub struct Bitmap {
     words: Vec<u64>,
 }
 
-/// What is wrong with a bitmap from the network.
+/// Why a bitmap from the network is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum BadBitmap {
     /// It is of more chunks than there may be.
@@ -31,7 +31,7 @@ pub enum BadBitmap {
         bytes: usize,
     },
     /// A bit behind the last chunk is set.
-    #[error("bitmap with bits behind its last chunk")]
+    #[error("bitmap with bits set after its last chunk")]
     Padding,
 }
 
@@ -99,38 +99,38 @@ impl Bitmap {
         all
     }
 
-    /// Out of how many chunks.
+    /// The number of chunks that it can hold.
     #[must_use]
     pub fn len(&self) -> u32 {
         self.len
     }
 
-    /// How many are in it.
+    /// The number of chunks in it.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// Whether none is in it.
+    /// Whether it holds no chunk.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Whether all are in it.
+    /// Whether it holds all chunks.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.count == self.len
     }
 
-    /// Whether `chunk` is in it; one that does not exist is not.
+    /// Whether `chunk` is in it; false if the chunk does not exist.
     #[must_use]
     pub fn contains(&self, chunk: u32) -> bool {
         let word = self.words.get((chunk / WORD) as usize);
         word.is_some_and(|it| it >> (chunk % WORD) & 1 == 1)
     }
 
-    /// Adds `chunk`; whether it was new. One that does not exist is not added.
+    /// Adds `chunk`, and returns whether it was new. Ignores a chunk that does not exist.
     pub fn insert(&mut self, chunk: u32) -> bool {
         if chunk >= self.len || self.contains(chunk) {
             return false;

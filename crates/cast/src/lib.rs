@@ -1,4 +1,4 @@
-//! One source to many machines, in the time of one: the engine without IO, the model, the simulation.
+//! Distributes content from one source to many machines in about the time of one: engine without IO, model and simulation.
 //!
 //! | module | what it holds |
 //! |---|---|

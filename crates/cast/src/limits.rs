@@ -1,14 +1,14 @@
-//! Every limit of a cast, with its reason.
+//! Defines every limit of the cast engine, with its reason.
 
 use std::time::Duration;
 
-/// Times beyond this are no limit: sums and multiples of them have room in a `Duration`.
+/// Cap on all times, so that their sums and multiples fit a `Duration`.
 pub const LONGEST: Duration = Duration::from_secs(1 << 32);
 
 /// Most chunks of one content. With chunks of 64 MiB that is 64 TiB; a bitmap of them has 128 KiB.
 pub const MAX_CHUNKS: u32 = 1 << 20;
 
-/// Longest message, bytes: the largest bitmap and what goes with it.
+/// Longest message, bytes: the largest bitmap and the fields beside it.
 pub const MESSAGE_BYTES: usize = 192 << 10;
 
 /// Digests in one message: 128 KiB of them.
@@ -23,47 +23,48 @@ pub const MAX_ARITY: u32 = 64;
 /// Contacts in one message: a predecessor for each stripe, helpers, successors of the source.
 pub const MAX_CONTACTS: usize = 2 * MAX_ARITY as usize;
 
-/// Requests that a peer may have outstanding. An honest peer has at most its window; more is a flood.
+/// Most outstanding requests of a peer. An honest peer has at most its window; more is a flood.
 pub const MAX_REQUESTS: usize = 1024;
 
-/// Peers of a node besides its coordinator. The nodes of a tree have as many as two arities, and a few helpers.
+/// Most peers of a node besides its coordinator. A node of a tree has up to twice the arity, and a few helpers.
 pub const MAX_PEERS: usize = 256;
 
-/// Messages that a peer may send between two beats. An honest one sends one for each chunk and a few besides.
+/// Most messages that a peer may send between two beats. An honest peer sends one per chunk and a few others.
 pub const MESSAGES_PER_BEAT: u32 = 2048;
 
-/// Chunks that come unasked from one peer, and are of no use, before it is cut off; each that was asked for makes up for one. A
+/// Unrequested, useless chunks that a peer may send before it is disconnected; each requested one makes up for one. A
 /// cancelled request may cross its chunk.
 pub const MAX_UNASKED: u32 = 64;
 
 /// Members of a cast. The coordinator holds some hundred bytes of each.
 pub const MAX_MEMBERS: usize = 1 << 17;
 
-/// Sends from the store in flight, besides one for each stripe: what a node holds in memory beyond its window.
+/// Sends from the store in flight, besides one for each stripe. A node holds these chunks in memory beyond its window.
 pub const STORE_SENDS: usize = 4;
 
-/// Chunks on their way to one peer: a second is ready while the first is, else the port rests until that is confirmed.
+/// Chunks in flight to one peer. A second one keeps the port busy until the first is confirmed.
 pub const SENDS_AT_ONCE: usize = 2;
 
-/// Helpers that are named at once to a node that lacks chunks.
+/// Helpers that the coordinator names at once to a node with missing chunks.
 pub const HELPERS: usize = 3;
 
-/// Nodes that may follow the source as coordinator.
+/// Nodes that may take over from the source as coordinator.
 pub const SUCCESSORS: usize = 3;
 
-/// Accusations of one member that are acted on. A node that meets more liars is likelier to be one.
+/// Accusations by one member that have an effect. A node that accuses more peers is more likely a liar itself.
 pub const MAX_ACCUSATIONS: u32 = 3;
 
-/// Accusers after whom a node is cut out, not only left without successors.
+/// Number of accusers after which a node is excluded, instead of only losing its successors.
 pub const ACCUSERS: usize = 2;
 
-/// Reviews after a change of its place in which a node is not found slow: it has to be connected, and asks anew.
+/// Reviews after a move in which a node cannot be found slow: it must first connect and request chunks again.
 pub const SETTLED_REVIEWS: u32 = 1;
 
-/// Reviews that a node apart waits until it is served in turn, to see whether it keeps up; twice as many each time that it was
-/// found slow.
+/// Reviews before a demoted node is served in turn again, to test whether it keeps up; doubled each time it is found
+/// slow.
 pub const RECOVERED_REVIEWS: u32 = 4;
 
-/// Times its patience after which the one that leads has failed a member that gained nothing. What a slow one is sent may be there
-/// already, for the first chunks come from several: one to which a chunk takes 12 s gained nothing for 132 s.
+/// Multiple of its patience after which the coordinator fails a member without progress. A slow member may receive
+/// chunks that it already has, because the first chunks come from several peers: a member with 12 s per chunk made no
+/// progress for 132 s.
 pub const IDLE_PATIENCES: u32 = 4;

@@ -1,7 +1,7 @@
-//! What is cast: its chunks, the digest of each, and one root over all.
+//! Describes the content of a cast: its chunks, the digest of each, and one root over all.
 //!
-//! The digest of a chunk is BLAKE3 of its bytes, so a chunk is checked by itself, in any order. The root is BLAKE3 of the
-//! header's figures and all digests: who has the root from the source needs to trust no other node.
+//! The digest of a chunk is BLAKE3 of its bytes, so a node can verify chunks alone and in any order. The root is BLAKE3 of
+//! the header's fields and all digests: a node that has the root from the source needs to trust no other node.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -12,26 +12,24 @@ use crate::limits::{MAX_ARITY, MAX_CHUNKS};
 /// A BLAKE3 digest.
 pub type Hash = [u8; 32];
 
-/// Says of which content and which layout a cast is.
+/// Identifies the content and the layout of a cast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
-    /// Digest of these figures and of the digests of all chunks.
+    /// Digest of these fields and of the digests of all chunks.
     pub root: Hash,
     /// Bytes of the content.
     pub bytes: u64,
-    /// Bytes of each chunk but the last.
+    /// Bytes of each chunk except the last.
     pub chunk_bytes: u32,
-    /// Stripes of the content, and children of a node in its own: 1 is a chain.
+    /// Stripes of the content, and children of a node in its own stripe: 1 is a chain.
     pub arity: u32,
 }
 
-/// Why a header, a list of digests or a chunk is not what was announced.
+/// Why a header, a list of digests or a chunk does not match the announcement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Mismatch {
     /// There are too many chunks, or they have no bytes.
-    #[error(
-        "content of {bytes} bytes in chunks of {chunk_bytes}: at most {MAX_CHUNKS} chunks are possible"
-    )]
+    #[error("content of {bytes} bytes in chunks of {chunk_bytes}: more than {MAX_CHUNKS} chunks")]
     Chunks {
         /// Bytes of the content.
         bytes: u64,
@@ -39,7 +37,7 @@ pub enum Mismatch {
         chunk_bytes: u32,
     },
     /// The arity is none.
-    #[error("arity {0}: 1 to {MAX_ARITY} is possible")]
+    #[error("arity {0}: it must be 1 to {MAX_ARITY}")]
     Arity(u32),
     /// The digests are not those of the root.
     #[error("digests that the root does not cover")]
@@ -58,19 +56,19 @@ pub enum Mismatch {
         wanted: usize,
     },
     /// The chunk's bytes are others.
-    #[error("chunk {0} does not have its digest")]
+    #[error("chunk {0} has a wrong digest")]
     Content(u32),
 }
 
 impl Header {
-    /// How many chunks there are.
+    /// The number of chunks.
     #[must_use]
     pub fn chunks(&self) -> u32 {
         let chunks = self.bytes.div_ceil(u64::from(self.chunk_bytes.max(1)));
         u32::try_from(chunks).unwrap_or(u32::MAX)
     }
 
-    /// Bytes of `chunk`; none, if it does not exist.
+    /// Bytes of `chunk`; 0 if it does not exist.
     #[must_use]
     pub fn bytes_of(&self, chunk: u32) -> usize {
         let begin = u64::from(chunk) * u64::from(self.chunk_bytes);
@@ -79,13 +77,13 @@ impl Header {
             .min(u64::from(self.chunk_bytes)) as usize
     }
 
-    /// The stripe that `chunk` is of.
+    /// The stripe of `chunk`.
     #[must_use]
     pub fn stripe_of(&self, chunk: u32) -> usize {
         (chunk % self.arity) as usize
     }
 
-    /// How many chunks are of `stripe`.
+    /// The number of chunks in `stripe`.
     #[must_use]
     pub fn chunks_of(&self, stripe: usize) -> u32 {
         (self.chunks() + self.arity - 1).saturating_sub(stripe as u32) / self.arity
@@ -94,7 +92,7 @@ impl Header {
     /// Whether such a content can be cast. One without bytes has no chunks.
     ///
     /// # Errors
-    /// There are too many chunks, or no stripes or too many.
+    /// There are too many chunks, or the arity is out of range.
     pub fn check(&self) -> Result<(), Mismatch> {
         if !(1..=MAX_ARITY).contains(&self.arity) {
             return Err(Mismatch::Arity(self.arity));
@@ -129,7 +127,7 @@ impl Manifest {
     /// That of a content of `bytes` bytes, of whose chunks `hashes` are the digests, in order.
     ///
     /// # Errors
-    /// As [`Header::check`]; or the digests are not as many as the chunks.
+    /// As [`Header::check`]; or the number of digests differs from the number of chunks.
     pub fn new(
         bytes: u64,
         chunk_bytes: u32,
@@ -151,7 +149,7 @@ impl Manifest {
     /// The digests that came for `header`.
     ///
     /// # Errors
-    /// As [`Header::check`]; or the root does not cover them.
+    /// As [`Header::check`]; or the root does not cover the digests.
     pub fn covered(header: Header, hashes: Vec<Hash>) -> Result<Manifest, Mismatch> {
         header.check()?;
         if hashes.len() != header.chunks() as usize || header.root_of(&hashes) != header.root {

@@ -1,7 +1,7 @@
-//! What nodes say to each other besides chunks.
+//! Encodes and parses the messages between nodes, other than chunks.
 //!
-//! Every message opens with magic and version, whose place never changes; the rest is postcard. Parsing never trusts a
-//! length: a message has at most [`MESSAGE_BYTES`], and what is in it is checked before anything acts on it.
+//! Every message starts with magic and version at fixed positions; the rest is postcard. Parsing trusts no length: a message
+//! has at most [`MESSAGE_BYTES`], and its fields are checked before anything acts on them.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -18,12 +18,12 @@ const MAGIC: [u8; 3] = *b"ZLc";
 pub const VERSION: u8 = 1;
 const PROLOGUE_BYTES: usize = MAGIC.len() + 1;
 
-/// Says which node is meant: a number that its key yields, so that a driver can prove it of a connection.
+/// The number of a node, derived from its public key, so that a driver can authenticate a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NodeId(pub u64);
 
 impl NodeId {
-    /// That of the holder of a public key.
+    /// The number of the holder of a public key.
     #[must_use]
     pub fn of_key(key: &[u8]) -> NodeId {
         let digest = blake3::derive_key("zerolane cast node 1", key);
@@ -41,27 +41,27 @@ impl std::fmt::Display for NodeId {
 /// A node and where it listens.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contact {
-    /// Which.
+    /// Its number.
     pub id: NodeId,
-    /// Where, in the driver's words; at most [`ADDRESS_BYTES`].
+    /// Its address in the driver's format, at most [`ADDRESS_BYTES`] long.
     pub address: Vec<u8>,
 }
 
-/// Why a peer is told on, or cut off.
+/// Why a peer is reported or disconnected.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, Error,
 )]
 pub enum Fault {
-    /// It is not there any more, or silent.
+    /// It is gone or silent.
     #[error("silent, or gone")]
     Gone,
-    /// It sent a chunk that does not have its digest.
+    /// It sent a chunk with a wrong digest.
     #[error("sent a wrong chunk")]
     WrongChunk,
     /// It sent digests that the root does not cover.
     #[error("sent wrong digests")]
     WrongHashes,
-    /// What it sent is no message.
+    /// It sent bytes that are not a valid message.
     #[error("sent what is no message")]
     Garbage,
     /// A message names chunks that do not exist, or has a bitmap of another content.
@@ -79,23 +79,23 @@ pub enum Fault {
     /// It is too slow for the policy of this cast.
     #[error("too slow")]
     Slow,
-    /// It took nothing of what was there for it, for longer than the one that leads has patience.
-    #[error("took nothing for long")]
+    /// It received none of its available chunks for longer than the coordinator's patience.
+    #[error("received nothing for too long")]
     Idle,
 }
 
-/// Where a node stands, by the coordinator's word.
+/// A node's place in the topology, as the coordinator assigns it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// Counts the changes of the membership; an older one is not followed.
+    /// Counts the changes of the membership. A node ignores an older place.
     pub epoch: u64,
-    /// For each stripe the predecessor, if there is one.
+    /// The predecessor in each stripe, if there is one.
     pub predecessors: Vec<Option<Contact>>,
-    /// Others that have what this node missed.
+    /// Other nodes that have the chunks that this node missed.
     pub helpers: Vec<Contact>,
-    /// Who follows the source as coordinator, in order.
+    /// The nodes that take over from the source as coordinator, in order.
     pub successors: Vec<Contact>,
-    /// Served apart: it has no successors, and others come first.
+    /// Demoted: it has no successors, and others are served first.
     pub apart: bool,
 }
 
@@ -110,22 +110,22 @@ pub enum Message {
         rack: u32,
         /// Measured bandwidth, bytes a second; 0 if unknown.
         rate: u64,
-        /// The root of what it has of an earlier try.
+        /// The content root of its earlier attempt.
         root: Hash,
         /// The chunks that it has of it.
         has: Bitmap,
     },
-    /// From the coordinator: what is cast.
+    /// From the coordinator: the header of the content.
     Welcome(Header),
     /// From the coordinator: where this node stands.
     Place(Place),
-    /// To the coordinator: what is verified, by stripe, and whether all is on the disk.
+    /// To the coordinator: the number of verified chunks in each stripe, and whether all are on the disk.
     Progress {
         /// Chunks of each stripe.
         verified: Vec<u32>,
         /// All is verified and written.
         done: bool,
-        /// The peer for whom this node holds what fills its window.
+        /// The peer for which this node holds the chunks that fill its window.
         held_by: Option<NodeId>,
     },
     /// To the coordinator: this peer is of no use to this node.
@@ -135,15 +135,15 @@ pub enum Message {
         /// Why.
         fault: Fault,
     },
-    /// To the coordinator: nobody that this node knows gives what it lacks.
+    /// To the coordinator: no known node provides the missing chunks.
     Seek,
     /// From the coordinator: these may have it.
     Helpers(Vec<Contact>),
-    /// From the coordinator: this node is no part of it any more.
+    /// From the coordinator: this node is excluded.
     Dismissed(Fault),
     /// From the coordinator: all nodes are done, or have failed.
     Finished,
-    /// Between peers: what this end has.
+    /// Between peers: the chunks of this end.
     Hello {
         /// Of which content.
         root: Hash,
@@ -168,15 +168,15 @@ pub enum Message {
     },
     /// Send these chunks, each as soon as it is there and verified.
     Request(Vec<u32>),
-    /// These are not wanted any more.
+    /// These are no longer wanted.
     Cancel(Vec<u32>),
-    /// These were asked for, and are not in memory any more and cannot be read again.
+    /// These were requested, but have left memory and cannot be read again.
     Missing(Vec<u32>),
     /// This end is alive.
     Alive,
 }
 
-/// Why bytes are no message.
+/// Why bytes are not a valid message.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BadMessage {
     /// It is longer than any may be.
@@ -189,7 +189,7 @@ pub enum BadMessage {
     #[error("cast protocol version {0}, not {VERSION}")]
     Version(u8),
     /// It is cut off, goes on behind its end, or has a part that is none.
-    #[error("message that cannot be taken apart")]
+    #[error("message that cannot be parsed")]
     Form,
     /// An address is too long.
     #[error("address of {0} bytes, at most {ADDRESS_BYTES}")]
@@ -200,13 +200,13 @@ pub enum BadMessage {
     /// A chunk cannot exist.
     #[error("chunk {0} cannot exist")]
     Chunk(u32),
-    /// What is cast cannot be.
+    /// The header or digests are not valid.
     #[error(transparent)]
     Header(#[from] Mismatch),
 }
 
 impl Message {
-    /// Its bytes.
+    /// Encodes the message.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(64);
@@ -218,7 +218,7 @@ impl Message {
     /// The message that `bytes` are.
     ///
     /// # Errors
-    /// They are none; the error names the part that is wrong.
+    /// The bytes are malformed; the error names the wrong part.
     pub fn parse(bytes: &[u8]) -> Result<Message, BadMessage> {
         if bytes.len() > MESSAGE_BYTES {
             return Err(BadMessage::TooLong(bytes.len()));

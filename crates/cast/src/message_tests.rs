@@ -1,3 +1,4 @@
+//! Tests that messages round-trip, and that malformed ones are refused.
 #![allow(non_snake_case)]
 
 use proptest::collection::vec;

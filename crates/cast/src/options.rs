@@ -1,52 +1,53 @@
-//! What a cast is told, and what it tells.
+//! Defines the options of a cast, and the events that it reports.
 
 use std::time::Duration;
 
 use crate::limits::LONGEST;
 use crate::message::{Contact, Fault, Message, NodeId};
 
-/// What is done about a node that holds others back.
+/// How to treat a node that holds others back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Slow {
-    /// It stays where it is, and those behind it wait.
+    /// It keeps its place, and its descendants wait.
     Wait,
-    /// It gets a place without successors, and is served when others are not waiting.
+    /// It gets a place without successors, and is served when no other node waits.
     #[default]
     Demote,
-    /// It is left out.
+    /// It is excluded.
     Drop,
 }
 
-/// How a node takes part, and, at the source, how the group is led.
+/// Options of a node and, at the source, of the whole group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Chunks that a node holds in memory at most, those on the way to it included: see [`window_for`].
+    /// Most chunks that a node holds in memory, including those in flight to it: see [`window_for`].
     pub window: u32,
-    /// Whether a chunk that a successor still lacks may leave memory once it is written, to be read again. If not, a
-    /// slow successor holds this node back instead.
+    /// Whether a written chunk that a successor still lacks may leave memory, to be read again later. If not, a slow
+    /// successor holds this node back.
     pub spill: bool,
-    /// Whether what was written can be read again. What went into a pipe cannot.
+    /// Whether written chunks can be read again. Chunks written to a pipe cannot.
     pub readable: bool,
-    /// Whether the driver fills chunks of zeros by itself ([`Action::Fill`]). What they are, their digests tell, so no peer is asked
-    /// for them.
+    /// Whether the driver fills chunks of zeros by itself ([`Action::Fill`]). Their digests identify them, so no peer
+    /// has to send them.
     pub fills: bool,
-    /// The longest silence of an end that is alive.
+    /// Longest silence of a live end.
     pub beat: Duration,
-    /// At the coordinator: the silence after which a node is suspected, so that none receives from it until it is heard of
-    /// again; several beats.
+    /// At the coordinator: the silence, several beats, after which no node receives from this one until it speaks
+    /// again.
     pub suspicion: Duration,
-    /// The silence after which a peer is taken for dead; longer than `suspicion`.
+    /// The silence after which a peer counts as dead; longer than `suspicion`.
     pub silence: Duration,
-    /// How long a stripe may stand still before a node looks for others that have what it lacks.
+    /// How long a stripe may stall before a node looks for other providers of the missing chunks.
     pub stall: Duration,
-    /// How long a node goes on without anything new before it says that it is stuck; at the coordinator also: a
-    /// member that gains nothing of what is there for it for [`IDLE_PATIENCES`](crate::limits::IDLE_PATIENCES) of it has failed.
+    /// How long a node continues without progress before it reports that it is stuck. At the coordinator, a member that
+    /// receives none of its available chunks for [`IDLE_PATIENCES`](crate::limits::IDLE_PATIENCES) times as long has
+    /// failed.
     pub patience: Duration,
-    /// At the source: the nodes that are waited for before it begins; 0 for any that come within `gather`.
+    /// At the source: the number of nodes to wait for before the start; 0: all that join within `gather`.
     pub expected: u32,
-    /// At the source: how long they are waited for.
+    /// At the source: how long to wait for them.
     pub gather: Duration,
-    /// At the coordinator: what is done about slow nodes.
+    /// At the coordinator: how to treat slow nodes.
     pub slow: Slow,
 }
 
@@ -65,8 +66,8 @@ impl Options {
     }
 }
 
-/// Chunks in memory with which nothing waits for memory: of each stripe two on the way here, and two on the way on; and as
-/// many again as a chain needs.
+/// The window with which no transfer waits for memory: for each stripe two chunks inbound and two outbound, and again
+/// as many as a chain needs.
 #[must_use]
 pub fn window_for(arity: u32) -> u32 {
     4 * arity + 4
@@ -91,12 +92,12 @@ impl Default for Options {
     }
 }
 
-/// What a driver is asked to do.
+/// An action for the driver to execute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Connect to a node; the end is `connected` or `disconnected`.
     Connect(Contact),
-    /// Close the connection to a node; nothing is said about its end.
+    /// Close the connection to a node. Do not report its end.
     Disconnect(NodeId),
     /// Send a message.
     Send {
@@ -111,11 +112,11 @@ pub enum Action {
         to: NodeId,
         /// Which.
         chunk: u32,
-        /// It is read from the store, for it is not in memory.
+        /// The chunk is not in memory and must be read from the store.
         from_store: bool,
     },
-    /// Give a send up that was asked for, where its chunk has not all left: the peer waits for nothing any more. Its end is
-    /// `sent` all the same.
+    /// Cancel a requested send whose chunk has not fully left: the peer no longer waits for it. Its end is `sent` all
+    /// the same.
     Withdraw {
         /// To which peer.
         to: NodeId,
@@ -132,36 +133,36 @@ pub enum Action {
     Tell(Event),
 }
 
-/// What a user is told.
+/// An event for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// At the coordinator: a node takes part.
     Joined(NodeId),
     /// At the coordinator: a node has all, written.
     NodeDone(NodeId),
-    /// At the coordinator: a node is no part any more.
+    /// At the coordinator: a node has left.
     NodeFailed(NodeId, Fault),
     /// At the coordinator: a node holds others back.
     NodeSlow(NodeId),
-    /// A peer gave what does not hold: seen by this node, or told to the coordinator by another.
+    /// A peer misbehaved, as this node saw, or as another node reported to the coordinator.
     Liar {
         /// Which peer.
         peer: NodeId,
         /// Which node says so.
         by: NodeId,
-        /// What it did.
+        /// Its offence.
         fault: Fault,
     },
     /// This node leads the group now.
     Leads,
     /// This node has all, written.
     Done,
-    /// Nothing new came for `patience`: so many chunks are lacking.
+    /// Nothing new arrived for `patience`: so many chunks are missing.
     Stuck {
         /// How many.
         lacking: u32,
     },
-    /// The coordinator has put this node out.
+    /// The coordinator has excluded this node.
     Dismissed(Fault),
     /// All nodes are done or have failed: this node may end.
     Finished,

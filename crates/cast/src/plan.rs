@@ -1,21 +1,21 @@
-//! The time of a cast in closed form, and which way is taken.
+//! Predicts the time of a cast in closed form, and chooses its shape.
 //!
-//! A node passes each byte once through its link in, its memory, its disk and its link out, all at the same time: the least
-//! of their rates is that of the stream. That is the model of Dolly (Rauch, Kurmann, Stricker: "Partition Cast", Euro-Par
-//! 2000), which the paper of row P2.8 cites for its table 4. To it is added what a stream through many nodes needs to fill,
-//! and what nodes that die or are slow cost. With S bytes, N nodes, chunks of c bytes, a rate r of the stream, a rate b of a
-//! port and a latency l:
+//! A node passes each byte once through its inbound link, memory, disk and outbound link, all at the same time: the slowest
+//! of these sets the rate of the stream. This is the model of Dolly (Rauch, Kurmann, Stricker: "Partition Cast", Euro-Par
+//! 2000), which the paper of row P2.8 cites for its table 4. This module adds the time to fill a stream through many nodes,
+//! and the cost of nodes that die or are slow. With S bytes, N nodes, chunks of c bytes, a rate r of the stream, a rate b of
+//! a port and a latency l:
 //!
-//! | way | time | from |
+//! | shape | time | from |
 //! |---|---|---|
 //! | star | max(N S / b, S / r) | the source's port passes the content N times |
 //! | chain | S / r + (N - 1)(c / b + l) | Dolly; a chunk is verified whole at each node before it goes on |
 //! | tree of k stripes | S / r + d (k c / b + l), d = the levels of a tree of N / k nodes, and one | SplitStream (Castro et al., SOSP 2003) |
 //!
-//! A node that dies costs those behind it the time until that is seen, for nothing is left over to catch up with: in a chain
-//! the last one is behind all, in a tree behind as many as there are levels.
+//! A node that dies costs its descendants the time until that is detected, because there is no spare rate to catch up with.
+//! In a chain the last node descends from all others, in a tree from as many as there are levels.
 
-/// Ways to spread a content.
+/// The shapes of a cast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// The source sends to each node.
@@ -26,7 +26,7 @@ pub enum Shape {
     Tree(u32),
 }
 
-/// What is to be cast, and over what.
+/// The content and the network to plan for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cast {
     /// Nodes besides the source.
@@ -37,9 +37,9 @@ pub struct Cast {
     pub chunk_bytes: u32,
     /// Bytes a second of each port, in each direction.
     pub link: f64,
-    /// Bytes a second that a disk writes, or the source's reads; 0 if it is never waited for.
+    /// Bytes/s that a disk writes, or the source's disk reads; 0 if it is never the limit.
     pub disk: f64,
-    /// Bytes a second that the memory passes; 0 if it is never waited for.
+    /// Memory bandwidth, bytes/s; 0 if it is never the limit.
     pub memory: f64,
     /// How often a byte crosses the memory on its way through a node.
     pub crossings: f64,
@@ -49,16 +49,16 @@ pub struct Cast {
     pub uplink: f64,
     /// Nodes of a rack.
     pub rack: u32,
-    /// Share of the nodes that die meanwhile.
+    /// Share of the nodes that die during the cast, 0 to 1.
     pub dying: f64,
-    /// Share of the nodes that are slow.
+    /// Share of the nodes that are slow, 0 to 1.
     pub slow: f64,
     /// Seconds until a node is found dead, or slow, and its successors have another predecessor.
     pub detection: f64,
 }
 
 impl Cast {
-    /// Over ports of one rate, where nothing else limits and nothing fails.
+    /// A cast over ports of one rate, without other limits or failures.
     #[must_use]
     pub fn over_ports(nodes: u32, bytes: u64, chunk_bytes: u32, link: f64) -> Cast {
         Cast {
@@ -79,7 +79,7 @@ impl Cast {
     }
 }
 
-/// What limits the stream.
+/// The resource that limits the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// The nodes' ports.
@@ -94,29 +94,29 @@ pub enum Bound {
     Uplink,
 }
 
-/// The time of one way.
+/// The predicted time of one shape.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// Which.
+    /// The shape.
     pub shape: Shape,
     /// Seconds until the last node that is neither dead nor slow has all.
     pub seconds: f64,
-    /// Of these, until the last one gets its first chunk.
+    /// Part of these: until the last node receives its first chunk.
     pub fill: f64,
-    /// Of these, what dead and slow nodes cost.
+    /// Part of these: the cost of dead and slow nodes.
     pub faults: f64,
-    /// What limits it.
+    /// The limiting resource.
     pub bound: Bound,
 }
 
-/// All ways, and the one that is taken.
+/// The estimates of all shapes, and the choice.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// Star, chain, the faster of the trees.
     pub estimates: Vec<Estimate>,
     /// The one of [`shape`].
     pub chosen: Estimate,
-    /// A way that is worth it with the rates and faults that are given, which a cast does not know.
+    /// A faster shape for the given rates and faults, which a cast cannot know in advance.
     pub faster: Option<Estimate>,
 }
 
@@ -130,8 +130,8 @@ const WORTH: f64 = 1.02;
 /// in little where there are few, which are short.
 const FEW: u32 = 16;
 
-/// The shape of a cast that is not told one: a chain of few nodes, and of more unless a tree is worth it where all ports have one
-/// rate and nothing fails. Of the network it knows nothing before it began.
+/// The default shape of a cast. A chain, unless there are many nodes and a tree is worthwhile with equal ports and no
+/// failures. A cast knows nothing of the network before it begins.
 #[must_use]
 pub fn shape(nodes: u32, bytes: u64, chunk_bytes: u32) -> Shape {
     if nodes <= FEW {
@@ -146,7 +146,7 @@ pub fn shape(nodes: u32, bytes: u64, chunk_bytes: u32) -> Shape {
     }
 }
 
-/// The time of each way, and the choice.
+/// Estimates the time of each shape, and chooses one.
 #[must_use]
 pub fn plan(cast: &Cast) -> Plan {
     let (star, chain, tree) = (
@@ -184,7 +184,7 @@ impl Estimate {
     }
 }
 
-/// The time of one way.
+/// Estimates the time of one shape.
 #[must_use]
 pub fn estimate(cast: &Cast, shape: Shape) -> Estimate {
     let bytes = cast.bytes as f64;

@@ -1,14 +1,14 @@
-//! The trees by which a content spreads: one for each stripe, over all nodes.
+//! Builds the trees along which content spreads: one for each stripe, over all nodes.
 //!
-//! With an arity of k the content is cut into k stripes, chunk by chunk, and each stripe has a tree of its own. A node has
-//! up to k successors in the stripe of its group and is a leaf in the others, so that it sends what it receives: the
-//! content once. With one stripe that is a chain. The trees of several are SplitStream's (Castro et al., SOSP 2003).
+//! With an arity of k, the content is cut chunk by chunk into k stripes, and each stripe has a tree. A node has up to k
+//! successors in the stripe of its group and is a leaf in the others, so it sends as much as it receives: the content once.
+//! With one stripe this is a chain. Several trees are SplitStream's (Castro et al., SOSP 2003).
 //!
-//! Racks are entered once by each stripe, for their uplinks are what is short: among racks the same trees stand as among
-//! nodes. A rack passes the stripe of its group on to k others and is a leaf in the rest, so its uplink carries the content
-//! once in each direction. Within a rack one node takes the stripe from outside, and the nodes of its group spread it.
+//! Each stripe enters a rack once, because uplinks are scarce: among racks the trees are the same as among nodes. A rack
+//! passes the stripe of its group to k other racks and is a leaf in the rest, so its uplink carries the content once in each
+//! direction. Within a rack one node receives the stripe from outside, and the nodes of its group spread it.
 //!
-//! A node that goes leaves as many successors without a predecessor as its own predecessors have room for after it: the
+//! A departing node leaves at most as many successors without a predecessor as its own predecessors then have room for: the
 //! load stays even without moving any other node.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -24,7 +24,8 @@ pub(crate) struct Topology {
     arity: usize,
     root: NodeId,
     spots: BTreeMap<NodeId, Spot>,
-    /// Nodes that may have successors, by how many they have; those that are apart do not count, for they come last.
+    /// Nodes that may have successors, by their number of successors. Demoted nodes do not count, because they come
+    /// last.
     by_load: Loads,
     /// The same, by how many they have of both sorts.
     by_all: Loads,
@@ -304,7 +305,8 @@ impl Topology {
                 .then(|| self.exit(stripe, id, not))
                 .flatten()
             {
-                // Its rack passes the stripe on to another: from here on through it, for an uplink carries it once.
+                // Its rack already forwards the stripe to another rack. Continue through that one, because an uplink
+                // carries a stripe once.
                 self.unlink(stripe, below);
                 self.link(stripe, above, id);
                 self.link(stripe, id, below);
@@ -350,7 +352,7 @@ impl Topology {
         self.room_among(stripe, id, not, self.by_load.of_rack(rack))
     }
 
-    /// A node that has room for another: of its own rack if one has room there, else of the one that sends least to others.
+    /// A node with room for `id`: in its own rack if possible, otherwise in the rack that sends least to others.
     fn find_room(&self, stripe: usize, id: NodeId, not: &BTreeSet<NodeId>) -> Option<NodeId> {
         let near = self.room_near(stripe, id, not);
         near.or_else(|| self.room_far(stripe, id, not))
@@ -483,7 +485,7 @@ impl Topology {
         spot.is_some_and(|it| !it.apart && it.load < self.arity)
     }
 
-    /// Nodes of a rack, those with the fewest successors first.
+    /// The nodes of a rack, in order of their number of successors.
     pub(crate) fn of_rack(&self, rack: u32) -> impl Iterator<Item = NodeId> + '_ {
         self.by_load.of_rack(rack).map(|it| it.1)
     }
@@ -505,7 +507,7 @@ impl Topology {
             let allowed = it.1 != id && it.1 != self.root && !not.contains(&it.1);
             allowed && self.depth(stripe, it.1, id).is_some()
         };
-        // One that is apart takes nothing from others, so it may as well be below one of its rack.
+        // A demoted node takes nothing from others, so its predecessor may as well be in its own rack.
         let near = nodes.of_rack(rack).filter(|_| apart).find(possible);
         let found = near.or_else(|| nodes.all.iter().copied().find(possible));
         found

@@ -1,3 +1,4 @@
+//! Tests that the trees hold their invariants as nodes come and go.
 #![allow(non_snake_case)]
 
 use super::*;

@@ -1,4 +1,4 @@
-//! Nodes that come, die and come back for a day of virtual time. `ZEROLANE_SEED` repeats one seed.
+//! Tests that a cast survives a day of virtual time in which nodes come, die and return. `ZEROLANE_SEED` repeats one seed.
 #![allow(non_snake_case)]
 
 use std::time::Duration;

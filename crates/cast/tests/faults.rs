@@ -1,4 +1,4 @@
-//! What a cast survives: the engine in virtual time. `ZEROLANE_SEED` repeats one seed.
+//! Tests that a cast in virtual time survives the faults of nodes and links. `ZEROLANE_SEED` repeats one seed.
 #![allow(non_snake_case)]
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Many nodes, many faults: the engine in virtual time.
+//! Tests that the engine in virtual time copes with many nodes and many faults.
 #![allow(non_snake_case)]
 
 use zerolane_cast::plan::{Cast, Shape, estimate};

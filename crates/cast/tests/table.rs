@@ -1,4 +1,4 @@
-//! The table of completion times in the documentation is what the engine does.
+//! Tests that the documented table of completion times matches the engine.
 #![allow(non_snake_case)]
 
 use zerolane_cast::sim::table::{HEAD, NODES, QUICK, cases, row};

@@ -1,7 +1,7 @@
-//! The membership: kept by the source, or by the node that follows it.
+//! Keeps the membership of a cast, at the source or at the node that takes over from it.
 //!
-//! It decides from whom each node receives, and nothing else: what a chunk is, its digest says. It hears of every node how
-//! many chunks of each stripe are verified there, and from that it finds the nodes that hold others back.
+//! The coordinator decides only from whom each node receives; digests decide what a chunk is. Each node reports how many
+//! chunks of each stripe it has verified. From these counts the coordinator finds the nodes that hold others back.
 
 mod pace;
 mod review;
@@ -17,7 +17,7 @@ use crate::options::{Event, Options, Slow};
 use crate::topology::Topology;
 use pace::{Overall, Verdict, Watch};
 
-/// Nodes of a rack, those with the fewest successors, of which helpers are taken.
+/// Number of nodes of a rack, those with the fewest successors, from which helpers are chosen.
 const COMPARED: usize = 16;
 
 /// Leads a cast.
@@ -42,7 +42,7 @@ pub(crate) struct Coordinator {
     turns_head_at: Option<Duration>,
     /// The head that went there last.
     turned: Option<NodeId>,
-    /// Members that another did not reach and that said nothing since: none gets them as predecessors.
+    /// Members that another member could not reach and that have been silent since. They do not become predecessors.
     doubted: BTreeSet<NodeId>,
     /// The last node that was named as a helper.
     last_helper: NodeId,
@@ -66,22 +66,22 @@ struct Member {
     watches: Vec<Watch>,
     /// How it keeps up with all of them.
     overall: Overall,
-    /// When a review saw it gain something last, and how many chunks it had then.
+    /// When a review last saw progress, and the number of chunks then.
     gained: (Duration, u32),
-    /// For how long it gains nothing though there is something for it, by reviews, and the most chunks that it had. That it joins
-    /// anew changes neither.
+    /// How long, by reviews, it has made no progress although chunks were available, and its largest number of chunks.
+    /// A rejoin resets neither.
     idle: Duration,
     most: u32,
     held_by: Option<NodeId>,
     /// Reviews since it got its place.
     settled: u32,
-    /// How often it got nothing at all.
+    /// How often it received nothing at all.
     starved: u32,
     /// Successors that were found slow behind it: with more than chance puts there it is itself.
     lost: Vec<NodeId>,
     /// How often it was found slow.
     set_apart: u32,
-    /// Those that it sent to lagged.
+    /// Whether its successors lagged.
     holds: bool,
     /// Reviews since it was set apart, or its trial was over.
     waited: u32,
@@ -101,13 +101,13 @@ impl Member {
         active && self.watches.iter().any(Watch::is_warned)
     }
 
-    /// What was seen of its pace says nothing of what is to come.
+    /// The pace observed so far does not predict the next.
     fn forget_pace(&mut self) {
         self.watches.iter_mut().for_each(Watch::forget);
         self.overall.forget();
     }
 
-    /// Whether it keeps up with those above it. With one of them there is nothing to add up.
+    /// Whether it keeps up with its predecessors. With one predecessor there is nothing to add up.
     fn keeps_up(&self) -> Verdict {
         match &self.watches[..] {
             [only] => only.verdict(),
@@ -123,7 +123,7 @@ enum Life {
     Failed(Fault),
 }
 
-/// What a node says of itself when it joins.
+/// A node's description of itself when it joins.
 pub(crate) struct Joining {
     pub(crate) contact: Contact,
     pub(crate) rack: u32,
@@ -164,7 +164,8 @@ impl Coordinator {
         }
     }
 
-    /// That of a node that follows another coordinator, whose last change was `epoch`: it takes nodes as they come.
+    /// The coordinator of a node that takes over from another, whose last change was `epoch`. It accepts nodes as they
+    /// join.
     pub(crate) fn following(
         now: Duration,
         own: Contact,
@@ -177,12 +178,12 @@ impl Coordinator {
         coordinator.begun = Some(now);
         coordinator.epoch = epoch;
         coordinator.options.expected = 0;
-        // Those that look for it have waited for the one before, and for others in between.
+        // The members have first waited for the previous leader, and for others in between.
         coordinator.gathers_until = now + options.silence * 10;
         coordinator
     }
 
-    /// What is to be sent and told.
+    /// Messages and events that wait to be delivered.
     pub(crate) fn take_outputs(&mut self) -> (Vec<(NodeId, Message)>, Vec<Event>) {
         (
             std::mem::take(&mut self.messages),
@@ -190,7 +191,7 @@ impl Coordinator {
         )
     }
 
-    /// Whether nothing is to be sent or told.
+    /// Whether no message or event waits.
     pub(crate) fn is_quiet(&self) -> bool {
         self.messages.is_empty() && self.events.is_empty()
     }
@@ -207,12 +208,12 @@ impl Coordinator {
             .map(|(id, it)| (*id, it.verified.iter().sum()))
     }
 
-    /// By stripe, from which node a member is to receive.
+    /// The predecessor of a member in each stripe.
     pub(crate) fn predecessors(&self, id: NodeId) -> &[Option<NodeId>] {
         self.topology.predecessors(id)
     }
 
-    /// Waits for so many nodes, and for no more.
+    /// Sets the number of nodes to wait for.
     pub(crate) fn expect(&mut self, now: Duration, nodes: u32) {
         self.options.expected = nodes;
         if self.begun.is_none() && nodes > 0 && self.members.len() >= nodes as usize {
@@ -425,13 +426,13 @@ impl Coordinator {
             self.events.push(Event::NodeDone(from));
         }
         if suspected && trusted {
-            // That it gained nothing in its silence says nothing of its pace.
+            // Its lack of progress during its silence says nothing about its pace.
             member.forget_pace();
             self.move_to(from, false);
         }
     }
 
-    /// This node did not run until now: what it did not hear meanwhile says nothing of its members.
+    /// Handles a pause of this node itself: silence in that time says nothing about its members.
     pub(crate) fn rested(&mut self, now: Duration) {
         (self.listens_since, self.reviewed) = (now, now);
         for member in self.members.values_mut() {
@@ -439,8 +440,8 @@ impl Coordinator {
         }
     }
 
-    /// Members that were silent for long get places without successors, until they are heard of: those behind a dead node
-    /// receive from another before it is known to be dead.
+    /// Moves long-silent members to places without successors until they speak again. The successors of a dead node
+    /// thus get another predecessor before the node is known to be dead.
     fn suspect_silent(&mut self, now: Duration) {
         let deadline = now.saturating_sub(self.options.suspicion);
         let silent = |it: &Member| {
@@ -515,7 +516,7 @@ impl Coordinator {
         self.say(from, Message::Helpers(helpers));
     }
 
-    /// Counts a complaint; whether the node has made so many that it is cut out.
+    /// Counts a complaint of a node. Returns whether it has made so many that it is excluded.
     fn complains(&mut self, from: NodeId) -> bool {
         let most = 4 * self.header.arity + 8;
         let Some(member) = self.members.get_mut(&from) else {
@@ -529,8 +530,8 @@ impl Coordinator {
         floods
     }
 
-    /// Nodes that have something, of the rack of `id` if there are any, others each time; the root when there are none, and
-    /// now and then.
+    /// Nodes that can help `id`, different ones each time and from its rack if possible. The root if there are none,
+    /// and now and then.
     pub(crate) fn helpers_for(&mut self, id: NodeId) -> Vec<Contact> {
         let after = self.last_helper;
         let mut found: Vec<NodeId> = Vec::new();
@@ -569,7 +570,7 @@ impl Coordinator {
         helpers
     }
 
-    /// Whether a node has something that it can be asked for by another.
+    /// Whether a node has chunks that another may request.
     fn may_help(&self, it: NodeId, id: NodeId) -> bool {
         self.members.get(&it).is_some_and(|member| {
             let trusted = !matches!(member.life, Life::Failed(_)) && member.accused_by.is_empty();
@@ -588,7 +589,7 @@ impl Coordinator {
         }
     }
 
-    /// Cuts a node out, and tells it so.
+    /// Excludes a node, and notifies it.
     fn fail(&mut self, id: NodeId, fault: Fault) {
         if let Some(member) = self.members.get_mut(&id) {
             member.life = Life::Failed(fault);
@@ -598,7 +599,7 @@ impl Coordinator {
         }
     }
 
-    /// Takes a node out of the trees and gives those behind it other predecessors.
+    /// Removes a node from the trees, and gives its successors other predecessors.
     fn take_out(&mut self, id: NodeId) {
         self.doubted.remove(&id);
         let changed = self.topology.remove(id);
@@ -615,7 +616,8 @@ impl Coordinator {
         }
     }
 
-    /// After nodes went, or got other places: none is to send more than its share, and a stripe is to enter a rack once.
+    /// Restores the balance after nodes left or moved: no node sends more than its share, and each stripe enters a rack
+    /// once.
     fn even_out(&mut self) {
         let mut changed = self.topology.even_out();
         changed.extend(self.topology.gather());
@@ -637,7 +639,7 @@ impl Coordinator {
         }
     }
 
-    /// The time has come for what is due; `done` says whether this node itself has all.
+    /// Handles what is due at `now`. `done` says whether this node itself has all content.
     pub(crate) fn tick(&mut self, now: Duration, done: bool) {
         if self.begun.is_none() && now >= self.gathers_until && !self.members.is_empty() {
             self.begin(now);
@@ -661,7 +663,7 @@ impl Coordinator {
         expected > 0 && self.members.len() >= expected
     }
 
-    /// Ends the cast when all members have all or have failed, and so has this node: `done`.
+    /// Ends the cast when every member has finished or failed, and this node is `done`.
     pub(crate) fn look_for_end(&mut self, now: Duration, done: bool) {
         let gathered = now >= self.gathers_until || self.options.expected > 0;
         let over = !self.members.values().any(|it| it.life == Life::Active);

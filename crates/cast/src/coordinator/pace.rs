@@ -1,9 +1,9 @@
-//! Whether a node keeps up with those above it.
+//! Judges whether a node keeps up with its predecessors, by comparing counts of chunks.
 //!
-//! Counts of chunks are all that a coordinator hears. Where a chunk takes longer than the time between two reviews, a node
-//! gains none in most of them, however fast it is: so the two are compared over as many reviews as the node above needs to
-//! gain some chunks. In trees a node that is slow is slow in all stripes: what it was offered in all of them together says so
-//! in a fraction of the time, and whichever of those above it is slow, too, offers nothing and does not count.
+//! A coordinator knows only counts of chunks. Where a chunk takes longer than the time between two reviews, even a fast node
+//! gains no chunk in most reviews. The comparison therefore spans as many reviews as the predecessor needs to gain some
+//! chunks. In trees, a slow node is slow in all stripes, so the sum over all stripes decides in a fraction of the time. A
+//! predecessor that is slow itself offers nothing, and does not count.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const LEAST_BEHIND: usize = 2;
 /// Chunks that a node which keeps up may be behind: one on its way, and one that waits for its turn.
 const LAG: u32 = 2;
 
-/// What was found when a node and the one above it were compared last.
+/// The result of the last comparison of a node with its predecessor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// They were not yet.
@@ -56,7 +56,7 @@ pub(super) struct Own {
     pub(super) said: Duration,
 }
 
-/// What both had, each at the time at which it said so.
+/// The counts of both, each at the time of its report.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     theirs: (Duration, u32),
@@ -94,7 +94,7 @@ fn is_slow(passed: f64, offered: u32) -> bool {
     passed < f64::from(offered) * 0.375
 }
 
-/// What a comparison takes at least.
+/// The least data for a comparison.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Least {
     time: Duration,
@@ -114,7 +114,7 @@ impl Least {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watch {
     above: Option<NodeId>,
-    /// The node above has gained something since it is the one.
+    /// Whether the predecessor has made progress since it became the predecessor.
     begun: bool,
     since: Duration,
     /// What both had then, and at the last review.
@@ -126,7 +126,7 @@ pub(super) struct Watch {
     verdict: Verdict,
 }
 
-/// What a node was offered in a stripe between two reviews, and what it got.
+/// The chunks that a node was offered in a stripe between two reviews, and those that it received.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Passed {
     stripe: usize,
@@ -302,7 +302,7 @@ mod tests {
         }
     }
 
-    /// The verdict on a node that got so much in each stripe of what it was offered there.
+    /// The verdict on a node, from its received and offered chunks in each stripe.
     fn overall(stripes: &[(u32, f64)]) -> Verdict {
         let passed = |(stripe, (offered, got)): (usize, &(u32, f64))| Passed {
             stripe,

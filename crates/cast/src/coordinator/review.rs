@@ -1,4 +1,4 @@
-//! Which nodes hold others back, and what is done about them.
+//! Finds the nodes that hold others back, and demotes or drops them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,20 +9,20 @@ use crate::limits::{IDLE_PATIENCES, RECOVERED_REVIEWS, SETTLED_REVIEWS};
 use crate::message::{Fault, NodeId};
 use crate::options::{Event, Slow};
 
-/// What is wrong with a node's pace.
+/// A problem with a node's pace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Finding {
     /// It lags.
     Slow(NodeId),
-    /// Those that it sends to lag.
+    /// Its successors lag.
     Holds(NodeId),
-    /// It gets too little from this one of its predecessors.
+    /// It receives too little from this predecessor.
     Starved(NodeId, NodeId),
 }
 
 impl Coordinator {
-    /// The head of a chain goes to its end. What holds back a whole chain may be its source or its head; at the end the
-    /// head holds nobody back, and lags if it was the one.
+    /// Moves the head of a chain to its end. The source or the head may hold back a whole chain; at the end the head
+    /// holds no node back, and lags if it was the cause.
     fn turn_head(&mut self) {
         let Some(head) = self.topology.successors(self.own.id, 0).first().copied() else {
             return;
@@ -32,7 +32,7 @@ impl Coordinator {
         self.name_successors();
     }
 
-    /// Looks for nodes that hold others back, as it did `since` ago.
+    /// Looks for nodes that hold others back. The last review was `since` ago.
     pub(super) fn review(&mut self, now: Duration, since: Duration) {
         for member in self.members.values_mut() {
             member.complaints = 0;
@@ -124,7 +124,7 @@ impl Coordinator {
             })
     }
 
-    /// Compares each node with those above it.
+    /// Compares each node with its predecessors.
     fn watch(&mut self, now: Duration) {
         let stripes = self.header.arity as usize;
         let totals: Vec<u32> = (0..stripes).map(|it| self.header.chunks_of(it)).collect();
@@ -204,7 +204,7 @@ impl Coordinator {
         let id = match finding {
             Finding::Slow(id) => id,
             Finding::Holds(id) => {
-                // That it receives as fast as others says nothing of what it sends.
+                // Its receive rate says nothing about its send rate.
                 if let Some(member) = self.members.get_mut(&id) {
                     member.holds = true;
                 }
@@ -313,8 +313,8 @@ impl Coordinator {
         above.is_some_and(|it| it.lost.iter().any(|it| *it != id))
     }
 
-    /// Nodes apart get what others leave, which says nothing of their pace. So each is served in turn now and then: if it
-    /// keeps up then, it is not slow, or not any more. One that was found slow again waits longer.
+    /// Nodes apart get what others leave, which says nothing of their pace. So each is served in turn now and then: if
+    /// it keeps up then, it is not slow, or no longer. One that was found slow again waits longer.
     fn try_those_apart(&mut self) {
         let (mut sound, mut changed) = (Vec::new(), Vec::new());
         for (id, member) in &mut self.members {
@@ -348,7 +348,8 @@ impl Coordinator {
         }
     }
 
-    /// How long the cast takes from one chunk of a stripe to the next, or took while the foremost node lacked some.
+    /// The time of the cast from one chunk of a stripe to the next, or the last such time while the foremost node
+    /// lacked some.
     fn chunk_time(&self, now: Duration) -> Duration {
         let Some((head, stripe)) = self.foremost() else {
             return now.saturating_sub(self.begun.unwrap_or(now));
@@ -361,7 +362,7 @@ impl Coordinator {
         until.saturating_sub(self.begun.unwrap_or(until)) / verified.max(1)
     }
 
-    /// The foremost node of those that receive from the root, and in which stripe.
+    /// The foremost node among those that receive from the root, and its stripe.
     fn foremost(&self) -> Option<(&Member, usize)> {
         let stripes = 0..self.header.arity as usize;
         let heads = stripes.flat_map(|it| {

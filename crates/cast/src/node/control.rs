@@ -1,4 +1,4 @@
-//! What passes between a node and its coordinator, whichever of the two this node is.
+//! Exchanges control messages between a node and its coordinator, also where both are the same node.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ impl Node {
         let Some(index) = self.leaders.iter().position(|it| it.id == id) else {
             return;
         };
-        // An earlier one is back: what this node led meanwhile is over.
+        // An earlier leader is back, so this node's own leadership is over.
         let earlier =
             index < self.leader || (self.coordinator.is_some() && index < self.own_rank());
         if earlier {
@@ -49,7 +49,7 @@ impl Node {
         self.epoch == 0 && self.leader == 0 && self.leader() == Some(from)
     }
 
-    /// Where this node stands among those that may lead; behind all, if it may not.
+    /// This node's rank among the possible leaders; after all of them if it may not lead.
     fn own_rank(&self) -> usize {
         let own = self.id();
         self.leaders
@@ -91,8 +91,8 @@ impl Node {
         }
     }
 
-    /// The source was heard of in another way: it is there, and takes this node in again. Connects to it, unless
-    /// there is a connection.
+    /// Reports that the source is alive and accepts this node again, as the driver learned in another way. Connects to
+    /// it unless connected.
     pub fn reach_source(&mut self, now: Duration) {
         self.now = now;
         if let Some(source) = self.leaders.first().filter(|_| !self.ended).cloned() {
@@ -111,7 +111,7 @@ impl Node {
         }
     }
 
-    /// This node leads from now on, and receives from whoever has what it lacks.
+    /// This node leads from now on, and receives from any node that has its missing chunks.
     fn lead(&mut self) {
         let Some(header) = self.header else {
             return;
@@ -129,7 +129,7 @@ impl Node {
         self.tell(Event::Leads);
         for (from, message) in std::mem::take(&mut self.early) {
             if self.is_connected(from) {
-                // Only what every member may say is kept.
+                // Keep only the messages that every member may send.
                 let _ = self.take_member(from, message);
             }
         }
@@ -161,7 +161,7 @@ impl Node {
         }
     }
 
-    /// What a member says to its coordinator.
+    /// Handles a member's message to its coordinator.
     pub(super) fn take_member(&mut self, from: NodeId, message: Message) -> Result<(), Fault> {
         self.lead_if_asked(from, &message);
         let own_done = self.is_done();
@@ -201,7 +201,7 @@ impl Node {
                 held_by,
             } => {
                 coordinator.on_progress(self.now, from, &verified, done, held_by);
-                // It may be the last of those that are expected: the next beat is late for them.
+                // It may be the last expected node. The next beat would come too late.
                 if coordinator.all_came() {
                     coordinator.look_for_end(self.now, own_done);
                 }
@@ -212,8 +212,8 @@ impl Node {
         Ok(())
     }
 
-    /// A node that may lead does so when another asks it to and those before it are gone. Until it sees that they are, it
-    /// keeps in mind who asked.
+    /// Makes this node lead if another asks it to and all earlier leaders are gone. Until it sees that they are, it
+    /// remembers who asked.
     fn lead_if_asked(&mut self, from: NodeId, message: &Message) {
         let rank = self.own_rank();
         let may = self.coordinator.is_none() && rank < self.leaders.len();
@@ -233,7 +233,7 @@ impl Node {
         self.lead();
     }
 
-    /// What a coordinator says to its members.
+    /// Handles a coordinator's message to its members.
     pub(super) fn take_order(&mut self, from: NodeId, message: Message) -> Result<(), Fault> {
         if self.leader() != Some(from) {
             // One that led until now may not know yet that it does not.
@@ -274,7 +274,7 @@ impl Node {
             self.written = self.verified.clone();
             self.begin_fetch(&header);
             if header.chunks() == 0 {
-                // There is nothing to ask for.
+                // Empty content has no digests to request.
                 let manifest = Manifest::covered(header, Vec::new());
                 self.manifest = Some(manifest.map_err(|_| Fault::WrongHashes)?);
             }
@@ -284,7 +284,7 @@ impl Node {
         Ok(())
     }
 
-    /// Judges what peers said before this node knew the content.
+    /// Checks the messages that peers sent before this node knew the content.
     fn take_early(&mut self) {
         for id in self.peers.keys().copied().collect::<Vec<_>>() {
             let Some(peer) = self.peers.get_mut(&id) else {
@@ -338,7 +338,7 @@ impl Node {
         }
     }
 
-    /// Uses what a new member has, where this node leads without having all.
+    /// Uses a new member as helper if this node leads without all chunks.
     fn use_as_helper(&mut self, id: NodeId, has: Bitmap) {
         let useful = has.first_beyond(&self.verified, 0).is_some();
         if let Some(peer) = self.peers.get_mut(&id).filter(|_| useful) {
@@ -347,7 +347,7 @@ impl Node {
         }
     }
 
-    /// Asks for others that have what is lacking.
+    /// Asks for nodes that have the missing chunks.
     pub(super) fn seek(&mut self) {
         let own = self.id();
         if let Some(leader) = self.leader() {
@@ -388,7 +388,7 @@ impl Node {
         }
     }
 
-    /// Does what the coordinator in this node wants done.
+    /// Executes the actions of this node's coordinator.
     pub(super) fn drain_coordinator(&mut self) {
         let Some(coordinator) = &mut self.coordinator else {
             return;

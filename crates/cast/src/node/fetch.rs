@@ -1,8 +1,8 @@
-//! Which chunk is asked of which peer, and what comes of it.
+//! Requests chunks from peers, and handles what arrives.
 //!
-//! A node asks its predecessor in a stripe for the next chunks of that stripe, also for those that the predecessor does not
-//! have yet: it sends each as soon as it is verified there. Asked of helpers is what they said that they have. What is asked
-//! for has a place in the window, so that a node that cannot take more asks for nothing more: that is the back-pressure.
+//! A node requests the next chunks of a stripe from its predecessor, also chunks that the predecessor does not have yet: it
+//! sends each as soon as it has verified it. From helpers, a node requests only chunks that they announced. Every request
+//! holds a place in the window, so a full node requests nothing: that is the back-pressure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::manifest::{Hash, Header, Manifest};
 use crate::message::{Contact, Fault, Message, NodeId};
 use crate::options::Action;
 
-/// What a node waits for.
+/// The chunks that a node waits for.
 #[derive(Debug, Default)]
 pub(super) struct Fetch {
     /// By stripe.
@@ -31,9 +31,9 @@ pub(super) struct Fetch {
     filling: Bitmap,
     /// Peers that are asked for whatever they have.
     pub(super) helpers: BTreeSet<NodeId>,
-    /// There was no room in the window for something that could be asked for.
+    /// Whether a request had no room in the window.
     blocked: bool,
-    /// When a search for helpers began last, and how many began since something came.
+    /// When the last search for helpers began, and the number of searches since the last progress.
     sought: Duration,
     searches: u32,
     /// Since when digests are waited for.
@@ -52,7 +52,7 @@ struct Stripe {
     /// All chunks of the stripe before this one are verified or asked for.
     next: u32,
     verified: u32,
-    /// When something of it was verified last.
+    /// When a chunk of it was last verified.
     progressed: Duration,
     /// The time from one chunk to the next, of late.
     pace: Duration,
@@ -73,7 +73,8 @@ impl Stripe {
     }
 }
 
-/// Times of the pace after which a stripe stands still: on a slow link a chunk takes long, and is on its way.
+/// Multiple of the pace after which a stripe counts as stalled. On a slow link a chunk takes long although it is in
+/// flight.
 const STALLED_PACES: u32 = 4;
 
 impl Fetch {
@@ -171,7 +172,7 @@ impl Node {
         }
     }
 
-    /// This node leads: nothing comes to it but from helpers.
+    /// Drops the predecessors of a node that leads, which receives only from helpers.
     pub(super) fn leave_predecessors(&mut self) {
         for stripe in 0..self.fetch.predecessors.len() {
             if let Some(before) = self.fetch.predecessors[stripe].take() {
@@ -199,7 +200,7 @@ impl Node {
         }
     }
 
-    /// What a lost peer was asked for is lacking again.
+    /// Marks the requests to a lost peer as missing again.
     pub(super) fn unasked(&mut self, of: NodeId) {
         let all = self.fetch.asked.iter().filter(|(_, it)| it.of == of);
         for chunk in all.map(|(chunk, _)| *chunk).collect::<Vec<_>>() {
@@ -209,7 +210,7 @@ impl Node {
         self.fetch.asked_of.remove(&of);
     }
 
-    /// A place in the window may be free: asks for what there was no room for.
+    /// Requests chunks that had no room before, when a place in the window may be free.
     pub(super) fn request_if_blocked(&mut self) {
         if self.fetch.blocked {
             self.request_chunks();
@@ -289,7 +290,7 @@ impl Node {
                 continue;
             }
             let mut chunks = Vec::new();
-            // Helpers begin at different places, so that they do not all give the same.
+            // Helpers start at different chunks, so that they do not all send the same.
             let len = self.verified.len();
             let start = (of.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32 % len;
             let mut next = start;
@@ -327,8 +328,8 @@ impl Node {
         true
     }
 
-    /// A chunk has come, with the content that the [`manifest`](Self::manifest) wants or another. If true is returned, it is
-    /// kept in memory until [`Forget`](crate::Action::Forget); else it is dropped at once.
+    /// Handles a received chunk; `right` says whether it has the digest of the [`manifest`](Self::manifest). True: the
+    /// driver keeps it in memory until [`Forget`](crate::Action::Forget). False: the driver drops it at once.
     pub fn chunk(&mut self, now: Duration, from: NodeId, chunk: u32, right: bool) -> bool {
         self.now = now;
         let Some(peer) = self.peers.get_mut(&from).filter(|it| it.link == Link::Up) else {
@@ -372,7 +373,7 @@ impl Node {
         true
     }
 
-    /// Chunks of zeros do not have to come: who knows the digest knows the content.
+    /// Fills chunks of zeros locally: their digests determine their content.
     fn fill(&mut self, zeros: &Bitmap) {
         self.fetch.filling = Bitmap::empty(zeros.len());
         let mut next = 0;
@@ -383,7 +384,7 @@ impl Node {
         }
     }
 
-    /// A chunk of zeros is in the store.
+    /// Reports that a chunk of zeros was written to the store.
     pub fn filled(&mut self, now: Duration, chunk: u32) {
         self.now = now;
         // A peer may have sent it all the same.
@@ -400,8 +401,8 @@ impl Node {
         self.notice_end();
     }
 
-    /// The predecessor sends again, and in order: what lies before, helpers are not asked for any more. They serve it when they have
-    /// nothing else to do, and all behind this node wait for it.
+    /// The predecessor sends again, in order. Helpers are no longer asked for earlier chunks. They serve it when they
+    /// have nothing else to do, and all behind this node wait for it.
     fn take_back_before(&mut self, from: NodeId, chunk: u32) {
         let stripe = self.fetch.stripe_of(chunk);
         if self.fetch.predecessors[stripe] != Some(from) {
@@ -418,8 +419,8 @@ impl Node {
         }
     }
 
-    /// What comes unasked, and is here or has no room, is dropped; a peer that sends much more of it than of what it is asked
-    /// for is cut off.
+    /// Counts an unrequested chunk that is dropped because it is present already or has no room. A peer that sends many
+    /// more of these than requested ones is disconnected.
     fn count_unasked(&mut self, from: NodeId) -> bool {
         let peer = self.peers.get_mut(&from).expect("it is connected");
         peer.unasked += 1;
@@ -446,7 +447,7 @@ impl Node {
         Ok(())
     }
 
-    /// At each beat: what stands still is looked for elsewhere.
+    /// At each beat, looks for other sources of stalled stripes.
     pub(super) fn search(&mut self) {
         if self.header.is_none() {
             return;
@@ -469,8 +470,8 @@ impl Node {
         }
     }
 
-    /// How long helpers have to send what they are asked for: twice as long after each search of which nothing came. On a slow
-    /// link or machine what is taken back would be asked for again, and taken back, without end.
+    /// How long helpers may take to send requested chunks; doubled after each search without result. Otherwise, on a
+    /// slow link or machine, chunks would be requested and taken back without end.
     fn time_of_search(&self) -> Duration {
         let doubled = self.options.stall * (1 << self.fetch.searches.min(8));
         doubled
@@ -485,7 +486,7 @@ impl Node {
         self.send(of, Message::Cancel(vec![chunk]));
     }
 
-    /// What a helper was asked for and did not send in its time is asked of others again, the predecessor before all.
+    /// Takes back late requests from helpers, to request the chunks from others, first from the predecessor.
     fn take_back_from_helpers(&mut self) {
         let time = self.time_of_search();
         let over = self.fetch.asked.iter().filter(|(chunk, it)| {
@@ -548,7 +549,7 @@ impl Node {
         }
     }
 
-    /// Says what this node has to one that it was not connected to.
+    /// Announces this node's chunks to a new peer.
     pub(super) fn greet(&mut self, id: NodeId) {
         let helper = self.fetch.helpers.contains(&id);
         let useful = helper || self.fetch.predecessors.contains(&Some(id));
@@ -626,7 +627,7 @@ impl Node {
         }
     }
 
-    /// Asks the predecessor for the digests, or who leads if there is none.
+    /// Requests the digests from the predecessor, or from the leader if there is no predecessor.
     fn ask_hashes_anywhere(&mut self) {
         let above = self.fetch.predecessors.iter().flatten().copied();
         let leader = self.leaders.get(self.leader).map(|it| it.id);
@@ -636,7 +637,7 @@ impl Node {
         }
     }
 
-    /// One that does not answer is not waited for: who leads has them.
+    /// Requests the digests from the leader if the peer asked before does not answer.
     fn ask_another_for_hashes(&mut self) {
         let waited = self.now.saturating_sub(self.fetch.hashes_since);
         if waited > self.options.stall {

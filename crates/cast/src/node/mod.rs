@@ -1,7 +1,7 @@
-//! A node: it receives, verifies, writes and forwards; at the source, and where the source is lost, it leads too.
+//! Implements a node as a state machine: it receives, verifies, writes and forwards chunks, and can lead the cast.
 //!
-//! Inputs are methods; what is to be done is asked for by [`Node::poll_action`], and the next time at which the node wants
-//! to be asked by [`Node::next_timeout`]. Time is what the driver says: a duration since any fixed start.
+//! Inputs are methods. [`Node::poll_action`] returns the next action, and [`Node::next_timeout`] the time of the next
+//! call of [`Node::timeout`]. The driver supplies the time: a duration since any fixed start.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -26,44 +26,44 @@ use crate::options::{Action, Event, Options};
 use fetch::Fetch;
 use serve::Serve;
 
-/// What a node found of an earlier try in its store.
+/// The chunks of an earlier attempt in a node's store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored {
-    /// Of which content.
+    /// The content's root.
     pub root: Hash,
     /// The chunks that were verified and written.
     pub has: Bitmap,
 }
 
-/// What a node says of itself to the coordinator.
+/// A node's description of itself for the coordinator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
-    /// Which it is, and where it listens.
+    /// Its number and address.
     pub contact: Contact,
-    /// The label of its place in the network.
+    /// The label of its rack.
     pub rack: u32,
     /// Measured bandwidth, bytes a second; 0 if unknown.
     pub rate: u64,
 }
 
-/// What is counted at a node.
+/// The counters of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Chunks that came.
+    /// Received chunks.
     pub chunks_received: u64,
-    /// Those of them that were there already.
+    /// Received chunks that were present already.
     pub chunks_doubled: u64,
-    /// Those that nothing had asked for.
+    /// Received chunks without a request.
     pub chunks_unasked: u64,
-    /// Those that did not have their digest.
+    /// Received chunks with a wrong digest.
     pub chunks_wrong: u64,
-    /// Chunks that were sent.
+    /// Sent chunks.
     pub chunks_sent: u64,
-    /// Those of them that had to be read from the store.
+    /// Sent chunks that were read from the store.
     pub chunks_read: u64,
-    /// Messages that were refused.
+    /// Refused messages.
     pub messages_refused: u64,
-    /// The most chunks in memory at once, those on the way here included.
+    /// Most chunks in memory at once, including those in flight to this node.
     pub peak_window: u32,
 }
 
@@ -98,7 +98,7 @@ pub struct Node {
     next_beat: Duration,
     told_done: bool,
     ended: bool,
-    /// When anything new came: what `patience` is counted from.
+    /// When progress was made last; `patience` counts from then.
     news: Duration,
     stuck_told: bool,
     /// Members that came before this node knew that it leads.
@@ -111,26 +111,26 @@ pub struct Node {
 #[derive(Debug, Default)]
 struct Peer {
     link: Link,
-    /// What it said that it has.
+    /// The chunks that it announced.
     has: Bitmap,
-    /// When it was last heard of, and last told something.
+    /// When it was last heard, and when this node last sent it something.
     heard: Duration,
     said: Duration,
     messages: u32,
     unasked: u32,
-    /// What it said of itself before this node knew the content.
+    /// Its announcement, if it came before this node knew the content.
     early_hello: Option<Message>,
     /// The first digest that it waits for.
     wants_hashes: Option<u32>,
-    /// What it asked for.
+    /// The chunks that it requested.
     queue: VecDeque<u32>,
     /// Chunks on their way to it.
     sending: BTreeMap<u32, Wanted>,
-    /// When it took a chunk last, or the first of those on their way left.
+    /// When it last received a chunk, or when the first chunk in flight left.
     took: Duration,
     /// By stripe, the furthest chunk that it asked for of late, and when.
     asked_to: BTreeMap<usize, (u32, Duration)>,
-    /// It stands among those that are served in turn.
+    /// Whether it is in the queue of peers served in turn.
     in_turns: bool,
 }
 
@@ -138,9 +138,9 @@ struct Peer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
     Yes,
-    /// It cancelled its request: what it has room for may arrive all the same.
+    /// It cancelled its request; the chunk may still arrive if the peer has room.
     No,
-    /// It has room for none any more, and the driver was asked to give the send up.
+    /// The peer has no room for it any longer, and the driver was asked to cancel the send.
     Withdrawn,
 }
 
@@ -153,7 +153,7 @@ enum Link {
 }
 
 impl Node {
-    /// The source: it has all, and leads.
+    /// Creates the source, which has all chunks and leads.
     #[must_use]
     pub fn source(now: Duration, profile: Profile, manifest: Manifest, options: Options) -> Node {
         let header = manifest.header();
@@ -173,8 +173,8 @@ impl Node {
         node
     }
 
-    /// A node that takes part in what the first of `leaders` casts, the source; the others are those that an earlier try of
-    /// this node knew, if there was one.
+    /// Creates a node that receives from the source, the first of `leaders`. The others are the leaders that an earlier
+    /// attempt of this node knew.
     #[must_use]
     pub fn receiver(
         now: Duration,
@@ -223,37 +223,38 @@ impl Node {
         }
     }
 
-    /// Which node this is.
+    /// The number of this node.
     #[must_use]
     pub fn id(&self) -> NodeId {
         self.profile.contact.id
     }
 
-    /// What is cast, as soon as its digests are here: what chunks are checked by.
+    /// The description of the content, with which the driver checks chunks. `None` until all digests have arrived.
     #[must_use]
     pub fn manifest(&self) -> Option<&Manifest> {
         self.manifest.as_ref()
     }
 
-    /// The chunks that are verified and written.
+    /// The verified and written chunks.
     #[must_use]
     pub fn written(&self) -> &Bitmap {
         &self.written
     }
 
-    /// Whether all is verified and written, and the digests are here: one that had all before has to know them, too.
+    /// Whether all chunks are verified and written, and all digests are known. A node with a complete store needs the
+    /// digests, too.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.manifest.is_some() && self.written.is_full()
     }
 
-    /// Who may lead, in order, the source first: what a node that is started again begins with.
+    /// The possible leaders in order, the source first. A restarted node begins with them.
     #[must_use]
     pub fn leaders(&self) -> &[Contact] {
         &self.leaders
     }
 
-    /// Whether this node is the source: what it leads, no other led before.
+    /// Whether this node is the source: it leads, and none led before it.
     #[must_use]
     pub fn is_source(&self) -> bool {
         self.leaders.is_empty()
@@ -271,19 +272,20 @@ impl Node {
         self.epoch > 0 && self.leader().is_some()
     }
 
-    /// Members and how many chunks of all stripes are verified at each, if this node leads.
+    /// The members and their numbers of verified chunks over all stripes, if this node leads.
     pub fn progress(&self) -> impl Iterator<Item = (NodeId, u32)> + '_ {
         self.coordinator.iter().flat_map(Coordinator::progress)
     }
 
-    /// By stripe, from which node a member is to receive, if this node leads.
+    /// The predecessor of a member in each stripe, if this node leads.
     #[must_use]
     pub fn predecessors(&self, id: NodeId) -> &[Option<NodeId>] {
         let coordinator = self.coordinator.as_ref();
         coordinator.map_or(&[], |it| it.predecessors(id))
     }
 
-    /// So many nodes are waited for before a cast begins, if this node leads: one that does not take part is not.
+    /// Sets the number of nodes to wait for before the cast begins, if this node leads. It excludes nodes that do not
+    /// take part.
     pub fn expect(&mut self, now: Duration, nodes: u32) {
         self.now = now;
         if let Some(coordinator) = &mut self.coordinator {
@@ -292,8 +294,8 @@ impl Node {
         self.settle();
     }
 
-    /// From now on it may hold so many chunks in memory, if that is more than before: in how many stripes the content comes,
-    /// a node knows with its digests.
+    /// Raises the limit on chunks in memory to `window`. A node learns the number of stripes, and so its need, with the
+    /// digests.
     pub fn widen(&mut self, now: Duration, window: u32) {
         self.now = now;
         self.options.window = self.options.window.max(window);
@@ -306,30 +308,30 @@ impl Node {
         self.peers.get(&id).is_some_and(|it| it.link == Link::Up)
     }
 
-    /// What was counted.
+    /// The counters so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// The next thing to do.
+    /// The next action for the driver. `None`: nothing to do now.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
 
-    /// When [`timeout`](Self::timeout) is to be called.
+    /// The time at which the driver must call [`timeout`](Self::timeout).
     #[must_use]
     pub fn next_timeout(&self) -> Duration {
         self.next_beat
     }
 
-    /// A connection to a peer is there, whichever end began. Where both began at once, the driver keeps one and says so once;
-    /// another connection to a connected peer is a new one.
+    /// Reports a connection to a peer, whichever end opened it. If both ends opened one at the same time, the driver
+    /// keeps one and reports one. A second report for a connected peer means a new connection.
     pub fn connected(&mut self, now: Duration, id: NodeId) {
         self.now = now;
         let leads = self.leads() || self.leaders.iter().any(|it| it.id == id);
         let known = self.peers.contains_key(&id);
-        // As a member of its own group it would be below itself.
+        // As a member of its own group, the node would be its own descendant.
         if self.ended
             || id == self.id()
             || self.banned.contains(&id)
@@ -339,7 +341,7 @@ impl Node {
             return;
         }
         if self.is_connected(id) {
-            // The other end began anew before this one missed it: what was on its way is lost.
+            // The other end reconnected before this end noticed the loss. Everything in flight is lost.
             let before = self.peers.remove(&id).unwrap_or_default();
             self.unserve(id, before);
             self.unasked(id);
@@ -352,14 +354,14 @@ impl Node {
         self.settle();
     }
 
-    /// A connection has ended, or could not be made.
+    /// Reports that a connection ended, or could not be made.
     pub fn disconnected(&mut self, now: Duration, id: NodeId) {
         self.now = now;
         self.lose(id);
         self.settle();
     }
 
-    /// A message has come. Bytes that are none are a [`fault`](Self::fault).
+    /// Handles a message. For bytes that do not parse, call [`fault`](Self::fault).
     pub fn message(&mut self, now: Duration, from: NodeId, message: Message) {
         self.now = now;
         let Some(peer) = self.peers.get_mut(&from).filter(|it| it.link == Link::Up) else {
@@ -378,7 +380,7 @@ impl Node {
         } else if let Err(fault) = self.take(from, message) {
             self.refuse(from, fault);
         } else if beats && self.coordinator.as_ref().is_none_or(Coordinator::is_quiet) {
-            // Nothing follows from it: the most frequent message costs least.
+            // It has no consequences, so the most frequent message costs least.
             return;
         } else if asks {
             self.send_chunks_to(from);
@@ -387,14 +389,14 @@ impl Node {
         self.settle();
     }
 
-    /// A peer did what no honest one does, as the driver saw: it sent what is no message.
+    /// Reports a protocol violation that the driver detected, such as a malformed message.
     pub fn fault(&mut self, now: Duration, from: NodeId, fault: Fault) {
         self.now = now;
         self.refuse(from, fault);
         self.settle();
     }
 
-    /// The time of [`next_timeout`](Self::next_timeout) has come.
+    /// Handles the time of [`next_timeout`](Self::next_timeout).
     pub fn timeout(&mut self, now: Duration) {
         self.now = now;
         if now < self.next_beat {
@@ -444,7 +446,7 @@ impl Node {
         }
     }
 
-    /// After every input: what follows from it.
+    /// Handles the consequences of every input.
     fn settle(&mut self) {
         self.drain_coordinator();
         self.send_chunks();
@@ -472,7 +474,7 @@ impl Node {
         if peer.link == Link::None {
             peer.link = Link::Connecting;
             peer.heard = self.now;
-            // A leader may not know where others reach it: this node was told, or is connected to it already.
+            // A leader may not know its own reachable address. This node was told it, or is connected already.
             let known = self.leaders.iter().find(|it| it.id == contact.id);
             let contact = known.unwrap_or(contact).clone();
             self.actions.push_back(Action::Connect(contact));
@@ -480,7 +482,7 @@ impl Node {
         peer.link == Link::Up
     }
 
-    /// Closes a connection and forgets what was on its way.
+    /// Closes a connection, and forgets transfers in flight.
     fn disconnect(&mut self, id: NodeId) {
         if self.peers.get(&id).is_some_and(|it| it.link != Link::None) {
             self.actions.push_back(Action::Disconnect(id));
@@ -506,13 +508,13 @@ impl Node {
         }
     }
 
-    /// Blames a peer for what it said.
+    /// Blames a peer for its message.
     fn refuse(&mut self, peer: NodeId, fault: Fault) {
         self.counters.messages_refused += 1;
         self.blame(peer, fault);
     }
 
-    /// Names a peer, cuts it off and has nothing to do with it any more.
+    /// Reports a peer, disconnects it and ignores it from then on.
     fn blame(&mut self, peer: NodeId, fault: Fault) {
         let by = self.id();
         self.tell(Event::Liar { peer, by, fault });
@@ -532,8 +534,8 @@ impl Node {
         }
     }
 
-    /// The beat is late by so much. By several beats: this node did not run, or hardly, and what it did not hear
-    /// meanwhile says nothing of its peers. It goes on as if that time had not been.
+    /// Handles a late beat. If it is late by several beats, this node hardly ran, and silence in that time says nothing
+    /// about its peers. The node then continues as if the time had not passed.
     fn rested(&mut self, late: Duration) {
         if late < self.options.beat * 2 {
             return;
@@ -547,12 +549,12 @@ impl Node {
         }
     }
 
-    /// Anything new has come.
+    /// Records progress.
     fn heard_news(&mut self) {
         (self.news, self.stuck_told) = (self.now, false);
     }
 
-    /// For as long as nothing new came as this node has patience.
+    /// Reports that the node is stuck, after its patience without progress.
     fn notice_stuck(&mut self) {
         let still = self.now.saturating_sub(self.news);
         if self.stuck_told || self.is_done() || still <= self.options.patience {

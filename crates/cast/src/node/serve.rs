@@ -1,7 +1,7 @@
-//! Which chunk is sent to which peer, and which chunks are in memory.
+//! Sends chunks to peers, and decides which chunks stay in memory.
 //!
-//! A chunk that was verified stays in memory until its place is needed. Its place is free once it is written, not on its way
-//! to anybody, and, without [`spill`](crate::Options::spill), not lacking at a successor.
+//! A verified chunk stays in memory until its place is needed. Its place becomes free when the chunk is written, is not
+//! being sent, and, without [`spill`](crate::Options::spill), is not missing at a successor.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::limits::{MAX_REQUESTS, SENDS_AT_ONCE, STORE_SENDS};
 use crate::message::{Fault, Message, NodeId};
 use crate::options::Action;
 
-/// What a node holds in memory, and for whom.
+/// The chunks in a node's memory, and the peers that wait for them.
 #[derive(Debug, Default)]
 pub(super) struct Serve {
     resident: BTreeMap<u32, Resident>,
@@ -19,7 +19,7 @@ pub(super) struct Serve {
     order: VecDeque<u32>,
     /// How many peers wait for a chunk.
     waiting: BTreeMap<u32, u32>,
-    /// Peers that wait for something, in the order in which they are served.
+    /// Waiting peers, in the order of service.
     turns: VecDeque<NodeId>,
     /// Peers that are served when no other could have more.
     apart: BTreeSet<NodeId>,
@@ -81,9 +81,9 @@ impl Node {
         resident.written && resident.sends == 0 && !lacking
     }
 
-    /// Whether a chunk in memory is lacking at a peer that asks for what is there in order: it has asked for it, or will as soon
-    /// as it has room. One that asked for nothing for some time has another predecessor by now; one that asks for what is in
-    /// memory no more is helped with what it missed.
+    /// Whether a chunk in memory is missing at a peer that requests chunks in order: it has requested the chunk, or
+    /// will as soon as it has room. A peer without requests for some time has another predecessor by now. A peer that
+    /// requests chunks that have left memory is being helped with what it missed.
     fn lacks(&self, id: NodeId, chunk: u32) -> bool {
         let peer = &self.peers[&id];
         if self.takes_nothing(peer) {
@@ -105,13 +105,13 @@ impl Node {
         is_next && of_late && *furthest < chunk
     }
 
-    /// Whether nothing that is on its way to a peer has arrived for so long that this node would be stuck soon, if that held it.
+    /// Whether sends to a peer have made no progress for so long that they would soon make this node stuck.
     fn takes_nothing(&self, peer: &Peer) -> bool {
         let since = self.now.saturating_sub(peer.took);
         !peer.sending.is_empty() && since > self.options.patience / 2
     }
 
-    /// The peer for whom this node holds what fills its window.
+    /// The peer for which this node holds the chunks that fill its window.
     pub(super) fn held_by(&self) -> Option<NodeId> {
         if self.options.spill || self.used() < self.options.window || self.serve.resident.is_empty()
         {
@@ -134,7 +134,7 @@ impl Node {
             .map(|(_, id)| id)
     }
 
-    /// A chunk is in the store.
+    /// Reports that a chunk was written to the store.
     pub fn written_chunk(&mut self, now: Duration, chunk: u32) {
         self.now = now;
         if let Some(resident) = self.serve.resident.get_mut(&chunk) {
@@ -142,12 +142,12 @@ impl Node {
             self.written.insert(chunk);
             self.heard_news();
         }
-        // Its place may be free; what can be sent is the same.
+        // Its place may be free. Possible sends do not change.
         self.request_if_blocked();
         self.notice_end();
     }
 
-    /// A chunk has reached a peer, or its connection.
+    /// Reports the end of a send: the peer has the chunk, or the connection to it has.
     pub fn sent(&mut self, now: Duration, to: NodeId, chunk: u32) {
         self.now = now;
         let Some(peer) = self.peers.get_mut(&to) else {
@@ -170,7 +170,7 @@ impl Node {
         }
     }
 
-    /// A lost peer waits for nothing any more.
+    /// A lost peer no longer waits for anything.
     pub(super) fn unserve(&mut self, id: NodeId, peer: Peer) {
         for chunk in &peer.queue {
             self.not_waited_for(*chunk);
@@ -184,7 +184,7 @@ impl Node {
         self.serve.apart.remove(&id);
     }
 
-    /// Others come before this peer, or do not any more.
+    /// Whether other peers take precedence over this one.
     pub(super) fn set_apart(&mut self, id: NodeId, apart: bool) {
         match apart {
             true => self.serve.apart.insert(id),
@@ -201,7 +201,8 @@ impl Node {
         }
     }
 
-    /// A peer that heard of the content first may ask before this node has: by another connection, on which less was lost.
+    /// A peer may learn of the content before this node does, over a connection with less loss, and request chunks
+    /// early.
     pub(super) fn may_exist(&self, chunk: u32) -> bool {
         self.header.is_none_or(|it| chunk < it.chunks())
     }
@@ -249,7 +250,7 @@ impl Node {
                 *wanted = Wanted::No;
             }
         }
-        // A peer that waits for nothing receives nothing: what is on its way would stay so, and keep its memory.
+        // A peer that waits for nothing posts no receives, so a send to it would stay in flight and keep its memory.
         if peer.queue.is_empty() && !peer.sending.values().any(|it| *it == Wanted::Yes) {
             let unwanted = peer.sending.iter_mut().filter(|it| *it.1 == Wanted::No);
             for (chunk, wanted) in unwanted {
@@ -264,7 +265,7 @@ impl Node {
         Ok(())
     }
 
-    /// Sends what can be sent to a peer that asked, or has got something; to others, too, where one comes after another.
+    /// Sends chunks to a peer that requested or received some, and to other peers whose turn follows.
     pub(super) fn send_chunks_to(&mut self, id: NodeId) {
         if !self.serve.reading.is_empty() || !self.serve.apart.is_empty() {
             self.send_chunks();
@@ -274,14 +275,14 @@ impl Node {
         }
     }
 
-    /// A chunk is here: sends it to those that wait for it.
+    /// Sends a new chunk to the peers that wait for it.
     pub(super) fn send_new(&mut self, chunk: u32) {
         if self.serve.waiting.contains_key(&chunk) {
             self.send_chunks();
         }
     }
 
-    /// Sends what can be sent: a round of the peers that wait; those that are apart only when no other could have more.
+    /// Sends chunks in a round over the waiting peers. Demoted peers get some only when no other peer can take more.
     pub(super) fn send_chunks(&mut self) {
         if !self.send_round(false) && !self.serve.apart.is_empty() {
             self.send_round(true);
@@ -305,7 +306,7 @@ impl Node {
             if self.serve.apart.contains(&id) == apart {
                 let most = self.sends_at_once(id);
                 while self.peers[&id].sending.len() < most && self.send_next(id) {}
-                // Only those that come last depend on it.
+                // Only demoted peers depend on it.
                 let asked = (!self.serve.apart.is_empty()).then(|| &self.peers[&id].queue);
                 let mut asked = asked.into_iter().flatten();
                 more |= asked.any(|it| self.verified.contains(*it));
@@ -324,7 +325,7 @@ impl Node {
         }
     }
 
-    /// Sends a peer the first chunk of those that it waits for that is here; whether there was one.
+    /// Sends a peer its first requested chunk that is present. Returns whether there was one.
     fn send_next(&mut self, to: NodeId) -> bool {
         let queue = &self.peers[&to].queue;
         let sending = &self.peers[&to].sending;

@@ -1,9 +1,9 @@
-//! The engine over a model of a network, in virtual time: the nodes are those that the real thing drives.
+//! Simulates a cast in virtual time: runs the real engine over a model of a network.
 //!
-//! A network is ports with a rate, a latency, and, if there are racks, uplinks that the nodes of a rack share. A chunk takes
-//! its sender's port, the uplinks and its receiver's port for as long as its bytes need; messages take the latency alone.
-//! The content is small, and stands for a large one: each of its bytes for `scale` bytes on the wire. It is real, so that
-//! what a node has at the end is compared with what was cast.
+//! A network is ports with a rate, a latency and, with racks, uplinks that the nodes of a rack share. A chunk occupies its
+//! sender's port, the uplinks and its receiver's port for as long as its bytes need; messages take the latency alone. The
+//! content is small and stands for a large one: each of its bytes counts as `scale` bytes on the wire. Its bytes are real,
+//! so each node's result is compared with the source's.
 
 mod network;
 pub mod table;
@@ -15,40 +15,40 @@ use std::time::Duration;
 use crate::options::{Event, Options, window_for};
 pub use crate::sim::world::run;
 
-/// What is simulated.
+/// The setup of a simulation.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// Nodes besides the source, whose number is 0.
     pub nodes: u32,
-    /// What is cast.
+    /// The content.
     pub content: Vec<u8>,
     /// Bytes of a chunk of it.
     pub chunk_bytes: u32,
-    /// Bytes on the wire, and of memory, for each byte of it.
+    /// Bytes on the wire and in memory that each byte of it stands for.
     pub scale: u64,
     /// 1 is a chain.
     pub arity: u32,
     /// Bytes a second of each port, in each direction.
     pub port: u64,
-    /// From one node to another.
+    /// One-way latency between two nodes.
     pub latency: Duration,
-    /// Bytes a second of each node's disk; 0 for one that is never waited for.
+    /// Bytes/s of each node's disk; 0 if it is never the limit.
     pub disk: u64,
-    /// The same of the source, which reads.
+    /// The same for the source, which reads.
     pub source_disk: u64,
     /// Racks, if the network has two levels.
     pub racks: Option<Racks>,
-    /// How the nodes take part.
+    /// Options of the nodes.
     pub options: Options,
-    /// What random choices come from.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// What happens, and when.
+    /// The disturbances, with their times.
     pub disturbances: Vec<(Duration, Disturbance)>,
-    /// When it ends at the latest.
+    /// Time limit of the simulation.
     pub until: Duration,
-    /// Whether it ends before that only when the slow nodes are done, too.
+    /// Whether the simulation also waits for the slow nodes.
     pub awaits_slow: bool,
-    /// Whether each message goes through its form on the wire.
+    /// Whether each message is encoded and parsed.
     pub wire: bool,
 }
 
@@ -61,7 +61,7 @@ pub struct Racks {
     pub uplink: u64,
 }
 
-/// A large group, and what is wrong with it.
+/// A large group with faults.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Group {
     /// Nodes besides the source.
@@ -74,13 +74,13 @@ pub struct Group {
     pub arity: u32,
     /// Racks, if the network has two levels.
     pub racks: Option<Racks>,
-    /// Share of the nodes that die, each at a random moment; one at least, unless it is 0.
+    /// Share of the nodes that die, each at a random moment, 0 to 1. At least one node unless 0.
     pub dying: f64,
-    /// Share of the nodes that are slow from the start, one at least unless it is 0, and by what factor.
+    /// Share of the nodes that are slow from the start, 0 to 1. At least one node unless 0.
     pub slow: f64,
-    /// The same.
+    /// The factor by which they are slow.
     pub slow_by: u32,
-    /// What random choices come from.
+    /// Seed of all random choices in the group.
     pub seed: u64,
 }
 
@@ -94,7 +94,7 @@ const CHUNKS: std::ops::RangeInclusive<u64> = 400..=1500;
 /// Bytes of the smallest chunk.
 const LEAST_CHUNK: u64 = 1 << 20;
 
-/// What goes wrong, or otherwise than planned.
+/// A disturbance of the planned course.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Disturbance {
     /// A node dies without a word.
@@ -121,26 +121,26 @@ pub enum Disturbance {
     Heal,
 }
 
-/// What became of a node.
+/// The outcome of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeOutcome {
     /// When it started last.
     pub started: Duration,
     /// Whether it runs at the end.
     pub alive: bool,
-    /// When it had all, and its content was that of the source.
+    /// When it had all content, equal to the source's.
     pub done: Option<Duration>,
-    /// It was done with another content than the source's.
+    /// It finished with content that differs from the source's.
     pub wrong: bool,
-    /// Bytes of chunks that it sent and received, on the wire.
+    /// Bytes on the wire of chunks that it sent.
     pub sent: u64,
-    /// The same.
+    /// Bytes on the wire of chunks that it received.
     pub received: u64,
     /// The most chunks in memory.
     pub peak_window: u32,
 }
 
-/// What became of a node between a start and its death, or the end.
+/// One life of a node, from a start to its death or to the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Life {
     /// Which node.
@@ -149,7 +149,7 @@ pub struct Life {
     pub started: Duration,
     /// When it had all.
     pub done: Option<Duration>,
-    /// When it died; none, if it lived at the end.
+    /// When it died; `None` if it lived at the end.
     pub died: Option<Duration>,
 }
 
@@ -167,13 +167,13 @@ pub struct Uplink {
 pub struct Outcome {
     /// By number; the source first.
     pub nodes: Vec<NodeOutcome>,
-    /// By death, and then those that lived at the end.
+    /// In order of death, followed by those that lived at the end.
     pub lives: Vec<Life>,
-    /// By rack, that of the source first; none, if there are no racks.
+    /// By rack, the source's first; empty without racks.
     pub uplinks: Vec<Uplink>,
-    /// What nodes told, the coordinator's words included.
+    /// Events of all nodes, including the coordinator's.
     pub events: Vec<(Duration, u32, Event)>,
-    /// When nothing was left to do.
+    /// When the simulation ended.
     pub ended: Duration,
     /// Events of the model.
     pub steps: u64,
@@ -209,8 +209,7 @@ impl Setup {
         }
     }
 
-    /// A large group, of which some die and some are slow: the chunks are coarse and the beats long, so that it is done in
-    /// moments.
+    /// A large group in which some nodes die and some are slow. Coarse chunks and long beats make the simulation fast.
     #[must_use]
     pub fn group(group: &Group) -> Setup {
         let chunks =
@@ -295,7 +294,7 @@ impl Setup {
 }
 
 impl Outcome {
-    /// When the last of these nodes was done; none, if one is not.
+    /// When the last of these nodes finished; `None` if one did not.
     #[must_use]
     pub fn done(&self, nodes: impl IntoIterator<Item = u32>) -> Option<Duration> {
         let mut last = Duration::ZERO;
@@ -305,19 +304,19 @@ impl Outcome {
         Some(last)
     }
 
-    /// Whether an event was told by anybody.
+    /// Whether any node reported such an event.
     #[must_use]
     pub fn told(&self, wanted: impl Fn(&Event) -> bool) -> bool {
         self.events.iter().any(|(_, _, event)| wanted(event))
     }
 }
 
-/// A sequence of numbers that a seed yields: SplitMix64, the same with every release.
+/// A pseudo-random sequence from a seed: SplitMix64, the same in every release.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// That of `seed`.
+    /// Starts the sequence of `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Random {
         Random(seed)

@@ -1,4 +1,4 @@
-//! Ports, uplinks and disks: what is busy until when.
+//! Models ports, uplinks and disks: until when each is busy.
 
 use super::{Racks, Setup, Uplink};
 

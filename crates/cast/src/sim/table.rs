@@ -1,5 +1,6 @@
-//! The table of completion times, `docs/measurements/cast-times.md`, and its plot, `cast.svg` beside it: what the model says beside what the
-//! engine does in virtual time.
+//! Renders the table of completion times, `docs/measurements/cast-times.md`, and its plot, `cast.svg`.
+//!
+//! Both show the model beside the simulation.
 
 use std::fmt::{self, Display, Write};
 

@@ -1,4 +1,4 @@
-//! What happens when.
+//! Orders the events of a simulation, and delivers each to its node.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
@@ -12,10 +12,10 @@ use crate::message::{Contact, Fault, Message, NodeId};
 use crate::node::{Node, Profile, Stored};
 use crate::options::{Action, Event};
 
-/// After this a connection to one that does not answer has failed.
+/// Time after which a connection attempt without an answer fails.
 const CONNECT_TIMEOUT: Nanos = 1_000_000_000;
 
-/// Runs what is set up, until all that live have all, or the time is over.
+/// Runs a simulation until all live nodes have all content, or until its time limit.
 #[must_use]
 pub fn run(setup: &Setup) -> Outcome {
     let mut world = World::new(setup);
@@ -73,10 +73,11 @@ struct Entry {
     what: What,
 }
 
-/// What is to come, the next first; of what comes at the same time, what was entered first.
+/// Future events in order of time; simultaneous ones in order of entry.
 #[derive(Default)]
 struct Agenda {
-    /// Time, order, and place in `entries`: one number, for most of a large simulation is to sort them.
+    /// Time, order, and index in `entries`, packed into one number, because a large simulation spends most of its time
+    /// sorting.
     keys: BinaryHeap<Reverse<u128>>,
     entries: Vec<Option<Entry>>,
     free: Vec<u32>,

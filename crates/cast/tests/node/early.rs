@@ -1,4 +1,4 @@
-//! What peers say to a node that has not heard of the content: what the source said of it was lost, and comes again.
+//! Tests that a node handles messages from peers before the source's description of the content arrives.
 #![allow(non_snake_case)]
 
 use std::time::Duration;
@@ -145,7 +145,7 @@ fn hashes__that_do_not_come_are_asked_for_again_though_all_was_there_before() {
     assert!(again);
 }
 
-/// All that was lacking were the digests, and the source is gone: it leads, and nobody can tell it. It is not done.
+/// Only the digests are missing, and the source is gone: the node leads, and no peer can supply them. It is not done.
 #[test]
 fn leader__that_has_all_and_no_digests_says_that_it_is_stuck() {
     let options = Options {

@@ -1,4 +1,4 @@
-//! When a source ends a cast.
+//! Tests when a source ends a cast.
 #![allow(non_snake_case)]
 
 use std::time::Duration;

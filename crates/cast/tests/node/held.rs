@@ -1,4 +1,4 @@
-//! What a node that does not spill keeps for a peer, and for how long.
+//! Tests which chunks a node without spilling keeps for a peer, and for how long.
 #![allow(non_snake_case)]
 
 use std::time::Duration;
@@ -50,7 +50,7 @@ impl Held {
         }
     }
 
-    /// Does all that is to be done.
+    /// Executes all pending actions.
     fn act(&mut self, now: Duration) {
         while let Some(action) = self.node.poll_action() {
             match action {

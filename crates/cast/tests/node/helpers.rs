@@ -1,4 +1,4 @@
-//! What a node says to those that help it, and when it asks its predecessor again.
+//! Tests that a node informs its helpers, and returns to its predecessor.
 #![allow(non_snake_case)]
 
 use std::time::Duration;

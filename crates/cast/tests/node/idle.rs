@@ -1,4 +1,4 @@
-//! Members that take part and take nothing, or never say that all is written.
+//! Tests that idle members do not hold up a cast: those that request nothing, or never report the end.
 #![allow(non_snake_case)]
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a node does when its connection to the source fails, and of a connection that it does not take.
+//! Tests that a node handles a failed connection to its source, and a connection that it refuses.
 #![allow(non_snake_case)]
 
 use std::time::Duration;
@@ -72,7 +72,7 @@ fn source__that_calls_is_reached_at_once() {
     assert!(actions(&mut node).iter().any(joins));
 }
 
-/// A source that listens at any address says so of itself: whoever dials that reaches itself.
+/// A source that listens on the wildcard address announces that address: a node that dials it reaches itself.
 #[test]
 fn source__is_reached_where_it_was_and_not_where_it_says() {
     let mut node = cut_off(Options::default());
@@ -106,7 +106,7 @@ fn source__is_reached_where_it_was_and_not_where_it_says() {
     assert!(dials > 1, "{dials}");
 }
 
-/// A host cannot know which keys the source invited: whoever proves the group's secret may connect.
+/// A host cannot know which keys the source invited, so any peer that proves the group's secret may connect.
 #[test]
 fn peers__beyond_the_most_are_not_taken() {
     let mut node = cut_off(Options::default());

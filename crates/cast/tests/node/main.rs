@@ -1,4 +1,4 @@
-//! One node, told what happens and asked what it does.
+//! Tests that one node asks for the right actions: the test feeds its inputs by hand.
 
 mod early;
 mod end;

@@ -1,4 +1,4 @@
-//! What becomes of chunks on their way to a peer that does not want them any more.
+//! Tests that a chunk in flight to a peer that no longer wants it is handled.
 #![allow(non_snake_case)]
 
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn source() -> Node {
     node
 }
 
-/// Chunks of which the sends begin, and are to be given up.
+/// Chunks whose sends begin, and chunks whose sends must be cancelled.
 fn tell(node: &mut Node, message: Message) -> [Vec<u32>; 2] {
     node.message(NOW, PEER, message);
     done(node)

@@ -1,4 +1,4 @@
-//! Chunks of zeros, which no peer has to send, and a content without any bytes.
+//! Tests that chunks of zeros are not sent, and that empty content works.
 #![allow(non_snake_case)]
 
 use std::time::Duration;
@@ -32,7 +32,7 @@ fn node_of(manifest: &Manifest, options: Options) -> (Node, Vec<Action>) {
     (node, done)
 }
 
-/// Chunks that are asked for, and those that are to be filled.
+/// Chunks to request, and chunks to fill.
 fn wanted(actions: &[Action]) -> (Vec<u32>, Vec<u32>) {
     let (mut asked, mut filled) = (Vec::new(), Vec::new());
     for action in actions {
