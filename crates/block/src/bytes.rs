@@ -1,4 +1,4 @@
-//! Numbers in byte strings, the most significant byte first, as SCSI has them.
+//! Reads and writes big-endian numbers in byte strings, as SCSI lays them out.
 
 /// The number that at most eight bytes make.
 pub(crate) fn number(bytes: &[u8]) -> u64 {

@@ -1,14 +1,14 @@
-//! A transport within one thread: an initiator that calls its target.
+//! Connects an initiator to a target within one thread, without a network.
 
 use crate::sense::Failure;
 use crate::target::{NexusId, Refused, Request, Response, Step, Target};
 use crate::work::{Payload, Work};
 
-/// Has one command done, from its submission to its response: what it reads, payload or parameter data, goes into
-/// `data_in`, what it writes comes from `data_out`. The target has no other command meanwhile.
+/// Executes one command from submission to response. Read data, payload or parameters, goes into `data_in`; written
+/// data comes from `data_out`. The target must have no other command meanwhile.
 ///
 /// # Errors
-/// There is no such nexus.
+/// The nexus does not exist.
 pub fn execute(
     target: &mut Target,
     nexus: NexusId,

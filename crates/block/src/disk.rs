@@ -1,4 +1,4 @@
-//! What initiators are told of a disk.
+//! Describes a disk to initiators: its block length, features and names.
 
 use crate::cdb::Extent;
 use crate::identity::Identity;
@@ -12,43 +12,44 @@ pub struct Geometry {
     pub block_bytes: u32,
     /// Logical blocks, at least 1.
     pub blocks: u64,
-    /// Logical blocks of a physical one are two to the power of this.
+    /// Binary logarithm of the number of logical blocks in a physical one.
     pub physical_exponent: u8,
 }
 
-/// Why a store is no disk.
+/// Why a store cannot be a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GeometryError {
     /// Blocks of such a length are not possible.
     #[error(
-        "blocks of {0} bytes: a power of two from {MIN_LOGICAL_BLOCK_BYTES} to {MAX_LOGICAL_BLOCK_BYTES} is needed"
+        "blocks of {0} bytes: the length must be a power of two from {MIN_LOGICAL_BLOCK_BYTES} to {MAX_LOGICAL_BLOCK_BYTES}"
     )]
     BlockBytes(u32),
     /// The store's own blocks are longer.
     #[error(
-        "blocks of {block_bytes} bytes: the device has blocks of {least}, and does not write parts of them"
+        "blocks of {block_bytes} bytes: the device has blocks of {least} bytes, and cannot write parts of them"
     )]
     Part {
-        /// What a block would have.
+        /// The requested block length, bytes.
         block_bytes: u32,
-        /// What it has to have.
+        /// The shortest possible block length, bytes.
         least: u32,
     },
     /// There is not one block.
     #[error("{bytes} bytes: less than a block of {block_bytes}")]
     Empty {
-        /// What there is.
+        /// Length of the store, bytes.
         bytes: u64,
-        /// What a block would have.
+        /// The requested block length of the store, bytes.
         block_bytes: u32,
     },
 }
 
 impl Geometry {
-    /// A store of so many bytes in blocks of `block_bytes`. What is left behind the last whole block is not reachable.
+    /// The geometry of a store of `bytes` bytes in blocks of `block_bytes`. Bytes after the last whole block are not
+    /// reachable.
     ///
     /// # Errors
-    /// The length of a block is not possible, or there is none.
+    /// The block length is not possible, or the store is shorter than a block.
     pub fn of(bytes: u64, block_bytes: u32) -> Result<Geometry, GeometryError> {
         let is_possible =
             (MIN_LOGICAL_BLOCK_BYTES..=MAX_LOGICAL_BLOCK_BYTES).contains(&block_bytes);
@@ -79,18 +80,18 @@ impl Geometry {
     }
 }
 
-/// What INQUIRY, MODE SENSE and READ CAPACITY say of a disk.
+/// The description of a disk for INQUIRY, MODE SENSE and READ CAPACITY.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Disk {
     /// Its blocks.
     pub geometry: Geometry,
-    /// Which one it is.
+    /// Its identity.
     pub identity: Identity,
-    /// It may not be written.
+    /// The disk is read-only.
     pub read_only: bool,
     /// Blocks can be unmapped.
     pub thin: bool,
-    /// What is written may be lost until it is flushed. Else each write is flushed before its status.
+    /// Unflushed writes may be lost. Without a write cache, each write is flushed before its status.
     pub write_cache: bool,
 }
 
@@ -98,7 +99,7 @@ pub struct Disk {
 const BLOCK_BYTES: u32 = 512;
 
 impl Disk {
-    /// Length of a logical block of `store` where none is asked for: 512 bytes, or its own if that is more.
+    /// Default length of a logical block of `store`: 512 bytes, or the store's own block length if that is more.
     pub fn block_bytes_of(store: &dyn Store) -> u32 {
         BLOCK_BYTES.max(store.least_block_bytes())
     }
@@ -106,7 +107,7 @@ impl Disk {
     /// The disk that `store` is, in blocks of `block_bytes`, with a write cache.
     ///
     /// # Errors
-    /// No whole block, no possible one, or a shorter one than the store's own.
+    /// The store is shorter than a block, or the block length is not possible or shorter than the store's own.
     pub fn of(
         store: &dyn Store,
         block_bytes: u32,

@@ -1,4 +1,4 @@
-//! Which disk this is: what an initiator knows it by when it comes back.
+//! Identifies a disk, so that an initiator that reconnects recognises it.
 
 use std::fmt;
 use std::fs;
@@ -15,7 +15,7 @@ const CONTEXT: &str = "zerolane 2026-11 identity of a disk";
 /// What a machine is known by, where systemd or D-Bus made it.
 const MACHINE: &str = "/etc/machine-id";
 
-/// The name of a disk that stays the same over restarts, moves of its target and other paths to it.
+/// The name of a disk, the same across restarts, moves of its target and different paths to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Identity([u8; BYTES]);
 
@@ -38,7 +38,7 @@ impl Identity {
     /// has another, and so has an image that was moved.
     ///
     /// # Errors
-    /// There is nothing at `path`.
+    /// `path` does not exist.
     pub fn of_image(path: &Path) -> io::Result<Identity> {
         let path = path.canonicalize()?;
         // Where there is none, paths have to be enough.
@@ -47,13 +47,13 @@ impl Identity {
         Ok(Identity::of(&parts))
     }
 
-    /// The identity that follows from a name that was given, and from nothing else: it moves with the name.
+    /// The identity that follows from a given name alone, so it moves with the name.
     pub fn named(name: &str) -> Identity {
         Identity::of(&[b"name", name.as_bytes()])
     }
 
-    /// The identity with that serial number: a door serves a disk of another host as what it is there. None if these are
-    /// not 32 hexadecimal digits.
+    /// The identity with that serial number, with which a door serves a disk of another host. `None` unless it is 32
+    /// hexadecimal digits.
     pub fn of_serial(serial: &str) -> Option<Identity> {
         let digits = serial.as_bytes();
         let is_serial = digits.len() == 2 * BYTES && digits.iter().all(u8::is_ascii_hexdigit);

@@ -1,17 +1,16 @@
-//! Disks for other hosts: a SCSI target without IO (SPC-4, SBC-3), what its disks keep their blocks in, and the
-//! messages of SCSI over Scheduled Transfer.
+//! Serves disks to other hosts: a SCSI target without IO (SPC-4, SBC-3), its stores, and its messages.
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | [`cdb`] | commands and their bytes, for initiator and target |
-//! | [`sense`] | why a command was not done, both formats |
+//! | [`sense`] | sense data: why a command failed, in both formats |
 //! | [`store`] | files, block devices, memory |
 //! | [`Target`] | logical units, task sets, attentions, reservations |
 //! | [`sst`] | the messages of SCSI over Scheduled Transfer |
-//! | [`Work`] | what a command does with its disk, for any thread |
+//! | [`Work`] | what a command does with its disk, in any thread |
 //!
-//! The target moves no payload: it says which part of which store a command reads or writes, and the transport has it
-//! go straight between that and memory of its own. `docs/reference/disks.md` has the tables.
+//! The target moves no payload: it names the part of the store that a command reads or writes, and the transport moves the
+//! bytes between that part and its own memory. `docs/reference/disks.md` has the tables.
 #![forbid(unsafe_code)]
 
 mod bytes;

@@ -1,4 +1,4 @@
-//! What an initiator builds is what the target parses, for every command; and sense data both ways.
+//! Tests that the target parses every CDB that an initiator builds, and that sense data round-trips.
 #![allow(non_snake_case)]
 
 use proptest::prelude::*;

@@ -1,5 +1,7 @@
-//! What was flushed is there after a crash: a store with a write-back cache, of which a crash keeps any part of what
-//! was not flushed. Run with `ZEROLANE_SEED` to repeat what failed.
+//! Tests that flushed data survives a crash.
+//!
+//! The store has a write-back cache, of which a crash keeps any part that was not flushed. Set `ZEROLANE_SEED` to repeat a
+//! failure.
 #![allow(non_snake_case)]
 
 #[path = "support/seeds.rs"]

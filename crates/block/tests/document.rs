@@ -1,4 +1,4 @@
-//! The tables of docs/reference/disks.md are those of the code.
+//! Tests that the tables of docs/reference/disks.md match the code.
 #![allow(non_snake_case)]
 
 use zerolane_block::cdb::opcode::TABLE;

@@ -1,5 +1,6 @@
-//! Random commands against a plain model of a disk: its bytes, and which of them have a place.
-//! Run with `ZEROLANE_SEED` to repeat what failed.
+//! Tests that random commands do the same to a disk as to a plain model: its bytes and its mapped blocks.
+//!
+//! Set `ZEROLANE_SEED` to repeat a failure.
 #![allow(non_snake_case)]
 
 #[path = "support/seeds.rs"]

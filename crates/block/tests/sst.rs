@@ -1,4 +1,4 @@
-//! Messages of SCSI over Scheduled Transfer: what is encoded is parsed to the same, and what is not ours is refused.
+//! Tests that messages of SCSI over Scheduled Transfer round-trip, and that malformed ones are refused.
 #![allow(non_snake_case)]
 
 use proptest::prelude::*;

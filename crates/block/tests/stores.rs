@@ -1,4 +1,4 @@
-//! Stores by their contract: files with holes, memory.
+//! Tests that files with holes and memory keep the contract of a store.
 #![allow(non_snake_case)]
 
 use std::fs::{self, File};

@@ -1,10 +1,10 @@
-//! [`Command`]s to bytes: what an initiator sends.
+//! Builds the bytes of a CDB from a [`Command`], for initiators.
 
 use super::{Cdb, Command, Extent, Form, OpcodeQuery, PageControl, opcode};
 use crate::bytes::put;
 
 impl Command {
-    /// The CDB that asks for this; none if an address or a count does not fit its form, or if there is no such form.
+    /// The CDB of this command; `None` if an address or a count does not fit the form, or the form does not exist.
     pub fn cdb(&self) -> Option<Cdb> {
         match *self {
             Command::TestUnitReady => Cdb::new(opcode::TEST_UNIT_READY),

@@ -1,5 +1,6 @@
-//! Commands, and the bytes that ask for them (SPC-4, SBC-3). Parser and builder are here side by side, so that target,
-//! initiator and tests have one definition.
+//! Defines the SCSI commands (SPC-4, SBC-3), and converts them to and from CDBs.
+//!
+//! Parser and builder stand side by side, so target, initiator and tests share one definition.
 
 mod build;
 pub mod opcode;
@@ -30,13 +31,13 @@ impl Cdb {
         &self.bytes[..self.length]
     }
 
-    /// With zeros behind it.
+    /// The bytes, padded with zeros.
     pub fn padded(&self) -> [u8; MAX_CDB_BYTES] {
         self.bytes
     }
 }
 
-/// Length of the CDB of commands that have several.
+/// Length of the CDB, for commands with several forms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // Bytes, in words.
 pub enum Form {
@@ -58,17 +59,17 @@ impl Form {
     }
 }
 
-/// Logical blocks, one behind the other.
+/// A run of consecutive logical blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extent {
-    /// The first one's address.
+    /// Address of the first block.
     pub lba: u64,
-    /// How many.
+    /// Number of blocks.
     pub blocks: u64,
 }
 
 impl Extent {
-    /// Both end within `blocks` blocks.
+    /// Whether the run ends within a disk of `blocks` blocks.
     pub fn is_within(&self, blocks: u64) -> bool {
         self.lba
             .checked_add(self.blocks)
@@ -87,7 +88,7 @@ impl Extent {
     }
 }
 
-/// Which values of a mode page are asked for.
+/// The requested values of a mode page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // The names are the standard's.
 pub enum PageControl {
@@ -97,7 +98,7 @@ pub enum PageControl {
     Saved,
 }
 
-/// What REPORT SUPPORTED OPERATION CODES asks for.
+/// The query of REPORT SUPPORTED OPERATION CODES.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpcodeQuery {
     /// All commands.
@@ -133,7 +134,7 @@ pub enum ReserveOut {
     RegisterAndIgnore,
 }
 
-/// A command, as its CDB says it. Addresses are not held against any disk yet.
+/// A parsed command. Its addresses are not checked against a disk yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // Fields are called as in the standard, `allocation` being the allocation length in bytes.
 pub enum Command {
@@ -243,7 +244,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// Payload that this reads with blocks of `block` bytes, all of it. Parameter data is not payload.
+    /// Length of the payload that this command reads, with blocks of `block` bytes. Parameter data is not payload.
     pub fn bytes_in(&self, block: u32) -> u64 {
         match self {
             Command::Read { extent, .. } => extent.blocks.saturating_mul(block.into()),
@@ -251,7 +252,7 @@ impl Command {
         }
     }
 
-    /// Bytes that the initiator has to have for this, payload or parameters, with blocks of `block` bytes.
+    /// Bytes that the initiator must supply for this command, payload or parameters, with blocks of `block` bytes.
     pub fn bytes_out(&self, block: u32) -> u64 {
         let block = u64::from(block);
         match *self {

@@ -1,5 +1,6 @@
-//! Operation codes, service actions, and which bits of each CDB mean something: what the parser looks at, and what
-//! REPORT SUPPORTED OPERATION CODES says.
+//! Lists operation codes, service actions and the usage map of each CDB.
+//!
+//! The parser and REPORT SUPPORTED OPERATION CODES use the same table.
 
 #![allow(missing_docs)] // The names are the standard's.
 
@@ -41,15 +42,15 @@ pub const GET_LBA_STATUS: u8 = 0x12;
 /// Service action of [`MAINTENANCE_IN`].
 pub const REPORT_OPCODES: u8 = 0x0c;
 
-/// A command that is supported.
+/// A supported command.
 #[derive(Debug)]
 pub struct Row {
     pub opcode: u8,
-    /// For operation codes that have some.
+    /// The service action, for operation codes that have one.
     pub action: Option<u8>,
     pub name: &'static str,
-    /// One bit for each bit of the CDB that is looked at. The first byte is the operation code itself. A service
-    /// action stands there as its value, as the standard wants it.
+    /// The usage map: one bit for each bit of the CDB that the target evaluates. The first byte is the operation code.
+    /// As the standard requires, a service action stands as its value.
     pub usage: &'static [u8],
 }
 
@@ -63,7 +64,7 @@ macro_rules! row {
     };
 }
 
-/// All commands that are supported, in the order of their codes. The last byte is CONTROL, of which NACA is looked at.
+/// All supported commands, in order of their codes. The last byte is CONTROL, of which the target evaluates NACA.
 #[rustfmt::skip]
 pub const TABLE: &[Row] = &[
     row!(TEST_UNIT_READY, "TEST UNIT READY", [0, 0, 0, 0, 0x04]),
@@ -121,7 +122,7 @@ pub const TABLE: &[Row] = &[
     row!(VERIFY_12, "VERIFY(12)", [0xf6, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0x04]),
 ];
 
-/// Length of a CDB with this operation code, bytes; none for groups that are reserved or a vendor's.
+/// Length of a CDB with this operation code, bytes; `None` for reserved and vendor-specific groups.
 pub fn cdb_bytes(opcode: u8) -> Option<usize> {
     match opcode >> 5 {
         0 => Some(6),

@@ -1,4 +1,4 @@
-//! Bytes to [`Command`]s.
+//! Parses the bytes of a CDB into a [`Command`], for the target.
 
 use super::{Command, Extent, Form, OpcodeQuery, PageControl, ReserveIn, ReserveOut, opcode};
 use crate::bytes::number;
@@ -8,11 +8,11 @@ use crate::sense::{Code, Sense};
 const SIX_BYTE_ZERO: u64 = 256;
 
 impl Command {
-    /// What `cdb` asks for. Bytes behind its end are not looked at. Reserved bits are not either, as the standard
-    /// allows; bits that ask for what is not supported are refused.
+    /// Parses `cdb`. Ignores bytes after its end and, as the standard allows, reserved bits. Refuses bits that ask for
+    /// unsupported features.
     ///
     /// # Errors
-    /// The sense data of an illegal request, with the field that is wrong.
+    /// The sense data of an illegal request, with the wrong field.
     pub fn parse(cdb: &[u8]) -> Result<Command, Sense> {
         const UNKNOWN: Sense = Sense::illegal(Code::INVALID_OPCODE);
         let code = *cdb.first().ok_or(UNKNOWN)?;

@@ -1,4 +1,4 @@
-//! How large a disk is (SBC-3, 5.15 and 5.16), and which units there are (SPC-4, 6.33).
+//! Builds the data of READ CAPACITY (SBC-3, 5.15 and 5.16) and REPORT LUNS (SPC-4, 6.33).
 
 use crate::disk::Disk;
 

@@ -1,4 +1,4 @@
-//! Standard INQUIRY data (SPC-4, 6.6.2).
+//! Builds standard INQUIRY data (SPC-4, 6.6.2).
 
 /// Vendor: exactly eight characters.
 pub const VENDOR: &str = "ZEROLANE";

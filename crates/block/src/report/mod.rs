@@ -1,4 +1,4 @@
-//! The parameter data that commands return.
+//! Builds the parameter data that commands return.
 
 mod capacity;
 mod inquiry;

@@ -1,4 +1,4 @@
-//! Mode parameters (SPC-4, 7.5; SBC-3, 6.4). None can be changed, and none is saved.
+//! Builds mode parameters (SPC-4, 7.5; SBC-3, 6.4). An initiator can neither change nor save any.
 
 use crate::cdb::{Form, PageControl};
 use crate::disk::Disk;

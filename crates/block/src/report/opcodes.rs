@@ -1,4 +1,4 @@
-//! Which commands are supported (SPC-4, 6.35).
+//! Builds the data of REPORT SUPPORTED OPERATION CODES (SPC-4, 6.35).
 
 use crate::cdb::OpcodeQuery;
 use crate::cdb::opcode::{Row, TABLE};

@@ -1,10 +1,10 @@
-//! Pages of vital product data (SPC-4, 7.8; SBC-3, 6.5).
+//! Builds the pages of vital product data (SPC-4, 7.8; SBC-3, 6.5).
 
 use crate::disk::Disk;
 use crate::limits;
 use crate::report::inquiry::{PRODUCT, VENDOR};
 
-/// Codes of the pages: those that are supported, unit serial number, device identification, block limits, block device
+/// Codes of the pages: supported pages, unit serial number, device identification, block limits, block device
 /// characteristics, logical block provisioning.
 pub const PAGES: [u8; 6] = [0x00, 0x80, 0x83, 0xb0, 0xb1, 0xb2];
 
@@ -23,7 +23,7 @@ const OF_PORT: u8 = 0x10;
 /// The only target port.
 pub(crate) const PORT: u16 = 1;
 
-/// The page `code` of `disk`; none if it is not supported.
+/// The page `code` of `disk`; `None` if it is not supported.
 pub fn page(code: u8, disk: &Disk) -> Option<Vec<u8>> {
     let body = match code {
         0x00 => PAGES.to_vec(),

@@ -1,4 +1,4 @@
-//! PERSISTENT RESERVE OUT.
+//! Executes PERSISTENT RESERVE OUT.
 
 use super::{Effects, Held, Keys, Kind, Registrations, Reservations};
 use crate::cdb::ReserveOut;
@@ -10,7 +10,7 @@ use crate::sense::{Code, Failure, Key, Sense};
 const UNIT_SCOPE: u8 = 0;
 
 impl Reservations {
-    /// Does what `initiator` asks for; what that means for others is returned.
+    /// Executes the request of `initiator`, and returns its effect on other initiators.
     ///
     /// # Errors
     /// It may not, or the request is wrong; then nothing is changed.

@@ -1,4 +1,4 @@
-//! Types of reservations, and what commands need.
+//! Defines the types of reservation, and which accesses conflict with each.
 
 /// Type of a persistent reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl Kind {
         )
     }
 
-    /// Each registrant may do what the holder may.
+    /// Whether each registrant has the holder's access.
     pub(super) fn is_for_registrants(self) -> bool {
         !matches!(self, Kind::WriteExclusive | Kind::ExclusiveAccess)
     }
@@ -45,7 +45,7 @@ impl Kind {
     }
 }
 
-/// What a command needs of a reservation that another initiator holds.
+/// The access that a command needs under a reservation of another initiator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
     /// It is always allowed.

@@ -1,5 +1,4 @@
-//! Persistent reservations of one logical unit (SPC-4, 5.12). They are kept as long as the target runs: APTPL is
-//! refused.
+//! Keeps the persistent reservations of one logical unit (SPC-4, 5.12) while the target runs. APTPL is refused.
 
 mod change;
 mod kind;
@@ -48,8 +47,8 @@ impl Keys {
     /// Of `bytes`, all of the list.
     ///
     /// # Errors
-    /// It has another length, or asks for what is not supported: other ports, other initiators, persistence through
-    /// power loss.
+    /// The list has the wrong length, or asks for something unsupported: other ports, other initiators, persistence
+    /// through power loss.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Keys, Sense> {
         const FLAGS: u16 = 20;
         let &[ref keys @ .., flags, _, _, _] = bytes else {
@@ -71,17 +70,17 @@ impl Keys {
     }
 }
 
-/// What a change means for others.
+/// The effect of a change on other initiators.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
     /// Unit attentions.
     pub(crate) told: Vec<(Initiator, Code)>,
-    /// Whose commands are aborted.
+    /// The initiators whose commands are aborted.
     pub(crate) aborted: Vec<Initiator>,
 }
 
 impl Reservations {
-    /// `initiator` may do what `need` says.
+    /// Whether `initiator` may do what `need` requires.
     pub(crate) fn allows(&self, initiator: &Initiator, need: Need) -> bool {
         let Some(held) = &self.held else {
             return true;
@@ -107,7 +106,7 @@ impl Reservations {
         })
     }
 
-    /// All registered ones but `initiator` are told `code`.
+    /// Queues `code` for all registered initiators except `initiator`.
     fn tell_others(&self, initiator: &Initiator, code: Code) -> Vec<(Initiator, Code)> {
         let others = self.keys.keys().filter(|it| *it != initiator);
         others.map(|it| (it.clone(), code)).collect()

@@ -1,4 +1,4 @@
-//! PERSISTENT RESERVE IN.
+//! Executes PERSISTENT RESERVE IN.
 
 use super::Reservations;
 use crate::cdb::ReserveIn;

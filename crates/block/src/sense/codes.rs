@@ -1,4 +1,4 @@
-//! Sense keys, and the additional sense codes that are used here.
+//! Lists the sense keys and additional sense codes that this target returns.
 
 use std::fmt;
 
@@ -73,14 +73,14 @@ macro_rules! codes {
         impl Code {
             $(#[doc = $words] pub const $name: Code = Code::new($asc, $ascq);)*
 
-            /// All that are used here, with their names.
+            /// All codes that this target returns, with their names.
             pub const ALL: &'static [(Code, &'static str)] = &[$((Code::$name, $words)),*];
         }
     };
 }
 
 impl Code {
-    /// Of these numbers.
+    /// The code with these numbers.
     pub const fn new(asc: u8, ascq: u8) -> Code {
         Code { asc, ascq }
     }

@@ -1,8 +1,8 @@
-//! How a command fails.
+//! Defines how a command can fail: RESERVATION CONFLICT or CHECK CONDITION.
 
 use super::Sense;
 
-/// The status of a command that was not done.
+/// The status of a failed command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// RESERVATION CONFLICT.

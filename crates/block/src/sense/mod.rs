@@ -1,4 +1,4 @@
-//! Sense data (SPC-4, 4.5): why a command was not done.
+//! Encodes and parses sense data (SPC-4, 4.5): why a command failed.
 
 mod codes;
 mod failure;
@@ -22,7 +22,7 @@ const DESCRIPTOR: u8 = 0x72;
 const INFORMATION: u8 = 0x00;
 const KEY_SPECIFIC: u8 = 0x02;
 
-/// In which format sense data is encoded.
+/// The format of encoded sense data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// 18 bytes. An information field above 32 bits is left out.
@@ -31,10 +31,10 @@ pub enum Format {
     Descriptor,
 }
 
-/// Which field of a command is wrong.
+/// The wrong field of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// In the CDB; else in the parameter list.
+    /// Whether the field is in the CDB; otherwise it is in the parameter list.
     pub in_cdb: bool,
     /// The first byte of the field.
     pub byte: u16,
@@ -45,27 +45,27 @@ pub struct Field {
 /// Sense data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sense {
-    /// What kind of condition.
+    /// The kind of condition.
     pub key: Key,
-    /// Which condition.
+    /// The condition.
     pub code: Code,
-    /// A block's address, or an offset in bytes: the code says which.
+    /// A block address, or an offset in bytes, depending on the code.
     pub information: Option<u64>,
     /// The wrong field, with [`Key::IllegalRequest`].
     pub field: Option<Field>,
 }
 
-/// Why bytes are no sense data.
+/// Why bytes are not valid sense data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SenseError {
-    /// Shorter than what it must have.
+    /// Shorter than required.
     #[error("sense data of {0} bytes")]
     Short(usize),
     /// Neither of the current formats.
     #[error("response code {0:02x}h of sense data")]
     Format(u8),
     /// A descriptor reaches beyond the end.
-    #[error("a sense descriptor at {0} that is cut off")]
+    #[error("a truncated sense descriptor at byte {0}")]
     Descriptor(usize),
 }
 
@@ -120,7 +120,7 @@ impl Sense {
         self
     }
 
-    /// The bytes that an initiator gets.
+    /// Encodes the sense data for an initiator.
     pub fn encode(&self, format: Format) -> Vec<u8> {
         match format {
             Format::Fixed => self.fixed(),
@@ -170,10 +170,10 @@ impl Sense {
         [0x80 | place | bit, high, low]
     }
 
-    /// What sense data of either format says. Descriptors that are not known are skipped.
+    /// Parses sense data of either format. Skips unknown descriptors.
     ///
     /// # Errors
-    /// These are no sense data of a current error.
+    /// The bytes are not sense data of a current error.
     pub fn parse(bytes: &[u8]) -> Result<Sense, SenseError> {
         match bytes.first().map(|it| it & 0x7f) {
             None => Err(SenseError::Short(0)),

@@ -1,4 +1,4 @@
-//! What both ends say of themselves first.
+//! Encodes and parses the login, the first message of each end.
 
 use super::{Malformed, exactly, reserved};
 use crate::bytes::number;
@@ -15,7 +15,7 @@ const VERSION: u8 = 1;
 /// Largest alignment: a page.
 const MAX_ALIGNMENT: u8 = 12;
 
-/// What an end can be.
+/// The roles of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Roles {
     /// It sends commands.
@@ -24,29 +24,28 @@ pub struct Roles {
     pub target: bool,
 }
 
-/// The negotiation. Each end says its own; the smaller of both counts.
+/// The login. Each end sends its own values, and the smaller of both applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Login {
-    /// At least one.
+    /// The roles of the sender, at least one.
     pub roles: Roles,
-    /// Data has to begin at multiples of two to the power of this, 0 to 12.
+    /// Binary logarithm of the alignment that data must have, 0 to 12.
     pub alignment: u8,
-    /// Units that a target has; zero of an end that is none.
+    /// Number of a target's units; zero from an end that is not a target.
     pub units: u16,
-    /// Commands at a time, 1 to [`MAX_SLOTS`]; of an initiator also the slots of its status region.
+    /// Most simultaneous commands, 1 to [`MAX_SLOTS`]; from an initiator also the slots of its status region.
     pub slots: u16,
-    /// Payload of a command, bytes.
+    /// Most payload of a command, bytes.
     pub transfer_bytes: u32,
-    /// Data in the capsule of a command, bytes: so many of what it writes travel with it. Zero of an end that knows none,
-    /// as all were before there were capsules.
+    /// Most write data in the capsule of a command, bytes. Zero from an end without capsules, as in the first version.
     pub capsule_bytes: u32,
-    /// Of an initiator: names it over its connections, so that what an older one of them began is over before a newer
-    /// one begins. Of a target: another one when what was written and not flushed may be lost.
+    /// From an initiator: identifies it over all its connections, so that the target finishes the work of an older
+    /// connection before a newer one begins. From a target: changes when unflushed writes may be lost.
     pub session: u64,
 }
 
 impl Login {
-    /// The bytes of the message.
+    /// Encodes the message.
     pub fn encode(&self) -> [u8; LOGIN_BYTES] {
         let mut bytes = [0; LOGIN_BYTES];
         bytes[..4].copy_from_slice(MAGIC);
@@ -61,10 +60,10 @@ impl Login {
         bytes
     }
 
-    /// What `bytes` say.
+    /// Parses the message.
     ///
     /// # Errors
-    /// They are no login, of another version, or of an end that could do nothing.
+    /// The bytes are not a login, are of another version, or come from an end without a usable role.
     pub fn parse(bytes: &[u8]) -> Result<Login, Malformed> {
         let bytes = exactly::<LOGIN_BYTES>(bytes)?;
         if bytes[..4] != *MAGIC {

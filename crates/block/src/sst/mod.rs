@@ -1,17 +1,17 @@
-//! Messages of SCSI over Scheduled Transfer (row P1.11), without IO: bytes and types, each checked once.
+//! Encodes and parses the messages of SCSI over Scheduled Transfer (row P1.11), without IO.
 //!
-//! | unit | travels as |
+//! | unit | sent as |
 //! |---|---|
 //! | [`Login`] | a message, both ways, before all others |
-//! | [`CommandUnit`] | a message, with the place of its data, if that is not in its capsule |
+//! | [`CommandUnit`] | a message, with the place of its data unless the capsule holds the data |
 //! | [`ManagementUnit`] | a message |
 //! | [`StatusUnit`] | a Put into the initiator's status region, at its slot |
 //!
-//! The thesis has the first three as option payloads of Nop, Request_To_Send and Request_To_Receive:
-//! `docs/reference/disks.md` says why they are messages here.
+//! The thesis carries the first three as option payloads of Nop, Request_To_Send and Request_To_Receive. `docs/reference/disks.md`
+//! explains why they are messages here.
 //!
-//! Lengths are fixed, so that a message is one comparison and then total. Reserved bytes are zero when sent, and
-//! refused otherwise: a later version may give them a meaning that an earlier one must not pass over.
+//! Each message has a fixed length, which the parser checks first. Reserved bytes are sent as zero and otherwise refused: a
+//! later version may give them a meaning that this version must not ignore.
 
 mod login;
 mod status;
@@ -21,7 +21,7 @@ pub use login::{LOGIN_BYTES, Login, MAX_SLOTS, Roles};
 pub use status::{Outcome, STATUS_BYTES, StatusUnit};
 pub use unit::{COMMAND_BYTES, CommandUnit, MANAGEMENT_BYTES, ManagementUnit};
 
-/// Why bytes are no message.
+/// Why bytes are not a valid message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// Not the length that the message has.

@@ -1,4 +1,4 @@
-//! How a command ended, as it lies in the initiator's status region.
+//! Encodes and parses the status of a finished command, as written to the initiator's status region.
 
 use super::{Malformed, exactly, reserved};
 use crate::bytes::number;
@@ -14,7 +14,7 @@ const MANAGED: u8 = 2;
 /// Where sense data begins.
 const SENSE: usize = 32;
 
-/// What is told.
+/// The outcome that the status reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Of a command.
@@ -23,7 +23,7 @@ pub enum Outcome {
         status: Status,
         /// With CHECK CONDITION.
         sense: Option<Sense>,
-        /// What was not moved.
+        /// The difference between the moved and the offered length.
         residual: Residual,
         /// Bytes that were moved to the initiator.
         data_in: u64,
@@ -35,14 +35,14 @@ pub enum Outcome {
 /// The content of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatusUnit {
-    /// Of the command or function: an initiator takes no slot for that of another.
+    /// The tag of the command or function, by which an initiator recognises its status.
     pub tag: u64,
-    /// How it ended.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
 impl StatusUnit {
-    /// The bytes of the slot. Sense data is in the descriptor format.
+    /// Encodes the slot, with sense data in the descriptor format.
     pub fn encode(&self) -> [u8; STATUS_BYTES] {
         let mut bytes = [0; STATUS_BYTES];
         bytes[..8].copy_from_slice(&self.tag.to_be_bytes());
@@ -80,10 +80,10 @@ impl StatusUnit {
         bytes
     }
 
-    /// What a slot says.
+    /// Parses a slot.
     ///
     /// # Errors
-    /// It is no status. One that was never written has no kind.
+    /// The slot holds no valid status. A slot that was never written has no kind.
     pub fn parse(bytes: &[u8]) -> Result<StatusUnit, Malformed> {
         let bytes = exactly::<STATUS_BYTES>(bytes)?;
         let outcome = match bytes[8] {

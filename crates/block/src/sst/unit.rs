@@ -1,4 +1,4 @@
-//! What an initiator sends: commands and task management functions.
+//! Encodes and parses what an initiator sends: commands and task management functions.
 
 use super::{MAX_SLOTS, Malformed, exactly, reserved};
 use crate::bytes::number;
@@ -17,32 +17,32 @@ const MANAGEMENT: u8 = 2;
 /// A command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommandUnit {
-    /// Where its status is put, below [`MAX_SLOTS`].
+    /// The slot for its status, below [`MAX_SLOTS`].
     pub slot: u16,
-    /// When it may begin.
+    /// The task attribute.
     pub attribute: Attribute,
-    /// Its name.
+    /// Its tag.
     pub tag: u64,
-    /// Which unit.
+    /// The bytes of the LUN.
     pub lun: [u8; 8],
-    /// What to do, with zeros behind it.
+    /// The CDB, padded with zeros.
     pub cdb: [u8; MAX_CDB_BYTES],
-    /// Room for what is read, bytes.
+    /// The initiator's buffer for read data, bytes.
     pub data_in: u64,
-    /// What is there to be written, bytes.
+    /// The data offered for writing, bytes.
     pub data_out: u64,
 }
 
 /// A task management function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ManagementUnit {
-    /// Where its answer is put, below [`MAX_SLOTS`].
+    /// The slot for its answer, below [`MAX_SLOTS`].
     pub slot: u16,
-    /// Its own name.
+    /// Its own tag.
     pub tag: u64,
-    /// Which unit.
+    /// The bytes of the function's LUN.
     pub lun: [u8; 8],
-    /// What to do.
+    /// The function.
     pub function: Function,
 }
 
@@ -73,7 +73,7 @@ impl CommandUnit {
         }
     }
 
-    /// What a target is asked. `in_capsule`: the data came with it.
+    /// The request for a target. `in_capsule`: whether the data came with the command.
     pub fn request(&self, in_capsule: bool) -> Request<'_> {
         Request {
             tag: self.tag,
@@ -86,7 +86,7 @@ impl CommandUnit {
         }
     }
 
-    /// The bytes of the message.
+    /// Encodes the message.
     pub fn encode(&self) -> [u8; COMMAND_BYTES] {
         let mut bytes = [0; COMMAND_BYTES];
         bytes[0] = COMMAND;
@@ -104,10 +104,10 @@ impl CommandUnit {
         bytes
     }
 
-    /// What `bytes` say. What the CDB asks for is the target's to judge.
+    /// Parses the message. The target must check the CDB.
     ///
     /// # Errors
-    /// They are no command.
+    /// The bytes are not a valid command.
     pub fn parse(bytes: &[u8]) -> Result<CommandUnit, Malformed> {
         let bytes = exactly::<COMMAND_BYTES>(bytes)?;
         let (attribute, slot) = head(bytes, COMMAND)?;
@@ -150,10 +150,10 @@ impl ManagementUnit {
         bytes
     }
 
-    /// What `bytes` say.
+    /// Parses the message.
     ///
     /// # Errors
-    /// They are no function, or name a task for one that is for all.
+    /// The bytes are not a valid function, or name a task for a function that affects all tasks.
     pub fn parse(bytes: &[u8]) -> Result<ManagementUnit, Malformed> {
         let bytes = exactly::<MANAGEMENT_BYTES>(bytes)?;
         let (function, slot) = head(bytes, MANAGEMENT)?;

@@ -1,4 +1,4 @@
-//! A disk in a file or on a block device.
+//! Stores a disk in a file or on a block device.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -24,7 +24,7 @@ const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::K
 pub struct InUse(Option<Holder>);
 
 impl InUse {
-    /// It is open in this process.
+    /// Whether the file is open in this process.
     pub fn is_here(&self) -> bool {
         let own = std::process::id();
         self.0.as_ref().is_some_and(|it| it.process == own)
@@ -43,7 +43,7 @@ impl fmt::Display for InUse {
 
 impl std::error::Error for InUse {}
 
-/// A regular file, whose holes are kept and made, or a block device.
+/// A regular file, in which holes are kept and made, or a block device.
 #[derive(Debug)]
 pub struct FileStore {
     file: File,
@@ -60,10 +60,11 @@ impl FileStore {
     /// The file or device at `path`. One that may be written is locked against others that would.
     ///
     /// # Errors
-    /// It is neither, cannot be opened, or is open for writing elsewhere ([`io::ErrorKind::WouldBlock`], with [`InUse`]).
+    /// The path is neither a regular file nor a block device, cannot be opened, or is open for writing elsewhere
+    /// ([`io::ErrorKind::WouldBlock`], with [`InUse`]).
     pub fn open(path: &Path, read_only: bool) -> io::Result<FileStore> {
         let kind = path.metadata()?.file_type();
-        // What is opened may be another file by now; but opening a FIFO would wait.
+        // The opened file may differ by now, but this check avoids blocking on a FIFO.
         if !kind.is_file() && !kind.is_block_device() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -82,7 +83,7 @@ impl FileStore {
         let is_device = file.metadata()?.file_type().is_block_device();
         let block_bytes = is_device.then(|| ioctl_blksszget(&file)).transpose()?;
         let bytes = seek(&file, SeekFrom::End(0))?;
-        // Of one that is only read this is not asked, and the holes that it has are told.
+        // A read-only file is not probed; its existing holes are reported.
         let makes_holes = match (read_only, is_device) {
             (true, _) => true,
             (false, true) => device_makes_holes(&file),
@@ -98,7 +99,7 @@ impl FileStore {
         })
     }
 
-    /// It is a block device.
+    /// Whether it is a block device.
     pub fn is_device(&self) -> bool {
         self.block_bytes.is_some()
     }
@@ -112,8 +113,8 @@ impl FileStore {
     }
 }
 
-/// Whether the file system makes holes in this file of `bytes` bytes: it is asked for one behind the end, which changes nothing
-/// but the time of the last change.
+/// Whether the file system can make holes in this file of `bytes` bytes. Probes by a hole after the end, which changes
+/// only the time of the last change.
 fn file_makes_holes(file: &File, bytes: u64) -> bool {
     let before = file.metadata();
     let punched = fallocate(file, PUNCH, bytes, 1);
@@ -135,13 +136,13 @@ fn file_makes_holes(file: &File, bytes: u64) -> bool {
     !matches!(punched, Err(Errno::OPNOTSUPP | Errno::NOSYS))
 }
 
-/// Whether the device does what a hole of it takes (WRITE ZEROES). One that does not say is taken for one that does, until it refuses.
+/// Whether the device supports holes (WRITE ZEROES). A device that does not say is assumed to, until it refuses.
 fn device_makes_holes(file: &File) -> bool {
     let Ok(device) = file.metadata().map(|it| it.rdev()) else {
         return true;
     };
     let own = format!("/sys/dev/block/{}:{}", major(device), minor(device));
-    // Of a partition the disk above it says so.
+    // For a partition, ask the disk above it.
     let said = ["queue", "../queue"]
         .iter()
         .find_map(|queue| fs::read_to_string(format!("{own}/{queue}/write_zeroes_max_bytes")).ok());
@@ -166,7 +167,7 @@ impl Store for FileStore {
         self.file.read_exact_at(into, at)
     }
 
-    /// What the kernel has in its page cache, on file systems that say whether they have it.
+    /// Reads only from the kernel's page cache, on file systems that support this.
     fn read_at_once(&self, at: u64, into: &mut [u8]) -> bool {
         let length = into.len();
         let vector = &mut [IoSliceMut::new(into)];
@@ -251,13 +252,13 @@ impl Store for FileStore {
         })
     }
 
-    /// The kernel has it.
+    /// The kernel keeps written data.
     fn outlives_process(&self) -> bool {
         true
     }
 
     fn expect(&self, at: u64, bytes: u64) {
-        // A hint: what fails is not missed.
+        // This is a hint, so a failure does not matter.
         let _ = fadvise(
             &self.file,
             at,

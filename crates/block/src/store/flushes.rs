@@ -1,4 +1,4 @@
-//! Flushes of one file, by several threads.
+//! Merges concurrent flushes of one file, so that threads share an fsync.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::io::Errno;
 
-/// The kernel tells of a write-back error once for each open file, to the call that asks first: others that ask at the
-/// same time, or later, hear that all is well. So no two calls are in progress together, and what one heard holds for all.
+/// The kernel reports a write-back error once per open file, to the first call that asks. Simultaneous and later calls
+/// succeed. Therefore only one call is in progress at a time, and its result applies to all.
 #[derive(Debug, Default)]
 pub(super) struct Flushes {
     /// Calls that were begun.
@@ -18,13 +18,13 @@ pub(super) struct Flushes {
 }
 
 impl Flushes {
-    /// One has failed, so all will.
+    /// Whether a flush has failed, so that all later ones fail.
     pub(super) fn have_failed(&self) -> bool {
         self.has_failed.load(Ordering::SeqCst)
     }
 
-    /// Has `call` done, unless one that began after this was asked for is over when its turn comes: that has taken all
-    /// that this has to.
+    /// Executes `call`, unless another flush that began after this request has completed by then: that one covers this
+    /// request.
     pub(super) fn flush(&self, call: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let before = self.begun.load(Ordering::SeqCst);
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);

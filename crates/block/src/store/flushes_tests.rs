@@ -1,3 +1,4 @@
+//! Tests that concurrent flushes are merged, and that all of them fail when the kernel reports lost writes.
 #![allow(non_snake_case)]
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Finds the process that has a file locked, for messages.
+//! Finds the process that holds the lock of a file, for error messages.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -10,7 +10,7 @@ use rustix::fs::{major, minor};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Holder {
     pub(super) process: u32,
-    /// What it runs, if that can be read.
+    /// The program that it runs, if that can be read.
     program: Option<String>,
 }
 

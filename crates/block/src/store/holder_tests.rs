@@ -1,3 +1,4 @@
+//! Tests that the holder of a lock is found, and not a process that waits for it.
 #![allow(non_snake_case)]
 
 use super::*;

@@ -1,4 +1,4 @@
-//! A disk in memory.
+//! Stores a disk in memory.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,7 +12,7 @@ const PAGE: u64 = 4096;
 
 type Pages = BTreeMap<u64, Box<[u8]>>;
 
-/// Bytes in memory: pages that were never written, or unmapped, take none. There is nothing that a flush could do.
+/// A disk in memory. Unwritten and unmapped pages take no memory. A flush does nothing.
 #[derive(Debug)]
 pub struct MemoryStore {
     bytes: u64,
@@ -20,7 +20,7 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// So many bytes, all of them zero.
+    /// A disk of `bytes` zero bytes.
     pub fn new(bytes: u64) -> MemoryStore {
         MemoryStore {
             bytes,
@@ -28,7 +28,7 @@ impl MemoryStore {
         }
     }
 
-    /// What lies outside is an error, whatever the caller promised.
+    /// Refuses a range outside the disk, although callers must stay within it.
     fn check(&self, at: u64, bytes: u64) -> io::Result<()> {
         let end = at.checked_add(bytes);
         if end.is_none_or(|end| end > self.bytes) {

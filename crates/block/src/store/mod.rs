@@ -1,4 +1,4 @@
-//! What a disk keeps its blocks in.
+//! Defines the store of a disk: the trait through which blocks are read, written and flushed.
 
 mod file;
 mod flushes;
@@ -11,28 +11,28 @@ pub use memory::MemoryStore;
 use std::fmt::Debug;
 use std::io;
 
-/// Bytes that all have a place on the medium, or all have none and read as zeros.
+/// A run of bytes that are all mapped on the medium, or all unmapped and read as zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// They have a place.
+    /// Whether the bytes are mapped.
     pub mapped: bool,
-    /// How many, at least 1 within the store.
+    /// Length in bytes, at least 1 within the store.
     pub bytes: u64,
 }
 
-/// In an [`io::Error`] of kind [`UnexpectedEof`](io::ErrorKind::UnexpectedEof): the medium failed, and what was asked for is not
-/// to be tried again in parts, for the store knows where.
+/// In an [`io::Error`] of kind [`UnexpectedEof`](io::ErrorKind::UnexpectedEof): the medium failed. Do not retry the
+/// request in parts: the store knows where it failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the medium failed: {why}")]
 pub struct BrokenMedium {
     /// The first byte that failed, if that is known.
     pub at: Option<u64>,
-    /// In words.
+    /// The reason, as text.
     pub why: String,
 }
 
-/// The bytes of a disk. Callers stay within [`bytes`](Store::bytes); several threads may call at once, and those that
-/// write the same bytes at once get one content or the other, block by block.
+/// The bytes of a disk. Callers must stay within [`bytes`](Store::bytes). Several threads may call at once. After
+/// simultaneous writes to the same bytes, each block holds the content of one of them.
 pub trait Store: Debug + Send + Sync {
     /// Its size.
     fn bytes(&self) -> u64;
@@ -47,12 +47,12 @@ pub trait Store: Debug + Send + Sync {
         1
     }
 
-    /// The space of unmapped bytes is given back: initiators are told that they may unmap.
+    /// Whether unmapping frees space. If so, initiators learn that they may unmap.
     fn gives_back(&self) -> bool {
         true
     }
 
-    /// Fills `into` with what is at `at`.
+    /// Fills `into` with the bytes at `at`.
     ///
     /// # Errors
     /// The medium's; then `into` holds anything.
@@ -69,9 +69,9 @@ pub trait Store: Debug + Send + Sync {
     /// The medium's; then any part may be written.
     fn write(&self, at: u64, from: &[u8]) -> io::Result<()>;
 
-    /// Writes the second half of `both` at `at` if the first half is what is there; else returns the first byte of it that
-    /// differs. No other store of the same disk writes these bytes meanwhile. `None`, and nothing is done:
-    /// the caller has the disk alone, and reads, compares and writes.
+    /// Writes the second half of `both` at `at` if the first half equals the bytes there; otherwise returns the first
+    /// byte that differs. No other store of the same disk may write these bytes meanwhile. `None`: does nothing,
+    /// because the caller has the disk alone, and can read, compare and write itself.
     ///
     /// # Errors
     /// As for reads and writes.
@@ -82,11 +82,11 @@ pub trait Store: Debug + Send + Sync {
     /// All that was written or unmapped before is on the medium when this returns.
     ///
     /// # Errors
-    /// Something may be lost. What failed once fails from then on, and for all callers, those that call at the same time
-    /// among them: the kernel forgets such an error when it has told it to one.
+    /// Data may be lost. After one failure, every later or simultaneous flush fails for all callers, because the kernel
+    /// reports such an error only once.
     fn flush(&self) -> io::Result<()>;
 
-    /// A flush has failed: no other will succeed, and what was written and not flushed before may be lost.
+    /// Whether a flush has failed. Then no other will succeed, and unflushed writes may be lost.
     fn has_failed(&self) -> bool {
         false
     }
@@ -104,7 +104,7 @@ pub trait Store: Debug + Send + Sync {
     /// The medium's.
     fn run(&self, at: u64) -> io::Result<Run>;
 
-    /// What was written is there when this process is gone, flushed or not, as long as the machine runs.
+    /// Whether writes survive the end of this process, flushed or not, while the machine runs.
     fn outlives_process(&self) -> bool {
         false
     }

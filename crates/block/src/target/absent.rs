@@ -1,4 +1,4 @@
-//! Commands that no unit answers, but the target.
+//! Answers commands to a LUN without a unit.
 
 use super::Target;
 use super::ending::{cut, format};
@@ -16,7 +16,7 @@ fn unit_zero() -> Address {
 }
 
 impl Target {
-    /// What is said where there is no unit.
+    /// Answers a command to a LUN without a unit.
     pub(super) fn without_unit(
         &self,
         nexus: NexusId,

@@ -1,13 +1,13 @@
-//! Unit attention conditions of one initiator at one unit (SAM-5, 5.14).
+//! Queues the unit attention conditions of one initiator at one unit (SAM-5, 5.14).
 
 use crate::sense::{Code, Key, Sense};
 
-/// The conditions that wait to be told, in this order.
+/// The conditions to report, in this order.
 #[derive(Debug, Default)]
 pub(super) struct Attentions(Vec<Code>);
 
 impl Attentions {
-    /// Adds a condition, unless it waits already. A reset makes what happened before it of no interest.
+    /// Adds a condition unless it waits already. A reset replaces all earlier conditions.
     pub(super) fn add(&mut self, code: Code) {
         if is_reset(code) {
             self.0.clear();

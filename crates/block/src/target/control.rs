@@ -1,4 +1,4 @@
-//! Units and initiators come and go.
+//! Adds and removes units and initiators while the target runs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,24 +13,24 @@ use crate::sense::{Code, Sense};
 use crate::store::Store;
 use crate::unit::{End, Unit};
 
-/// What an initiator may do.
+/// The access of an initiator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// The units that there are for it; all, if none are named.
+    /// The units that it can see; `None`: all.
     pub units: Option<Vec<Lun>>,
     /// It may not write.
     pub read_only: bool,
 }
 
 impl Access {
-    /// There is such a unit for it, if there is one.
+    /// Whether it can see the unit `lun`, if that exists.
     pub fn sees(&self, lun: Lun) -> bool {
         self.units.as_ref().is_none_or(|it| it.contains(&lun))
     }
 }
 
 impl Target {
-    /// Adds a unit. Initiators that are there are told.
+    /// Adds a unit, and notifies attached initiators.
     ///
     /// # Errors
     /// The number is taken, or there are [`MAX_UNITS`].
@@ -49,8 +49,7 @@ impl Target {
         Ok(())
     }
 
-    /// Takes a unit away. Commands that did not begin fail; those that work go on and end as they would. False if
-    /// there is none.
+    /// Removes a unit. Its waiting commands fail; those in progress complete normally. False if there is no such unit.
     pub fn remove_unit(&mut self, lun: Lun) -> bool {
         if self.units.remove(&lun).is_none() {
             return false;
@@ -85,7 +84,7 @@ impl Target {
         }
     }
 
-    /// An initiator has come. It is told of a reset at each unit.
+    /// Attaches an initiator, which gets a reset attention at each unit.
     ///
     /// # Errors
     /// There are [`MAX_NEXUSES`].
@@ -107,15 +106,15 @@ impl Target {
         Ok(id)
     }
 
-    /// There is a command of `nexus` with that tag: neither is it over, nor was it aborted.
+    /// Whether `nexus` has a command with that tag that neither completed nor was aborted.
     pub fn has_command(&self, nexus: NexusId, tag: u64) -> bool {
         let id = self.nexuses.get(&nexus).and_then(|it| it.tags.get(&tag));
         let task = id.and_then(|id| self.tasks.get(id));
         task.is_some_and(|task| !task.aborted)
     }
 
-    /// An initiator has gone: its commands are aborted, its registrations stay. The transport still tells what
-    /// becomes of work that it has. Steps for this nexus that were not taken are dropped.
+    /// Removes the nexus of a departed initiator. Its commands are aborted, and its registrations stay. The transport
+    /// must still report the work that it holds. Pending steps for this nexus are dropped.
     pub fn detach(&mut self, nexus: NexusId) {
         let own = self.tasks.iter().filter(|(_, task)| task.nexus == nexus);
         let own: Vec<_> = own.map(|(&id, _)| id).collect();

@@ -1,4 +1,4 @@
-//! How commands end: status, data, residuals.
+//! Ends commands: with status, data and residual counts.
 
 use super::protocol::{Residual, Response, Status};
 use super::task::Task;
@@ -19,7 +19,7 @@ pub(super) fn cut(mut data: Vec<u8>, allocation: usize) -> End {
     End::Good(data)
 }
 
-/// The end of what was not done.
+/// The end of a failed command.
 pub(super) fn failed(failure: Failure) -> End {
     match failure {
         Failure::Check(sense) => End::Check(sense),
@@ -34,7 +34,7 @@ fn wanted_in(end: &End) -> u64 {
     }
 }
 
-/// What is told of `task`, which ends so.
+/// The response of `task` with this end.
 pub(super) fn response(task: &Task, end: End) -> Response {
     let (mut wanted, mut taken) = (wanted_in(&end), 0);
     // What is missing to a command that failed for it is told.
@@ -47,7 +47,7 @@ pub(super) fn response(task: &Task, end: End) -> Response {
     made(end, task.data_in, task.data_out, wanted, taken)
 }
 
-/// What is told of a command that never became a task.
+/// The response of a command that never became a task.
 pub(super) fn unstarted(end: End, data_in: u64, data_out: u64) -> Response {
     let wanted = wanted_in(&end);
     made(end, data_in, data_out, wanted, 0)

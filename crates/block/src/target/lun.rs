@@ -1,4 +1,4 @@
-//! Logical unit numbers (SAM-5, 4.7).
+//! Encodes and parses logical unit numbers (SAM-5, 4.7).
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ pub struct Lun(u16);
 const PERIPHERAL: u8 = 0;
 const FLAT: u8 = 1;
 
-/// What eight bytes name.
+/// The unit or other object that eight LUN bytes address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Address {
     /// A unit of the single-level structure.
@@ -25,7 +25,7 @@ impl Lun {
     /// The largest: flat space addressing has 14 bits.
     pub const MAX: u16 = 0x3fff;
 
-    /// None above [`Lun::MAX`].
+    /// `None` above [`Lun::MAX`].
     pub fn new(number: u16) -> Option<Lun> {
         (number <= Lun::MAX).then_some(Lun(number))
     }
@@ -44,7 +44,7 @@ impl Lun {
 }
 
 impl Address {
-    /// What `bytes` name.
+    /// Parses the address in `bytes`.
     pub fn parse(bytes: [u8; 8]) -> Address {
         const WELL_KNOWN: [u8; 2] = [0xc1, 0x01];
         let [high, low, rest @ ..] = bytes;

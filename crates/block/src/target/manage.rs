@@ -1,4 +1,4 @@
-//! Task management, aborts, and unit attentions.
+//! Executes task management functions, and raises unit attentions.
 
 use super::attention::Attentions;
 use super::lun::Address;
@@ -8,11 +8,11 @@ use super::{Lun, Pending, Target};
 use crate::sense::{Code, Sense};
 
 impl Target {
-    /// Takes a task management function with the tag `tag` of its own. The answer, [`Step::Managed`], comes when what
-    /// it aborted is over.
+    /// Starts a task management function with its own tag `tag`. The answer, [`Step::Managed`], follows when all
+    /// aborted commands have ended.
     ///
     /// # Errors
-    /// There is no such nexus.
+    /// The nexus does not exist.
     pub fn manage(
         &mut self,
         nexus: NexusId,
@@ -66,7 +66,7 @@ impl Target {
         meant.map(|(&id, _)| id).collect()
     }
 
-    /// Others whose commands were cleared are told.
+    /// Notifies the other initiators whose commands were cleared.
     fn tell_cleared(&mut self, by: NexusId, lun: Lun, victims: &[TaskId]) {
         for task in victims.iter().filter_map(|it| self.tasks.get(it)) {
             if task.nexus == by || task.aborted {
@@ -97,7 +97,7 @@ impl Target {
 
     /// Aborts `victims`, and `step` comes when they are over.
     pub(super) fn after(&mut self, victims: &[TaskId], step: Step) {
-        // First it is known what it waits for: an abort may begin others.
+        // Determine first which tasks to wait for: an abort may start others.
         let tasks = victims.iter().copied().collect();
         self.pending.push(Pending { tasks, step });
         for &id in victims {
@@ -117,8 +117,8 @@ impl Target {
         }
     }
 
-    /// Ends a task that is [marked](Target::mark): at once, or when its work is over. Of work that the transport has
-    /// not taken nothing is done.
+    /// Ends a task that is [marked](Target::mark): at once, or when its work completes. Work that the transport has not
+    /// taken is dropped.
     pub(super) fn abort(&mut self, id: TaskId) {
         let steps = self.steps.len();
         self.steps.retain(|step| match step {

@@ -1,4 +1,4 @@
-//! A SCSI target without IO: initiators' commands go in, [`Step`]s come out, for a transport to do.
+//! Implements a SCSI target without IO: takes initiators' commands, and returns [`Step`]s for a transport to execute.
 
 mod absent;
 mod attention;
@@ -44,9 +44,9 @@ struct Pending {
 
 /// Logical units, the initiators at them, and their commands.
 ///
-/// The transport calls [`submit`](Target::submit) and [`manage`](Target::manage) for what initiators send, and does
-/// what [`next_step`](Target::next_step) returns. Every command ends with one [`Step::Respond`], unless it is
-/// aborted.
+/// The transport calls [`submit`](Target::submit) and [`manage`](Target::manage) for the requests of initiators, and
+/// executes the steps that [`next_step`](Target::next_step) returns. Every command ends with one [`Step::Respond`]
+/// unless it is aborted.
 #[derive(Debug, Default)]
 pub struct Target {
     units: BTreeMap<Lun, Unit>,
@@ -63,12 +63,12 @@ pub struct Target {
 }
 
 impl Target {
-    /// Without units.
+    /// A target without units.
     pub fn new() -> Target {
         Target::default()
     }
 
-    /// What the transport does next.
+    /// The next step for the transport; `None`: nothing to do now.
     pub fn next_step(&mut self) -> Option<Step> {
         self.steps.pop_front()
     }

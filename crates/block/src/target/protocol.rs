@@ -1,4 +1,4 @@
-//! What goes in and out of a target.
+//! Defines the inputs and outputs of a target.
 
 use crate::sense::Sense;
 use crate::work::Work;
@@ -7,7 +7,7 @@ use crate::work::Work;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NexusId(pub(super) u64);
 
-/// A command that a target has. Numbers are not used again.
+/// A command in progress at a target. Numbers are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(pub(super) u64);
 
@@ -26,19 +26,19 @@ pub enum Attribute {
 /// A command of an initiator.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// The initiator's name for it, unused by its other commands.
+    /// The initiator's tag, unique among its commands.
     pub tag: u64,
-    /// Which unit.
+    /// The bytes of the LUN.
     pub lun: [u8; 8],
-    /// When.
+    /// The task attribute.
     pub attribute: Attribute,
-    /// What.
+    /// The CDB.
     pub cdb: &'a [u8],
-    /// Room for what the initiator reads, bytes.
+    /// The initiator's buffer for read data, bytes.
     pub data_in: u64,
-    /// What the initiator has to be written, bytes.
+    /// The data that the initiator offers to write, bytes.
     pub data_out: u64,
-    /// That came with the command: it is as long as the CDB says, or the command does nothing.
+    /// Whether that data came with the command. Its length must match the CDB, or the command has no effect.
     pub in_capsule: bool,
 }
 
@@ -54,7 +54,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// By its number.
+    /// The status with this number.
     pub fn of(number: u8) -> Option<Status> {
         Some(match number {
             0x00 => Status::Good,
@@ -74,7 +74,7 @@ pub enum Residual {
     None,
     /// So many bytes of the initiator's were not moved.
     Under(u64),
-    /// The command would have moved so many more.
+    /// The command would have moved so many bytes more.
     Over(u64),
 }
 
@@ -93,11 +93,11 @@ impl Residual {
 pub struct Response {
     /// Its status.
     pub status: Status,
-    /// With CHECK CONDITION.
+    /// Sense data, with CHECK CONDITION.
     pub sense: Option<Sense>,
-    /// Parameter data for the initiator, no more than it has room for. Payload of READ is not here.
+    /// Parameter data, at most as long as the initiator's buffer. It does not include payload of READ.
     pub data: Vec<u8>,
-    /// What was not moved.
+    /// The difference between the moved and the offered length.
     pub residual: Residual,
 }
 
@@ -117,10 +117,10 @@ pub enum Function {
     QueryTask(u64),
 }
 
-/// Answer to a task management function.
+/// The answer to a task management function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Done. What was aborted touches neither disk nor memory any more.
+    /// Done. Aborted commands no longer touch disk or memory.
     Complete,
     /// The command that was asked for is there.
     Succeeded,
@@ -130,8 +130,8 @@ pub enum Answer {
     Rejected,
 }
 
-/// What the transport does next. Tasks named here are the target's until the transport has told what became of it,
-/// or, with [`Fetch`](Step::Fetch), until they are aborted.
+/// The next step for the transport. A named task stays valid until the transport has reported the step's result or,
+/// with [`Fetch`](Step::Fetch), until the task is aborted.
 #[derive(Debug)]
 pub enum Step {
     /// Tells the initiator how its command ended.
@@ -162,7 +162,7 @@ pub enum Step {
         nexus: NexusId,
         /// Its command.
         tag: u64,
-        /// What to do.
+        /// The work to do.
         work: Work,
     },
     /// Answers a task management function.
@@ -176,16 +176,16 @@ pub enum Step {
     },
 }
 
-/// Why the target took nothing.
+/// Why the target refused a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// It has as many of them as it may have.
+    /// The target has reached a limit.
     #[error("the target is full")]
     Full,
-    /// There is no such nexus, or not any more.
+    /// The nexus does not exist, or no longer.
     #[error("no such nexus")]
     NoNexus,
     /// There is a unit with that number.
-    #[error("there is a unit with that number")]
+    #[error("a unit with that number exists")]
     Taken,
 }

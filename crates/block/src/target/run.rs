@@ -1,4 +1,4 @@
-//! A command's way: submitted, begun when its turn comes, fetched for or worked on, ended.
+//! Takes a command through its states: submitted, started in its turn, data fetched, executed, ended.
 
 use super::ending::{cut, failed, format, response, unstarted};
 use super::lun::Address;
@@ -16,7 +16,7 @@ impl Target {
     /// Takes a command. What follows is said by [`next_step`](Target::next_step).
     ///
     /// # Errors
-    /// There is no such nexus.
+    /// The nexus does not exist.
     pub fn submit(&mut self, nexus: NexusId, request: &Request<'_>) -> Result<(), Refused> {
         let of = self.nexuses.get(&nexus).ok_or(Refused::NoNexus)?;
         if of.tags.contains_key(&request.tag) {
@@ -141,7 +141,7 @@ impl Target {
         Some((task, caller))
     }
 
-    /// Does what `next` says, after holding it against the data that the initiator has.
+    /// Executes `next`, after checking it against the length of the initiator's data.
     fn follow(&mut self, id: TaskId, next: Next) {
         let Some(task) = self.tasks.get_mut(&id) else {
             return;
@@ -186,7 +186,7 @@ impl Target {
         }
     }
 
-    /// Parameters came for a task. Those of one that was aborted meanwhile are dropped.
+    /// Delivers the fetched parameters of a task. They are dropped if the task was aborted meanwhile.
     pub fn fetched(&mut self, id: TaskId, parameters: &[u8]) {
         self.go_on(id, parameters);
         self.settle();
@@ -264,8 +264,8 @@ impl Target {
         self.after(&victims, step);
     }
 
-    /// The work of a task is over. With an error, the command fails so; parameter data that
-    /// [`finish`](crate::Work::finish) returned goes to the initiator.
+    /// Reports the end of a task's work. An error becomes the command's failure. Parameter data from
+    /// [`finish`](crate::Work::finish) goes to the initiator.
     pub fn done(&mut self, id: TaskId, outcome: Result<Vec<u8>, Failure>) {
         let Some(task) = self.tasks.get(&id).filter(|it| it.state == State::Working) else {
             return;

@@ -1,4 +1,4 @@
-//! Commands that a target has.
+//! Holds the commands in progress at a target.
 
 use super::lun::Lun;
 use super::protocol::{Attribute, NexusId};
@@ -26,7 +26,7 @@ pub(super) struct Task {
     pub(super) tag: u64,
     pub(super) lun: Lun,
     pub(super) attribute: Attribute,
-    /// What is wrong with its CDB is told when its turn comes.
+    /// The command. An error in the CDB is reported when its turn comes.
     pub(super) command: Result<Command, Sense>,
     /// Length of the unit's blocks, by which the command moves payload.
     pub(super) block_bytes: u32,
@@ -34,7 +34,7 @@ pub(super) struct Task {
     pub(super) data_out: u64,
     pub(super) in_capsule: bool,
     pub(super) state: State,
-    /// Nothing is told of it when its work is over.
+    /// Whether it was aborted: its end is not reported.
     pub(super) aborted: bool,
 }
 
@@ -48,7 +48,7 @@ impl Task {
         atomic(self.command.as_ref().ok()?)
     }
 
-    /// The data in its capsule is not what its CDB takes: one of both is wrong.
+    /// Whether the data in its capsule does not match its CDB: one of the two is wrong.
     pub(super) fn is_cut(&self) -> bool {
         let takes = |command: &Command| command.bytes_out(self.block_bytes);
         let taken = self.command.as_ref().map_or(0, takes);

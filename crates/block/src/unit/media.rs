@@ -1,4 +1,4 @@
-//! Commands on the medium: held against its size and the limits, and made into work.
+//! Checks commands on the medium against its size and the limits, and turns them into work.
 
 use super::{Caller, DONE, Next, Unit, check_may_change};
 use crate::cdb::{Command, Extent, Form};

@@ -1,4 +1,4 @@
-//! A logical unit: a disk, and what commands do to it.
+//! Implements a logical unit: a disk, and the commands on it.
 
 mod media;
 mod parameters;

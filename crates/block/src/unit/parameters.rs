@@ -1,4 +1,4 @@
-//! The parameter list of UNMAP (SBC-3, 5.28.2): parsed here, made for initiators and tests.
+//! Parses and builds the parameter list of UNMAP (SBC-3, 5.28.2).
 
 use super::{Next, Unit};
 use crate::bytes::number;
@@ -10,7 +10,7 @@ use crate::work::Operation;
 const HEAD_BYTES: usize = 8;
 const RANGE_BYTES: usize = 16;
 
-/// The parameter list that names `extents`; none if they are too many, or one has more blocks than 32 bits say.
+/// The parameter list that names `extents`; `None` if there are too many, or a block count does not fit 32 bits.
 pub fn unmap_list(extents: &[Extent]) -> Option<Vec<u8>> {
     if extents.len() > MAX_UNMAP_RANGES {
         return None;
@@ -28,7 +28,7 @@ pub fn unmap_list(extents: &[Extent]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The ranges in `list`; a range that is cut off is not looked at, as the standard wants.
+/// The ranges in `list`. A truncated range is ignored, as the standard requires.
 fn ranges(list: &[u8]) -> Result<Vec<Extent>, Sense> {
     const TOO_SHORT: Sense = Sense::illegal(Code::PARAMETER_LIST_LENGTH);
     let (head, body) = list.split_at_checked(HEAD_BYTES).ok_or(TOO_SHORT)?;
@@ -50,7 +50,7 @@ fn ranges(list: &[u8]) -> Result<Vec<Extent>, Sense> {
 }
 
 impl Unit {
-    /// Unmaps what `list` names: all of it or, if one range is wrong, nothing.
+    /// Unmaps all ranges in `list`, or none if one range is wrong.
     pub(super) fn unmap(&self, list: &[u8]) -> Result<Next, Sense> {
         let ranges = ranges(list)?;
         let most = self.disk.geometry.blocks_in(MAX_UNMAP_BYTES);

@@ -1,4 +1,4 @@
-//! A store as blocks: its errors as sense data.
+//! Presents a store as blocks, and converts its errors to sense data.
 
 use std::io::{self, ErrorKind};
 use std::ops::Range;
@@ -34,7 +34,7 @@ impl Medium {
         })
     }
 
-    /// What may be lost is not known, so no block is named.
+    /// The lost blocks are unknown, so the error names none.
     pub(super) fn flush(&self) -> Result<(), Failure> {
         let done = self.store.flush();
         done.map_err(|error| self.failure(&error, Code::WRITE_ERROR))
@@ -133,7 +133,7 @@ impl Medium {
     pub(super) fn status(&self, lba: u64, most: usize) -> Result<Vec<u8>, Failure> {
         let mut list: Vec<(Extent, bool)> = Vec::new();
         let mut next = lba;
-        // Runs that are alike once they are rounded to blocks become one, so there may be more of them.
+        // Rounding to blocks merges equal neighbours, so ask for more runs than needed.
         for _ in 0..2 * most {
             if next >= self.geometry.blocks {
                 break;
@@ -154,7 +154,7 @@ impl Medium {
             bytes.extend(extent.lba.to_be_bytes());
             bytes.extend(blocks.to_be_bytes());
             bytes.extend([u8::from(!mapped), 0, 0, 0]);
-            // What does not fit its field has to be the last.
+            // An extent that does not fit its field must be the last.
             if u64::from(blocks) != extent.blocks {
                 let length = bytes.len() as u32 - 4;
                 bytes[..4].copy_from_slice(&length.to_be_bytes());
@@ -207,8 +207,8 @@ impl Medium {
         Err(self.failed(&error, failed, &all, first))
     }
 
-    /// What an error of the store at `bytes` is to an initiator. One of the medium names the first block that failed, as the
-    /// store does, or as `first` finds it. `failed` is what a broken medium does.
+    /// Converts an error of the store at `bytes` for an initiator. One of the medium names the first block that failed,
+    /// as the store does, or as `first` finds it. `failed` is what a broken medium does.
     fn failed(
         &self,
         error: &io::Error,
@@ -233,11 +233,11 @@ impl Medium {
         first.map_or(sense, |it| sense.with_information(it)).into()
     }
 
-    /// What an error of the store is to an initiator. `failed` is what a broken medium does.
+    /// Converts an error of the store for an initiator. `failed` is the code for a broken medium.
     fn failure(&self, error: &io::Error, failed: Code) -> Failure {
         let errno = Errno::from_io_error(error);
         let is_write = failed == Code::WRITE_ERROR;
-        // What Linux says of a SCSI device that another initiator has reserved.
+        // Linux's error for a SCSI device that another initiator has reserved.
         if errno == Some(Errno::BADE) {
             return Failure::Conflict;
         }
@@ -264,9 +264,9 @@ impl Medium {
     }
 }
 
-/// The first of `blocks`, which failed together, that fails, found by halves: the store does not say how far it came. None
-/// if none of them fails any more, or they do so slowly, as a disk that tries a bad sector for seconds: its initiator would
-/// take the command for lost. What failed was begun at `since`.
+/// The first of `blocks`, which failed together, that fails, found by halves: the store does not say how far it came.
+/// None if none of them still fails, or they do so slowly, as a disk that tries a bad sector for seconds: its initiator
+/// would take the command for lost. What failed was begun at `since`.
 fn first_failing(
     blocks: Range<u64>,
     since: Instant,

@@ -1,5 +1,6 @@
-//! What a command does with its disk. The engine says it, the transport has it done, in any thread: payload goes
-//! between the store and the transport's memory without passing the engine.
+//! Describes what a command does with its disk, for a transport to execute in any thread.
+//!
+//! Payload moves between the store and the transport's memory; the engine does not touch it.
 
 mod medium;
 
@@ -18,11 +19,11 @@ pub enum Payload {
     None,
     /// So many bytes for the initiator: [`Work::read`] fills them.
     In(u64),
-    /// So many bytes from the initiator: [`Work::write`] takes them.
+    /// The number of bytes from the initiator, for [`Work::write`].
     Out(u64),
 }
 
-/// What is to be done.
+/// The kind of work.
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
     Read {
@@ -31,11 +32,11 @@ pub(crate) enum Operation {
         fua: bool,
     },
     Write(Extent),
-    /// The medium is read, and nothing told of it.
+    /// Reads the medium without returning data.
     Verify(Extent),
     /// The initiator's bytes are those of the medium.
     Compare(Extent),
-    /// The second half of the initiator's bytes is written if the first is what the medium has.
+    /// Writes the second half of the initiator's bytes if the first equals the medium.
     CompareAndWrite(Extent),
     /// Each block becomes this one.
     Fill {
@@ -44,7 +45,7 @@ pub(crate) enum Operation {
     },
     /// Their space is given back, and they become zeros. Those of which that is not possible stay as they are.
     Unmap(Vec<Extent>),
-    /// They become zeros; their space is given back if that is possible.
+    /// They become zeros, and their space is freed if possible.
     Zero(Extent),
     Flush,
     Prefetch(Extent),
@@ -55,15 +56,15 @@ pub(crate) enum Operation {
     },
 }
 
-/// Work for a disk. [`read`](Work::read) or [`write`](Work::write) is called for all of the payload, in pieces and in
-/// any order, then [`finish`](Work::finish). What one of them fails with is the command's end.
+/// Work for a disk. The transport calls [`read`](Work::read) or [`write`](Work::write) for all of the payload, in
+/// pieces and in any order, then [`finish`](Work::finish). The first error ends the command.
 #[derive(Debug)]
 pub struct Work {
     medium: Medium,
     operation: Operation,
-    /// What was written is on the medium before the status.
+    /// Whether writes reach the medium before the status.
     flush: bool,
-    /// What became of the flush before a READ with FUA.
+    /// The result of the flush before a READ with FUA.
     flushed: OnceLock<Result<(), Failure>>,
     /// The first miscompare of pieces that came so far: the status names it, whatever their order.
     differs: Mutex<Option<u64>>,
@@ -85,12 +86,12 @@ impl Work {
         }
     }
 
-    /// What it is done with.
+    /// The store that the work uses.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.medium.store
     }
 
-    /// What the transport moves.
+    /// The payload that the transport must move.
     pub fn payload(&self) -> Payload {
         let bytes = |extent: &Extent| self.medium.geometry.bytes(extent).1;
         match &self.operation {
@@ -102,7 +103,7 @@ impl Work {
         }
     }
 
-    /// The payload has to come in one piece.
+    /// Whether the payload must come in one piece.
     pub fn is_whole(&self) -> bool {
         matches!(self.operation, Operation::CompareAndWrite(_))
     }
@@ -110,7 +111,7 @@ impl Work {
     /// Fills `into` with the payload from its byte `at` on.
     ///
     /// # Errors
-    /// The command fails so. There is no such payload, or the medium failed.
+    /// The failure of the command: there is no such payload, or the medium failed.
     pub fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Failure> {
         let Operation::Read { extent, bytes, fua } = &self.operation else {
             return Err(NO_PAYLOAD);
@@ -122,7 +123,7 @@ impl Work {
         self.medium.read(self.start(extent) + at, into)
     }
 
-    /// Fills `into` with all of the payload, if that needs no wait for the medium; else false.
+    /// Fills `into` with all of the payload if that does not wait for the medium; otherwise false.
     pub fn read_at_once(&self, into: &mut [u8]) -> bool {
         match &self.operation {
             Operation::Read {
@@ -139,7 +140,7 @@ impl Work {
     /// Takes `from`, the payload from its byte `at` on.
     ///
     /// # Errors
-    /// As for [`read`](Work::read); the compared bytes differ; or a part came of what has to be
+    /// As for [`read`](Work::read); or the compared bytes differ; or `from` is only part of a payload that must be
     /// [whole](Work::is_whole).
     pub fn write(&self, at: u64, from: &[u8]) -> Result<(), Failure> {
         let Payload::Out(bytes) = self.payload() else {
@@ -166,10 +167,10 @@ impl Work {
         }
     }
 
-    /// Does what there is to do when all payload has moved. What is returned is parameter data for the initiator.
+    /// Completes the work after all payload has moved. Returns parameter data for the initiator.
     ///
     /// # Errors
-    /// The command fails so.
+    /// The failure of the command.
     pub fn finish(&self) -> Result<Vec<u8>, Failure> {
         match &self.operation {
             Operation::Read { .. } | Operation::Write(_) | Operation::CompareAndWrite(_) => Ok(()),

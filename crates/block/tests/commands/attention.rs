@@ -1,4 +1,4 @@
-//! Unit attentions.
+//! Tests that unit attentions are reported once, before other errors.
 
 use zerolane_block::Function;
 use zerolane_block::cdb::Command;

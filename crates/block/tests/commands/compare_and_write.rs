@@ -1,4 +1,4 @@
-//! COMPARE AND WRITE.
+//! Tests that COMPARE AND WRITE writes only if all blocks match.
 
 use zerolane_block::cdb::Command;
 use zerolane_block::sense::{Code, Key, Sense};

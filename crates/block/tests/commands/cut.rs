@@ -1,4 +1,4 @@
-//! CDBs that are cut off, unknown, or ask for what is never supported.
+//! Tests that truncated, unknown and unsupported CDBs are refused.
 
 use zerolane_block::cdb::opcode::{self, TABLE};
 use zerolane_block::sense::{Code, Sense};

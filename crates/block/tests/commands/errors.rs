@@ -1,4 +1,4 @@
-//! Errors of the store as sense data.
+//! Tests that errors of the store become the right sense data.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -331,7 +331,7 @@ impl Store for Reading {
     }
 }
 
-/// What fails once and not again has no block that is to blame.
+/// An error that does not recur names no block.
 #[test]
 fn errors__that_pass_name_no_block() {
     let store = Reading::new(|number| match number {

@@ -1,4 +1,4 @@
-//! INQUIRY, READ CAPACITY.
+//! Tests that INQUIRY and READ CAPACITY describe the disk.
 
 use zerolane_block::Identity;
 use zerolane_block::cdb::Command;

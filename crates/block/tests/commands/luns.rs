@@ -1,4 +1,4 @@
-//! LUNs that are there, are not, come and go; REPORT LUNS.
+//! Tests that LUNs can be added, removed and listed by REPORT LUNS.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Each command by its rules, in the families of libiscsi's tests.
+//! Tests that each command follows its standard, in the families of libiscsi's tests.
 #![allow(non_snake_case)]
 
 #[path = "../support/mod.rs"]

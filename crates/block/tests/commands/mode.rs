@@ -1,4 +1,4 @@
-//! MODE SENSE.
+//! Tests that MODE SENSE returns the same pages in both forms.
 
 use zerolane_block::cdb::{Command, Form, PageControl};
 use zerolane_block::sense::{Code, Sense};

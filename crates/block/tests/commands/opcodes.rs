@@ -1,4 +1,4 @@
-//! REPORT SUPPORTED OPERATION CODES.
+//! Tests that REPORT SUPPORTED OPERATION CODES lists what the parser accepts.
 
 use zerolane_block::cdb::opcode::{self, TABLE};
 use zerolane_block::cdb::{Command, OpcodeQuery};

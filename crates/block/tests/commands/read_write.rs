@@ -1,4 +1,4 @@
-//! READ and WRITE of all lengths.
+//! Tests that every form of READ and WRITE moves the same blocks.
 
 use zerolane_block::cdb::{Command, Form};
 use zerolane_block::sense::{Code, Key, Sense};

@@ -1,4 +1,4 @@
-//! Initiators that may not write disturb none that may.
+//! Tests that read-only initiators cannot disturb others.
 
 use zerolane_block::cdb::{Command, ReserveOut};
 use zerolane_block::sense::{Code, Key, Sense};
@@ -43,7 +43,7 @@ fn readers__change_no_reservations() {
     let mut rig = Rig::new();
     let reader = reader(&mut rig);
     let writer = rig.nexus;
-    // Without a registration they may nothing in any case, so they are to be refused the first step.
+    // Without a registration they may do nothing anyway, so registering itself must be refused.
     for action in [ReserveOut::Register, ReserveOut::RegisterAndIgnore] {
         let status = reserve(&mut rig, reader, action, (0, 9));
         assert_eq!(status, Status::CheckCondition, "{action:?}");

@@ -1,4 +1,4 @@
-//! PERSISTENT RESERVE IN and OUT.
+//! Tests that PERSISTENT RESERVE IN and OUT keep registrations and reservations.
 
 use zerolane_block::cdb::{Command, Form, PageControl, ReserveIn, ReserveOut};
 use zerolane_block::sense::{Code, Key, Sense};

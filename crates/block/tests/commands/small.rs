@@ -1,4 +1,4 @@
-//! TEST UNIT READY, REQUEST SENSE, START STOP UNIT.
+//! Tests that TEST UNIT READY, REQUEST SENSE and START STOP UNIT behave as specified.
 
 use zerolane_block::cdb::{Command, Form};
 use zerolane_block::sense::{Code, Key, Sense};

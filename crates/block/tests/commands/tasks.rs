@@ -1,4 +1,4 @@
-//! Task sets: attributes, aborts, limits.
+//! Tests that task sets honour attributes, aborts and limits.
 
 use zerolane_block::cdb::{Command, Form};
 use zerolane_block::limits::MAX_TASKS;

@@ -1,4 +1,4 @@
-//! UNMAP, GET LBA STATUS.
+//! Tests that UNMAP frees the named blocks only, and GET LBA STATUS reports them.
 
 use std::io;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! VERIFY, PRE-FETCH, SYNCHRONIZE CACHE.
+//! Tests that VERIFY, PRE-FETCH and SYNCHRONIZE CACHE behave as specified.
 
 use zerolane_block::cdb::{Command, Form};
 use zerolane_block::sense::{Code, Key, Sense};

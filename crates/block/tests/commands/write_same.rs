@@ -1,4 +1,4 @@
-//! WRITE SAME.
+//! Tests that WRITE SAME fills or unmaps the named blocks only.
 
 use zerolane_block::cdb::{Command, Form};
 use zerolane_block::sense::{Code, Sense};

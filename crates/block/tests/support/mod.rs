@@ -1,4 +1,4 @@
-//! A target with disks in memory, and initiators that call it.
+//! Sets up a target with disks in memory, and initiators that call it.
 
 #![allow(dead_code, unreachable_pub)] // Each test program uses a part.
 

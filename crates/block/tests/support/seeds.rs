@@ -1,4 +1,4 @@
-//! Seeds of random tests: printed, and taken from `ZEROLANE_SEED`.
+//! Prints the seeds of the target's random tests, or takes them from `ZEROLANE_SEED`.
 
 #![allow(dead_code, unreachable_pub)] // Each test program uses a part.
 
