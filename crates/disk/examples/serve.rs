@@ -1,4 +1,4 @@
-//! A target in a few lines: a file, as LUN 0, for any initiator that reaches the address.
+//! Serves a file as LUN 0 to every initiator that can reach the address: a target in a few lines.
 //!
 //! ```sh
 //! cargo run --release -p zerolane-disk --example serve -- IMAGE 127.0.0.1:9183 [plain]

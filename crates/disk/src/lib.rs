@@ -1,15 +1,15 @@
-//! Disks over Zerolane connections: the target of `zerolane-block` served, and the initiator that opens its units.
+//! Serves and opens disks over Zerolane connections: the target of `zerolane-block`, and an initiator for its units.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`target`] | [`Server`](target::Server): connections, the memory and the threads that commands are done with |
-//! | [`initiator`] | [`Queue`](initiator::Queue): many requests into the caller's memory, over connections that break |
+//! | [`target`] | [`Server`](target::Server): connections, and the memory and threads that execute commands |
+//! | [`initiator`] | [`Queue`](initiator::Queue): many requests into the caller's memory, over connections that may break |
 //! | [`remote`] | a unit of another host as a store, for doors of this host |
-//! | [`message`] | what the messages carry beside the units of SST |
+//! | [`message`] | the contents of messages besides the units of SST |
 //!
-//! A command is a message; payload goes between the target's memory and the memory that the command names: a put for
-//! what is read, a get for what is written. Its status is a put into the initiator's status region, whose immediate
-//! is the slot. `docs/reference/disks.md` has the tables.
+//! A command is a message. Payload moves between the target's memory and the memory that the command names: by a put for a
+//! read, by a get for a write. The status is a put into the initiator's status region, with the slot as immediate.
+//! `docs/reference/disks.md` has the tables.
 #![forbid(unsafe_code)]
 
 pub mod initiator;

@@ -1,4 +1,4 @@
-//! What the messages carry: a unit of SST, and where data is.
+//! Encodes and parses the contents of messages: a unit of SST, and where its data is.
 //!
 //! | message | bytes |
 //! |---|---|
@@ -20,7 +20,7 @@ const LOGIN_WITH_KEY: usize = LOGIN_BYTES + KEY;
 /// Length of a command with data in the initiator's memory.
 const WITH_PLACE: usize = COMMAND_BYTES + KEY + 8;
 
-/// Where the data of a command is: a part of a region that the initiator exports.
+/// The place of a command's data: part of a region that the initiator exports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The region.
@@ -29,7 +29,7 @@ pub struct Place {
     pub offset: u64,
 }
 
-/// Where the data of a command is.
+/// How the data of a command travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Data {
     /// It has none.
@@ -40,7 +40,7 @@ pub enum Data {
     At(Place),
 }
 
-/// What an initiator sends.
+/// A message of an initiator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message {
     /// The first of all, and where statuses are put.
@@ -51,36 +51,36 @@ pub enum Message {
     Management(ManagementUnit),
 }
 
-/// Why bytes are no message.
+/// Why bytes are not a valid message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadMessage {
     /// The unit is none.
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// What names a region does not.
-    #[error("the key of a region that is none")]
+    /// The bytes are not a valid region key.
+    #[error("an invalid region key")]
     Key,
-    /// The region that is named is too small for what is announced, or not granted for it.
-    #[error("a region too small, or without the rights, for its data")]
+    /// The named region is too small for the announced data, or does not grant the access.
+    #[error("a region that is too small for its data, or does not permit the access")]
     Region,
 }
 
-/// The bytes of an initiator's login.
+/// Encodes an initiator's login.
 pub fn login(login: &Login, status: &RegionKey) -> Vec<u8> {
     [&login.encode()[..], &status.to_bytes()].concat()
 }
 
-/// The bytes of a target's login.
+/// Encodes a target's login.
 pub fn target_login(login: &Login, capsules: Option<&RegionKey>) -> Vec<u8> {
     let mut bytes = login.encode().to_vec();
     bytes.extend(capsules.into_iter().flat_map(RegionKey::to_bytes));
     bytes
 }
 
-/// What `bytes` of a target say of it, and where its capsules are.
+/// Parses a target's login, and the place of its capsules.
 ///
 /// # Errors
-/// They are no login.
+/// The bytes are not a valid login.
 pub fn parse_target_login(bytes: &[u8]) -> Result<(Login, Option<RegionKey>), BadMessage> {
     if bytes.len() != LOGIN_WITH_KEY {
         return Ok((Login::parse(bytes)?, None));
@@ -89,7 +89,7 @@ pub fn parse_target_login(bytes: &[u8]) -> Result<(Login, Option<RegionKey>), Ba
     Ok((Login::parse(unit)?, Some(key(rest)?)))
 }
 
-/// The bytes of a command.
+/// Encodes a command.
 pub fn command(unit: &CommandUnit, data: &Data) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(WITH_PLACE);
     bytes.extend(unit.encode());
@@ -100,11 +100,11 @@ pub fn command(unit: &CommandUnit, data: &Data) -> Vec<u8> {
     bytes
 }
 
-/// What `bytes` of an initiator say. Data in its memory lies within its region, which is granted for it; whether data in a
-/// capsule fits that is the target's to judge.
+/// Parses a message of an initiator. Checks that data in its memory lies within its region, which must grant the
+/// access. The target must check whether data in a capsule fits.
 ///
 /// # Errors
-/// They are no message.
+/// The bytes are not a valid message.
 pub fn parse(bytes: &[u8]) -> Result<Message, BadMessage> {
     match (bytes.first(), bytes.len()) {
         (Some(b'Z'), LOGIN_WITH_KEY) => {
@@ -126,7 +126,7 @@ pub fn parse(bytes: &[u8]) -> Result<Message, BadMessage> {
                 _ => Err(BadMessage::Region),
             }
         }
-        // Also what is of no kind.
+        // This also refuses unknown kinds.
         _ => Ok(Message::Management(ManagementUnit::parse(bytes)?)),
     }
 }

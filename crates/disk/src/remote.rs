@@ -1,4 +1,4 @@
-//! A disk of another host as a [`Store`]: what doors of this host serve. Blocks pass through memory here, once.
+//! Presents a disk of another host as a [`Store`], for doors of this host. Blocks pass once through memory here.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -9,7 +9,7 @@ use zerolane_block::store::{BrokenMedium, Run, Store};
 
 use crate::initiator::{Done, Error, Queue, Request, Wrong};
 
-/// The bytes of a unit that a [`Queue`] has open. Writes are whole blocks of it.
+/// The bytes of a unit opened by a [`Queue`]. Writes must be whole blocks of the unit.
 pub struct RemoteStore(Queue);
 
 impl RemoteStore {
@@ -28,7 +28,7 @@ impl RemoteStore {
         result.map(|()| memory).map_err(|it| self.io_error(it))
     }
 
-    /// What the errors of a unit are as those of a file, which a door's engine makes sense data of.
+    /// Converts an error of the unit to one of a file, from which a door's engine makes sense data.
     fn io_error(&self, error: Error) -> io::Error {
         let kind = match &error {
             Error::Sense(wrong) => match (wrong.0.key, wrong.0.code) {
@@ -59,7 +59,7 @@ impl fmt::Debug for RemoteStore {
     }
 }
 
-/// What Linux says of a disk that another initiator has reserved: the engine knows it.
+/// Linux's error for a disk that another initiator has reserved. The engine recognises it.
 const EBADE: i32 = 52;
 
 impl Store for RemoteStore {
@@ -103,7 +103,7 @@ impl Store for RemoteStore {
         self.call(request).map(drop)
     }
 
-    /// The disk's host does it, for there may be other doors.
+    /// The disk's host does it, because there may be other doors.
     fn compare_and_write(&self, at: u64, both: &[u8]) -> Option<io::Result<Option<u64>>> {
         let memory = Region::anonymous(both.len()).map(|mut memory| {
             memory.copy_from_slice(both);

@@ -1,4 +1,4 @@
-//! What is known of a queue's requests, and its connection: owned by the thread that drives.
+//! Tracks a queue's requests, and drives its connection. The driving thread owns this state.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -115,7 +115,7 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    /// One that drives `link`, whose name is `session`.
+    /// A driver of `link` under the name `session`.
     pub(super) fn new(
         shared: Arc<Shared<Driver>>,
         (dial, session): (Dial, u64),
@@ -174,7 +174,7 @@ impl Driver {
         turned.map_err(Exit::Broken)
     }
 
-    /// A turn of the connection, which waits for what comes or only looks. False if there is none.
+    /// Polls the connection once, with or without waiting for events. False if there is no connection.
     fn turn_with(&mut self, waits: bool) -> bool {
         let Some(mut link) = self.link.take() else {
             return false;
@@ -199,7 +199,7 @@ impl Driver {
         self.link.as_ref().map(|it| &it.connection)
     }
 
-    /// Takes what was asked for, and says whether any of it is over at once. `None` if the queue is closed.
+    /// Takes new requests, and returns whether any of them is complete at once. `None` if the queue is closed.
     fn take_requests(&mut self, most: u64) -> Option<bool> {
         let requests = {
             let mut inbox = self.shared.inbox();
@@ -251,7 +251,7 @@ impl Driver {
         }
     }
 
-    /// Sends what there is room for. What cannot be sent stays among what waits, whatever the reason.
+    /// Sends commands as far as there is room. A command that cannot be sent, for whatever reason, keeps waiting.
     fn send(&mut self, link: &mut Link) -> Result<(), Error> {
         while link.has_room() {
             let Some(mut part) = self.waiting.pop_front() else {
@@ -259,7 +259,7 @@ impl Driver {
             };
             match self.send_one(link, &part) {
                 Ok(Some(slot)) => {
-                    // What is written from here on a flush may miss.
+                    // A flush may miss later writes.
                     part.mark.get_or_insert(self.written);
                     if let Some(place) = self.sent.get_mut(usize::from(slot)) {
                         *place = Some((part, Instant::now()));
@@ -290,7 +290,8 @@ impl Driver {
         Ok(link.send(lun, &part.cdb, lengths, &data)?)
     }
 
-    /// Where the data of a command is: what is short leaves in front of it. Else its memory is exported, if it was not.
+    /// Sends short data of a command ahead of it, or exports its memory if that is not exported yet. Returns the place
+    /// of the data.
     fn data(&mut self, link: &mut Link, part: &Part) -> Result<Data, Error> {
         let live = self.live.get_mut(&part.request);
         let Some(live) = live.filter(|_| part.direction != Direction::None) else {
@@ -346,13 +347,13 @@ impl Driver {
         Ok(())
     }
 
-    /// A command is over.
+    /// Handles the end of a command.
     fn on_over(&mut self, link: Option<&mut Link>, part: &Part, outcome: Result<(), Error>) {
         match (&outcome, part.effect) {
             (Ok(()), Effect::Flushes) => {
                 self.flushed = self.flushed.max(part.mark.unwrap_or(0));
             }
-            // Of what failed a part may be written.
+            // A failed write may be partly executed.
             (_, Effect::Dirties | Effect::Exchanges) => self.written += 1,
             _ => {}
         }
@@ -373,7 +374,7 @@ impl Driver {
         }
     }
 
-    /// A request is over.
+    /// Completes a request.
     fn finish(&mut self, link: Option<&mut Link>, live: Live) {
         if let (Some(link), Some(key)) = (link, live.key) {
             link.connection.revoke(&key);
@@ -399,7 +400,7 @@ impl Driver {
         Ok(())
     }
 
-    /// What was sent is to be sent again, in order.
+    /// Queues all sent commands for another send, in order.
     fn recall(&mut self) {
         let mut sent: Vec<Part> = self.sent.drain(..).flatten().map(|(it, _)| it).collect();
         for part in &mut sent {
@@ -440,7 +441,7 @@ impl Driver {
             if let Some(error) = end {
                 return Err(error);
             }
-            // A target that nothing waits for may stay away for as long as it likes.
+            // While no request waits for it, a target may stay away without limit.
             let is_idle = self.waiting.is_empty() && !has_requests;
             if !is_idle && since.elapsed() > self.options.patience {
                 return Err(Error::Unreachable {
@@ -454,7 +455,7 @@ impl Driver {
                 Err(error) => last = error,
             }
             if is_idle {
-                // What came meanwhile has not waited for an attempt yet.
+                // Requests that arrived meanwhile have not waited for an attempt yet.
                 since = Instant::now();
             }
             let inbox = self.shared.inbox();
@@ -533,8 +534,8 @@ impl Drive for Driver {
     }
 }
 
-/// How a request ended that failed with `error`, if it did, and whose memory came back so. Without its memory none succeeds: its
-/// caller would take what it read from there.
+/// The result of a request from its `error`, if any, and its returned memory. Without its memory a request cannot
+/// succeed, because the caller would take the data from there.
 fn done(error: Option<Error>, memory: Result<Region, Error>) -> Done {
     let (memory, missing) = match memory {
         Ok(memory) => (memory, None),
@@ -544,7 +545,7 @@ fn done(error: Option<Error>, memory: Result<Region, Error>) -> Done {
     Done { result, memory }
 }
 
-/// Waits for completions: for one, and those that come with it if there are to be more.
+/// Waits for a completion, and takes those that arrive with it.
 fn wait(
     link: &mut Link,
     batch: &mut Vec<Completion>,
@@ -560,7 +561,7 @@ fn wait(
     Ok(())
 }
 
-/// The command was not done, for a reason that passes.
+/// The command failed for a transient reason.
 fn is_passing(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Response {

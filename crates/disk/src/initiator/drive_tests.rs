@@ -1,8 +1,9 @@
+//! Tests that a request without its memory completes with an error.
 #![allow(non_snake_case)]
 
 use super::*;
 
-/// A read whose memory did not come back has not succeeded, for its caller would copy from none.
+/// A read without its memory must fail, because the caller would have nothing to copy from.
 #[test]
 fn done__without_its_memory_is_an_error() {
     let missing = || Err(Error::System("no memory".into()));

@@ -1,4 +1,4 @@
-//! Why a request failed.
+//! Defines the errors with which a request fails.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub enum Error {
     /// The connection could not be made, at the first attempt.
     #[error(transparent)]
     Connecting(std::sync::Arc<zerolane::Error>),
-    /// The target answered what no target does.
+    /// The target gave an answer that violates the protocol.
     #[error("the target does not speak this protocol: {0}")]
     Protocol(String),
     /// The command failed.
@@ -31,7 +31,7 @@ pub enum Error {
     #[error("repeated {0} times without an answer")]
     Repeated(u32),
     /// The connection broke, and it may be done or not: a comparison is not repeated.
-    #[error("the connection broke, and whether it was done is not known")]
+    #[error("the connection broke, and it is unknown whether the command was executed")]
     InDoubt,
     /// Bytes that the disk has not, or that are no whole blocks.
     #[error("{bytes} bytes at {at}: not whole blocks of a disk of {capacity} bytes")]
@@ -40,22 +40,22 @@ pub enum Error {
         at: u64,
         /// How many.
         bytes: u64,
-        /// What there is.
+        /// Length of the disk, bytes.
         capacity: u64,
     },
-    /// Memory at an address that is no multiple of 8.
-    #[error("memory that is not aligned to 8 bytes")]
+    /// Memory whose address is not a multiple of 8.
+    #[error("the memory is not aligned to 8 bytes")]
     Misaligned,
-    /// What was written and not flushed may be lost: the target's machine was started anew, or the target was after one of
-    /// its disks had failed, or where one is in memory.
-    #[error("the target was started anew, and what was written and not flushed before may be lost")]
+    /// Unflushed writes may be lost: the target's machine restarted, or the target restarted after one of its disks had
+    /// failed, or with a disk in memory.
+    #[error("the target restarted, and earlier writes that were not flushed may be lost")]
     Lost,
-    /// After a reconnect there is another disk.
-    #[error("another disk than before: {found}, and it was {known}")]
+    /// After a reconnect, the unit is a different disk.
+    #[error("a different disk than before: {found} instead of {known}")]
     OtherDisk {
-        /// What it was.
+        /// The earlier disk.
         known: String,
-        /// What is there.
+        /// The present disk.
         found: String,
     },
     /// The system refused.
@@ -65,7 +65,7 @@ pub enum Error {
     /// The queue has ended with all of its requests.
     #[error("a thread of the queue panicked (it said why on standard error)")]
     Panicked,
-    /// The queue was closed before.
+    /// The queue is closed.
     #[error("the queue is closed")]
     Closed,
 }
@@ -77,8 +77,8 @@ const EINVAL: i32 = 22;
 const ENOSPC: i32 = 28;
 
 impl Error {
-    /// Why a request fails of which two commands failed. A block that it names says that those before it are well, which no
-    /// error without a block does.
+    /// Combines the errors of two commands of one request. An error that names a block implies that the blocks before
+    /// it are good; an error without a block does not.
     pub(super) fn and(self, other: Error) -> Error {
         match (self.of_medium(), other.of_medium()) {
             (Some(one), Some(two)) => {
@@ -98,7 +98,7 @@ impl Error {
         }
     }
 
-    /// The error number that tells a program of it: EPERM, EINVAL, ENOSPC or EIO.
+    /// The matching error number: EPERM, EINVAL, ENOSPC or EIO.
     pub fn errno(&self) -> i32 {
         match self {
             Error::Sense(Wrong(sense)) if sense.code == Code::SPACE_ALLOCATION_FAILED => ENOSPC,
@@ -110,7 +110,7 @@ impl Error {
     }
 }
 
-/// Sense data, in words.
+/// Formats sense data as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wrong(pub Sense);
 

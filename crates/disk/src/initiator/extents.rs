@@ -1,4 +1,4 @@
-//! Which bytes of a unit have a place on the medium: GET LBA STATUS, and what it answers.
+//! Finds the mapped extents of a unit, by GET LBA STATUS.
 
 use zerolane::Region;
 
@@ -7,14 +7,14 @@ use super::error::Error;
 use super::request::{Done, Request};
 use super::unit::Unit;
 
-/// Bytes of a unit that are alike. Neighbours may be, too.
+/// A run of a unit's bytes with the same state. The next run may have the same state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Where they begin.
+    /// Offset of the first byte.
     pub at: u64,
-    /// How many, at least 1.
+    /// Length in bytes, at least 1.
     pub bytes: u64,
-    /// They have a place. Those that have none read as zeros.
+    /// Whether the bytes are mapped. Unmapped ones read as zeros.
     pub mapped: bool,
 }
 
@@ -39,10 +39,10 @@ impl Queue {
         self.extents_in(&memory, at)
     }
 
-    /// What `answer`, the memory of a [`Request::Status`] of the block of `at`, says of the bytes from `at` on.
+    /// Parses `answer`, the memory of a [`Request::Status`] of the block of `at`, into the extents from `at` on.
     ///
     /// # Errors
-    /// It is no answer to that.
+    /// The answer is malformed.
     pub fn extents_in(&self, answer: &[u8], at: u64) -> Result<Vec<Extent>, Error> {
         let unit = self.unit();
         let start = at - at % u64::from(unit.block_bytes);
@@ -54,13 +54,13 @@ impl Queue {
     }
 }
 
-/// What the target answered to a question about the block at `start`. Behind the answer there may be anything.
+/// Parses the target's answer for the block at `start`. The bytes after the answer are arbitrary.
 fn parse(bytes: &[u8], start: u64, unit: &Unit) -> Result<Vec<Extent>, Error> {
     let wrong = |words: &str| Error::Protocol(format!("GET LBA STATUS: {words}"));
     let length = bytes.first_chunk().map(|it| u32::from_be_bytes(*it));
     let length = length.ok_or_else(|| wrong("no length"))? as usize;
     let list = bytes.get(HEAD..).unwrap_or_default();
-    // The length is what there is to tell, which may be more than there was room for.
+    // The length counts all descriptors, also those that did not fit the buffer.
     let told = length.saturating_sub(HEAD - 4).min(list.len());
     let (mut next, mut found) = (start, Vec::new());
     for descriptor in list[..told].chunks_exact(DESCRIPTOR) {

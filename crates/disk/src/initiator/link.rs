@@ -1,4 +1,4 @@
-//! A connection to a target: its login, its slots, and commands one at a time.
+//! Connects to a target: login, slots, and commands one at a time.
 
 use std::time::{Duration, Instant};
 
@@ -14,17 +14,17 @@ use super::error::{Error, Wrong};
 use crate::limits::{CAPSULE_BYTES, MAX_ATTENTIONS};
 use crate::message::{self, Data, Place};
 
-/// How a connection is made, again and again.
+/// Makes a connection, each time that one is needed.
 pub type Dial = Box<dyn FnMut() -> zerolane::Result<Connection> + Send>;
 
 /// A login that was accepted.
 pub(super) struct Link {
     pub(super) connection: Connection,
     status: ExportedRegion,
-    /// Of each slot, the tag of the command that has it.
+    /// The tag of the command in each slot.
     slots: Vec<Option<u64>>,
     free: Vec<u16>,
-    /// What the target said.
+    /// The target's login.
     pub(super) target: Login,
     /// The target's memory for data that comes with commands, and how much of it each slot has, bytes.
     capsules: Option<(RegionKey, u32)>,
@@ -104,7 +104,7 @@ impl Link {
         })
     }
 
-    /// How many commands it takes at a time.
+    /// Most simultaneous commands.
     pub(super) fn slots(&self) -> usize {
         self.slots.len()
     }
@@ -114,8 +114,8 @@ impl Link {
         !self.free.is_empty()
     }
 
-    /// Has `bytes` travel in the capsule of the command that is sent next. False: they are too many, or would delay what is
-    /// behind them, or the target takes none. `copy` fills a copy of them, which nobody waits for.
+    /// Sends `bytes` in the capsule of the next command. False: there are too many, they would delay later data, or the
+    /// target accepts none. `copy` fills a copy of them, for which no request waits.
     ///
     /// # Errors
     /// The connection's.
@@ -180,10 +180,10 @@ impl Link {
         Ok(Some(slot))
     }
 
-    /// What a completion tells of a command, if it does.
+    /// The end of a command from a completion, if it is one.
     ///
     /// # Errors
-    /// The target did what none does, or a message was lost.
+    /// The target violated the protocol, or a message was lost.
     pub(super) fn ended(&mut self, completion: &Completion) -> Result<Option<Ended>, Error> {
         if let Err(error) = completion.result {
             return Err(zerolane::Error::from(error).into());
@@ -211,7 +211,7 @@ impl Link {
         Ok(Some(Ended { slot, outcome }))
     }
 
-    /// Has one command done, and nothing else; returns what it read. For a queue that is not in use yet.
+    /// Executes one command alone, and returns the data that it read. For a queue that is not in use yet.
     ///
     /// # Errors
     /// The connection's, or the command failed.
@@ -226,7 +226,7 @@ impl Link {
         for _ in 0..MAX_ATTENTIONS {
             match self.call_once(lun, command, room, deadline)? {
                 Ok(data) => return Ok(data),
-                // Of what was before this connection.
+                // An attention from before this connection.
                 Err(Error::Sense(Wrong(sense))) if sense.key == Key::UnitAttention => {}
                 Err(error) => return Err(error),
             }

@@ -1,4 +1,4 @@
-//! What a link sends, seen by a target of the test's own.
+//! Tests what a link sends, with a target that the test plays.
 #![allow(non_snake_case)]
 
 use std::sync::mpsc;

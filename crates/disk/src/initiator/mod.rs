@@ -1,28 +1,27 @@
-//! The initiator: one unit of a target, with many requests outstanding.
+//! Opens one unit of a target, with many requests outstanding.
 //!
-//! What waits for a request drives the connection meanwhile, for all; when nothing waits, a thread of the queue's own
-//! does. What is read lands in the caller's memory, and what is written is fetched from there. When the connection
-//! breaks, the queue connects again, and repeats in their order the commands whose status had not come: which of them
-//! were done is not known, but each of them does the same when it is done twice. The target sees to it that nothing of
-//! the older connection is done after the newer one began.
+//! A thread that waits for a request drives the connection for all; while no thread waits, the queue's own thread drives it.
+//! Reads land in the caller's memory, and the target fetches writes from there. When the connection breaks, the queue
+//! reconnects and repeats, in order, all commands without a status. Some of them may have been executed already; each has
+//! the same effect when it is executed twice. The target executes nothing of the old connection after the new one has begun.
 //!
-//! | a request that | is |
+//! | a request | outcome |
 //! |---|---|
-//! | is in progress when the connection breaks | repeated, at most 64 times, while there is [`Options::patience`] |
-//! | was done, and what it wrote was flushed | safe |
-//! | was done and not flushed, the target was started anew, and its machine was not | safe: the kernel has it |
-//! | was done and not flushed, and its machine, or the process with a disk in memory, was started anew | maybe lost: each flush fails ([`Error::Lost`]) |
+//! | in progress when the connection breaks | repeated, at most 64 times, within [`Options::patience`] |
+//! | completed, and its writes flushed | safe |
+//! | completed and not flushed; the target restarted, its machine did not | safe: the kernel has the data |
+//! | completed and not flushed; the machine, or the process with a disk in memory, restarted | maybe lost: each flush fails ([`Error::Lost`]) |
 //!
-//! A flush that succeeds says that all requests that were over before it was asked for are on the medium.
+//! A successful flush means that all requests completed before the flush began are on the medium.
 //!
 //! | module | what it does |
 //! |---|---|
 //! | `link` | one connection: login, slots, single commands |
-//! | `unit` | what a unit is |
-//! | `request` | requests, and the commands they are made of |
-//! | `drive` | what is known of requests, and one turn of the connection |
-//! | `seat` | which thread drives |
-//! | `pilot` | a seat for a thread that watches descriptors of its own, too |
+//! | `unit` | describes a unit |
+//! | `request` | requests, and the commands that they consist of |
+//! | `drive` | tracks requests, and polls the connection once |
+//! | `seat` | decides which thread drives |
+//! | `pilot` | a seat for a thread that also watches its own descriptors |
 
 mod drive;
 mod error;
@@ -52,18 +51,18 @@ use drive::Driver;
 use link::Link;
 use seat::{Call, Over, Shared};
 
-/// How a queue is.
+/// Options of a queue.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Commands at a time, 1 to 256. More requests wait.
+    /// Most simultaneous commands, 1 to 256. Further requests wait.
     pub depth: u16,
-    /// Payload of a command, bytes: longer requests are several commands. The target may allow less.
+    /// Most payload of a command, bytes. A longer request becomes several commands. The target may allow less.
     pub transfer_bytes: u32,
-    /// How long it tries to connect again, while there are requests, before all of them fail, and the queue with them. Without
-    /// requests it tries for as long as it takes.
+    /// How long the queue tries to reconnect while there are requests, before it fails them all and itself. Without
+    /// requests it tries without limit.
     pub patience: Duration,
-    /// A command without a status for so long means that the connection is broken, though the target answers. One that
-    /// does not is missed after the connection's `idle_timeout`.
+    /// How long a command may take before the connection counts as broken, even if the target responds. A silent target
+    /// is detected after the connection's `idle_timeout`.
     pub command_patience: Duration,
 }
 
@@ -78,7 +77,7 @@ impl Default for Options {
     }
 }
 
-/// What a queue had to repair so far.
+/// The repairs of a queue so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Repairs {
     /// Connections made after the first.
@@ -87,21 +86,21 @@ pub struct Repairs {
     pub repeats: u64,
 }
 
-/// One unit of a target, to be used by any number of threads.
+/// One unit of a target, for use by any number of threads.
 pub struct Queue {
     shared: Arc<Shared<Driver>>,
     unit: Unit,
     thread: Option<JoinHandle<()>>,
 }
 
-/// A request that was asked for.
+/// A submitted request.
 pub struct Pending {
     call: Arc<Call>,
     shared: Arc<Shared<Driver>>,
 }
 
 impl Pending {
-    /// Waits until it is over.
+    /// Waits until the request completes.
     pub fn wait(self) -> Done {
         self.shared.wait(&self.call)
     }
@@ -117,7 +116,7 @@ impl Queue {
     /// Opens unit `lun` of the target that `dial` connects to, now and whenever the connection breaks.
     ///
     /// # Errors
-    /// There is no connection, no target, or no such unit for this initiator.
+    /// The connection failed, its peer is not a target, or this initiator may not use such a unit.
     pub fn open(mut dial: Dial, lun: Lun, options: Options) -> Result<Queue, Error> {
         let (session, depth) = (session()?, options.depth.clamp(1, 256));
         let mut link = Link::open(dial()?, session, depth, options.patience)?;
@@ -141,7 +140,7 @@ impl Queue {
     /// The units of the target that `dial` connects to, as far as there are any for this initiator.
     ///
     /// # Errors
-    /// There is no connection, or no target.
+    /// The connection failed, or its peer is not a target.
     pub fn units(mut dial: Dial, patience: Duration) -> Result<Vec<Unit>, Error> {
         let mut link = Link::open(dial()?, session()?, 1, patience)?;
         let luns = Unit::list(&mut link, patience)?;
@@ -150,18 +149,18 @@ impl Queue {
             .collect()
     }
 
-    /// The unit, as it was when it was opened.
+    /// The description of the unit when it was opened.
     pub fn unit(&self) -> &Unit {
         &self.unit
     }
 
-    /// Asks for `request`; `over` is called when it is over, by the thread that drives the connection, which does
-    /// nothing else meanwhile: the queue's own, or one that waits for a request. It must not wait for another.
+    /// Submits `request`. On completion, the thread that drives the connection calls `over`: the queue's own thread, or
+    /// one that waits for a request. `over` blocks the connection, and must not wait for another request.
     pub fn submit(&self, request: Request, over: impl FnOnce(Done) + Send + 'static) {
         self.shared.submit(request, Over::new(over));
     }
 
-    /// Asks for `request`, to be waited for.
+    /// Submits `request`, to wait for later.
     pub fn start(&self, request: Request) -> Pending {
         let (call, over) = Call::new();
         self.shared.submit(request, over);
@@ -169,12 +168,12 @@ impl Queue {
         Pending { call, shared }
     }
 
-    /// Asks for `request`, and waits until it is over.
+    /// Submits `request`, and waits for its completion.
     pub fn call(&self, request: Request) -> Done {
         self.shared.call(request)
     }
 
-    /// Why all requests fail from now on, if they do.
+    /// Why all requests fail from now on, if the queue has failed.
     pub fn failure(&self) -> Option<Error> {
         self.shared.failure()
     }
@@ -185,7 +184,7 @@ impl Queue {
         self.shared.when_failed(Box::new(call));
     }
 
-    /// What had to be repaired so far.
+    /// The repairs so far.
     pub fn repairs(&self) -> Repairs {
         Repairs {
             reconnects: self.shared.reconnects.load(Ordering::Relaxed),

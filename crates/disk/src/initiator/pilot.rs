@@ -1,4 +1,4 @@
-//! The seat of a thread that watches descriptors of its own beside the connection: of a door in one thread.
+//! Lets a thread drive the connection while it also watches its own descriptors, as a single-threaded door does.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -7,8 +7,8 @@ use super::Queue;
 use super::drive::Driver;
 use super::seat::{Seated, Shared};
 
-/// The right to drive a queue's connection, which its thread has until it drops it. Meanwhile no other thread drives:
-/// requests that other threads wait for are over when this one turns.
+/// The exclusive right of a thread to drive a queue's connection, until it is dropped. Requests of other threads
+/// complete only in [`turn`](Seat::turn).
 pub struct Seat<'a> {
     // Left before the seat is free again.
     seated: Option<Seated<'a, Driver>>,
@@ -16,9 +16,8 @@ pub struct Seat<'a> {
 }
 
 impl Queue {
-    /// Takes the seat. `None`: there is no connection at present, or another thread drives it, which leaves when its turn
-    /// is over. The caller asks again soon, for from the first question on no thread of the queue's drives but to connect
-    /// again.
+    /// Takes the seat. `None`: there is no connection now, or another thread drives it and will leave after its turn.
+    /// The caller must try again soon: after the first call, the queue's own thread only reconnects and does not drive.
     pub fn sit(&self) -> Option<Seat<'_>> {
         let shared = &*self.shared;
         let seated = Some(shared.reserve()?);
@@ -27,21 +26,21 @@ impl Queue {
 }
 
 impl Seat<'_> {
-    /// Takes what was asked for, sends what there is room for, and ends what is over. Does not wait. False: the
-    /// connection broke; the seat is to be dropped, so that the queue connects again.
+    /// Accepts new requests, sends commands as far as there is room, and completes finished requests. Does not wait.
+    /// False: the connection broke; drop the seat, so that the queue can reconnect.
     pub fn turn(&mut self) -> bool {
         let seated = self.seated.as_mut();
         seated.is_some_and(|it| it.turn_by(Driver::look_once))
     }
 
-    /// How long there is nothing to do unless the descriptor is ready; `None`: without end. Zero: the last turn moved
-    /// something, and there may be more. To be asked before each sleep.
+    /// How long the thread may sleep unless the descriptor becomes ready; `None`: without limit. Zero: the last turn
+    /// made progress, and there may be more. Call it before each sleep.
     pub fn next_timeout(&mut self) -> Option<Duration> {
         let driver = self.seated.as_mut().and_then(Seated::driver)?;
         driver.connection()?.next_timeout()
     }
 
-    /// What is to be watched, and whether for room to write as well.
+    /// The descriptor to watch for reading, and whether to watch it for writing, too.
     pub fn watched(&mut self) -> Option<(BorrowedFd<'_>, bool)> {
         use std::os::fd::AsFd;
         let driver = self.seated.as_mut().and_then(Seated::driver)?;

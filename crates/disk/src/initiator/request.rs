@@ -1,4 +1,4 @@
-//! Requests, and the commands they are made of.
+//! Splits requests into the commands that they consist of.
 
 use zerolane::Region;
 use zerolane_block::cdb::{Cdb, Command, Extent, Form};
@@ -12,10 +12,10 @@ const ZERO_BYTES: u64 = 64 << 20;
 /// What an answer to GET LBA STATUS has at least: its length, and one descriptor.
 const LEAST_STATUS: u64 = 24;
 
-/// What a queue does. Addresses and lengths are bytes, and whole blocks.
+/// A request to a queue. Addresses and lengths are in bytes, and must be whole blocks.
 #[derive(Debug)]
 pub enum Request {
-    /// Fills `memory` with what is at `at`.
+    /// Fills `memory` with the bytes at `at`.
     Read {
         /// Where.
         at: u64,
@@ -28,17 +28,16 @@ pub enum Request {
         at: u64,
         /// As many bytes as are written. Its address is a multiple of 8.
         memory: Region,
-        /// It is on the medium when the request is over.
+        /// Whether the data is on the medium when the request completes.
         durable: bool,
     },
-    /// Writes the second half of `memory` at `at` if the first half is what is there, and no other initiator writes there meanwhile. Else
-    /// nothing is written, and it fails with the sense key MISCOMPARE. When its connection breaks it is not repeated, for that
-    /// would compare with what it may have written: it fails with [`Error::InDoubt`].
+    /// Writes the second half of `memory` at `at` if the first half equals the bytes there, atomically with respect to
+    /// other initiators. Otherwise writes nothing, and fails with the sense key MISCOMPARE. It is not repeated after
+    /// its connection breaks, because it would compare with its own write: it fails with [`Error::InDoubt`].
     CompareAndWrite {
         /// Where.
         at: u64,
-        /// Twice as many bytes as are written: 255 blocks at most, and what a command may have at most. Its address is a
-        /// multiple of 8.
+        /// Twice the written length, at most 255 blocks and the longest payload of a command. Aligned to 8 bytes.
         memory: Region,
     },
     /// Fills `memory` with the standard's answer to GET LBA STATUS from `at` on, as far as there is room: see
@@ -49,7 +48,7 @@ pub enum Request {
         /// At least 24 bytes, at an address that is a multiple of 8.
         memory: Region,
     },
-    /// What was over before is on the medium when this is over.
+    /// Puts all earlier completed requests on the medium.
     Flush,
     /// These bytes become zeros.
     Zero {
@@ -62,10 +61,10 @@ pub enum Request {
     },
 }
 
-/// A request that is over.
+/// A completed request.
 #[derive(Debug)]
 pub struct Done {
-    /// How.
+    /// Its result.
     pub result: Result<(), Error>,
     /// The memory that came with it; empty if there was none, or it is lost ([`Error::Panicked`]).
     pub memory: Region,
@@ -79,7 +78,7 @@ pub(super) enum Direction {
     Out,
 }
 
-/// What is known when it is done.
+/// The effect of a command, once it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
     None,
@@ -209,7 +208,7 @@ impl Request {
         }
     }
 
-    /// The memory that came with it, and whether it is to be filled.
+    /// The memory of the request, and whether the request fills it.
     pub(super) fn into_memory(self) -> (Region, bool) {
         match self {
             Request::Read { memory, .. } | Request::Status { memory, .. } => (memory, true),

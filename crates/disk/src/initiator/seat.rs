@@ -1,9 +1,9 @@
-//! Which thread drives the connection.
+//! Decides which thread drives the connection.
 //!
-//! A thread that waits for a request drives while it waits, for all: so a request alone needs no other thread, and no
-//! wake-up. Others that wait meanwhile sleep until their request is over, or the connection is theirs to drive. When
-//! nothing waits, the thread of the queue drives; it stays out for a while after each that did, for the next comes
-//! soon most of the time, and alone connects again.
+//! A thread that waits for a request drives for all while it waits, so a lone request needs no other thread and no wake-up.
+//! Other waiting threads sleep until their request completes or the seat is free. While no thread waits, the queue's own
+//! thread drives. It stays out for a while after each other driver, because the next usually comes soon. Only this thread
+//! reconnects.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -50,19 +50,19 @@ impl Drop for Over {
     }
 }
 
-/// What is driven.
+/// A connection that threads drive in turn.
 pub(super) trait Drive {
-    /// Whether there is a connection to be driven. If there is none, [`Drive::mend`] is next, and it takes long.
+    /// Whether there is a connection to drive. If not, call [`Drive::mend`], which takes long.
     fn has_link(&self) -> bool;
 
-    /// Whether requests wait for what comes.
+    /// Whether requests wait for events.
     fn is_busy(&self) -> bool;
 
-    /// Takes what was asked for, sends what there is room for, and waits for what ends, for a while: one turn. False
-    /// if it is no use to turn again, for there is no connection.
+    /// Takes new requests, sends commands as far as there is room, and waits a while for completions: one turn. False
+    /// if there is no connection, so that another turn is useless.
     fn turn(&mut self) -> bool;
 
-    /// Connects again. False if the queue is over: then all that was asked for has failed.
+    /// Reconnects. False if the queue has failed, and with it all requests.
     fn mend(&mut self) -> bool;
 }
 
@@ -79,10 +79,10 @@ pub(super) fn refuse(request: Request, over: Over, error: Error) {
 enum State {
     /// It is not over.
     Waiting,
-    /// Nor is it over, and the connection is to be driven.
+    /// The request is not complete, and this thread must drive the connection.
     Called,
     Done(Done),
-    /// What it was for was taken.
+    /// The result was taken.
     Over,
 }
 
@@ -93,7 +93,7 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// One, and what ends it.
+    /// A new call, and the function that completes it.
     pub(super) fn new() -> (Arc<Call>, Over) {
         let call = Arc::new(Call {
             state: Mutex::new(State::Waiting),
@@ -113,7 +113,7 @@ impl Call {
         self.news.notify_one();
     }
 
-    /// Has its thread drive. False if it is over.
+    /// Makes its thread drive. False if the call is complete.
     fn summon(&self) -> bool {
         let mut state = self.state();
         let waits = matches!(*state, State::Waiting | State::Called);
@@ -140,7 +140,7 @@ impl Call {
         }
     }
 
-    /// Sleeps until it is over, or is to drive.
+    /// Sleeps until the request completes, or until this thread must drive.
     fn sleep(&self) {
         let mut state = self.state();
         while matches!(*state, State::Waiting) {
@@ -153,7 +153,7 @@ impl Call {
     }
 }
 
-/// What is asked for, and the seat of the thread that drives.
+/// New requests, and the seat of the driving thread.
 pub(super) struct Inbox<D> {
     pub(super) requests: VecDeque<(Request, Over)>,
     /// Why there will be no more; the queue was closed, or has failed.
@@ -166,12 +166,12 @@ pub(super) struct Inbox<D> {
     driver: Option<Box<D>>,
     /// A thread panicked as it drove: nothing drives any more.
     is_gone: bool,
-    /// Calls whose threads sleep, in their order.
+    /// Calls with sleeping threads, in order.
     callers: BTreeMap<u64, Arc<Call>>,
     next_caller: u64,
     /// When a caller drove last.
     left: Instant,
-    /// The thread of the queue is to drive now.
+    /// The queue's own thread must drive now.
     is_urgent: bool,
     /// A [`Seat`](super::Seat) is taken, or is about to be: the thread of the queue only connects again.
     is_reserved: bool,
@@ -193,7 +193,7 @@ impl<D: Drive> Inbox<D> {
     }
 }
 
-/// What threads share of a queue.
+/// The state of a queue that threads share.
 pub(super) struct Shared<D> {
     inbox: Mutex<Inbox<D>>,
     /// There is something for the thread of the queue to do, or the end.
@@ -234,7 +234,7 @@ impl<'a, D: Drive> Seated<'a, D> {
         turned
     }
 
-    /// What it drives.
+    /// The driver, if there is a connection.
     pub(super) fn driver(&mut self) -> Option<&mut D> {
         self.driver.as_deref_mut()
     }
@@ -257,7 +257,7 @@ impl<D: Drive> Drop for Seated<'_, D> {
 }
 
 impl<D: Drive> Shared<D> {
-    /// Of a queue whose first connection is woken by `waker`.
+    /// The state of a queue whose first connection is woken by `waker`.
     pub(super) fn new(waker: Waker) -> Shared<D> {
         Shared {
             inbox: Mutex::new(Inbox {
@@ -284,7 +284,7 @@ impl<D: Drive> Shared<D> {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks for `request`, for which no thread waits yet.
+    /// Submits `request`, for which no thread waits yet.
     pub(super) fn submit(&self, request: Request, over: Over) {
         let mut inbox = self.inbox();
         if let Some(error) = inbox.end.clone() {
@@ -301,7 +301,7 @@ impl<D: Drive> Shared<D> {
         }
     }
 
-    /// Asks for `request`, and waits until it is over.
+    /// Submits `request`, and waits for its completion.
     pub(super) fn call(&self, request: Request) -> Done {
         let (call, over) = Call::new();
         let mut inbox = self.inbox();
@@ -317,7 +317,7 @@ impl<D: Drive> Shared<D> {
         self.wait(&call)
     }
 
-    /// Waits until `call` is over, and drives meanwhile, unless another does.
+    /// Waits until `call` completes, and drives meanwhile unless another thread does.
     pub(super) fn wait(&self, call: &Arc<Call>) -> Done {
         loop {
             if let Some(done) = call.take() {
@@ -327,8 +327,8 @@ impl<D: Drive> Shared<D> {
         }
     }
 
-    /// Drives until `call` is over or the connection breaks; if another drives, sleeps until that has ended it or
-    /// leaves the seat.
+    /// Drives until `call` completes or the connection breaks. If another thread drives, sleeps until that completes
+    /// the call or leaves the seat.
     fn sit_or_sleep(&self, mut inbox: MutexGuard<'_, Inbox<D>>, call: &Arc<Call>) {
         if let Some(driver) = inbox.take_driver() {
             drop(inbox);
@@ -396,7 +396,7 @@ impl<D: Drive> Shared<D> {
         drop((requests, driver));
     }
 
-    /// What the thread of the queue does: drives when no caller does, and connects again, until the end.
+    /// Runs the queue's own thread: it drives when no caller does, and reconnects, until the queue closes.
     pub(super) fn attend(&self, first: Box<D>) {
         let mut next = Some(first);
         while let Some(driver) = next.take().or_else(|| self.await_seat()) {
@@ -439,7 +439,7 @@ impl<D: Drive> Shared<D> {
         None
     }
 
-    /// Whether the thread of the queue is to drive on: no caller could, or the end has come.
+    /// Whether the queue's own thread must keep driving: no caller can, or the queue is closing.
     fn is_wanted(&self) -> bool {
         let inbox = self.inbox();
         inbox.end.is_some() || !inbox.is_reserved && inbox.callers.values().all(|it| it.is_over())

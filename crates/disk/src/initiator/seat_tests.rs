@@ -1,3 +1,4 @@
+//! Tests that the seat is handed on, and that a broken connection is repaired.
 #![allow(non_snake_case)]
 
 use std::sync::Weak;

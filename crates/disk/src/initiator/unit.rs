@@ -1,4 +1,4 @@
-//! What a unit is.
+//! Asks a target to describe a unit: its size, block length and features.
 
 use std::time::Duration;
 
@@ -8,20 +8,20 @@ use zerolane_block::cdb::{Command, Form, PageControl};
 use super::error::Error;
 use super::link::Link;
 
-/// A unit, as its target describes it.
+/// A unit as its target describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit {
     /// Its number.
     pub lun: u16,
-    /// Bytes of a block.
+    /// Length of a block, bytes.
     pub block_bytes: u32,
-    /// Blocks.
+    /// Number of blocks.
     pub blocks: u64,
-    /// It may not be written.
+    /// The unit is read-only.
     pub read_only: bool,
-    /// Blocks can be unmapped, and read as zeros then.
+    /// Blocks can be unmapped, and then read as zeros.
     pub thin: bool,
-    /// By which it is known wherever it is.
+    /// Its serial number, the same wherever it is served.
     pub serial: String,
 }
 
@@ -29,12 +29,12 @@ const SERIAL_PAGE: u8 = 0x80;
 const ROOM: usize = 4096;
 
 impl Unit {
-    /// All of it.
+    /// Length of the unit, bytes.
     pub fn bytes(&self) -> u64 {
         self.blocks.saturating_mul(self.block_bytes.into())
     }
 
-    /// Asks the target. Attentions of before are taken.
+    /// Asks the target, and clears earlier unit attentions.
     pub(super) fn ask(link: &mut Link, lun: Lun, patience: Duration) -> Result<Unit, Error> {
         link.call(lun, &Command::TestUnitReady, 0, patience)?;
         let inquiry = Command::Inquiry {

@@ -1,4 +1,4 @@
-//! Memory that payload is moved through, kept for the next command.
+//! Keeps buffers for payload, and reuses them for later commands.
 
 use std::collections::HashMap;
 use std::io;
@@ -32,7 +32,7 @@ impl Buffers {
         }
     }
 
-    /// A region that is not needed any more.
+    /// Returns a region that is no longer needed.
     pub(super) fn give(&mut self, region: Region) {
         let length = region.len();
         if length < SMALL {

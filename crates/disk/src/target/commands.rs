@@ -1,4 +1,4 @@
-//! What initiators send.
+//! Receives the messages of initiators: logins, commands, task management.
 
 use zerolane::failure::TransferError;
 use zerolane::request::WorkKind;
@@ -21,7 +21,7 @@ impl Server {
         let outcome = match (completion.kind, completion.result) {
             (WorkKind::MessageReceived, Ok(_)) => self.on_message(id, &completion.control),
             (WorkKind::MessageReceived, Err(_)) => Ok(()),
-            // The end of the connection is told behind what it took along.
+            // The end of the connection is reported after its failed transfers.
             (_, Err(TransferError::Closed(_))) => Ok(()),
             (_, result) => self.on_moved(id, completion, result.is_ok()),
         };
@@ -32,7 +32,7 @@ impl Server {
 
     fn on_message(&mut self, id: ConnectionId, bytes: &[u8]) -> Result<(), Offence> {
         if let Some(connection) = self.worker.connection(id) {
-            // One that is closed by now tells so.
+            // A closed connection reports that by an event.
             let _ = connection.post_message_recv(None);
         }
         if !self.peers.contains_key(&id) {
@@ -45,7 +45,7 @@ impl Server {
         }
     }
 
-    /// What moved, or did not.
+    /// Handles the end of a data transfer.
     fn on_moved(
         &mut self,
         id: ConnectionId,
@@ -56,7 +56,7 @@ impl Server {
             return Ok(());
         };
         if !is_there {
-            // What it was for is told to the engine when the initiator is cut off, which is next.
+            // The initiator is disconnected next, which reports the failure to the engine.
             return Err(Offence::Memory);
         }
         let flight = peer.arrive(completion.context);
@@ -111,7 +111,7 @@ impl Server {
         Ok(())
     }
 
-    /// Lets in the initiators that wait for nothing any more.
+    /// Admits the initiators that no longer wait for old work.
     pub(super) fn admit(&mut self) {
         let waits = |it: &super::Peer| {
             let mut ghosts = self.ghosts.values();
@@ -249,7 +249,8 @@ impl Server {
         Ok(())
     }
 
-    /// Tells how a command ended: behind its data, for the immediate is shown when that is placed.
+    /// Reports the end of a command, after its data, because the initiator sees the immediate only once the data is in
+    /// place.
     pub(super) fn put_status(
         &mut self,
         id: ConnectionId,

@@ -1,9 +1,9 @@
-//! Disks that lost writes, and the number by which initiators know that what they wrote and did not flush may be lost.
+//! Records disks that lost writes, and numbers each life of a disk so that initiators notice a possible loss.
 //!
-//! The kernel has what was written when this process is gone, so the next one has the same number. But of a disk whose
-//! flush has failed the kernel has lost some, and does not tell that again: to this process all flushes fail from then on,
-//! and the next one would hear that all is well. So a failure is written down, before any initiator is told of it, in a
-//! file that the next process reads: that has another number.
+//! Written data stays in the kernel when this process dies, so the next process keeps the same number. A failed flush is
+//! different: the kernel has lost writes and reports that once. In this process all later flushes fail, but the next process
+//! would see success. The target therefore records the failure in a file before it tells any initiator. A process that finds
+//! the record takes a new number.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -16,7 +16,7 @@ use zerolane_block::store::Store;
 
 use super::News;
 
-/// A number that is the same until the machine starts anew: until then the kernel has what was written.
+/// A number that stays the same until the machine restarts: until then the kernel keeps written data.
 fn of_boot() -> Option<u64> {
     let boot = fs::read("/proc/sys/kernel/random/boot_id").ok()?;
     let digest = blake3::derive_key("zerolane 2026-11 lineage of disks", &boot);
@@ -39,7 +39,7 @@ struct Sound {
 }
 
 impl Sound {
-    /// Nothing will fail any more: no other part of the target has it.
+    /// Nothing can fail from now on, because no other part of the target uses the store.
     fn is_over(&mut self) -> bool {
         self.lun.is_none() && Arc::get_mut(&mut self.store).is_some()
     }
@@ -49,9 +49,9 @@ impl Sound {
 pub(super) struct Losses {
     record: Option<PathBuf>,
     sound: Vec<Sound>,
-    /// Names of those whose losses could not be written down yet: what is full may have room later.
+    /// Names of disks whose losses are not recorded yet: a full file system may have room later.
     unwritten: Vec<String>,
-    /// The record does not say what was lost.
+    /// Whether the record is not up to date.
     is_behind: bool,
 }
 
@@ -73,13 +73,13 @@ impl Losses {
         });
     }
 
-    /// The disk is taken away. A flush of it may be in progress, so it is watched until its last job is over.
+    /// Releases a removed disk. A flush may be in progress, so it is watched until its last job is over.
     pub(super) fn release(&mut self, lun: Lun) {
         let own = self.sound.iter_mut().filter(|it| it.lun == Some(lun));
         own.for_each(|it| it.lun = None);
     }
 
-    /// The number of a target whose disks outlive its process, from now on.
+    /// The current number of a target whose disks outlive its process.
     pub(super) fn lineage(&self) -> io::Result<u64> {
         if self.is_behind {
             return of_process();
@@ -92,7 +92,7 @@ impl Losses {
         };
         match fs::read(record) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(boot),
-            // What it says of this boot is not known.
+            // Its contents for this boot are unknown.
             Err(_) => of_process(),
             Ok(bytes) => match parse(&bytes) {
                 Some((of, lineage)) if of == boot => Ok(lineage),
@@ -102,11 +102,11 @@ impl Losses {
         }
     }
 
-    /// Writes down what was lost since it was called last, or could not be written down then, and says so.
+    /// Records the losses since the last call, and those that could not be recorded then, and returns them.
     pub(super) fn look(&mut self) -> Vec<News> {
         let mut failed = Vec::new();
         self.sound.retain_mut(|it| {
-            // First, for the last job that has it may have a failure.
+            // Check this first, because the last job that uses the store may have a failure.
             let is_over = it.is_over();
             let has_failed = it.store.has_failed();
             if has_failed {
@@ -142,7 +142,8 @@ impl Losses {
     }
 }
 
-/// Has the next process have another number. The machine's end ends the file's meaning, so that it need not be flushed.
+/// Makes the next process take another number. The file means nothing after a restart of the machine, so it needs no
+/// flush.
 fn write_down(record: &Path) -> io::Result<()> {
     let boot = of_boot().ok_or(ErrorKind::NotFound)?;
     if let Some(directory) = record.parent() {

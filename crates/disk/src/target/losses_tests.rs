@@ -1,3 +1,4 @@
+//! Tests that each loss is reported once, and gives the next process another number.
 #![allow(non_snake_case)]
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -136,7 +137,7 @@ fn losses__that_could_not_be_written_down_are_when_they_can_be() {
     assert!(!record.exists());
 }
 
-/// A flush of it may fail after the unit is no more: it is watched as long as somebody has it, and let go then.
+/// A flush may fail after the unit was removed: the store is watched while it is in use, and released then.
 #[test]
 fn losses__of_a_unit_that_was_taken_away_are_told_until_nobody_has_it() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Memory of initiators: what all connections of one have together, and the work that waits for more.
+//! Limits the memory that all connections of one initiator share, and queues work until memory is free.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use zerolane::worker::ConnectionId;
 use zerolane_block::{TaskId, Work};
 
-/// That so much memory is an initiator's, until it is dropped: with what has the memory, also when the initiator is gone.
+/// A share of an initiator's memory, released when dropped. It lives as long as the memory is in use, even after the
+/// initiator has left.
 #[derive(Debug)]
 pub(super) struct Loan {
     lent: Arc<AtomicUsize>,
@@ -34,17 +35,17 @@ pub(super) struct Waiting {
     pub(super) task: TaskId,
     pub(super) tag: u64,
     pub(super) work: Work,
-    /// What it needs.
+    /// Memory that it needs, bytes.
     pub(super) bytes: usize,
 }
 
-/// What the connections of one initiator share.
+/// The state that all connections of one initiator share.
 #[derive(Debug, Default)]
 pub(super) struct Share {
     /// How many there are.
     pub(super) connections: usize,
     lent: Arc<AtomicUsize>,
-    /// In order, so that what needs much gets it.
+    /// In order of arrival, so that large requests get their turn.
     pub(super) waiting: VecDeque<Waiting>,
 }
 

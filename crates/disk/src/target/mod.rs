@@ -1,17 +1,17 @@
-//! The target: disks for the initiators that connect.
+//! Serves disks to the initiators that connect.
 //!
-//! One thread has the engine and all connections; a pool of threads does what takes time. So the engine needs no
-//! lock, and one slow disk holds up no other, to which it leaves a thread.
+//! One thread owns the engine and all connections; a pool of threads does slow work. The engine therefore needs no lock, and
+//! a slow disk does not hold up others while the pool has a free thread.
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `peer` | what is known of one initiator: its slots, its memory, what moves |
-//! | `commands` | messages in, logins |
-//! | `steps` | what the engine says is done |
+//! | `peer` | the state of one initiator: its slots, its memory, its transfers |
+//! | `commands` | incoming messages, logins |
+//! | `steps` | executes the engine's steps |
 //! | `pool`, `buffers` | the threads, and the memory |
-//! | `memory` | how much of it an initiator has, and what waits for more |
-//! | `offence` | what an initiator is cut off for |
-//! | `losses` | disks that lost writes, and what the next process has to know of them |
+//! | `memory` | limits the memory of an initiator, and queues work |
+//! | `offence` | the reasons to disconnect an initiator |
+//! | `losses` | disks that lost writes, recorded for the next process |
 
 mod buffers;
 mod commands;
@@ -48,7 +48,7 @@ use peer::{Flight, Ghost, Peer, Stage};
 use pool::{Done, Pool};
 use steps::ABORTED;
 
-/// What happened to initiators.
+/// An event at an initiator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
     /// One has logged in.
@@ -62,7 +62,7 @@ pub enum News {
     Lost {
         /// Its name.
         unit: String,
-        /// Whether that is written down, so that initiators learn of it from the next process, too.
+        /// Whether the loss was recorded, so that initiators also learn of it from the next process.
         recorded: Result<(), String>,
     },
     /// The list of keys was read again: how many it has, or why it cannot be used.
@@ -80,28 +80,28 @@ pub enum ServerError {
     Io(#[from] std::io::Error),
 }
 
-/// How a target is.
+/// Settings of a target.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Which keys may use which units: a unit is a region by its name ([`zerolane::keys::Rights::memory`]), to read,
-    /// and to write if the key may.
+    /// The units that each key may use. A unit counts as a region by its name ([`zerolane::keys::Rights::memory`]),
+    /// readable, and writable if the key may write.
     pub allowed: Allowed,
-    /// Threads that work on disks. With 2 or more, one disk leaves one of them to the others.
+    /// Threads that work on disks. With 2 or more, one disk always leaves a thread to the others.
     pub threads: usize,
-    /// Data that a command may have in its capsule, bytes: as much memory for each slot of each initiator. Zero: all is
-    /// fetched, as for initiators that know of none.
+    /// Most data in the capsule of a command, bytes. Each slot of each initiator takes as much memory. Zero: the target
+    /// fetches all data, as from initiators without capsules.
     pub capsule_bytes: u32,
     /// Memory for the payload of one initiator over all its connections, bytes. Commands that need more wait.
     pub initiator_bytes: usize,
-    /// Connections that one initiator may have.
+    /// Most connections of one initiator.
     pub initiator_connections: usize,
-    /// An initiator that does not log in for so long is cut off.
+    /// How long an initiator may take to log in before it is disconnected.
     pub login_patience: Duration,
-    /// An initiator whose data does not move for so long is cut off: commands of others may wait for it. And one of whose data
-    /// some takes longer than that and all that is to move at 64 KiB/s.
+    /// An initiator whose data does not move for this long is disconnected, because commands of others may wait for it.
+    /// So is one with a transfer that takes longer than this and all its pending data at 64 KiB/s.
     pub data_patience: Duration,
-    /// Where it is written down that a disk lost writes, which the next target of this machine has to know: it is given the
-    /// same path. `None`: initiators that do not flush before this process ends do not learn of it.
+    /// The file that records lost writes for the next target on this machine, which must use the same path. `None`: an
+    /// initiator that does not flush before this process ends does not learn of the loss.
     pub losses: Option<PathBuf>,
 }
 
@@ -120,7 +120,7 @@ impl Default for Settings {
     }
 }
 
-/// Disks, and the initiators that are connected.
+/// A target: its disks and the connected initiators.
 pub struct Server {
     worker: Worker,
     engine: Target,
@@ -133,7 +133,7 @@ pub struct Server {
     data_patience: Duration,
     peers: HashMap<ConnectionId, Peer>,
     shares: HashMap<Initiator, Share>,
-    /// Those with work that waits for memory.
+    /// Initiators with work that waits for memory.
     hungry: Vec<Initiator>,
     nexuses: HashMap<NexusId, ConnectionId>,
     ghosts: HashMap<ConnectionId, Ghost>,
@@ -186,8 +186,8 @@ impl Server {
         })
     }
 
-    /// Adds a unit, which keys are granted by `name`. Initiators that knew another by its number, before it was taken away, are
-    /// to connect again: they ask then which disk it is, and may do what their keys may do with this one.
+    /// Adds a unit, to which keys are granted access by `name`. Initiators that knew an earlier unit with this number
+    /// must reconnect: they then ask which disk it is, and get the access of their keys to this one.
     ///
     /// # Errors
     /// The number is taken, or there are too many.
@@ -203,9 +203,9 @@ impl Server {
         self.news.extend(self.losses.look());
         self.is_mortal |= !store.outlives_process();
         let lineage = match self.is_mortal {
-            // What was written is gone with this process, so no other has this number.
+            // Writes are lost with this process, so the number must be unique to it.
             true => losses::of_process(),
-            // A file is locked by the process that has it, so the one that had this one before has written down what it lost.
+            // A process locks the file that it serves, so the previous process has recorded its losses.
             false => self.losses.lineage(),
         };
         self.lineage = lineage.unwrap_or(0);
@@ -221,9 +221,9 @@ impl Server {
         Ok(())
     }
 
-    /// Takes a unit away, between two calls of [`serve`](Server::serve): initiators stay connected meanwhile. They are told at
-    /// the other units, and commands for this one are answered with LOGICAL UNIT NOT SUPPORTED from now on. What threads have
-    /// begun for it ends as it would. False if there is none.
+    /// Removes a unit, between two calls of [`serve`](Server::serve). Initiators stay connected and are notified at the
+    /// other units. From now on, commands for this unit fail with LOGICAL UNIT NOT SUPPORTED. Work that threads have
+    /// begun for it completes. False if there is no such unit.
     pub fn remove_unit(&mut self, lun: Lun) -> bool {
         self.units.retain(|(it, _)| *it != lun);
         self.pool.serve(self.units.len());
@@ -242,18 +242,18 @@ impl Server {
         Ok(self.worker.listen(on, options)?)
     }
 
-    /// The address that is listened on there, and the key by which initiators know this target.
+    /// The address of an endpoint, and the public key by which initiators recognise this target.
     pub fn endpoint(&self, of: EndpointId) -> Option<(SocketAddr, Option<PublicKey>)> {
         let endpoint = self.worker.endpoint(of)?;
         Some((endpoint.local_addr(), endpoint.public_key()))
     }
 
-    /// What initiators were cut off for so far.
+    /// The offences so far, for which initiators were disconnected.
     pub fn offences(&self) -> &Offences {
         &self.offences
     }
 
-    /// Serves until `stop` says so, which is asked a few times a second; `tell` is told of initiators.
+    /// Serves until `stop` returns true, which it checks a few times a second. Reports events of initiators to `tell`.
     ///
     /// # Errors
     /// The network failed.
@@ -269,8 +269,8 @@ impl Server {
         Ok(())
     }
 
-    /// Ends it when what its threads have begun is done, and tells what is to be told of that. Dropped, it does the same, and
-    /// tells nothing.
+    /// Waits for the work that its threads have begun, reports its results to `tell`, and ends the target. Dropping the
+    /// target does the same without reports.
     pub fn end(mut self, tell: impl FnMut(News)) {
         self.stop();
         self.news.drain(..).for_each(tell);
@@ -283,12 +283,12 @@ impl Server {
     }
 
     fn turn(&mut self, timeout: Duration) -> Result<(), ServerError> {
-        // A spin would keep the threads from what it waits for.
+        // Spinning would keep the threads from the work that it waits for.
         match self.pool.needs_core() {
             true => self.worker.wait_asleep(Some(timeout))?,
             false => self.worker.wait(Some(timeout))?,
         };
-        // What was read leaves before more is: its initiator goes on with that meanwhile.
+        // Send read data before reading more, so that the initiator can continue meanwhile.
         while self.at_once.len() < AT_ONCE_COMMANDS
             && let Some(event) = self.worker.next_event()
         {
@@ -329,7 +329,7 @@ impl Server {
         };
         let (address, key) = (connection.peer_addr(), connection.peer_key());
         for _ in 0..TARGET_RECEIVES {
-            // One that is closed by now tells so.
+            // A closed connection reports that by an event.
             if connection.post_message_recv(None).is_err() {
                 break;
             }
@@ -351,7 +351,7 @@ impl Server {
         }
     }
 
-    /// How many connections the initiator of `id` has whose stage is such.
+    /// The number of connections of the initiator of `id` whose stage satisfies `is_such`.
     fn of_same(&self, id: ConnectionId, is_such: impl Fn(&Stage) -> bool) -> usize {
         let initiator = self.peers.get(&id).map(|it| &it.initiator);
         let own = self.peers.values();
@@ -359,7 +359,7 @@ impl Server {
         own.filter(|it| is_such(&it.stage)).count()
     }
 
-    /// What the owner of `key` may do; `None`: nothing.
+    /// The access of the owner of `key`; `None`: no access.
     fn access(&self, key: Option<PublicKey>) -> Option<Access> {
         let rights = self.allowed.rights(key)?;
         let seen = |name: &str| rights.memory(name, Rights::READ).read;
@@ -393,7 +393,7 @@ impl Server {
         }
     }
 
-    /// Ends a connection whose initiator did what none does.
+    /// Disconnects an initiator for an offence.
     fn cut(&mut self, id: ConnectionId, offence: Offence) {
         if let Some(peer) = self.peers.get(&id) {
             *self.offences.entry(offence).or_default() += 1;
@@ -402,9 +402,9 @@ impl Server {
         self.leave(id, &offence.to_string());
     }
 
-    /// An initiator is gone: what it had in progress is aborted, and nothing more is begun of it.
+    /// Removes a departed initiator: aborts its work in progress, and starts no more.
     fn leave(&mut self, id: ConnectionId, why: &str) {
-        // Dropped, it tells its peer.
+        // Dropping the connection notifies its peer.
         drop(self.worker.release(id));
         let Some(peer) = self.peers.remove(&id) else {
             return;
@@ -426,7 +426,7 @@ impl Server {
             over.extend(own.map(|it| it.task));
             share.waiting.retain(|it| it.owner != id);
         }
-        // What a thread has begun goes on, and the rest is not begun: its memory is not kept for that.
+        // Running jobs continue. Withdraw the waiting ones, to free their memory.
         let withdrawn = self.pool.withdraw(id);
         let at_work = at_work - withdrawn.len();
         for job in withdrawn {

@@ -1,4 +1,4 @@
-//! What an initiator is cut off for.
+//! Defines the protocol violations for which a target disconnects an initiator.
 
 use std::collections::BTreeMap;
 
@@ -7,46 +7,46 @@ use zerolane::failure::PostError;
 
 use crate::limits::TARGET_TRANSFER_BYTES;
 
-/// Why an initiator was cut off: it did what no initiator of this protocol does.
+/// The protocol violation for which an initiator was disconnected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum Offence {
-    /// Bytes that are no message.
-    #[error("a message that is none")]
+    /// Bytes that are not a valid message.
+    #[error("an invalid message")]
     Message,
-    /// Not a login at first, or a second one.
-    #[error("a login where none belongs, or none where one does")]
+    /// A first message that is not a login, or a second login.
+    #[error("a login that is missing or not allowed here")]
     Login,
     /// A status region that is too small, or not granted.
     #[error("a status region too small for its slots")]
     StatusRegion,
-    /// A slot that it has not, or that is in use.
-    #[error("a slot that it has not, or that is in use")]
+    /// A slot that does not exist, or is in use.
+    #[error("a slot that does not exist, or is in use")]
     Slot,
     /// More payload than a command may have.
     #[error("more than {TARGET_TRANSFER_BYTES} bytes in one command")]
     Length,
     /// More data in the capsule of a command than that has, or no capsules were agreed on.
-    #[error("more data in a capsule than there is room for")]
+    #[error("more data in a capsule than fits")]
     Capsule,
     /// The memory it named is not there.
-    #[error("memory that it does not export")]
+    #[error("memory that the initiator does not export")]
     Memory,
     /// No login, or no data, for too long, or data too slowly.
-    #[error("what it owes did not come for too long")]
+    #[error("a login or data did not arrive in time")]
     Silence,
-    /// It takes no statuses.
-    #[error("it does not take what it is told")]
+    /// It does not receive its statuses.
+    #[error("it does not receive its statuses")]
     Full,
-    /// It sends what no initiator does: Transfers.
-    #[error("a Transfer, for which there is no use")]
+    /// It sends Transfers, which this protocol does not use.
+    #[error("a Transfer, which this protocol does not use")]
     Transfer,
 }
 
-/// How often it was for what.
+/// The number of initiators disconnected for each offence.
 pub type Offences = BTreeMap<Offence, u64>;
 
-/// What it says of an initiator that nothing was posted to. One that is gone has done nothing wrong: that the connection is
-/// over is told by an event.
+/// The offence of an initiator to which nothing could be posted. A departed initiator has committed none: an event
+/// reports the end of its connection.
 pub(super) fn not_posted(why: &Error) -> Result<(), Offence> {
     match why {
         Error::Closed(_) | Error::Post(PostError::Closed | PostError::Finished) => Ok(()),

@@ -1,4 +1,4 @@
-//! What a target knows of one initiator's connection.
+//! Holds a target's state for one initiator's connection.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,26 +13,26 @@ use super::memory::Loan;
 use crate::limits::LEAST_RATE;
 use crate::message::Data;
 
-/// What a slot is in use for: commands and functions have tags of their own.
+/// The user of a slot. Commands and functions have separate tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Name {
     Command(u64),
     Function(u64),
 }
 
-/// A command or function whose status was not put.
+/// A command or function without a status yet.
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) slot: u16,
     /// Where its data is.
     pub(super) data: Data,
-    /// Whose work is done for it. Tags come again, tasks do not.
+    /// The task that does its work. Tags are reused, tasks are not.
     pub(super) task: Option<TaskId>,
-    /// What it read.
+    /// The data that it read.
     pub(super) read: Option<(Region, Loan)>,
 }
 
-/// What moves over the connection, and has memory until it is there.
+/// A transfer over the connection, which holds its memory until it completes.
 #[derive(Debug)]
 pub(super) enum Flight {
     /// Data to the initiator.
@@ -62,12 +62,12 @@ impl Flight {
 struct Departed {
     flight: Flight,
     at: Instant,
-    /// What was to move over the connection then, itself among it, bytes.
+    /// Pending bytes of the connection when this transfer began, including its own.
     load: u64,
 }
 
 impl Departed {
-    /// It has taken longer than a connection takes of which `patience` is had, at the least rate.
+    /// Whether it has taken longer than `patience` and its load at the least rate.
     fn is_late(&self, patience: Duration) -> bool {
         let most = Duration::from_millis(self.load * 1000 / LEAST_RATE);
         self.at.elapsed() > patience + most
@@ -79,7 +79,7 @@ impl Departed {
 pub(super) enum Stage {
     /// Its login has not come.
     New,
-    /// What an older connection of it began is not over.
+    /// The initiator waits until the work of its older connection is over.
     Waiting(Login, RegionKey),
     /// It is one of the engine's.
     In(Member),
@@ -107,8 +107,8 @@ impl Capsules {
         connection.export(&self.region, Rights::WRITE)
     }
 
-    /// Copies what lies at the start of the capsule of `slot`: the initiator may write to that at any time, and what is
-    /// worked with must not change.
+    /// Copies the start of the capsule of `slot`. The initiator may write to the capsule at any time, and data in use
+    /// must not change.
     pub(super) fn copy(&self, slot: u16, into: &mut [u8]) {
         self.region
             .read(usize::from(slot) * self.bytes as usize, into);
@@ -123,7 +123,7 @@ pub(super) struct Member {
     pub(super) status: RegionKey,
     /// Where its commands' data comes with them.
     pub(super) capsules: Option<Capsules>,
-    /// What each slot is in use for.
+    /// The user of each slot.
     pub(super) slots: Vec<Option<Name>>,
     pub(super) held: HashMap<Name, Held>,
 }
@@ -187,7 +187,7 @@ impl Peer {
 
     /// Names a request that moves something, from now on.
     pub(super) fn depart(&mut self, flight: Flight) -> u64 {
-        // Zero is what has no name.
+        // Zero means no name.
         self.next += 1;
         if self.flights.is_empty() {
             self.moved = Instant::now();
@@ -202,7 +202,7 @@ impl Peer {
         self.next
     }
 
-    /// What that request moved is there.
+    /// Completes the transfer of a request.
     pub(super) fn arrive(&mut self, context: u64) -> Option<Flight> {
         self.moved = Instant::now();
         let flight = self.flights.remove(&context)?.flight;
@@ -210,14 +210,15 @@ impl Peer {
         Some(flight)
     }
 
-    /// What had not arrived when its connection ended.
+    /// The transfers that were incomplete when the connection ended.
     pub(super) fn into_flights(self) -> impl Iterator<Item = Flight> {
         self.flights.into_values().map(|it| it.flight)
     }
 
-    /// Whether there is something to move, and nothing has for longer than `patience`, or a request takes longer than all of it
-    /// would at the least rate: other data may move all the while. So many bytes have `moved` over its connection; how many of
-    /// one request is not known: of a get what has arrived is known without gaps, so it stays the same until a repair has come.
+    /// Whether transfers are pending and none has moved for longer than `patience`, or one takes longer than all of
+    /// them would at the least rate, even if other data moves. `moved` counts the bytes of the whole connection. The
+    /// progress of one request is unknown: a get counts bytes without gaps, so its count stays the same until a repair
+    /// arrives.
     pub(super) fn is_stuck(&mut self, moved: u64, patience: Duration) -> bool {
         if moved != std::mem::replace(&mut self.counted, moved) {
             self.moved = Instant::now();
@@ -230,7 +231,7 @@ impl Peer {
 /// Payload bytes that have moved over it.
 pub(super) fn moved(connection: &Connection) -> u64 {
     let it = connection.account().protocol;
-    // What is sent again may be for one that takes nothing.
+    // Do not count retransmissions, which may go to a peer that receives nothing.
     it.bytes_received + it.bytes_sent - it.bytes_resent
 }
 
@@ -254,7 +255,7 @@ impl Member {
             if is_live(old) {
                 return false;
             }
-            // It was aborted: nothing is told of it.
+            // It was aborted, and gets no status.
             self.held.remove(&old);
         }
         *slot = Some(name);
@@ -269,7 +270,7 @@ impl Member {
         true
     }
 
-    /// Frees the slot of `name`, whose status is about to be put.
+    /// Frees the slot of `name` just before its status is put.
     pub(super) fn release(&mut self, name: Name) -> Option<Held> {
         let held = self.held.remove(&name)?;
         if let Some(slot) = self.slots.get_mut(usize::from(held.slot)) {

@@ -1,3 +1,4 @@
+//! Tests when a peer counts as stuck: by a late transfer, after the time that the least rate allows for its load.
 #![allow(non_snake_case)]
 
 use std::thread::sleep;
@@ -47,7 +48,7 @@ fn Peer__is_not_stuck_while_what_it_has_may_move_at_the_least_rate() {
     peer.moved = Instant::now() + HOUR;
     sleep(MOMENT);
     assert!(!peer.is_stuck(0, Duration::ZERO));
-    // What has arrived is no load any more.
+    // A completed transfer is no longer load.
     peer.depart(flight(&share, 1));
     peer.moved = Instant::now() + HOUR;
     sleep(MOMENT);

@@ -1,4 +1,4 @@
-//! The threads that work on disks.
+//! Runs the threads that work on disks.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,17 +15,17 @@ use super::memory::Loan;
 
 /// Work of a command.
 pub(super) struct Job {
-    /// Whose it is.
+    /// The connection that owns the job.
     pub(super) owner: ConnectionId,
     pub(super) task: TaskId,
     pub(super) tag: u64,
     pub(super) work: Work,
-    /// The payload: filled by what reads, taken by what writes.
+    /// The payload: a read fills it, a write takes from it.
     pub(super) memory: Region,
     pub(super) loan: Loan,
 }
 
-/// Work that is over.
+/// A finished job.
 pub(super) struct Done {
     pub(super) owner: ConnectionId,
     pub(super) task: TaskId,
@@ -62,7 +62,7 @@ impl Queue {
         Some(job)
     }
 
-    /// A job of that store is over.
+    /// Records the end of a job of `store`.
     fn end(&mut self, store: &Arc<dyn Store>) {
         let own = self.busy.iter().position(|it| Arc::ptr_eq(it, store));
         if let Some(own) = own {
@@ -75,7 +75,7 @@ struct Shared {
     queue: Mutex<Queue>,
     /// There is a job, or the end.
     news: Condvar,
-    /// Wakes the thread that takes what is done.
+    /// Wakes the thread that takes finished jobs.
     waker: Waker,
 }
 
@@ -86,8 +86,8 @@ impl Shared {
     }
 }
 
-/// A fixed number of threads. Jobs of a store begin in the order in which they come; where there are several stores, those of
-/// one leave a thread to the others.
+/// A fixed number of threads. Jobs of a store begin in order of arrival. With several stores, the jobs of one leave a
+/// thread to the others.
 pub(super) struct Pool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -98,7 +98,7 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// So many threads; `waker` is used when something is done.
+    /// Starts `threads` threads. They use `waker` when a job is done.
     pub(super) fn new(threads: usize, waker: Waker) -> io::Result<Pool> {
         let shared = Arc::new(Shared {
             queue: Mutex::default(),
@@ -120,7 +120,7 @@ impl Pool {
         Ok(pool)
     }
 
-    /// There are so many stores.
+    /// Sets the number of stores.
     pub(super) fn serve(&mut self, stores: usize) {
         let left = usize::from(stores > 1);
         self.shared.queue().most = (self.threads.len() - left).max(1);
@@ -144,14 +144,14 @@ impl Pool {
         own
     }
 
-    /// What is done since this was asked.
+    /// Takes the jobs finished since the last call.
     pub(super) fn take_done(&mut self) -> Vec<Done> {
         let done = std::mem::take(&mut self.shared.queue().done);
         self.outstanding -= done.len();
         done
     }
 
-    /// Ends its threads: what was begun is done, and the rest is not begun.
+    /// Ends the threads. Running jobs complete, and waiting jobs do not start.
     pub(super) fn stop(&mut self) {
         {
             let mut queue = self.shared.queue();
@@ -165,8 +165,8 @@ impl Pool {
         }
     }
 
-    /// Its threads need the core that the caller's thread is on: they have several jobs, and there is no other core. That
-    /// of one job has it when it is woken, and is done sooner than the caller could sleep and wake.
+    /// Whether the threads need the caller's core: they have several jobs, and there is no other core. A thread with a
+    /// single job gets the core when it is woken, and finishes before the caller could sleep and wake.
     pub(super) fn needs_core(&self) -> bool {
         self.shares_core && self.outstanding > 1
     }
@@ -200,7 +200,7 @@ fn run(shared: &Shared) {
         {
             let mut queue = shared.queue();
             queue.end(&store);
-            // The one that hears that the job is over may have the store's file to itself.
+            // The receiver of the result may need exclusive use of the store's file.
             drop(store);
             queue.done.push(done);
         }

@@ -1,4 +1,4 @@
-//! What the engine says is done.
+//! Executes the steps that the engine returns.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ use crate::limits::AT_ONCE_BYTES;
 use crate::message::Data;
 
 impl Server {
-    /// Does what the engine says, as long as it says something.
+    /// Executes the engine's steps until there are none left.
     pub(super) fn take_steps(&mut self) {
         while let Some(step) = self.engine.next_step() {
             let (nexus, outcome) = match step {
@@ -60,7 +60,7 @@ impl Server {
         }
     }
 
-    /// Puts the data of a command, and its status behind it.
+    /// Puts the data of a command, then its status.
     fn respond(&mut self, nexus: NexusId, tag: u64, response: Response) -> Result<(), Offence> {
         let Some(&id) = self.nexuses.get(&nexus) else {
             return Ok(());
@@ -92,7 +92,7 @@ impl Server {
                 return Err(Offence::Memory);
             };
             let context = peer.depart(Flight::Put { _loan });
-            // The status behind it is what the initiator waits for. Nobody waits for the memory.
+            // The initiator waits only for the status after it, and no request waits for the memory.
             let work = Request::default().unawaited().with_context(context);
             let Some(connection) = self.worker.connection(id) else {
                 return Ok(());
@@ -178,7 +178,7 @@ impl Server {
         posted.map(drop).or_else(|it| not_posted(&it.into()))
     }
 
-    /// Begins work, or has it wait for memory.
+    /// Starts work, or queues it until memory is free.
     fn begin(&mut self, nexus: NexusId, task: TaskId, tag: u64, work: Work) -> Result<(), Offence> {
         let id = self.nexuses.get(&nexus).copied();
         let peer = id.and_then(|id| self.peers.get_mut(&id));
@@ -221,7 +221,7 @@ impl Server {
         Ok(())
     }
 
-    /// Begins what waits for memory that others have given back meanwhile. False if nothing could begin.
+    /// Starts work that waited for memory which others have since released. False if none could start.
     pub(super) fn feed(&mut self) -> bool {
         let mut fed = false;
         for initiator in std::mem::take(&mut self.hungry) {
@@ -234,14 +234,14 @@ impl Server {
         fed
     }
 
-    /// Begins what waits, as far as there is memory; false if nothing could.
+    /// Starts waiting work as far as memory allows; false if none could start.
     fn use_memory(&mut self, initiator: &Initiator) -> bool {
         let mut used = false;
         while let Some(share) = self.shares.get_mut(initiator) {
             let Some(first) = share.waiting.front() else {
                 break;
             };
-            // Its slot may be another's by now.
+            // Another command may use its slot by now.
             let is_wanted = wants(&mut self.peers, &self.engine, first);
             if is_wanted && !share.has_room(first.bytes, self.initiator_bytes) {
                 break;
@@ -275,7 +275,7 @@ impl Server {
         let member = self.peers.get_mut(&owner).and_then(|it| it.member());
         let nexus = member.map(|it| it.nexus);
         let (Ok(mut memory), Some(nexus)) = (self.buffers.take(bytes), nexus) else {
-            // The system has no memory: the initiator is told, and may try again.
+            // The system has no memory. The initiator gets an error, and may try again.
             self.engine.done(task, Err(ABORTED));
             return Ok(());
         };
@@ -329,8 +329,8 @@ impl Server {
         });
     }
 
-    /// Takes what the threads have done, and what was done at once: not when it was, for one such command may begin
-    /// the next.
+    /// Takes the results of the threads, and of work done at once. The latter are not taken immediately, because one
+    /// such command may start the next.
     pub(super) fn take_done(&mut self) {
         for done in self.pool.take_done() {
             self.on_done(done);
@@ -373,7 +373,7 @@ impl Server {
         self.take_back(owner, task, tag);
     }
 
-    /// What was read for a command that was aborted meanwhile is not put.
+    /// Drops the data read for a command that was aborted meanwhile.
     fn take_back(&mut self, owner: ConnectionId, task: TaskId, tag: u64) {
         let Some(peer) = self.peers.get_mut(&owner) else {
             return;

@@ -1,4 +1,4 @@
-//! Data that comes with its command.
+//! Tests that commands work the same with their data in a capsule.
 
 use std::sync::Arc;
 

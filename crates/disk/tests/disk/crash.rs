@@ -1,5 +1,6 @@
-//! Crash consistency: target and initiator are killed at random points, again and again. What was flushed is there, and
-//! every sector is all of one write.
+//! Tests crash consistency: target and initiator are killed at random points, again and again.
+//!
+//! Flushed data must survive, and every sector must hold exactly one write.
 
 use std::collections::HashMap;
 use std::fs::{self, File};

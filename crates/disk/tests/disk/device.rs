@@ -1,4 +1,4 @@
-//! Block devices as disks. Where there are no loop devices, the tests say so and are skipped.
+//! Tests that block devices work as disks. Skips, with a message, where there are no loop devices.
 
 use std::fs::{self, File};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Which thread drives: those that wait, and the queue's own when none does.
+//! Tests that every request completes, whichever thread drives.
 
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};

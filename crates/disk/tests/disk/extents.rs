@@ -1,4 +1,4 @@
-//! Which bytes have a place, as the initiator learns it.
+//! Tests that an initiator learns which bytes are mapped.
 
 use zerolane_block::store::Store;
 use zerolane_disk::initiator::{Error, Extent, Options, Request};

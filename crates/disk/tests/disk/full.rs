@@ -1,4 +1,4 @@
-//! An image on a full file system.
+//! Tests that an initiator learns that the file system of an image is full.
 
 use std::fs::File;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Initiators that do what none does: they are cut off, counted, and others go on.
+//! Tests that hostile initiators are disconnected and counted, and that others continue.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Targets that are killed at random points, and started again.
+//! Tests that initiators continue when a target is killed at random points and restarted.
 
 use std::fs::{self, File};
 use std::path::PathBuf;

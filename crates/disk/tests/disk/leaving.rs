@@ -1,4 +1,4 @@
-//! Initiators that are gone with data on its way: they have done nothing that none does.
+//! Tests that an initiator that disappears during a transfer commits no offence.
 
 use std::time::{Duration, Instant};
 

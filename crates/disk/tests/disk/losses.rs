@@ -1,4 +1,4 @@
-//! Disks that lose writes: what was written is in the kernel's cache, and cannot be brought to the medium.
+//! Tests that lost writes are reported: those in the kernel's cache that cannot reach the medium.
 
 use std::io;
 use std::path::Path;
@@ -96,7 +96,7 @@ fn is_write_error(result: Result<(), Error>) -> bool {
     (sense.key, sense.code) == (Key::MediumError, Code::WRITE_ERROR)
 }
 
-/// A flush is told of the loss, and whoever did not flush then is told when the target is started anew.
+/// A flush reports the loss. Initiators that do not flush learn of it after the target restarts.
 #[test]
 fn losses__are_told_to_who_flushes_and_after_a_restart_to_who_did_not() {
     let directory = tempfile::tempdir().unwrap();
@@ -159,7 +159,7 @@ fn lost(unit: &str) -> News {
     }
 }
 
-/// The kernel tells of a loss when no initiator hears of it any more.
+/// The kernel reports a loss after all initiators are gone.
 #[test]
 fn losses__of_flushes_in_progress_at_the_end_are_told_after_a_restart() {
     let directory = tempfile::tempdir().unwrap();

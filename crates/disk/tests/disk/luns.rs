@@ -1,4 +1,4 @@
-//! Units that vanish while initiators have them open, or hang.
+//! Tests that initiators handle units that vanish or hang while open.
 
 use std::io;
 use std::sync::mpsc::channel;
@@ -191,7 +191,7 @@ fn luns__that_hang_leave_a_thread_to_others() {
     let (tell, told) = channel();
     other.submit(Request::Flush, move |done| drop(tell.send(done.result)));
     let flushed = told.recv_timeout(Duration::from_secs(20));
-    // First, for the target waits for its threads.
+    // This must come first, because the target waits for its threads.
     hanging.end();
     flushed.expect("it waited for the other disk").unwrap();
     for _ in 0..THREADS {

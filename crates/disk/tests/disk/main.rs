@@ -1,4 +1,4 @@
-//! Target and initiator over real sockets: content, restarts, kills, rights, reservations, hostile initiators.
+//! Tests target and initiator over real sockets: content, restarts, kills, rights, reservations, hostile initiators.
 
 #![allow(non_snake_case)]
 

@@ -1,4 +1,4 @@
-//! Media that fail under a disk: what initiators are told over the wire.
+//! Tests that errors of the medium reach initiators over the wire.
 
 use std::fs::File;
 use std::io;

@@ -1,4 +1,4 @@
-//! What an initiator may have of a target: memory and connections.
+//! Tests that the limits on an initiator's memory and connections hold.
 
 use std::sync::Arc;
 

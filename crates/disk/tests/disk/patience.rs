@@ -1,4 +1,4 @@
-//! How long a target waits for an initiator: by what moves, not by how long it takes.
+//! Tests that a target waits while an initiator makes progress, however slow, and gives up on silence.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Random requests against a model, over links that lose and delay, over connections that break.
+//! Tests random requests against a model, over links that lose and delay, and over connections that break.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -309,7 +309,7 @@ fn queue__what_an_older_connection_began_is_over_before_the_newer_one_begins() {
     served.until_told(|news| news.iter().any(|it| matches!(it, News::Left(..))));
     std::thread::sleep(Duration::from_secs(1));
     let overtook = over.load(Ordering::SeqCst);
-    // First, for the target waits for its threads.
+    // This must come first, because the target waits for its threads.
     store.open();
     assert!(!overtook, "the repeat overtook");
     let done = finished.0.lock().unwrap();

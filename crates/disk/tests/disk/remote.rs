@@ -1,4 +1,4 @@
-//! A unit of another host as a store.
+//! Tests that a unit of another host works as a store.
 
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Two initiators, one of which reserves.
+//! Tests that the reservation of one initiator keeps another from writing.
 
 use zerolane_block::cdb::{Command, ReserveOut};
 use zerolane_block::sst::Outcome;

@@ -1,4 +1,4 @@
-//! What keys may do, read-only units, units that there are not.
+//! Tests that keys, read-only units and missing units limit what an initiator may do.
 
 use std::fs;
 use std::sync::Arc;

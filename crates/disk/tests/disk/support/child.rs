@@ -1,5 +1,4 @@
-//! A target in a process of its own, which can be killed. It is this very test program, started for one test that
-//! serves.
+//! Runs a target in a child process that a test can kill. The child is this test program, started for one test that serves.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};

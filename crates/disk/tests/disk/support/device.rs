@@ -1,4 +1,4 @@
-//! Block devices: loop devices of a file, and file systems that are full. They need root.
+//! Makes block devices for tests: loop devices on files, and full file systems. Needs root.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! A store that is slow when a test wants it.
+//! Delays a store's work until a test lets it go on.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;

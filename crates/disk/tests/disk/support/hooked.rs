@@ -1,4 +1,4 @@
-//! A store in memory that asks a test before it reads or writes.
+//! Calls a test's hook before each read or write of a store in memory.
 
 use std::fmt::Debug;
 use std::io;
@@ -13,7 +13,7 @@ use super::{Served, Shown};
 
 /// What a test does before the store does its part.
 pub trait Hooks: Debug + Send + Sync {
-    /// Before a read by the thread of the network; false: another thread is to read.
+    /// Called before a read by the network thread; false: another thread must read.
     fn before_read_at_once(&self) -> bool {
         false
     }

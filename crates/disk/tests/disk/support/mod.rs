@@ -1,4 +1,4 @@
-//! A target in a thread, queues to it, and a model of a disk.
+//! Sets up a target in a thread, queues to it, and a model of a disk.
 
 #![allow(dead_code, unreachable_pub)] // Each test program uses a part.
 
@@ -65,7 +65,7 @@ type Asked = Box<dyn FnOnce(&mut Server) + Send>;
 /// A target that serves until it is dropped.
 pub struct Served {
     pub address: SocketAddr,
-    /// It is to end, or something is to be done with it.
+    /// Tells the target's thread to end, or to look into `asked`.
     stop: Arc<AtomicBool>,
     asked: Sender<Asked>,
     pub news: Arc<Mutex<Vec<News>>>,

@@ -1,4 +1,4 @@
-//! Random requests, held against a model of a disk.
+//! Compares random requests with a model of a disk.
 
 use std::collections::VecDeque;
 
@@ -18,7 +18,7 @@ pub struct Model {
 struct Expected {
     at: usize,
     bytes: usize,
-    /// What is to be read.
+    /// The expected bytes of a read.
     content: Option<Vec<u8>>,
     writes: bool,
     is_flush: bool,

@@ -1,4 +1,4 @@
-//! A store that sees whether a target sends what it read while it has more to read.
+//! Records whether a target sends data while its store still has more to read.
 
 use std::sync::{Arc, Condvar, Mutex};
 

@@ -1,4 +1,4 @@
-//! An initiator that sends what it likes.
+//! Plays an initiator that sends arbitrary messages.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

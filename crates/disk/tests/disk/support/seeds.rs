@@ -1,4 +1,4 @@
-//! Seeds of random tests: printed, and taken from `ZEROLANE_SEED`.
+//! Prints the seeds of random tests over connections, or takes them from `ZEROLANE_SEED`.
 
 /// Runs `test` for so many seeds, or for the one that is given.
 pub fn each(count: u64, mut test: impl FnMut(fastrand::Rng)) {

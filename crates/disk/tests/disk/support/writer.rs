@@ -1,5 +1,6 @@
-//! An initiator in a process of its own, which can be killed: it writes sectors that say which write they are of, and
-//! tells what it began and what it may rely on.
+//! Runs an initiator in a child process that a test can kill.
+//!
+//! It writes sectors that name the write they belong to, and reports which writes it began and which it may rely on.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
