@@ -1,4 +1,4 @@
-//! A disk in memory behind the iSCSI door, for other initiators to be tried with: `memory [ADDRESS:PORT [MIB]]`.
+//! Serves a disk in memory over iSCSI, to try other initiators with: `memory [ADDRESS:PORT [MIB]]`.
 
 use std::error::Error;
 use std::io::pipe;

@@ -1,4 +1,4 @@
-//! The iSCSI door: disks of `zerolane-block` for iSCSI initiators (RFC 7143), over TCP.
+//! Serves disks of `zerolane-block` to iSCSI initiators (RFC 7143) over TCP.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -9,8 +9,8 @@
 //! | [`portal`] | the engine and its sessions, without IO |
 //! | [`server`] | sockets and threads |
 //!
-//! Error recovery level 0, one connection a session. Nothing is encrypted, and no initiator is authenticated: the door
-//! is for this machine, and for networks where all may read and write the disk. `docs/reference/disks.md` has the tables.
+//! Error recovery level 0, one connection per session. The door neither encrypts nor authenticates: use it on this machine,
+//! or on a network where everyone may read and write the disk. `docs/reference/disks.md` has the tables.
 #![forbid(unsafe_code)]
 
 pub mod limits;

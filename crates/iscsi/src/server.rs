@@ -1,5 +1,6 @@
-//! Sockets and threads: two for each connection, and some that work on the disks. All that is decided is decided by the
-//! [`Portal`], under one lock.
+//! Runs the sockets and threads of the door: two threads for each connection, and some for the disks.
+//!
+//! The [`Portal`] makes all decisions, under one lock.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -21,7 +22,7 @@ const AGAIN: Duration = Duration::from_millis(200);
 /// Bytes read at a time.
 const READ_BYTES: usize = 256 << 10;
 
-/// What happened.
+/// An event of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
     /// An initiator has connected.
@@ -111,7 +112,7 @@ impl Server {
     /// Listens on `address`; `threads` of its threads work on disks.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn bind(address: SocketAddr, portal: Portal, threads: usize) -> io::Result<Server> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
@@ -133,7 +134,7 @@ impl Server {
     /// Where it listens.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error, without an address.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }

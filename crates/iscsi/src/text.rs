@@ -1,22 +1,22 @@
-//! Keys and values (RFC 7143, 6.1): `key=value` with a zero behind each.
+//! Encodes and parses text keys (RFC 7143, 6.1): `key=value`, each ended by a zero byte.
 
 use crate::limits::MAX_TEXT_BYTES;
 
-/// Why bytes are no text.
+/// Why bytes are not valid text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TextError {
     /// More than [`MAX_TEXT_BYTES`].
     #[error("text of more than {MAX_TEXT_BYTES} bytes")]
     Long,
     /// No UTF-8, or no `=`.
-    #[error("a pair without key, or that is no UTF-8")]
+    #[error("a pair without a key, or that is not UTF-8")]
     Pair,
 }
 
 /// The pairs in `text`, in their order.
 ///
 /// # Errors
-/// It is no text.
+/// The bytes are not valid text.
 pub fn pairs(text: &[u8]) -> Result<Vec<(&str, &str)>, TextError> {
     if text.len() > MAX_TEXT_BYTES {
         return Err(TextError::Long);

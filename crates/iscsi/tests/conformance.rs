@@ -1,4 +1,4 @@
-//! The door before other people's initiators: libiscsi's suite, and its tools.
+//! Tests the door against other implementations: libiscsi's test suite and its tools.
 
 #![allow(non_snake_case)]
 

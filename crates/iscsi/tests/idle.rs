@@ -1,4 +1,4 @@
-//! A server of which nothing is asked. A program of its own: all threads beside the test's are the server's.
+//! Tests that an idle server sleeps. It is a program of its own: all threads except the test's are the server's.
 
 #![allow(non_snake_case)]
 

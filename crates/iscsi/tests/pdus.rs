@@ -1,4 +1,4 @@
-//! PDUs: what is built is parsed to the same; what is no PDU is refused.
+//! Tests that PDUs round-trip, and that malformed ones are refused.
 
 #![allow(non_snake_case)]
 

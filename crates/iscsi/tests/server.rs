@@ -1,4 +1,4 @@
-//! The server's sockets.
+//! Tests that the server accepts simultaneous connections.
 
 #![allow(non_snake_case)]
 

@@ -1,4 +1,4 @@
-//! Sessions in memory: an initiator and a portal without sockets.
+//! Tests sessions in memory, with an initiator and a portal without sockets.
 
 #![allow(non_snake_case)]
 

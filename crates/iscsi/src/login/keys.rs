@@ -1,4 +1,4 @@
-//! The operational keys (RFC 7143, 13), and what becomes of them.
+//! Negotiates the operational keys (RFC 7143, 13).
 
 use crate::limits::{FIRST_BURST_BYTES, MAX_BURST_BYTES, MAX_R2TS, MAX_SEGMENT_BYTES};
 use crate::pdu::Digests;
@@ -9,26 +9,26 @@ const MIN_SEGMENT_BYTES: u32 = 512;
 /// Largest length that a key may have: 24 bits.
 const MAX_LENGTH: u32 = (1 << 24) - 1;
 
-/// What the two ends agreed on.
+/// The negotiated settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// From the end of the login on.
+    /// Digests of PDUs, from the end of the login on.
     pub digests: Digests,
-    /// Data segment that the initiator takes, bytes.
+    /// Longest data segment that the initiator accepts, bytes.
     pub segment_bytes: u32,
-    /// Data of a burst, bytes.
+    /// Most data of a burst, bytes.
     pub burst_bytes: u32,
-    /// Data that comes unasked, bytes.
+    /// Most unsolicited data of a command, bytes.
     pub first_burst_bytes: u32,
-    /// No data but what is in the command's PDU comes unasked.
+    /// Whether only the command's PDU may carry unsolicited data.
     pub initial_r2t: bool,
-    /// Commands may have data in their PDU.
+    /// Whether commands may have data in their PDU.
     pub immediate_data: bool,
     /// Requests for data of one command at a time.
     pub r2ts: u32,
 }
 
-/// The standard's defaults, for keys that are not said.
+/// The standard's defaults, for keys that are not negotiated.
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
@@ -43,7 +43,7 @@ impl Default for Settings {
     }
 }
 
-/// What a key is answered with.
+/// The answer to a key.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Reply {
     /// It was a declaration.
@@ -150,7 +150,7 @@ impl Settings {
         })
     }
 
-    /// Says what the portal takes.
+    /// Declares the portal's limits.
     pub(super) fn declare(&self, into: &mut Vec<u8>) {
         put(
             into,

@@ -1,4 +1,4 @@
-//! Login (RFC 7143, 6 and 13): stages, names, and the keys that the two ends agree on.
+//! Runs the login phase (RFC 7143, 6 and 13): stages, names, and negotiation of keys.
 
 mod keys;
 
@@ -27,33 +27,33 @@ const NO_SUCH_SESSION: u16 = 0x020a;
 /// The only portal group.
 pub const PORTAL_GROUP: u16 = 1;
 
-/// What an initiator is at the end of its login.
+/// The result of a login: the initiator and its settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entrant {
     /// Its name.
     pub name: String,
-    /// Its number for the session: with the name, the port that it comes from.
+    /// Its session identifier. With the name, it identifies the initiator port.
     pub isid: [u8; 6],
-    /// It only asks which targets there are.
+    /// Whether this is a discovery session.
     pub discovery: bool,
-    /// Its name for the connection.
+    /// Its identifier of the connection.
     pub connection: u16,
-    /// What was agreed on.
+    /// The negotiated settings.
     pub settings: Settings,
 }
 
-/// What a login PDU led to.
+/// The response to a login PDU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// What is sent.
+    /// The answer to send.
     pub answer: AnswerBody,
-    /// With it.
+    /// The text to send with it.
     pub text: Vec<u8>,
-    /// What follows.
+    /// The next state.
     pub next: Next,
 }
 
-/// What follows a login PDU.
+/// The state after a login PDU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Another one.
@@ -80,8 +80,8 @@ pub struct Login {
 }
 
 impl Login {
-    /// Takes a login PDU with `data`. `target` is the name of the only target; `tsih` the handle of the session if one
-    /// begins.
+    /// Handles a login PDU with `data`. `target` is the name of the only target, and `tsih` the handle for a new
+    /// session.
     pub fn take(&mut self, body: &RequestBody, data: &[u8], target: &str, tsih: u16) -> Outcome {
         let &RequestBody::Login {
             transit,
@@ -176,7 +176,7 @@ impl Login {
         }
     }
 
-    /// Takes the keys in `given`; what is answered is returned.
+    /// Handles the keys in `given`, and returns the answers.
     fn negotiate(&mut self, given: &[u8]) -> Result<Vec<u8>, u16> {
         let pairs = text::pairs(given).map_err(|_| INITIATOR_ERROR)?;
         let mut said = Vec::new();

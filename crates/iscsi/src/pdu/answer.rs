@@ -1,4 +1,4 @@
-//! What the portal sends.
+//! Defines and builds the PDUs that the portal sends.
 
 use super::{
     Digests, HEADER_BYTES, Header, NO_TAG, RawPdu, frame, half, lun, opcode, put_half, put_word,
@@ -17,26 +17,26 @@ const STATUS: u8 = 0x01;
 pub struct Sequence {
     /// The number of this status; zero where there is none.
     pub status: u32,
-    /// The command number that is expected next.
+    /// The next expected command number.
     pub expected: u32,
-    /// The last command number that is taken.
+    /// The last command number that the portal accepts.
     pub most: u32,
 }
 
 /// A PDU of a portal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer<'a> {
-    /// The initiator's name for the task.
+    /// The initiator's task tag.
     pub tag: u32,
     /// Its numbers.
     pub sequence: Sequence,
-    /// What it says.
+    /// Its body.
     pub body: AnswerBody,
     /// Its data.
     pub data: &'a [u8],
 }
 
-/// What a PDU of a portal says.
+/// The body of a portal's PDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // Fields are called as in the standard.
 pub enum AnswerBody {
@@ -109,7 +109,7 @@ fn residual_of(flags: u8, count: u32) -> Residual {
 }
 
 impl<'a> Answer<'a> {
-    /// Appends its bytes.
+    /// Appends the encoded PDU.
     pub fn encode(&self, into: &mut Vec<u8>, digests: Digests) {
         frame(into, self.header(), self.data, digests);
     }
@@ -212,7 +212,7 @@ impl<'a> Answer<'a> {
         header
     }
 
-    /// What `pdu` says: for initiators, and for tests. None if it is none of a portal's.
+    /// Parses `pdu`, for initiators and tests. `None` if it is not a portal's PDU.
     pub fn parse(pdu: &'a RawPdu) -> Option<Answer<'a>> {
         let header = &pdu.header;
         let flags = header[1];

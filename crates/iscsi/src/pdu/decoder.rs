@@ -1,35 +1,35 @@
-//! A stream of bytes into PDUs. Lengths are held against the limits before there is memory for them.
+//! Splits a stream of bytes into PDUs. It checks lengths against the limits before it allocates memory.
 
 use super::digest::{self, BYTES};
 use super::{Digests, HEADER_BYTES, Header};
 use crate::limits::MAX_SEGMENT_BYTES;
 
-/// A PDU as it came.
+/// A received PDU, not parsed further.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawPdu {
     /// Its basic header segment.
     pub header: Header,
-    /// Bytes of additional header segments: they are not kept, for no command that is taken has any.
+    /// Length of additional header segments. They are not kept, because no supported command has any.
     pub additional_bytes: usize,
     /// Its data, without padding.
     pub data: Vec<u8>,
 }
 
-/// Why a stream cannot be read any further.
+/// Why a stream cannot be read further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// A data segment longer than was declared.
-    #[error("a data segment of {0} bytes, and {MAX_SEGMENT_BYTES} are allowed")]
+    #[error("a data segment of {0} bytes, at most {MAX_SEGMENT_BYTES} are allowed")]
     Length(usize),
-    /// A header that is not what was sent.
-    #[error("the digest of a header is wrong")]
+    /// A damaged header.
+    #[error("a wrong header digest")]
     HeaderDigest,
-    /// Data that is not what was sent.
-    #[error("the digest of data is wrong")]
+    /// Damaged data.
+    #[error("a wrong data digest")]
     DataDigest,
 }
 
-/// Bytes that are not a whole PDU yet.
+/// Received bytes that do not form a whole PDU yet.
 #[derive(Debug, Default)]
 pub struct Decoder {
     bytes: Vec<u8>,
@@ -38,7 +38,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Adds what came.
+    /// Adds received bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.at == self.bytes.len() {
             self.bytes.clear();
@@ -52,7 +52,7 @@ impl Decoder {
     /// The next whole PDU.
     ///
     /// # Errors
-    /// What follows is no PDU: the stream is of no use any more.
+    /// The next bytes are not a valid PDU: the stream cannot be used further.
     pub fn next(&mut self, digests: Digests) -> Result<Option<RawPdu>, FrameError> {
         let bytes = &self.bytes[self.at..];
         let Some(&header) = bytes.first_chunk::<HEADER_BYTES>() else {

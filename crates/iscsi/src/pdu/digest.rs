@@ -1,9 +1,9 @@
-//! CRC32C over headers and data (RFC 7143, 13.1).
+//! Computes CRC32C over headers and data (RFC 7143, 13.1).
 
 /// Bytes of a digest.
 pub(super) const BYTES: usize = 4;
 
-/// Which digests PDUs have, both ways.
+/// The digests of PDUs in both directions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Digests {
     /// Over the headers.

@@ -1,5 +1,6 @@
-//! Protocol data units (RFC 7143, 11). Parser and builder are side by side, so that portal, initiators and tests have
-//! one definition.
+//! Parses and builds protocol data units (RFC 7143, 11).
+//!
+//! Parser and builder stand side by side, so portal, initiators and tests share one definition.
 
 mod answer;
 mod decoder;

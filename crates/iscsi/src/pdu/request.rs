@@ -1,4 +1,4 @@
-//! What initiators send.
+//! Defines and parses the PDUs that initiators send.
 
 use super::{
     Digests, HEADER_BYTES, Header, NO_TAG, RawPdu, frame, half, lun, opcode, put_half, put_word,
@@ -15,19 +15,19 @@ const WRITE: u8 = 0x20;
 /// A PDU of an initiator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// It is done at once, and does not count in the window.
+    /// Whether it is executed at once, outside the window.
     pub immediate: bool,
-    /// The initiator's name for the task.
+    /// The initiator's task tag.
     pub tag: u32,
-    /// Its number; zero for those that have none.
+    /// Its command number; zero if it has none.
     pub command_number: u32,
-    /// What it says beside that.
+    /// Its body.
     pub body: RequestBody,
     /// Its data.
     pub data: Vec<u8>,
 }
 
-/// What a PDU of an initiator says.
+/// The body of an initiator's PDU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // Fields are called as in the standard.
 pub enum RequestBody {
@@ -36,7 +36,7 @@ pub enum RequestBody {
         transfer_tag: u32,
     },
     Command {
-        /// No data comes unasked behind this.
+        /// Whether no unsolicited data follows.
         last: bool,
         read: bool,
         write: bool,
@@ -83,16 +83,16 @@ pub enum RequestBody {
     Snack,
 }
 
-/// Bytes that are no PDU of an initiator.
+/// Why bytes are not an initiator's PDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("operation code {0:02x}h is none of an initiator")]
+#[error("operation code {0:02x}h is not one of an initiator")]
 pub struct RequestError(pub u8);
 
 impl Request {
-    /// What `pdu` says.
+    /// Parses `pdu`.
     ///
     /// # Errors
-    /// Its operation code is not known.
+    /// The operation code is unknown.
     pub fn parse(pdu: RawPdu) -> Result<Request, RequestError> {
         let RawPdu {
             header,
@@ -168,7 +168,7 @@ impl Request {
         })
     }
 
-    /// Appends its bytes. `extended` is not said: there are no additional headers to say.
+    /// Appends the encoded PDU. It leaves out `extended`, because there are no additional headers.
     pub fn encode(&self, into: &mut Vec<u8>, digests: Digests) {
         frame(into, self.header(), &self.data, digests);
     }

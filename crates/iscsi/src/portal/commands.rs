@@ -1,4 +1,4 @@
-//! What initiators send, and what is done with it.
+//! Handles the PDUs of initiators: logins, commands, data, task management.
 
 use zerolane_block::{Access, Attribute, Function as Managing, Initiator, Request as Submitted};
 
@@ -177,8 +177,8 @@ impl Portal {
         true
     }
 
-    /// Lets in those that wait for nothing any more: what their older sessions had begun must not be done after what
-    /// the newer ones write.
+    /// Admits initiators that no longer wait: work of their older sessions must not be done after what the newer ones
+    /// write.
     pub(super) fn release(&mut self) {
         let running = &self.running;
         let waits = |peer: Peer, port: &Port| {

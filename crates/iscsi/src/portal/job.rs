@@ -1,34 +1,34 @@
-//! Work for threads.
+//! Describes a job on a disk, for a worker thread.
 
 use zerolane_block::sense::Failure;
 use zerolane_block::{Payload, TaskId, Work};
 
 use super::Peer;
 
-/// Work of a command.
+/// The work of a command.
 #[derive(Debug)]
 pub struct Job {
     pub(super) peer: Peer,
     pub(super) tag: u32,
     pub(super) task: TaskId,
     pub(super) work: Work,
-    /// What is written.
+    /// The data to write.
     pub(super) data: Vec<u8>,
 }
 
-/// Work that is over.
+/// Finished work.
 #[derive(Debug)]
 pub struct Done {
     pub(super) peer: Peer,
     pub(super) tag: u32,
     pub(super) task: TaskId,
-    /// What was read.
+    /// The read data.
     pub(super) read: Vec<u8>,
     pub(super) outcome: Result<Vec<u8>, Failure>,
 }
 
 impl Job {
-    /// Does it; may block as long as the disk does.
+    /// Executes the work; may block as long as the disk does.
     pub fn perform(self) -> Done {
         let mut read = Vec::new();
         let moved = match self.work.payload() {

@@ -1,4 +1,4 @@
-//! The engine and the sessions at it, without IO: bytes of initiators go in, bytes for them and [`Job`]s come out.
+//! Joins the engine and its sessions without IO: takes initiators' bytes, and returns bytes for them and [`Job`]s.
 
 mod commands;
 mod job;
@@ -32,7 +32,7 @@ pub struct Portal {
     sessions: BTreeMap<Peer, Session>,
     nexuses: BTreeMap<NexusId, Peer>,
     jobs: VecDeque<Job>,
-    /// Work that threads have, and whose it is.
+    /// Jobs that threads are executing, with their owners.
     running: BTreeMap<TaskId, (Peer, Port)>,
     /// Connections that there is something to send to, or that are over.
     changed: BTreeSet<Peer>,
@@ -73,8 +73,8 @@ impl Portal {
         Ok(())
     }
 
-    /// An initiator has connected; `address` is what it reached the portal by, as ADDRESS:PORT. None if there are
-    /// [`MAX_CONNECTIONS`].
+    /// Adds a connection. `address` is the portal's address that the initiator used, as ADDRESS:PORT. `None` if there
+    /// are [`MAX_CONNECTIONS`] already.
     pub fn connect(&mut self, address: &str) -> Option<Peer> {
         if self.sessions.len() >= MAX_CONNECTIONS {
             return None;
@@ -85,7 +85,7 @@ impl Portal {
         Some(peer)
     }
 
-    /// Bytes came.
+    /// Handles received bytes.
     pub fn receive(&mut self, peer: Peer, bytes: &[u8]) {
         if let Some(session) = self.sessions.get_mut(&peer) {
             session.decoder.push(bytes);
@@ -104,46 +104,46 @@ impl Portal {
         self.changed.insert(peer);
     }
 
-    /// What is to be sent next; empty if there is nothing now.
+    /// The next bytes to send; empty if there are none now.
     pub fn take_output(&mut self, peer: Peer) -> Vec<u8> {
         let session = self.sessions.get_mut(&peer);
         session.map_or_else(Vec::new, |it| std::mem::take(&mut it.out))
     }
 
-    /// What was taken is sent, so that there is room for more.
+    /// Reports that the output taken last was sent, which makes room for more.
     pub fn on_sent(&mut self, peer: Peer) {
         self.admit(peer);
         self.settle();
     }
 
-    /// No bytes of this initiator should be read now.
+    /// Whether the server should not read from this initiator now.
     pub fn is_full(&self, peer: Peer) -> bool {
         let session = self.sessions.get(&peer);
         session.is_some_and(|it| it.out.len() > MAX_UNSENT_BYTES)
     }
 
-    /// The initiator owes a login, or data.
+    /// Whether the portal waits for a login, or data, of this initiator.
     pub fn is_owed(&self, peer: Peer) -> bool {
         self.sessions.get(&peer).is_some_and(Session::is_owed)
     }
 
-    /// The initiator has logged in.
+    /// Whether the initiator has logged in.
     pub fn is_in(&self, peer: Peer) -> bool {
         let session = self.sessions.get(&peer);
         session.is_some_and(|it| !matches!(it.stage, Stage::Login(_)))
     }
 
-    /// The connection ends when all is sent.
+    /// Whether the connection ends when all output is sent.
     pub fn is_over(&self, peer: Peer) -> bool {
         self.sessions.get(&peer).is_none_or(|it| it.over)
     }
 
-    /// Why the initiator was cut off, if it was.
+    /// Why the initiator was disconnected, if it was.
     pub fn offence(&self, peer: Peer) -> Option<Offence> {
         self.sessions.get(&peer)?.offence
     }
 
-    /// Cuts an initiator off.
+    /// Disconnects an initiator for an offence.
     pub fn cut(&mut self, peer: Peer, offence: Offence) {
         *self.offences.entry(offence).or_default() += 1;
         if let Some(session) = self.sessions.get_mut(&peer) {
@@ -153,27 +153,27 @@ impl Portal {
         self.settle();
     }
 
-    /// Connections about which there is news.
+    /// Takes the set of connections whose state changed.
     pub fn take_changed(&mut self) -> BTreeSet<Peer> {
         std::mem::take(&mut self.changed)
     }
 
-    /// How many initiators were cut off, and for what.
+    /// The number of initiators disconnected for each offence.
     pub fn offences(&self) -> &BTreeMap<Offence, u64> {
         &self.offences
     }
 
-    /// How much work there is for threads.
+    /// The number of jobs that wait for a thread.
     pub fn jobs_waiting(&self) -> usize {
         self.jobs.len()
     }
 
-    /// Work for a thread.
+    /// The next job for a thread.
     pub fn next_job(&mut self) -> Option<Job> {
         self.jobs.pop_front()
     }
 
-    /// A connection is no more.
+    /// Removes a closed connection.
     pub fn disconnect(&mut self, peer: Peer) {
         self.end(peer);
         self.sessions.remove(&peer);

@@ -1,4 +1,4 @@
-//! What the engine says, and what becomes of commands.
+//! Executes the engine's steps for the sessions: data transfers, jobs, and ends of commands.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use super::{Done, Job, Peer, Portal};
 use crate::pdu::AnswerBody;
 use crate::session::{Session, Want};
 
-/// Of work that is not done: nothing is told of it.
+/// The result of dropped work, which is never reported.
 const ABORTED: Failure = Failure::Check(Sense::new(Key::AbortedCommand, Code::NONE));
 
 /// PROTOCOL SERVICE CRC ERROR (RFC 7143, 11.4.7.2): a PDU of data is missing.
@@ -20,7 +20,7 @@ const INCOMPLETE: Failure = Failure::Check(Sense::new(Key::AbortedCommand, Code:
 const NO_UNIT: u8 = 2;
 
 impl Portal {
-    /// Does what the engine says until it says nothing more.
+    /// Executes the engine's steps until there are none left.
     pub(super) fn settle(&mut self) {
         while let Some(step) = self.engine.next_step() {
             match step {
@@ -91,7 +91,7 @@ impl Portal {
         self.sessions.get_mut(&peer)?.transfers.get_mut(&tag)
     }
 
-    /// Begins what there is memory for.
+    /// Starts waiting work as far as memory allows.
     pub(super) fn admit(&mut self, peer: Peer) {
         while let Some(tag) = self.sessions.get_mut(&peer).and_then(Session::admit) {
             self.progress(peer, tag);
@@ -107,7 +107,7 @@ impl Portal {
             return;
         };
         if transfer.response.is_some() {
-            // What comes unasked is waited for, whatever became of the command.
+            // Wait for the unsolicited data, whatever the command's result.
             if !transfer.is_open() {
                 session.finish(tag);
                 self.admit(peer);
@@ -157,7 +157,7 @@ impl Portal {
         }
     }
 
-    /// A thread has done its work.
+    /// Handles the result of a job.
     pub fn finished(&mut self, done: Done) {
         let Done {
             peer,
@@ -172,7 +172,7 @@ impl Portal {
         }
         self.engine.done(task, outcome);
         self.settle();
-        // Nothing was told of it: it was aborted.
+        // It was aborted, and its end is not reported.
         if let Some(session) = self.sessions.get_mut(&peer)
             && let Some(transfer) = session.transfers.get(&tag)
             && matches!(transfer.want, Want::Running)
@@ -186,7 +186,7 @@ impl Portal {
         self.changed.insert(peer);
     }
 
-    /// Drops what was aborted and no thread has.
+    /// Drops aborted commands that no thread is executing.
     pub(super) fn sweep(&mut self) {
         let mut ended: Vec<TaskId> = Vec::new();
         let engine = &self.engine;
@@ -202,7 +202,7 @@ impl Portal {
                 match session.transfers.get(&tag).map(|it| &it.want) {
                     Some(Want::Work { task, .. }) => ended.push(*task),
                     Some(Want::Parameters(..)) => {}
-                    // The engine is about to say more, or a thread has it.
+                    // The engine will return more steps for it, or a thread is executing it.
                     _ => continue,
                 }
                 session.forget(tag);
@@ -260,7 +260,7 @@ impl Portal {
         }
     }
 
-    /// Nothing of this initiator is taken any more, and its commands are aborted.
+    /// Accepts nothing more from this initiator, and aborts its commands.
     pub(super) fn end(&mut self, peer: Peer) {
         self.changed.insert(peer);
         let Some(session) = self.sessions.get_mut(&peer) else {

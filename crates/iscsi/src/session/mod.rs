@@ -1,4 +1,4 @@
-//! One session: its numbers, its commands' data, and the bytes of its answers. Nothing here knows the engine.
+//! Holds the state of one session: its numbers, its commands' data, and its answers. It does not know the engine.
 
 mod offence;
 mod transfer;
@@ -21,7 +21,7 @@ use crate::pdu::{Answer, AnswerBody, Decoder, Digests, Header, NO_TAG, Reason, S
 #[derive(Debug)]
 pub(crate) enum Stage {
     Login(Login),
-    /// Logged in; the last answer waits until what an older session of this port had begun is over.
+    /// Logged in; the last answer waits until the work of an older session of this port is over.
     Held(Option<NexusId>),
     /// The session's name for its initiator; none if it only asks which targets there are.
     Full(Option<NexusId>),
@@ -41,7 +41,7 @@ pub(crate) struct Function {
 /// A connection, and the session on it.
 #[derive(Debug)]
 pub(crate) struct Session {
-    /// What the initiator reached the portal by.
+    /// The portal's address that the initiator used.
     pub(crate) address: String,
     pub(crate) decoder: Decoder,
     pub(crate) digests: Digests,
@@ -62,7 +62,7 @@ pub(crate) struct Session {
     memory: usize,
     /// Commands that wait for memory, in order.
     waiting: VecDeque<u32>,
-    /// Nothing is taken any more: the connection ends when all is sent.
+    /// The session accepts nothing more, and the connection ends when all is sent.
     pub(crate) over: bool,
     /// Why it was cut off.
     pub(crate) offence: Option<Offence>,
@@ -188,7 +188,7 @@ impl Session {
                 return;
             };
             self.next_transfer_tag = (self.next_transfer_tag + 1) % NO_TAG;
-            // What initiators expect has 32 bits.
+            // The expected length has 32 bits.
             let body = AnswerBody::R2t {
                 lun,
                 transfer_tag,
@@ -210,7 +210,7 @@ impl Session {
         Some(transfer)
     }
 
-    /// Tells how a command ended, with what it read.
+    /// Sends the end of a command, with its read data.
     pub(crate) fn finish(&mut self, tag: u32) {
         let Some(transfer) = self.forget(tag) else {
             return;
@@ -242,7 +242,7 @@ impl Session {
         self.send(tag, body, &sense.unwrap_or_default());
     }
 
-    /// Sends what was read, with `response` in its last PDU. How many PDUs there were is returned.
+    /// Sends read data, with `response` in its last PDU. Returns the number of PDUs.
     fn send_data(&mut self, tag: u32, data: &[u8], response: Option<&Response>) -> u32 {
         let burst = self.settings.burst_bytes as usize;
         let segment = (self.settings.segment_bytes as usize).min(burst);

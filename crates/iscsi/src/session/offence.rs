@@ -1,21 +1,21 @@
-//! What no initiator does.
+//! Defines the protocol violations that end a session.
 
-/// Why an initiator was cut off.
+/// The protocol violation for which an initiator was disconnected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum Offence {
     /// Bytes that are no PDU, or whose digest is wrong.
-    #[error("bytes that are no PDU")]
+    #[error("bytes that are not a PDU")]
     Frame,
     /// A PDU before or after its time.
-    #[error("a PDU that has no place in a login, or only there")]
+    #[error("a PDU that is allowed only outside a login, or only in one")]
     Login,
     /// Commands are missing.
-    #[error("a command whose number is not the next")]
+    #[error("a command number out of order")]
     Order,
     /// Data that was not asked for, or not in its order.
-    #[error("data that was not asked for, or that is not the next")]
+    #[error("data that was not requested, or is out of order")]
     Data,
     /// It did nothing for too long.
-    #[error("it owes data, or a login, and is silent")]
+    #[error("data or a login did not arrive in time")]
     Silence,
 }

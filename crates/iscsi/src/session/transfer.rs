@@ -1,4 +1,4 @@
-//! The data of one command: what came unasked, what is asked for, what is still missing.
+//! Tracks the data of one command: unsolicited, requested, and still missing.
 
 use std::collections::VecDeque;
 
@@ -7,14 +7,14 @@ use zerolane_block::{Response, TaskId, Work};
 use super::offence::Offence;
 use crate::pdu::NO_TAG;
 
-/// What the engine wants of a command.
+/// The engine's demand on a command.
 #[derive(Debug)]
 pub(crate) enum Want {
     /// It has not said yet.
     Nothing,
     /// So many bytes of parameters.
     Parameters(TaskId, usize),
-    /// Work that waits for memory, or for the data that it writes, so many bytes.
+    /// Work that waits for memory, or for its write data.
     Work {
         task: TaskId,
         work: Work,
@@ -55,26 +55,26 @@ pub(crate) struct Asked {
 pub(crate) struct Transfer {
     pub(crate) lun: [u8; 8],
     pub(crate) immediate: bool,
-    /// What the initiator has to be written, bytes.
+    /// The data that the initiator offers to write, bytes.
     expected: usize,
-    /// What may come unasked, bytes.
+    /// The allowed unsolicited data, bytes.
     first_burst: usize,
-    /// What came so far.
+    /// The data received so far.
     data: Vec<u8>,
-    /// Data comes unasked until a PDU says that it is the last; the next one has this number.
+    /// The number of the next unsolicited PDU, while more follow.
     unasked: Option<u32>,
     bursts: VecDeque<Burst>,
     /// Up to where data was asked for.
     asked: usize,
     requests: u32,
-    /// A PDU of its data is missing: the command fails when what is still to come has come.
+    /// Whether a data PDU is missing: the command fails after the remaining data.
     is_spoilt: bool,
     pub(crate) want: Want,
     /// Memory that is counted for it, bytes.
     pub(crate) memory: usize,
     /// There is memory for it.
     pub(crate) is_admitted: bool,
-    /// What was read.
+    /// The read data.
     pub(crate) read: Vec<u8>,
     pub(crate) response: Option<Response>,
 }
@@ -123,7 +123,7 @@ impl Transfer {
         self.is_open() || !self.bursts.is_empty()
     }
 
-    /// Bytes that have to be there before what is wanted can be done.
+    /// Bytes needed before the demand can be met.
     fn needed(&self) -> usize {
         match self.want {
             Want::Parameters(_, bytes) => bytes,
@@ -150,7 +150,7 @@ impl Transfer {
         data
     }
 
-    /// What is to be asked for next, under the name `tag`; none if nothing is missing, or enough is asked for.
+    /// The next data to request under `tag`; `None` if nothing is missing, or enough is requested.
     pub(crate) fn ask(&mut self, tag: u32, allowed: Allowed) -> Option<Asked> {
         let needed = self.needed().min(self.expected);
         let offset = self.asked.max(self.data.len());
@@ -203,7 +203,7 @@ impl Transfer {
         };
         self.is_spoilt |= number != expected.ok_or(Offence::Data)?;
         if self.is_spoilt {
-            // Nothing of it is kept, so that it may be what it likes.
+            // None of it is kept, so its contents do not matter.
             match is_unasked {
                 true if last => self.unasked = None,
                 false if last => self.bursts.retain(|it| it.tag != transfer_tag),

@@ -1,4 +1,4 @@
-//! Numbers of commands (RFC 7143, 4.2.2.1).
+//! Keeps the command window: CmdSN, ExpCmdSN and MaxCmdSN (RFC 7143, 4.2.2.1).
 
 use crate::limits::WINDOW;
 
@@ -10,7 +10,7 @@ pub(crate) struct Window {
     over: u32,
 }
 
-/// What becomes of a command with a number.
+/// How to treat a command, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// It is the next.
@@ -51,7 +51,7 @@ impl Window {
         }
     }
 
-    /// A command that was taken is over.
+    /// Records the end of an accepted command.
     pub(crate) fn end(&mut self) {
         self.over = self.over.wrapping_add(1);
     }

@@ -1,4 +1,4 @@
-//! An initiator that speaks to a portal in memory. Its portal's work is done when the test says so.
+//! Plays an initiator for a portal in memory. The test decides when the portal's jobs run.
 
 use zerolane_iscsi::pdu::{
     Answer, AnswerBody, Decoder, Digests, NO_TAG, RawPdu, Request, RequestBody, Sequence,

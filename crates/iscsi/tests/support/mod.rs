@@ -1,4 +1,4 @@
-//! A portal in memory, an initiator without sockets, and a door with them.
+//! Sets up a portal in memory, an initiator without sockets, and a door.
 
 #![allow(dead_code, unreachable_pub)] // Each test program uses a part.
 

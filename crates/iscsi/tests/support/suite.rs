@@ -1,4 +1,4 @@
-//! libiscsi's `iscsi-test-cu`: run, and what it said, by family.
+//! Runs libiscsi's `iscsi-test-cu`, and reads its results by family.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -57,8 +57,9 @@ impl Outcome {
     }
 }
 
-/// Runs all tests against the disk at `url`, by two paths, with what it says in `directory`. What is on the disk is lost.
-/// The tool waits for some answers for 3 s, which a busy machine takes, too: what fails is to fail twice.
+/// Runs all tests against the disk at `url`, by two paths, with what it says in `directory`. What is on the disk is
+/// lost. The tool waits for some answers for 3 s, which a busy machine takes, too: so a test counts as failed only if
+/// it fails twice.
 pub fn run(url: &str, directory: &Path) -> Outcome {
     let first = run_once(url, directory);
     if first.is_whole && !first.unknown().is_empty() {
