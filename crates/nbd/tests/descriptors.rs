@@ -1,4 +1,4 @@
-//! A process without descriptors: a program of its own, for the limit is the process's.
+//! Tests a process without free descriptors. It is a program of its own, because the limit belongs to the process.
 #![allow(non_snake_case)]
 #![allow(dead_code)] // A part of what the other program has.
 

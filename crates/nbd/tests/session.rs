@@ -1,4 +1,4 @@
-//! Any bytes of a client, in any pieces.
+//! Tests that a session survives any bytes of a client, in any pieces.
 
 #![allow(non_snake_case)]
 

@@ -1,4 +1,4 @@
-//! A client's socket: what came of it, what is to go to it.
+//! Reads from and writes to a client's socket.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
@@ -19,7 +19,7 @@ const READ_BYTES: usize = 32 << 10;
 const INPUT_BYTES: usize = MAX_OPTION as usize + READ_BYTES + 64;
 /// Pieces of a call that writes.
 const PIECES: usize = 64;
-/// What a socket keeps for a client that does not read yet, bytes, as far as the system allows.
+/// Send buffer of a socket, bytes, as far as the system allows.
 const SOCKET_BYTES: usize = 1 << 20;
 
 /// What goes to a client: bytes of the protocol, and a part of a region.
@@ -27,7 +27,7 @@ struct Outgoing {
     head: Vec<u8>,
     body: Region,
     part: Range<usize>,
-    /// What the request counted for.
+    /// The bytes for which the request counted.
     bytes: usize,
 }
 
@@ -36,7 +36,7 @@ impl Outgoing {
         self.head.len() + self.part.len()
     }
 
-    /// What is left behind the first `sent` bytes.
+    /// The bytes after the first `sent` ones.
     fn pieces(&self, sent: usize) -> [&[u8]; 2] {
         let head = &self.head[sent.min(self.head.len())..];
         let body = &self.body[self.part.clone()];
@@ -44,7 +44,7 @@ impl Outgoing {
     }
 }
 
-/// A request whose payload is not whole.
+/// A request with an incomplete payload.
 struct Incoming {
     request: Request,
     /// Empty: the payload is passed over.
@@ -52,7 +52,7 @@ struct Incoming {
     filled: usize,
 }
 
-/// What came of a look at a socket.
+/// The result of a read from a socket.
 enum Look {
     Nothing,
     /// Something, and there may be more.
@@ -83,7 +83,7 @@ pub(super) struct Client {
     /// Requests that are not answered, and bytes of theirs and of replies.
     requests: usize,
     bytes: usize,
-    /// There was no room for what was read last.
+    /// Whether there was no room for the last request read.
     is_full: bool,
     /// It sends no more.
     leaving: bool,
@@ -135,7 +135,7 @@ impl Client {
         !self.outgoing.is_empty()
     }
 
-    /// More is taken from it: it has room for another request, and takes its answers.
+    /// Whether to read more from the client: it has room for another request, and reads its replies.
     pub(super) fn has_room(&self) -> bool {
         let is_open = self.end.is_none() && !self.leaving;
         let requests = self.requests + self.outgoing.len();
@@ -154,7 +154,7 @@ impl Client {
         self.end.as_ref()
     }
 
-    /// It is no more, for the first reason that is told. The rest of a payload will not come, so that request is none.
+    /// Ends the client for the first reported reason. A request with an incomplete payload is dropped.
     fn finish(&mut self, end: End) {
         self.end.get_or_insert(end);
         if let Some(incoming) = self.incoming.take() {
@@ -163,7 +163,7 @@ impl Client {
         }
     }
 
-    /// Nothing of it is in progress, so that it can be forgotten.
+    /// Whether no request of the client is in progress, so that it can be removed.
     pub(super) fn is_idle(&self) -> bool {
         self.requests == 0
     }
@@ -349,7 +349,7 @@ impl Client {
     }
 }
 
-/// What a request counts for.
+/// The bytes for which a request counts.
 fn cost(request: &Request) -> usize {
     match (request.refused, request.kind) {
         (None, Kind::Read | Kind::Write { .. }) => request.bytes as usize,

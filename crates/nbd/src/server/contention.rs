@@ -1,4 +1,4 @@
-//! Whether others want the processor's core that a thread runs on.
+//! Detects whether other threads compete for the core of this thread.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ const ASK_EVERY: Duration = Duration::from_millis(100);
 /// An offer that no other thread takes is over sooner.
 const REFUSED: Duration = Duration::from_micros(3);
 
-/// What is known of the core.
+/// The last result of the question, and its time.
 #[derive(Default)]
 pub(super) struct Contention {
     asked: Option<Instant>,

@@ -1,13 +1,14 @@
-//! The server: one thread that watches the clients' sockets, drives the connection to the disk, and sleeps when there is
-//! nothing to do. Payload of a write is read from the socket into the memory that the disk's host fetches it from; what is
-//! read is sent from the memory that the disk's host put it into.
+//! Serves NBD clients from one thread, which watches their sockets, drives the connection to the disk, and sleeps when idle.
+//!
+//! The payload of a write is read from the socket into the memory from which the disk's host fetches it. The payload of a
+//! read is sent from the memory into which the disk's host puts it.
 //!
 //! | module | what it knows |
 //! |---|---|
 //! | `client` | a client's socket |
-//! | `contention` | whether others want the processor's core |
+//! | `contention` | whether other threads compete for the core |
 //! | `work` | requests in progress at the disk |
-//! | `steps` | what a request is at the disk |
+//! | `steps` | the requests to the disk for each request of a client |
 //! | `pool` | memory |
 
 mod client;
@@ -38,7 +39,7 @@ use work::{ClientId, Outcome, Over, Work};
 const LOOK: Duration = Duration::from_millis(100);
 /// Time between two looks for a connection that is made again.
 const BROKEN: Duration = Duration::from_millis(5);
-/// How long the server looks for what the disk's host answers before it sleeps.
+/// How long the server polls for answers of the disk's host before it sleeps.
 const SPIN: Duration = Duration::from_micros(50);
 
 /// How long the connection to the disk's host is left alone that has nothing in progress but moved something last.
@@ -54,7 +55,7 @@ const GATHERED_OF: usize = 4;
 /// How long they wait at most.
 const GATHERING: Duration = Duration::from_micros(30);
 
-/// What happened.
+/// An event of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
     /// A client has connected.
@@ -67,7 +68,7 @@ pub enum News {
     Full,
 }
 
-/// An NBD server on a UNIX socket, whose file is removed when it is dropped.
+/// An NBD server on a UNIX socket. Dropping the server removes the socket's file.
 pub struct Server {
     listener: UnixListener,
     path: PathBuf,
@@ -78,7 +79,7 @@ impl Server {
     /// Listens on `path`, which must not be there yet. Clients of a `read_only` one may not write.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn bind(path: &Path, read_only: bool) -> io::Result<Server> {
         let listener = UnixListener::bind(path)?;
         let path = path.to_owned();
@@ -151,7 +152,7 @@ struct Serving<'a, T> {
     seat: Option<Seat<'a>>,
     clients: BTreeMap<ClientId, Client>,
     next: ClientId,
-    /// A client that waits could not be taken, for want of descriptors or memory. Until the next look the listener is
+    /// A waiting client could not be accepted, for lack of descriptors or memory. Until the next look the listener is
     /// not waited for: it stays readable, and would end every sleep at once.
     no_room: bool,
     pool: Pool,
@@ -221,9 +222,9 @@ impl<T: FnMut(News)> Serving<'_, T> {
         self.work.is_busy() || self.clients.values().any(waits)
     }
 
-    /// Moves what can be moved. False if nothing could.
+    /// Makes one round over clients and disk. False if nothing moved.
     fn turn(&mut self) -> bool {
-        // A client that waits for an answer is looked at less often than what brings the answer.
+        // Check waiting clients less often than the disk, which brings their answers.
         let mut moved = self.idle_turns.is_multiple_of(READ_EVERY) && self.read();
         if self.seat.is_none() {
             self.seat = self.queue.sit();
@@ -262,7 +263,7 @@ impl<T: FnMut(News)> Serving<'_, T> {
         moved
     }
 
-    /// Takes what clients ask for. False if they ask for nothing.
+    /// Reads requests of clients. False if there are none.
     fn read(&mut self) -> bool {
         let mut moved = false;
         for (&id, client) in &mut self.clients {
@@ -370,7 +371,7 @@ impl<T: FnMut(News)> Serving<'_, T> {
 
     /// Sleeps until there may be something to do.
     fn sleep(&mut self) -> io::Result<Woken> {
-        // What ends the sleep is looked at first.
+        // After a sleep, check first what ended it.
         (self.has_written, self.idle_turns) = (false, 0);
         let mut longest = match self.seat {
             None => Some(BROKEN),
@@ -449,7 +450,7 @@ fn is_of_the_client(error: &io::Error) -> bool {
     )
 }
 
-/// This process or its host lacks what a connection takes, for now.
+/// Whether this process or its host temporarily lacks the resources for a connection.
 fn is_want(error: &io::Error) -> bool {
     matches!(
         Errno::from_io_error(error),

@@ -1,4 +1,4 @@
-//! Memory of requests, kept for the next ones: a mapping of fresh pages costs more than a short request.
+//! Keeps the memory of finished requests for later ones: mapping fresh pages costs more than a short request.
 
 use std::collections::HashMap;
 use std::io;

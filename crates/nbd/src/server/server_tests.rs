@@ -1,3 +1,4 @@
+//! Tests that a client that cannot be accepted for lack of descriptors does not keep the server awake.
 #![allow(non_snake_case)]
 
 use std::os::unix::net::UnixStream;

@@ -1,13 +1,13 @@
-//! What a request of a client is at the disk, whose requests are whole blocks.
+//! Splits a client's request into requests to the disk, which take whole blocks only.
 
 use std::collections::VecDeque;
 
 use crate::session::{Kind, Request};
 
-/// What is to be done at the disk, in order.
+/// The steps at the disk, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Whole blocks, for the client.
+    /// Read whole blocks for the client.
     Read {
         at: u64,
         bytes: usize,
@@ -40,8 +40,8 @@ pub(super) enum Step {
     },
 }
 
-/// What `request`, which is on the disk, comes to, with blocks of `block` bytes. A trim of a disk that is not `thin` comes to nothing:
-/// the disk would write zeros.
+/// The steps of `request`, whose range is on the disk, with blocks of `block` bytes. A trim on a disk that is not
+/// `thin` has none, because the disk would write zeros.
 pub(super) fn steps(request: &Request, block: u64, thin: bool) -> VecDeque<Step> {
     let (from, to) = (request.at, request.at + u64::from(request.bytes));
     let (first, last) = (from - from % block, to.next_multiple_of(block));

@@ -1,3 +1,4 @@
+//! Tests that steps change only the requested bytes, and respect holes and durability.
 #![allow(non_snake_case)]
 
 use super::*;

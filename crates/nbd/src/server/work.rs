@@ -1,5 +1,6 @@
-//! Requests of clients as requests of the disk. What begins or ends within a block is done by reading the block, changing
-//! it and writing it, while nothing else is written.
+//! Executes clients' requests at the disk.
+//!
+//! For a part of a block it reads the block, changes it and writes it back, and holds all other writes meanwhile.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -13,7 +14,7 @@ use super::steps::{Step, steps};
 use crate::limits::MAX_EXTENTS;
 use crate::session::{Errno, Kind, Request};
 
-/// Head and descriptor of what GET LBA STATUS answers, bytes.
+/// Header and descriptor length of the answer to GET LBA STATUS, bytes.
 const STATUS_HEAD: usize = 8;
 const STATUS_DESCRIPTOR: usize = 16;
 
@@ -29,7 +30,7 @@ pub(super) enum Outcome {
     Failed(Errno),
 }
 
-/// A request that is over.
+/// A completed request.
 pub(super) struct Over {
     pub(super) client: ClientId,
     pub(super) request: Request,
@@ -42,13 +43,13 @@ struct Job {
     steps: VecDeque<Step>,
     /// The payload of a write.
     payload: Region,
-    /// What was read.
+    /// The read blocks.
     blocks: Region,
     /// It writes, and alone.
     alone: bool,
 }
 
-/// Steps that ended, by their jobs: told by the thread that drives the queue.
+/// Completed steps by job, reported by the thread that drives the queue.
 type Ended = Arc<Mutex<Vec<(u64, Done)>>>;
 
 pub(super) struct Work<'a> {
@@ -64,7 +65,7 @@ pub(super) struct Work<'a> {
     is_alone: bool,
     /// Jobs that write, and wait, in their order.
     held: VecDeque<u64>,
-    /// What is over.
+    /// Completed requests.
     over: Vec<Over>,
 }
 
@@ -93,7 +94,7 @@ impl<'a> Work<'a> {
         self.jobs.len()
     }
 
-    /// What is over.
+    /// Takes the completed requests.
     pub(super) fn take_over(&mut self, into: &mut Vec<Over>) {
         into.append(&mut self.over);
     }
@@ -133,7 +134,7 @@ impl<'a> Work<'a> {
         self.release(pool);
     }
 
-    /// Begins what waits and may be begun.
+    /// Starts waiting requests that may start.
     fn release(&mut self, pool: &mut Pool) {
         while let Some(&id) = self.held.front() {
             let alone = self.jobs.get(&id).is_some_and(|it| it.alone);
@@ -147,7 +148,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Takes steps that ended, and does what follows them.
+    /// Takes completed steps, and starts the steps that follow.
     pub(super) fn proceed(&mut self, pool: &mut Pool) {
         // No code under the lock leaves it inconsistent.
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
@@ -256,7 +257,7 @@ impl<'a> Work<'a> {
 }
 
 impl Job {
-    /// What `step` asks the disk for.
+    /// The request to the disk for `step`.
     fn asked(&mut self, step: Step, pool: &mut Pool) -> io::Result<DiskRequest> {
         Ok(match step {
             Step::Read { at, bytes } | Step::Fetch { at, bytes } => {

@@ -1,4 +1,4 @@
-//! Big-endian numbers, and names behind their lengths.
+//! Reads and writes big-endian numbers and length-prefixed names.
 
 /// Bytes that are taken from the front.
 pub(super) struct Taker<'a>(pub(super) &'a [u8]);

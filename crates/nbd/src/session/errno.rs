@@ -1,6 +1,6 @@
-//! Errors, by the numbers that NBD has for them.
+//! Converts errors to NBD's error numbers.
 
-/// A number of an error that NBD knows.
+/// An error number of NBD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Errno(u32);
 
@@ -16,7 +16,7 @@ impl Errno {
     /// ENOSPC.
     pub const SPACE: Errno = Errno(28);
 
-    /// The one that Linux's number means, EIO if NBD has none.
+    /// Converts Linux's error number; EIO if NBD has no equivalent.
     pub fn of(number: i32) -> Errno {
         let known = [
             Errno::PERMISSION,

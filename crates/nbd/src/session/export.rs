@@ -1,4 +1,4 @@
-//! What a client sees of the disk.
+//! Describes the disk to a client: size, flags and block sizes.
 
 use crate::limits::MAX_PAYLOAD;
 
@@ -12,19 +12,19 @@ const SEND_WRITE_ZEROES: u16 = 1 << 6;
 const SEND_DF: u16 = 1 << 7;
 const CAN_MULTI_CONN: u16 = 1 << 8;
 
-/// What most clients ask for at a time, bytes.
+/// The preferred block size, bytes: what most clients request at a time.
 const PREFERRED: u32 = 4096;
 
-/// A disk, as its clients know it. Its name is the empty one.
+/// A disk as its clients see it. Its name is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Export {
-    /// Bytes.
+    /// Length, bytes.
     pub bytes: u64,
     /// Bytes of a block, a power of two up to 4096.
     pub block_bytes: u32,
-    /// It may not be written.
+    /// The disk is read-only.
     pub read_only: bool,
-    /// It gives space back. Else clients are not told that they may trim: `mkfs` trims all of a disk before it writes.
+    /// Whether trimming frees space. Otherwise trim is not offered, because `mkfs` trims a whole disk before it writes.
     pub thin: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A client's side of the protocol: bytes in, requests and bytes out. It does no IO, and keeps no payload.
+//! Implements the NBD protocol for one client, without IO: bytes in, requests and bytes out. It keeps no payload.
 //!
 //! | module | what it knows |
 //! |---|---|
@@ -23,7 +23,7 @@ pub use requests::{Kind, Request};
 use options::{Negotiated, Negotiation};
 use requests::HEADER;
 
-/// What no client does. Its connection ends.
+/// A protocol violation, which ends the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Offence {
     /// Bytes that begin neither an option nor a request.
@@ -33,13 +33,13 @@ pub enum Offence {
     #[error("flags that were not offered")]
     Flags,
     /// An export by a name that there is not, by a client that knows no other answer.
-    #[error("an export that there is not")]
+    #[error("an export that does not exist")]
     Export,
     /// More data in an option than any has.
     #[error("an option of {0} bytes")]
     OptionLength(u32),
     /// Options without end.
-    #[error("options without end")]
+    #[error("too many options")]
     Options,
     /// More payload than a request may have.
     #[error("a payload of {0} bytes")]
@@ -49,7 +49,7 @@ pub enum Offence {
     Late,
 }
 
-/// What a client did.
+/// An event at a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// It asked for something. [`Request::payload`] bytes follow, which are not the session's.
@@ -58,12 +58,12 @@ pub enum Event {
     Leaving,
 }
 
-/// What was agreed on, as far as requests depend on it.
+/// The negotiated terms on which requests depend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
-    /// Replies are structured.
+    /// Whether replies are structured.
     pub structured: bool,
-    /// `base:allocation` may be asked for.
+    /// Whether the client may ask for `base:allocation`.
     pub allocation: bool,
 }
 
@@ -81,7 +81,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// One that begins: `out` gets the greeting.
+    /// Starts a session, and writes the greeting to `out`.
     pub fn new(export: Export, out: &mut Vec<u8>) -> Session {
         Negotiation::greet(out);
         Session {
@@ -90,11 +90,11 @@ impl Session {
         }
     }
 
-    /// Takes what is whole of `input`, up to an event; answers go to the end of `out`. Returns how many bytes it took; if
-    /// there is no event, more bytes are needed.
+    /// Handles complete messages in `input`, up to an event, and appends replies to `out`. Returns the number of bytes
+    /// used. Without an event, it needs more bytes.
     ///
     /// # Errors
-    /// What no client does. Answers in `out` may still be sent.
+    /// A protocol violation. The replies in `out` may still be sent.
     pub fn take(
         &mut self,
         input: &[u8],
@@ -135,13 +135,13 @@ impl Session {
                     };
                     return Ok((taken, Some(event)));
                 }
-                // Nothing that it sends counts any more.
+                // Everything that it sends from now on is ignored.
                 State::Over(_) => return Ok((input.len(), None)),
             }
         }
     }
 
-    /// The negotiation is over.
+    /// Whether the negotiation is over.
     pub fn is_serving(&self) -> bool {
         !matches!(self.state, State::Negotiating(_))
     }

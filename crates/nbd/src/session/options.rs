@@ -1,4 +1,4 @@
-//! Negotiation: what a client asks for before its requests, and the answers.
+//! Negotiates with a client before its requests: its options, and the replies.
 
 use super::bytes::Taker;
 use super::export::Export;
@@ -37,7 +37,7 @@ const INFO_EXPORT: u16 = 0;
 const INFO_BLOCK_SIZE: u16 = 3;
 
 const ALLOCATION: &[u8] = b"base:allocation";
-/// What a client lists if it wants all contexts of the namespace.
+/// The query of a client for all contexts of the namespace.
 const NAMESPACE: &[u8] = b"base:";
 /// By which `base:allocation` is known from its selection on.
 pub(super) const ALLOCATION_ID: u32 = 1;
@@ -50,7 +50,7 @@ pub(super) enum Negotiated {
     Leave,
 }
 
-/// What was said so far.
+/// The state of the negotiation.
 #[derive(Default)]
 pub(super) struct Negotiation {
     /// The client's flags, once they came.
@@ -59,7 +59,7 @@ pub(super) struct Negotiation {
     options: u32,
 }
 
-/// What an option comes to.
+/// The answer to an option.
 enum Answer {
     /// More options follow.
     Next,
@@ -187,7 +187,7 @@ impl Negotiation {
 
     fn contexts(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Answer {
         let is_set = option == SET_META_CONTEXT;
-        // What was selected before does not count, whatever comes of this.
+        // An earlier selection no longer applies, whatever the result.
         self.terms.allocation &= !is_set;
         let parsed = parse_contexts(data).filter(|_| self.terms.structured);
         let Some((name, queries)) = parsed else {

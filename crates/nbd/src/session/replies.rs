@@ -1,4 +1,4 @@
-//! Answers to requests. Data is not copied: it follows the bytes that are made here.
+//! Builds replies to requests. Data is not copied: the server sends it after these bytes.
 
 use super::Session;
 use super::errno::Errno;
@@ -36,7 +36,7 @@ fn chunk(request: &Request, kind: u16, bytes: u32) -> Vec<u8> {
 }
 
 impl Session {
-    /// `request` is done. If it reads, its data follows.
+    /// The reply to a successful `request`. The data of a read follows it.
     pub fn done(&self, request: &Request) -> Vec<u8> {
         if !self.terms().structured {
             return simple(request, 0);
@@ -53,7 +53,7 @@ impl Session {
         }
     }
 
-    /// `request` failed.
+    /// The reply to a failed `request`.
     pub fn failed(&self, request: &Request, why: Errno) -> Vec<u8> {
         if !self.terms().structured {
             return simple(request, why.number());
@@ -64,7 +64,8 @@ impl Session {
         reply
     }
 
-    /// Which bytes have a place, from the request's first on: lengths, and whether they have one. There is at least one.
+    /// The reply with the extents from the request's first byte on: their lengths, and whether each is mapped. At least
+    /// one.
     pub fn extents(&self, request: &Request, extents: &[(u32, bool)]) -> Vec<u8> {
         // As many as the server asks for: few.
         let mut reply = chunk(request, BLOCK_STATUS, 4 + 8 * extents.len() as u32);

@@ -1,4 +1,4 @@
-//! Requests.
+//! Parses and checks requests.
 
 use super::bytes::Taker;
 use super::errno::Errno;
@@ -23,7 +23,7 @@ const TRIM: u16 = 4;
 const WRITE_ZEROES: u16 = 6;
 const BLOCK_STATUS: u16 = 7;
 
-/// What is asked for.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Bytes of the disk.
@@ -33,9 +33,9 @@ pub enum Kind {
         /// FUA.
         durable: bool,
     },
-    /// What was answered before is on the medium.
+    /// Puts all writes answered before on the medium.
     Flush,
-    /// The bytes are not needed any more. The disk may do nothing.
+    /// The bytes are no longer needed. The disk may ignore this.
     Trim {
         /// FUA.
         durable: bool,
@@ -49,25 +49,25 @@ pub enum Kind {
     },
     /// Which of these bytes have a place: one extent, or more.
     Status {
-        /// The client takes one.
+        /// Whether the client accepts only one extent.
         one: bool,
     },
-    /// What this server does not know.
+    /// A request that this server does not know.
     Unknown,
 }
 
-/// A request. Bytes are on the disk, unless it is refused.
+/// A request. Its range is within the disk unless it is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// By which the client knows it.
+    /// The client's identifier of the request.
     pub cookie: u64,
-    /// What it asks for.
+    /// Its kind.
     pub kind: Kind,
-    /// Where.
+    /// Offset on the disk, bytes.
     pub at: u64,
-    /// How many bytes.
+    /// Length, bytes.
     pub bytes: u32,
-    /// Why it is not done.
+    /// Why it is refused.
     pub refused: Option<Errno>,
 }
 
@@ -128,7 +128,7 @@ impl Request {
         Ok(Some(request))
     }
 
-    /// Bytes that follow it.
+    /// Length of the payload that follows it, bytes.
     pub fn payload(&self) -> u32 {
         match self.kind {
             Kind::Write { .. } => self.bytes,
@@ -136,7 +136,7 @@ impl Request {
         }
     }
 
-    /// It changes what is on the disk.
+    /// Whether it changes the disk.
     pub fn writes(&self) -> bool {
         matches!(
             self.kind,

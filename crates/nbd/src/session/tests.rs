@@ -1,3 +1,4 @@
+//! Tests that a session negotiates, parses requests and refuses malformed ones.
 #![allow(non_snake_case)]
 
 use super::*;

@@ -1,4 +1,4 @@
-//! Clients that speak NBD themselves.
+//! Tests the door with clients that speak NBD themselves.
 
 use std::fs;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! A disk of another host behind the door: the target in one thread, the door in another.
+//! Sets up a disk of another host behind the door: the target in one thread, the door in another.
 
 use std::fs::{self, File};
 use std::io::{self, PipeWriter, pipe};

@@ -1,4 +1,4 @@
-//! The door over a disk of another host: by programs, and by clients that speak NBD as none should.
+//! Tests the door over a disk of another host, with programs and with hostile clients.
 
 #![allow(non_snake_case)]
 

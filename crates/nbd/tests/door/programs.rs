@@ -1,4 +1,4 @@
-//! Programs that were not made for it.
+//! Tests the door with nbdcopy, qemu-img and fio.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};

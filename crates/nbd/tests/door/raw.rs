@@ -1,4 +1,4 @@
-//! A client that says what a test has it say.
+//! Plays a client that sends the bytes that a test gives it.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
