@@ -1,18 +1,16 @@
-//! Links in virtual time, to drive protocols without IO.
+//! Simulates links in virtual time, to drive protocols without IO.
 //!
 //! | module | what it gives |
 //! |---|---|
 //! | [`link`] | one direction of a link: delay, jitter, loss, reordering, duplication, rate, queue, MTU |
 //! | [`pair`] | two such links and a clock, to drive two sans-IO protocol ends |
 //!
-//! Pure: no clock, no socket, no thread. The emulator in real time (the crate
-//! `netlab`) runs the same model in real time.
+//! Pure: no clock, no socket, no thread. The crate `netlab` runs the same model in real time.
 //!
-//! What it is not: a queueing simulator. A link has one FIFO queue with tail
-//! drop and marks at a threshold; there is no routing, no cross traffic and no
-//! other queue management.
+//! It is not a queueing simulator. A link has one FIFO queue with tail drop and marks at a threshold; there is no routing,
+//! no cross traffic and no other queue management.
 //!
-//! Everything random comes from a seed, so a failing run can be run again.
+//! All randomness comes from a seed, so a failing run can be repeated.
 
 #![forbid(unsafe_code)]
 

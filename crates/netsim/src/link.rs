@@ -1,4 +1,4 @@
-//! A model of one direction of a link.
+//! Models one direction of a link.
 //!
 //! Pure: no clock, no IO. The caller says what time it is, as a [`Duration`]
 //! since a start of its choice: virtual time in [`pair`](crate::pair), the real

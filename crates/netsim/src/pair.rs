@@ -1,4 +1,4 @@
-//! Two protocol ends joined by two links, in virtual time.
+//! Joins two protocol ends by two links, and runs them in virtual time.
 
 use crate::Side;
 use crate::link::{Arrival, Link, LinkConfig};

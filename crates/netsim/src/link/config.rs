@@ -1,4 +1,4 @@
-//! What a link does to packets, as plain data.
+//! Configures a link: what it does to packets, as plain data.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Everything random about a link.
+//! Draws all random values of a link.
 
 use super::Loss;
 use rand_core::{Rng, SeedableRng};

@@ -1,4 +1,4 @@
-//! What became of the packets of a link.
+//! Counts the packets of a link by outcome.
 
 use std::ops::{Add, Sub};
 

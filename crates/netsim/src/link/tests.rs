@@ -1,3 +1,4 @@
+//! Tests that a link delays, drops, marks and reorders as configured, and repeats its outcome for a seed.
 #![allow(non_snake_case)]
 
 use super::*;
