@@ -1,4 +1,4 @@
-//! The Internet checksum (RFC 1071).
+//! Computes the Internet checksum (RFC 1071).
 
 /// One's-complement sum of 16-bit words, the last of which may lack its second byte: all ones if a
 /// right checksum is among them, and the complement of the checksum if zeros are.

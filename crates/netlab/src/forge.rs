@@ -1,7 +1,7 @@
-//! What an attacker on the wire can do: read frames, and send forged ones with any source address.
+//! Reads frames and sends forged ones with any source address, as an attacker on the wire can.
 //!
-//! For tests of programs under attack, inside namespaces made for them: the device is one of a
-//! [`Topology`](crate::netns::Topology), and no frame leaves that.
+//! For tests of programs under attack, inside namespaces made for them: the device belongs to a
+//! [`Topology`](crate::netns::Topology), which no frame leaves.
 
 use crate::checksum;
 use crate::lab::port::address_of;

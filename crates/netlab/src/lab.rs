@@ -1,4 +1,4 @@
-//! An emulated network that carries any traffic between namespaces, in real time.
+//! Emulates a network between namespaces, in real time and for any traffic.
 //!
 //! ```text
 //!   host 1 ---- port 1 \             / port 3 ---- host 3
@@ -8,30 +8,23 @@
 //!   frame in -> [its sender's interface: rate] -> [Link towards its receiver] -> frame out
 //! ```
 //!
-//! The hosts are a [`Star`]; the hub is one thread that takes frames from all
-//! ports, sends each through the [`Link`](netsim::link::Link) towards its
-//! receiver and puts it out when it is due. The model is the one that the
-//! tests run in virtual time; there is one link, so one queue, for each
-//! receiver, as at the ports of a switch: many senders to one receiver meet
-//! there.
+//! The hosts are a [`Star`]. The hub is one thread that takes frames from all ports, sends each through the
+//! [`Link`](netsim::link::Link) towards its receiver, and puts it out when it is due. Tests run the same model in virtual
+//! time. As at the ports of a switch, each receiver has one link and so one queue, where many senders to one receiver meet.
 //!
 //! # Time
-//! The kernel stamps each frame when its sender sends it, and the model
-//! uses that stamp, not the moment at which the thread read the frame: queueing,
-//! drops and due times do not depend on how busy the machine is. How late a
-//! frame leaves after it was due does. That is measured for each frame
-//! ([`Lateness`]).
+//! The kernel stamps each frame when its sender sends it. The model uses that stamp, not the moment at which the thread read
+//! the frame, so queueing, drops and due times do not depend on the load of the machine. How late a frame leaves after its
+//! due time does. The lab measures that for each frame ([`Lateness`]).
 //!
-//! The thread sleeps while nothing is due. It looks for new frames only as often
-//! as the links' delay allows, and puts out together what is due within
-//! 50 microseconds: on a small machine the ends under test need the cores. For the
-//! same reason hosts hand over up to 64 KiB at a time, and frames that leave
-//! together and follow each other arrive as one: as with network cards that
-//! segment and merge. In between each frame is on its own.
+//! The thread sleeps while nothing is due. It looks for new frames only as often as the links' delay allows, and puts out
+//! frames due within 50 microseconds together, because on a small machine the ends under test need the cores. For the same
+//! reason hosts hand over up to 64 KiB at a time, and consecutive frames that leave together arrive as one, as with network
+//! cards that segment and merge. In between, each frame travels alone.
 //!
 //! # Sizes
-//! A frame counts with the bytes of its IP packet, without the Ethernet header,
-//! as in [`udp`](crate::udp): the links' rate and MTU are those of IP.
+//! The size of a frame is that of its IP packet, without the Ethernet header, as in [`udp`](crate::udp): the links' rate and
+//! MTU are those of IP.
 
 mod clock;
 mod forwarder;
@@ -62,7 +55,7 @@ pub use frame::hardware_address;
 /// counted. Two thirds of a second at 10 Gb/s.
 pub const MAX_IN_FLIGHT_BYTES: usize = 768 << 20;
 
-/// What a lab is made of.
+/// The configuration of a lab.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LabConfig {
     /// Part of the namespaces' names: 1 to 8 characters from a-z and 0-9.

@@ -1,7 +1,7 @@
-//! Network namespaces joined by veth: several hosts on one machine.
+//! Makes network namespaces joined by veth: several hosts on one machine.
 //!
-//! Two of them directly ([`Topology`]) or with a router between them ([`Routed`]), or any number
-//! around a hub that passes their frames on ([`Star`]):
+//! Two joined directly ([`Topology`]) or by a router ([`Routed`]), or any number around a hub that forwards their frames
+//! ([`Star`]):
 //!
 //! ```text
 //!  namespace a                      namespace b
@@ -10,14 +10,13 @@
 //!  [ PREFIX-a ]------- veth --------[ PREFIX-b ]
 //! ```
 //!
-//! A host may have several interfaces, each in a network of its own: the second pair is of 10.78.0.1/24 and
-//! 10.78.0.2/24, and so on ([`Interface`]).
+//! A host may have several interfaces, each in a network of its own: the second pair has 10.78.0.1/24 and 10.78.0.2/24, and
+//! so on ([`Interface`]).
 //!
-//! Nothing in the caller's own namespace changes, and nothing leaves the pair:
-//! there is no route out.
+//! Nothing in the caller's own namespace changes, and nothing leaves the pair: there is no route out.
 //!
-//! All of it is made by this process, with messages to the kernel: no program is needed. Namespaces have their names where
-//! those of `ip netns` are, so that `ip netns exec NAME` looks at them by hand.
+//! This process makes all of it by messages to the kernel, without other programs. The namespaces have their names where `ip
+//! netns` looks, so `ip netns exec NAME` can inspect them.
 
 mod counters;
 mod error;

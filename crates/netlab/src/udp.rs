@@ -1,4 +1,4 @@
-//! A relay on loopback that passes real datagrams through two emulated links.
+//! Relays real datagrams on loopback through two emulated links.
 //!
 //! ```text
 //!  client 1 --\                 /-- socket 1 --\
@@ -7,17 +7,15 @@
 //!                  links B->A
 //! ```
 //!
-//! Side A is all clients together, side B the server; each direction is one
-//! [`Link`] that all clients share, so that they also share
-//! its rate and queue. Each client address gets a connected socket of its own
-//! towards the server, as behind a NAT: the server tells clients apart by
-//! address, and must answer from the address that it was sent to.
+//! Side A is all clients together, side B the server. All clients share one [`Link`] in each direction, with its rate and
+//! queue. Each client address gets its own connected socket towards the server, as behind a NAT: the server tells clients
+//! apart by address, and must answer from the address to which the request was sent.
 //!
-//! Sizes for [`LinkConfig::mtu`] and [`LinkConfig::rate_bits_per_s`] are those
-//! of whole IP packets: the datagram and 28 bytes of headers, or 48 with IPv6.
+//! Sizes for [`LinkConfig::mtu`] and [`LinkConfig::rate_bits_per_s`] are those of whole IP packets: the datagram and 28
+//! bytes of headers, or 48 with IPv6.
 //!
-//! Time is real, so delays come out a little longer than configured, and what
-//! is lost depends on the order in which datagrams reach the relay.
+//! Time is real, so delays come out slightly longer than configured, and losses depend on the order in which datagrams reach
+//! the relay.
 
 mod forwarder;
 #[cfg(test)]
@@ -164,7 +162,7 @@ struct State {
     refused: u64,
     overflowed: u64,
     unsent: u64,
-    /// The addresses that a side sees are to change.
+    /// A request to change the addresses that a side sees.
     rebinding: [Option<Old>; 2],
 }
 

@@ -1,4 +1,4 @@
-//! A thread that works on shared state until it is told to end.
+//! Runs a thread that works on shared state until it is told to stop.
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::io;
@@ -112,12 +112,12 @@ impl<S> Shared<S> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the thread is to end.
+    /// Whether the thread must end.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Readable when the thread is to look whether it is to end.
+    /// Becomes readable when the thread must check for a stop request.
     pub(crate) fn wake_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }

@@ -1,5 +1,6 @@
-//! Labs on the real kernel. Skipped, with a message, without the rights.
-//! Nothing here depends on how fast the machine is.
+//! Tests labs on the real kernel. Skips, with a message, without the permissions.
+//!
+//! No test depends on the speed of the machine.
 
 #![allow(non_snake_case)]
 

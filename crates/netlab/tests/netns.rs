@@ -1,4 +1,4 @@
-//! Namespaces on the real kernel. Skipped, with a message, without the rights.
+//! Tests namespaces on the real kernel. Skips, with a message, without the permissions.
 
 #![allow(non_snake_case)]
 

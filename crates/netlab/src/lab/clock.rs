@@ -1,4 +1,4 @@
-//! The network's clock, and the kernel's stamps on it.
+//! Reads the network's clock, and converts the kernel's time stamps to it.
 
 use std::time::{Duration, Instant, SystemTime};
 

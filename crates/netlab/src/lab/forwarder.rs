@@ -1,4 +1,4 @@
-//! The network's thread: one loop over all ports.
+//! Runs the lab's thread: one loop over all ports.
 
 use super::clock::Clock;
 use super::frame::{self, Frame};
@@ -170,7 +170,7 @@ impl Forwarder {
         }
     }
 
-    /// The next frames due, marked if they are to be, by port.
+    /// The next frames due by port, marked where the link says so.
     fn pop_due(&self, now: Duration, batch: &mut Vec<Departure<Frame>>) {
         let mut state = self.shared.state();
         while batch.len() < OUT_FRAMES {

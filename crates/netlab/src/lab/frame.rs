@@ -1,4 +1,4 @@
-//! What the network has to know of an Ethernet frame.
+//! Parses the fields of an Ethernet frame that the network needs.
 
 use super::vnet::Checksum;
 

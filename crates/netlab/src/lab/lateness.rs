@@ -1,4 +1,4 @@
-//! How late frames leave.
+//! Measures how late frames leave.
 
 use hdrhistogram::Histogram;
 use std::time::Duration;

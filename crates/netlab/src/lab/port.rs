@@ -1,4 +1,4 @@
-//! A port of the hub: a packet socket on one device, frames in batches.
+//! Reads and writes frames in batches at one port of the hub: a packet socket on one device.
 
 use super::frame::{ETHERNET_HEADER_BYTES, Frame};
 use super::segments::{self, Together};
@@ -28,7 +28,7 @@ const LONGEST_BYTES: usize = vnet::HEADER_BYTES + ETHERNET_HEADER_BYTES + 65_535
 const PACKET_VNET_HDR: libc::c_int = 15;
 
 sockopt_impl!(
-    /// Long frames come and go with what is to be known to cut them.
+    /// Long frames carry the information needed to segment them.
     VnetHeader,
     SetOnly,
     libc::SOL_PACKET,
@@ -69,7 +69,7 @@ pub(super) struct Received {
 /// The result of one receive from a port.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Taken {
-    /// Pieces that the kernel gave: each is a frame, or is to be cut into several.
+    /// Pieces from the kernel: each is a frame, or must be cut into several.
     pub(super) pieces: usize,
     /// Of these, pieces that no host here should send.
     pub(super) unknown: u64,

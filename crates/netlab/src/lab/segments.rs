@@ -1,9 +1,8 @@
-//! Long frames cut into those of a wire, and those of a wire put together again.
+//! Cuts long frames into frames of wire size, and merges consecutive ones again.
 //!
-//! Hosts hand over up to 64 KiB at a time (TSO, and its like for UDP), for the kernel's cost is per
-//! frame and not per byte. The network cuts that up as a network card does, so that each frame is
-//! queued, delayed, marked and lost alone. Frames that leave at the same moment and follow each other go
-//! out together, as a receiving card (LRO, GRO) hands them up.
+//! Hosts hand over up to 64 KiB at a time (TSO, and its like for UDP), because the kernel's cost is per frame and not per
+//! byte. The network cuts these as a network card does, so that each frame is queued, delayed, marked and lost alone.
+//! Consecutive frames that leave at the same moment go out together, as a receiving card (LRO, GRO) hands them up.
 
 use super::frame::{self, ETHERNET_HEADER_BYTES, Frame};
 use super::vnet::{Checksum, HEADER_BYTES, Segmentation, Vnet};

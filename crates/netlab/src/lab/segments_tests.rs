@@ -1,3 +1,4 @@
+//! Tests that segmentation gives valid frames, and that merging restores the long one.
 #![allow(non_snake_case)]
 
 use super::*;
@@ -143,7 +144,7 @@ fn cut__what_is_short_stays_as_it_is() {
             Vnet::whole(vnet(Segmentation::Udp, 0).checksum),
             udp(b"short"),
         ),
-        // What says that it is to be cut, and is nothing that can be.
+        // A frame that asks for segmentation but cannot be segmented.
         (vnet(Segmentation::Udp, 1472), vec![0xff; 60]),
         (vnet(Segmentation::TcpIpv4, 1448), vec![0x08; 20]),
     ] {

@@ -1,4 +1,4 @@
-//! Which frame goes through which link. Pure: no clock, no IO.
+//! Chooses the link for each frame. Pure: no clock, no IO.
 
 use super::LabConfig;
 use super::frame::Destination;

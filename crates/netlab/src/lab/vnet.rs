@@ -1,5 +1,4 @@
-//! What the kernel tells about a frame besides its bytes: the header that a packet socket puts before each
-//! frame, and wants before each, with `PACKET_VNET_HDR` (`struct virtio_net_hdr`).
+//! Encodes and parses the header before each frame of a packet socket with `PACKET_VNET_HDR` (`struct virtio_net_hdr`).
 
 /// Bytes of the header.
 pub(super) const HEADER_BYTES: usize = 10;

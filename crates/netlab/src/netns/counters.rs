@@ -1,4 +1,4 @@
-//! What the kernel counts at an interface.
+//! Reads the kernel's counters of an interface.
 
 use std::{fs, io};
 

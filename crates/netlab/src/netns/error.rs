@@ -1,4 +1,4 @@
-//! What can go wrong when making and using namespaces.
+//! Defines the errors of making and using namespaces.
 
 use std::io;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Asks the kernel of one namespace by netlink, a request at a time, and waits for each answer.
+//! Sends netlink requests to the kernel of one namespace, one at a time, and waits for each answer.
 
 use super::Namespace;
 use super::error::{Error, Result};

@@ -1,4 +1,4 @@
-//! Switches segmentation and coalescing of a device, as `ethtool -K` does: by the generic netlink family `ethtool`.
+//! Switches segmentation and coalescing of a device, as `ethtool -K` does, by the generic netlink family `ethtool`.
 
 use super::Namespace;
 use super::error::{Error, Result};

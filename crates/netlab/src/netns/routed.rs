@@ -1,4 +1,4 @@
-//! Two namespaces with a router between them.
+//! Makes two namespaces with a router between them.
 //!
 //! ```text
 //!  namespace a              namespace r                 namespace b

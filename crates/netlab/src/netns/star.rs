@@ -1,4 +1,4 @@
-//! Several namespaces around a hub.
+//! Makes several namespaces around a hub.
 //!
 //! ```text
 //!  namespace h1            namespace hub             namespace h2

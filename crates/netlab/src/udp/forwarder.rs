@@ -1,4 +1,4 @@
-//! The relay's thread: one loop over all sockets.
+//! Runs the relay's thread: one loop over all sockets.
 
 use super::{MAX_CLIENTS, MAX_IN_FLIGHT_PACKETS, Old, State};
 use crate::worker::Shared;

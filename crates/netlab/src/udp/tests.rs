@@ -1,3 +1,4 @@
+//! Tests that the relay passes, delays and drops datagrams of several clients.
 #![allow(non_snake_case)]
 
 use super::*;
