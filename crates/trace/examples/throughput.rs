@@ -1,4 +1,4 @@
-//! How fast captures are read: makes one of a given length in the directory for temporary files, traces it, removes it.
+//! Measures how fast captures are read: makes one in the directory for temporary files, traces it, and removes it.
 //!
 //! ```text
 //! cargo run --release -p zerolane-trace --example throughput -- 1000000000 1514

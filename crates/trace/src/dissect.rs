@@ -1,4 +1,4 @@
-//! From a recorded packet to what the counting needs: whose it is, how long, and where in its stream it belongs.
+//! Dissects a recorded packet: its flow, its length, and its position in the stream.
 
 use crate::limits::MAX_PACKET_BYTES;
 use crate::packet::{FlowKey, Fragment, Packet, Piece, Position, Unread};

@@ -1,8 +1,8 @@
-//! Why a file cannot be read.
+//! Defines the errors of reading a capture file.
 
 use std::io;
 
-/// Why nothing was read of a file. What is wrong behind its header ends the reading, but is no error:
+/// Why a file could not be read at all. Damage after its header ends the reading but is not an error: see
 /// [`Input::ended`](crate::Input).
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

@@ -1,4 +1,4 @@
-//! One flow, and the host that it goes to.
+//! Tracks one flow, and the host that receives it.
 
 use crate::limits::LARGE_BYTES;
 use crate::packet::{Packet, Piece};
@@ -7,7 +7,7 @@ use crate::stream::{Arrival, Order, Stream};
 use crate::tally::Cause;
 use serde::Serialize;
 
-/// What was counted of one or several flows.
+/// The counts of one or more flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Packets, those without payload included.

@@ -1,4 +1,4 @@
-//! Fragmented datagrams whose first fragment was seen: whose the others are, and where they belong.
+//! Assigns IP fragments to the flow and position of their first fragment.
 
 use crate::limits::MAX_FRAGMENTED;
 use crate::packet::FlowKey;

@@ -1,5 +1,7 @@
-//! How often speculation would have hit: recorded traffic, replayed through the rules of the paper on speculative
-//! defragmentation (rows P2.6 and P2.7) and through the predictor of Zerolane's own receiver.
+//! Measures how often speculation would have hit, by replaying captures.
+//!
+//! The rules are those of the paper on speculative defragmentation (rows P2.6 and P2.7), and the predictor of Zerolane's own
+//! receiver.
 //!
 //! ```
 //! use zerolane_trace::{Options, Trace};
@@ -12,8 +14,7 @@
 //! # Ok::<(), zerolane_trace::Error>(())
 //! ```
 //!
-//! A capture is read as a stream, and memory is bounded whatever it has in it. What is counted, and what it is worth,
-//! stands in `docs/guide/trace.md`.
+//! A capture is read as a stream, in bounded memory whatever its contents. `docs/guide/trace.md` explains the figures.
 #![forbid(unsafe_code)]
 
 mod dissect;
@@ -47,12 +48,12 @@ use std::io::Read;
 use std::time::Duration;
 use table::Table;
 
-/// What may be chosen.
+/// Options of a replay.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Flows followed at a time, at least 1: what memory is given to.
+    /// Most flows followed at a time, at least 1. They determine the memory used.
     pub max_flows: usize,
-    /// Silence between two packets of a flow after which the kernel merges them no more.
+    /// Pause between two packets of a flow after which the kernel no longer merges them.
     pub pause: Duration,
 }
 
@@ -65,7 +66,7 @@ impl Default for Options {
     }
 }
 
-/// The counting of one or several captures, of which each continues the one before.
+/// The replay of one or more captures, each a continuation of the one before.
 #[derive(Debug)]
 pub struct Trace {
     table: Table,
@@ -76,7 +77,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Nothing is counted yet.
+    /// Starts a replay with all counts at zero.
     pub fn new(options: &Options) -> Trace {
         let pause = u64::try_from(options.pause.as_nanos()).unwrap_or(u64::MAX);
         Trace {
@@ -90,7 +91,7 @@ impl Trace {
     /// Reads a capture to its end, or to where it is cut off or damaged, which [`Input::ended`] says.
     ///
     /// # Errors
-    /// It is no capture, or cannot be read. What was counted before stays.
+    /// The input is not a capture, or cannot be read. Earlier counts stay.
     pub fn read(&mut self, name: &str, input: impl Read) -> Result<(), Error> {
         let before = self.seen.packets;
         let (format, ended) = reader::read(input, |record| self.take(record))?;
@@ -125,7 +126,7 @@ impl Trace {
         }
     }
 
-    /// All that was counted.
+    /// Ends the replay, and returns all counts.
     pub fn finish(mut self) -> Report {
         let flows = self.table.finish_flows();
         let (folded, counts) = self.table.folded;

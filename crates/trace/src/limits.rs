@@ -1,4 +1,4 @@
-//! Every limit and constant of the counting: name, unit, reason.
+//! Defines every limit and constant of the replay: name, unit, reason.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ pub(crate) const MIN_BLOCK_BYTES: u32 = 12;
 /// Interfaces of one section of pcapng that are remembered. What came by others is counted as unread.
 pub(crate) const MAX_INTERFACES: usize = 4096;
 
-/// Flows followed at a time; of more, those that were silent longest are folded into the others. Each takes 8 KiB
-/// at most, and four times that if it is full of holes.
+/// Most flows followed at a time. With more, those silent for longest are folded together. Each takes at most 8 KiB, or
+/// four times that if it is full of holes.
 pub const MAX_FLOWS: usize = 16_384;
 
 /// Fragmented datagrams followed at a time. Of one that is forgotten, what comes later counts as a flow without ports.

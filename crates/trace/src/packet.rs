@@ -1,8 +1,8 @@
-//! A packet of IP, as far as the counting needs it.
+//! Parses an IP packet as far as the replay needs.
 
 use std::net::IpAddr;
 
-/// What travels one way between two sockets; of other protocols, between two hosts.
+/// One direction of traffic between two sockets; for other protocols, between two hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FlowKey {
     /// Number of the IP protocol: 6 is TCP, 17 UDP.
@@ -73,6 +73,6 @@ pub(crate) enum Unread {
     Cut,
     /// Its headers contradict each other.
     Malformed,
-    /// A kind of link that is not known.
+    /// An unknown link type.
     Link(i32),
 }

@@ -1,5 +1,6 @@
-//! Capture files, packet by packet: pcap of either byte order, in micro- and nanoseconds, and pcapng. Memory is
-//! bounded whatever the file says.
+//! Reads capture files packet by packet: pcap in either byte order, with micro- or nanoseconds, and pcapng.
+//!
+//! Memory is bounded, whatever the file says.
 
 use crate::Error;
 use crate::limits::{MAX_BLOCK_BYTES, MIN_BLOCK_BYTES, READ_BUFFER_BYTES};

@@ -1,4 +1,4 @@
-//! From a block of a capture file to the packet that it has.
+//! Parses a block of a capture file into its packet.
 
 use crate::limits::MAX_INTERFACES;
 use pcap_parser::{

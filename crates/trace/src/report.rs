@@ -1,4 +1,4 @@
-//! What was found.
+//! Defines the report of a replay.
 
 use crate::flow::{Counts, Host};
 use crate::packet::FlowKey;
@@ -11,7 +11,7 @@ use std::net::IpAddr;
 /// A file that was read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Input {
-    /// What the caller calls it.
+    /// The caller's name for it.
     pub name: String,
     /// Its kind.
     pub format: Format,
@@ -21,7 +21,7 @@ pub struct Input {
     pub ended: Option<String>,
 }
 
-/// Packets of all files, and those that no flow has.
+/// Packets of all files, and those that belong to no flow.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Seen {
     /// All of them.
@@ -32,11 +32,11 @@ pub struct Seen {
     pub seconds: f64,
     /// Not IP.
     pub not_ip: u64,
-    /// Recorded with fewer bytes than their headers have.
+    /// Recorded with fewer bytes than their headers need.
     pub cut: u64,
     /// With headers that contradict each other.
     pub malformed: u64,
-    /// From a kind of link that is not read.
+    /// From an unsupported link type.
     pub unknown_link: u64,
     /// The number of that kind, in the LINKTYPE registry; of the last if there were several.
     pub link: Option<i32>,
@@ -46,13 +46,13 @@ pub struct Seen {
     pub merged: u64,
 }
 
-/// What travels one way between two sockets.
+/// The report of one flow: one direction between two sockets.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FlowReport {
     /// Which.
     #[serde(serialize_with = "as_text")]
     pub flow: FlowKey,
-    /// What it had.
+    /// Its counts.
     #[serde(flatten)]
     pub counts: Counts,
 }
@@ -62,7 +62,7 @@ pub struct FlowReport {
 pub struct HostReport {
     /// Its address.
     pub address: IpAddr,
-    /// What came for it, bytes on the wire.
+    /// Received bytes on the wire.
     pub bytes: u64,
     /// Frames in all.
     pub frames: u64,
@@ -76,12 +76,12 @@ pub struct HostReport {
     pub pages_apart: Tally,
 }
 
-/// Flows that stand for themselves no more.
+/// Flows that were folded together.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Others {
-    /// How many there were; one that came again counts again.
+    /// Number of flows. A flow that returns counts again.
     pub flows: u64,
-    /// What they had.
+    /// Their counts.
     #[serde(flatten)]
     pub counts: Counts,
 }
@@ -97,7 +97,7 @@ pub struct Report {
     pub sum: Counts,
     /// Flows, by bytes.
     pub flows: Vec<FlowReport>,
-    /// Those that were folded, as there were more than are followed at a time.
+    /// The folded flows, if there were more than can be followed at a time.
     pub folded: Option<Others>,
     /// Hosts, by bytes.
     pub hosts: Vec<HostReport>,

@@ -1,7 +1,7 @@
-//! The positions of one flow's payload, and the order that it came in.
+//! Tracks the positions of one flow's payload, and their order of arrival.
 //!
-//! Whether a step ahead was a loss or a packet overtaken shows only when what was passed over comes. So each packet waits
-//! in a short line until that is decided.
+//! Only the skipped bytes, when they arrive, show whether a gap was a loss or a reordering. Each packet therefore waits in a
+//! short queue until that is decided.
 
 use crate::limits::{MAX_GAPS, MAX_STEP_BYTES, ORIGIN, REORDERING_PACKETS};
 use crate::packet::{Piece, Position};
@@ -111,7 +111,7 @@ impl Stream {
     /// anew.
     pub(crate) fn locate(&mut self, position: Position) -> (u64, bool) {
         let Position::Sequence { number, begins } = position else {
-            // Of the datagram before, something is missing: how much nobody knows.
+            // Part of the previous datagram is missing, of unknown length.
             let missing = u64::from(self.unfinished);
             return (self.next + missing, self.fresh);
         };

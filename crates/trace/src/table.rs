@@ -1,4 +1,4 @@
-//! All flows and hosts, as many as memory is given to.
+//! Holds all flows and hosts, up to a limit on memory.
 
 use crate::flow::{Counts, Flow, Host};
 use crate::fragments::{Datagram, DatagramKey, Fragmented};

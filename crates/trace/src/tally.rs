@@ -1,4 +1,4 @@
-//! How often a prediction held, and why not.
+//! Counts how often a prediction held, and why it failed.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
@@ -31,7 +31,7 @@ impl Cause {
         Cause::Size,
     ];
 
-    /// A word for it.
+    /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Cause::First => "first",
@@ -53,7 +53,7 @@ pub struct Tally {
     pub hits: u64,
     /// Payload of all of them, bytes.
     pub bytes: u64,
-    /// Payload of those that held: what lands in its place without a further copy.
+    /// Payload of those that held, which lands in place without a further copy.
     pub hit_bytes: u64,
     misses: [u64; Cause::ALL.len()],
 }

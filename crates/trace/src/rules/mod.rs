@@ -1,4 +1,4 @@
-//! The rules of prediction, each fed with the packets of one flow in the order that they came.
+//! Replays the rules of prediction, each over the packets of one flow in order of arrival.
 
 mod pages;
 mod pairs;

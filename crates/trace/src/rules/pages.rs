@@ -1,4 +1,4 @@
-//! The paper's rule: a page of payload in several frames, of which all but the first are expected to continue it.
+//! Replays the paper's rule: a page of payload in several frames, of which all but the first are predicted to continue it.
 //!
 //! P2, 3.2.2: descriptors are loaded ahead, in pairs of header and payload, with lengths that are guessed, for the three
 //! fragments of a page. 3.2.3: "If the speculation fails or the driver has received an interfering packet between the

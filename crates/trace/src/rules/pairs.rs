@@ -1,5 +1,7 @@
-//! Zerolane's pairs: what the kernel merges is received as one message, into pairs of header and place laid out by the
-//! forecast that was made before it. The predictor is that of every receiver.
+//! Replays Zerolane's rule for merged datagrams.
+//!
+//! Merged datagrams are received as one message, into pairs of header and place laid out by an earlier forecast. The predictor is
+//! the code that every receiver runs.
 
 use crate::limits::{BLOCK_BYTES, GRO_BYTES, GRO_SEGMENTS, ORIGIN, POLL_PACKETS};
 use crate::stream::{Arrival, Order};

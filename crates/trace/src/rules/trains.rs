@@ -1,5 +1,7 @@
-//! Zerolane's trains: many datagrams of payload in one piece, which a digest or a seal at the end proves as a whole.
-//! Anything of it that is missing, doubled or out of its order spoils all of it.
+//! Replays Zerolane's rule for trains.
+//!
+//! A train is many datagrams of payload in one piece, verified as a whole by a digest or tag at its end. A missing,
+//! duplicated or reordered datagram spoils the whole train.
 
 use crate::stream::{Arrival, Order};
 use crate::tally::{Cause, Tally};

@@ -1,4 +1,4 @@
-//! Hits and misses of small captures, counted by hand.
+//! Tests that hits and misses of small captures match counts made by hand.
 
 use crate::support::{Capture, Ends, MSS, assert_tally, ends, traced, traced_with};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The formats of capture files, whole, cut off, damaged, and what is none.
+//! Tests that capture files of every format are read, also truncated or damaged, and that other files are refused.
 
 use crate::support::{Capture, MSS, ends, traced};
 use std::fs;

@@ -1,4 +1,4 @@
-//! What stands in front of a packet, and what is not counted with a flow.
+//! Tests that link headers are skipped, and that packets of no flow are not counted.
 
 use crate::support::{Capture, Frame, MSS, ends, traced};
 use zerolane_trace::Report;

@@ -1,4 +1,4 @@
-//! Captures made in code, and what is found in them.
+//! Tests the replay with captures made in code.
 
 #![allow(non_snake_case)]
 

@@ -1,4 +1,4 @@
-//! Captures made in code: packets of hosts with short names, and the formats they are written in.
+//! Makes captures in code: packets of hosts with short names, and the formats of files.
 
 use etherparse::{IpFragOffset, IpNumber, Ipv4Header, PacketBuilder};
 use zerolane_trace::{Cause, Options, Report, Tally, Trace};
