@@ -1,13 +1,15 @@
-//! What sampling costs in goodput: TCP over loopback between two threads, every CPU sampled as `explain` does it, switched
-//! on and off by turns. Prints by how much goodput changes, the median of pairs and an interval that holds it at a confidence
-//! of 95 %, and what the interrupts take by themselves: how long a thread that looks at the time was away for each.
+//! Measures how much goodput sampling costs, by switching it on and off during TCP over loopback.
+//!
+//! TCP runs between two threads, and every CPU is sampled as `explain` does. The program prints the change of goodput (the median
+//! of pairs, and its confidence interval at 95 %) and the time of the interrupts alone: how long each interrupt stopped a thread
+//! that watches the clock.
 //!
 //! ```text
 //! cargo run --release -p zerolane-explain --example perturbation -- [HZ [PAIRS]]
 //! ```
 //!
-//! 997 Hz and 600 pairs if nothing is said, which take two minutes; 0 Hz switches nothing, and shows what chance makes of it. It
-//! needs the right to sample whole CPUs, and a machine that does nothing else.
+//! The defaults, 997 Hz and 600 pairs, take two minutes. With 0 Hz nothing is switched, which shows the effect of chance.
+//! The program needs permission to sample whole CPUs, and an otherwise idle machine.
 
 use std::error::Error;
 use std::io::{Read, Write};

@@ -1,4 +1,4 @@
-//! From what was counted to what is said of it.
+//! Computes the explanation from the counts.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

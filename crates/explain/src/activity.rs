@@ -1,4 +1,4 @@
-//! How often the kernel did what costs time by itself: switches, wake-ups, interrupts, softirqs.
+//! Counts costly events in the kernel: context switches, wake-ups, interrupts, softirqs.
 
 use std::collections::BTreeMap;
 use std::fs;

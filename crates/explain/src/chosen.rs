@@ -1,6 +1,7 @@
-//! The C library's functions that are chosen for the processor when a program starts, `memcpy` first of all. Each
-//! has several bodies, and a library without symbols names none of them. What was chosen for this process was
-//! chosen for all that use the same library.
+//! Finds the variants of C library functions chosen for this processor at start, `memcpy` first of all.
+//!
+//! Each function has several variants, and a library without symbols names none of them. The choice in this process is the
+//! choice in all processes that use the same library.
 
 use std::fs;
 use std::ops::Range;

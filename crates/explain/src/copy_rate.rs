@@ -1,4 +1,4 @@
-//! How fast this machine copies memory.
+//! Measures how fast this machine copies memory.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! What a sample costs, measured before anything is watched.
+//! Measures the cost of a sample, before anything is watched.
 
 use std::hint::black_box;
 use std::io;

@@ -27,7 +27,7 @@ const SAMPLES_INTERVAL: Duration = Duration::from_millis(100);
 /// Counters of the network are read so often, for what will be gone at the end.
 const NETWORK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// What is to be explained.
+/// The subject of an explanation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// What the calling process has started, and what it starts from now on. It must wait for those itself.
@@ -54,14 +54,14 @@ pub enum Rate {
     Never,
 }
 
-/// How to watch.
+/// Options of an explanation.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// How often the CPUs are sampled.
     pub rate: Rate,
-    /// Whether [`Explanation::folded`] is wanted.
+    /// Whether to fill [`Explanation::folded`].
     pub folded: bool,
-    /// Whether system calls are counted, which makes each of the whole machine take a fraction of a microsecond longer.
+    /// Whether to count system calls. This slows each system call on the whole machine by a fraction of a microsecond.
     pub system_calls: bool,
 }
 
@@ -115,8 +115,8 @@ pub struct Explainer {
 }
 
 impl Explainer {
-    /// Begins. Where the kernel takes no samples for this process, the rest is done, and
-    /// [`Explanation::missing`] says why.
+    /// Starts watching. If the kernel refuses samples to this process, the other counters still work, and
+    /// [`Explanation::missing`] gives the reason.
     #[must_use]
     pub fn start(subject: Subject, options: Options) -> Explainer {
         let mut processes =
@@ -176,7 +176,7 @@ impl Explainer {
         }
     }
 
-    /// Takes what was sampled and counted since the last call.
+    /// Collects the samples and counts since the last call.
     pub fn poll(&mut self) {
         if self.samples_read.elapsed() >= SAMPLES_INTERVAL {
             self.drain();
@@ -207,7 +207,7 @@ impl Explainer {
         }
     }
 
-    /// Ends, and says what was found.
+    /// Stops watching, and returns the explanation.
     #[must_use]
     pub fn finish(mut self) -> Explanation {
         let elapsed = self.started.elapsed();

@@ -1,4 +1,4 @@
-//! What was found.
+//! Defines the explanation: CPU time by cause, copies, packets and drops.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,14 +14,14 @@ use crate::sampler::Source;
 /// Where CPU time, copies and packets went while something ran.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Explanation {
-    /// How long it ran.
+    /// Duration of the explanation, seconds.
     pub seconds: f64,
     /// How the CPUs were sampled. `None`: they were not, and `missing` says why.
     pub sampling: Option<Sampling>,
     /// What watching took of the CPU time that was used, from 0 to 1, about: the samples at the cost that was measured
     /// before, times three where each is an interrupt, this process, and tracing. `None`: that cost is not known.
     pub perturbation_fraction: Option<f64>,
-    /// Whose the CPU time was.
+    /// CPU time by owner.
     pub cpu: Option<CpuTime>,
     /// CPU time of the program, and of the kernel while no process ran, by cause; the largest first. Of the whole
     /// machine if that was watched. Without what is unexplained, and without idle time.
@@ -36,9 +36,9 @@ pub struct Explanation {
     pub copies_per_byte: Option<f64>,
     /// Between which numbers that is: if all copies were as slow, or as fast, as this machine copies, and by chance.
     pub copies_per_byte_range: Option<[f64; 2]>,
-    /// How that was estimated.
+    /// The figures behind that estimate.
     pub copies: Option<Copies>,
-    /// What passed each interface.
+    /// The traffic of each interface.
     pub interfaces: Vec<Interface>,
     /// Packets dropped, by place.
     pub drops: Vec<Drop>,
@@ -57,9 +57,9 @@ pub struct Explanation {
     /// What each CPU counted itself, whatever ran there. `None`: it has no such counters, or this process may not read
     /// them, which `missing` says.
     pub hardware: Option<Vec<HardwareCounts>>,
-    /// What could not be found out, and why.
+    /// Missing figures, with the reasons.
     pub missing: Vec<String>,
-    /// Folded stacks and their samples, if they were asked for.
+    /// Folded stacks and their samples, if requested.
     #[serde(skip)]
     pub folded: HashMap<String, u64>,
 }
@@ -67,7 +67,7 @@ pub struct Explanation {
 /// How the CPUs were sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Sampling {
-    /// What made them be taken.
+    /// The event that triggers samples.
     pub source: Source,
     /// Samples a second of each CPU; by the tick, of each busy one.
     pub frequency_hz: u64,
@@ -84,7 +84,7 @@ pub struct Sampling {
     pub not_folded: u64,
 }
 
-/// CPU seconds of all CPUs, by whose they were.
+/// CPU seconds of all CPUs, by owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct CpuTime {
     /// The program's and of those it started, in kernel and out of it; with the interrupts that met them.
@@ -99,10 +99,10 @@ pub struct CpuTime {
     pub idle: f64,
 }
 
-/// CPU time that went into something.
+/// The CPU time of one cause.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct CauseTime {
-    /// What.
+    /// The cause.
     pub cause: Cause,
     /// CPU seconds.
     pub seconds: f64,

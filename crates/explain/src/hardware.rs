@@ -1,4 +1,4 @@
-//! What the CPUs count themselves: cycles, instructions and cache misses, where there are such counters.
+//! Reads the CPUs' own counters, where they exist: cycles, instructions and cache misses.
 
 use std::io;
 

@@ -1,28 +1,28 @@
-//! Where a program's CPU time, copies and packets go, on the machine it runs on.
+//! Explains where a program's CPU time, copies and packets go on the local machine.
 //!
-//! An [`Explainer`] watches from start to finish: it samples every CPU with the stacks of kernel and program, and
-//! reads the kernel's counters in each network namespace that the program is in. The [`Explanation`] has CPU time by
-//! [`Cause`](rules::Cause), how often each byte was copied, what passed each interface, and where packets were dropped.
-//! What is estimated, and how, is in `docs/guide/explain.md`.
+//! An [`Explainer`] samples every CPU with the stacks of kernel and program, and reads the kernel's counters in each network
+//! namespace of the program. The [`Explanation`] has CPU time by [`Cause`](rules::Cause), the number of copies of each byte,
+//! the packets of each interface, and where packets were dropped. `docs/guide/explain.md` says which figures are estimates,
+//! and how they are made.
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `explainer` | from start to finish |
-//! | `program` | a program that is run and explained, until it ends |
-//! | `sampler`, `tick`, `refused` | samples of every CPU; by what; why there are none |
-//! | `cost` | what a sample takes |
-//! | `tracing`, `system_calls`, `reasons` | the kernel's tracepoints, and what is counted by them |
-//! | `processes` | whose samples these are, and which files their code is from |
+//! | `explainer` | watches from start to finish |
+//! | `program` | runs a program and explains it until it ends |
+//! | `sampler`, `tick`, `refused` | samples of every CPU; by which timer; why there are none |
+//! | `cost` | the cost of a sample |
+//! | `tracing`, `system_calls`, `reasons` | the kernel's tracepoints, and counts from them |
+//! | `processes` | the process of each sample, and the files that its code is from |
 //! | `symbols`, `chosen`, [`stack`] | addresses to names |
 //! | [`rules`] | names to causes, by the table `causes.txt` |
-//! | `profile` | samples added up |
+//! | `profile` | sums of samples |
 //! | `network` | interfaces, drops, namespaces |
-//! | `activity` | switches, wake-ups, interrupts, softirqs |
+//! | `activity` | context switches, wake-ups, interrupts, softirqs |
 //! | `hardware` | cycles, instructions, cache misses of each CPU |
 //! | `copy_rate` | how fast this machine copies |
-//! | `account`, `explanation` | what is said of all that |
+//! | `account`, `explanation` | the explanation, from all of these |
 //!
-//! It knows nothing of Zerolane's protocol: any program can be explained.
+//! The crate knows nothing of Zerolane's protocol and can explain any program.
 
 #![forbid(unsafe_code)]
 

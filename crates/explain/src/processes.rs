@@ -1,4 +1,4 @@
-//! The processes seen: their names, parents and the files mapped as code, also of those that have ended.
+//! Tracks the processes seen, including ended ones: names, parents, and the files mapped as code.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -37,7 +37,7 @@ struct Process {
 /// Whose time a sample was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Kind {
-    /// The program that is to be explained, or a process it started.
+    /// The explained program, or a process that it started.
     Subject,
     /// A thread of the kernel.
     Kernel,
@@ -233,7 +233,7 @@ fn parent_of(pid: u32) -> Option<u32> {
     state_and_parent(pid)?.1.parse().ok()
 }
 
-/// Whether there is such a process and it has not ended. One that nobody has waited for is still there.
+/// Whether the process exists and has not ended. A zombie counts as ended.
 pub(crate) fn is_alive(pid: u32) -> bool {
     state_and_parent(pid).is_some_and(|(state, _)| !["Z", "X"].contains(&&*state))
 }

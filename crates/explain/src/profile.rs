@@ -1,4 +1,4 @@
-//! Samples added up by whose they were and what for.
+//! Sums samples by process and cause.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -40,7 +40,7 @@ pub(crate) struct Copies {
 pub(crate) struct Counts {
     pub(crate) samples: u64,
     pub(crate) by_cause: BTreeMap<(Owner, Option<Cause>), u64>,
-    /// Functions of stacks without a rule, where they are somebody's that is to be explained.
+    /// Functions of stacks without a rule, for processes under explanation.
     pub(crate) unexplained: HashMap<String, u64>,
     pub(crate) copies: Copies,
     /// Folded stacks, if they were asked for.
@@ -54,7 +54,7 @@ pub(crate) struct Profile {
     symbols: Symbols,
     pending: HashMap<Addresses, u64>,
     fold: bool,
-    /// Whose samples are to be explained.
+    /// The processes whose samples are explained.
     scope: fn(Kind) -> bool,
     /// Whether the samples were taken within an interrupt.
     interrupted: bool,

@@ -1,4 +1,4 @@
-//! A program that is run and explained, or one that runs, until it ends or somebody says stop.
+//! Explains a program that it starts, or one that runs already, until the program ends or the user stops it.
 
 use std::io;
 use std::process::{Child, Command, ExitStatus};
@@ -22,7 +22,7 @@ const GRACE: Duration = Duration::from_secs(1);
 /// After it a program that does not end is killed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Nothing could be explained.
+/// Why nothing could be explained.
 #[derive(Debug, Error)]
 pub enum Error {
     /// The program did not start.
@@ -42,12 +42,12 @@ pub enum Error {
     Wait(#[source] io::Error),
 }
 
-/// Set to the number of a signal by whoever wants it to end; 0 until then.
+/// The number of the signal that requests the end; 0 until then.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<AtomicUsize>);
 
 impl Stop {
-    /// What a signal handler may set to its signal's number.
+    /// The flag that a signal handler sets to its signal's number.
     #[must_use]
     pub fn flag(&self) -> Arc<AtomicUsize> {
         self.0.clone()
@@ -63,7 +63,7 @@ impl Stop {
 /// not end then. What it starts and leaves behind is not waited for.
 ///
 /// # Errors
-/// It does not start.
+/// The program does not start.
 pub fn explain_program(
     command: &mut Command,
     options: Options,
@@ -88,7 +88,7 @@ pub fn explain_program(
     Ok((explainer.finish(), status))
 }
 
-/// A program that is to end.
+/// A request to end a program.
 #[derive(Default)]
 struct Ending {
     asked: Option<Instant>,

@@ -1,4 +1,4 @@
-//! Why the kernel freed packets that it did not deliver (the tracepoint `skb:kfree_skb`).
+//! Counts why the kernel freed packets that it did not deliver (the tracepoint `skb:kfree_skb`).
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,4 +1,4 @@
-//! Why there are no samples.
+//! Explains why there are no samples.
 
 use std::fs;
 use std::io;
@@ -31,7 +31,7 @@ pub(crate) enum Refused {
         /// What the setting is.
         paranoid: i32,
     },
-    /// More than the kernel lets anybody have.
+    /// A higher rate than the kernel allows to any user.
     #[error(
         "this machine takes at most {limit_hz} samples a second (kernel.perf_event_max_sample_rate)"
     )]
@@ -76,7 +76,8 @@ impl Refused {
     }
 }
 
-/// Whether nobody may have so many samples a second. The kernel lowers the limit by itself where samples took long.
+/// Whether the rate exceeds the kernel's limit for all users. The kernel lowers the limit by itself if samples take
+/// long.
 pub(crate) fn check_frequency(frequency_hz: u64) -> Result<(), Refused> {
     match setting("perf_event_max_sample_rate") {
         Some(limit_hz) if limit_hz < frequency_hz => Err(Refused::TooOften { limit_hz }),

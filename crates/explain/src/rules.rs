@@ -1,4 +1,4 @@
-//! Which functions mean which [`Cause`]: the table `causes.txt`, and how a stack is classed by it.
+//! Classes functions and stacks by [`Cause`], with the table `causes.txt`.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use crate::stack::Frame;
 /// The table of this crate.
 const TABLE: &str = include_str!("causes.txt");
 
-/// What CPU time went into. `causes.txt` says which functions mean which.
+/// A cause of CPU time. `causes.txt` maps functions to causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Cause {
     /// Payload copied between kernel and program, or within a program.
@@ -132,7 +132,7 @@ enum Where {
     Module,
 }
 
-/// The table in a form for looking up.
+/// The table in a form for lookups.
 #[derive(Debug, Default)]
 pub struct Rules {
     exact: HashMap<(Where, &'static str), Cause>,
@@ -179,8 +179,8 @@ impl Rules {
         Ok(rules)
     }
 
-    /// What a stack was there for: the first frame that has a rule decides, from the leaf outward. Kernel frames
-    /// are not explained by the program's frames below them. `None`: no rule.
+    /// The cause of a stack: from the leaf outward, the first frame with a rule decides. The program's frames do not
+    /// explain kernel frames above them. `None`: no rule.
     #[must_use]
     pub fn classify(&self, leaf_first: &[Frame]) -> Option<Cause> {
         let named: Vec<_> = leaf_first.iter().map(|it| self.name(it.clone())).collect();

@@ -1,3 +1,4 @@
+//! Tests that stacks are classed by the right cause.
 #![allow(non_snake_case)]
 use super::*;
 use crate::stack::unfold;

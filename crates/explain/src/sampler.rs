@@ -1,4 +1,4 @@
-//! Samples of every CPU, with the processes they belong to (`perf_event_open`).
+//! Samples every CPU with the process that runs on it (`perf_event_open`).
 
 use std::fs;
 use std::io;
@@ -22,7 +22,7 @@ const CONTEXT_USER: u64 = -512_i64 as u64;
 /// What follows are addresses of the kernel.
 const CONTEXT_KERNEL: u64 = -128_i64 as u64;
 
-/// What made the samples be taken.
+/// The event that triggers samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
@@ -128,7 +128,7 @@ impl Samplers {
         self.rings.len()
     }
 
-    /// Takes no samples any more; [`drain`](Self::drain) still has those taken.
+    /// Stops sampling. [`drain`](Self::drain) still returns earlier samples.
     pub(crate) fn stop(&mut self) {
         for ring in &mut self.rings {
             // It fails on none that was enabled.

@@ -1,4 +1,4 @@
-//! A stack of function calls, as names.
+//! Represents a stack of function calls by names.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub enum Frame {
 }
 
 impl Frame {
-    /// Whether it is the kernel's.
+    /// Whether the function belongs to the kernel.
     #[must_use]
     pub fn is_kernel(&self) -> bool {
         matches!(self, Frame::Kernel(_))
@@ -67,7 +67,7 @@ impl fmt::Display for Frame {
     }
 }
 
-/// A name that somebody else chose, without what a terminal takes for a command, and without what separates frames.
+/// A foreign name, without terminal control characters and frame separators.
 pub(crate) fn printable(name: &str) -> String {
     name.replace(|it: char| it.is_control() || it == ';', ":")
 }

@@ -1,4 +1,4 @@
-//! Addresses to names.
+//! Resolves addresses to names.
 
 use std::collections::HashMap;
 use std::fs;
@@ -31,7 +31,7 @@ pub(crate) struct Symbols {
 impl Symbols {
     pub(crate) fn new() -> Symbols {
         let kernel = Kernel {
-            // The running kernel's own list is exact; an image found on disk may be another's.
+            // The running kernel's own list is exact; an image on disk may be of another kernel.
             vmlinux: MaybeDefault::None,
             debug_syms: false,
             ..Kernel::default()

@@ -1,4 +1,4 @@
-//! How many system calls a program makes, by the kernel's tracepoint.
+//! Counts a program's system calls, by the kernel's tracepoint.
 
 use std::fs;
 use std::io;

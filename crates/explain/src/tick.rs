@@ -1,4 +1,4 @@
-//! The kernel's periodic interrupt as what samples are taken by.
+//! Takes samples at the kernel's periodic interrupt.
 
 use std::fs;
 use std::io;
@@ -13,7 +13,7 @@ use crate::tracing::{Field, Format, Tracepoints};
 
 /// The functions that the tick's timer calls, by the kernel's version.
 const HANDLERS: [&str; 2] = ["tick_nohz_handler", "tick_sched_timer"];
-/// The first function of an interrupt, which the interrupted one called as it were: of x86 and of Arm.
+/// The first function of an interrupt, which appears as a call from the interrupted one: on x86 and on Arm.
 const ENTRIES: [&str; 3] = [
     "asm_sysvec_apic_timer_interrupt",
     "el1h_64_irq",

@@ -1,4 +1,4 @@
-//! Tracepoints of the kernel: which there are, and what their records hold.
+//! Finds the kernel's tracepoints, and parses their record formats.
 
 use std::collections::HashMap;
 use std::fs::File;

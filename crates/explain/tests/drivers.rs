@@ -1,4 +1,4 @@
-//! What a driver counts of its own, of packets that it was made to drop.
+//! Tests that the statistics of a driver report the packets that it was made to drop.
 #![allow(non_snake_case)]
 
 use std::net::UdpSocket;
@@ -85,7 +85,7 @@ fn driver_statistics__what_a_veth_drops() {
     let hosts = Topology::pair("driver", 1500).unwrap();
     let receiver = hosts.b();
     let to = (receiver.ipv4(), 9);
-    // The address is resolved before nothing passes any more.
+    // Resolve the address before the device drops all packets.
     let sender = hosts.a().enter_thread(|| {
         let sender = UdpSocket::bind((hosts.a().ipv4(), 0)).unwrap();
         sender.send_to(&[1], to).unwrap();

@@ -1,4 +1,4 @@
-//! Packets dropped on purpose, each in its place, in network namespaces: named rightly, and counted exactly.
+//! Tests that packets dropped on purpose, each in its place, are named correctly and counted exactly.
 #![allow(non_snake_case)]
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -77,7 +77,7 @@ fn udp_receive_buffer__a_small_one() {
     let Some(hosts) = topology() else { return };
     const SENT: u64 = 500;
     let mut taken = 0;
-    // Sockets that are closed are not listed any more.
+    // Closed sockets are no longer listed.
     let mut kept = None;
     let explanation = explained(hosts.b(), || {
         let socket = UdpSocket::bind((hosts.b().ipv4(), 0)).unwrap();
@@ -159,7 +159,7 @@ fn udp_counts() -> [u64; 3] {
     ["InDatagrams", "NoPorts", "InErrors"].map(|title| mib("Udp: ", title))
 }
 
-/// Waits until `there`, but not for ever.
+/// Waits until `there`, for a limited time.
 fn settle(mut there: impl FnMut() -> bool) {
     for _ in 0..1000 {
         if there() {
@@ -452,7 +452,7 @@ fn qdisc__a_full_one() {
     assert_eq!(at("udp_send_buffer").map(|it| it.count), Some(dropped));
 }
 
-/// Nothing is sent there by itself any more, where the kernel has IPv6 at all.
+/// Stops unsolicited traffic there, if the kernel supports IPv6.
 fn without_ipv6(namespace: &Namespace) {
     let setting = format!(
         "/proc/sys/net/ipv6/conf/{}/disable_ipv6",

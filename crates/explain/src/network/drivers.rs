@@ -1,4 +1,4 @@
-//! What drivers count of their own, as `ethtool -S` shows it.
+//! Reads the statistics of network drivers, as `ethtool -S` shows them.
 
 use std::fs::File;
 use std::io;
@@ -16,8 +16,8 @@ const PARTS: [&str; 3] = ["drop", "discard", "error"];
 /// The same, where a word of the name begins with them.
 const BEGINNINGS: [&str; 2] = ["miss", "err"];
 
-/// A counter of a driver that is about packets dropped, missed or damaged, and rose. Drivers choose the names, and may
-/// count a packet in several, also in what [`Drop`](super::Drop) is made of.
+/// A driver's counter of dropped, missed or damaged packets that rose. Drivers choose the names. They may count a
+/// packet in several counters, and in those behind [`Drop`](super::Drop).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DriverStatistic {
     /// The network namespace.

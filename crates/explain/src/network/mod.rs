@@ -1,4 +1,4 @@
-//! What the kernel counts of packets, in every network namespace that the observed processes are in.
+//! Counts packets in every network namespace of the observed processes.
 //!
 //! | module | what it does |
 //! |---|---|
@@ -34,7 +34,7 @@ const NAMESPACES_LIMIT: usize = 64;
 /// Where `ip netns` names namespaces.
 const NAMED: &str = "/run/netns";
 
-/// What passed an interface while it was watched.
+/// The traffic of an interface while it was watched.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Interface {
     /// The network namespace: its name, `this` for that of the caller, or its number.
@@ -43,7 +43,7 @@ pub struct Interface {
     pub name: String,
     /// Bytes received, headers included.
     pub rx_bytes: u64,
-    /// Packets received. What is segmented or merged by the interface or beside it counts once.
+    /// Packets received. A packet that the interface or the kernel segments or merges counts once.
     pub rx_packets: u64,
     /// Bytes sent, headers included.
     pub tx_bytes: u64,
@@ -60,9 +60,9 @@ pub struct Socket {
     pub protocol: &'static str,
     /// Its port.
     pub port: u16,
-    /// Datagrams that it had no room for, or whose checksum was wrong.
+    /// Datagrams dropped for lack of room, or for a wrong checksum.
     pub drops: u64,
-    /// The process that has it: number and name. `None` if that was not found in time.
+    /// Number and name of the process that owns it. `None` if it was not found in time.
     pub owner: Option<String>,
 }
 

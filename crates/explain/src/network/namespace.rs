@@ -1,4 +1,4 @@
-//! All counters of one namespace.
+//! Reads all counters of one namespace.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};

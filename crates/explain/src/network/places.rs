@@ -1,4 +1,4 @@
-//! Which counter means a drop where.
+//! Maps counters to the place of a drop.
 
 use serde::Serialize;
 
@@ -12,11 +12,11 @@ pub struct Drop {
     pub place: &'static str,
     /// The network namespace, or `machine`.
     pub namespace: String,
-    /// The interface, where the place is at one.
+    /// The interface, if the place belongs to one.
     pub interface: Option<String>,
     /// How many packets or datagrams.
     pub count: u64,
-    /// The place in words, and what is usually done about it.
+    /// A description of the place, and the usual remedy.
     pub words: String,
 }
 

@@ -1,4 +1,4 @@
-//! The files of `/proc/PID/net`.
+//! Reads the files of `/proc/PID/net`.
 
 use super::tally::{Counter, Readings};
 

@@ -1,4 +1,4 @@
-//! Drops of queueing disciplines, by rtnetlink.
+//! Reads the drops of queueing disciplines, by rtnetlink.
 
 use std::collections::HashMap;
 use std::fs::File;

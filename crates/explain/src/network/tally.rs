@@ -1,4 +1,4 @@
-//! Counters, and by how much they rose.
+//! Computes how far each counter rose between two readings.
 
 use std::collections::BTreeMap;
 
