@@ -1,18 +1,18 @@
-//! What single things cost, as they were measured by themselves.
+//! Holds unit costs, as each was measured alone.
 
 use serde::{Deserialize, Serialize};
 
-/// Payload of a train of a plain connection, bytes: what the costs of trains are of.
+/// Payload of a train of a plain connection, bytes, for which the costs of trains are measured.
 pub const TRAIN: usize = 60 << 10;
 /// What slots that are given to the kernel go through before they are used again, bytes: what is in flight.
 pub const SLOTS: usize = 2 << 20;
-/// What follows its payload, bytes: a header of 40 and a digest of 8.
+/// Bytes after its payload: a header of 40 and a digest of 8.
 pub const TRAIN_END: usize = 48;
 
 /// Bytes of the unit that costs of memory are of.
 pub(crate) const KIB: f64 = 1024.0;
 
-/// What something costs: the median of the samples, and the least and the largest.
+/// A cost: the median, least and largest of its samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     /// The least of the samples.
@@ -35,7 +35,7 @@ impl Cost {
     }
 }
 
-/// All that the model is told of a machine. Times are nanoseconds, those of memory and of TCP nanoseconds per KiB.
+/// The unit costs of a machine. Times are in nanoseconds; those of memory and of TCP in nanoseconds per KiB.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UnitCosts {
     /// Its caches.

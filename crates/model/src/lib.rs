@@ -1,17 +1,18 @@
-//! What throughput, CPU time and memory traffic follow from what single things cost (P4.3, and the idea of P2.8: a model
-//! that is held against a measurement). Pure: no clock, no IO.
+//! Predicts throughput, CPU time and memory traffic from unit costs, to compare with measurements (P4.3, P2.8).
+//!
+//! Pure: no clock, no IO.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `costs` | unit costs, and how they depend on how much memory there is |
-//! | `row` | what is predicted |
-//! | `stage` | what an end does for each byte |
+//! | `costs` | unit costs, and how they depend on the amount of memory |
+//! | `row` | the row to predict |
+//! | `stage` | the work of an end for each byte |
 //! | `prediction` | the slower end, goodput and CPU time |
 //! | `tcp`, `zerolane` | the stages of each carrier |
-//! | `memory` | sources and sinks, and cores that hinder each other |
+//! | `memory` | sources and sinks, and interference between cores |
 //! | `traffic` | bytes on the memory bus |
 //!
-//! What it leaves out: loss, the start of a connection, other programs, more than two cores, devices that are no veth.
+//! The model leaves out loss, connection setup, other programs, more than two cores, and devices other than veth.
 #![forbid(unsafe_code)]
 
 mod costs;

@@ -1,4 +1,4 @@
-//! What an end takes for memory beside the carrier: its source and its sink, and what both ends take from each other.
+//! Predicts the memory costs of an end besides the carrier's: its source, its sink, and interference between both ends.
 
 use crate::costs::{Cost, KIB, MemoryCosts, UnitCosts, at};
 use crate::row::{Row, Sink, Source};

@@ -1,7 +1,8 @@
-//! From what single things cost to goodput and CPU time.
+//! Predicts goodput and CPU time from stages.
 //!
-//! Sender and receiver work at the same time, a core each, and a byte passes both: the slower of the two decides. What an end
-//! does for a byte is a sum of stages, each a unit cost. Nanoseconds a byte are CPU seconds a GB, and 8 over them Gb/s.
+//! Sender and receiver work at the same time, one core each, and every byte passes both: the slower end sets the rate. The
+//! work of an end for a byte is a sum of stages, each a unit cost. A cost of n nanoseconds per byte is n CPU seconds per GB,
+//! and 8 / n Gb/s.
 
 use serde::Serialize;
 
@@ -11,7 +12,7 @@ use crate::stage::{End, Stage};
 use crate::traffic::bus_bytes_per_byte;
 use crate::{tcp, zerolane};
 
-/// What is predicted of a row.
+/// The prediction for a row.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Prediction {
     /// Goodput, Gb/s.
@@ -20,15 +21,15 @@ pub struct Prediction {
     pub tx_cpu_s_per_gb: f64,
     /// That of the receiver.
     pub rx_cpu_s_per_gb: f64,
-    /// The slower end, and what takes it longest.
+    /// The slower end, and its longest stage.
     pub bottleneck: String,
     /// Bytes on the memory bus for each byte of payload, both ends together (P4.3).
     pub bus_bytes_per_byte: f64,
-    /// What the ends do.
+    /// The stages of both ends.
     pub stages: Vec<Stage>,
 }
 
-/// What this row is to be on a machine where single things cost so much.
+/// Predicts this row for a machine with these unit costs.
 #[must_use]
 pub fn predict(row: &Row, costs: &UnitCosts) -> Prediction {
     let work = match row.carrier {

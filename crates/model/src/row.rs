@@ -1,4 +1,4 @@
-//! What is predicted: a row of `bench bulk` or `bench stream`.
+//! Describes what is predicted: a row of `bench bulk` or `bench stream`.
 
 use serde::Serialize;
 

@@ -1,8 +1,8 @@
-//! What an end does for each byte.
+//! Defines a stage: one kind of work of an end for each byte.
 
 use serde::Serialize;
 
-/// Which end does it.
+/// The end of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
@@ -12,14 +12,14 @@ pub enum End {
     Receiver,
 }
 
-/// What an end does for each byte.
+/// One kind of work of an end for each byte.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Stage {
-    /// Which end.
+    /// The end that does it.
     pub end: End,
-    /// In words.
+    /// A description.
     pub what: &'static str,
-    /// What it takes, nanoseconds a byte of payload.
+    /// Its time, nanoseconds per byte of payload.
     pub ns_per_byte: f64,
 }
 

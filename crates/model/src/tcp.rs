@@ -1,13 +1,13 @@
-//! The kernel's TCP.
+//! Predicts the kernel's TCP.
 //!
-//! With s and r what a byte takes at the sender and at the receiver:
+//! Let s and r be the time per byte at the sender and at the receiver:
 //!
-//! - *r < s*: the receiver sleeps whenever its queue is empty. A wake-up takes L until it runs; meanwhile super-packets of P
-//!   bytes go on arriving, and it catches up by (s - r) P with each. So it sleeps once in n = 1 + L / ((s - r) P) of them,
-//!   and the sender takes a wake-up for each n P bytes. (A slower receiver may so make a sender faster.)
-//! - *r > s*: the sender waits in a share f of the time. What it sends then is queued, for the receiver has no room, and
-//!   leaves when an acknowledgement makes some: on the receiver's core. With q and c what a byte takes at either end where
-//!   all leaves like this: s' = s + f (q - s), r' = r + f (c - r), f = 1 - s' / r'.
+//! - *r < s*: the receiver sleeps whenever its queue is empty. A wake-up takes L until the receiver runs; meanwhile
+//!   super-packets of P bytes keep arriving, and the receiver gains (s - r) P on each. It sleeps once per n = 1 + L / ((s -
+//!   r) P) of them, and the sender pays for a wake-up per n P bytes. (So a slower receiver can make a sender faster.)
+//! - *r > s*: the sender waits for a share f of the time. What it sends then is queued, because the receiver has no room. It
+//!   leaves when an acknowledgement makes room: on the receiver's core. With q and c the time per byte at either end if all
+//!   bytes leave like this: s' = s + f (q - s), r' = r + f (c - r), f = 1 - s' / r'.
 
 use crate::costs::{Cost, KIB, UnitCosts, Way, at};
 use crate::memory::{shared, sink, source};

@@ -1,4 +1,4 @@
-//! Cases worked out by hand, and what must hold of every prediction.
+//! Tests cases worked out by hand, and properties of every prediction.
 #![allow(non_snake_case)]
 
 use super::*;

@@ -1,10 +1,10 @@
-//! Bytes on the memory bus for each byte of payload (P4.3).
+//! Predicts bytes on the memory bus per byte of payload (P4.3).
 //!
-//! The paper counts, for each pass over the payload, what of it is not in the cache: a line that is read is fetched once,
-//! a line that is written is fetched and, when it has to make room, written back. Its figures are 1 byte a byte where a
-//! sender's buffer fits the cache and 2 to 4 where it does not, 2 and 4 for a receiver; in each, 1 is the network card's
-//! own access. Between two namespaces of one machine there is no card: its access is left out here, and the last cache is
-//! that of both ends.
+//! For each pass over the payload, the paper counts the part that is not in the cache: a line that is read is fetched once,
+//! a line that is written is fetched and, when evicted, written back. Its figures are 1 byte per byte if the sender's buffer
+//! fits the cache and 2 to 4 if it does not, and 2 and 4 for a receiver; each includes 1 for the network card's own access.
+//! Between two namespaces of one machine there is no card, so its access is left out here, and both ends share the
+//! last-level cache.
 //!
 //! | pass | in the cache | not in it |
 //! |---|---|---|
@@ -13,7 +13,7 @@
 //! | the receiver writes the memory | 0 | 2 |
 //! | a file that is read: file, memory | 0 | 1, 2 |
 //! | a file that is written, other memory copied to | 0 | 2 |
-//! | the piece just received is looked through: if it is not in the cache any more | 0 | 1 |
+//! | the piece just received is read: if it is no longer in the cache | 0 | 1 |
 
 use crate::costs::Caches;
 use crate::row::{Row, Sink, Source};
@@ -40,7 +40,7 @@ pub(crate) fn bus_bytes_per_byte(row: &Row, caches: &Caches) -> f64 {
     source + 2.0 + sink
 }
 
-/// Of a piece that was written a moment ago: 1 if it is not in the cache any more.
+/// For a recently written piece: 1 if it is no longer in the cache.
 fn missing(piece: usize, caches: &Caches) -> f64 {
     f64::from(u8::from(piece.saturating_add(IN_FLIGHT) > caches.last))
 }

@@ -1,12 +1,12 @@
-//! Zerolane's trains.
+//! Predicts Zerolane's trains.
 //!
 //! | per train | sender | receiver |
 //! |---|---|---|
-//! | plain | digest of the memory; copied or given, whichever takes less | the kernel's copy to the memory; digest of that, from the cache |
-//! | encrypted | sealed from the memory; that copied, or given from slots that the other core has read meanwhile | the kernel's copy into one buffer, from the slots that the other core has written; opened from there to the memory |
-//! | both | the library's part of it | the same |
+//! | plain | digest of the memory; copy or page lending, whichever is cheaper | the kernel's copy to the memory; digest of that, from the cache |
+//! | encrypted | sealed from the memory; then copied, or lent from slots that the other core has read meanwhile | the kernel's copy into one buffer, from slots that the other core has written; opened from there into the memory |
+//! | both | the library's work per train | the same |
 //!
-//! and per Transfer the library's announcement, grant and confirmation at each end. The end that has less to do spins.
+//! Each Transfer adds the library's announcement, grant and confirmation at each end. The end with less work spins.
 
 use crate::costs::{Cost, KIB, MemoryCosts, SLOTS, TRAIN, TrainCosts, UnitCosts, at};
 use crate::memory::{memory, shared, sink, source};
