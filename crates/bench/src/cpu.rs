@@ -1,25 +1,23 @@
-//! What a core did: pinning, CPU seconds, and the memory's own speed.
+//! Pins threads to cores, and measures CPU seconds and memory speed.
 //!
 //! # Which clock is honest
 //!
 //! Three are read around the timed part of a run:
 //!
-//! - `process_s`: getrusage of the end's process. The kernel scales it to the
-//!   scheduler's nanosecond clock, so it is exact, and without
-//!   CONFIG_IRQ_TIME_ACCOUNTING it includes the network stack's softirq work
-//!   that ran on top of the process.
-//! - `softirqd_s`: run time of the core's ksoftirqd thread, which takes over
-//!   when softirq work piles up; getrusage does not see it.
-//! - `core_busy_s`: everything the core did, from /proc/stat. It misses
-//!   nothing, but also counts any other program on that core, and where the
-//!   kernel samples by ticks it is a sample.
+//! - `process_s`: getrusage of the end's process. The kernel scales it to the scheduler's nanosecond clock, so it is exact.
+//!   Without CONFIG_IRQ_TIME_ACCOUNTING it includes softirq work of the network stack that ran on top of the process.
+//! - `softirqd_s`: run time of the core's ksoftirqd thread, which takes over when softirq work piles up; getrusage does not
+//!   include it.
+//! - `core_busy_s`: all work of the core, from /proc/stat. It misses nothing, but also counts any other program on that
+//!   core, and is a sample where the kernel counts by ticks.
 //!
-//! - `unsoaked_s`: where a [`Soaker`] runs, what it does not get of the core. Like
-//!   `core_busy_s`, with the scheduler's clock in place of ticks.
+//! Where a [`Soaker`] runs, a fourth is added:
 //!
-//! The reported CPU seconds are `process_s + softirqd_s`: what this end cost,
-//! whoever else is on the machine. `core_busy_s` stands beside it, so that a
-//! reader can see that nothing was left out.
+//! - `unsoaked_s`: the core's time that the soaker does not get. Like `core_busy_s`, but with the scheduler's clock instead
+//!   of ticks.
+//!
+//! The reported CPU seconds are `process_s + softirqd_s`: the cost of this end, whatever else runs on the machine.
+//! `core_busy_s` stands beside it, so a reader can see that nothing was left out.
 
 use std::fs;
 use std::hint::{black_box, spin_loop};
@@ -131,7 +129,7 @@ impl Drop for Soaker {
     }
 }
 
-/// Turns of a soaker between two looks whether it is to end.
+/// Turns of a soaker between two checks for a stop request.
 const LOOKS: u32 = 1 << 12;
 
 /// CPU seconds spent between [`Meter::start`] and [`Meter::stop`].
@@ -141,7 +139,7 @@ pub(crate) struct CpuTime {
     pub(crate) process_s: f64,
     /// Time of the core's ksoftirqd; 0 where it cannot be seen.
     pub(crate) softirqd_s: f64,
-    /// Time the core was not idle, whoever used it; `None` where it cannot be seen.
+    /// Time for which the core was not idle, whichever program used it; `None` if unknown.
     pub(crate) core_busy_s: Option<f64>,
     /// Time that a soaker on the core did not get; `None` without one. Then `core_busy_s` counts the soaker, too.
     pub(crate) unsoaked_s: Option<f64>,

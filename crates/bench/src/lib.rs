@@ -1,16 +1,16 @@
-//! `zerolane bench`: Zerolane against the kernel's TCP and others, on the same memory; and `zerolane demo`.
+//! Compares Zerolane with the kernel's TCP and others on the same memory: `zerolane bench` and `zerolane demo`.
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | `modes` | the benchmarks: arguments, jobs and reports of each |
 //! | `demo` | a file copied by TCP and by Zerolane |
 //! | `report` | figures from measurements, for programs and for people |
-//! | `harness` | who is told what, and when |
-//! | `contender` | what is compared: ways to do a job between two processes |
-//! | `job` | what the two ends of a run are told to do |
-//! | `measured` | what an end measured |
-//! | `content` | what is sent |
-//! | `costs` | what single things cost |
+//! | `harness` | the orchestrator and its ends |
+//! | `contender` | ways to do a job between two processes |
+//! | `job` | the job of the two ends of a run |
+//! | `measured` | an end's measurements |
+//! | `content` | the content of buffers and messages |
+//! | `costs` | unit costs |
 //! | `cpu`, `limits` | pinning, CPU time, memcpy; every limit |
 //!
 //! Each uses only those below it.

@@ -1,4 +1,4 @@
-//! Every limit of the benchmark, with its unit and its reason.
+//! Defines every limit of the benchmark, with its unit and its reason.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The `zerolane` command with the benchmark, the demo and the report.
+//! Runs the `zerolane` command with the benchmark, the demo and the report.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Manual pages and completions of all commands, also of those that `zerolane` starts this program for.
+//! Tests the generation of manual pages and completions, also for the commands for which `zerolane` starts this program.
 
 #![allow(non_snake_case)]
 

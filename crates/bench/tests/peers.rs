@@ -1,4 +1,4 @@
-//! The scripts of `peers/` leave nothing behind: what they start is played by shells.
+//! Tests that the scripts of `peers/` leave no process behind. Shell scripts stand in for what they start.
 
 #![allow(non_snake_case)]
 
@@ -19,7 +19,7 @@ const PYROUTE2: &str = "from unittest.mock import MagicMock\nNetNS = netns = Mag
 /// Enters none: `nsenter --net=FILE --` and `taskset -c CORE` are what follows them.
 const NSENTER: &str = "shift 2\nexec \"$@\"";
 const TASKSET: &str = "shift 2\nexec \"$@\"";
-/// Makes the files that it is to make.
+/// Makes the files that it should make.
 const CERTTOOL: &str = "while [ $# -gt 0 ]; do [ \"$1\" != --outfile ] || : > \"$2\"; shift; done";
 
 /// Whether there is a Python that runs the scripts; says if not.

@@ -1,4 +1,4 @@
-//! `zerolane report` as a user starts it.
+//! Tests `zerolane report` as a user starts it.
 
 #![allow(non_snake_case)]
 
@@ -136,7 +136,7 @@ fn report__stopped_keeps_what_is_done_and_writes_no_page() {
     command.stderr(Stdio::piped()).stdout(Stdio::null());
     let child = command.process_group(0).spawn().unwrap();
     let group = Pid::from_raw(child.id().cast_signed());
-    // In the middle of a run: some are to come.
+    // In the middle of a run, with others to follow.
     let deadline = Instant::now() + Duration::from_secs(120);
     while !out.join("captures/two-in-turn.pcap").exists() {
         assert!(Instant::now() < deadline, "it does not begin");

@@ -1,7 +1,6 @@
-//! The same link in virtual and in real time gives the same goodput.
+//! Tests that the same link gives the same goodput in virtual and in real time.
 //!
-//! The case is limited by the link, 200 Mb/s and 10 ms, so that it says
-//! something about the two clocks and nothing about the machine.
+//! The link, 200 Mb/s and 10 ms, limits the case, so the result depends on the two clocks and not on the machine.
 
 #![allow(non_snake_case)]
 

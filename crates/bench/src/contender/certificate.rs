@@ -1,7 +1,7 @@
-//! TLS 1.3 for the baselines that encrypt: one cipher suite, and a certificate made for the run.
+//! Configures TLS 1.3 for the baselines that encrypt: one cipher suite, and a certificate made for the run.
 //!
-//! The sender takes any certificate, as Zerolane's ends take any key when nobody says whom to trust: who the
-//! other end is costs a signature, which is checked, and a name, which nobody has here.
+//! The sender accepts any certificate, as Zerolane's ends accept any key unless told whom to trust. Authentication still
+//! costs a signature, which is checked, and a name, which is not checked here.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ pub(crate) fn client() -> Result<ClientConfig> {
         .with_no_client_auth())
 }
 
-/// Takes whoever holds the key of the certificate that it shows.
+/// Accepts any peer that holds the key of its certificate.
 #[derive(Debug)]
 struct Anybody(Arc<CryptoProvider>);
 

@@ -1,7 +1,7 @@
-//! TCP's congestion control: which one a socket is given, and what is said where it cannot have it.
+//! Sets TCP's congestion control on a socket, and explains why if it cannot.
 //!
-//! The kernel lets root choose any that it has; others choose among those that root allowed to all
-//! (`net.ipv4.tcp_allowed_congestion_control`), which are the machine's default and a few more.
+//! The kernel lets root choose any available algorithm. Other users may choose those in
+//! `net.ipv4.tcp_allowed_congestion_control`: the machine's default and those that root added.
 
 use std::io::ErrorKind;
 
@@ -46,7 +46,7 @@ pub(crate) fn choose(socket: &Socket, asked: Option<&str>) -> Result<()> {
     }
 }
 
-/// What TCP runs with here if nobody asks for another one.
+/// The default congestion control of TCP contenders.
 pub(crate) fn baseline() -> Result<String> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     choose(&socket, None)?;

@@ -1,4 +1,4 @@
-//! What a contender has to do, and what all have in common.
+//! Defines the contract of all contenders, and what they share.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -22,31 +22,30 @@ pub(crate) trait Contender: Sync {
     /// Waits for the initiators of the job on any free port of `bind`.
     fn listen(&self, bind: IpAddr, job: &Job) -> Result<Box<dyn Listener>>;
 
-    /// Connects to the responder and does the initiator's part: sends what is to be moved, or does the
-    /// operations. The clock runs from the responder's *go* until its *done* has come back.
+    /// Connects to the responder and does the initiator's part: sends the content, or does the operations. The clock
+    /// runs from the responder's *go* until its *done* has come back.
     fn initiate(&self, to: SocketAddr, part: &mut Part<'_>) -> Result<Vec<Measured>>;
 }
 
 /// A responder that waits for its initiators.
 pub(crate) trait Listener {
-    /// The port that the initiators are to connect to.
+    /// The port to which the initiators connect.
     fn port(&self) -> Result<u16>;
 
-    /// The hardware address that they are to connect to, over raw Ethernet.
+    /// The hardware address to which they connect over raw Ethernet.
     fn hardware(&self) -> Option<[u8; 6]> {
         None
     }
 
-    /// Does the responder's part: receives what is to be moved, and checks it, or answers. The clock runs
-    /// from this end's *go*, said when all connections stand and the memory is ready, until the last byte
-    /// is in place.
+    /// Does the responder's part: receives the content and checks it, or answers. The clock runs from this end's *go*,
+    /// said when all connections stand and the memory is ready, until the last byte is in place.
     fn respond(self: Box<Self>, part: &mut Part<'_>) -> Result<Vec<Measured>>;
 }
 
-/// Told a flow's number and the bytes of one of its samples, while it goes on.
+/// Called with a flow's number and the bytes of one of its samples, while the flow runs.
 pub(crate) type Tell<'a> = &'a (dyn Fn(usize, u64) + Sync);
 
-/// What one end brings to a job.
+/// The resources that one end brings to a job.
 pub(crate) struct Part<'a> {
     pub(crate) job: &'a Job,
     /// The core this end is pinned to, and then the others that its flows may run on.
@@ -82,7 +81,7 @@ impl Part<'_> {
     }
 }
 
-/// The buffers of an end, which outlive a run: the next one need not wait for the kernel.
+/// The buffers of an end. They outlive a run, so the next run does not wait for the kernel.
 #[derive(Debug, Default)]
 pub(crate) struct Memory(Vec<Region>);
 
@@ -125,7 +124,7 @@ pub(super) fn expect_word(heard: u8, word: u8) -> Result<()> {
 /// Where flows wait until all are ready.
 #[derive(Debug)]
 pub(super) struct Gate {
-    /// Flows that are not ready yet; `None` once one of them has ended, for the others would wait for ever.
+    /// Flows that are not ready yet; `None` once one has ended, because the others would otherwise wait without end.
     missing: Mutex<Option<usize>>,
     changed: Condvar,
 }

@@ -1,4 +1,4 @@
-//! Whether a contender gave up its peer, or something else failed.
+//! Decides whether a failure means that a contender gave up its peer.
 
 use std::fmt;
 use std::io::{self, ErrorKind};

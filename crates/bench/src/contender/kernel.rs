@@ -1,5 +1,6 @@
-//! What the kernel's TCP counts, in the namespace of this process. Nothing but
-//! the benchmark runs there, so the differences are its own.
+//! Reads the kernel's TCP counters in this process's namespace.
+//!
+//! Only the benchmark runs there, so the differences are its own.
 
 use std::fs;
 

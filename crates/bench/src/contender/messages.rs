@@ -1,4 +1,4 @@
-//! Messages over the kernel's sockets, and how those wait.
+//! Sends and receives messages over the kernel's sockets, by polling or asleep.
 
 use std::io::{self, ErrorKind};
 use std::time::Instant;

@@ -1,18 +1,18 @@
-//! What is compared: ways to do a job between two processes.
+//! Implements the contenders: ways to do a job between two processes.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `contract` | what each has to do, and what all have in common |
+//! | `contract` | the contract of all contenders, and what they share |
 //! | `tcp`, `unix`, `tls`, `quic` | connections that carry bytes in order |
-//! | `socket` | what sockets of TCP and UNIX sockets have in common |
+//! | `socket` | the common part of TCP and UNIX sockets |
 //! | `stream` | buffers and files over those |
 //! | `udp` | raw UDP |
 //! | `messages`, `rounds` | single operations over sockets |
 //! | `zerolane` | Zerolane |
-//! | `program` | other people's programs |
-//! | `congestion`, `kernel` | TCP's congestion control; what the kernel's TCP counts |
+//! | `program` | third-party programs |
+//! | `congestion`, `kernel` | TCP's congestion control; the kernel's TCP counters |
 //! | `gave_up` | whether a contender gave up, or something else failed |
-//! | `certificate` | TLS's settings for those that need it |
+//! | `certificate` | settings of TLS |
 
 mod certificate;
 pub(crate) mod congestion;

@@ -1,5 +1,6 @@
-//! Other people's programs, where they are installed: `ucx_perftest` and `fi_pingpong`, both over
-//! their TCP transports, between the same hosts and on the same cores.
+//! Runs third-party programs, if they are installed: `ucx_perftest` and `fi_pingpong`.
+//!
+//! Both use their TCP transports, between the same hosts and on the same cores.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -42,7 +43,7 @@ impl Contender for Program {
 }
 
 impl Program {
-    /// The contender of this name, if it is a program: both ends of it are to be run as they are.
+    /// The contender of this name if it is a program, whose two ends run unchanged.
     pub(crate) fn of(name: Name) -> Option<Program> {
         match name {
             Name::Ucx => Some(Program::Ucx),

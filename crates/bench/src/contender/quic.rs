@@ -1,4 +1,4 @@
-//! QUIC: quinn, AES-128-GCM, one stream, tuned as a good user would.
+//! Carries buffers and files over QUIC: quinn, AES-128-GCM, one stream, tuned as a good user would.
 //!
 //! # What was tried
 //!

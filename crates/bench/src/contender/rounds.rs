@@ -1,4 +1,4 @@
-//! Operations over a socket: one at a time, a message there and a message back, or streams of them.
+//! Runs operations over a socket: ping-pong, one message each way, or streams of messages.
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -1,3 +1,5 @@
+//! Tests that every contender carries every byte, and detects wrong ones.
+
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -95,7 +97,7 @@ fn ends(initiators: &[&Job], responder: &Job, files: Option<[&Path; 2]>) -> Both
         let from = files.map(|it| it[0]);
         let initiates = initiators.iter().map(|&job| {
             let initiates = scope.spawn(move || initiate(to, job, from));
-            // A stranger comes first.
+            // A peer with the wrong job comes first.
             while job.token != responder.token && !initiates.is_finished() {
                 thread::sleep(Duration::from_millis(1));
             }

@@ -1,8 +1,7 @@
-//! Raw UDP as a good user would have it: connected sockets, the largest receive buffer to be had,
-//! and the kernel's segmentation and merging (GSO, GRO) for whatever needs several datagrams.
+//! Sends and receives raw UDP as a good user would: connected sockets, the largest possible receive buffer, GSO and GRO.
 //!
-//! Raw UDP neither repeats nor paces: in a stream, what the receiver's socket buffer does not hold
-//! is lost, and told as lost. A message of a ping-pong is at most what the receiver's socket surely holds.
+//! Raw UDP neither retransmits nor paces. In a stream, datagrams that do not fit the receiver's socket buffer are lost, and
+//! the report says so. A message of a ping-pong is at most as long as the receiver's socket is sure to hold.
 
 mod datagrams;
 
@@ -338,7 +337,7 @@ struct Train {
     cut: u64,
     /// Datagrams of the stream.
     datagrams: u64,
-    /// Number of the datagram that is to come next.
+    /// Number of the next expected datagram.
     next: u64,
     /// Bytes that came.
     bytes: u64,

@@ -1,4 +1,4 @@
-//! UNIX sockets: what two processes of one host have without a network.
+//! Carries buffers and files over UNIX sockets, which two processes of one host can use without a network.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -1,9 +1,9 @@
-//! What the messages hold, so that each can be told from every other.
+//! Fills and checks messages, so that each can be told from every other.
 //!
-//! A message of any length carries the same bytes each time, drawn from the seed, except for its
-//! *stamp*: the first eight bytes tell which message it is, the last eight depend on that. To write
-//! and to check a stamp costs two stores and two loads, the same for every contender and every size, so
-//! every message of a run is checked in the timed part; all bytes are checked where no clock runs.
+//! A message of a given length carries the same bytes each time, drawn from the seed, except for its *stamp*: the first
+//! eight bytes give the number of the message, and the last eight depend on it. A stamp costs two stores to write and two
+//! loads to check, the same for every contender and size. Every message of a run is therefore checked in the timed part; all
+//! bytes are checked outside it.
 
 use anyhow::{Context, Result, ensure};
 

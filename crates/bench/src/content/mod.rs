@@ -1,10 +1,10 @@
-//! What is sent, so that every byte of it can be checked.
+//! Generates content of which every byte can be checked.
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | `pattern` | buffers that are sent over and over |
 //! | `message` | messages, each with a number |
-//! | `stage` | what is done with the pieces of a buffer |
+//! | `stage` | the work on the pieces of a buffer |
 //! | `source_sink` | the same between a source and a sink |
 
 pub(crate) mod message;

@@ -1,17 +1,13 @@
-//! The content of the buffers: every word tells where it belongs, and sampled
-//! words tell in which lap it was sent.
+//! Fills and checks buffers: every word depends on its position, and sampled words on the lap in which they are sent.
 //!
-//! A run sends one buffer over and over, a *lap* each time. Filling it anew for
-//! every lap would measure the filling, and leaving it alone would make a
-//! packet of an earlier lap look right. So word `i` is `mix(seed, i)` in every
-//! lap, except for one *stamp* in each stride of 256 KiB: a word at a place
-//! and with a value that depend on the lap. Writing a lap's stamps (and taking
-//! back those of the lap before) costs two stores for each 256 KiB, checking
-//! them one load, about a thousandth of the time of a run, and the same for
-//! every contender. After the timed part all words of the last lap are checked.
+//! A run sends one buffer over and over, once per *lap*. Refilling it for every lap would measure the filling; without any
+//! change, a packet of an earlier lap would look right. So word `i` is `mix(seed, i)` in every lap, except for one *stamp*
+//! in each stride of 256 KiB: a word whose position and value depend on the lap. Writing the stamps of a lap (and restoring
+//! those of the lap before) costs two stores per 256 KiB, and checking them one load: about a thousandth of a run's time,
+//! the same for every contender. After the timed part all words of the last lap are checked.
 //!
-//! A contender whose memory the kernel still reads after a send may not change
-//! it. Its pattern is *fixed*: every lap is the first one, and checked like it.
+//! A contender whose memory the kernel reads after a send must not change it. Its pattern is *fixed*: every lap is the first
+//! one, and checked like it.
 
 use std::fmt;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! What is done between a source and a sink.
+//! Prepares content at a source, and checks it at a sink.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,4 +1,4 @@
-//! What is done with each piece of a buffer that is sent over and over: before it is sent, and when it has come.
+//! Stamps each piece of a buffer before it is sent, and checks it after it arrives.
 
 use anyhow::{Context, Result};
 use zerolane_cli::exit::Exit;

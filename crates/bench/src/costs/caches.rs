@@ -1,4 +1,4 @@
-//! The caches of a core, as the kernel tells them.
+//! Reads the sizes of a core's caches from the kernel.
 
 use std::fs;
 use std::path::Path;

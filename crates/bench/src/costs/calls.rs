@@ -1,4 +1,4 @@
-//! What a call of the kernel takes, and to wake a thread on another core.
+//! Measures a system call, and a wake-up of a thread on another core.
 
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -63,7 +63,7 @@ pub(super) fn wake(effort: Effort, cores: [usize; 2]) -> Result<WakeCosts> {
         let waking = scope.spawn(move || {
             let woke = wake_again_and_again(effort, cores[0], shared);
             shared.over.store(true, Ordering::Release);
-            // However it ended: the other one must not sleep for ever.
+            // However the call ended, the other thread must wake up.
             shared.event.write(1)?;
             woke
         });

@@ -1,5 +1,7 @@
-//! Memory that passes from core to core: a slot that is sealed into is in the other core's cache, which read what was in it,
-//! and what is read from it was just written by the other core.
+//! Measures memory that passes between cores, as slots of sealed data do.
+//!
+//! A slot is in the cache of the other core, which read its old contents, when this core seals into it. What this core reads
+//! from a slot was just written by the other core.
 
 use std::hint::black_box;
 use std::sync::{Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! What the library takes for a Transfer and for a train beside what its parts take: both ends in one thread, by turns.
+//! Measures the library's own cost of a Transfer and of a train: both ends in one thread, in turn.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -92,7 +92,7 @@ pub(super) fn measure(
     })
 }
 
-/// The ends of a connection: made where their sockets are to be.
+/// The ends of a connection, each made in the namespace of its sockets.
 fn connect(place: &Place<'_>, protection: Protection) -> Result<[Connection; 2]> {
     let options = options(protection);
     let at = SocketAddr::new(place.address(Host::Receiver), 0);

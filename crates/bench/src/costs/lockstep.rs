@@ -1,4 +1,4 @@
-//! Two threads, a core each, that take turns: what one of them takes is not what it waits for the other.
+//! Runs two threads in turn, one core each, and times each alone without its waits.
 
 use std::hint::spin_loop;
 use std::sync::mpsc::{Receiver, RecvError, Sender, TryRecvError, channel};
@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow};
 
 use crate::cpu;
 
-/// Seconds that each turn of the one and of the other took. The turns are numbered from 0.
+/// Seconds of each turn of both threads. The turns are numbered from 0.
 pub(super) fn turns(
     cores: [usize; 2],
     turns: usize,
@@ -67,10 +67,10 @@ fn take(
     Ok(seconds)
 }
 
-/// Looks at a channel before another thread may have the core.
+/// Checks a channel before it lets another thread use the core.
 const LOOKS: u32 = 1 << 10;
 
-/// Waits without sleeping: a core that was idle is slow at first.
+/// Waits without sleeping, because an idle core is slow at first.
 fn wait(channel: &Receiver<()>) -> Result<(), RecvError> {
     loop {
         for _ in 0..LOOKS {

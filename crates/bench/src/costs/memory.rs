@@ -1,5 +1,4 @@
-//! What a core takes for a byte of memory, by how much memory there is: copied, read, summed, sealed and opened, read from
-//! a file and written to one.
+//! Measures the time per byte of copy, read, sum, seal, open and file access, by the amount of memory.
 
 use std::hint::black_box;
 use std::os::unix::fs::FileExt;
@@ -99,7 +98,7 @@ fn measure_open(effort: Effort, far: &mut Region) -> Result<Cost> {
         let opened = opening
             .update(bytes)
             .and_then(|()| opening.finalize(tag).map(|it| black_box(it).len()));
-        opened.map_err(|error| anyhow!("what was sealed does not open: {error:?}"))?;
+        opened.map_err(|error| anyhow!("sealed data does not open: {error:?}"))?;
         Ok(())
     })
 }

@@ -1,16 +1,16 @@
-//! What single things cost on this machine, each measured by itself: nothing of what the model predicts from them is run.
+//! Measures unit costs on this machine, each alone. It does not run what the model predicts from them.
 //!
-//! | module | what is measured |
+//! | module | what it measures |
 //! |---|---|
-//! | `memory` | a byte copied, read, sealed, by how much memory there is |
-//! | `handed` | the same of memory that passes from core to core |
+//! | `memory` | a byte copied, read, sealed, by the amount of memory |
+//! | `handed` | the same for memory that passes between cores |
 //! | `calls` | a system call, a wake-up |
 //! | `tcp`, `udp` | a byte of a stream, a train, at either end |
 //! | `library` | a Transfer alone, both ends in one thread |
-//! | `caches` | how large they are |
+//! | `caches` | their sizes |
 //! | `lockstep` | threads that take turns |
 //! | `samples`, `rounds` | repetitions |
-//! | `place` | where it runs |
+//! | `place` | where the experiments run |
 
 mod caches;
 mod calls;

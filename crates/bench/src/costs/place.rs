@@ -1,4 +1,4 @@
-//! Where experiments run: threads of this process, sockets of two hosts.
+//! Sets up experiments: threads of this process, and sockets of two hosts.
 
 use std::net::IpAddr;
 use std::os::fd::AsFd;
@@ -34,7 +34,7 @@ impl Place<'_> {
     }
 }
 
-/// Has a socket keep so many bytes that nobody has received, or as many as this user may have.
+/// Sets a socket's receive buffer to `bytes`, or to the most that this user may have.
 pub(super) fn large_buffer(socket: &impl AsFd, bytes: usize) -> Result<()> {
     if setsockopt(socket, RcvBufForce, &bytes).is_err() {
         SockRef::from(socket).set_recv_buffer_size(bytes)?;

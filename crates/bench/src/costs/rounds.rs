@@ -1,10 +1,10 @@
-//! Costs that were measured several times, with something else in between.
+//! Combines unit costs of several rounds into their medians.
 
 use anyhow::{Context, Result};
 use serde_json::{Map, Value};
 use zerolane_model::UnitCosts;
 
-/// Of each cost the middle one of the medians, the least and the largest.
+/// For each cost, the median of the medians, and the least and largest values.
 pub(crate) fn middle(rounds: &[UnitCosts]) -> Result<UnitCosts> {
     let rounds: Vec<Value> = rounds
         .iter()
@@ -13,7 +13,7 @@ pub(crate) fn middle(rounds: &[UnitCosts]) -> Result<UnitCosts> {
     Ok(serde_json::from_value(middle_of(&rounds)?)?)
 }
 
-/// Of values of one form: objects and lists entry by entry; what is no cost is the same in all of them.
+/// Combines values of the same shape, entry by entry. Fields that are not costs are equal in all of them.
 fn middle_of(rounds: &[Value]) -> Result<Value> {
     let first = rounds.first().context("costs of no round")?;
     match first {

@@ -1,4 +1,4 @@
-//! What is repeated, and what is kept of it.
+//! Repeats a measurement, and keeps a summary of its samples.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -16,7 +16,7 @@ pub(crate) struct Effort {
 }
 
 impl Effort {
-    /// For figures that are to be shown.
+    /// For figures to show.
     pub(crate) const FULL: Effort = Effort {
         samples: 15,
         bytes: 16 << 20,

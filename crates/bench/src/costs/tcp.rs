@@ -1,4 +1,4 @@
-//! What the kernel's TCP takes for a byte at either end: the one sends while the other does nothing, then the other receives.
+//! Measures the kernel's TCP per byte at each end: one end sends while the other is idle, then the other receives.
 
 use std::fs::File;
 use std::io::{IoSlice, Read, Write};

@@ -1,4 +1,4 @@
-//! What the kernel's UDP takes for a train at either end: one sends some while the other does nothing, then the other receives.
+//! Measures the kernel's UDP per train at each end: one end sends some while the other is idle, then the other receives.
 
 use std::io::{self, IoSlice, IoSliceMut, Read};
 use std::net::{SocketAddr, UdpSocket};

@@ -1,4 +1,4 @@
-//! `zerolane demo`: the same real file over TCP and over Zerolane, side by side.
+//! Runs `zerolane demo`: the same real file over TCP and over Zerolane, side by side.
 //!
 //! | module | what it does |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! What the demo says: a table, and one sentence computed from it. Pure.
+//! Prints the result of the demo: a table, and one sentence computed from it. Pure.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ fn table(compared: &Comparison) -> Table {
     table
 }
 
-/// What the figures mean, whoever won.
+/// What the figures mean, whichever contender won.
 fn sentence(compared: &Comparison) -> String {
     let (Some(speed), Some(cpu), Some(placed), Some(cipher)) = (
         compared.ratio_vs_tcp,

@@ -1,4 +1,4 @@
-//! A directory with a real file in it, in memory where there is room.
+//! Makes a directory with a real file for the demo, in memory if there is room.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -23,7 +23,7 @@ pub(crate) const NAME: &str = "file";
 /// Files that are there at once: the source and one copy.
 const FILES: u64 = 2;
 
-/// Room left alone for everybody else.
+/// Space left free for other users.
 const SPARE_BYTES: u64 = 512 << 20;
 
 /// A smaller file says nothing.
@@ -93,9 +93,8 @@ impl Stage {
         self.directory.path().join("to")
     }
 
-    /// Fills the room of a copy once and frees it. A virtual machine gets its
-    /// memory when it is first touched, at up to ten times the cost: neither
-    /// contender is to pay for that.
+    /// Fills the room of a copy once and frees it. A virtual machine gets its memory when it is first touched, at up to
+    /// ten times the cost: neither contender must pay for that.
     fn touch_room_for_copy(&self, interrupt: &Interrupt) -> Result<()> {
         let path = self.destination().join("room");
         let mut file = File::create_new(&path)?;
@@ -135,7 +134,7 @@ fn make_locked(place: &Path) -> Result<(TempDir, File)> {
     }
 }
 
-/// Removes the directories of this user's demos that nobody holds: those of killed ones.
+/// Removes unlocked directories of this user's demos, which killed demos left.
 fn sweep(places: &[PathBuf]) -> Vec<PathBuf> {
     let entries = places.iter().filter_map(|place| fs::read_dir(place).ok());
     let paths = entries.flatten().flatten().map(|entry| entry.path());

@@ -1,4 +1,4 @@
-//! JSON lines between the orchestrator and an end, over pipes or over TCP.
+//! Sends JSON lines between the orchestrator and an end, over pipes or TCP.
 
 use std::io::{BufRead, Read, Write};
 

@@ -1,8 +1,7 @@
-//! One end of a benchmark: a process of its own, pinned to its core, that does
-//! what the orchestrator asks over its standard input and output.
+//! Runs one end of a benchmark: a process pinned to its core that executes the orchestrator's requests.
 //!
-//! It ends when the orchestrator closes the channel, when its parent dies, and
-//! in any case when a request takes longer than its deadline.
+//! It ends when the orchestrator closes the channel, when its parent dies, and in any case when a request exceeds its
+//! deadline.
 
 use std::io::{BufReader, Stdin, Stdout};
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! Why a run failed: wrong bytes, a contender that gave up, or anything else, which is none of the contender's.
+//! Classifies a failed run: wrong bytes, a contender that gave up, or a failure outside the contender.
 
 use std::fmt;
 

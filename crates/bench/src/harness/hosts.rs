@@ -1,4 +1,4 @@
-//! Two ends on this machine: the link between them and the processes on it.
+//! Starts two ends on this machine, with the link between them.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;

@@ -1,5 +1,4 @@
-//! Two hosts on one machine: two network namespaces joined by veth, or
-//! loopback where those are not allowed.
+//! Links two hosts on one machine: network namespaces joined by veth, or loopback if namespaces are not allowed.
 
 use std::ffi::OsStr;
 use std::net::{IpAddr, Ipv4Addr};

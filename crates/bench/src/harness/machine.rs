@@ -1,4 +1,4 @@
-//! What a machine says of itself.
+//! Describes an end's machine: its kernel, CPU and settings.
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};

@@ -1,18 +1,18 @@
-//! Who is told what, and when.
+//! Orchestrates runs: starts the ends, and sends them their jobs.
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `runs` | the ends of a run, and which run follows which |
+//! | `runs` | the ends of a run, and the order of runs |
 //! | `end` | one end, in a process of its own |
 //! | `peer` | the orchestrator's handle to an end |
 //! | `failure` | why a run failed |
-//! | `protocol`, `channel` | what they say, and how |
-//! | `machine` | what an end's machine is |
-//! | `watchdog` | ends an end that nobody waits for any more |
+//! | `protocol`, `channel` | the messages, and their transport |
+//! | `machine` | an end's machine |
+//! | `watchdog` | ends an abandoned end |
 //! | `link`, `hosts` | two hosts, and an end on each |
 //! | `network` | several hosts, and a bad link between them |
-//! | `sampling` | samples of the CPUs meanwhile |
-//! | `programs` | other people's programs between two hosts |
+//! | `sampling` | samples of the CPUs during a run |
+//! | `programs` | third-party programs between two hosts |
 //! | `serve` | an end for other machines |
 
 mod channel;

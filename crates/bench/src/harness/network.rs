@@ -1,4 +1,4 @@
-//! The emulated network, and the processes in it.
+//! Sets up an emulated network, and the processes in it.
 
 use std::fs;
 use std::thread::sleep;

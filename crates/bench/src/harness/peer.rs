@@ -1,4 +1,4 @@
-//! The orchestrator's side of one end: a child process or another machine.
+//! Controls one end from the orchestrator: a child process or another machine.
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Write};

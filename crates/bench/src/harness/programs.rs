@@ -1,4 +1,4 @@
-//! Other people's programs, both ends of them, between two hosts.
+//! Runs both ends of a third-party program between two hosts.
 
 use std::io::Read;
 use std::net::TcpListener;

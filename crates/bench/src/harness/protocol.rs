@@ -1,4 +1,4 @@
-//! What the orchestrator and an end say to each other, one JSON line each.
+//! Defines the messages between the orchestrator and an end, one JSON line each.
 //!
 //! ```text
 //! orchestrator            responder                initiator
@@ -48,7 +48,7 @@ pub(crate) enum Reply {
     Memcpy {
         gbps: f64,
     },
-    /// The port that the initiators of the job are to connect to; over raw Ethernet, the hardware address too.
+    /// The port to which the initiators of the job connect; over raw Ethernet, the hardware address too.
     Listening {
         port: u16,
         hardware: Option<[u8; 6]>,

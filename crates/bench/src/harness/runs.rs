@@ -1,4 +1,4 @@
-//! The ends of a run, and which run follows which.
+//! Holds the ends of a run, and decides the order of runs.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -19,7 +19,7 @@ use crate::job::name::Name;
 use crate::job::{Job, Work};
 use crate::measured::Measured;
 
-/// What both ends measured of one connection of a contender.
+/// The measurements of both ends for one connection of a contender.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Run {
     pub(crate) contender: Name,
@@ -29,8 +29,8 @@ pub(crate) struct Run {
     pub(crate) rx: Measured,
 }
 
-/// The contenders of round `index`: forwards and backwards by turns (A B B A ..), so that a machine
-/// that slows down or speeds up favours none.
+/// The contenders of round `index`: alternately forwards and backwards (A B B A ..), so that a machine that slows down
+/// or speeds up favours none.
 pub(crate) fn order<T: Clone>(contenders: &[T], index: u32) -> Vec<T> {
     let mut order = contenders.to_vec();
     if index % 2 == 1 {
@@ -53,9 +53,9 @@ pub(crate) struct Ends {
     place: Option<Place>,
 }
 
-/// Refuses samples that nobody asked for.
+/// Refuses samples without a request.
 pub(crate) fn out_of_turn(flow: usize, _: u64) -> Result<()> {
-    bail!("an end told how flow {flow} goes on, which nobody had asked for")
+    bail!("an end reported progress of flow {flow} without a request")
 }
 
 impl Ends {
@@ -70,7 +70,7 @@ impl Ends {
         }
     }
 
-    /// Both ends on this machine, on a core each, with a directory of files each if files are to be copied.
+    /// Both ends on this machine, on a core each, with a directory of files each if the job copies files.
     pub(crate) fn here(
         link: Link,
         cores: [usize; 2],

@@ -1,4 +1,4 @@
-//! Samples of this machine's CPUs while its ends do something.
+//! Samples this machine's CPUs during a run.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;

@@ -1,4 +1,4 @@
-//! `zerolane bench serve`: the other end of `bench flows --to`, `bench bulk --to` and their like.
+//! Runs `zerolane bench serve`: the other end of `bench flows --to`, `bench bulk --to` and their like.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;

@@ -1,4 +1,4 @@
-//! Ends a helper process that nobody waits for any more.
+//! Ends a helper process that its orchestrator abandoned.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};

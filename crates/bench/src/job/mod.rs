@@ -1,4 +1,4 @@
-//! What the two ends of a run are told to do.
+//! Describes the job of the two ends of a run.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -7,7 +7,7 @@
 //! | `source_sink` | jobs from a source to a sink |
 //! | `operations`, `test` | jobs of single operations, in perftest's words |
 //!
-//! An end may serve another machine, so every field is checked against [`crate::limits`] before it is used.
+//! An end may serve another machine, so every field is checked against [`crate::limits`] before use.
 
 pub(crate) mod name;
 pub(crate) mod operations;
@@ -91,7 +91,7 @@ pub(crate) struct Laps {
 pub(crate) struct Flows {
     /// Memory at each end of each flow, bytes.
     pub(crate) buffer: usize,
-    /// How many initiators the responder is to wait for.
+    /// The number of initiators for which the responder waits.
     pub(crate) initiators: usize,
     /// Flows of each of them.
     pub(crate) parallel: usize,
@@ -350,7 +350,7 @@ impl FileCopy {
     }
 }
 
-/// A number that nobody else knows, from the kernel.
+/// A secret random number from the kernel.
 pub(crate) fn fresh() -> Result<u64> {
     let mut bytes = [0; 8];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;

@@ -1,4 +1,4 @@
-//! The names of the contenders.
+//! Names the contenders.
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};

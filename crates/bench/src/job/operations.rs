@@ -1,4 +1,4 @@
-//! Jobs of single operations: puts, gets, fetches and messages.
+//! Describes jobs of single operations: puts, gets, fetches and messages.
 
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};

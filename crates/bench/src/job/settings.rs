@@ -1,4 +1,4 @@
-//! How a contender is to do its job.
+//! Describes how a contender does its job: protection, paths, tuning.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! Jobs from a source to a sink: the thesis's yantt (P1.13).
+//! Describes jobs from a source to a sink, as in the thesis's yantt (P1.13).
 
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
@@ -73,7 +73,7 @@ impl Sink {
     }
 }
 
-/// What Zerolane can be told to do as it was done before somebody found how to do without.
+/// The overheads that Zerolane can switch on again, as they were before an optimisation removed them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Overheads {

@@ -1,4 +1,4 @@
-//! The tests, by the names that users of perftest (`ib_write_lat` and the like) know.
+//! Names the tests as users of perftest (`ib_write_lat` and the like) know them.
 
 use serde::{Deserialize, Serialize};
 

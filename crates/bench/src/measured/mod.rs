@@ -1,4 +1,4 @@
-//! What an end measured.
+//! Holds the measurements of an end.
 //!
 //! | module | what it holds |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Bytes over time.
+//! Records bytes over time.
 
 use std::time::{Duration, Instant};
 

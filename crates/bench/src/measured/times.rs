@@ -1,4 +1,4 @@
-//! The times of single operations, in a histogram of three significant digits.
+//! Records the times of single operations, in a histogram with three significant digits.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What several benchmarks are told in the same words.
+//! Defines the arguments that several benchmarks share.
 
 use std::time::Duration;
 

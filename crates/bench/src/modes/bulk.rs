@@ -1,4 +1,4 @@
-//! `zerolane bench bulk`: memory to memory.
+//! Runs `zerolane bench bulk`: memory to memory.
 
 use anyhow::{Context, Result};
 use bytesize::ByteSize;
@@ -25,7 +25,7 @@ pub(crate) struct Args {
     /// The memory at each end, sent over and over
     #[arg(long, default_value = "64MiB", value_name = "SIZE")]
     buffer: ByteSize,
-    /// What one run moves, rounded up to whole buffers
+    /// Bytes that one run moves, rounded up to whole buffers
     #[arg(long, default_value = "8GiB", value_name = "SIZE")]
     bytes: ByteSize,
     /// Offloads of the veth between the two namespaces [default: on]
@@ -65,7 +65,7 @@ const CONTENDERS: [Name; 8] = [
 const USUAL: [Name; 3] = [Name::Zerolane, Name::Tcp, Name::TcpSplice];
 const USUAL_ENCRYPTED: [Name; 3] = [Name::ZerolanePlain, Name::Tls, Name::Quinn];
 
-/// How TCP is used; what was tried stands in `contender::tcp`.
+/// Tuning of TCP. `contender::tcp` lists what was tried.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "TCP's tuning (the defaults are the best that was found)")]
 struct TcpArgs {

@@ -1,4 +1,4 @@
-//! `zerolane bench costs`: what single things cost on this machine.
+//! Runs `zerolane bench costs`: unit costs on this machine.
 
 use anyhow::Result;
 use zerolane_cli::interrupt::Interrupt;

@@ -1,5 +1,6 @@
-//! `bench echo`: requests of many connections to a server of one thread, a request at a time on each; both ends on
-//! loopback, a thread and a core each. Zerolane's worker at both ends, against epoll over TCP.
+//! Runs `bench echo`: requests of many connections to a single-threaded server, one at a time per connection.
+//!
+//! Both ends are on loopback, with a thread and a core each. It compares Zerolane's worker at both ends with epoll over TCP.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};

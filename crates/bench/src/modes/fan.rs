@@ -1,4 +1,4 @@
-//! `zerolane bench fan`: many to one, one to many, and both ways at once (P4.6).
+//! Runs `zerolane bench fan`: many to one, one to many, and both directions at once (P4.6).
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::report::fan::{FanReport, Pattern, Row};
 /// Arguments of `zerolane bench fan`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// How many ends there are at the side of the many, each a process; both ways at once, so many streams each way
+    /// Number of ends on the side of the many, each a process; with both directions at once, streams per direction
     #[arg(long, short = 'n', default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=32))]
     ends: u8,
     /// How long each run lasts

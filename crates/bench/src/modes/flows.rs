@@ -1,4 +1,4 @@
-//! `bench flows`: what two hosts move in a time, interval by interval, as users of iperf3 know it.
+//! Runs `bench flows`: throughput between two hosts in a given time, by interval, as users of iperf3 know it.
 
 use std::time::Duration;
 
@@ -22,13 +22,13 @@ use crate::report::{self, Report};
 #[command(mut_arg("mtu", |mtu| mtu.conflicts_with("to")))]
 #[command(mut_arg("links", |links| links.requires("to")))]
 pub(crate) struct Args {
-    /// How long it flows
+    /// How long the flows last
     #[arg(long, short, default_value = "10", value_name = "SECONDS", value_parser = seconds)]
     time: Duration,
-    /// How many flows there are at the same time, on a core each as far as there are cores
+    /// Number of simultaneous flows, each on its own core while there are enough
     #[arg(long, short = 'P', default_value_t = 1, value_name = "N")]
     parallel: usize,
-    /// The other end sends: what comes here is measured
+    /// Let the other end send, and measure what arrives here
     #[arg(long, short = 'R')]
     reverse: bool,
     /// Time between two lines

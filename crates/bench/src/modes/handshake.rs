@@ -1,7 +1,7 @@
-//! `bench handshake`: connections set up and torn down, one after the other, both ends on loopback.
+//! Runs `bench handshake`: sets up and closes connections one after the other, both ends on loopback.
 //!
-//! Encrypted connections come at a pace beyond that at which the gate begins to ask strangers for a cookie, and the
-//! server tells which of them were asked: so both kinds are measured in one run, on the same machine.
+//! Encrypted connections arrive faster than the rate above which the gate asks unauthenticated peers for a cookie. The
+//! server reports which connections were asked, so one run on one machine measures both kinds.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::mpsc::{Receiver, Sender, channel};

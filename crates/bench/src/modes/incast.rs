@@ -1,4 +1,4 @@
-//! `bench incast`: several senders to one receiver behind a shallow queue.
+//! Runs `bench incast`: several senders to one receiver behind a shallow queue.
 
 use std::time::Duration;
 
@@ -21,10 +21,10 @@ use crate::report::{self, Report, percent, table};
 /// Arguments of `zerolane bench incast`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// How many send at once
+    /// Number of simultaneous senders
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u8).range(2..=32))]
     senders: u8,
-    /// What waits before the receiver's port: packets, bytes, or bdp
+    /// Queue in front of the receiver's port: packets, bytes, or bdp
     #[arg(long, default_value = "64", value_name = "LIMIT")]
     queue: Queue,
     /// Round trip

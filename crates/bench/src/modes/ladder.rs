@@ -1,5 +1,4 @@
-//! `zerolane bench ladder`: overheads taken away one after the other, as in the papers' stepwise optimisation of UDP/IP
-//! (P3.1), on the machine of today.
+//! Runs `zerolane bench ladder`: removes overheads one by one, as the papers optimised UDP/IP stepwise (P3.1).
 
 use anyhow::{Context, Result, anyhow};
 use bytesize::ByteSize;
@@ -28,7 +27,7 @@ pub(crate) struct Args {
         value_name = "SIZES"
     )]
     size: Vec<ByteSize>,
-    /// What one run moves, rounded up to whole buffers
+    /// Bytes that one run moves, rounded up to whole buffers
     #[arg(long, default_value = "256MiB", value_name = "SIZE")]
     bytes: ByteSize,
     #[command(flatten)]

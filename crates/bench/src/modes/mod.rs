@@ -1,22 +1,22 @@
-//! The benchmarks: from the command line to jobs, and from what was measured to a report.
+//! Implements the benchmarks: turns arguments into jobs, and measurements into reports.
 //!
 //! | module | what it measures |
 //! |---|---|
 //! | `bulk` | memory to memory |
 //! | `stream` | from every source to every sink |
 //! | `fan` | many to one, one to many, both at once |
-//! | `ladder` | what each overhead costs |
-//! | `costs` | what single things cost |
-//! | `model` | what follows from that, beside what is measured |
-//! | `flows` | what two hosts move in a time, as iperf3 has it |
-//! | `latency` | one-way times by size, and where they go |
+//! | `ladder` | the cost of each overhead |
+//! | `costs` | unit costs |
+//! | `model` | predictions from unit costs, beside measurements |
+//! | `flows` | throughput between two hosts in a given time, as in iperf3 |
+//! | `latency` | one-way times by size and module |
 //! | `operations` | latencies, rates and bandwidths, in perftest's words |
 //! | `sweep` | flows over one emulated link after the other |
 //! | `incast`, `share` | several flows at the same time |
-//! | `handshake` | connections set up and torn down |
+//! | `handshake` | connection setup and close |
 //! | `echo` | requests of many connections to one thread |
 //! | `siege` | a transfer under attack |
-//! | `arguments` | what several of them are told |
+//! | `arguments` | shared arguments |
 
 mod arguments;
 pub(crate) mod bulk;

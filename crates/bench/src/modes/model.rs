@@ -1,4 +1,4 @@
-//! `zerolane bench model`: what throughput and CPU time follow from what single things cost, beside what is measured (P4.3).
+//! Runs `zerolane bench model`: compares predictions from unit costs with measurements (P4.3).
 
 use anyhow::{Result, anyhow};
 use bytesize::ByteSize;
@@ -27,7 +27,7 @@ First it measures what single things cost, as `bench costs`: copies, system call
 nothing but that it predicts goodput and CPU time of `bench bulk` and `bench stream`; then it runs those. Costs and runs take \
 turns: by how much the costs of the last round differ from those of the first is the machine's own share of the error.")]
 pub(crate) struct Args {
-    /// What one run moves, rounded up to whole buffers [default: 1GiB; quick: 256MiB]
+    /// Bytes that one run moves, rounded up to whole buffers [default: 1GiB; quick: 256MiB]
     #[arg(long, value_name = "SIZE")]
     bytes: Option<ByteSize>,
     /// Runs of each row [default: 5; quick: 3]

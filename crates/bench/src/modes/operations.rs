@@ -1,5 +1,6 @@
-//! `zerolane bench put_lat` and its like: latencies, rates and bandwidths in perftest's words, beside raw UDP, raw
-//! TCP, and UCX and libfabric over TCP where they are installed.
+//! Runs `zerolane bench put_lat` and its like: latencies, rates and bandwidths, as in perftest.
+//!
+//! It compares with raw UDP, raw TCP, and UCX and libfabric over TCP if they are installed.
 
 use anyhow::{Context, Result, ensure};
 use bytesize::ByteSize;
@@ -64,13 +65,13 @@ pub(crate) struct Args {
     /// Operations in flight at once, in tests of bandwidth and rate [default: as the test has it]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     depth: Option<u32>,
-    /// Wait by looking again and again (the default)
+    /// Wait by polling (the default)
     #[arg(long, conflicts_with = "event")]
     poll: bool,
     /// Wait in the kernel, asleep
     #[arg(long)]
     event: bool,
-    /// What the end does that is put to [put_lat]
+    /// How the target of the puts waits [put_lat]
     #[arg(long, value_enum, default_value_t, value_name = "TARGET")]
     target: Target,
     /// One short run of each contender, to see that everything works
@@ -100,7 +101,7 @@ const CONTENDERS: [Name; 6] = [
     Name::Libfabric,
 ];
 
-/// What is to be measured.
+/// The subject of a measurement.
 struct Plan {
     test: Test,
     target: Target,

@@ -1,4 +1,4 @@
-//! `bench share`: one Zerolane and one TCP flow on one bottleneck.
+//! Runs `bench share`: one Zerolane and one TCP flow on one bottleneck.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(crate) struct Args {
     /// Round trip
     #[arg(long, default_value = "10ms", value_name = "TIME", value_parser = units::duration)]
     rtt: Duration,
-    /// What waits for the bottleneck: packets, bytes, or bdp
+    /// Queue of the bottleneck: packets, bytes, or bdp
     #[arg(long, default_value = "bdp", value_name = "LIMIT")]
     queue: Queue,
     #[command(flatten)]

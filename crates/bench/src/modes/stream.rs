@@ -1,4 +1,4 @@
-//! `zerolane bench stream`: from every source to every sink, as the thesis's yantt has it (P1.13).
+//! Runs `zerolane bench stream`: from every source to every sink, as in the thesis's yantt (P1.13).
 
 use anyhow::{Context, Result, anyhow, ensure};
 use bytesize::ByteSize;
@@ -17,7 +17,7 @@ use crate::limits::REPS_MAX;
 use crate::report;
 use crate::report::stream::{Figures, LeftOut, Row, Setup, StreamReport};
 
-/// What carries it.
+/// The carriers to compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Protocol {
     /// The kernel's TCP
@@ -59,7 +59,7 @@ pub(crate) struct Args {
         value_name = "LIST"
     )]
     protocol: Vec<Protocol>,
-    /// Where the sender has it from
+    /// Where the sender takes the data from
     #[arg(
         long,
         value_enum,
@@ -77,7 +77,7 @@ pub(crate) struct Args {
         value_name = "LIST"
     )]
     sink: Vec<Sink>,
-    /// What is handed over at a time: a Transfer, a write
+    /// Bytes per Transfer or write
     #[arg(
         long,
         value_delimiter = ',',
@@ -89,10 +89,10 @@ pub(crate) struct Args {
     #[arg(long, value_delimiter = ',', value_name = "MTUS",
           value_parser = clap::value_parser!(u32).range(1280..=65535))]
     mtu: Vec<u32>,
-    /// What one run moves, rounded up to whole buffers
+    /// Bytes that one run moves, rounded up to whole buffers
     #[arg(long, default_value = "1GiB", value_name = "SIZE")]
     bytes: ByteSize,
-    /// Repeat until the mean goodput is known so well, percent, at a confidence of 95 %
+    /// Repeat until the confidence interval (95 %) of the mean goodput is this narrow, percent
     #[arg(long, default_value_t = 5.0, value_name = "PERCENT")]
     within: f64,
     /// Most runs of each combination
@@ -101,7 +101,7 @@ pub(crate) struct Args {
     /// Protection of Zerolane's connections; the default is what users of Zerolane get
     #[arg(long, default_value = "encrypted", value_name = "MODE")]
     security: Protection,
-    /// No thread that counts what each core has left
+    /// Do not run the thread that measures each core's spare time
     #[arg(long)]
     no_soak: bool,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! Contenders that move the same bytes, side by side.
+//! Compares contenders that move the same bytes.
 
 use comfy_table::Table;
 use serde::Serialize;

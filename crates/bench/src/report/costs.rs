@@ -1,4 +1,4 @@
-//! What single things cost, in words.
+//! Prints unit costs.
 
 use serde::Serialize;
 use zerolane_model::{Cost, TRAIN, UnitCosts};

@@ -1,4 +1,4 @@
-//! Figures of many streams at once.
+//! Computes the figures of many streams at once.
 
 use serde::Serialize;
 

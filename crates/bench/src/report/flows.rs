@@ -1,4 +1,4 @@
-//! Names that move what they can in a time, over an emulated link.
+//! Computes the figures of contenders that move as much as they can in a given time, over an emulated link.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Flows that start together, interval by interval and as a whole.
+//! Reports simultaneous flows, by interval and as a whole.
 
 use std::collections::VecDeque;
 
@@ -134,8 +134,8 @@ impl Assembly {
     /// tells is an error.
     pub(crate) fn tell(&mut self, flow: usize, bytes: u64) -> Result<Option<Interval>> {
         let told = self.told.get_mut(flow);
-        let told =
-            told.with_context(|| format!("the receiver tells of flow {flow}, which is none"))?;
+        let told = told
+            .with_context(|| format!("the receiver reports flow {flow}, which does not exist"))?;
         ensure!(
             self.next + (told.len() as u64) < self.flows.samples(),
             "the receiver tells of more intervals than there are"

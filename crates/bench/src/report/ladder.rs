@@ -1,4 +1,4 @@
-//! Figures of one contender with fewer and fewer overheads.
+//! Computes the figures of one contender with fewer and fewer overheads.
 
 use serde::Serialize;
 

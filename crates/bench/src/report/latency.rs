@@ -1,4 +1,4 @@
-//! One-way times by size, contender and way of waiting, and where they go.
+//! Reports one-way times by size, contender and way of waiting, and their parts.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! From measurements to figures, for programs and for people. Pure: no clock, no IO but the printing.
+//! Computes figures from measurements, for programs and for people. Pure, except for the printing.
 //!
 //! | module | figures of |
 //! |---|---|
@@ -6,11 +6,11 @@
 //! | `stream` | contenders from sources to sinks |
 //! | `fan` | many streams at once |
 //! | `ladder` | one contender with fewer and fewer overheads |
-//! | `costs`, `model` | single things, and what follows from them |
-//! | `flows` | contenders that move what they can in a time |
-//! | `intervals` | flows, interval by interval |
+//! | `costs`, `model` | unit costs, and predictions from them |
+//! | `flows` | contenders that move as much as they can in a given time |
+//! | `intervals` | flows by interval |
 //! | `operations` | contenders that do single operations |
-//! | `latency`, `pareto` | one-way times, and where they go |
+//! | `latency`, `pareto` | one-way times, and their parts |
 
 pub(crate) mod comparison;
 pub(crate) mod costs;

@@ -1,4 +1,4 @@
-//! What was predicted beside what was measured.
+//! Compares predictions with measurements.
 
 use serde::Serialize;
 use serde_json::Value;

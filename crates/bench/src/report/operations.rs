@@ -1,4 +1,4 @@
-//! Contenders that do single operations, size by size.
+//! Computes the figures of contenders that do single operations, size by size.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::job::test::{Metric, Test};
 use crate::measured::Measured;
 use crate::measured::times::Quantiles;
 
-/// How the figures came about, in words; part of every report.
+/// How the figures were measured, as text; part of every report.
 pub(crate) const METHOD: &str = "Initiator and responder are processes pinned to one core each. The contenders take \
     turns (A B C, C B A) at the same sizes, each run on a connection of its own, after a warm-up. \
     Latency: time of each operation at the initiator, in a histogram for each run; half of it where \
@@ -40,7 +40,7 @@ pub(crate) struct Skipped {
     pub(crate) why: String,
 }
 
-/// Everything a test says; `--json` prints it as it is.
+/// The full report of a test; `--json` prints it unchanged.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct OperationsReport {
     pub(crate) test: Test,
@@ -100,7 +100,7 @@ pub(crate) enum Figures {
     },
 }
 
-/// What of a run came from the end that measured it.
+/// The measurements of the measuring end of a run.
 pub(super) fn measured(run: &Run) -> &Measured {
     match run.tx.latency.is_some() || run.tx.seconds > 0.0 {
         true => &run.tx,
@@ -114,7 +114,7 @@ fn bytes_per_s(run: &Run) -> f64 {
     measured.bytes as f64 / measured.seconds
 }
 
-/// The one figure that stands for a run.
+/// The headline figure of a run.
 pub(super) fn headline(run: &Run) -> Option<f64> {
     match &measured(run).latency {
         Some(latency) => latency.median.or(latency.mean),

@@ -1,9 +1,9 @@
-//! Where the one-way time of a ping-pong goes, by module (P4.5), from samples of both ends.
+//! Attributes the one-way time of a ping-pong to modules (P4.5), from samples of both ends.
 //!
-//! Both ends together have twice the time that a message takes, and at any instant one of them waits. So the time of
-//! the one that waits is taken away, and what is left is the message's way: a polling end's time as samples of ends
-//! that poll in vain have it, a sleeping end's as time in which its core did nothing. Where less than the time of one
-//! end is left of such cores, both did nothing: one was being woken.
+//! Both ends together have twice the time of a message, and at any instant one of them waits. This module subtracts the
+//! waiting end's time, and the rest is the message's path. Waiting time is, for a polling end, the time in samples of ends
+//! that poll in vain, and, for a sleeping end, the idle time of its core. If less than one end's time of idle cores is left,
+//! both were idle: one was being woken.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,12 +14,12 @@ use zerolane_explain::stack::{Frame, unfold};
 
 /// Both ends sleep: an interrupt is on its way to a core, or the core gets going.
 const WAKING: &str = "no core at work: one is woken";
-/// What no rule explains.
+/// The module of samples without a rule.
 const UNEXPLAINED: &str = "unexplained";
 /// Crates of this project have names like this.
 const OWN_PREFIX: &str = "zerolane_";
 
-/// Samples of the ends and of the kernel that worked for them, by module. Not those of idle cores.
+/// Samples of the ends and of kernel work for them, by module, without those of idle cores.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Profile {
     samples: BTreeMap<String, u64>,
@@ -36,12 +36,12 @@ pub(crate) struct Part {
     pub(crate) share: f64,
     /// Of this and those before it.
     pub(crate) cumulative: f64,
-    /// Samples in the module, of both ends, those that waited included.
+    /// Samples in the module at both ends, including those of waiting.
     pub(crate) samples: u64,
 }
 
 impl Profile {
-    /// `None` where nothing was sampled.
+    /// `None` if there are no samples.
     pub(crate) fn of(explanation: &Explanation) -> Option<Profile> {
         let sampling = explanation.sampling?;
         Some(Profile {
@@ -59,7 +59,8 @@ impl Profile {
         samples as f64 * self.interval_s * 1e6 / ways as f64
     }
 
-    /// The parts of a way of `us` between ends that poll, which `waiting` has in vain. Empty of no samples.
+    /// The parts of a one-way time of `us` between polling ends. `waiting` is the profile of ends that poll in vain.
+    /// Empty without samples.
     pub(crate) fn polled(&self, waiting: &Profile, us: f64) -> Vec<Part> {
         let share = |of: &Profile, module: &str| {
             let samples = of.samples.get(module).copied().unwrap_or_default();

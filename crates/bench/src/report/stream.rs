@@ -1,4 +1,4 @@
-//! Figures of what goes from sources to sinks.
+//! Computes the figures of streams from sources to sinks.
 
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};

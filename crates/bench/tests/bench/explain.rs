@@ -1,4 +1,4 @@
-//! `zerolane explain` of `zerolane bench bulk`.
+//! Tests `zerolane explain` of `zerolane bench bulk`.
 
 use super::*;
 

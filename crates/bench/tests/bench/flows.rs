@@ -1,4 +1,4 @@
-//! `zerolane bench flows`: for a time, several at once, either way, interval by interval.
+//! Tests `zerolane bench flows`: in each direction, several at once, by interval.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! `zerolane bench latency`: one-way times, and where they go.
+//! Tests `zerolane bench latency`: one-way times and their parts.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! `zerolane bench` and `zerolane demo` as a user starts them.
+//! Tests `zerolane bench` and `zerolane demo` as a user starts them.
 
 #![allow(non_snake_case)]
 

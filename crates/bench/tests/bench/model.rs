@@ -1,4 +1,4 @@
-//! `zerolane bench costs` and `zerolane bench model`.
+//! Tests `zerolane bench costs` and `zerolane bench model`.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! `zerolane bench stream`: sources, sinks, sizes and MTUs.
+//! Tests `zerolane bench stream`: sources, sinks, sizes and MTUs.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Sockets of the kernel that carry bytes in order, TCP's and UNIX's: blocking send and recv in a loop.
+//! Sends and receives over the kernel's stream sockets, TCP and UNIX, with blocking calls in a loop.
 
 mod messages;
 
@@ -59,7 +59,7 @@ pub(super) fn accept(listening: &Socket, job: &Job) -> Result<Connection> {
     listening.set_read_timeout(Some(job.connect()))?;
     while Instant::now() < deadline {
         let (mut socket, _) = listening.accept().context("no sender connected")?;
-        // A stranger does not take all of the time.
+        // A foreign peer must not use up all of the time.
         socket.set_read_timeout(Some(job.connect() / 3))?;
         let mut told = [0; 8];
         if socket.read_exact(&mut told).is_ok() && told == job.token.to_le_bytes() {

@@ -1,4 +1,4 @@
-//! Several connections at the same time, for a time. Only TCP's have flows.
+//! Runs several stream connections at once for a given time. Only TCP supports flows.
 
 use std::io::{self, ErrorKind};
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! Buffers and files over a connection that carries bytes in order: TCP, TLS, QUIC; `flows`: over several, for a time.
+//! Carries buffers and files over a connection that keeps order: TCP, TLS or QUIC.
 
 mod flows;
 

@@ -1,11 +1,10 @@
-//! The kernel's TCP without the sender's copy: the pages of the memory itself are sent, by vmsplice and splice, or
-//! by sendfile from a file in memory. The receiver is that of [`super`].
+//! Sends over the kernel's TCP without the sender's copy: by vmsplice and splice, or by sendfile from a file in memory.
 //!
-//! The pages must not be changed while the kernel refers to them. That they were acknowledged is not enough to know:
-//! between two namespaces of one machine, and on loopback, the receiver's socket holds the very same pages, until the
-//! receiving program has taken them, and only its word tells the sender. So these send memory that stays as it is, as a
-//! server of files does. That favours them: a program that fills its buffer anew has to wait for that word, or to
-//! have more memory.
+//! The receiver is that of [`super`]. The pages must not change while the kernel refers to them. An acknowledgement does not
+//! end that: between two namespaces of one machine, and on loopback, the receiver's socket holds the same pages until the
+//! receiving program has read them, and only that program can tell the sender. These contenders therefore send memory that
+//! never changes, as a server of files does. That favours them: a program that refills its buffer has to wait for the
+//! receiver's word, or needs more memory.
 
 use std::fs::File;
 use std::io::IoSlice;

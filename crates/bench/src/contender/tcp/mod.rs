@@ -1,4 +1,4 @@
-//! The kernel's TCP: blocking send and recv in a loop, tuned as a good user would.
+//! Carries buffers and files over the kernel's TCP: blocking send and recv in a loop, tuned as a good user would.
 //!
 //! # What was tried
 //!

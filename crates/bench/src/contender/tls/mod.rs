@@ -1,4 +1,4 @@
-//! TLS 1.3 by rustls over TCP's sockets, tuned as a good user would.
+//! Carries buffers and files over TLS 1.3: rustls over TCP sockets, tuned as a good user would.
 //!
 //! [`mod@sender`] and [`mod@receiver`] are its two ends.
 

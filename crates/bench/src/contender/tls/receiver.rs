@@ -1,5 +1,6 @@
-//! The receiver: rustls's unbuffered interface, so that one recv brings many records, which are opened where
-//! they are. The buffered one reads 4 KiB at a time, or copies once more.
+//! Receives with rustls's unbuffered interface, which decrypts the many records of one recv in place.
+//!
+//! The buffered interface reads 4 KiB at a time, or copies once more.
 
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ pub(super) struct Receiver {
     space: Vec<u8>,
     start: usize,
     end: usize,
-    /// Flights of the handshake that are to be sent.
+    /// Handshake flights to send.
     outgoing: Vec<u8>,
 }
 

@@ -1,5 +1,4 @@
-//! The sender: rustls's buffered interface, which seals a piece record by record and hands all of them to
-//! one writev.
+//! Sends with rustls's buffered interface, which seals a piece record by record and passes all records to one writev.
 
 use std::io::{Read, Write};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! From a source to a sink in datagrams that nobody repeats: each says where it belongs, and what is lost is lost.
+//! Sends from a source to a sink in datagrams without retransmission. Each names its position, and lost ones stay lost.
 
 use std::io::{self, IoSlice};
 use std::os::fd::AsRawFd;

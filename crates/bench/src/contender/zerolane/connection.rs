@@ -1,4 +1,4 @@
-//! Connections.
+//! Sets up Zerolane connections for a job.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ pub(super) fn connect(to: SocketAddr, token: u64, options: &Options) -> Result<C
     Ok(connection)
 }
 
-/// Waits until so many paths carry: what is measured is to go by all of them.
+/// Waits until `paths` paths carry data, so that the measurement uses all of them.
 fn await_paths(connection: &mut Connection, wanted: usize) -> Result<()> {
     const LOOK: Duration = Duration::from_millis(1);
     let usable = |connection: &Connection| {
@@ -73,7 +73,7 @@ pub(super) fn ethernet_to(to: SocketAddr, hardware: [u8; 6]) -> Result<SocketAdd
     ethernet(socket.local_addr()?.ip(), Some(hardware), to.port())
 }
 
-/// `options` with the device of the interface of `address`, where the job is to use one.
+/// `options` with the device of the interface of `address`, if the job uses one.
 pub(super) fn with_device(options: Options, address: SocketAddr, job: &Job) -> Result<Options> {
     let interface = || Ok(EthernetAddress::of(address)?.interface().to_owned());
     let bypass = job.bypass.beside(!job.links.is_empty())?;

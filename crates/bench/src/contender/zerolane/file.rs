@@ -1,8 +1,7 @@
-//! From the sender's file to the receiver's through a ring of buffers small enough to stay in the
-//! cache: read into one while the others are on their way.
+//! Copies a file over Zerolane through a ring of buffers small enough to stay in the cache.
 //!
-//! Mapping both files instead saves a copy at each end and loses: the page faults of a file that
-//! is written for the first time cost more than the copy (`docs/measurements/tried.md`).
+//! It reads into one buffer while the others are in flight. Mapping both files saves a copy at each end, but is slower: the
+//! page faults of a newly written file cost more than the copy (`docs/measurements/tried.md`).
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -59,7 +58,7 @@ impl Content for Pieces {
 
     fn fill(&mut self, turn: u64, region: &mut Region) -> Result<()> {
         let (at, len) = self.place(turn);
-        // Only the last piece is shorter: what is cut off is not needed any more.
+        // Only the last piece is shorter, and its end is no longer needed.
         drop(region.split_off(len));
         self.syscalls += 1;
         let read = self.file.read_exact_at(region, at);

@@ -1,4 +1,4 @@
-//! Several connections at the same time, for a time.
+//! Runs several Zerolane connections at once for a given time.
 
 use std::iter;
 use std::time::Instant;

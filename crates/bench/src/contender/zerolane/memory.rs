@@ -1,7 +1,7 @@
-//! A buffer, sent over and over from the sender's memory straight to the receiver's.
+//! Sends a buffer over and over, from the sender's memory straight into the receiver's.
 //!
-//! It is cut into pieces, each a Transfer of its own, so that while one piece is confirmed, checked and stamped anew
-//! the next ones are in flight: what a user with one buffer does to keep the wire busy.
+//! The buffer is cut into pieces, each a Transfer. While one piece is confirmed, checked and stamped again, the next ones
+//! are in flight: a user with one buffer keeps the wire busy this way.
 
 use anyhow::{Context, Result, ensure};
 use zerolane::Region;

@@ -1,11 +1,11 @@
-//! Zerolane, as a user of the library would have it.
+//! Runs Zerolane as a user of the library would.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `connection` | how it is made |
+//! | `connection` | connection setup |
 //! | `turns` | Transfers that take turns on a few regions of memory |
-//! | `memory`, `file` | which regions: the pieces of a buffer, a ring before a file |
-//! | `flows` | several connections for a time |
+//! | `memory`, `file` | the regions: the pieces of a buffer, a ring before a file |
+//! | `flows` | several connections for a given time |
 //! | `operations` | remote memory and messages |
 
 pub(crate) mod connection;

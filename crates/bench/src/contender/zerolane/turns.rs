@@ -1,5 +1,4 @@
-//! Transfers that take turns on a few regions of memory: a region is in flight, or filled, or looked through, while
-//! the others are in flight.
+//! Lets Transfers take turns on a few regions: one region is filled or checked while the others are in flight.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,7 +8,7 @@ use zerolane::{Completion, Connection, Region, TransferId};
 
 /// What the regions carry.
 pub(crate) trait Content {
-    /// Whether a region takes so long to fill that what was granted meanwhile is to leave after each.
+    /// Whether filling a region takes so long that grants must be used after each region.
     const SLOW: bool = false;
 
     /// Makes `region` what is sent in this turn.

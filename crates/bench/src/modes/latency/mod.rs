@@ -1,5 +1,6 @@
-//! `zerolane bench latency`: one-way times from a byte to 64 KiB, polling and asleep, of raw UDP, TCP and Zerolane
-//! (P4.4), and where that time goes by module (P4.5).
+//! Runs `zerolane bench latency`: one-way times of raw UDP, TCP and Zerolane (P4.4).
+//!
+//! Messages have 1 byte to 64 KiB, and the ends poll or sleep. It also attributes the time to modules (P4.5).
 
 mod pareto;
 
@@ -35,7 +36,7 @@ pub(crate) struct Args {
     /// Messages of a run, each way [default: as fits the size]
     #[arg(long, short = 'n', value_parser = clap::value_parser!(u64).range(1..=1 << 31))]
     iters: Option<u64>,
-    /// Few short runs, to see how it looks
+    /// A few short runs, to see what the output looks like
     #[arg(long, conflicts_with_all = ["iters", "reps"])]
     quick: bool,
     /// Measure only these

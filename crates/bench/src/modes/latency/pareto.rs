@@ -1,4 +1,4 @@
-//! Where the one-way times of [`SIZES`] go: runs of their own, sampled.
+//! Attributes the one-way times of [`SIZES`] to modules, by separate sampled runs.
 
 use anyhow::{Context, Result};
 use zerolane_cli::console;

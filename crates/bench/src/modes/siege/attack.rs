@@ -1,5 +1,6 @@
-//! The attacker: made-up frames on the client's interface, at a given rate for a given time. Nothing leaves the two
-//! namespaces.
+//! Attacks the transfer: sends forged frames on the client's interface, at a given rate for a given time.
+//!
+//! Nothing leaves the two namespaces.
 
 use std::borrow::Cow;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
@@ -48,7 +49,7 @@ const STRANGERS_PREFIX_LEN: u8 = 16;
 /// What the attacker does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attack {
-    /// Hellos of strangers, each from an address of its own.
+    /// Hellos of unauthenticated peers, each from another address.
     Flood,
     /// Copies of the connection's packets: forged, replayed, cut, with a bit flipped.
     Garbage,
@@ -56,7 +57,7 @@ pub(super) enum Attack {
     Parts,
 }
 
-/// Lets the server answer strangers; nobody is there to hear it.
+/// Gives the server a route to the forged addresses, where no host listens.
 pub(super) fn route_strangers(hosts: &Topology) -> Result<()> {
     let kernel = hosts.b().rtnetlink()?;
     Ok(kernel.add_route(STRANGERS, STRANGERS_PREFIX_LEN, hosts.a().ipv4())?)
@@ -120,7 +121,7 @@ impl Attacker {
                 let count = BATCH.min(due - batch);
                 let frames: Vec<Cow<'_, [u8]>> = (sent + batch..sent + batch + count)
                     .map(|number| match attack {
-                        // No two are of the same stranger.
+                        // Each Hello is from a different peer.
                         Attack::Flood => self.hello_of(&real[0], number).into(),
                         Attack::Garbage | Attack::Parts => {
                             Cow::from(&garbage[(number % MADE) as usize])
@@ -150,7 +151,7 @@ impl Attacker {
         bail!("the client sends nothing")
     }
 
-    /// The Hello of a stranger, on the way that `real` took.
+    /// The Hello of an unauthenticated peer, on the path of `real`.
     fn hello_of(&self, real: &Datagram, number: u64) -> Vec<u8> {
         let stranger = Ipv4Addr::from_bits(STRANGERS.to_bits() + number as u32 % 65_536);
         let mut packet = Datagram {
@@ -219,7 +220,7 @@ impl Dice {
     }
 }
 
-/// A Hello as an honest client sends it, to somebody who does not answer.
+/// A Hello as an honest client sends it, to a peer that does not answer.
 fn hello() -> Result<Vec<u8>> {
     let nobody = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     nobody.set_read_timeout(Some(CONNECT))?;

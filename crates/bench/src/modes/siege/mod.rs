@@ -1,15 +1,15 @@
-//! `bench siege`: a running transfer under two attacks, in two namespaces of its own.
+//! Runs `bench siege`: a transfer under two attacks, in two namespaces of its own.
 //!
 //! ```text
 //!  namespace a, core 0               namespace b, core 1
 //!  client ---- encrypted transfer ---> server's connection
-//!  attacker -- Hellos of strangers --> server's port, where it goes on accepting
+//!  attacker -- unauthenticated Hellos --> server's port, where it goes on accepting
 //!           -- forged, replayed, cut and bit-flipped packets --> server's connection
 //!           -- datagrams like parts of trains, no header ------> server's connection
 //! ```
 //!
-//! Calm and attacks take turns on one connection, and each attack is compared with the calm before and after it. All
-//! three are threads of this process, so its memory is that of the server and something constant.
+//! Calm and attacks alternate on one connection, and each attack is compared with the calm before and after it. All three
+//! parties are threads of this process, so its memory is the server's plus a constant.
 //!
 //! | module | what it does |
 //! |---|---|
@@ -46,10 +46,10 @@ pub(crate) struct Args {
     /// Seconds of each calm and each attack
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
-    /// Key exchanges a second that strangers begin, each from an address of its own
+    /// Key exchanges per second that unauthenticated peers begin, each from another address
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     hellos: u32,
-    /// Garbage packets a second for the running connection, those with a header and those without
+    /// Garbage packets per second for the running connection, with and without a header
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     garbage: u32,
     /// Offloads of the veth between the two namespaces: with `on`, trains pass it whole, and garbage only between them

@@ -1,4 +1,4 @@
-//! The two ends of the transfer: one buffer, sent over and over, verified at the receiver.
+//! Runs the two ends of the transfer under attack: one buffer sent over and over, and verified at the receiver.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,7 +43,7 @@ pub(super) struct Seen {
     /// Datagrams that found the connection's socket buffer full.
     pub(super) socket_buffer: u64,
     pub(super) moved_bytes: u64,
-    /// Key exchanges begun by strangers: asked for a cookie, and answered by key agreements.
+    /// Key exchanges begun by unauthenticated peers: those asked for a cookie, and those answered by a key agreement.
     pub(super) retried: u64,
     pub(super) answered: u64,
 }
@@ -141,7 +141,8 @@ impl Shared {
 /// Receives until the sender ends it, and goes on accepting meanwhile.
 pub(super) fn serve(on: Ipv4Addr, shared: &Shared, tell: &Sender<SocketAddr>) -> Result<()> {
     let mut endpoint = Endpoint::bind((on, 0), options(Protection::Encrypted))?;
-    tell.send(endpoint.local_addr()).context("nobody asks")?;
+    tell.send(endpoint.local_addr())
+        .context("no receiver for the address")?;
     let connection = endpoint.accept(Some(CONNECT))?;
     let connection = connection.context("no client connected")?;
     thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! `bench loss`: what lost, reordered and burst-wise lost packets cost.
+//! Runs `bench loss`: the cost of lost, reordered and burst-wise lost packets.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(crate) struct Args {
     /// Round trip
     #[arg(long, default_value = "1ms", value_name = "TIME", value_parser = units::duration)]
     rtt: Duration,
-    /// What waits for the bottleneck: packets, bytes, or bdp
+    /// Queue of the bottleneck: packets, bytes, or bdp
     #[arg(long, default_value = "1000", value_name = "LIMIT")]
     queue: Queue,
     /// Lose acknowledgements too; the thesis lost only data

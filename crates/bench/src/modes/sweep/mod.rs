@@ -1,4 +1,4 @@
-//! Every contender over one emulated link after the other.
+//! Runs every contender over one emulated link after the other.
 //!
 //! | module | what it holds |
 //! |---|---|

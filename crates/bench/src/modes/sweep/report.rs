@@ -1,4 +1,4 @@
-//! What came of a sweep.
+//! Prints the results of a sweep.
 
 use comfy_table::Table;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! `bench rtt`: what distance costs.
+//! Runs `bench rtt`: the cost of distance.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(crate) struct Args {
     /// With --at: lose packets where the data flows
     #[arg(long, value_name = "PERCENT", value_parser = units::percent, requires = "at")]
     loss: Option<f64>,
-    /// What waits for the bottleneck: packets, bytes, or bdp
+    /// Queue of the bottleneck: packets, bytes, or bdp
     #[arg(long, default_value = "bdp", value_name = "LIMIT")]
     queue: Queue,
     #[command(flatten)]

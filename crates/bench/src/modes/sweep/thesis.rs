@@ -1,7 +1,8 @@
-//! What the thesis measured in 2001: Scheduled Transfer on Linux over Gigabit
-//! Ethernet, with a network emulator in between that halved its bandwidth
-//! (5.3.6, 5.3.7). Of Tables 4 and 5 four rows each, at 512 KiB: they have ten and six,
-//! and columns of 128 KiB. Printed beside our figures for their shape; never a target.
+//! Holds the thesis's measurements over such links, of 2001, to print beside ours. They show the shape and are no target.
+//!
+//! They are of Scheduled Transfer on Linux over Gigabit Ethernet, with a network emulator in between that halved the
+//! bandwidth (5.3.6, 5.3.7). Of Tables 4 and 5, which have ten and six rows and columns of 128 KiB, four rows each are here,
+//! at 512 KiB.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! One end of a run: a connection, memory of its own that the peer may reach, and the peer's.
+//! Holds one end of a run: a connection, its own memory that the peer may access, and the key of the peer's.
 
 use std::time::{Duration, Instant};
 

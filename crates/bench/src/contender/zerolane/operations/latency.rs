@@ -1,7 +1,7 @@
-//! One operation at a time.
+//! Runs one operation at a time, for latencies.
 //!
-//! Put: the peer sees a small one by looking at its memory, as in perftest's `ib_write_lat`, and is
-//! told of a large one, or of any if it sleeps, by the immediate that comes with it.
+//! Put: the peer detects a small one by reading its memory, as in perftest's `ib_write_lat`. It detects a large one, or any
+//! if it sleeps, by the immediate that comes with it.
 
 use std::mem;
 use std::sync::atomic::Ordering;

@@ -1,8 +1,8 @@
-//! Remote memory and messages, as a user of the library would have them.
+//! Runs remote memory operations and messages as a user of the library would.
 //!
-//! Polling, an end calls [`Connection::poll`] again and again and looks at its memory; for events it
-//! sleeps in [`Connection::wait`] without spinning first. A blocking call of the library spins
-//! without end in the one case and not at all in the other.
+//! A polling end calls [`Connection::poll`] again and again and reads its memory. For events, an end sleeps in
+//! [`Connection::wait`] without spinning first. A blocking call of the library spins without limit in the first case and not
+//! at all in the second.
 
 mod end;
 mod latency;

@@ -1,11 +1,11 @@
-//! Many operations in flight at once.
+//! Keeps many operations in flight at once, for rates and bandwidths.
 //!
-//! There is a slot of memory for each of them at both ends; they take turns. Small puts are copied
-//! when posted and tell of their completion one in [`SIGNAL_EVERY`], as in perftest (`--cq-mod`):
-//! they take effect in order, so one tells of all before it.
+//! Each has a slot of memory at both ends, and the slots take turns. Small puts are copied when posted, and one in
+//! [`SIGNAL_EVERY`] signals its completion, as in perftest (`--cq-mod`): puts take effect in order, so one completion covers
+//! all before it.
 //!
-//! What comes to a slot comes to memory that never held it: it is 0 before the first message, and the last message of
-//! each slot, of which every byte is checked, has memory of its own, so that no earlier one can be taken for it.
+//! No slot can pass an old message off as a new one: it is 0 before the first message, and the last message of each slot, of
+//! which every byte is checked, has memory of its own.
 
 use std::collections::HashMap;
 use std::mem;

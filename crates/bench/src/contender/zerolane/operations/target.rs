@@ -1,5 +1,4 @@
-//! Puts into the memory of an end that answers nothing: its program looks after its connection, or sleeps while a
-//! worker's thread does.
+//! Receives puts at an end that answers nothing: its program polls the connection, or sleeps while a worker thread does.
 
 use std::time::Duration;
 
