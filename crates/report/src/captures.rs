@@ -1,6 +1,6 @@
-//! Captures made here, for `trace` to read: pages of 4096 bytes in three fragments, as the paper's sender cuts them
-//! (P2, 3.2.2), with other packets in between. Nothing in them is random. Frames are cut after their headers, as
-//! `tcpdump -s` does.
+//! Makes captures for `trace` to read: pages of 4096 bytes in three fragments, as the paper's sender cuts them (P2, 3.2.2).
+//!
+//! Other packets come in between. Nothing is random. Frames are cut after their headers, as `tcpdump -s` does.
 
 use std::fs;
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! What a report is made of: sections with charts and tables. `report.json` is these types.
+//! Defines the parts of a report, sections with charts and tables, as `report.json` stores them.
 
 use serde::Serialize;
 
@@ -14,7 +14,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// A single figure, of which no spread is known.
+    /// A single figure without a known spread.
     pub fn single(value: f64) -> Spread {
         Spread {
             min: value,
@@ -23,7 +23,7 @@ impl Spread {
         }
     }
 
-    /// All three times `factor`, which is not negative.
+    /// Multiplies all three values by `factor`, which must not be negative.
     pub fn times(self, factor: f64) -> Spread {
         Spread {
             min: self.min * factor,
@@ -45,7 +45,7 @@ pub enum Kind {
     Stack,
 }
 
-/// What is measured along the axis of values.
+/// The quantity on the axis of values.
 #[derive(Clone, Debug, Serialize)]
 pub struct Axis {
     /// What it is, such as `goodput`.
@@ -124,7 +124,7 @@ impl Chart {
         self.set(series, category, value, false);
     }
 
-    /// The same for a figure of a paper.
+    /// Like the above, for a paper's figure.
     pub fn put_of_paper(&mut self, series: &str, category: &str, value: f64) {
         self.set(series, category, Spread::single(value), true);
     }
@@ -148,7 +148,7 @@ impl Chart {
         points[at] = Some(value);
     }
 
-    /// The number of a category, which is added if it is new.
+    /// The index of a category, which is added if it is new.
     pub fn category(&mut self, name: &str) -> usize {
         let known = self.categories.iter().position(|it| it == name);
         known.unwrap_or_else(|| {
@@ -157,7 +157,7 @@ impl Chart {
         })
     }
 
-    /// Sorts the series by names; those that are not named come last.
+    /// Sorts the series by `names`; series that are not listed come last.
     pub fn sort(&mut self, names: &[&str]) {
         let place = |it: &Series| names.iter().position(|name| *name == it.name);
         self.series
@@ -198,7 +198,7 @@ impl Chart {
     }
 }
 
-/// A number with as many digits as say something.
+/// Formats a number with its significant digits.
 pub fn digits(value: f64) -> String {
     let size = value.abs();
     match size {
@@ -221,7 +221,7 @@ pub fn with_spread(value: Spread) -> String {
     }
 }
 
-/// A table. The first column says what a row is, the others are right-aligned.
+/// A table. The first column names the row; the others are right-aligned.
 #[derive(Clone, Debug, Serialize)]
 pub struct Table {
     /// What it holds, with units that the columns do not say.
@@ -242,7 +242,7 @@ impl Table {
         }
     }
 
-    /// Whether a column holds words: its cells begin with letters.
+    /// Whether a column holds words, that is, its cells begin with letters.
     pub fn is_of_words(&self, column: &usize) -> bool {
         let cells = self.rows.iter().filter_map(|it| it.get(*column));
         let words = |it: &String| it.starts_with(char::is_alphabetic);
@@ -255,7 +255,7 @@ impl Table {
     }
 }
 
-/// What could not be shown, and why.
+/// A gap in the report, with its reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Gap {
     /// What is missing.
@@ -314,7 +314,7 @@ impl Section {
         }
     }
 
-    /// Says what is missing.
+    /// Notes a gap.
     pub fn gap(&mut self, what: impl Into<String>, why: impl Into<String>) {
         self.gaps.push(Gap {
             what: what.into(),

@@ -1,4 +1,4 @@
-//! What was found, in five sentences. Each says what is missing instead, if it is.
+//! States the findings in five sentences. Each says what is missing if its figures are.
 
 use crate::figure::{Section, digits};
 use crate::results::{Results, list, size, text};

@@ -1,17 +1,17 @@
-//! `zerolane report`: runs the experiments of the papers, and writes one page that shows them beside the papers' own figures.
+//! Runs the papers' experiments for `zerolane report`, and writes one page that compares the figures.
 //!
-//! It measures nothing by itself: each figure is from a command that anyone can run.
+//! It measures nothing itself: each figure is from a command that anyone can run.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`plan`] | what is run |
-//! | [`runner`] | runs it, and keeps each result as soon as it is there |
-//! | [`results`] | what the runs printed, read without trust |
-//! | [`sections`] | from results to charts and tables, experiment by experiment |
-//! | [`found`] | five sentences |
+//! | [`plan`] | the runs |
+//! | [`runner`] | runs the plan, and stores each result at once |
+//! | [`results`] | the output of the runs, read without trust |
+//! | [`sections`] | charts and tables from results, experiment by experiment |
+//! | [`found`] | the findings in five sentences |
 //! | [`chart`] | SVG |
 //! | [`page`] | HTML |
-//! | [`figure`] | what a report is made of; `report.json` is this |
+//! | [`figure`] | the parts of a report, as `report.json` stores them |
 //! | `captures`, [`machine`] | captures for `trace`; the machine |
 
 #![forbid(unsafe_code)]
@@ -58,7 +58,7 @@ pub struct Args {
     only: Vec<String>,
 }
 
-/// A report, as `report.json` has it.
+/// A report, as `report.json` stores it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// The version that ran.
@@ -120,7 +120,7 @@ const BEYOND: [(&str, &str); 4] = [
 ];
 
 impl Report {
-    /// The report of what was run.
+    /// Builds the report from the stored runs.
     pub fn new(stamp: &Stamp, made: String, results: &Results) -> Report {
         let sections = sections::all(results);
         let mut gaps: Vec<_> = BEYOND
@@ -163,8 +163,8 @@ fn done(run: &Run) -> Done {
 /// Runs `zerolane report`.
 ///
 /// # Errors
-/// Nothing can be written, what is there is of another machine or version, or Ctrl-C. A run that fails is none: it is told
-/// in the report.
+/// The directory cannot be written, it holds runs of another machine or version, or the user pressed Ctrl-C. A failed
+/// run is not an error: the report lists it.
 pub fn run(args: &Args) -> Result<()> {
     let program = std::env::current_exe().context("cannot find this program")?;
     let interrupt = Interrupt::install()?;

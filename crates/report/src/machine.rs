@@ -1,4 +1,4 @@
-//! The machine that is measured.
+//! Describes the measured machine.
 
 use std::fs;
 use std::thread;
@@ -7,7 +7,7 @@ use bytesize::ByteSize;
 use nix::unistd::Uid;
 use serde::{Deserialize, Serialize};
 
-/// What figures depend on. Runs of two machines are not put into one report.
+/// The properties of a machine on which figures depend. A report never mixes runs of two machines.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// The processor, as the kernel names it.
@@ -23,7 +23,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This one.
+    /// Describes this machine.
     pub fn here() -> Machine {
         Machine {
             cpu: value_of("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown".into()),

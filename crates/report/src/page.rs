@@ -1,4 +1,4 @@
-//! The page. Everything that is shown is in `report.json`, too; the template only lays it out.
+//! Renders the page. All its figures are in `report.json`, too; the template only lays them out.
 
 use anyhow::Result;
 use askama::Template;

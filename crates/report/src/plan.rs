@@ -1,10 +1,10 @@
-//! What is run, and how long that takes on two cores.
+//! Lists the runs of a report, and estimates their time on two cores.
 
 use std::path::Path;
 
 use crate::captures;
 
-/// A command that is run for the report: this very program with these words.
+/// A run of the report: this program with these arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
     /// Its name, by which sections ask for it and `--only` chooses it.
@@ -203,7 +203,7 @@ const ROWS: &[Row] = &[
     ),
 ];
 
-/// The plan: commands, in the order that they run. `captures` is where those are that `trace` reads.
+/// The plan: all runs in order. `captures` is the directory of the captures for `trace`.
 pub fn plan(quick: bool, captures: &Path) -> Vec<Planned> {
     let rows = ROWS.iter().map(|row| {
         let words = if quick { row.quick } else { row.full };
@@ -231,7 +231,7 @@ pub fn plan(quick: bool, captures: &Path) -> Vec<Planned> {
     rows.chain(traces).collect()
 }
 
-/// All names, for the error of `--only`.
+/// The names of all runs, for the error message of `--only`.
 pub fn names() -> impl Iterator<Item = String> {
     let rows = ROWS.iter().map(|row| row.name.to_owned());
     rows.chain(captures::ALL.iter().map(|it| format!("trace-{}", it.name)))

@@ -1,4 +1,4 @@
-//! What the runs gave, and how sections read it. Nothing of it is trusted to have the shape that it should have.
+//! Parses the output of the runs for the sections, without trust in its shape.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::figure::{Section, Spread};
 
-/// A run that is over, as it is stored.
+/// A finished run, as stored.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Run {
     /// The name of the plan.
@@ -53,7 +53,7 @@ impl Results {
     /// What a run printed.
     ///
     /// # Errors
-    /// Why there is nothing.
+    /// Why there is no result.
     pub fn get(&self, name: &str) -> Result<&Value, String> {
         match self.runs.get(name).map(|it| &it.outcome) {
             Some(Outcome::Result(value)) => Ok(value),
@@ -62,7 +62,7 @@ impl Results {
         }
     }
 
-    /// The same for a section: its command is noted, or the gap.
+    /// Like the above, for a section: notes the command, or the gap.
     pub fn for_section(&self, name: &str, section: &mut Section) -> Option<&Value> {
         if let Some(run) = self.runs.get(name) {
             section.commands.push(run.command.clone());
@@ -106,12 +106,12 @@ fn of_runs(mut values: Vec<f64>) -> Option<Spread> {
     })
 }
 
-/// The objects of a list; none if it is no list.
+/// The objects of a list; empty if it is not a list.
 pub fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
     value[key].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// A word of an object; empty if there is none.
+/// A text field of an object; empty if it does not exist.
 pub fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_default()
 }

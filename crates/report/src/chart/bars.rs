@@ -1,4 +1,4 @@
-//! Bars from left to right: side by side, and stacked.
+//! Draws horizontal bars, side by side or stacked.
 
 use anyhow::Result;
 use plotters::prelude::*;

@@ -1,4 +1,4 @@
-//! A line for each series over categories that are equally far apart.
+//! Draws a line for each series over equidistant categories.
 
 use anyhow::Result;
 use plotters::prelude::*;

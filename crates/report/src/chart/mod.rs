@@ -1,5 +1,4 @@
-//! Charts as SVG that stands in the page: the page's style sheet decides the colours, so that one image serves light, dark
-//! and print.
+//! Draws charts as inline SVG. The page's style sheet sets the colours, so one image serves light mode, dark mode and print.
 //!
 //! | module | what it draws |
 //! |---|---|

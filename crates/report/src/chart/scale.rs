@@ -1,4 +1,4 @@
-//! The axis of values: its range, where its lines are, and what stands at them.
+//! Computes the axis of values: its range, its grid lines and their labels.
 
 use crate::figure::{Chart, Kind, digits};
 

@@ -1,4 +1,4 @@
-//! Colours and fonts. While it is drawn each colour is a number; in the page it is a variable of the style sheet.
+//! Defines colours and fonts. While drawing, each colour is a number; in the page it is a variable of the style sheet.
 
 use plotters::style::{FontDesc, FontFamily, FontStyle, RGBColor, TextStyle};
 

@@ -1,4 +1,4 @@
-//! One command, from start to end.
+//! Runs one command from start to end.
 
 use std::ffi::OsStr;
 use std::io::Read;
@@ -99,7 +99,7 @@ fn judge(status: ExitStatus, output: &[u8], messages: &[u8]) -> Result<Value, St
         let error = error.map_or_else(|| "it said nothing".into(), last_of);
         return Err(format!("{error} ({status})"));
     }
-    serde_json::from_slice(output).map_err(|error| format!("printed what is no JSON: {error}"))
+    serde_json::from_slice(output).map_err(|error| format!("printed invalid JSON: {error}"))
 }
 
 /// Asks the group to end, as Ctrl-C does; then kills it.
@@ -157,7 +157,7 @@ mod tests {
             shell("echo \"error: no such option\" >&2; echo 'try --help' >&2; exit 2").unwrap_err();
         assert!(error.starts_with("error: no such option"), "{error}");
         let error = shell("echo '{\"a\":'").unwrap_err();
-        assert!(error.starts_with("printed what is no JSON"), "{error}");
+        assert!(error.starts_with("printed invalid JSON"), "{error}");
         assert!(shell("exit 1").unwrap_err().contains("it said nothing"));
         assert!(shell("kill -9 $$").unwrap_err().contains("signal"));
     }

@@ -1,4 +1,4 @@
-//! Runs the plan: each command as a process of its own, its result stored before the next one begins.
+//! Runs the plan: each command in a process of its own, with its result stored before the next starts.
 //!
 //! | module | what it holds |
 //! |---|---|

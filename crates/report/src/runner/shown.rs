@@ -1,4 +1,4 @@
-//! Progress on standard error: a bar with the time left, or a line for each run where there is no terminal.
+//! Shows progress on standard error: a bar with the time left, or, without a terminal, a line for each run.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What is kept in the report's directory: `runs/NAME.json` for each run, and what they all were run with.
+//! Stores results in the report's directory: `runs/NAME.json` for each run, and the settings of all runs.
 
 use std::fs;
 use std::io::{ErrorKind, Write};

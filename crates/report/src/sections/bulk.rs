@@ -1,4 +1,4 @@
-//! Memory to memory.
+//! Builds the section on transfers from memory to memory.
 
 use super::contender;
 use crate::figure::{Axis, Chart, Kind, Section, Table, digits};

@@ -1,4 +1,4 @@
-//! Several streams at once.
+//! Builds the section on several streams at once.
 
 use super::contender;
 use crate::figure::{Axis, Chart, Kind, Section, Table};

@@ -1,4 +1,4 @@
-//! Overheads taken away one after the other.
+//! Builds the section on overheads removed one after the other.
 
 use serde_json::Value;
 

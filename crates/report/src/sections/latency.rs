@@ -1,4 +1,4 @@
-//! How long a message takes.
+//! Builds the section on the latency of messages.
 
 use serde_json::Value;
 

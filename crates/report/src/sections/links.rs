@@ -1,4 +1,4 @@
-//! Emulated links: round trips, losses, several senders behind one queue.
+//! Builds the section on emulated links: round trips, losses, incast.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! The experiments of the papers: from what the runs printed to charts and tables, with the papers' own figures beside them.
+//! Builds charts and tables from the results of each experiment, beside the papers' own figures.
 //!
 //! | module | experiments |
 //! |---|---|

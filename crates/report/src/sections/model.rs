@@ -1,4 +1,4 @@
-//! What is predicted from the costs of single things, and how much memory traffic there is.
+//! Builds the section on predictions from unit costs, and on memory traffic.
 
 use serde_json::Value;
 

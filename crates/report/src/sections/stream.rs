@@ -1,4 +1,4 @@
-//! What `bench stream` measures: the thesis's own benchmark.
+//! Builds the section on `bench stream`, the thesis's own benchmark.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Where the time goes, by what `explain` says.
+//! Builds the section on where the receiver's time goes, from the output of `explain`.
 
 use serde_json::Value;
 

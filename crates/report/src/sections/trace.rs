@@ -1,4 +1,4 @@
-//! How often speculation would have hit.
+//! Builds the section on how often speculation would have hit.
 
 use serde_json::Value;
 

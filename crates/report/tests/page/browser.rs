@@ -1,4 +1,4 @@
-//! The page in a real browser: headless Chromium, told what to do over a pipe (its DevTools protocol, no port, no network).
+//! Tests the page in a real browser: headless Chromium, driven over a pipe (its DevTools protocol, no port, no network).
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -152,7 +152,7 @@ impl Browser {
         let params = json!({"format": "png", "captureBeyondViewport": true});
         let image = self.ask("Page.captureScreenshot", params);
         let image = BASE64.decode(image["data"].as_str().unwrap().as_bytes());
-        // They are for those who look, and the directory may be somebody else's.
+        // The screenshots are for people to inspect, and the directory may belong to another user.
         if let Err(why) = fs::write(to, image.unwrap()) {
             println!("no image at {}: {why}", to.display());
         }

@@ -1,4 +1,4 @@
-//! What the page is tested with is what commands print.
+//! Loads the stored output of commands from which tests build the page.
 
 use std::collections::BTreeSet;
 use std::path::Path;

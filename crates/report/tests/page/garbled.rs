@@ -1,4 +1,4 @@
-//! What the runs printed is not trusted: a file may be of another version, cut, or made by somebody.
+//! Tests that results are not trusted: a file may be of another version, truncated, or forged.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! The chart in the README, `docs/measurements/loss.svg`: the table of results, drawn by the report's own code.
+//! Tests that the chart in the README, `docs/measurements/loss.svg`, is the table of results drawn by the report's own code.
 //!
 //! `ZEROLANE_DRAW=1 cargo test -p zerolane-report --test page loss__` draws it anew.
 

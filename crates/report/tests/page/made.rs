@@ -1,4 +1,4 @@
-//! Checks a report that `zerolane report --quick` made, in the directory that `ZEROLANE_REPORT` names. CI makes one.
+//! Tests a report that `zerolane report --quick` made, in the directory that `ZEROLANE_REPORT` names. CI makes one.
 //!
 //! `zerolane report --quick --out DIR` as root, DIR absolute, then
 //! `ZEROLANE_REPORT=DIR cargo test -p zerolane-report --test page -- --ignored made__`.

@@ -1,5 +1,4 @@
-//! The page that is made of results, without a measurement: from what the commands once printed, and from what they never
-//! should.
+//! Tests the page without a measurement: from stored output of the commands, and from output that they never print.
 
 #![allow(non_snake_case)]
 

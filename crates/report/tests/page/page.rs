@@ -1,4 +1,4 @@
-//! The page holds all that `report.json` has, and needs nothing from elsewhere.
+//! Tests that the page shows all of `report.json`, and loads nothing from elsewhere.
 
 use std::collections::BTreeSet;
 
