@@ -2160,7 +2160,7 @@ zl_status zl_options_rendezvous(struct zl_options *options,
 
 /**
  * An interface opened for raw Ethernet past the kernel's network stack (AF_XDP): once for each interface, for all of
- * its connections. docs/lanes.md, "AF_XDP".
+ * its connections. docs/reference/lanes.md, "AF_XDP".
  */
 typedef struct zl_device zl_device;
 
@@ -2439,7 +2439,7 @@ zl_status zl_handle_account(const struct zl_handle *connection, struct zl_accoun
 /* ================================================================================================
  * Paths
  * A connection over UDP may have several paths, from several interfaces: payload goes by all, and
- * one that dies loses nothing. docs/lanes.md, "Several paths".
+ * one that dies loses nothing. docs/reference/lanes.md, "Several paths".
  */
 
 /**

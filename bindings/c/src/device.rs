@@ -9,7 +9,7 @@ use std::sync::Arc;
 use zerolane::options::{DeviceOptions, EthernetDevice};
 
 /// An interface opened for raw Ethernet past the kernel's network stack (AF_XDP): once for each interface, for all of
-/// its connections. docs/lanes.md, "AF_XDP".
+/// its connections. docs/reference/lanes.md, "AF_XDP".
 pub struct zl_device(Arc<EthernetDevice>);
 
 /// How a device is used. All zero: as the default has it.

@@ -6,7 +6,7 @@ use zerolane::options::{self, DeviceOptions};
 
 /// An interface opened for raw Ethernet past the kernel's network stack (AF_XDP), to be given to connections and
 /// endpoints by `Options(lane="ethernet", device=...)`. Opened once for each interface; needs root, or CAP_BPF,
-/// CAP_NET_ADMIN, CAP_PERFMON and CAP_NET_RAW. docs/lanes.md, "AF_XDP".
+/// CAP_NET_ADMIN, CAP_PERFMON and CAP_NET_RAW. docs/reference/lanes.md, "AF_XDP".
 ///
 /// `queue` is the receive queue whose frames come so; None: frames come by packet sockets, and what nobody granted is
 /// dropped in the driver. `max_connections` may use it at a time, 1 to 1024. `exclusive` drops frames of the protocol

@@ -64,7 +64,7 @@ pub struct Message {
 /// # Remote memory
 ///
 /// Operations on the peer's memory take effect there once and in the order in which they were posted; the
-/// exact rules are in `docs/memory-model.md`. An operation that is refused (out of bounds, no right,
+/// exact rules are in `docs/reference/memory-model.md`. An operation that is refused (out of bounds, no right,
 /// revoked) completes with that reason, and the connection goes on.
 ///
 /// **A passive target**, as with RDMA: a worker in a thread of its own

@@ -267,7 +267,7 @@ pub(crate) const SECTIONS: &[Section] = &[
         page: "zl_paths_read",
         title: "Paths",
         about: "A connection over UDP may have several paths, from several interfaces: payload goes by all, and one that \
-                dies loses nothing. docs/lanes.md, \"Several paths\".",
+                dies loses nothing. docs/reference/lanes.md, \"Several paths\".",
         items: &[
             "zl_options_add_path",
             "zl_add_path",

@@ -898,7 +898,7 @@ fn descriptors_beyond_the_room__job() {
     }
 }
 
-/// docs/lanes.md: what cannot be mapped is reached by the ring.
+/// docs/reference/lanes.md: what cannot be mapped is reached by the ring.
 #[test]
 fn descriptors__none_left_for_lent_memory_leaves_the_ring() {
     alone("no_descriptor_for_lent_memory__job");

@@ -11,7 +11,7 @@ mod papers;
 use std::fs;
 use std::path::Path;
 
-const DOCUMENTS: [(&str, &str); 5] = [
+const DOCUMENTS: [(&str, &str); 6] = [
     (
         "security.md",
         include_str!("../../../../docs/reference/security.md"),
@@ -28,6 +28,10 @@ const DOCUMENTS: [(&str, &str); 5] = [
     (
         "reference/disks.md",
         include_str!("../../../../docs/reference/disks.md"),
+    ),
+    (
+        "reference/memory-model.md",
+        include_str!("../../../../docs/reference/memory-model.md"),
     ),
 ];
 

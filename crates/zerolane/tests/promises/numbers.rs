@@ -617,8 +617,8 @@ const DOCUMENTS: &[Document] = &[
         ],
     },
     Document {
-        name: "docs/memory-model.md",
-        text: include_str!("../../../../docs/memory-model.md"),
+        name: "docs/reference/memory-model.md",
+        text: include_str!("../../../../docs/reference/memory-model.md"),
         facts: &[
             Fact("A long put of at most {16 KiB} usually", &["MAX_EAGER_PUT"]),
             Fact(
@@ -640,10 +640,30 @@ const DOCUMENTS: &[Document] = &[
             ),
         ],
         checked: Some(("", "")),
-        without: &[
-            "an aligned 64-bit word",
-            "that the thesis describes (4.4.2)",
+        without: &["an aligned 64-bit word"],
+    },
+    Document {
+        name: "docs/reference/lanes.md",
+        text: include_str!("../../../../docs/reference/lanes.md"),
+        facts: &[
+            Fact("may have up to {8} paths", &["wire::MAX_PATHS"]),
+            Fact(
+                "rendezvous queue is full: {512} processes",
+                &["rendezvous::BACKLOG"],
+            ),
+            Fact(
+                "A listener serves {128} callers at a time",
+                &["MAX_VISITORS"],
+            ),
+            Fact("caller that is silent for {10 s}", &["visitors::PATIENCE"]),
+            Fact("it is shorter than {8 KiB}", &["link::SHORT"]),
+            Fact("one for up to {1 MiB}", &["shm::MAX_BURST"]),
+            Fact("waits at most {20 ms}", &["lend::PATIENCE"]),
+            Fact("retries after {50 ms}", &["listener::host::PAUSE"]),
+            Fact("or {1 TiB} on a connection", &["shm::access::MAX_MAPPED"]),
         ],
+        checked: None,
+        without: &[],
     },
     Document {
         name: "docs/guide/remote-memory.md",
