@@ -79,7 +79,7 @@ fn rust_surface() -> Names {
     let mut names = Names::new();
     for file in RUST {
         let mut of = String::new();
-        for line in read(&format!("crates/zerolane/src/{file}")).lines() {
+        for line in read(&format!("transport/zerolane/src/{file}")).lines() {
             if let Some(rest) = line.strip_prefix("impl") {
                 let rest = rest.split_once(" for ").map_or(rest, |it| it.1);
                 let rest = rest.trim_start_matches("<T>").trim();

@@ -1,0 +1,132 @@
+//! What the documents say is so: the tests they name are there, a promise has one, the numbers are those of the
+//! constants, the dependencies those of the manifests and of the wings, links lead somewhere, and the papers' rows are
+//! complete.
+#![allow(non_snake_case)]
+
+mod constants;
+mod dependencies;
+mod links;
+mod numbers;
+mod papers;
+mod wings;
+
+use std::fs;
+use std::path::Path;
+
+/// The directories that hold crates.
+const WINGS: [&str; 5] = ["transport", "services", "bindings", "tools", "lab"];
+
+const DOCUMENTS: [(&str, &str); 6] = [
+    (
+        "security.md",
+        include_str!("../../../../docs/reference/security.md"),
+    ),
+    (
+        "rules.md",
+        include_str!("../../../../docs/reference/rules.md"),
+    ),
+    ("papers.md", include_str!("../../../../docs/papers.md")),
+    (
+        "reference/cast-design.md",
+        include_str!("../../../../docs/reference/cast-design.md"),
+    ),
+    (
+        "reference/disks.md",
+        include_str!("../../../../docs/reference/disks.md"),
+    ),
+    (
+        "reference/memory-model.md",
+        include_str!("../../../../docs/reference/memory-model.md"),
+    ),
+];
+
+/// Adds the text of all Rust files below `directory`.
+fn read_below(directory: &Path, text: &mut String) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            read_below(&path, text);
+        } else if path.extension().is_some_and(|it| it == "rs") {
+            text.push_str(&fs::read_to_string(&path).unwrap());
+        }
+    }
+}
+
+/// Adds the text of all Rust files of the tree.
+fn read_wings(text: &mut String) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for wing in WINGS {
+        read_below(&root.join(wing), text);
+    }
+}
+
+/// What stands in backticks and is called like a test: `function__case`.
+fn named(document: &str) -> impl Iterator<Item = &str> {
+    let quoted = document.split('`').skip(1).step_by(2);
+    quoted.filter(|it| it.contains("__") && !it.contains('/'))
+}
+
+#[test]
+fn documents__name_tests_that_are_there() {
+    let mut source = String::new();
+    read_wings(&mut source);
+    for (document, text) in DOCUMENTS {
+        assert!(named(text).count() > 6, "{document} names tests");
+        for name in named(text) {
+            // Of several that begin alike.
+            let is_there = match name.strip_suffix("...") {
+                Some(beginning) => source.contains(&format!("fn {beginning}")),
+                None => source.contains(&format!("fn {name}(")),
+            };
+            assert!(is_there, "{document}: no test {name}");
+        }
+    }
+}
+
+/// Each promise names the tests that hold it.
+#[test]
+fn promises__each_has_a_test() {
+    let (_, security) = DOCUMENTS[0];
+    let (_, rest) = security.split_once("## What is promised").unwrap();
+    let (promises, _) = rest.split_once("\n## ").unwrap();
+    let items: Vec<&str> = promises.split("\n\n").nth(2).map_or(vec![], items);
+    assert!(items.len() >= 24, "{} promises", items.len());
+    for (number, item) in items.iter().enumerate() {
+        assert!(item.starts_with(&format!("{}. **", number + 1)), "{item}");
+        let (_, tests) = item.split_once("Tests: ").expect(item);
+        assert!(named(tests).count() > 0, "no test for {item}");
+    }
+}
+
+/// The items of a numbered list.
+fn items(list: &str) -> Vec<&str> {
+    let starts = list.match_indices(|it: char| it.is_ascii_digit());
+    let starts = starts.filter(|(at, _)| *at == 0 || list.as_bytes()[at - 1] == b'\n');
+    let mut starts: Vec<usize> = starts.map(|(at, _)| at).collect();
+    starts.push(list.len());
+    let ends = starts.iter().skip(1);
+    starts
+        .iter()
+        .zip(ends)
+        .map(|(from, to)| &list[*from..*to])
+        .collect()
+}
+
+#[test]
+fn readme__lists_every_document() {
+    let readme = include_str!("../../../../README.md");
+    let (_, list) = readme.split_once("## Read on").unwrap();
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let mut names = Vec::new();
+    for directory in ["", "guide/", "measurements/", "reference/"] {
+        for entry in fs::read_dir(docs.join(directory)).into_iter().flatten() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            names.push(format!("{directory}{name}"));
+        }
+    }
+    assert!(names.len() > 10, "{names:?}");
+    for name in names.iter().filter(|it| it.ends_with(".md")) {
+        let listed = list.contains(&format!("(docs/{name})"));
+        assert!(listed, "README.md does not list docs/{name}");
+    }
+}
