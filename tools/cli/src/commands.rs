@@ -110,7 +110,7 @@ impl Command {
             Command::Lab(args) => return lab::run(args),
             Command::Trace(args) => trace::run(args),
             Command::Explain(args) => return explain::run(args),
-            Command::Between => return files::between::serve(),
+            Command::Between => return files::ordered::serve(),
             Command::LabGuard(args) => lab::guard::run(args),
         };
         done.map(|()| Exit::Success)

@@ -1,28 +1,22 @@
-//! Copies from one host to another by logins at both, when both sides of `cp` or `sync` are remote: zerolane at the source
-//! connects to the one at the target. Where both sides are at one host, zerolane there copies within it. The source draws its
-//! key and says the public half: no secret is said.
+//! Has files copied from one host to another, when both sides of `cp` or `sync` are remote: logs in at both, and tells the
+//! source what to copy and where the target is ([`ordered`](super::ordered) does that). The source draws its key and says the
+//! public half: no secret is said.
 
-use std::ffi::OsString;
-use std::io::{ErrorKind, IsTerminal, Read, sink, stdin, stdout};
+use std::io::{ErrorKind, Read, stdout};
 use std::net::SocketAddr;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::parser::ValueSource;
 use serde::{Deserialize, Serialize};
-use zerolane::security::Identity;
-use zerolane_files::{Answer, Filter, Host, LineError, Order, Ready, Stop};
+use zerolane_files::{Filter, Host, Order, Ready};
 
-use super::guarded::{Guarded, Reached};
-use super::stdio::hear_line;
+use super::guarded::Reached;
 use super::stop_on_signals;
-use super::{copy, sync};
-use crate::console;
 use crate::exit::Exit;
-use crate::input::Input;
-use crate::login::{RemoteEnd, Shell, new_identity, security};
+use crate::login::Shell;
 use crate::security::FileClientArgs;
 
 /// The command by which the program is started at the source.
@@ -30,8 +24,6 @@ pub(crate) const SUBCOMMAND: &str = "between";
 
 /// Bytes that may say what to copy: filters and paths.
 const TASK_BYTES: u32 = 1 << 20;
-/// How long the source waits to be told what to copy: the login at the target comes before.
-const ORDER: Duration = Duration::from_secs(400);
 /// How long the source may take to end once it was told to.
 const FAREWELL: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(20);
@@ -45,7 +37,7 @@ pub(super) enum Verb {
 }
 
 impl Verb {
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Verb::Cp => "cp",
             Verb::Sync => "sync",
@@ -62,29 +54,29 @@ pub(super) struct Between {
     pub(super) destination: Vec<u8>,
 }
 
-/// What the source is to do.
+/// What the source must do.
 #[derive(Serialize, Deserialize)]
-struct Task {
-    verb: Verb,
+pub(super) struct Task {
+    pub(super) verb: Verb,
     /// As on the command line.
-    options: Vec<Vec<u8>>,
-    sources: Vec<Vec<u8>>,
-    destination: Vec<u8>,
-    patience: Duration,
+    pub(super) options: Vec<Vec<u8>>,
+    pub(super) sources: Vec<Vec<u8>>,
+    pub(super) destination: Vec<u8>,
+    pub(super) patience: Duration,
     /// `None`: the target is at the same host.
-    target: Option<Target>,
+    pub(super) target: Option<Target>,
 }
 
 /// A server that was started at the target, for the source's key.
 #[derive(Serialize, Deserialize)]
-struct Target {
+pub(super) struct Target {
     /// What the user calls the source.
-    source: String,
-    user: Option<String>,
-    name: String,
-    port: Option<u16>,
-    addresses: Vec<SocketAddr>,
-    key: String,
+    pub(super) source: String,
+    pub(super) user: Option<String>,
+    pub(super) name: String,
+    pub(super) port: Option<u16>,
+    pub(super) addresses: Vec<SocketAddr>,
+    pub(super) key: String,
 }
 
 impl Between {
@@ -201,52 +193,6 @@ fn options_given<A: clap::Args>(verb: Verb, filter: &Filter) -> Result<Vec<Vec<u
     Ok(options)
 }
 
-/// `zerolane between`, at the source.
-pub(crate) fn serve() -> Result<Exit> {
-    if stdin().is_terminal() {
-        let why = anyhow!(
-            "this is for a login: `zerolane cp USER@HOST:PATH USER@HOST:PATH` starts it so"
-        );
-        return Err(why.context(Exit::Usage));
-    }
-    let stop = stop_on_signals()?;
-    Order::parse(&hear_line(&stop)?).map_err(|why| {
-        if matches!(why, LineError::Version { .. }) {
-            // The other end tells the user.
-            let _ = console::say(format_args!("\n{}", Answer::of_version()));
-        }
-        anyhow!(why).context("what to copy")
-    })?;
-    let identity = new_identity()?;
-    let key = identity.public();
-    // After whatever the login's shell printed, perhaps without an end of line.
-    console::say(format_args!("\n{}", Ready { key }))?;
-    let until = Instant::now() + ORDER;
-    let heard = stop.clone();
-    let mut input = Input::new(move || heard.requested() || Instant::now() >= until)?;
-    let task = match Task::read(&mut input) {
-        Ok(Some(task)) => task,
-        // The other end says why.
-        Ok(None) => return Ok(Exit::Failure),
-        Err(_) if stop.requested() => return Err(Exit::Interrupted.into()),
-        Err(why) => return Err(why.context("what to copy")),
-    };
-    watch(stop.clone())?;
-    task.run(identity, stop)
-}
-
-/// Requests `stop` when the machine that started this process has gone.
-fn watch(stop: Stop) -> Result<()> {
-    thread::Builder::new()
-        .name("channel".into())
-        .spawn(move || {
-            let _ = std::io::copy(&mut stdin().lock(), &mut sink());
-            stop.request();
-        })
-        .context("starting a thread")?;
-    Ok(())
-}
-
 impl Task {
     /// Its length and itself, for the source.
     fn encoded(&self) -> Result<Vec<u8>> {
@@ -260,7 +206,7 @@ impl Task {
     }
 
     /// Reads that; `None` if nothing comes any more.
-    fn read(input: &mut impl Read) -> Result<Option<Task>> {
+    pub(super) fn read(input: &mut impl Read) -> Result<Option<Task>> {
         let mut bytes = [0; 4];
         match input.read_exact(&mut bytes) {
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(None),
@@ -272,49 +218,4 @@ impl Task {
         input.read_exact(&mut task)?;
         Ok(Some(serde_json::from_slice(&task)?))
     }
-
-    fn run(self, identity: Identity, stop: Stop) -> Result<Exit> {
-        let guarded = match self.target {
-            None => Guarded::within(self.patience)?,
-            Some(target) => {
-                let key = target
-                    .key
-                    .parse()
-                    .map_err(|_| anyhow!("no key of the target"))?;
-                let host = Host {
-                    user: target.user,
-                    name: target.name,
-                    port: target.port,
-                };
-                let end = RemoteEnd::handed(target.source, host, &target.addresses, key);
-                let security = security(identity, key);
-                Guarded::at(end, security, self.patience)
-            }
-        };
-        let (verb, options) = (self.verb, self.options);
-        match verb {
-            Verb::Cp => {
-                let args = parsed::<copy::Args>(verb, options)?;
-                copy::run_between(args, self.sources, self.destination, (guarded, stop))
-            }
-            Verb::Sync => {
-                let Ok([source]) = <[_; 1]>::try_from(self.sources) else {
-                    bail!("a sync has one source");
-                };
-                let args = parsed::<sync::Args>(verb, options)?;
-                sync::run_between(args, source, self.destination, (guarded, stop))
-            }
-        }
-    }
-}
-
-/// The arguments that these options are, with two paths that stand for those of the task.
-fn parsed<A: clap::Args>(verb: Verb, options: Vec<Vec<u8>>) -> Result<A> {
-    let words = [OsString::from(verb.name())].into_iter();
-    let words = words.chain(options.into_iter().map(OsString::from_vec));
-    let words = words.chain(["--", "./source", "./target"].map(OsString::from));
-    let command = A::augment_args(clap::Command::new(verb.name()));
-    let parsed = command.try_get_matches_from(words);
-    let parsed = parsed.and_then(|matches| A::from_arg_matches(&matches));
-    parsed.map_err(|why| anyhow!("{why}").context(Exit::Usage))
 }

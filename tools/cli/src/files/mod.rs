@@ -13,6 +13,7 @@ mod limit;
 pub(crate) mod list;
 mod log;
 mod metrics;
+pub(crate) mod ordered;
 mod pace;
 mod progress;
 pub(crate) mod receive;
