@@ -154,7 +154,7 @@ fn flows__a_server_that_tells_more_than_there_is_is_refused() {
     for (tells, says) in [
         (
             r#"{"did":"sample","flow":1,"bytes":1}"#,
-            "flow 1, which is none",
+            "flow 1, which does not exist",
         ),
         (
             r#"{"did":"sample","flow":0,"bytes":1}"#,
