@@ -1,4 +1,4 @@
-//! What the two ends may choose.
+//! Defines the settings of one end of a connection, which its user chooses before connecting.
 
 use crate::{Control, limits};
 use core::time::Duration;
@@ -6,69 +6,68 @@ use zerolane_wire::{
     Capabilities, Eager, MAX_PATHS, Profile, Profiles, encapsulation::Encapsulation,
 };
 
-/// D_Port of a Request_Connection, unless [`Config::service_port`] is another: there is one service behind a UDP port.
+/// D_Port of a Request_Connection, unless [`Config::service_port`] differs. There is one service behind a UDP port.
 pub const SERVICE_PORT: u16 = 1;
 
 /// Settings of one end of a connection.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Profiles offered or accepted. A peer chooses among these and no others, so classic, which has neither
-    /// congestion control nor selective repair, is not among them unless asked for.
+    /// Profiles offered or accepted. The peer chooses one of these. The classic profile, which has neither congestion
+    /// control nor selective repair, is off by default.
     pub profiles: Profiles,
     /// Unanswered announcements held for the peer, 1 to [`limits::MAX_SLOTS`].
     pub slots: u16,
-    /// Bytes granted and not yet received, on a short path: what the lane's socket buffer holds, so
-    /// that no overrun is possible.
+    /// Bytes granted and not yet received, on a short path: as many as the lane's socket buffer holds, so that it
+    /// cannot overflow.
     pub window: u32,
-    /// The same on a path that is so long that it needs more: a limit to what grows by itself.
+    /// Bytes granted and not yet received, at most, on a long path, where the window grows as needed.
     pub max_window: u32,
-    /// What holds payload back where grants do not (extended profile).
+    /// The congestion controller (extended profile).
     pub control: Control,
-    /// Most payload that leaves, bytes per second, repeats included and headers not; `None`: as much as grants
-    /// and [`Config::control`] let. What is received is not limited.
+    /// Largest payload rate, bytes per second, repeats included and headers excluded. `None`: grants and
+    /// [`Config::control`] alone limit it. Does not limit received payload.
     pub max_rate: Option<u64>,
-    /// Length of a Block to aim at (extended profile), bytes.
+    /// Target length of a Block (extended profile), bytes.
     pub block: u32,
-    /// Largest STU payload this end takes, bytes.
+    /// Largest STU payload that this end accepts, bytes.
     pub max_stu: u32,
-    /// Segments one burst carries at most: Blocks are cut to whole bursts.
+    /// Most segments in one burst. Blocks are cut to whole bursts.
     pub burst_segments: u32,
-    /// Longest Transfer that is sent, or taken, without a grant, bytes, at most [`limits::MAX_EAGER`]; 0:
-    /// none (extended profile). Nor is a put of several operations sent that is longer.
+    /// Longest Transfer sent or accepted without a grant, bytes, at most [`limits::MAX_EAGER`]; 0: none (extended
+    /// profile). Also the longest put that leaves at once as several operations.
     pub eager_limit: u32,
-    /// Bytes of such Transfers that this end holds for its peer while no receive is posted for them.
+    /// Bytes of eager Transfers that this end holds for its peer while no receive is posted for them.
     pub eager_credit: u32,
-    /// Send and take several small operations in one datagram (extended profile).
+    /// Send and accept several small operations in one datagram (extended profile).
     pub frames: bool,
-    /// Grant posted receives, and those of messages, before Transfers are announced for them, and take such grants
+    /// Grant posted receives, including those of messages, before their Transfers are announced, and accept such grants
     /// (extended profile).
     pub advance_grants: bool,
-    /// Paths that the connection may have, 1 to [`MAX_PATHS`] (extended profile): the lesser of both ends' counts.
+    /// Most paths of the connection, 1 to [`MAX_PATHS`] (extended profile). The lower count of the two ends applies.
     pub paths: u8,
     /// Ask for payload checksums.
     pub checksum: bool,
-    /// log2 of the buffer size offered in the extended profile (STUs never cross its multiples).
+    /// log2 of the buffer size offered in the extended profile. STUs never cross its multiples.
     pub buffer_log2: u8,
-    /// log2 of the buffer size in the classic profile: the thesis has pages.
+    /// log2 of the buffer size in the classic profile: pages, as in the thesis.
     pub classic_buffer_log2: u8,
     /// log2 of the Block size in the classic profile.
     pub classic_block_log2: u8,
-    /// Wait for missing Data before the whole Block is granted again (classic profile). The
-    /// thesis's implementation waited 5 s.
+    /// Wait for missing Data before the whole Block is granted again (classic profile). The thesis's implementation
+    /// waited 5 s.
     pub classic_data_timeout: Duration,
-    /// The port by which an Initiator asks for a connection, and the one that a Responder answers for: 1, unless what
-    /// carries the operations has no ports of its own and tells services apart by this one.
+    /// Port in an Initiator's Request_Connection, and the port that a Responder answers for: 1, unless the
+    /// encapsulation has no ports and services are told apart by this one.
     pub service_port: u16,
-    /// What carries the operations.
+    /// The encapsulation of the operations.
     pub encapsulation: Encapsulation,
-    /// Longest datagram the path is thought to carry at first, header included, bytes.
+    /// Longest datagram that the path is assumed to carry at first, header included, bytes.
     pub path_datagram: usize,
-    /// Bytes that the lane adds to each datagram to seal it; 0 without protection. They count as
-    /// part of the datagram.
+    /// Bytes that the lane adds to each datagram as its seal; 0 without protection. They count as part of the datagram.
     pub seal: usize,
-    /// Give up connecting after this.
+    /// Time after which connecting fails.
     pub connect_timeout: Duration,
-    /// Declare the peer dead after it left requests unanswered for this long.
+    /// How long a peer may leave requests unanswered before it counts as dead.
     pub idle_timeout: Duration,
 }
 
@@ -130,7 +129,7 @@ impl Config {
         }
     }
 
-    /// What this end takes of Transfers that it has not granted, in the extended profile.
+    /// The eager limits of this end in the extended profile.
     pub(crate) fn eager(&self) -> Eager {
         match self.eager_limit.min(limits::MAX_EAGER) {
             0 => Eager::NONE,
@@ -149,6 +148,6 @@ pub struct Entropy {
     pub key: u32,
     /// This end's port.
     pub port: u16,
-    /// Start of the Sync numbers.
+    /// First Sync number.
     pub sync: u32,
 }

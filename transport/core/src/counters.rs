@@ -1,4 +1,4 @@
-//! What the engine counts. Bytes and datagrams are the lane's to count.
+//! Counts what the engine sends, receives and drops; the lane counts datagrams and their bytes.
 
 use crate::PathLife;
 use core::time::Duration;
@@ -9,27 +9,27 @@ use core::time::Duration;
 pub enum DropReason {
     /// Not a Scheduled Transfer operation, or one with a broken field.
     Malformed,
-    /// Port or key are not this connection's.
+    /// Port or key differ from this connection's.
     WrongKey,
-    /// No grant of that Mx lives: late, repeated after completion, or made up.
+    /// No live grant has that Mx: the datagram is late, repeated after completion, or forged.
     NoGrant,
-    /// Outside the Block granted, or across a buffer boundary.
+    /// Outside the granted Block, or across a buffer boundary.
     OutOfBounds,
     /// Received already.
     Duplicate,
     /// Checksum mismatch.
     Checksum,
-    /// A limit was reached: asked for again later.
+    /// A limit was reached. The payload is asked for again later.
     Limit,
-    /// The operation makes no sense in the present state.
+    /// The operation is invalid in the present state.
     Unexpected,
-    /// One with a lower number has to be executed first, and is missing.
+    /// An operation with a lower number must be executed first, and is missing.
     Early,
-    /// Not sealed, where everything is.
+    /// Unsealed, on a protected connection.
     Unprotected,
-    /// The seal does not hold: forged, or damaged on the way.
+    /// The seal is invalid: forged, or damaged on the way.
     Forged,
-    /// Sealed by the peer, and here already: a copy made on the way, or by an attacker.
+    /// A second copy of a datagram that the peer sealed, made by the network or by an attacker.
     Replayed,
 }
 
@@ -56,15 +56,15 @@ impl DropReason {
 pub struct Counters {
     /// Payload bytes handed to the lane for sending, repairs included.
     pub bytes_sent: u64,
-    /// Of those, sent again.
+    /// Of those, retransmitted.
     pub bytes_resent: u64,
     /// Payload bytes received for the first time.
     pub bytes_received: u64,
-    /// STUs received, whatever became of them.
+    /// STUs received, whatever their outcome.
     pub stus_received: u64,
-    /// Trains received, whatever became of them.
+    /// Trains received, whatever their outcome.
     pub trains_received: u64,
-    /// Trains of which something was missing or wrong: their payload is asked for again.
+    /// Trains with a missing or wrong part. Their payload is asked for again.
     pub trains_spoiled: u64,
     /// Control operations sent.
     pub control_sent: u64,
@@ -74,35 +74,34 @@ pub struct Counters {
     pub grants_sent: u64,
     /// Reports of missing ranges sent.
     pub reports_sent: u64,
-    /// Payload that came after later payload without having been asked for: the path reordered it.
+    /// Payload that came unrequested after later payload: the path reordered it.
     pub reordered: u64,
-    /// Payload that was asked for again and came before a repair can have come.
+    /// Payload that was asked for again and came too early to be the repair.
     pub asked_in_vain: u64,
     /// Transfers of this end whose payload left with its announcement.
     pub eager_sent: u64,
-    /// Transfers of the peer whose payload came with its announcement and was taken.
+    /// Transfers of the peer whose payload came with its announcement and was accepted.
     pub eager_received: u64,
-    /// Of those, the ones that no receive was posted for: their payload was held.
+    /// Of those, Transfers without a posted receive, whose payload was held.
     pub eager_held: u64,
     /// Blocks granted before their Transfers were announced.
     pub granted_in_advance: u64,
     /// Datagrams received that the path had marked "congestion experienced".
     pub marked: u64,
-    /// Datagrams received that the path could have marked (ECN-capable), those marked included.
+    /// Datagrams received that were ECN-capable, marked ones included.
     pub capable: u64,
-    /// Times that an address changed, the peer's or ours.
+    /// Address changes of the peer or of this end.
     pub moves: u64,
-    /// Paths that did not answer, so that what they carried went by others.
+    /// Paths that stopped answering, so that other paths took over their payload.
     pub paths_lost: u64,
-    /// Times a wait for payload or for an answer ran out.
+    /// Waits for payload or for an answer that expired.
     pub timeouts: u64,
-    /// Times that no more was granted of what a peer announced, because of
-    /// [`MAX_LIVE_BLOCKS`](crate::limits::MAX_LIVE_BLOCKS), or because other connections receive too.
+    /// Times that announced payload was not granted because of [`MAX_LIVE_BLOCKS`](crate::limits::MAX_LIVE_BLOCKS), or
+    /// because other connections receive too.
     pub grants_held: u64,
-    /// Notes that were given up for want of room: of overtaken payload
-    /// ([`MAX_OVERTAKEN`](crate::limits::MAX_OVERTAKEN)), of bursts in flight
-    /// ([`MAX_FLIGHT`](crate::limits::MAX_FLIGHT)) and of Transfers ended
-    /// ([`MAX_ENDINGS`](crate::limits::MAX_ENDINGS)). What became of those is found out later.
+    /// Records dropped for lack of room: of overtaken payload ([`MAX_OVERTAKEN`](crate::limits::MAX_OVERTAKEN)), of
+    /// bursts in flight ([`MAX_FLIGHT`](crate::limits::MAX_FLIGHT)) and of Transfers ended
+    /// ([`MAX_ENDINGS`](crate::limits::MAX_ENDINGS)). The outcome of those is found out later.
     pub forgotten: u64,
     drops: [u64; DropReason::ALL.len()],
 }
@@ -123,37 +122,37 @@ impl Counters {
     }
 }
 
-/// What a connection knows of its path, and what follows from it.
+/// The state of a path as the connection knows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathState {
-    /// Where it stands, as one of several.
+    /// State of the path, as one of several.
     pub life: PathLife,
-    /// Payload bytes that left by it, repeats included.
+    /// Payload bytes sent by it, repeats included.
     pub bytes_sent: u64,
-    /// Payload bytes that it lost, as far as the receiver said so.
+    /// Payload bytes that it lost, as the receiver reported.
     pub bytes_lost: u64,
-    /// Payload bytes that came by it for the first time. Counted where both ends take several paths.
+    /// Payload bytes that it brought for the first time. Counted where both ends accept several paths.
     pub bytes_received: u64,
-    /// Smoothed round-trip time, if one was measured.
+    /// Smoothed round-trip time, if measured.
     pub rtt: Option<Duration>,
     /// Its mean deviation.
     pub rtt_deviation: Duration,
-    /// The shortest of the last 10 to 20 seconds.
+    /// The shortest round trip of the last 10 to 20 seconds.
     pub min_rtt: Option<Duration>,
-    /// How late overtaken payload may be without counting as lost, as far as late payload was seen.
+    /// How late overtaken payload may be without counting as lost, according to late payload so far.
     pub reordering: Duration,
-    /// Bytes granted ahead at most, as a receiver.
+    /// Most bytes granted ahead, as a receiver.
     pub granted_ahead: u32,
-    /// What the congestion controller is called.
+    /// Name of the congestion controller.
     pub controller: &'static str,
-    /// Bytes that may be in flight, as a sender.
+    /// Most bytes in flight, as a sender.
     pub congestion_window: u64,
-    /// Bytes per second at which they leave; `None`: as fast as they can.
+    /// Pace, bytes per second; `None`: unlimited.
     pub pace: Option<u64>,
-    /// Bytes sent after the newest that the receiver is known to have seen.
+    /// Bytes sent after the newest burst that the receiver is known to have seen.
     pub in_flight: u64,
-    /// MTU of what it is known, or thought, to carry from here, bytes. `None`: it has none.
+    /// MTU from here, known or assumed, bytes. `None`: the path has none.
     pub mtu: Option<u32>,
-    /// Whether [`PathState::mtu`] is no guess any more.
+    /// Whether [`PathState::mtu`] is measured, not assumed.
     pub mtu_probed: bool,
 }

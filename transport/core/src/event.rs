@@ -1,4 +1,4 @@
-//! What the engine tells its user.
+//! Defines the events that the engine reports to its user.
 
 use crate::{Delivery, RemoteRegion, TransferId};
 use core::fmt;
@@ -9,14 +9,14 @@ use zerolane_wire::{Profile, Reason};
 pub enum TransferError {
     /// Cancelled at this end.
     Cancelled,
-    /// The Transfer has `length` bytes, the receive that it met had room for `room`.
+    /// The Transfer has `length` bytes; the matching receive has room for `room`.
     MessageTooLarge {
         /// Length of the Transfer, bytes.
         length: u64,
         /// Room of the receive, bytes.
         room: u64,
     },
-    /// The peer finished sending, and all that it sent met receives before this one.
+    /// The peer finished sending, and earlier receives took everything that it sent.
     Finished,
     /// The peer refused or aborted it.
     Refused(Reason),
@@ -31,7 +31,7 @@ pub enum CloseReason {
     Local,
     /// The peer closed it, with this reason.
     Peer(Reason),
-    /// The peer rejected the connection; it speaks these versions.
+    /// The peer rejected the connection. It speaks these versions.
     Rejected {
         /// Why.
         reason: Reason,
@@ -40,15 +40,15 @@ pub enum CloseReason {
         /// Newest version of the peer.
         version_max: u8,
     },
-    /// The peer refused the key exchange. Any machine on the path could have said so.
+    /// The peer refused the key exchange. Not authenticated: any machine on the path can forge this.
     ExchangeRefused(Reason),
-    /// The peer proved to be the owner of this public key (X25519), which is not trusted.
+    /// The peer proved that it owns this public key (X25519), which is not trusted.
     Untrusted([u8; 32]),
     /// No answer while connecting.
     ConnectTimeout,
     /// The peer left requests unanswered for the idle timeout.
     PeerDead,
-    /// The network says that there is nothing at the address.
+    /// The network reported that the address is unreachable.
     Unreachable,
     /// The peer broke the protocol.
     Violation,
@@ -104,10 +104,10 @@ impl core::error::Error for CloseReason {}
 
 impl core::error::Error for TransferError {}
 
-/// Something happened.
+/// An event of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The connection stands, in this profile.
+    /// The connection is established, in this profile.
     Connected(Profile),
     /// The connection ended. The last event.
     Closed(CloseReason),
@@ -121,24 +121,24 @@ pub enum Event {
         /// Which.
         id: TransferId,
     },
-    /// A posted receive is complete: its memory holds the payload once the lane has moved what
-    /// [`crate::Placement::Move`] told it to.
+    /// A posted receive is complete: its memory holds the payload once the lane has done the moves of
+    /// [`crate::Placement::Move`].
     Received {
         /// Which.
         id: TransferId,
         /// Bytes received.
         length: u64,
-        /// As the sender asked.
+        /// Delivery mode that the sender asked for.
         delivery: Delivery,
     },
-    /// A FetchOp was executed, once.
+    /// A FetchOp was executed exactly once.
     Fetched {
         /// Which.
         id: TransferId,
-        /// The word before.
+        /// The word's previous value.
         value: u64,
     },
-    /// The peer made the region available that was asked for.
+    /// The peer granted access to the requested region.
     Region {
         /// Which request.
         id: TransferId,
@@ -147,19 +147,19 @@ pub enum Event {
     },
     /// A message came.
     Message {
-        /// Which receive it met.
+        /// The matching receive.
         id: TransferId,
         /// Bytes of control.
         control: u32,
         /// Bytes of payload.
         payload: u64,
     },
-    /// A Put with this immediate number was placed, and all before it.
+    /// The peer's put with this immediate, and all puts before it, are placed.
     Immediate {
         /// The number.
         value: u32,
     },
-    /// A posted Transfer failed. Its memory is not touched any more.
+    /// A posted Transfer failed. The engine no longer touches its memory.
     Failed {
         /// Which.
         id: TransferId,

@@ -1,10 +1,10 @@
-//! The Scheduled Transfer protocol without IO: time, bytes and randomness come in, headers and
-//! [`Span`]s go out.
+//! Implements the Scheduled Transfer protocol without IO: takes time, bytes and randomness, and returns headers and
+//! [`Span`]s.
 //!
-//! A [`Connection`] is one virtual connection. It never touches a payload byte: it says where
-//! payload is to be read from ([`DataBurst`]), where the payload expected next belongs
-//! ([`Forecast`]), and, shown a header and the place its payload landed, whether that is right
-//! ([`Placement`]). A lane carries the bytes; this crate knows none.
+//! A [`Connection`] is one virtual connection. It never touches a payload byte. It tells the lane where to read payload
+//! from ([`DataBurst`]) and where the payload expected next belongs ([`Forecast`]). Given a header and the place where
+//! its payload landed, it tells whether that place is right ([`Placement`]). A lane carries the bytes; this crate
+//! depends on no lane.
 //!
 //! ```
 //! use zerolane_core::{Config, Connection, Entropy, Instant, Transmit};
@@ -13,7 +13,7 @@
 //! assert_eq!(request.bytes().len(), 72); // Request_Connection with its options
 //! ```
 #![forbid(unsafe_code)]
-// So that no clock, socket or lock is within reach. The tests have their own.
+// Keeps clocks, sockets and locks out of reach. The tests use std.
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;

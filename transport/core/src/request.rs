@@ -1,4 +1,4 @@
-//! What a user asks to be done with the peer's memory, before and while it is done.
+//! Defines the work requests that users post, and the state of those in progress.
 
 use crate::{Delivery, Span, TransferId, limits};
 use core::fmt;
@@ -14,18 +14,18 @@ pub struct RemotePlace {
     pub handle: u32,
     /// Its memory index.
     pub mx: u16,
-    /// Byte of the peer's address space: where the region starts, plus an offset.
+    /// Address in the peer's address space, bytes: the region's start plus an offset.
     pub address: u64,
 }
 
-/// A region that the peer made available.
+/// A region that the peer granted access to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RemoteRegion {
     /// Its first byte.
     pub start: RemotePlace,
     /// Length in bytes.
     pub length: u64,
-    /// What may be done with it.
+    /// The rights granted.
     pub rights: zerolane_wire::Rights,
 }
 
@@ -40,15 +40,14 @@ pub struct Atomic {
     pub comparand: u64,
 }
 
-/// How a request is to be done.
+/// Options of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WorkFlags {
-    /// Tell of its success too, not of its failure alone.
+    /// Report success too, not failure alone.
     pub signalled: bool,
-    /// Begin only when everything asked for before is complete.
+    /// Begin only when all earlier requests are complete.
     pub fence: bool,
-    /// A caller waits for its end: the peer is asked to confirm at once, rather than with what it
-    /// sends next.
+    /// A caller waits for completion: the peer must confirm at once, not with its next transmission.
     pub awaited: bool,
 }
 
@@ -62,73 +61,72 @@ impl Default for WorkFlags {
     }
 }
 
-/// A work request (verbs): what is asked of a connection, beside the memory that it is done with.
+/// A work request (verbs): an operation on a connection, posted together with local memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkRequest {
     /// Sends the memory as one Transfer.
     Send {
-        /// How its arrival is to be delivered.
+        /// Delivery mode at the receiver.
         delivery: Delivery,
     },
-    /// Receives the next Transfer that no earlier receive takes into the memory.
+    /// Receives the next Transfer that matches no earlier receive into the memory.
     Receive,
     /// Offers the memory to the peer's next Read (Request_To_Receive).
     Offer {
-        /// How its arrival is to be delivered.
+        /// Delivery mode at the receiver.
         delivery: Delivery,
     },
-    /// Reads what the peer offers into the memory (Read sequence: Request_To_Receive first).
+    /// Reads memory that the peer offers into the memory (Read sequence: Request_To_Receive first).
     Read,
-    /// Puts the memory into the peer's.
+    /// Puts the memory into the peer's memory.
     Put {
-        /// Where.
+        /// Destination.
         place: RemotePlace,
-        /// A number that is shown to the peer when the bytes are there.
+        /// A number that the peer is shown once the bytes are placed.
         immediate: Option<u32>,
-        /// How.
+        /// Options.
         flags: WorkFlags,
     },
     /// Gets bytes of the peer's memory into the memory.
     Get {
-        /// From where.
+        /// Source.
         place: RemotePlace,
-        /// How.
+        /// Options.
         flags: WorkFlags,
     },
-    /// Does an atomic operation on a word of the peer's memory, once. Without memory here.
+    /// Executes an atomic operation on a word of the peer's memory, exactly once. Takes no local memory.
     /// [`Event::Fetched`](crate::Event::Fetched) follows.
     FetchOp {
-        /// Which word.
+        /// The word.
         place: RemotePlace,
-        /// What to do with it.
+        /// The operation.
         atomic: Atomic,
-        /// How.
+        /// Options.
         flags: WorkFlags,
     },
-    /// Sends a message whose payload is the memory, if there is any.
+    /// Sends a message. The memory, if any, is its payload.
     Message {
-        /// Up to [`MAX_CONTROL`](crate::limits::MAX_CONTROL) bytes.
+        /// Control data, up to [`MAX_CONTROL`](crate::limits::MAX_CONTROL) bytes.
         control: Span,
-        /// How.
+        /// Options.
         flags: WorkFlags,
     },
-    /// Receives the next message that no earlier receive takes, its payload into the memory.
+    /// Receives the next message that matches no earlier receive, its payload into the memory.
     ReceiveMessage {
-        /// [`MAX_CONTROL`](crate::limits::MAX_CONTROL) bytes for its control.
+        /// Room for control data, [`MAX_CONTROL`](crate::limits::MAX_CONTROL) bytes.
         control: Span,
     },
-    /// Asks for a region of the peer by name. Without memory here.
-    /// [`Event::Region`](crate::Event::Region) follows.
+    /// Asks for a region of the peer by name. Takes no local memory. [`Event::Region`](crate::Event::Region) follows.
     OpenRegion {
         /// The name.
         name: RegionName,
-        /// What is to be done with it.
+        /// The rights wanted.
         rights: zerolane_wire::Rights,
     },
 }
 
 impl WorkRequest {
-    /// How it is to be done, where that can be said.
+    /// The options of the request, if it has any.
     pub fn flags_mut(&mut self) -> Option<&mut WorkFlags> {
         match self {
             WorkRequest::Put { flags, .. }
@@ -139,7 +137,7 @@ impl WorkRequest {
         }
     }
 
-    /// Whether the memory is written, and not read.
+    /// Whether the request writes the local memory, as opposed to reading it.
     pub fn writes(&self) -> bool {
         matches!(
             self,
@@ -160,11 +158,11 @@ pub enum PostError {
     Full,
     /// [`limits::MAX_EXPORTS`] regions are exported.
     TooManyExports,
-    /// A region of that name is exported already.
+    /// A region of that name is already exported.
     NameTaken,
     /// The peer has no persistent memory.
     Unsupported,
-    /// The word's offset is no multiple of 8.
+    /// The word's offset is not a multiple of 8.
     Misaligned,
     /// The place named lies outside the region.
     OutOfBounds,
@@ -172,15 +170,15 @@ pub enum PostError {
     Denied,
     /// A message has more than [`limits::MAX_CONTROL`] bytes of control.
     ControlTooLong,
-    /// A request of several pieces has none.
+    /// A request with several pieces has none.
     NoPieces,
-    /// A request has more than [`limits::MAX_POSTED`] pieces, each with a place of its own at the peer: there is never room for it.
+    /// A request has more than [`limits::MAX_POSTED`] pieces, each with its own place at the peer, and can never fit.
     TooManyPieces,
-    /// The pieces have more bytes together than a request may have, 2^63 - 1.
+    /// The pieces exceed the longest request, 2^63 - 1 bytes, together.
     TooLong,
-    /// This end finished sending.
+    /// This end has finished sending.
     Finished,
-    /// This process is a child, by fork, of the one whose connection it is. The driver finds that: here is no process.
+    /// This process is a fork of the connection's process. The driver detects this; the core knows no processes.
     Forked,
 }
 
@@ -227,7 +225,7 @@ pub(crate) struct Request {
     pub(crate) kind: RequestKind,
 }
 
-/// What is to be done.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RequestKind {
     Put {
@@ -247,17 +245,17 @@ pub(crate) enum RequestKind {
         control: Span,
         payload: Option<Span>,
     },
-    /// The immediate of the put before it, which follows the Transfers announced before this number.
+    /// The immediate of the put before it. It follows the Transfers announced before this number.
     Immediate {
         value: u32,
         announced: u32,
     },
-    /// What is left of an operation that was cancelled after it left: its number.
+    /// The number of an operation that was cancelled after it left.
     Nothing,
 }
 
 impl RequestKind {
-    /// Bytes of the numbered operation that it is behind its header, and in front of a seal.
+    /// Bytes of the numbered operation behind its header and in front of a seal.
     pub(crate) fn content_len(&self) -> u32 {
         match self {
             RequestKind::Put { span, .. } => span.len as u32,
@@ -267,13 +265,13 @@ impl RequestKind {
         }
     }
 
-    /// Whether it leaves the peer's memory as it is and meets no receive: a put of no bytes. An immediate may come
-    /// with it.
+    /// Whether it neither changes the peer's memory nor matches a receive: a put of no bytes, with or without an
+    /// immediate.
     pub(crate) fn is_notice(&self) -> bool {
         matches!(self, RequestKind::Put { span, .. } if span.len == 0)
     }
 
-    /// The number that is shown to the peer.
+    /// The immediate.
     pub(crate) fn immediate(&self) -> Option<u32> {
         match self {
             RequestKind::Put { immediate, .. } => *immediate,
@@ -282,11 +280,11 @@ impl RequestKind {
     }
 }
 
-/// An atomic operation that the lane is to do now, before anything that came after it.
+/// An atomic operation that the lane must execute now, before any later operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AtomicRequest {
     /// The aligned word, 8 bytes.
     pub word: Span,
-    /// What to do with it.
+    /// The operation.
     pub atomic: Atomic,
 }

@@ -1,18 +1,17 @@
-//! Numbers given to requests, of which the peer holds only so many unresolved.
+//! Numbers requests while the peer has free slots for unresolved ones.
 
 use alloc::collections::VecDeque;
 
-/// Numbers requests from 0; a number is free for the peer to forget once it and all before it are
-/// resolved.
+/// Numbers requests from 0. The peer may forget a number once it and all before it are resolved.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SlotWindow {
     base: u32,
-    /// From `base` on: is it resolved?
+    /// For each number from `base` on: whether it is resolved.
     resolved: VecDeque<bool>,
 }
 
 impl SlotWindow {
-    /// The next number, unless `limit` of them reach back to an unresolved one.
+    /// The next number, unless the oldest unresolved one is `limit` numbers back.
     pub(crate) fn open(&mut self, limit: u16) -> Option<u32> {
         if self.resolved.len() >= usize::from(limit) {
             return None;
@@ -22,7 +21,7 @@ impl SlotWindow {
         Some(number)
     }
 
-    /// The number that is given next.
+    /// The number assigned next.
     pub(crate) fn next(&self) -> u32 {
         self.base.wrapping_add(self.resolved.len() as u32)
     }
@@ -39,7 +38,7 @@ impl SlotWindow {
         }
     }
 
-    /// As if `number` requests had been resolved before.
+    /// Continues as if `number` requests had been resolved before.
     #[cfg(test)]
     pub(crate) fn age(&mut self, number: u32) {
         self.base = number;

@@ -1,12 +1,12 @@
-//! Places in registered memory, by name.
+//! Names places in registered memory: region, offset, length.
 
-/// A registered region: which, and in which life. A region closed and another opened in its place
-/// have different generations, so that a late use of the old name is refused.
+/// A registered region: index and generation. A region that reuses the entry of a closed one has another generation, so
+/// that a late use of the old name is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RegionId {
     /// Index in the lane's table.
     pub index: u32,
-    /// Life of that entry.
+    /// Generation of that entry.
     pub generation: u32,
 }
 
@@ -22,7 +22,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// No bytes of no region.
+    /// No bytes, in no region.
     pub const EMPTY: Span = Span {
         region: RegionId {
             index: 0,
@@ -32,7 +32,7 @@ impl Span {
         len: 0,
     };
 
-    /// The part of `len` bytes starting `start` bytes in. The caller keeps it inside.
+    /// The part of `len` bytes that starts `start` bytes in. The caller ensures that it lies inside.
     #[must_use]
     pub fn part(&self, start: u64, len: u64) -> Span {
         debug_assert!(start + len <= self.len, "part within the span");

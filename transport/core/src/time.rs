@@ -1,4 +1,4 @@
-//! The only clock of this room: a number handed in.
+//! Defines time as a number that the caller passes in: the core reads no clock.
 
 use core::ops::{Add, Sub};
 use core::time::Duration;
@@ -41,7 +41,7 @@ impl Add<Duration> for Instant {
 
 impl Sub for Instant {
     type Output = Duration;
-    /// Zero if `earlier` is later: a clock that jumps back must not make time explode.
+    /// Zero if `earlier` is later: a clock that jumps back must not produce a huge duration.
     fn sub(self, earlier: Instant) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

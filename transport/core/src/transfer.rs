@@ -1,29 +1,30 @@
-//! What names a Transfer, and how its arrival is delivered.
+//! Identifies Transfers, and defines how their arrival is delivered.
 
-/// A Transfer posted on this connection, by either end of it. From 1 to 2^31 - 1, not reused for as
+/// A Transfer posted on this connection, by either end of it. From 1 to 2^31 - 1. An identifier is reused only after as
 /// many posts.
 pub type TransferId = u32;
 
-/// Whether `id` was given before `other`, by at most 2^30 posts.
+/// Whether `id` was assigned before `other`, by at most 2^30 posts.
 pub fn is_older(id: TransferId, other: TransferId) -> bool {
     // Identifiers count up and wrap at 2^31.
     id != other && other.wrapping_sub(id) << 1 < 1 << 31
 }
 
 /// How the sender asks for the arrival of a Transfer to be delivered (thesis, 4.1: Silent and Interrupt bits).
-/// Completions come in order in all modes, and calls that wait for one request in particular return at its end
-/// in all modes. These wake in all modes: failures, the end of the connection, a Transfer that finds no receive
-/// posted (the memory for one may be in what was not delivered), and a Transfer of no bytes, which is a control
+///
+/// Completions come in order in all modes, and a call that waits for one particular request returns at its end in all
+/// modes. Four events wake the receiver in all modes: a failure, the end of the connection, a Transfer that matches no
+/// posted receive (a held-back completion may cover the memory for one), and a Transfer of no bytes, which is a control
 /// operation alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Delivery {
-    /// No event and no wake-up of its own. The completion is held back, and delivered with the next of the
-    /// connection that is not silent, or when the receiver asks for it by its number.
+    /// No event and no wake-up of its own. The completion is held back until the connection's next completion that is
+    /// not silent, or until the receiver asks for it by its number.
     Silent,
-    /// Delivered to a receiver that polls. It wakes none that waits: to that one it comes with the next that
-    /// does.
+    /// Delivered to a receiver that polls. It does not wake a waiting receiver, which gets it with the next completion
+    /// that does.
     Polled,
-    /// Delivered, and wakes a receiver that waits.
+    /// Delivered, and wakes a waiting receiver.
     #[default]
     Interrupt,
 }

@@ -1,4 +1,4 @@
-//! What is to leave: a control datagram, or a burst of Data described, not copied.
+//! Describes what the lane must send next: a control datagram, or a burst of payload by reference.
 
 use crate::limits::TRAIN_MULTIPLE;
 use crate::{Span, TransferId};
@@ -9,14 +9,14 @@ use zerolane_wire::{
     Packet, Train,
 };
 
-/// How much one burst may take.
+/// The largest burst that the lane can send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BurstLimit {
     /// Datagrams, at least 1.
     pub segments: u32,
     /// Bytes, headers included.
     pub bytes: u32,
-    /// Payload of a train, bytes: the lane hands all of it to the kernel at once. 0: no trains.
+    /// Payload of a train, bytes: the lane passes all of it to the kernel at once. 0: no trains.
     pub train: u32,
 }
 
@@ -30,13 +30,13 @@ impl Default for BurstLimit {
     }
 }
 
-/// Something to send.
+/// A transmission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Transmit {
-    /// The message of the key exchange that it is time for, on its own and never sealed. What runs the
-    /// exchange has it.
+    /// The current message of the key exchange, on its own and never sealed. The caller that runs the exchange holds
+    /// it.
     Handshake,
-    /// One control datagram, on its own.
+    /// One control datagram.
     Control(ControlDatagram),
     /// Data operations from one contiguous span.
     Data(DataBurst),
@@ -50,40 +50,40 @@ const _: () = assert!(ALONE >= HEADER_LEN + OPTIONS_LEN);
 
 /// Numbered operations in datagrams of equal length, of which only the last may be shorter.
 ///
-/// Flat, for there may be a thousand in a burst: what is in front of their payloads lies in one piece.
+/// A burst may hold a thousand operations, so the bytes in front of their payloads lie in one buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperationBurst {
-    /// Bytes of each datagram but perhaps the last.
+    /// Bytes of each datagram, except perhaps the last.
     pub segment: u32,
     /// Datagrams, at least 1.
     pub segments: u32,
-    /// What is in front of the payload of each, one behind the other.
+    /// The bytes in front of each payload, one after the other.
     heads: SmallVec<[u8; ALONE]>,
     /// Where the last datagram begins in `heads`.
     opening: usize,
-    /// Each, at least one, in order.
+    /// The operations in order, at least one.
     pieces: SmallVec<[Piece; 1]>,
-    /// Number of the first.
+    /// Number of the first operation.
     pub(crate) first: u32,
-    /// A caller waits for the end of one of them.
+    /// A caller waits for the end of one of the operations.
     pub(crate) awaited: bool,
 }
 
-/// What `heads` does not tell of an operation.
+/// The part of an operation that is not in `heads`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Piece {
     /// Empty if it has none.
     payload: Span,
     padding: u32,
-    /// Its bytes of `heads`.
+    /// Its length in `heads`, bytes.
     head: u16,
-    /// It is the first of its datagram.
+    /// Whether it is the first of its datagram.
     opens: bool,
 }
 
-/// Making one.
+/// Building a burst.
 impl OperationBurst {
-    /// Of operations from number `first` on, up to `most`.
+    /// A burst of operations from number `first` on, up to `most`.
     pub(crate) fn new(first: u32, most: usize) -> OperationBurst {
         let heads = match most {
             0 | 1 => SmallVec::new(),
@@ -100,18 +100,18 @@ impl OperationBurst {
         }
     }
 
-    /// Adds a datagram of a control operation.
+    /// Adds a datagram with a control operation.
     pub(crate) fn control(&mut self, packet: &Packet) {
         let (bytes, len) = packet.emit();
         self.open(&bytes[..len], Span::EMPTY);
     }
 
-    /// Adds a datagram of one operation.
+    /// Adds a datagram with one operation.
     pub(crate) fn data(&mut self, header: &Header, payload: Span) {
         self.open(&header.emit(), payload);
     }
 
-    /// Adds a datagram that begins with operation `header`, which is a frame there.
+    /// Adds a datagram whose first frame is operation `header`.
     pub(crate) fn frames(&mut self, header: &Header, head: FrameHead, payload: Span) {
         self.open(&Frames::header(header).emit(), payload);
         let len = self.emit(head);
@@ -146,7 +146,7 @@ impl OperationBurst {
     #[inline]
     fn emit(&mut self, head: FrameHead) -> u16 {
         let at = self.heads.len();
-        // As much as it may be, and then what it is: no copy of a length known only then.
+        // Reserves the longest head and truncates it afterwards: a copy of variable length would cost more.
         self.heads.extend_from_slice(&[0; MAX_FRAME_HEAD_LEN]);
         let place = self.heads[at..].first_chunk_mut();
         let len = place.map_or(0, |place| head.emit_into(place));
@@ -154,14 +154,14 @@ impl OperationBurst {
         len as u16
     }
 
-    /// The last datagram ends with `padding` zeros.
+    /// Ends the last datagram with `padding` zeros.
     pub(crate) fn pad(&mut self, padding: u32) {
         if let Some(it) = self.pieces.last_mut() {
             it.padding = padding;
         }
     }
 
-    /// The last datagram asks for a State, if it is Data.
+    /// Makes the last datagram ask for a State, if it is Data.
     pub(crate) fn ask(&mut self) {
         if let Some(header) = self.heads[self.opening..].first_chunk_mut()
             && Header::is_data(header)
@@ -171,9 +171,9 @@ impl OperationBurst {
     }
 }
 
-/// What is in it.
+/// Reading a burst.
 impl OperationBurst {
-    /// Operations.
+    /// Number of operations.
     pub(crate) fn len(&self) -> usize {
         self.pieces.len()
     }
@@ -198,7 +198,7 @@ pub struct OperationDatagram<'a> {
 }
 
 impl<'a> OperationDatagram<'a> {
-    /// Its operations, in order, at least one.
+    /// Its operations in order, at least one.
     pub fn operations(&self) -> impl ExactSizeIterator<Item = Outgoing<'a>> + Clone + use<'a> {
         let mut rest = self.heads;
         self.pieces.iter().map(move |it| {
@@ -216,12 +216,12 @@ impl<'a> OperationDatagram<'a> {
 /// One small operation on the wire: in a datagram of its own, or as a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outgoing<'a> {
-    /// What is in front of the payload: of the first of a datagram its header, and options or the head of a
-    /// frame; of the others that.
+    /// The bytes in front of the payload. For the first operation of a datagram: the header, and options or a frame
+    /// head. For the others: a frame head.
     pub head: &'a [u8],
     /// Payload that follows, if any.
     pub payload: Option<Span>,
-    /// Zeros that follow that, bytes.
+    /// Zeros that follow the payload, bytes.
     pub padding: u32,
 }
 
@@ -230,7 +230,7 @@ pub struct Outgoing<'a> {
 pub struct ControlDatagram {
     bytes: [u8; HEADER_LEN + OPTIONS_LEN],
     len: usize,
-    /// The datagram is to be padded with zeros to this many bytes (path probe); 0: no padding.
+    /// Length to which the datagram is padded with zeros, bytes (path probe); 0: no padding.
     pub pad_to: usize,
 }
 
@@ -240,7 +240,7 @@ impl ControlDatagram {
         ControlDatagram { bytes, len, pad_to }
     }
 
-    /// Data of the few bytes of a value, with a checksum if `checksum`.
+    /// Data that carries a FetchOp's value, with a checksum if `checksum`.
     pub(crate) fn value(header: Header, value: u64, checksum: bool) -> ControlDatagram {
         let value = value.to_be_bytes();
         let header = match checksum {
@@ -268,13 +268,13 @@ impl ControlDatagram {
 pub struct DataBurst {
     /// Payload of the whole burst.
     pub span: Span,
-    /// Payload bytes of every STU but perhaps the last; of a train, bytes of every datagram but the last.
+    /// Payload bytes of every STU except perhaps the last. Of a train: bytes of every datagram except the last.
     pub stu: u32,
     /// Datagrams in the burst, at least 1.
     pub segments: u32,
-    /// It is a train: payload, padding, and [`DataBurst::train_header`], cut every `stu` bytes.
+    /// Set for a train: payload, padding, and [`DataBurst::train_header`], cut every `stu` bytes.
     pub train: Option<Train>,
-    /// The train announces this Transfer.
+    /// The Transfer that the train announces.
     pub(crate) announces: Option<TransferId>,
     pub(crate) first: Header,
     pub(crate) address: u64,
@@ -300,12 +300,12 @@ impl DataBurst {
         }
     }
 
-    /// Its number among the bursts of the connection, by which the peer reports it.
+    /// The burst's number within the connection, which the peer's reports use.
     pub fn number(&self) -> u32 {
         self.first.sync
     }
 
-    /// The header behind `train`, which the burst is.
+    /// The header behind `train`, this burst's train.
     pub fn train_header(&self, train: Train) -> Header {
         let data = Header {
             flags: self.last_flags,
@@ -338,8 +338,8 @@ impl DataBurst {
     }
 }
 
-/// Payload bytes of the longest train in so many datagrams of `datagram` bytes, with `around` bytes around its payload.
-/// It leaves the last one shorter than the others, and what follows as it is aligned itself.
+/// Payload bytes of the longest train in `datagrams` datagrams of `datagram` bytes, with `around` bytes around its
+/// payload. Its last datagram is shorter than the others, and the next train has the same alignment.
 pub(crate) fn longest_train(datagrams: u32, datagram: u32, around: u32) -> u32 {
     let most = (datagrams * datagram).saturating_sub(around + 1);
     most / TRAIN_MULTIPLE * TRAIN_MULTIPLE
