@@ -1,5 +1,7 @@
-//! What the four parts of a connection share: the time of the entry, what both ends agreed on, timers,
-//! control operations owed, events, counters, and the debts that are settled at the end of the entry.
+//! Holds the state that the four parts of a connection share.
+//!
+//! This is the time of the entry, the negotiated capabilities, timers, control operations owed, events, counters, and
+//! the debts that are settled at the end of the entry.
 
 use crate::endings::Endings;
 use crate::links::{Links, PathLife};
@@ -18,40 +20,40 @@ use zerolane_wire::{
     RequestAnswer, Route, State,
 };
 
-/// Where a peer's buffers begin while its capabilities are unknown: what it may have at most.
+/// log2 of the peer's buffer size while its capabilities are unknown: the largest possible.
 const UNKNOWN_BUFFER_LOG2: u8 = 30;
 
-/// Something that follows from what an entry did. Debts are settled once, in this order, when the entry
-/// is done: what is owed twice is done once, and no side effect calls another.
+/// A consequence of an entry. Debts are settled once, in this order, at the end of the entry: a debt owed twice is
+/// settled once, and no side effect calls another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Debt {
-    /// The peer did what it was asked for: waits are short again.
+    /// The peer did what it was asked for: reset the back-off.
     Progress,
     /// The operation that found no room may have it now: ask for it.
     Ready,
-    /// Announcements may meet posted receives.
+    /// Announcements may match posted receives.
     Match,
-    /// Reads of the peer may meet offers.
+    /// Reads of the peer may match offers.
     Offer,
     /// Requests on the peer's memory may begin.
     Start,
     /// Queued Transfers may be announced.
     Announce,
-    /// Everything may be announced that was posted before this end finished sending; or have arrived, before the
-    /// peer did.
+    /// This end finishes sending, and everything posted before may be announced; or the peer finished sending, and
+    /// everything sent before may have arrived.
     Finish,
-    /// Queued Reads may be asked for.
+    /// Queued Reads may be sent.
     Read,
     /// Blocks may be granted.
     Grant,
     /// Immediates of puts may be shown.
     Show,
-    /// The peer has to be alive: something depends on it.
+    /// A request depends on the peer: watch that it is alive.
     Peer,
 }
 
 impl Debt {
-    /// In the order in which they are settled.
+    /// All debts in order of settlement.
     const ALL: [Debt; 11] = [
         Debt::Progress,
         Debt::Ready,
@@ -75,16 +77,16 @@ const _: () = {
     }
 };
 
-/// The set of debts of an entry: a bit for each, the first one's lowest.
+/// The debts of an entry, as a bit set. The first debt has the lowest bit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Debts(u16);
 
-/// What the parts of a connection share.
+/// State shared by the parts of a connection.
 #[derive(Debug)]
 pub(crate) struct Context {
     /// Time of the entry.
     pub(crate) now: Instant,
-    /// How long what is shown had lain in the socket before it was taken.
+    /// How long the current datagram had waited in the socket.
     pub(crate) waited: Duration,
     pub(crate) config: Config,
     pub(crate) route: Route,
@@ -92,7 +94,7 @@ pub(crate) struct Context {
     pub(crate) peer: Option<Capabilities>,
     pub(crate) profile: Profile,
     pub(crate) path: Path,
-    /// Of the path that carries what is no payload.
+    /// Recovery of the path that carries control operations.
     pub(crate) recovery: Recovery,
     pub(crate) links: Links,
     pub(crate) timers: Timers,
@@ -100,9 +102,9 @@ pub(crate) struct Context {
     pub(crate) endings: Endings,
     pub(crate) events: VecDeque<Event>,
     pub(crate) counters: Counters,
-    /// Payload bytes received outside numbered bursts: the peer does not count them as delivered either.
+    /// Payload bytes received outside numbered bursts. The peer does not count them as delivered either.
     pub(crate) unnumbered: u64,
-    /// Numbered operations below this are confirmed by what leaves: a State of a message's payload.
+    /// A State of a message's payload confirms numbered operations below this.
     pub(crate) confirmed_below: Option<u32>,
     next_id: TransferId,
     next_sync: u32,
@@ -134,71 +136,70 @@ impl Context {
         }
     }
 
-    /// Whether a scheduler bounds what is granted. In the classic profile one grant at a time is all the schedule there
-    /// is; in shared memory there is no link, and no queue in front of the receiver.
+    /// Whether a scheduler bounds grants. The classic profile grants one Block at a time; shared memory has no link,
+    /// and no queue in front of the receiver.
     pub(crate) fn is_scheduled(&self) -> bool {
         self.profile != Profile::Classic && self.config.encapsulation != Encapsulation::Memory
     }
 
-    /// An entry begins, at this time.
+    /// Begins an entry at time `now`.
     pub(crate) fn enter(&mut self, now: Instant) {
         self.now = now;
         self.stir();
     }
 
-    /// Something may be to send from here on.
+    /// Notes that there may be something to send.
     pub(crate) fn stir(&mut self) {
         self.links.stir();
     }
 
-    /// A look for something to send found nothing.
+    /// Notes that nothing was found to send.
     pub(crate) fn found_nothing(&mut self) {
         self.links.found_nothing();
     }
 
-    /// Whether nothing is to be sent before something is entered, or a timer strikes.
+    /// Whether there is nothing to send before the next entry or timer.
     pub(crate) fn is_quiet(&self) -> bool {
         self.links.is_quiet()
     }
 
-    /// Notes that `debt` is to be settled before the entry returns.
+    /// Notes that `debt` must be settled before the entry returns.
     pub(crate) fn owe(&mut self, debt: Debt) {
         self.debts.0 |= 1 << debt as u8;
     }
 
-    /// Takes out the debt that is to be settled next.
+    /// Removes and returns the debt to settle next.
     pub(crate) fn next_debt(&mut self) -> Option<Debt> {
         let first = Debt::ALL.get(self.debts.0.trailing_zeros() as usize)?;
         self.debts.0 &= self.debts.0 - 1;
         Some(*first)
     }
 
-    /// Nothing is owed any more: the connection is over.
+    /// Drops all debts: the connection is over.
     pub(crate) fn forgive_debts(&mut self) {
         self.debts = Debts::default();
     }
 
-    /// A new identifier of a Transfer or a request: not one that was used lately.
+    /// A new identifier of a Transfer or a request, not used recently.
     pub(crate) fn new_id(&mut self) -> TransferId {
         let id = self.next_id;
         self.next_id = self.next_id % (crate::HANDLE - 1) + 1;
         id
     }
 
-    /// A number for an operation that is to be answered.
+    /// A number for an operation that requires an answer.
     pub(crate) fn new_sync(&mut self) -> u32 {
         self.next_sync = self.next_sync.wrapping_add(1);
         self.next_sync
     }
 
-    /// As if so many identifiers and numbers had been given before.
+    /// Continues as if this many identifiers and numbers had been assigned before.
     #[cfg(test)]
     pub(crate) fn age(&mut self, id: TransferId, sync: u32) {
         (self.next_id, self.next_sync) = (id, sync);
     }
 
-    /// Queues a control operation. All of them are repeated by a timer somewhere, so that when the
-    /// queue is full the operation is only late.
+    /// Queues a control operation. A timer repeats each of them, so a full queue only delays an operation.
     pub(crate) fn push_control(&mut self, operation: Operation) {
         if self.control.len() < limits::MAX_CONTROL_QUEUE {
             self.control.push_back(operation);
@@ -207,8 +208,8 @@ impl Context {
         }
     }
 
-    /// Queues a State of payload. Progress leaves by the path of the burst that it tells of: by another, its round trip
-    /// would be none of either, and a longer way back would be taken for a queue.
+    /// Queues a State of payload. Progress leaves by the path of the burst that it reports. By another path, the
+    /// measured round trip would belong to neither, and a longer way back would look like a queue.
     pub(crate) fn push_state(&mut self, state: State) {
         let (Occasion::Seen(burst) | Occasion::Reply(burst)) = state.occasion;
         let tells_progress = matches!(state.report, Report::Progress(_));
@@ -226,7 +227,7 @@ impl Context {
         }));
     }
 
-    /// Whether a control operation is to leave.
+    /// Whether a control operation waits to leave.
     pub(crate) fn has_control(&self) -> bool {
         !self.control.is_empty()
     }
@@ -236,12 +237,12 @@ impl Context {
         self.control.pop_front()
     }
 
-    /// No control operation leaves any more.
+    /// Drops all queued control operations.
     pub(crate) fn clear_control(&mut self) {
         self.control.clear();
     }
 
-    /// Tells the source of an announcement, or of a Read, to wait.
+    /// Defers an announcement or a Read of the peer.
     pub(crate) fn answer_later(&mut self, d_id: u32) {
         self.push_control(Operation::RequestAnswer(RequestAnswer {
             answer: Answer::Later(Reason::NotReady),
@@ -261,19 +262,19 @@ impl Context {
         }));
     }
 
-    /// Sends an End until it is confirmed.
+    /// Sends an End until the peer confirms it.
     pub(crate) fn send_end(&mut self, end: End) {
         self.send_end_behind(end, None);
     }
 
-    /// As [`Context::send_end`], not before the message of number `follows` was executed.
+    /// As [`Context::send_end`], but not before the message of number `follows` was executed.
     pub(crate) fn send_end_behind(&mut self, end: End, follows: Option<u32>) {
         self.counters.forgotten += self.endings.push(self.now, end, follows);
         self.timers.set_earlier(Timer::Answers, self.now);
         self.owe(Debt::Peer);
     }
 
-    /// Asks for an answer of the peer.
+    /// Asks the peer for an answer.
     pub(crate) fn ping(&mut self) {
         let sync = self.new_sync();
         self.recovery.time(Timed::Nop(sync), self.now);
@@ -284,14 +285,14 @@ impl Context {
         }));
     }
 
-    /// Payload bytes of one datagram, of a length that all paths carry.
+    /// Payload bytes of one datagram that every path carries.
     pub(crate) fn room(&self) -> u32 {
         let first = self.path.confirmed();
         let least = self.links.datagrams().fold(first, usize::min);
         (least as u32).saturating_sub(self.overhead()).max(1)
     }
 
-    /// `path` lost something: whether that was for its length is asked now and then.
+    /// `path` lost a datagram: checks from time to time whether its length was the reason.
     pub(crate) fn doubt_path(&mut self, path: usize) {
         match path {
             0 if self.path.doubt(self.now) => {
@@ -302,7 +303,7 @@ impl Context {
         }
     }
 
-    /// Something of the size in use arrived by `path`.
+    /// A datagram of the size in use arrived by `path`.
     pub(crate) fn prove_path(&mut self, path: usize) {
         match path {
             0 => self.path.proven(),
@@ -315,14 +316,14 @@ impl Context {
         self.links.size_of(path).unwrap_or(&self.path)
     }
 
-    /// Payload bytes an STU sent at present.
+    /// Payload bytes of an STU sent at present.
     pub(crate) fn stu(&self) -> u32 {
         let path = self.room();
         let peer = self.peer.map_or(u32::MAX, |peer| peer.max_stu);
         let limit = path.min(peer).max(1);
         match self.profile {
             Profile::Classic => crate::tiling::power_of_two_stu(limit),
-            // Whole words keep the payload's place aligned as its source is.
+            // Multiples of 8 keep the destination as aligned as the source.
             Profile::Extended if limit >= 64 => limit & !7,
             Profile::Extended => limit,
         }
@@ -336,7 +337,7 @@ impl Context {
         }
     }
 
-    /// The same, to be changed.
+    /// As [`Context::recovery_of`], mutable.
     pub(crate) fn recovery_of_mut(&mut self, path: usize) -> &mut Recovery {
         match path != self.links.control {
             true => self.links.parked_mut(path).unwrap_or(&mut self.recovery),
@@ -344,7 +345,7 @@ impl Context {
         }
     }
 
-    /// The longest round trip of the paths that carry.
+    /// The longest round trip of the carrying paths.
     pub(crate) fn longest_rtt(&self) -> Duration {
         self.longest(Recovery::rtt).unwrap_or_default()
     }
@@ -354,19 +355,19 @@ impl Context {
         self.longest(Recovery::min_rtt)
     }
 
-    /// The longest wait for payload, or an answer to it, of the paths that carry.
+    /// The longest wait for payload, or for an answer to it, of the carrying paths.
     pub(crate) fn longest_data_timeout(&self) -> Duration {
         self.longest(|it| Some(it.data_timeout()))
             .unwrap_or_else(|| self.recovery.data_timeout())
     }
 
-    /// The longest wait for a repair, of the paths that carry.
+    /// The longest wait for a repair, of the carrying paths.
     pub(crate) fn longest_repair_timeout(&self) -> Duration {
         self.longest(|it| Some(it.repair_timeout()))
             .unwrap_or_else(|| self.recovery.repair_timeout())
     }
 
-    /// Payload leaves or comes: paths that bring nothing are noticed soon.
+    /// Payload leaves or arrives: watches closely for paths that bring nothing.
     pub(crate) fn watch_payload(&mut self) {
         if self.links.is_several() {
             self.links.on_payload(self.now);
@@ -374,7 +375,7 @@ impl Context {
         }
     }
 
-    /// Something depends on the peer: so do its paths.
+    /// A request depends on the peer, and so on its paths.
     pub(crate) fn watch_links(&mut self) {
         if self.links.is_several() {
             self.links.watch(self.now);
@@ -382,7 +383,7 @@ impl Context {
         }
     }
 
-    /// Sets the time when paths are looked at.
+    /// Sets the timer of the next path check.
     pub(crate) fn arm_links(&mut self) {
         match self.links.next_due() {
             Some(at) => self.timers.set(Timer::Links, at.max(self.now)),
@@ -398,7 +399,7 @@ impl Context {
         carrying.filter_map(|path| of(self.recovery_of(path))).max()
     }
 
-    /// What is no payload goes by `path` from here on.
+    /// Sends control operations by `path` from now on.
     pub(crate) fn set_control(&mut self, path: usize) {
         self.links.set_control(path, &mut self.recovery);
     }
@@ -408,7 +409,7 @@ impl Context {
         (zerolane_wire::HEADER_LEN + self.config.seal) as u32
     }
 
-    /// Bytes around the payload of a train: its header, and what shows that all of it is there.
+    /// Bytes around the payload of a train: its header, and the seal or digest that proves it complete.
     pub(crate) fn train_overhead(&self) -> u32 {
         let check = match self.config.seal {
             0 => zerolane_wire::DIGEST_LEN,
@@ -431,7 +432,7 @@ impl Context {
             .map_or(UNKNOWN_BUFFER_LOG2, |peer| peer.buffer_log2)
     }
 
-    /// A place of the peer's memory as operations name it.
+    /// A place of the peer's memory, as operations name it.
     pub(crate) fn wire_place(&self, place: RemotePlace) -> Place {
         let (bufx, offset) = split(place.address, self.peer_buffer_log2());
         Place {
@@ -447,13 +448,13 @@ impl Context {
         self.config.slots.clamp(1, limits::MAX_SLOTS)
     }
 
-    /// Announcements, or Reads, that the peer holds for us.
+    /// Announcements, or Reads, that the peer holds for this end.
     pub(crate) fn peer_slots(&self) -> u16 {
         self.peer
             .map_or(1, |peer| peer.slots.min(limits::MAX_SLOTS))
     }
 
-    /// What this end takes of Transfers that it has not granted.
+    /// The eager limits of this end.
     pub(crate) fn eager(&self) -> Eager {
         match self.profile {
             Profile::Classic => Eager::NONE,
@@ -461,7 +462,7 @@ impl Context {
         }
     }
 
-    /// What the peer takes of Transfers of ours that it has not granted, as far as this end uses it.
+    /// The eager limits of the peer, as far as this end uses them.
     pub(crate) fn peer_eager(&self) -> Eager {
         let peer = self.peer.map_or(Eager::NONE, |peer| peer.eager);
         Eager {
@@ -470,34 +471,34 @@ impl Context {
         }
     }
 
-    /// Fails receives that nothing of the peer meets any more.
+    /// Fails receives that nothing of the peer will match.
     pub(crate) fn fail_finished(&mut self, receives: impl Iterator<Item = TransferId>) {
         let error = TransferError::Finished;
         let failed = receives.map(|id| Event::Failed { id, error });
         self.events.extend(failed);
     }
 
-    /// Whether this end takes several numbered operations in one datagram.
+    /// Whether this end accepts several numbered operations in one datagram.
     pub(crate) fn takes_frames(&self) -> bool {
         self.config.frames && self.profile == Profile::Extended
     }
 
-    /// Whether grants of what is not announced yet are taken.
+    /// Whether this end accepts advance grants.
     pub(crate) fn takes_advance_grants(&self) -> bool {
         self.config.advance_grants && self.profile == Profile::Extended
     }
 
-    /// Whether they are given.
+    /// Whether this end gives advance grants.
     pub(crate) fn gives_advance_grants(&self) -> bool {
         self.takes_advance_grants() && self.peer.is_some_and(|peer| peer.advance_grants)
     }
 
-    /// Whether they are given to receives of messages.
+    /// Whether this end gives advance grants to receives of messages.
     pub(crate) fn gives_advance_to_messages(&self) -> bool {
         self.takes_advance_grants() && self.peer.is_some_and(|peer| peer.advance_messages)
     }
 
-    /// Whether it sends them so.
+    /// Whether this end sends several numbered operations in one datagram.
     pub(crate) fn sends_frames(&self) -> bool {
         self.takes_frames() && self.peer.is_some_and(|peer| peer.frames)
     }
@@ -518,11 +519,11 @@ impl Context {
     }
 }
 
-/// Why a request of the peer is refused for good.
+/// The reason for a permanent refusal of a request of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) reason: Reason,
-    /// With [`Reason::MessageTooLarge`]: room there was, bytes.
+    /// With [`Reason::MessageTooLarge`]: the room of the receive, bytes.
     pub(crate) room: u64,
 }
 

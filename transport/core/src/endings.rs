@@ -1,25 +1,24 @@
-//! The Ends of Transfers that were given up, each repeated until the peer confirmed it.
+//! Repeats the End of each aborted Transfer until the peer confirms it.
 //!
-//! An announcement or a Read that is cancelled keeps its number, and so its slot, until the peer
-//! confirmed the End: a peer that never heard of it would wait for it, and match nothing that comes
-//! after.
+//! A cancelled announcement or Read keeps its number, and so its slot, until the peer confirms the End. A peer that
+//! never heard of it would wait for it, and match nothing that comes after.
 //!
-//! The peer waits for the payload of a message as soon as it has the message. So the End of one that
-//! was not granted yet follows its message, and takes an announcement's number if it has none: an End
-//! that came first would be forgotten when the wait begins.
+//! The peer waits for the payload of a message as soon as it has the message. So the End of an ungranted payload
+//! follows its message, and takes an announcement's number if it has none: an End that came first would be forgotten
+//! when the wait begins.
 
 use crate::{Instant, limits};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use zerolane_wire::End;
 
-/// An End that is not confirmed yet.
+/// An unconfirmed End.
 #[derive(Clone, Copy, Debug)]
 struct Ending {
     end: End,
     resend_at: Instant,
     tries: u32,
-    /// Number of the message that it may not overtake.
+    /// Number of the message that it must not overtake.
     follows: Option<u32>,
 }
 
@@ -35,7 +34,7 @@ impl Ending {
     }
 }
 
-/// All Ends of a connection that are not confirmed.
+/// All unconfirmed Ends of a connection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Endings {
     list: VecDeque<Ending>,
@@ -46,8 +45,8 @@ impl Endings {
         self.list.len()
     }
 
-    /// Adds an End that is due now, behind the message of number `follows`. Returns how many were
-    /// forgotten for want of room: 0 or 1.
+    /// Adds an End that is due now, behind the message of number `follows`. Returns the number of Ends dropped for lack
+    /// of room: 0 or 1.
     pub(crate) fn push(&mut self, now: Instant, end: End, follows: Option<u32>) -> u64 {
         let full = self.list.len() >= limits::MAX_ENDINGS;
         if full {
@@ -63,8 +62,8 @@ impl Endings {
         full.into()
     }
 
-    /// Takes the Ends that are due, to be repeated at `resend_at`, and whether one of them was sent
-    /// before.
+    /// Takes the Ends that are due, and schedules their repetition at `resend_at`. Also returns whether any of them was
+    /// sent before.
     pub(crate) fn take_due(
         &mut self,
         now: Instant,
@@ -91,7 +90,7 @@ impl Endings {
         ready.map(|it| it.resend_at).min()
     }
 
-    /// The peer confirmed with `ack`: takes the End out.
+    /// Removes and returns the End that `ack` confirms.
     pub(crate) fn confirm(&mut self, ack: &End) -> Option<End> {
         let confirmed = |it: &Ending| {
             it.end.from_source == ack.from_source

@@ -1,14 +1,13 @@
-//! The paths of a connection: which there are, which of them carry, and which carries what is no payload.
+//! Tracks the paths of a connection: probes each, judges which are alive, and chooses the one for control operations.
 //!
-//! The header holds no addresses, so whatever comes by any path of a connection is the connection's. What is
-//! of a path: its round trip, its datagram size, whether it is alive. Payload goes by all that are alive, each
-//! as fast as its own controller lets it, or, where that has no limit, with as much in flight as on the others; what
-//! was seen of it goes back by the same path, so that its round trip is that path's alone; everything else by one, the
-//! shortest.
+//! The header holds no addresses, so a datagram from any path of a connection belongs to the connection. Round trip,
+//! datagram size and liveness belong to a path. All live paths carry payload, each as fast as its own controller
+//! allows, or, without a limit, with as much in flight as the others. Reports on a path's payload return by the same
+//! path, so that the round trip belongs to that path alone. Everything else uses the shortest path.
 //!
-//! A path that is silent while something is to be heard is asked, twice; if neither is answered while the peer
-//! is heard on another path, it is suspect: what it had in flight is sent again on the others, and it is asked
-//! on and on until it answers.
+//! A silent path is probed twice while something is expected. If neither probe is answered while the peer is heard on
+//! another path, the path is suspect: its payload in flight is retransmitted on the others, and it is probed until it
+//! answers.
 
 use crate::Instant;
 use crate::path::Path;
@@ -19,36 +18,38 @@ use core::time::Duration;
 use zerolane_wire::encapsulation::Encapsulation;
 use zerolane_wire::{MAX_PATHS, Nop, Operation};
 
-/// Highest bits of a burst's number that say its path, where a connection may have several.
+/// Highest bits of a burst's number that identify its path, where a connection may have several.
 pub(crate) const PATH_BITS: u32 = MAX_PATHS.ilog2();
 
-/// Shortest wait for the answer of a path: ends that are busy take that long.
+/// Shortest wait for the answer of a path: busy ends take that long.
 const MIN_PATIENCE: Duration = Duration::from_millis(4);
-/// First wait for the answer of a path of which no round trip is known, or that is suspect; each next is twice as long.
+/// First wait for the answer of a path without a known round trip, or of a suspect path. Each further wait is twice as
+/// long.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 /// Longest wait.
 const MAX_WAIT: Duration = Duration::from_secs(1);
-/// Questions, answers and what was seen of its bursts, that wait to leave by one path: there are no more than this.
+/// Most questions, answers and reports that wait to leave by one path.
 const MAX_OWED: usize = 64;
-/// Numbers of the peer's by which a question may be older than the newest, and count as a copy of one that was heard. What is older by
-/// more is new, for numbers come round.
+/// How far a question may lie behind the peer's newest and still count as a copy of an earlier one. A larger distance
+/// means a new question, because numbers wrap.
 const MAX_AGE: u32 = 1 << 16;
-/// Questions to a path that never answered.
+/// Probes of a path that never answered.
 const JOIN_TRIES: u32 = 12;
 
-/// Where a path stands.
+/// State of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PathLife {
-    /// There is none.
+    /// The path does not exist.
     #[default]
     Absent,
-    /// The peer is asked whether it is there.
+    /// The path is being probed for the first time.
     Joining,
-    /// It is, and it is found out how large its datagrams may be: at first, and when what it lost may have been too long.
+    /// The path answers, and its datagram size is being probed: at first, and when a lost datagram may have been too
+    /// long.
     Sizing,
-    /// It carries payload.
+    /// The path carries payload.
     Usable,
-    /// It does not answer.
+    /// The path does not answer.
     Suspect,
 }
 
@@ -63,30 +64,31 @@ struct Question {
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) life: PathLife,
-    /// When anything came by it.
+    /// When a datagram last came by it.
     pub(crate) heard: Instant,
-    /// Its round trip; of the path that carries control, the context has it.
+    /// Its round trip; the context holds that of the control path.
     recovery: Recovery,
-    /// How long its answers took, there and back by itself.
+    /// Round trips of answers that return by the path itself.
     pub(crate) answers: Recovery,
-    /// Its datagram size; of the first path, the context has it.
+    /// Its datagram size; the context holds that of the first path.
     pub(crate) mtu: Option<Path>,
-    /// What has not been answered, newest first.
+    /// The newest unanswered question.
     question: Option<Question>,
-    /// Older questions of a path that never answered: [`JOIN_TRIES`] at most. An answer that comes later than the next question counts.
+    /// Older questions of a path that never answered, at most [`JOIN_TRIES`]. An answer that comes after the next
+    /// question still counts.
     older: Vec<Question>,
-    /// What the first answer has to repeat, whichever of the questions it answers.
+    /// The nonce that the first answer must repeat, whichever question it answers.
     nonce: Option<u32>,
-    /// Number of the newest that the peer asked by it, or said that it leaves: kept when it is closed.
+    /// Number of the newest question or farewell of the peer on it: kept when the path is closed.
     newest: Option<u32>,
-    /// When the first of the questions that were not answered left.
+    /// When the first of the unanswered questions left.
     since: Instant,
-    /// When it is to be looked at again.
+    /// When to check it next.
     due: Instant,
     tries: u32,
-    /// Answers in a row that came while no payload left or came: it is asked ever less often.
+    /// Answers in a row without payload in either direction. Each one lengthens the interval between questions.
     rounds: u32,
-    /// What is to leave by it.
+    /// Operations to send by it.
     owed: VecDeque<Operation>,
 }
 
@@ -110,7 +112,7 @@ impl Link {
         }
     }
 
-    /// A question is open, and nothing came since.
+    /// Whether a question is open, and nothing came since.
     fn is_doubted(&self) -> bool {
         self.tries > 0 && self.heard <= self.since
     }
@@ -123,31 +125,31 @@ impl Link {
 /// All paths of a connection.
 #[derive(Debug)]
 pub(crate) struct Links {
-    /// None while there is but the first.
+    /// Empty while there is only the first path.
     list: Vec<Link>,
-    /// How many there may be.
+    /// Most paths.
     pub(crate) most: usize,
-    /// What is entered or asked is of this one.
+    /// The path that calls refer to.
     pub(crate) selected: usize,
-    /// Carries what is no payload.
+    /// The path that carries control operations.
     pub(crate) control: usize,
     /// Paths beyond the first that are not absent.
     more: usize,
-    /// Until then there is something to answer for, though nothing of this end's depends on the peer.
+    /// Until then this end owes answers, though nothing of this end depends on the peer.
     answers_until: Instant,
-    /// A bit for each path: the last look for something to send by it found nothing, and nothing was entered since.
+    /// A bit for each path: the last search found nothing to send by it, and there was no entry since.
     quiet: u8,
 }
 const _: () = assert!(MAX_PATHS as u32 <= u8::BITS);
 
-/// What is to be done about a path.
+/// The consequence of a path check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It carries from here on.
+    /// It carries from now on.
     Up(usize),
     /// It does not answer.
     Down(usize),
-    /// It is given up.
+    /// It was given up.
     Gone(usize),
 }
 
@@ -164,7 +166,7 @@ impl Links {
         }
     }
 
-    /// Bits of a burst's number that say its path.
+    /// Bits of a burst's number that identify its path.
     pub(crate) fn path_bits(&self) -> u32 {
         if self.most > 1 { PATH_BITS } else { 0 }
     }
@@ -177,7 +179,7 @@ impl Links {
         }
     }
 
-    /// Whether there are others than the first.
+    /// Whether there are several paths.
     pub(crate) fn is_several(&self) -> bool {
         self.more > 0
     }
@@ -199,18 +201,18 @@ impl Links {
         }
     }
 
-    /// Whether it is asked for the silence on it, while another is not.
+    /// Whether the silent `path` is being questioned, while another path is not.
     pub(crate) fn is_doubted(&self, path: usize) -> bool {
         let doubted = |path: usize| self.get(path).is_some_and(Link::is_doubted);
         doubted(path) && self.carrying().any(|other| !doubted(other))
     }
 
-    /// Whether payload may go by it.
+    /// Whether `path` may carry payload.
     pub(crate) fn carries(&self, path: usize) -> bool {
         !self.is_several() || self.get(path).is_some_and(Link::carries)
     }
 
-    /// Whether what is no payload leaves by the selected path.
+    /// Whether control operations leave by the selected path.
     pub(crate) fn carries_control(&self) -> bool {
         !self.is_several() || self.selected == self.control
     }
@@ -240,7 +242,7 @@ impl Links {
         there.all(|path| self.quiet & 1 << path != 0)
     }
 
-    /// Something came by the selected path.
+    /// A datagram came by the selected path.
     pub(crate) fn on_heard(&mut self, now: Instant) {
         if self.is_several()
             && let Some(link) = self.list.get_mut(self.selected)
@@ -249,8 +251,9 @@ impl Links {
         }
     }
 
-    /// An operation came by the selected path, while answers go by that of control. The peer may use this one because it hears
-    /// nothing on that: whether it carries is asked, as if something of this end's depended on it. True if it was not before.
+    /// An operation came by the selected path, while answers leave by the control path. The peer may use this path
+    /// because it hears nothing on the other: checks whether the control path carries, as if a request of this end
+    /// depended on it. Returns true if it was not being checked before.
     pub(crate) fn on_operation(&mut self, now: Instant) -> bool {
         if self.carries_control() {
             return false;
@@ -260,7 +263,7 @@ impl Links {
         !was
     }
 
-    /// What the peer asked for leaves: whether it comes there is this end's matter, too.
+    /// Answers to the peer leave: this end must watch that they arrive.
     pub(crate) fn on_answering(&mut self, now: Instant) {
         self.answers_until = now + MAX_WAIT;
     }
@@ -270,24 +273,24 @@ impl Links {
         now < self.answers_until
     }
 
-    /// Payload leaves or comes: silence is told soon.
+    /// Payload leaves or arrives: silence must be noticed soon.
     pub(crate) fn on_payload(&mut self, now: Instant) {
         for link in &mut self.list {
-            // Not looked at for long, because there was nothing to wait for.
+            // Its check is far off, because nothing was expected.
             if link.rounds > 0 || link.due - now > MAX_WAIT {
                 (link.rounds, link.due) = (0, now + MIN_PATIENCE);
             }
         }
     }
 
-    /// Something depends on the peer: those that carry are looked at.
+    /// A request depends on the peer: checks the carrying paths.
     pub(crate) fn watch(&mut self, now: Instant) {
         for link in self.list.iter_mut().filter(|it| it.carries()) {
             link.due = link.due.min(now + MIN_PATIENCE);
         }
     }
 
-    /// The peer saw what left by `path`.
+    /// The peer saw a burst that left by `path`.
     pub(crate) fn on_seen(&mut self, now: Instant, path: usize) {
         if self.is_several()
             && let Some(link) = self.list.get_mut(path)
@@ -296,13 +299,13 @@ impl Links {
         }
     }
 
-    /// The lowest index that is free, if there may be one more.
+    /// The lowest free index, if another path is allowed.
     pub(crate) fn free(&self) -> Option<usize> {
         (1..self.most).find(|&path| self.life(path) == PathLife::Absent)
     }
 
-    /// Path `path` is to be, with datagrams of at most `datagram` bytes. `nonce`: what its answer has to repeat first,
-    /// if this end only answers until then; else this end asks.
+    /// Opens path `path`, with datagrams of at most `datagram` bytes. With a `nonce`, this end only answers until the
+    /// peer repeats it; without one, this end asks.
     pub(crate) fn open(
         &mut self,
         now: Instant,
@@ -327,21 +330,21 @@ impl Links {
         self.quiet &= !(1 << path);
     }
 
-    /// The peer asked by `path`, or said that it leaves, with this number.
+    /// The peer sent a question or farewell with this number by `path`.
     pub(crate) fn on_asked(&mut self, path: usize, sync: u32) {
         if let Some(link) = self.get_mut(path) {
             link.newest = Some(sync);
         }
     }
 
-    /// Whether a question for `path` with this number is no copy of one from before the path was closed: a socket that hears for all
-    /// paths may show it late, and the network may repeat it.
+    /// Whether a question with this number is no copy from before `path` was closed. A socket that receives for all
+    /// paths may deliver a copy late, and the network may repeat one.
     pub(crate) fn is_new(&self, path: usize, sync: u32) -> bool {
         let newest = self.list.get(path).and_then(|it| it.newest);
         newest.is_none_or(|newest| newest.wrapping_sub(sync) >= MAX_AGE)
     }
 
-    /// There is no such path any more.
+    /// Closes `path`.
     pub(crate) fn close(&mut self, path: usize) {
         if path > 0
             && let Some(link) = self.get_mut(path)
@@ -354,17 +357,17 @@ impl Links {
         if self.more == 0
             && let Some(first) = self.list.first_mut()
         {
-            // There is no other to judge it by.
+            // No other path is left to compare it with.
             (first.life, first.tries) = (PathLife::Usable, 0);
         }
     }
 
-    /// What is to leave by the selected path on its own.
+    /// The next operation of the selected path's own queue.
     pub(crate) fn take_owed(&mut self) -> Option<Operation> {
         self.list.get_mut(self.selected)?.owed.pop_front()
     }
 
-    /// `operation` is to leave by path `path`. False if it does not: there is no such path, or too much waits.
+    /// Queues `operation` on `path`. False if the path does not exist, or its queue is full.
     pub(crate) fn owe(&mut self, path: usize, operation: Operation) -> bool {
         let Some(link) = self.get_mut(path) else {
             return false;
@@ -376,8 +379,8 @@ impl Links {
         room
     }
 
-    /// The answer `nop` came by the selected path. If it answers that path's question: its round trip, unless that question was
-    /// asked several times, for which of them it answers is not known then; and what follows.
+    /// The answer `nop` came by the selected path. If it answers that path's question: takes its round trip, unless
+    /// several questions make the answer ambiguous, and returns the consequence.
     pub(crate) fn on_answer(
         &mut self,
         now: Instant,
@@ -411,20 +414,20 @@ impl Links {
         Some((took, verdict))
     }
 
-    /// The size of the datagrams of `path`; of the first, the context has it.
+    /// The datagram size of `path`; the context holds that of the first.
     pub(crate) fn size_of(&self, path: usize) -> Option<&Path> {
         self.get(path)?.mtu.as_ref()
     }
 
-    /// Something of the size in use arrived by `path`.
+    /// A datagram of the size in use arrived by `path`.
     pub(crate) fn proven(&mut self, path: usize) {
         if let Some(mtu) = self.get_mut(path).and_then(|it| it.mtu.as_mut()) {
             mtu.proven();
         }
     }
 
-    /// What left by `path`, which is not the first, was lost: perhaps it was too long. True if that is to be found out: the path carries
-    /// nothing meanwhile.
+    /// `path`, which is not the first, lost a datagram, perhaps because it was too long. Returns true if the size must
+    /// be verified: the path carries nothing meanwhile.
     pub(crate) fn doubt_size(&mut self, now: Instant, path: usize) -> bool {
         let Some(link) = self.get_mut(path).filter(|it| it.carries()) else {
             return false;
@@ -436,7 +439,7 @@ impl Links {
         doubts
     }
 
-    /// The interface of the selected path, which is not the first, carries datagrams of so many bytes.
+    /// The interface of the selected path, which is not the first, carries datagrams of `datagram` bytes.
     pub(crate) fn set_limit(&mut self, now: Instant, datagram: usize) {
         let path = self.selected;
         if let Some(link) = self.get_mut(path)
@@ -449,7 +452,7 @@ impl Links {
         }
     }
 
-    /// The path that control goes by from here on, if it is another, by the round trips that `rtt` tells.
+    /// The path to which control must change, if any, by the round trips that `rtt` reports.
     pub(crate) fn better_control(&self, rtt: impl Fn(usize) -> Option<Duration>) -> Option<usize> {
         let took = |path: usize| rtt(path).unwrap_or(MAX_WAIT);
         let doubted = |path: usize| self.list[path].is_doubted();
@@ -459,13 +462,13 @@ impl Links {
         if doubted(self.control) && !doubted(best) {
             return Some(best);
         }
-        // Nothing is better than what is not known yet.
+        // Control stays on a path whose round trip is not yet known.
         let good = rtt(self.control).is_none() || took(self.control) <= took(best) * 5 / 4;
         let stays = self.carries(self.control) && good;
         (best != self.control && !stays).then_some(best)
     }
 
-    /// The recovery of `path`, which is not that of control.
+    /// The recovery of `path`, which is not the control path.
     pub(crate) fn parked(&self, path: usize) -> Option<&Recovery> {
         self.list.get(path).map(|it| &it.recovery)
     }
@@ -474,7 +477,7 @@ impl Links {
         self.list.get_mut(path).map(|it| &mut it.recovery)
     }
 
-    /// Control goes by `path` from here on, and `recovery` is that of it then.
+    /// Moves control to `path`, and exchanges its recovery with `recovery`.
     pub(crate) fn set_control(&mut self, path: usize, recovery: &mut Recovery) {
         let old = core::mem::replace(&mut self.control, path);
         core::mem::swap(recovery, &mut self.list[path].recovery);
@@ -482,15 +485,15 @@ impl Links {
         self.list[old].recovery = of_old;
     }
 
-    /// When the next path is to be looked at.
+    /// When the next path must be checked.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         let there = self.list.iter().filter(|it| it.life != PathLife::Absent);
         there.map(|it| it.due).min().filter(|_| self.is_several())
     }
 
-    /// Looks at `path`: asks, waits on, or judges. `busy`: something is to be heard; `patience`: how long an answer may
-    /// take, if that is known; `size`: bytes of the datagrams on the first path; `idle`: what silence is the end;
-    /// numbers for two questions.
+    /// Checks `path`: asks, waits, or judges. `busy`: something is expected from the peer. `patience`: how long an
+    /// answer may take, if known. `size`: bytes of the datagrams on the first path. `idle`: the silence that ends the
+    /// path. The last argument has numbers for two questions.
     pub(crate) fn look(
         &mut self,
         now: Instant,
@@ -500,7 +503,7 @@ impl Links {
         (size, idle): (usize, Duration),
         [sync, other]: [u32; 2],
     ) -> Option<Verdict> {
-        // The peer is alive: what this path does not bring is lost.
+        // The peer is alive: datagrams missing on this path are lost.
         let elsewhere = (0..self.list.len())
             .filter(|&it| it != path && self.list[it].carries())
             .map(|it| self.list[it].heard)
@@ -528,7 +531,7 @@ impl Links {
                         link.due = now + wait;
                         link.ask(now, path, sync, probe as u32);
                         if is_own {
-                            // Whether what is short is heard.
+                            // Tests whether short datagrams arrive.
                             link.owed.push_back(question(path, other, 0));
                         }
                         None
@@ -582,7 +585,7 @@ impl Links {
 }
 
 impl Link {
-    /// It is found out how large its datagrams may be.
+    /// Starts probing its datagram size.
     fn size(&mut self, now: Instant) {
         (self.life, self.due, self.question, self.tries) = (PathLife::Sizing, now, None, 0);
     }

@@ -1,9 +1,8 @@
-//! What the path carries: the datagram size in use, probes for a larger one, and the retreat when datagrams of that
-//! size vanish (RFC 8899).
+//! Discovers the datagram size of a path by probing (RFC 8899), and retreats when datagrams of that size vanish.
 //!
-//! A path is thought to carry [`BASE_MTU`] until it is known. From the second round of probes on, a probe of the size in use goes along
-//! with that of a larger one: when it is lost again and again, and something shorter is heard, what is in use does not pass, and is
-//! the least that a path may have, from which larger sizes are probed again.
+//! A path is assumed to carry [`BASE_MTU`] until a probe verifies it. From the second round of probes on, a probe of
+//! the size in use accompanies each larger one. If it is lost repeatedly while shorter datagrams arrive, the size in
+//! use is too large. The path then falls back to the minimum MTU, from which larger sizes are probed again.
 
 use crate::Instant;
 use crate::limits::{
@@ -13,43 +12,43 @@ use alloc::vec;
 use alloc::vec::Vec;
 use zerolane_wire::encapsulation::Encapsulation;
 
-/// MTUs worth a try below the one the interface has: jumbo, Ethernet, PPPoE, tunnels; and in tunnels of tunnels.
+/// MTUs to probe below the interface's: jumbo, Ethernet, PPPoE, tunnels, nested tunnels.
 const PLATEAUS: [usize; 9] = [9000, 4352, 1500, 1492, 1420, BASE_MTU, 1200, 1100, 1006];
 
-/// Rounds without any word of the peer after which it is not asked any more whether the size in use passes: that it is silent says
-/// nothing of sizes.
+/// Rounds without any word of the peer after which the size in use is no longer verified: silence tells nothing about
+/// sizes.
 const SILENT_ROUNDS: u32 = 3 * VERIFY_TRIES;
 
-/// Datagram sizes count the Scheduled Transfer header and what follows it, in bytes.
+/// Path MTU state. Sizes include the Scheduled Transfer header and everything behind it, in bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Path {
     encapsulation: Encapsulation,
-    /// In use.
+    /// The size in use.
     confirmed: usize,
-    /// What the interface would carry.
+    /// The interface's limit.
     limit: usize,
-    /// Size being probed, and how often.
+    /// The size being probed, and the tries so far.
     probing: Option<(usize, u32)>,
-    /// Sizes probed since the limit changed: the answer to an earlier one may be late.
+    /// Sizes probed since the limit changed. A late answer to an earlier one still counts.
     probed: Vec<usize>,
-    /// Whether the size in use passes is being asked.
+    /// Set while the size in use is being verified.
     verifying: Option<Verification>,
-    /// When something was lost first, if nothing of the size in use was seen to arrive since.
+    /// Time of the first loss since a datagram of the size in use was last seen to arrive.
     suspected: Option<Instant>,
-    /// When an answer said last that what is in use passes.
+    /// Time of the last answer that verified the size in use.
     verified: Option<Instant>,
-    /// Probes left since the search began.
+    /// Whether the search has probes left.
     probes: bool,
 }
 
-/// Probes of the size in use.
+/// Probes that verify the size in use.
 #[derive(Clone, Copy, Debug, Default)]
 struct Verification {
-    /// Lost, while something else was heard.
+    /// Lost probes, while other datagrams arrived.
     lost: u32,
-    /// Rounds in which nothing was.
+    /// Rounds in which nothing arrived.
     silent: u32,
-    /// One is under way.
+    /// Whether a probe is in flight.
     asked: bool,
 }
 
@@ -70,7 +69,7 @@ impl Path {
         path
     }
 
-    /// All sizes are to be probed anew, and whether that in use passes.
+    /// Restarts the search, and the verification of the size in use.
     fn begin(&mut self) {
         (self.probing, self.probes, self.suspected) = (None, false, None);
         self.probed.clear();
@@ -83,19 +82,19 @@ impl Path {
         self.confirmed
     }
 
-    /// Whether a path is thought to carry more, and this one does not.
+    /// Whether this path carries less than assumed.
     pub(crate) fn is_narrow(&self) -> bool {
         self.confirmed < base(self.encapsulation).min(self.limit)
     }
 
-    /// Bytes of the MTU that the size in use is of; memory has none.
+    /// MTU of the size in use, bytes; memory has none.
     pub(crate) fn mtu(&self) -> Option<u32> {
         let mtu = self.confirmed + self.encapsulation.overhead();
         let has_one = self.encapsulation != Encapsulation::Memory;
         u32::try_from(mtu).ok().filter(|_| has_one)
     }
 
-    /// The interface's limit changed. True if datagrams in use are too large now.
+    /// The interface's limit changed. Returns true if the datagrams in use are now too large.
     pub(crate) fn set_limit(&mut self, limit: usize) -> bool {
         self.limit = limit;
         let shrank = self.confirmed > limit;
@@ -106,8 +105,8 @@ impl Path {
         shrank
     }
 
-    /// Datagrams of the size in use vanish: back to what paths are thought to carry, or if that is what vanishes, to what every path
-    /// does. True if that is smaller. All sizes are to be probed anew: perhaps nothing at all came through for a while.
+    /// Datagrams of the size in use vanish: retreats to [`BASE_MTU`], or from there to the size that every path
+    /// carries. Returns true if that is smaller. Restarts the search: perhaps nothing at all came through for a while.
     pub(crate) fn black_hole(&mut self) -> bool {
         let [base, floor] = [base, floor].map(|it| it(self.encapsulation).min(self.limit));
         let next = if self.confirmed > base { base } else { floor };
@@ -119,8 +118,8 @@ impl Path {
         shrank
     }
 
-    /// What was lost may have been too long. True if whether the size in use passes is to be asked from here on: losses go on, and
-    /// nothing of that size arrives.
+    /// A lost datagram may have been too long. Returns true if the size in use must now be verified: losses go on, and
+    /// no datagram of that size arrives.
     pub(crate) fn doubt(&mut self, now: Instant) -> bool {
         let lately = self.verified.is_some_and(|it| now - it < VERIFY_INTERVAL);
         let known = self.confirmed <= floor(self.encapsulation);
@@ -136,12 +135,13 @@ impl Path {
         doubts
     }
 
-    /// Something of the size in use arrived.
+    /// A datagram of the size in use arrived.
     pub(crate) fn proven(&mut self) {
         self.suspected = None;
     }
 
-    /// The probes that left had no answer in time; `heard`: something else had. True if datagrams in use are too large, as it seems.
+    /// The probes of this round had no answer in time. `heard`: other datagrams arrived. Returns true if the datagrams
+    /// in use seem too large.
     pub(crate) fn unanswered(&mut self, heard: bool) -> bool {
         let Some(it) = self.verifying.as_mut().filter(|it| it.asked) else {
             return false;
@@ -157,13 +157,13 @@ impl Path {
         it.lost >= VERIFY_TRIES && self.black_hole()
     }
 
-    /// The sizes to probe now: one above that in use, if any is left, and that in use, if it is to be asked.
+    /// The sizes to probe now: one above the size in use, if any is left, and the size in use, if it must be verified.
     pub(crate) fn next_probes(&mut self) -> [Option<usize>; 2] {
         let larger = self.next_larger();
         let first = !core::mem::replace(&mut self.probes, true);
         let size = self.confirmed;
         let verifies = self.verifying.as_mut();
-        // The first probe of a larger size tells of this one as well, if it passes, as most do.
+        // The first probe of a larger size verifies this one as well if it passes, as most do.
         let own = verifies.filter(|_| !(first && larger.is_some()));
         let own = own.map(|it| {
             it.asked = true;
@@ -172,7 +172,8 @@ impl Path {
         [larger, own]
     }
 
-    /// The size to probe now where one probe leaves at a time: that in use before larger ones, which are probed if `larger`.
+    /// The size to probe now where one probe leaves at a time: the size in use before larger ones, which are probed if
+    /// `larger`.
     pub(crate) fn next_probe(&mut self, larger: bool) -> Option<usize> {
         if let Some(it) = &mut self.verifying {
             it.asked = true;
@@ -185,7 +186,7 @@ impl Path {
         let (size, tries) = match self.probing {
             Some((size, tries)) if tries < PROBE_TRIES => (size, tries),
             Some((size, _)) => (self.below(size)?, 0),
-            // Of a search that is over no size is left.
+            // A finished search has no size left.
             None if self.probed.contains(&self.limit) => return None,
             None => (self.limit, 0),
         };
@@ -211,7 +212,7 @@ impl Path {
         next
     }
 
-    /// A probe of `size` bytes came back. True if larger datagrams may be used now.
+    /// A probe of `size` bytes was answered. Returns true if larger datagrams may be used now.
     pub(crate) fn probe_passed(&mut self, now: Instant, size: usize) -> bool {
         let asked = self.probed.contains(&size);
         let own = size == self.confirmed && self.verifying.is_some_and(|it| it.asked);
@@ -228,19 +229,19 @@ impl Path {
         true
     }
 
-    /// Whether every size worth a try was answered or given up.
+    /// Whether every candidate size was answered or given up.
     pub(crate) fn is_settled(&self) -> bool {
         self.probing.is_none() && self.verifying.is_none()
     }
 
-    /// Sizes that did not pass are probed again: the path may have changed.
+    /// Probes failed sizes again: the path may have changed.
     pub(crate) fn search_again(&mut self) {
         (self.probing, self.probes) = (None, false);
         self.probed.clear();
     }
 }
 
-/// What a path is thought to carry: in memory that is shared, all there is.
+/// The size assumed before probing; in shared memory, the largest.
 fn base(encapsulation: Encapsulation) -> usize {
     match encapsulation {
         Encapsulation::Memory => datagram(encapsulation, usize::MAX),
@@ -248,7 +249,7 @@ fn base(encapsulation: Encapsulation) -> usize {
     }
 }
 
-/// What every path carries.
+/// The size that every path carries.
 fn floor(encapsulation: Encapsulation) -> usize {
     match encapsulation {
         Encapsulation::UdpV4 | Encapsulation::IpV4 => datagram(encapsulation, MIN_IPV4_MTU),

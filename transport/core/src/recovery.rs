@@ -1,6 +1,6 @@
-//! When silence means loss: the round trip measured, and the timeout made of it.
+//! Measures the round trip, and derives every timeout from it.
 //!
-//! Everything else asks [`Recovery`] how long to wait; nothing else knows why.
+//! All other modules ask [`Recovery`] how long to wait.
 
 use crate::limits::{
     INITIAL_RTO, KNOWN_AFTER_SAMPLES, MAX_RTO, MAX_RTT, MIN_DATA_RTO, MIN_DATA_TIMEOUT, MIN_RTO,
@@ -21,10 +21,10 @@ pub(crate) enum Timed {
     Nop(u32),
 }
 
-/// How long the shortest round trip is remembered at least (twice that at most): a path may change.
+/// Minimum lifetime of the shortest round trip (at most twice that): a path may change.
 const MIN_MEMORY: Duration = Duration::from_secs(10);
 
-/// The shortest round trip lately.
+/// The shortest recent round trip.
 #[derive(Clone, Copy, Debug)]
 struct Shortest {
     now: Duration,
@@ -32,7 +32,7 @@ struct Shortest {
     since: Instant,
 }
 
-/// A mean and its deviation, by RFC 6298's smoothing.
+/// A mean and its deviation, smoothed as in RFC 6298.
 #[derive(Clone, Copy, Debug)]
 struct Estimate {
     mean: Duration,
@@ -54,7 +54,7 @@ impl Estimate {
         }
     }
 
-    /// What hardly any takes longer than.
+    /// An upper bound of most samples.
     fn bound(self) -> Duration {
         self.mean.saturating_add(self.deviation * 4)
     }
@@ -64,20 +64,20 @@ impl Estimate {
 #[derive(Clone, Debug)]
 pub(crate) struct Recovery {
     smoothed: Option<Estimate>,
-    /// How long numbered operations took to be confirmed. That is the path, and a peer that may have a thousand
-    /// connections to serve before this one: it tells how long to wait, and nothing of the path.
+    /// How long numbered operations took to be confirmed. This includes a peer that may serve a thousand connections
+    /// first, so it sets timeouts and tells nothing about the path.
     confirmations: Option<Estimate>,
-    /// The operation that is being timed, and when it left.
+    /// The timed operation, and its departure.
     operation: Option<(u32, Instant)>,
     shortest: Option<Shortest>,
-    /// Shortest of those from which nothing was taken off. The handshake is none: it may wait for a
+    /// Shortest of the samples from which no delay was subtracted. Excludes the handshake, which may wait for a
     /// program.
     asked: Option<Duration>,
     samples: u32,
     backoff: u32,
     /// Classic profile: a fixed wait for payload, as the thesis's implementation had.
     fixed: Option<Duration>,
-    /// The one request being timed, and when it left.
+    /// The timed request, and its departure.
     probe: Option<(Timed, Instant)>,
 }
 
@@ -96,13 +96,13 @@ impl Recovery {
         }
     }
 
-    /// From here on the wait for payload is `wait`, whatever is measured.
+    /// Fixes the wait for payload at `wait`, whatever is measured.
     pub(crate) fn fix_data_timeout(&mut self, wait: Duration) {
         self.fixed = Some(wait.max(MIN_DATA_TIMEOUT));
     }
 
-    /// Starts timing `request`, unless one is being timed. A measurement that never ends (the
-    /// Transfer was cancelled, the Nop lost) must not be the last one.
+    /// Starts timing `request`, unless another is being timed. A measurement that never ends (the Transfer was
+    /// cancelled, the Nop lost) must not block later ones.
     pub(crate) fn time(&mut self, request: Timed, now: Instant) {
         let stale = |since| now - since > MAX_RTO * 4;
         if self.probe.is_none_or(|(_, since)| stale(since)) {
@@ -110,12 +110,12 @@ impl Recovery {
         }
     }
 
-    /// Whether an answer is awaited that tells the round trip.
+    /// Whether a round-trip measurement is in progress.
     pub(crate) fn is_timing(&self) -> bool {
         self.probe.is_some()
     }
 
-    /// `request` was repeated, so that its answer could be to either (Karn), or it is void.
+    /// Stops timing `request`: it was repeated, so that its answer is ambiguous (Karn's algorithm), or it is void.
     pub(crate) fn untime(&mut self, request: Timed) {
         self.probe.take_if(|probe| probe.0 == request);
     }
@@ -131,23 +131,22 @@ impl Recovery {
         }
     }
 
-    /// A question of a path of its own was answered after `rtt`.
+    /// The answer to a path's own question took `rtt`.
     pub(crate) fn asked(&mut self, now: Instant, rtt: Duration) {
         self.asked = Some(self.asked.map_or(rtt, |asked| asked.min(rtt)));
         self.sample(now, rtt);
     }
 
-    /// The round trip, if a report of what arrived came after `elapsed` and claims to have waited for `delay`
-    /// at the peer: half of the quickest answer to a question at least. A peer could make any path look
-    /// short by claiming more delay, or what has not arrived yet; no answer comes sooner than the path lets
-    /// it. (RFC 9002, 5.3, does not let a claim go below the quickest answer. Here that is rare, and may
-    /// take longer than a burst's first packet.)
+    /// The round trip, if a report of arrivals came after `elapsed` and the peer claims that it delayed the report by
+    /// `delay`. Never below half of the quickest answer to a question: a peer could make any path look short by
+    /// claiming more delay, or unsent payload; no answer is quicker than the path. (RFC 9002, 5.3, does not let a claim
+    /// go below the quickest answer. Here answers are rare, and may take longer than a burst's first packet.)
     pub(crate) fn less_delay(&self, elapsed: Duration, delay: Duration) -> Duration {
         elapsed.saturating_sub(delay).max(self.least())
     }
 
-    /// Whether [`Recovery::less_delay`] does not believe the claim, and no answer is awaited that could tell:
-    /// a question is due. The answers so far may have been slow, or the path is shorter now.
+    /// Whether [`Recovery::less_delay`] rejects the claim, and no measurement is in progress that could tell: then a
+    /// question is due. The answers so far may have been slow, or the path is shorter now.
     pub(crate) fn doubts(&self, elapsed: Duration, delay: Duration) -> bool {
         self.probe.is_none() && elapsed.saturating_sub(delay) < self.least()
     }
@@ -156,13 +155,13 @@ impl Recovery {
         self.asked.map_or(Duration::ZERO, |asked| asked / 2)
     }
 
-    /// A round trip took `rtt`.
+    /// Takes a round-trip sample of `rtt`.
     pub(crate) fn sample(&mut self, now: Instant, rtt: Duration) {
         self.sample_with(now, rtt, Duration::ZERO);
     }
 
-    /// A round trip took `rtt`, and the ends were late by `lateness` besides: the path is no longer for that, but an
-    /// answer takes as long.
+    /// Takes a round-trip sample of `rtt`, and `lateness` of the ends besides. The lateness does not lengthen the path,
+    /// but an answer takes that much longer.
     pub(crate) fn sample_with(&mut self, now: Instant, rtt: Duration, lateness: Duration) {
         if rtt > MAX_RTT {
             return;
@@ -173,12 +172,12 @@ impl Recovery {
         self.smoothed = Some(before.map_or(Estimate::first(took), |it| it.next(took)));
     }
 
-    /// Numbered operation `number` leaves for the first time. It is timed unless one is.
+    /// Numbered operation `number` leaves for the first time. Times it, unless another is being timed.
     pub(crate) fn time_operation(&mut self, number: u32, now: Instant) {
         self.operation.get_or_insert((number, now));
     }
 
-    /// Operations are repeated: a confirmation could be of either (Karn).
+    /// Operations were repeated, so that a confirmation is ambiguous (Karn's algorithm).
     pub(crate) fn untime_operation(&mut self) {
         self.operation = None;
     }
@@ -212,7 +211,7 @@ impl Recovery {
         shortest.now = shortest.now.min(rtt);
     }
 
-    /// Shortest round trip of the last 10 to 20 seconds, if any was measured.
+    /// Shortest round trip of the last 10 to 20 seconds, if measured.
     pub(crate) fn min_rtt(&self) -> Option<Duration> {
         self.shortest.map(|it| it.now.min(it.before))
     }
@@ -222,25 +221,24 @@ impl Recovery {
         self.smoothed.map_or(Duration::ZERO, |it| it.deviation)
     }
 
-    /// Whether the round trip was measured often enough to rely on it.
+    /// Whether enough samples exist to rely on the round trip.
     pub(crate) fn is_known(&self) -> bool {
         self.samples >= KNOWN_AFTER_SAMPLES
     }
 
-    /// Smoothed round trip, if any was measured.
+    /// Smoothed round trip, if measured.
     pub(crate) fn rtt(&self) -> Option<Duration> {
         self.smoothed.map(|it| it.mean)
     }
 
-    /// How long a peer that has something to say may be silent: [`Recovery::control_timeout`] before
-    /// any back-off.
+    /// How long a peer that owes an answer may be silent: [`Recovery::control_timeout`] without back-off.
     pub(crate) fn patience(&self) -> Duration {
         let path = self.smoothed.map_or(INITIAL_RTO, Estimate::bound);
         let confirmations = self.confirmations.map_or(Duration::ZERO, Estimate::bound);
         path.max(confirmations).max(MIN_RTO)
     }
 
-    /// The path is another: nothing is known of it. A fixed wait stays.
+    /// Forgets the path: it was replaced. A fixed wait stays.
     pub(crate) fn forget(&mut self) {
         *self = Recovery {
             fixed: self.fixed,
@@ -248,15 +246,15 @@ impl Recovery {
         };
     }
 
-    /// How long without an answer to a control operation means it was lost. Back-off ends at
-    /// [`MAX_RTO`], unless the round trip itself is longer.
+    /// How long a control operation may be unanswered before it counts as lost. Back-off ends at [`MAX_RTO`], unless
+    /// the round trip itself is longer.
     pub(crate) fn control_timeout(&self) -> Duration {
         let base = self.patience();
         base.saturating_mul(1 << self.backoff)
             .min(MAX_RTO.max(base))
     }
 
-    /// How long without payload, or without an answer to it, means loss: within two round trips once
+    /// How long payload, or an answer to it, may stay out before it counts as lost: less than two round trips, once
     /// they are known.
     pub(crate) fn data_timeout(&self) -> Duration {
         if let Some(fixed) = self.fixed {
@@ -267,7 +265,7 @@ impl Recovery {
             .min(MAX_RTO.max(base))
     }
 
-    /// How long after it was asked for a repair is overdue.
+    /// How long after a request its repair is overdue.
     pub(crate) fn repair_timeout(&self) -> Duration {
         let Some(Estimate { mean, deviation }) = self.smoothed else {
             return INITIAL_RTO;
@@ -280,23 +278,23 @@ impl Recovery {
         (mean + (deviation * 4).max(mean / 4)).max(least)
     }
 
-    /// How old a burst is that may still be in flight: the receiver, which asks for it, has waited
-    /// long enough at its end.
+    /// Longest age of a burst that may still be in flight. The receiver, which asks for it, has already waited at its
+    /// end.
     pub(crate) fn flight_time(&self) -> Duration {
         self.rtt().map_or(INITIAL_RTO, |mean| mean + mean / 8)
     }
 
-    /// A timeout struck: wait longer next time.
+    /// A timer expired: doubles the next wait.
     pub(crate) fn back_off(&mut self) {
         self.backoff = (self.backoff + 1).min(6);
     }
 
-    /// Whether a timeout struck since something moved.
+    /// Whether a timer expired since the last progress.
     pub(crate) fn is_backed_off(&self) -> bool {
         self.backoff > 0
     }
 
-    /// Something moved.
+    /// Resets the back-off: there was progress.
     pub(crate) fn progress(&mut self) {
         self.backoff = 0;
     }

@@ -1,20 +1,19 @@
-//! Cutting a Block into STUs.
+//! Cuts a Block into STUs.
 //!
-//! The one rule (thesis, 4.3.1): an STU never crosses a boundary of the receiver's buffers. Taking
-//! the largest STU that fits at every step gives the fewest STUs, because boundaries reset the
-//! choice and between two boundaries only lengths count.
+//! The one rule (thesis, 4.3.1): an STU never crosses a boundary of the receiver's buffers. Taking the largest STU that
+//! fits at every step gives the fewest STUs: each boundary restarts the choice, and between two boundaries only lengths
+//! count.
 
-/// One STU: where it starts within the Block, and how long it is.
+/// One STU: its start within the Block, and its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tile {
-    /// From the start of the Block, bytes.
+    /// Offset from the start of the Block, bytes.
     pub start: u32,
-    /// Bytes.
+    /// Length, bytes.
     pub len: u32,
 }
 
-/// The STUs of `len` bytes placed at `address` in a receiver whose buffers have `2^buffer_log2`
-/// bytes, at most `stu` bytes each.
+/// The STUs of `len` bytes at `address` in a receiver with buffers of `2^buffer_log2` bytes, at most `stu` bytes each.
 ///
 /// ```
 /// // The thesis's better example: 5632 bytes at offset 512 in 4 KiB buffers, second Block.
@@ -37,15 +36,15 @@ pub fn tiles(address: u64, len: u32, stu: u32, buffer_log2: u8) -> impl Iterator
     })
 }
 
-/// Bytes up to the next buffer boundary, capped to what 32 bits hold.
+/// Bytes up to the next buffer boundary, capped at 32 bits.
 fn to_boundary(address: u64, start: u32, buffer_log2: u8) -> u32 {
     let size = 1u64 << buffer_log2;
     let rest = size - ((address + u64::from(start)) & (size - 1));
     u32::try_from(rest).unwrap_or(u32::MAX)
 }
 
-/// How many bytes, in how many STUs, the next burst takes: STUs of exactly `stu` bytes, of which
-/// only the last may be shorter, as segmentation offload wants it.
+/// Bytes and STUs of the next burst: STUs of exactly `stu` bytes, of which only the last may be shorter, as
+/// segmentation offload requires.
 pub(crate) fn burst(
     address: u64,
     len: u32,
@@ -68,13 +67,13 @@ pub(crate) fn burst(
     (bytes, segments)
 }
 
-/// The largest power of two that is at most `limit` (classic profile).
+/// The largest power of two not above `limit` (classic profile).
 pub(crate) fn power_of_two_stu(limit: u32) -> u32 {
     1 << limit.max(1).ilog2()
 }
 
-/// Lengths of the Blocks of a Transfer in the classic profile: the first runs to the next multiple
-/// of the Block size, so that all others start aligned.
+/// Lengths of the Blocks of a Transfer in the classic profile. The first ends at the next multiple of the Block size,
+/// so that all others start aligned.
 pub(crate) fn classic_block(
     address: u64,
     transfer_offset: u64,

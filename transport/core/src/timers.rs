@@ -1,38 +1,39 @@
-//! The timers of a connection. Each is named after what it waits for; what follows from it is the
-//! connection's (`Connection::on_timeout`).
+//! Keeps the timers of a connection. Each is named after the event that it waits for.
+//!
+//! `Connection::on_timeout` handles expiry.
 
 use crate::Instant;
 
-/// What may be waited for.
+/// The timers of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Timer {
-    /// The handshake, or the disconnect handshake, to be answered: repeat it.
+    /// A step of the handshake, or of the disconnect handshake, is unanswered: repeat it.
     Handshake,
-    /// Connecting, or disconnecting, as a whole.
+    /// Connecting, or disconnecting, takes too long: give up.
     GiveUp,
-    /// Announcements, requests and Ends to be answered: repeat them.
+    /// Announcements, requests and Ends are unanswered: repeat them.
     Answers,
-    /// Granted payload to arrive at all: ask for it.
+    /// Granted payload stays out: ask for it.
     Payload,
-    /// Overtaken payload, or its repair: ask for it (again).
+    /// Overtaken payload, or its repair, is overdue: ask for it (again).
     LossDetection,
-    /// Our turn to grant, among the connections of this receiver: grant.
+    /// Our turn among the connections of this receiver: grant.
     Admission,
-    /// The next burst to be due: the pace holds it back.
+    /// The pace allows the next burst.
     Pace,
-    /// The end of sent Transfers to be confirmed, or room to send more: ask.
+    /// The end of sent Transfers is unconfirmed, or the window is full: ask.
     ProbeTimeout,
-    /// The peer to be heard at all: ping, then give up.
+    /// The peer is silent: ping, then give up.
     Peer,
-    /// A path probe to be answered.
+    /// A path probe is unanswered.
     PathProbe,
-    /// Operations on the peer's memory to be confirmed or answered: repeat them.
+    /// Operations on the peer's memory are unconfirmed or unanswered: repeat them.
     Memory,
-    /// The peer's operations to be confirmed by something else that leaves.
+    /// No other transmission carried the confirmation of the peer's operations.
     DelayedAck,
-    /// Transfers that are complete to be confirmed behind something else that leaves.
+    /// No other transmission preceded the confirmations of complete Transfers.
     Confirmations,
-    /// A path of several to be asked whether it is there, or its answer to be overdue.
+    /// A path of several must be probed, or its answer is overdue.
     Links,
 }
 
@@ -55,14 +56,14 @@ impl Timer {
     ];
 }
 
-/// When a timer strikes that does not run.
+/// Expiry of a stopped timer.
 const NEVER: Instant = Instant::from_nanos(u64::MAX);
 
-/// When each timer strikes, if it runs.
+/// When each timer expires, if it runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Timers {
     at: [Instant; Timer::ALL.len()],
-    /// None strikes before this: most looks whether one has struck see this alone.
+    /// No timer expires before this, so most checks read only this.
     not_before: Instant,
 }
 
@@ -81,7 +82,7 @@ impl Timers {
         self.not_before = at.min(self.not_before);
     }
 
-    /// Sets `timer` unless it already strikes earlier.
+    /// Sets `timer`, unless it already expires earlier.
     pub(crate) fn set_earlier(&mut self, timer: Timer, at: Instant) {
         let place = &mut self.at[timer as usize];
         *place = at.min(*place);
@@ -105,19 +106,19 @@ impl Timers {
         (next != NEVER).then_some(next)
     }
 
-    /// Whether one has struck.
+    /// Whether a timer has expired.
     #[inline]
     pub(crate) fn has_struck(&mut self, now: Instant) -> bool {
         now >= self.not_before && self.look(now)
     }
 
-    /// The earliest may have been stopped, or set anew to a later time.
+    /// Recomputes the earliest expiry: that timer may have been stopped, or set to a later time.
     fn look(&mut self, now: Instant) -> bool {
         self.not_before = self.next().unwrap_or(NEVER);
         now >= self.not_before
     }
 
-    /// Stops `timer` if it has struck.
+    /// Stops `timer` if it has expired.
     pub(crate) fn take_expired(&mut self, timer: Timer, now: Instant) -> bool {
         let expired = self.runs(timer) && self.at[timer as usize] <= now;
         if expired {

@@ -1,4 +1,4 @@
-//! The end of Transfers, and of the connection: what is given up, and what is told.
+//! Cancels Transfers, and ends the connection when the user, the peer or the lane asks for it.
 
 use super::Connection;
 use crate::context::Debt;
@@ -8,16 +8,16 @@ use crate::{CloseReason, Event, Instant, Life, TransferError, TransferId};
 use alloc::vec::Vec;
 use zerolane_wire::{Delivered, Disconnect, Operation, Reason};
 
-/// Transfers.
+/// Cancelling Transfers.
 impl Connection {
-    /// Cancels a posted Transfer. From here on its memory is neither read nor written; its
-    /// [`Event::Failed`] follows. False if it is over already.
+    /// Cancels a posted Transfer. Its memory is neither read nor written any more; its [`Event::Failed`] follows. False
+    /// if it is already over.
     pub fn cancel(&mut self, now: Instant, id: TransferId) -> bool {
         self.give_up(now, id, Reason::Cancelled, TransferError::Cancelled)
     }
 
-    /// Like [`Connection::cancel`], because the lane found that the Transfer's memory cannot be
-    /// accessed (a mapped file that shrank, say).
+    /// Like [`Connection::cancel`], because the lane cannot access the Transfer's memory (a truncated mapped file, for
+    /// example).
     pub fn fault(&mut self, now: Instant, id: TransferId) -> bool {
         let error = TransferError::Refused(Reason::MemoryFault);
         self.give_up(now, id, Reason::MemoryFault, error)
@@ -39,7 +39,7 @@ impl Connection {
             ..
         } = self;
         let transfer = sending.cancel(cx, id, reason) || receiving.cancel(cx, id, reason);
-        // The payload of a message is a Transfer, and the message itself something else.
+        // A message and its payload, which is a Transfer, share the identifier: cancels both.
         let request = one_sided.cancel(id);
         if !transfer && !request {
             return false;
@@ -63,22 +63,22 @@ impl Connection {
     }
 }
 
-/// The connection.
+/// Ending the connection.
 impl Connection {
-    /// Begins the disconnect handshake. What is not complete fails; to flush, wait for it first.
+    /// Begins the disconnect handshake. Incomplete Transfers fail; to flush, wait for them first.
     pub fn close(&mut self, now: Instant) {
         self.close_with(now, Reason::Normal);
     }
 
-    /// Like [`Connection::close`], telling the peer why.
+    /// Like [`Connection::close`], with a reason for the peer.
     pub fn close_with(&mut self, now: Instant, reason: Reason) {
         self.cx.enter(now);
         self.session.set_disconnect_reason(reason);
         self.on_life(LifeEvent::Close, CloseReason::Local);
     }
 
-    /// Ends the connection at once: one Request_Disconnect tells the peer why, and its answer is not
-    /// waited for. If it is lost, the peer finds out by keep-alive.
+    /// Ends the connection at once. One Request_Disconnect tells the peer why, and its answer is not awaited. If it is
+    /// lost, keep-alives tell the peer.
     pub fn abandon(&mut self, now: Instant, reason: Reason) {
         self.cx.enter(now);
         let known = matches!(
@@ -93,7 +93,7 @@ impl Connection {
         }
     }
 
-    /// The network says that there is nothing at the peer's address (ICMP port unreachable).
+    /// The network reported that the peer's address is unreachable (ICMP port unreachable).
     pub fn unreachable(&mut self, now: Instant) {
         self.cx.enter(now);
         if self.session.on_refused(&mut self.cx) {
@@ -101,22 +101,22 @@ impl Connection {
         }
     }
 
-    /// The lane cannot go on: the peer's process is gone ([`CloseReason::PeerDead`]), or it broke what they share
-    /// ([`CloseReason::Violation`]).
+    /// The lane cannot continue: the peer's process is gone ([`CloseReason::PeerDead`]), or it corrupted the shared
+    /// state ([`CloseReason::Violation`]).
     pub fn on_lane_lost(&mut self, now: Instant, why: CloseReason) {
         self.cx.enter(now);
         self.on_life(LifeEvent::Lost, why);
         self.settle();
     }
 
-    /// What arrived here, for the peer that disconnects.
+    /// The Transfers that arrived here, for the disconnecting peer.
     pub(super) fn delivered(&self) -> Delivered {
         let mut delivered = self.receiving.delivered();
         delivered.executed = self.one_sided.expected();
         delivered
     }
 
-    /// Applies `event` to the connection's life, and does what follows.
+    /// Applies `event` to the connection's life, and handles the transition.
     pub(super) fn on_life(&mut self, event: LifeEvent, why: CloseReason) {
         let (before, transition) = self.session.step(event);
         match transition {
@@ -131,7 +131,7 @@ impl Connection {
                 if matches!(before, Life::Answered | Life::Established) {
                     self.fail_all(why);
                 }
-                // The peer asks by each path in turn where one is dead, and so it is to hear.
+                // The peer tries each path in turn when one is dead, so it hears this end on that path.
                 self.follow_control();
                 self.session.agree_to_disconnect(&mut self.cx, before, why);
             }
@@ -170,7 +170,7 @@ impl Connection {
         cx.owe(Debt::Read);
         cx.owe(Debt::Start);
         cx.owe(Debt::Peer);
-        // For regions asked for before.
+        // Sends the requests for regions that were posted earlier.
         cx.timers.set_earlier(Timer::Memory, cx.now);
     }
 
@@ -183,8 +183,7 @@ impl Connection {
         self.cx.events.push_back(Event::Closed(why));
     }
 
-    /// Fails what is posted. Operations that wait to be sent still go: among them may be the
-    /// confirmation of a Transfer that is complete.
+    /// Fails everything posted. Queued control operations still leave: one of them may confirm a complete Transfer.
     fn fail_all(&mut self, why: CloseReason) {
         for id in self.transfers() {
             let put_of_peer = self.receiving.is_put_of_peer(id);

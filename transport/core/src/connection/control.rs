@@ -1,4 +1,4 @@
-//! Control operations in: each is taken by the part that it is for.
+//! Dispatches each control operation that arrives to the part that handles it.
 
 use super::Connection;
 use crate::recovery::Timed;
@@ -10,8 +10,8 @@ use zerolane_wire::{
 };
 
 impl Connection {
-    /// Takes a control datagram (anything whose header is not Data's): at least its first 73 bytes,
-    /// or all of a shorter one, and its whole length in bytes.
+    /// Takes a control datagram (any datagram whose header is not Data's) and its whole length in bytes. The slice
+    /// holds at least its first 73 bytes, or all of a shorter one.
     pub fn on_control(&mut self, now: Instant, datagram: &[u8], len: usize) {
         self.cx.enter(now);
         self.cx.counters.control_received += 1;
@@ -56,7 +56,7 @@ impl Connection {
             Operation::DisconnectComplete(_) => {
                 self.on_life(LifeEvent::DisconnectComplete, CloseReason::Local);
             }
-            // A probe that arrived cut short says nothing about the path.
+            // A probe that arrived truncated tells nothing about the path.
             Operation::Nop(nop) if !nop.reply && nop.probe != 0 && nop.probe as usize != len => {
                 return Err(DropReason::Malformed);
             }
@@ -134,7 +134,7 @@ impl Connection {
             ..
         } = self;
         if let (true, Some(delivered)) = (session.is_established(), &it.delivered) {
-            // The peer's last word on what it received of us.
+            // The peer's last report of what it received from us.
             for id in sending.announced(|sequence| delivered.contains(sequence)) {
                 if let Some(ended) = sending.on_delivered(cx, id) {
                     one_sided.on_transfer_ended(cx, ended);
@@ -152,7 +152,7 @@ impl Connection {
         Ok(())
     }
 
-    /// A new announcement meets what it names.
+    /// Matches a new announcement with its target.
     pub(super) fn meet(&mut self, rts: &RequestToSend) {
         let Connection {
             cx,
@@ -198,7 +198,7 @@ impl Connection {
         };
         if let Some(ended) = self.sending.on_state(&mut self.cx, it)? {
             if let Some(number) = message {
-                // What has its payload was executed.
+                // The peer has executed a message whose payload is complete.
                 let next = number.wrapping_add(1);
                 self.one_sided
                     .on_executed(&mut self.cx, &mut self.sending, next);
@@ -224,7 +224,7 @@ impl Connection {
         } else if let Some(ended) = sending.on_end(cx, it) {
             one_sided.on_transfer_ended(cx, ended);
         }
-        // Confirmed even if it means nothing any more: the other end repeats it until then.
+        // Confirms even an End without effect: the other end repeats it until then.
         cx.push_control(Operation::EndAck(End {
             d_id: it.s_id,
             s_id: it.d_id,

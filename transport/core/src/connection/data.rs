@@ -1,4 +1,4 @@
-//! Payload headers in, placements out. The hot path.
+//! Dispatches each payload header that arrives, and returns the payload's placement. Hot path.
 
 use super::Connection;
 use crate::HANDLE;
@@ -6,13 +6,12 @@ use crate::{DropReason, Instant, Placement, Span, TransferId};
 use zerolane_wire::{Flags, Header, Op, RequestToSend, Target, Train};
 
 impl Connection {
-    /// Takes the header of a Data operation whose payload has `len` bytes, and says where the
-    /// payload belongs. Consecutive STUs that continue each other ([`continues`]), of which only the
-    /// last may be shorter, may be shown as one run: `header` and `stu` (payload bytes) are the
-    /// first one's, `len` is the sum.
+    /// Takes the header of a Data operation with `len` bytes of payload, and returns the payload's placement.
+    /// Consecutive STUs that continue each other ([`continues`]), of which only the last may be shorter, may be passed
+    /// as one run: `header` and `stu` (payload bytes) are the first one's, `len` is the sum.
     ///
-    /// `landed` is where the payload lies already, if it was placed by forecast. The lane moves
-    /// payload as told before it polls events or transmits.
+    /// `landed` is the payload's present place, if a forecast placed it. The lane must do the ordered move before it
+    /// polls events or transmits.
     ///
     /// [`continues`]: Header::continues
     pub fn on_data(
@@ -42,8 +41,8 @@ impl Connection {
         placement
     }
 
-    /// Takes the header of a train whose datagrams had `datagram` bytes, and says where its payload belongs: as
-    /// [`on_data`](Connection::on_data) of all of it, if it has a [place](Connection::place_of).
+    /// Takes the header of a train whose datagrams had `datagram` bytes, and returns its payload's placement: as
+    /// [`on_data`](Connection::on_data) for the whole payload, if it has a [place](Connection::place_of).
     pub fn on_train(
         &mut self,
         now: Instant,
@@ -57,7 +56,7 @@ impl Connection {
         };
         self.cx.counters.trains_received += 1;
         let data = Train::data(header);
-        // None but what was granted has a place, and of that none is written twice.
+        // Only granted payload has a place, and no place is written twice.
         if let Err(reason) = self.check_place(&data, train.len) {
             self.on_dropped(reason);
             return Placement::Drop(reason);
@@ -76,7 +75,7 @@ impl Connection {
         placement
     }
 
-    /// A train announces the Transfer `s_id` of the peer, which was granted to receive `id` in advance.
+    /// A train announces the peer's Transfer `s_id`, which was granted to receive `id` in advance.
     fn on_announced_by_train(
         &mut self,
         now: Instant,
@@ -93,12 +92,12 @@ impl Connection {
         Ok(())
     }
 
-    /// Counts a train that was dropped, as something of it was missing or wrong.
+    /// Counts a train that was dropped because a part was missing or wrong.
     pub fn on_spoiled_train(&mut self) {
         self.cx.counters.trains_spoiled += 1;
     }
 
-    /// The value that [`Placement::Value`] was told of.
+    /// Takes the value for which [`Placement::Value`] was returned.
     pub fn on_value(&mut self, now: Instant, number: u32, id: TransferId, value: u64) {
         self.cx.enter(now);
         self.one_sided
@@ -106,7 +105,7 @@ impl Connection {
         self.settle();
     }
 
-    /// Counts a datagram the lane dropped itself: a wrong checksum, or one that it could not open.
+    /// Counts a datagram that the lane dropped: its checksum was wrong, or it could not be opened.
     pub fn on_dropped(&mut self, reason: DropReason) {
         self.cx.counters.count_drop(reason, 1);
     }
@@ -141,7 +140,7 @@ impl Connection {
             one_sided,
             ..
         } = self;
-        // The number of the message that this is itself.
+        // Number of the message, if the payload is the message itself.
         let bare = match rts.target {
             Target::Message(number) if header.flags.contains(Flags::MEMORY) => Some(number),
             _ => None,
@@ -168,7 +167,7 @@ impl Connection {
             receiving,
             one_sided,
         } = self;
-        // What holds frames is no operation: they are. A train has its header behind it.
+        // A datagram of frames is no operation; its frames are. A train has its header at the end.
         let others = [Flags::FRAMES, Flags::TRAIN];
         if header.op != Op::Data || others.iter().any(|&it| header.flags.contains(it)) {
             return Err(DropReason::Unexpected);
@@ -188,7 +187,7 @@ impl Connection {
         }
         let placed = match receiving.is_granted(header) {
             true => None,
-            // What was not granted may have been asked for.
+            // Ungranted payload may answer a Get or a FetchOp.
             false => one_sided.on_answer(cx, sending, header, len)?,
         };
         let placement = match placed {

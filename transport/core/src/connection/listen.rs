@@ -1,4 +1,4 @@
-//! The Responder's first step: what to answer to a stranger, and the connection made of it.
+//! Answers a Request_Connection from an unauthenticated peer: rejects it, or makes a connection.
 
 use super::Connection;
 use crate::session::{Protection, Session};
@@ -9,11 +9,11 @@ use zerolane_wire::{
     RequestConnection, Route, VERSION, VERSION_MIN,
 };
 
-/// Takes the first datagram of a stranger, made of `packet`.
+/// Takes the first datagram of an unauthenticated peer, parsed as `packet`.
 ///
 /// # Errors
-/// The rejection to be sent back, or `None` if `packet` deserves no answer. One datagram of 72
-/// bytes is never answered by more than 72 bytes: no third party is flooded through this end.
+/// The rejection to send back, or `None` if `packet` deserves no answer. The answer to a datagram of 72 bytes is never
+/// longer, so this end cannot be used to flood a third party.
 #[allow(
     clippy::result_large_err,
     reason = "the rejection is the answer, made once a connection"
@@ -71,8 +71,8 @@ pub(super) fn respond(
     Ok(connection)
 }
 
-/// The rejection to send back for `packet`, from a caller that has reasons of its own (busy, say);
-/// `None` if it is no Request_Connection and deserves no answer.
+/// The rejection of `packet` for the caller's own reason (busy, for example). `None` if it is no Request_Connection and
+/// deserves no answer.
 pub fn reject(packet: &Packet, reason: Reason) -> Option<Packet> {
     match packet.operation {
         Operation::RequestConnection(request) => Some(rejection(packet.route, &request, reason)),
@@ -80,7 +80,7 @@ pub fn reject(packet: &Packet, reason: Reason) -> Option<Packet> {
     }
 }
 
-/// Whether a peer's capabilities are ones that can be served at a sane cost.
+/// Whether a peer with these capabilities can be served at a reasonable cost.
 pub(super) fn acceptable(capabilities: &Capabilities) -> bool {
     capabilities.max_stu >= limits::MIN_STU && capabilities.buffer_log2 >= limits::MIN_BUFFER_LOG2
 }

@@ -1,9 +1,15 @@
-//! One virtual connection: its entries, and the order in which the four parts act.
+//! Implements one virtual connection: its entries, and the order in which its four parts act.
 //!
-//! An entry sets the time, lets one part act, and settles what that part owes ([`Debt`]). `control.rs` takes
-//! control operations, `data.rs` takes payload headers, `transmit.rs` gives what leaves in priority order,
-//! `timeouts.rs` lets timers strike, `post.rs` takes what users ask for, `close.rs` does what follows from
-//! the connection's life, `listen.rs` and `protect.rs` make connections, `restart.rs` makes one anew.
+//! An entry sets the time, lets one part act, and settles the resulting debts ([`Debt`]).
+//!
+//! - `control.rs` takes control operations.
+//! - `data.rs` takes payload headers.
+//! - `transmit.rs` returns transmissions in priority order.
+//! - `timeouts.rs` handles expired timers.
+//! - `post.rs` takes the user's requests.
+//! - `paths.rs` adds and removes paths.
+//! - `close.rs` cancels, and handles changes of the connection's life.
+//! - `listen.rs` and `protect.rs` make connections; `restart.rs` restarts one.
 
 mod close;
 mod control;
@@ -36,18 +42,18 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use zerolane_wire::{Capabilities, Flags, Header, Op, Profile, Route};
 
-/// How far what is posted has come, to be compared: see [`Connection::sending_mark`].
+/// Progress of the posted work, for comparison: see [`Connection::sending_mark`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendingMark {
-    /// Payload bytes that left for the first time.
+    /// Payload bytes sent for the first time.
     left: u64,
     /// Transfers that are not over.
     unfinished: usize,
-    /// The first small operation that is not confirmed, and what else is not over.
+    /// Number of the first unconfirmed small operation, and the count of other pending requests.
     operations: (u32, usize),
 }
 
-/// One virtual connection. See the crate's documentation for the shape of its interface.
+/// One virtual connection. See the crate's documentation for its interface.
 pub struct Connection {
     cx: Context,
     session: Session,
@@ -71,10 +77,9 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// Making and settling.
+/// Construction and settling.
 impl Connection {
-    /// An Initiator without protection: the first [`Connection::poll_transmit`] gives its
-    /// Request_Connection.
+    /// An Initiator without protection: the first [`Connection::poll_transmit`] returns its Request_Connection.
     pub fn connect(now: Instant, config: Config, entropy: Entropy) -> Connection {
         Connection::initiate(now, config, entropy, Protection::Plain)
     }
@@ -116,7 +121,7 @@ impl Connection {
         }
     }
 
-    /// The peer's capabilities are known.
+    /// Applies the peer's capabilities, once known.
     fn open(&mut self, peer: Capabilities, profile: Profile) {
         self.cx.peer = Some(peer);
         self.cx.profile = profile;
@@ -135,8 +140,8 @@ impl Connection {
         }
     }
 
-    /// Does what the entry owes, each debt once, in the order of [`Debt`]: none makes one that comes before
-    /// it. What is owed by a connection that is not open waits until it is.
+    /// Settles the debts of the entry, each once, in the order of [`Debt`]: no debt creates an earlier one. Debts of a
+    /// connection that is not open wait until it is.
     fn settle(&mut self) {
         let Connection {
             cx,
@@ -180,12 +185,12 @@ impl Connection {
         }
     }
 
-    /// When [`Connection::on_timeout`] is to be called next.
+    /// When to call [`Connection::on_timeout`] next.
     pub fn next_timeout(&self) -> Option<Instant> {
         self.cx.timers.next()
     }
 
-    /// Whether [`Connection::on_timeout`] is to be called now.
+    /// Whether [`Connection::on_timeout`] is due now.
     #[inline]
     pub fn is_due(&mut self, now: Instant) -> bool {
         self.cx.timers.has_struck(now)
@@ -194,7 +199,7 @@ impl Connection {
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         let event = self.cx.events.pop_front();
-        // There is room for one more.
+        // The event makes room for another.
         if event.is_some() && self.one_sided.waits_for_room() {
             self.cx.owe(Debt::Ready);
             self.settle();
@@ -203,7 +208,7 @@ impl Connection {
     }
 }
 
-/// The path and the link.
+/// Path and link.
 impl Connection {
     /// Replaces the congestion controller that [`Config::control`] chose, once connected.
     pub fn set_congestion(&mut self, congestion: Box<dyn Congestion>) {
@@ -211,14 +216,14 @@ impl Connection {
         self.sending.set_congestion(&self.cx, congestion);
     }
 
-    /// Replaces [`Config::max_rate`], from now on.
+    /// Replaces [`Config::max_rate`] from now on.
     pub fn set_max_rate(&mut self, max_rate: Option<u64>) {
         self.cx.stir();
         self.sending.set_max_rate(max_rate);
     }
 
-    /// The largest datagram (header included) that the interface towards the peer carries, in
-    /// bytes: at the start, and whenever the lane learns that it changed.
+    /// Sets the largest datagram (header included) that the interface towards the peer carries, in bytes. Called at the
+    /// start, and whenever the lane learns of a change.
     pub fn set_path_datagram(&mut self, now: Instant, datagram: usize) {
         if self.cx.links.selected > 0 {
             self.cx.links.set_limit(now, datagram);
@@ -230,8 +235,8 @@ impl Connection {
         }
     }
 
-    /// Length of the datagrams that the first path is known, or thought, to carry, header included. What is longer, and no probe, cannot
-    /// be cut any more and is to be sent so that routers may take it apart.
+    /// Length of the datagrams that the first path carries, known or assumed, header included. A longer datagram that
+    /// is not a probe was built before the path shrank: the lane must let routers fragment it.
     pub fn path_datagram(&self) -> usize {
         self.cx.path.confirmed()
     }
@@ -244,31 +249,31 @@ impl Connection {
         }
     }
 
-    /// Whether a datagram of so many bytes, seal included, is longer than that of the selected path.
+    /// Whether a datagram of `datagram` bytes, seal included, exceeds the selected path's size.
     pub fn exceeds_path(&self, datagram: u32) -> bool {
         datagram as usize > self.cx.size_of(self.cx.links.selected).confirmed()
     }
 
-    /// The lane's socket buffer overflowed: more was granted than could be taken in time.
+    /// The lane's socket buffer overflowed: more was granted than this end could receive in time.
     pub fn on_overrun(&mut self, now: Instant) {
         self.cx.stir();
         self.receiving.on_overrun(now);
     }
 
-    /// Whether the lane is to mark its datagrams as ECN-capable: the controller reads the marks.
+    /// Whether the lane must send ECN-capable datagrams: the controller reads the marks.
     pub fn wants_marks(&self) -> bool {
         self.sending.wants_marks(&self.cx)
     }
 
-    /// Datagrams came that the path could have marked ("congestion experienced", ECN), and `marked` of
-    /// them are. To be told before they are shown.
+    /// The lane received `capable` ECN-capable datagrams, `marked` of them "congestion experienced". Must be called
+    /// before those datagrams are passed in.
     pub fn on_marks(&mut self, capable: u32, marked: u32) {
         self.cx.counters.capable += u64::from(capable);
         self.cx.counters.marked += u64::from(marked);
     }
 
-    /// Whether the lane is to tell how long datagrams waited ([`Connection::on_waited`]): much is in flight, and that
-    /// is how its round trip is told from the lateness of the ends.
+    /// Whether the lane should report how long datagrams waited ([`Connection::on_waited`]): much payload is in flight,
+    /// and the report separates the round trip from the lateness of the ends.
     pub fn wants_arrival_times(&self) -> bool {
         self.is_bulk_in_flight()
     }
@@ -279,15 +284,15 @@ impl Connection {
         self.receiving.expected_payload() >= bulk || self.sending.bytes_in_flight() >= bulk
     }
 
-    /// What is shown from here on had arrived so long before it was taken: this end was off its core, or busy. To be
-    /// told before it is shown; until then it is taken for just arrived.
+    /// The datagrams passed in from now on waited this long in the socket: this end was descheduled, or busy. Must be
+    /// called first; without it, datagrams count as just arrived.
     pub fn on_waited(&mut self, waited: Duration) {
         self.cx.waited = waited;
     }
 
-    /// Shares this end's link with the other members of a scheduler: it bounds what is granted, on
-    /// top of the connection's own window. Without effect on a connection that is over, on the
-    /// classic profile, which grants one Block at a time, and in shared memory, where there is no link.
+    /// Shares this end's link with the other members of a scheduler. This bounds grants in addition to the connection's
+    /// own window. No effect on a closed connection, on the classic profile, which grants one Block at a time, or in
+    /// shared memory, which has no link.
     pub fn set_admission(&mut self, member: impl Admission + 'static) {
         self.cx.stir();
         let excluded = self.cx.peer.is_some() && !self.cx.is_scheduled();
@@ -296,9 +301,8 @@ impl Connection {
         }
     }
 
-    /// Asks that what this connection receives be fast: at full speed, other senders to this end at
-    /// a trickle (Fast_Req of PAPERS P2.4). Without other members, or without a scheduler, it is so
-    /// anyway.
+    /// Requests that this connection receives in fast mode: at full speed, with the other senders to this end at a
+    /// trickle (Fast_Req of PAPERS P2.4). Without other members, or without a scheduler, it is fast in any case.
     pub fn request_fast(&mut self, now: Instant) -> FastAnswer {
         self.cx.enter(now);
         let answer = self.receiving.request_fast(&mut self.cx);
@@ -306,20 +310,20 @@ impl Connection {
         answer
     }
 
-    /// Sets the part of this end's link that the connection gets when others receive too, relative to
-    /// theirs: 1 unless set, 0 counts as 1.
+    /// Sets the connection's share of this end's link when others receive too, relative to theirs: 1 unless set, 0
+    /// counts as 1.
     pub fn set_weight(&mut self, weight: u32) {
         self.cx.stir();
         self.receiving.set_weight(weight);
     }
 
-    /// Whether the peer has been silent for so long that it may be elsewhere.
+    /// Whether the peer has been silent long enough to have moved.
     pub fn is_peer_silent(&self, now: Instant) -> bool {
         self.session.is_peer_silent(&self.cx, now)
     }
 
-    /// A datagram, or at least its first 72 bytes, with our key came `from` an address that is not the
-    /// peer's. `nonce` is a number that cannot be guessed.
+    /// A datagram, or at least its first 72 bytes, with our key came `from` an address other than the peer's. `nonce`
+    /// must be unpredictable.
     pub fn on_unmatched(
         &mut self,
         now: Instant,
@@ -337,7 +341,7 @@ impl Connection {
         validation
     }
 
-    /// The way to the peer is another from here on: an end has a new address.
+    /// The way to the peer changed: an end has a new address.
     pub fn on_new_path(&mut self, now: Instant) {
         self.cx.enter(now);
         self.session.on_new_path(&mut self.cx);
@@ -345,9 +349,9 @@ impl Connection {
     }
 }
 
-/// How it stands.
+/// State.
 impl Connection {
-    /// Where it stands.
+    /// The state of the connection.
     pub fn life(&self) -> Life {
         self.session.life()
     }
@@ -357,12 +361,12 @@ impl Connection {
         self.cx.profile
     }
 
-    /// What was counted.
+    /// The counters.
     pub fn counters(&self) -> &Counters {
         &self.cx.counters
     }
 
-    /// What is known of the path, and what follows from it at `now`.
+    /// The state of the path at `now`.
     pub fn path_state(&self, now: Instant) -> PathState {
         self.state_of_path(now, 0)
     }
@@ -384,7 +388,7 @@ impl Connection {
         state
     }
 
-    /// Payload bytes an STU sent at present.
+    /// Payload bytes of an STU sent at present.
     pub fn stu(&self) -> u32 {
         self.cx.stu()
     }
@@ -394,27 +398,26 @@ impl Connection {
         self.receiving.announced()
     }
 
-    /// Bytes at the start of what `id` receives or gets that are verified and in place: nothing that
-    /// comes writes them any more, but a repair that holds them beside what was missing. It never
-    /// becomes less. `None` if nothing of it is being received.
+    /// Bytes at the start of what `id` receives or gets that are verified and in place. They are not written again,
+    /// except by a repair that also covers missing bytes. Never decreases. `None` if `id` is not receiving.
     pub fn arrived(&self, id: TransferId) -> Option<u64> {
         self.receiving.arrived(&self.cx, id)
     }
 
-    /// The same of a request that failed, to be asked for when its [`Event::Failed`] was polled, once.
+    /// The same of a failed request, available once, after its [`Event::Failed`] was polled.
     pub fn take_arrived(&mut self, id: TransferId) -> u64 {
         self.receiving.take_arrived(id)
     }
 
-    /// Whether a posted send is not over, or the peer does not know that it was the last.
+    /// Whether a posted send is pending, or the peer does not yet know that sending finished.
     pub fn is_sending(&self) -> bool {
         self.sending.len() > 0
             || self.one_sided.is_working()
             || self.sending.is_finish_unconfirmed()
     }
 
-    /// How far what is posted here has come: another value than before if the peer took, or confirmed, any of it since.
-    /// What is only sent again changes nothing.
+    /// The progress of posted work. It differs from an earlier mark if the peer took or confirmed any of it since.
+    /// Retransmissions do not change it.
     pub fn sending_mark(&self) -> SendingMark {
         SendingMark {
             left: self.sending.left(),
@@ -428,8 +431,7 @@ impl Connection {
         self.session.is_established() && self.sending.has_data()
     }
 
-    /// Number of the newest burst that the peer said it has seen, 0 before the first: what left before has arrived,
-    /// or is lost.
+    /// Number of the newest burst that the peer reported, 0 before the first. Earlier bursts have arrived or are lost.
     pub fn seen_burst(&self) -> u32 {
         self.sending.sent_log(self.cx.links.selected).seen()
     }
@@ -439,7 +441,7 @@ impl Connection {
         self.cx.uses_checksums()
     }
 
-    /// Whether Data marked [`Flags::FRAMES`] is taken. The lane shows each frame as the Data that it would be on
+    /// Whether Data marked [`Flags::FRAMES`] is accepted. The lane passes in each frame as the Data that it would be on
     /// its own.
     ///
     /// [`Flags::FRAMES`]: zerolane_wire::Flags::FRAMES
@@ -447,12 +449,12 @@ impl Connection {
         self.cx.takes_frames()
     }
 
-    /// Whether something waits to be sent that needs no grant: a small operation, or eager payload.
+    /// Whether anything that needs no grant waits to be sent: a small operation, or eager payload.
     pub fn is_eager(&self) -> bool {
         self.one_sided.has_unsent() || self.session.is_established() && self.sending.has_eager()
     }
 
-    /// Whether anything depends on the peer: posted Transfers and requests, receives that wait, Ends to be confirmed.
+    /// Whether anything depends on the peer: posted Transfers and requests, waiting receives, unconfirmed Ends.
     pub fn is_busy(&self) -> bool {
         let receives = self.receiving.len() + self.one_sided.receives();
         self.sending.posted() + receives + self.cx.endings.len() > 0 || self.one_sided.is_working()
@@ -463,8 +465,8 @@ impl Connection {
         self.receiving.expected_payload()
     }
 
-    /// What is to be done next with payload that the lane holds ([`Placement::Hold`](crate::Placement)):
-    /// before it polls events or transmits, in this order.
+    /// The next order for payload that the lane holds ([`Placement::Hold`](crate::Placement)). Must be obeyed in order,
+    /// before the lane polls events or transmits.
     pub fn poll_hold(&mut self) -> Option<HoldOrder> {
         self.receiving.next_order()
     }
@@ -474,20 +476,20 @@ impl Connection {
         self.receiving.forecast(&self.cx, stus, out);
     }
 
-    /// The lane takes trains from now on, or does not any more: the kernel merges the datagrams of a burst, and what
-    /// came in one piece can be checked as a whole. The peer learns of it by the next grants.
+    /// Sets whether the lane accepts trains: the kernel must merge the datagrams of a burst, so that the lane can
+    /// verify them as a whole. The next grants tell the peer.
     pub fn set_takes_trains(&mut self, takes: bool) {
         self.cx.stir();
         self.receiving.set_takes_trains(&self.cx, takes);
     }
 
-    /// Whether payload may come as trains, so that datagrams may have no header.
+    /// Whether payload may come as trains, so that datagrams may lack a header.
     pub fn expects_trains(&self) -> bool {
         self.receiving.expects_trains()
     }
 
-    /// Whether payload may come that no grant names, besides what announces itself and puts: the answer to a Get of one datagram,
-    /// or to a FetchOp. Its header has Bufx and Offset 0, or MEMORY.
+    /// Whether ungranted payload may come besides eager Data and puts: the answer to a single-datagram Get, or to a
+    /// FetchOp. Its header has Bufx and Offset 0, or MEMORY.
     pub fn awaits_answers(&self) -> bool {
         self.one_sided.awaits_answers()
     }
@@ -497,14 +499,13 @@ impl Connection {
         self.session.owns(&self.cx, header.d_port, header.d_key)
     }
 
-    /// Where `len` bytes of payload of `header`, which is Data's and of a Transfer that was granted, belong if none
-    /// of them is there yet. Nothing is marked as received: what comes of that is for
-    /// [`on_data`](Connection::on_data).
+    /// The place of `len` bytes of granted payload with `header`, a Data header, if none of them is there yet. Marks
+    /// nothing as received: [`on_data`](Connection::on_data) does.
     pub fn place_of(&self, header: &Header, len: u32) -> Option<Span> {
         self.check_place(header, len).ok()
     }
 
-    /// As [`Connection::place_of`], and why it is none.
+    /// As [`Connection::place_of`], with the reason if there is none.
     fn check_place(&self, header: &Header, len: u32) -> Result<Span, DropReason> {
         let granted = header.op == Op::Data && !header.flags.contains(Flags::EAGER);
         if !granted || !self.session.is_established() {
@@ -521,15 +522,15 @@ impl Connection {
         self.receiving.expected_stu(&self.cx)
     }
 
-    /// Tells how many events the user has not looked at, beyond those not polled: while they are too
-    /// many, the peer is told to wait with its messages and immediates.
+    /// Sets the number of events that the user has not read, beyond those not polled. While it is too high, the peer's
+    /// messages and immediates are deferred.
     pub fn set_unread(&mut self, unread: usize) {
         if self.one_sided.set_unread(&mut self.cx, unread) {
             self.settle();
         }
     }
 
-    /// Stops the program if anything grew beyond its limit. For tests and fuzzing.
+    /// Panics if anything grew beyond its limit. For tests and fuzzing.
     #[doc(hidden)]
     pub fn assert_bounded(&self) {
         self.cx.assert_bounded();

@@ -1,4 +1,4 @@
-//! The paths of a connection: added, asked whether they are there, given up.
+//! Adds, probes and removes the paths of a connection.
 
 use super::Connection;
 use crate::links::{PathLife, Verdict};
@@ -9,44 +9,43 @@ use zerolane_wire::encapsulation::Encapsulation;
 use zerolane_wire::{Nop, Operation, Packet};
 
 impl Connection {
-    /// Paths that the connection may have at a time, the first included: what both ends take.
+    /// Most paths of the connection at a time, the first included: the lower of both ends' limits.
     pub fn max_paths(&self) -> usize {
         self.cx.links.most
     }
 
-    /// Highest bits of the numbers of bursts that say their path.
+    /// Highest bits of burst numbers that identify their path.
     pub fn path_bits(&self) -> u32 {
         self.cx.links.path_bits()
     }
 
-    /// Whether the peer may add a path, so that something may come for this connection from an address that is none of its
-    /// paths'.
+    /// Whether the peer may add a path, so that datagrams of this connection may come from an unknown address.
     pub fn awaits_paths(&self) -> bool {
         let mut may = (1..self.max_paths()).map(|path| self.path_life(path));
         let open = |life| matches!(life, PathLife::Absent | PathLife::Suspect);
         self.session.is_established() && !self.session.is_initiator() && may.any(open)
     }
 
-    /// What is shown, asked and told from here on is of path `path`: datagrams that came by it and how they were
-    /// marked, its datagram size, what leaves by it. The first one, 0, unless this is called.
+    /// Selects the path of the following calls: the path by which datagrams came, their marks, their size limit, the
+    /// path to transmit by. Path 0, the first, unless this is called.
     pub fn select_path(&mut self, path: usize) {
         self.cx.links.selected = path;
     }
 
-    /// Where path `path` stands.
+    /// State of path `path`.
     pub fn path_life(&self, path: usize) -> PathLife {
         self.cx.links.life(path)
     }
 
-    /// What is known of path `path` at `now`: `None` if there is none.
+    /// The state of path `path` at `now`; `None` if it does not exist.
     pub fn state_of(&self, now: Instant, path: usize) -> Option<PathState> {
         let there = self.path_life(path) != PathLife::Absent;
         there.then(|| self.state_of_path(now, path))
     }
 
-    /// One path more, whose datagrams travel by `encapsulation`, and whose interface carries such of `datagram` bytes, header
-    /// included: its index. The peer is asked by it whether it is there, and it carries nothing else before the answer. For the
-    /// Initiator; `None` if there may be no more, or the connection is not open.
+    /// Adds a path whose datagrams travel by `encapsulation`, and whose interface carries `datagram` bytes, header
+    /// included. Returns its index. It carries nothing but questions until the peer answers one. For the Initiator.
+    /// `None` if there may be no more paths, or the connection is not open.
     pub fn add_path(
         &mut self,
         now: Instant,
@@ -61,8 +60,7 @@ impl Connection {
         Some(path)
     }
 
-    /// The path that `datagram` of the peer asks to add, which came from an address that is none of its paths'. For
-    /// the Responder.
+    /// The path that the peer's `datagram`, from an unknown address, asks to add. For the Responder.
     pub fn joins(&self, datagram: &[u8]) -> Option<usize> {
         let packet = Packet::parse(datagram).ok()?;
         let Operation::Nop(nop) = packet.operation else {
@@ -73,16 +71,15 @@ impl Connection {
             .owns(&self.cx, packet.route.d_port, packet.route.d_key);
         let path = usize::from(nop.path);
         let may = ours && nop.send_state && !self.session.is_initiator();
-        // One that stands is not replaced, wherever somebody says that it is.
+        // A live path is never replaced, whatever its claimed address.
         let free = matches!(self.path_life(path), PathLife::Absent | PathLife::Suspect);
         let open = self.session.is_established() && path > 0 && path < self.max_paths();
         let new = self.cx.links.is_new(path, nop.sync);
         (may && free && open && new).then_some(path)
     }
 
-    /// The path that [`Connection::joins`] told of is to be. It carries nothing but answers before the peer repeated
-    /// `nonce`, which cannot be guessed. What carries its datagrams, and how long they may be, is as in
-    /// [`Connection::add_path`].
+    /// Opens the path that [`Connection::joins`] returned. It carries nothing but answers until the peer repeats
+    /// `nonce`, which must be unpredictable. Encapsulation and length are as in [`Connection::add_path`].
     pub fn accept_path(
         &mut self,
         now: Instant,
@@ -97,8 +94,8 @@ impl Connection {
         }
     }
 
-    /// Path `path`, which is not the first, is used no more: the peer is told, and what it had in flight goes by others.
-    /// The lane may close its socket.
+    /// Stops using path `path`, which is not the first. Tells the peer, and retransmits its payload in flight on the
+    /// other paths. The lane may close its socket.
     pub fn remove_path(&mut self, now: Instant, path: usize) {
         self.cx.enter(now);
         if path == 0 || self.path_life(path) == PathLife::Absent {
@@ -120,7 +117,7 @@ impl Connection {
         self.cx.arm_links();
     }
 
-    /// What path `path` had in flight goes by others, and so does control.
+    /// Moves the payload in flight on path `path`, and control, to other paths.
     fn drop_link(&mut self, path: usize) {
         self.cx.links.close(path);
         self.sending.on_path_down(path);
@@ -129,7 +126,7 @@ impl Connection {
         self.cx.arm_links();
     }
 
-    /// Control goes by the shortest path that carries.
+    /// Moves control to the shortest carrying path.
     fn choose_control(&mut self) {
         let cx = &mut self.cx;
         let better = match cx.links.is_several() {
@@ -141,7 +138,7 @@ impl Connection {
         }
     }
 
-    /// Control goes by the next path that carries.
+    /// Moves control to the next carrying path.
     pub(super) fn turn_control(&mut self) {
         let links = &self.cx.links;
         let control = links.control;
@@ -153,7 +150,7 @@ impl Connection {
         }
     }
 
-    /// Control goes by the path that the peer was heard by last.
+    /// Moves control to the path on which the peer was last heard.
     pub(super) fn follow_control(&mut self) {
         let links = &self.cx.links;
         let selected = links.selected;
@@ -173,7 +170,7 @@ impl Connection {
             self.drop_link(path);
             return Ok(());
         }
-        // It tells of the way it came, and of no other.
+        // An answer tells about the path it came by alone.
         if path != 0 && (path != cx.links.selected || cx.links.get(path).is_none()) {
             return Err(DropReason::Unexpected);
         }
@@ -199,12 +196,12 @@ impl Connection {
         Ok(())
     }
 
-    /// Looks at the paths that are to be looked at.
+    /// Checks the paths that are due.
     pub(super) fn on_links_timeout(&mut self) {
         let busy = self.is_busy() || self.cx.links.is_answering(self.cx.now);
         for path in 0..self.cx.links.most {
             let cx = &mut self.cx;
-            // Of few answers the deviation says little.
+            // After few answers the deviation is unreliable.
             let bound = |it: &Recovery| {
                 let rtt = it.rtt()?;
                 Some(rtt + (it.deviation() * 4).clamp(rtt / 4, rtt / 2))
@@ -233,7 +230,7 @@ impl Connection {
         }
     }
 
-    /// `operation` leaves by the selected path.
+    /// Sends `operation` by the selected path.
     pub(super) fn path_control(&mut self, operation: Operation) -> Transmit {
         self.cx.counters.control_sent += 1;
         let pad_to = match &operation {

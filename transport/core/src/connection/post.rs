@@ -1,4 +1,4 @@
-//! What users ask for.
+//! Accepts the requests that users post, and their exports of memory.
 
 use super::Connection;
 use crate::one_sided::in_bounds;
@@ -6,16 +6,15 @@ use crate::request::{AtomicRequest, RequestKind, WorkRequest};
 use crate::{Instant, PostError, RegionName, RemotePlace, Span, TransferId, limits};
 use zerolane_wire::{Rights, Target};
 
-/// What a request on the peer's memory would follow.
+/// The pending work that a request on the peer's memory would follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ahead {
     /// Nothing.
     Nothing,
-    /// Puts of no bytes alone, as of immediates whose bytes are in place. They write nothing, so whatever is
-    /// written to the peer's memory meanwhile overtakes no bytes. They are not over: what follows them completes behind
-    /// them.
+    /// Puts of no bytes alone, for example immediates whose bytes are already in place. A direct write to the peer's
+    /// memory overtakes no bytes of theirs. They are still pending, so later requests must complete behind them.
     Notices,
-    /// Something that has to take effect first; or the connection is not open.
+    /// Work that must take effect first; or the connection is not open.
     Work,
 }
 
@@ -30,11 +29,11 @@ impl Connection {
         }
     }
 
-    /// Posts a request that is done with `memory`; [`Span::EMPTY`] where there is none. What is read
-    /// must stay as it is, and what is written is undefined, until the request is over.
+    /// Posts a request on `memory`, or on [`Span::EMPTY`] where it takes none. Until the request is over, memory that
+    /// is read must not change, and memory that is written is undefined.
     ///
     /// # Errors
-    /// The connection is closed, or too much is posted; or as [`PostError`] says.
+    /// The connection is closed, or too much is posted; or as [`PostError`] describes.
     pub fn post(
         &mut self,
         now: Instant,
@@ -55,9 +54,9 @@ impl Connection {
         Ok(id)
     }
 
-    /// Finishes sending: what was posted is delivered, no Transfer and no message is posted behind it, and the
-    /// peer's receives that meet none of it fail with [`TransferError::Finished`]. The other direction goes on,
-    /// and so do requests on memory, and answers to Reads. Nothing happens the second time.
+    /// Finishes sending. Everything posted is delivered; further Transfers and messages are refused; the peer's
+    /// receives that match nothing fail with [`TransferError::Finished`]. The other direction continues, and so do
+    /// requests on memory and answers to Reads. A second call does nothing.
     ///
     /// # Errors
     /// The connection is closed.
@@ -76,7 +75,7 @@ impl Connection {
         limits::MAX_POSTED.saturating_sub(self.one_sided.waiting())
     }
 
-    /// Requests posted that count with `request` towards [`limits::MAX_POSTED`].
+    /// Posted requests that count with `request` towards [`limits::MAX_POSTED`].
     fn posted(&self, request: &WorkRequest) -> usize {
         match request {
             WorkRequest::Send { .. } => self.sending.len(),
@@ -157,8 +156,8 @@ impl Connection {
         one_sided.post(cx, work, sending, receiving, open)
     }
 
-    /// What is in progress in front of a request on the peer's memory that would be done by other means than this
-    /// engine, at once.
+    /// The pending work ahead of a request on the peer's memory, for a caller that could execute the request at once by
+    /// other means.
     pub fn ahead(&self) -> Ahead {
         let transfers = self.sending.is_putting() || self.receiving.is_getting();
         if !self.session.is_established() || transfers || self.one_sided.has_work() {
@@ -170,19 +169,19 @@ impl Connection {
         }
     }
 
-    /// Whether a put of `len` bytes to `place` would leave at once, unannounced, and no message behind it would have to
-    /// wait for its end.
+    /// Whether a put of `len` bytes to `place` would leave at once, unannounced, so that no message behind it would
+    /// have to wait for its end.
     pub fn puts_at_once(&mut self, place: RemotePlace, len: u64) -> bool {
         let (cx, sending) = (&self.cx, &self.sending);
         self.session.is_established() && self.one_sided.puts_at_once(cx, sending, place, len)
     }
 
-    /// An identifier for a request that is done by other means.
+    /// An identifier for a request that is executed by other means.
     pub fn new_id(&mut self) -> TransferId {
         self.cx.new_id()
     }
 
-    /// The identifier of the oldest numbered operation that may still be sent, and thus read.
+    /// The identifier of the oldest numbered operation that may still be sent, and whose memory may thus be read.
     pub fn oldest_work(&self) -> Option<TransferId> {
         self.one_sided.oldest()
     }
@@ -190,8 +189,8 @@ impl Connection {
 
 /// This end's memory.
 impl Connection {
-    /// Lets the peer use `span` with `rights`, by its handle or by `name`. Returns handle and Mx;
-    /// for the peer, the region starts at address 0.
+    /// Lets the peer use `span` with `rights`, by its handle or by `name`. Returns handle and Mx; the peer addresses
+    /// the region from 0.
     ///
     /// # Errors
     /// The connection is closed, the name is taken, or too many regions are exported.
@@ -205,8 +204,8 @@ impl Connection {
         self.one_sided.export(span, rights, name)
     }
 
-    /// Ends an export, at once: from here on nothing is placed into the region or read from it. False
-    /// if `handle` names none.
+    /// Ends an export at once: nothing is placed into the region or read from it any more. False if `handle` names
+    /// none.
     pub fn revoke(&mut self, now: Instant, handle: u32) -> bool {
         self.cx.enter(now);
         let revoked = self.one_sided.revoke(&mut self.cx, handle);
@@ -217,13 +216,13 @@ impl Connection {
         revoked
     }
 
-    /// The atomic operation that the lane has to do before it shows the core anything else, and
-    /// answer with [`Connection::on_atomic_done`].
+    /// The atomic operation that the lane must execute before it passes anything else in. The lane answers with
+    /// [`Connection::on_atomic_done`].
     pub fn pending_atomic(&self) -> Option<AtomicRequest> {
         self.one_sided.pending_atomic()
     }
 
-    /// The order was done: the word before, or `None` if it could not be accessed.
+    /// Completes the pending atomic operation with the word's previous value, or `None` if the word was inaccessible.
     pub fn on_atomic_done(&mut self, now: Instant, before: Option<u64>) {
         self.cx.enter(now);
         self.one_sided.on_atomic_done(&mut self.cx, before);

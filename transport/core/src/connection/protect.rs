@@ -1,44 +1,46 @@
-//! Protection of a connection: on the Initiator's side the key exchange takes the place of the bare
-//! Request_Connection, which travels inside its last message; on the Responder's side it is over
-//! before there is a connection, and only a repetition of that message is still to be recognized.
+//! Runs the connection's side of the key exchange, on protected connections.
 //!
-//! The exchange itself is not the core's. The core times and repeats its messages
-//! ([`Transmit::Handshake`](crate::Transmit::Handshake)), and is told what came of those that arrive.
+//! On the Initiator, the key exchange replaces the bare Request_Connection, which travels inside its last message. On
+//! the Responder, the exchange is over before the connection exists, and only a repetition of that message must be
+//! recognized.
+//!
+//! The exchange itself lies outside the core. The core times and repeats its messages
+//! ([`Transmit::Handshake`](crate::Transmit::Handshake)), and takes the outcome of those that arrive.
 
 use super::{Connection, listen};
 use crate::session::{LifeEvent, Protection};
 use crate::{CloseReason, Config, DropReason, Entropy, Instant, Life};
 use zerolane_wire::{HEADER_LEN, OPTIONS_LEN, Packet, Reason};
 
-/// What came of a message of the key exchange.
+/// Outcome of a message of the key exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandshakeOutcome {
-    /// It does not belong to this exchange, or is forged.
+    /// It belongs to another exchange, or is forged.
     Nothing,
-    /// The message to be sent is another one now.
+    /// This end must now send another message.
     SendAgain,
-    /// The keys are there; the message to be sent is the last one.
+    /// The keys are known; this end must now send the last message.
     Done,
-    /// The last message of the peer came again: it has not heard the answer.
+    /// The peer's last message came again: the peer has not heard the answer.
     Repeated,
-    /// The peer says no. Any machine on the path could have said so.
+    /// The peer refuses. Not authenticated: any machine on the path can forge this.
     Refused(Reason),
-    /// The peer proved to be the owner of this public key, which is not trusted.
+    /// The peer proved that it owns this public key, which is not trusted.
     Untrusted([u8; 32]),
 }
 
 impl Connection {
-    /// An Initiator that proves its identity and wants the same of the Responder. What runs the
-    /// exchange sends its messages ([`Transmit::Handshake`](crate::Transmit::Handshake)) and tells what
-    /// comes of those that arrive ([`Connection::on_handshake`]).
+    /// An Initiator that proves its identity, and requires the same of the Responder. The caller runs the exchange: it
+    /// sends the messages ([`Transmit::Handshake`](crate::Transmit::Handshake)), and reports the outcome of those that
+    /// arrive ([`Connection::on_handshake`]).
     pub fn connect_protected(now: Instant, config: Config, entropy: Entropy) -> Connection {
         Connection::initiate(now, config, entropy, Protection::Exchanging)
     }
 
-    /// The connection of a stranger whom the gate admitted.
+    /// The connection of a peer that the gate admitted.
     ///
     /// # Errors
-    /// As of [`listen`](crate::listen()): the rejection to be sent back, sealed.
+    /// As of [`listen`](crate::listen()): the rejection to send back, sealed.
     #[allow(
         clippy::result_large_err,
         reason = "the rejection is the answer, made once a connection"
@@ -52,13 +54,12 @@ impl Connection {
         listen::respond(now, config, entropy, request, Protection::Admitted)
     }
 
-    /// The Request_Connection, which the last message of the exchange carries, and its length in bytes.
+    /// The Request_Connection, carried by the last message of the exchange, and its length in bytes.
     pub fn request(&self) -> ([u8; HEADER_LEN + OPTIONS_LEN], usize) {
         self.session.request_packet(&self.cx).emit()
     }
 
-    /// Takes what came of a handshake message, the one kind of datagram of a protected connection that
-    /// is not sealed.
+    /// Takes the outcome of a handshake message, the only datagrams of a protected connection that are not sealed.
     pub fn on_handshake(&mut self, now: Instant, outcome: HandshakeOutcome) {
         self.cx.enter(now);
         self.cx.counters.control_received += 1;

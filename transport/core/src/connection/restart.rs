@@ -1,4 +1,4 @@
-//! An Initiator that goes another way.
+//! Restarts an Initiator over another lane while it is still connecting.
 
 use super::Connection;
 use crate::path::Path;
@@ -7,9 +7,9 @@ use crate::session::Session;
 use crate::{Config, Entropy, Instant, Life};
 
 impl Connection {
-    /// Begins to connect anew, by another lane: as a connection that is made with `config` and `entropy`, protected or not
-    /// as this one is, but for what was posted, which stays, and for [`Config::connect_timeout`], which goes on. Of the
-    /// first beginning no answer is taken. False, and nothing is changed, unless it is [`Life::Connecting`].
+    /// Restarts connecting over another lane, as a connection made with `config` and `entropy`, with the same
+    /// protection. Posted requests stay, and the original [`Config::connect_timeout`] goes on. Answers to the first
+    /// attempt are ignored. False, without any effect, unless the connection is in [`Life::Connecting`].
     pub fn restart(&mut self, now: Instant, config: Config, entropy: Entropy) -> bool {
         if self.life() != Life::Connecting {
             return false;

@@ -1,4 +1,4 @@
-//! Timers that strike.
+//! Handles each timer of the connection when it expires.
 
 use super::Connection;
 use crate::session::LifeEvent;
@@ -7,8 +7,8 @@ use crate::{CloseReason, Instant};
 use zerolane_wire::Operation;
 
 impl Connection {
-    /// Lets the timers strike that are due, each once: one that is set to `now` meanwhile strikes with the next
-    /// call, so that no state of a connection can keep the caller here.
+    /// Handles the expired timers, each once. A timer that is set to `now` meanwhile is handled by the next call, so
+    /// that no state of a connection can keep the caller here.
     pub fn on_timeout(&mut self, now: Instant) {
         self.cx.enter(now);
         for timer in Timer::ALL {
@@ -51,14 +51,14 @@ impl Connection {
             Timer::DelayedAck => one_sided.confirm_now(),
             Timer::Confirmations => receiving.on_confirmations_timeout(cx),
             Timer::Links => self.on_links_timeout(),
-            // It was only to be asked again for what there is to send.
+            // These only make the caller poll for transmissions again.
             Timer::Pace | Timer::Handshake | Timer::GiveUp => {}
         }
     }
 
     fn on_give_up_timeout(&mut self) {
         if self.session.is_established() {
-            // The Responder was never heard using our key. If it lives, keep-alives will find out.
+            // The Responder was never heard to use our key. Keep-alives will find out whether it lives.
             self.cx.timers.stop(Timer::Handshake);
         }
         self.on_life(LifeEvent::GaveUp, CloseReason::ConnectTimeout);
@@ -66,14 +66,14 @@ impl Connection {
 
     fn on_handshake_timeout(&mut self) {
         if self.session.misses_disconnect_answer() {
-            // No other timer looks at paths any more, and the one that was asked by may be dead.
+            // No other timer checks paths any more, and the path of the last question may be dead.
             self.turn_control();
         }
         let delivered = self.delivered();
         self.session.on_handshake_timeout(&mut self.cx, delivered);
     }
 
-    /// Pings a peer that something depends on, or that is said to be gone, and declares it dead when it answers no more.
+    /// Pings a peer that a request depends on or that is reported unreachable, and declares it dead if it stays silent.
     fn on_peer_timeout(&mut self) {
         let busy = self.is_busy();
         if !self.session.on_peer_timeout(&mut self.cx, busy) {
@@ -81,7 +81,7 @@ impl Connection {
         }
     }
 
-    /// Repeats what was not answered: announcements, Reads, Ends.
+    /// Repeats unanswered announcements, Reads and Ends.
     fn on_answers_timeout(&mut self) {
         let Connection {
             cx,
@@ -98,7 +98,7 @@ impl Connection {
         for end in ends {
             cx.push_control(Operation::End(end));
         }
-        // A Transfer that was told to wait asks again just in case: that is no sign of loss.
+        // A deferred Transfer asks again as a precaution: that is no sign of loss.
         if ended || announced.iter().chain(&reads).any(|&(_, lost)| lost) {
             cx.counters.timeouts += 1;
             cx.recovery.back_off();
@@ -120,8 +120,8 @@ impl Connection {
         }
     }
 
-    /// Confirms the peer's operations and Transfers with what leaves next, instead of waiting for something that
-    /// carries that: to be called before a lane sleeps.
+    /// Makes the next transmission confirm the peer's operations and Transfers, instead of waiting for other traffic to
+    /// carry the confirmation. Must be called before a lane sleeps.
     pub fn confirm_now(&mut self) {
         self.cx.stir();
         self.one_sided.confirm_now();

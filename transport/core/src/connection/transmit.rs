@@ -1,4 +1,4 @@
-//! What is owed to the peer, drained in priority order.
+//! Selects the next transmission whenever the lane can send, in priority order.
 
 use super::Connection;
 use crate::transmit::{BurstLimit, ControlDatagram, OperationBurst, Transmit};
@@ -6,7 +6,7 @@ use crate::{Instant, PathLife};
 use zerolane_wire::{Operation, Packet, Route};
 
 impl Connection {
-    /// The next thing to send, if any. A burst is at most as large as `limit`.
+    /// The next transmission, if any. A burst is at most as large as `limit`.
     pub fn poll_transmit(&mut self, now: Instant, limit: BurstLimit) -> Option<Transmit> {
         self.cx.enter(now);
         let Some(transmit) = self.next_transmit(limit) else {
@@ -23,13 +23,13 @@ impl Connection {
         Some(transmit)
     }
 
-    /// Whether [`Connection::poll_transmit`] gives nothing until something else is entered: the last one gave nothing,
-    /// and what waits for a time has a timer.
+    /// Whether [`Connection::poll_transmit`] returns nothing until the next entry: the last call returned nothing, and
+    /// everything that waits for a time has a timer.
     pub fn is_quiet(&self) -> bool {
         self.cx.is_quiet()
     }
 
-    /// Each step that has nothing says so before it makes anything: most looks find nothing.
+    /// Each step checks cheaply whether it has anything to send: most calls find nothing.
     #[inline]
     fn next_transmit(&mut self, limit: BurstLimit) -> Option<Transmit> {
         if self.path_life(self.cx.links.selected) == PathLife::Absent {
@@ -83,7 +83,7 @@ impl Connection {
         self.next_payload(limit)
     }
 
-    /// Payload that may leave by any path that carries: answers to Gets first.
+    /// Payload that any carrying path may take: answers to Gets first.
     fn next_payload(&mut self, limit: BurstLimit) -> Option<Transmit> {
         let Connection {
             cx,
@@ -107,8 +107,8 @@ impl Connection {
         Some(Transmit::Data(burst))
     }
 
-    /// A burst of small operations found no room at the lane: it is asked for again. To be called before
-    /// any other entry.
+    /// Takes back a burst of small operations for which the lane had no room; a later poll returns it again. Must be
+    /// called before any other entry.
     pub fn take_back(&mut self, burst: &OperationBurst) {
         self.cx.stir();
         self.one_sided.take_back(burst);
@@ -118,7 +118,7 @@ impl Connection {
         let operation = self.cx.pop_control()?;
         self.cx.counters.control_sent += 1;
         if matches!(operation, Operation::ConnectionAnswer(_)) {
-            // The Initiator's next word tells the round trip.
+            // The Initiator's next operation gives the round trip.
             self.session.time_handshake(&mut self.cx);
         }
         let d_key = match operation {

@@ -1,11 +1,11 @@
-//! The life of a connection, as a table.
+//! Defines the life of a connection as a state table.
 
-/// Where a connection stands.
+/// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Life {
     /// Initiator: Request_Connection sent.
     Connecting,
-    /// Responder: Connection_Answer sent, the Initiator's address not proven yet.
+    /// Responder: Connection_Answer sent, the Initiator's address not yet proven.
     Answered,
     /// Open both ways.
     Established,
@@ -29,7 +29,7 @@ impl Life {
     ];
 }
 
-/// What can happen to it.
+/// Events of a connection's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum LifeEvent {
     /// Connection_Answer: accepted.
@@ -40,7 +40,7 @@ pub(crate) enum LifeEvent {
     RequestRepeated,
     /// Any other operation with our key.
     Operation,
-    /// The user closes.
+    /// The user closes the connection.
     Close,
     /// Request_Disconnect.
     RequestDisconnect,
@@ -48,7 +48,7 @@ pub(crate) enum LifeEvent {
     DisconnectAnswer,
     /// Disconnect_Complete.
     DisconnectComplete,
-    /// Waited long enough for the handshake or the disconnect handshake.
+    /// The handshake or the disconnect handshake took too long.
     GaveUp,
     /// The peer is dead, unreachable, or broke the protocol.
     Lost,
@@ -70,18 +70,18 @@ impl LifeEvent {
     ];
 }
 
-/// What follows.
+/// Action that follows a state change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Transition {
-    /// Nothing: ignore it, or let the Transfers deal with it.
+    /// Nothing: ignore the event, or let the Transfers handle it.
     Nothing,
-    /// Tell the user that the connection stands.
+    /// Tell the user that the connection is established.
     Open,
     /// Send Connection_Answer again.
     AnswerAgain,
     /// Send Request_Disconnect.
     AskToDisconnect,
-    /// Send Disconnect_Answer, and fail what is left.
+    /// Send Disconnect_Answer, and fail everything pending.
     AgreeToDisconnect,
     /// Send Disconnect_Complete and end.
     Complete,
@@ -89,7 +89,7 @@ pub(crate) enum Transition {
     End,
 }
 
-/// The next state and what follows.
+/// The next state, and the action.
 pub(crate) fn step(life: Life, event: LifeEvent) -> (Life, Transition) {
     use Life as L;
     use LifeEvent as H;
@@ -109,20 +109,20 @@ pub(crate) fn step(life: Life, event: LifeEvent) -> (Life, Transition) {
         (L::Answered, H::Close | H::GaveUp) => (L::Closed, Transition::End),
         (L::Answered, _) => (L::Answered, Transition::Nothing),
 
-        // The Initiator missed our answer but our key was used: answer once more.
+        // The Initiator missed our answer, yet our key was used: answer once more.
         (L::Established, H::RequestRepeated) => (L::Established, Transition::AnswerAgain),
         (L::Established, H::Close) => (L::Disconnecting, Transition::AskToDisconnect),
         (L::Established, H::RequestDisconnect) => (L::Answering, Transition::AgreeToDisconnect),
         (L::Established, _) => (L::Established, Transition::Nothing),
 
         (L::Disconnecting, H::DisconnectAnswer) => (L::Closed, Transition::Complete),
-        // Both asked at once. The peer may be gone by now and answer nothing: its word is enough.
+        // Both asked at once. The peer may be gone by now and never answer: its request is enough.
         (L::Disconnecting, H::RequestDisconnect) => (L::Answering, Transition::AgreeToDisconnect),
         (L::Disconnecting, H::DisconnectComplete | H::GaveUp) => (L::Closed, Transition::End),
         (L::Disconnecting, _) => (L::Disconnecting, Transition::Nothing),
 
         (L::Answering, H::RequestDisconnect) => (L::Answering, Transition::AgreeToDisconnect),
-        // An answer, if this end asked as well.
+        // The answer to this end's own request.
         (L::Answering, H::DisconnectAnswer) => (L::Closed, Transition::Complete),
         (L::Answering, H::DisconnectComplete | H::GaveUp) => (L::Closed, Transition::End),
         (L::Answering, _) => (L::Answering, Transition::Nothing),

@@ -1,12 +1,9 @@
-//! An address of the peer, or of ours, changes in the middle of things: a NAT forgot the old one, or
-//! the machine moved.
+//! Validates a new address of the peer when datagrams come from one: a NAT rebound, or a machine moved.
 //!
-//! Ports and keys make a connection, not addresses. What comes from another address with this
-//! connection's key, the lane shows to [`Connection::on_unmatched`](crate::Connection::on_unmatched). That
-//! address is believed if the peer is silent at the old one, and what answers there knows the
-//! connection's ports and keys and a number that was sent there and nowhere else. What may speak for
-//! the peer beyond that, the lane decides before it shows anything: protected datagrams are opened
-//! first.
+//! Ports and keys identify a connection, not addresses. The lane passes a datagram with this connection's key from
+//! another address to [`Connection::on_unmatched`](crate::Connection::on_unmatched). The address is believed if the
+//! peer is silent at the old one, and the host there knows the connection's ports and keys and a nonce that was sent
+//! only there. The lane does any further authentication first: it opens protected datagrams before it passes them in.
 
 use super::Session;
 use crate::Instant;
@@ -16,35 +13,36 @@ use crate::transmit::ControlDatagram;
 use core::net::SocketAddr;
 use zerolane_wire::{Header, Nop, Operation, Packet};
 
-/// A new address of the peer that was asked whether the peer is there.
+/// A possible new address of the peer, which was sent a question.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
     address: SocketAddr,
-    /// What the answer has to repeat.
+    /// The nonce that the answer must repeat.
     nonce: u32,
     asked: Instant,
 }
 
-/// What follows from a datagram that came from another address than the peer's.
+/// Consequence of a datagram from an address other than the peer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathValidation {
     /// Nothing follows.
     Ignored,
-    /// This is to be sent to where it came from.
+    /// Send this to the datagram's source address.
     Challenge(ControlDatagram),
-    /// The peer is there now: everything is to be sent there.
+    /// The peer is there now: send everything there.
     Validated,
 }
 
 impl Session {
-    /// Whether the peer has been silent for so long that it may be elsewhere.
+    /// Whether the peer has been silent long enough to have moved.
     pub(crate) fn is_peer_silent(&self, cx: &Context, now: Instant) -> bool {
         let silence = now - self.heard;
-        // Asked at every turn that receives nothing: patience, which is never less, takes longer to find.
+        // Called at every turn that receives nothing. The first two checks are cheap; patience, which is never less
+        // than `MIN_RTO`, is slower to compute.
         silence > MIN_RTO && self.is_established() && silence > cx.recovery.patience()
     }
 
-    /// A datagram with our key came `from` an address that is not the peer's.
+    /// A datagram with our key came `from` an address other than the peer's.
     pub(crate) fn on_unmatched(
         &mut self,
         cx: &mut Context,
@@ -63,7 +61,7 @@ impl Session {
                 self.on_heard(cx);
                 PathValidation::Validated
             }
-            // One question at a time, wherever it goes.
+            // One question at a time, to whatever address.
             Some(it) if cx.now - it.asked < cx.recovery.patience() => PathValidation::Ignored,
             _ => {
                 self.candidate = Some(Candidate {

@@ -1,5 +1,4 @@
-//! Session: the life of the connection as a whole. Its handshakes, keep-alives, path probes, and the
-//! address of the peer.
+//! Runs the life of the connection as a whole: handshakes, keep-alives, path probes, and changes of the peer's address.
 
 mod life;
 mod migration;
@@ -25,11 +24,11 @@ use zerolane_wire::{
 /// How the connection's datagrams are protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protection {
-    /// Not at all: both ends asked for that.
+    /// Unprotected: both ends asked for that.
     Plain,
     /// This end began the key exchange, and repeats its messages.
     Exchanging,
-    /// The peer did, and finished it.
+    /// The peer began the key exchange, and finished it.
     Admitted,
 }
 
@@ -40,25 +39,25 @@ pub(crate) struct Session {
     initiator: bool,
     entropy: Entropy,
     protection: Protection,
-    /// Whether the message of the key exchange that it is time for is to be sent.
+    /// Whether the current message of the key exchange must be sent.
     handshake_owed: bool,
     handshake_tries: u32,
     /// Sync of the Request_Connection.
     handshake_sync: u32,
-    /// Keep-alives in a row that nothing was heard after.
+    /// Keep-alives in a row after which nothing was heard.
     unanswered_pings: u32,
     /// When the peer was last heard.
     heard: Instant,
-    /// When the network said last that there is nothing at its address, if it did since.
+    /// When the network last reported the peer's address unreachable, if the peer was not heard since.
     refused: Option<Instant>,
-    /// Where else the peer may be.
+    /// Another possible address of the peer.
     candidate: Option<Candidate>,
     close_reason: CloseReason,
-    /// What Request_Disconnect says.
+    /// Reason in Request_Disconnect.
     disconnect_reason: Reason,
     /// Sizes of the path probes to send, bytes.
     probes: [Option<usize>; 2],
-    /// When the last of them were.
+    /// When the last probes were sent.
     probed: Instant,
 }
 
@@ -91,7 +90,7 @@ impl Session {
         self.life == Life::Established
     }
 
-    /// Whether Transfers may be posted: they wait while the connection is made.
+    /// Whether Transfers may be posted: they wait while the connection is being made.
     pub(crate) fn may_post(&self) -> bool {
         matches!(
             self.life,
@@ -112,7 +111,7 @@ impl Session {
         self.heard
     }
 
-    /// Applies `event` to the connection's life. Returns the life before, and what follows.
+    /// Applies `event` to the connection's life. Returns the previous state, and the transition.
     pub(crate) fn step(&mut self, event: LifeEvent) -> (Life, Transition) {
         let before = self.life;
         let (life, transition) = life::step(before, event);
@@ -120,18 +119,18 @@ impl Session {
         (before, transition)
     }
 
-    /// Whether a datagram with this port and key is for this connection.
+    /// Whether a datagram with this port and key belongs to this connection.
     pub(crate) fn owns(&self, cx: &Context, d_port: u16, d_key: u32) -> bool {
         d_port == cx.route.s_port && d_key == self.entropy.key
     }
 
-    /// The peer lives.
+    /// A datagram of the peer arrived.
     pub(crate) fn on_heard(&mut self, cx: &mut Context) {
         self.heard = cx.now;
         cx.links.on_heard(cx.now);
         self.unanswered_pings = 0;
         self.refused = None;
-        // The Responder uses our key: it knows that we have its own.
+        // The Responder uses our key, so it knows that we have its own.
         if self.initiator && self.is_established() {
             cx.timers.stop(Timer::Handshake);
             cx.timers.stop(Timer::GiveUp);
@@ -141,7 +140,7 @@ impl Session {
 
 /// Connecting.
 impl Session {
-    /// Whether a Request_Connection is the one that this connection was made of.
+    /// Whether a Request_Connection repeats the one that made this connection.
     pub(crate) fn is_request_repeated(
         &self,
         cx: &Context,
@@ -152,7 +151,7 @@ impl Session {
         !self.initiator && same && it.sync == self.handshake_sync
     }
 
-    /// Takes the answer to the Request_Connection: what it leads to.
+    /// Takes the answer to the Request_Connection, and returns the consequence.
     pub(crate) fn on_connection_answer(
         &mut self,
         cx: &mut Context,
@@ -206,8 +205,7 @@ impl Session {
         }
     }
 
-    /// Sends the Request_Connection, or the message of the key exchange that stands for it, and
-    /// repeats it until it is answered.
+    /// Sends the Request_Connection, or the key-exchange message in its place, and repeats it until it is answered.
     pub(crate) fn request_connection(&mut self, cx: &mut Context) {
         match self.protection {
             Protection::Plain => cx.push_control(self.request_packet(cx).operation),
@@ -218,24 +216,24 @@ impl Session {
         self.repeat_handshake(cx);
     }
 
-    /// The message of the key exchange is another one now: it is to be sent.
+    /// The key exchange has another message: sends it.
     pub(crate) fn send_handshake_again(&mut self) {
         self.handshake_owed = true;
     }
 
-    /// The keys are there: the last message of the exchange carries the Request_Connection.
+    /// The keys are known: the last message of the exchange carries the Request_Connection.
     pub(crate) fn exchange_done(&mut self, cx: &mut Context) {
         cx.recovery.answered(Timed::Handshake, cx.now);
         self.handshake_tries = 0;
         self.request_connection(cx);
     }
 
-    /// Whether the message of the key exchange is to leave now.
+    /// Whether the message of the key exchange must leave now.
     pub(crate) fn take_handshake(&mut self) -> bool {
         core::mem::take(&mut self.handshake_owed)
     }
 
-    /// A step of the handshake leaves, answered by one round trip unless it is repeated (Karn).
+    /// A step of the handshake leaves. Times its answer unless it is a repeat (Karn's algorithm).
     pub(crate) fn time_handshake(&mut self, cx: &mut Context) {
         if self.handshake_tries == 0 {
             cx.recovery.time(Timed::Handshake, cx.now);
@@ -245,14 +243,14 @@ impl Session {
         self.handshake_tries += 1;
     }
 
-    /// The step of the handshake just made is to be made again if nothing is heard.
+    /// Schedules the repetition of the current handshake step.
     fn repeat_handshake(&self, cx: &mut Context) {
         let most = cx.config.connect_timeout / HANDSHAKE_TRIES;
         let wait = cx.recovery.control_timeout().min(most.max(MIN_RTO));
         cx.timers.set(Timer::Handshake, cx.now + wait);
     }
 
-    /// Makes a Responder of the request with number `sync`.
+    /// Makes this end the Responder to the request with number `sync`.
     pub(crate) fn respond_to(&mut self, sync: u32) {
         self.handshake_sync = sync;
     }
@@ -274,8 +272,8 @@ impl Session {
         cx.timers.stop(Timer::Handshake);
         cx.recovery.progress();
         if self.initiator {
-            // Proves our address, again and again until the Responder is heard: it is open only
-            // when it heard us, and forgets us otherwise.
+            // Proves our address, repeatedly, until the Responder is heard. The Responder is open only once it heard
+            // us, and forgets us otherwise.
             self.handshake_tries = 0;
             cx.timers.set(Timer::Handshake, cx.now);
         } else {
@@ -297,7 +295,7 @@ impl Session {
         }
     }
 
-    /// Third step of the handshake: shows the Responder that we have its key.
+    /// Third step of the handshake: proves to the Responder that we have its key.
     fn prove_address(&mut self, cx: &mut Context) {
         cx.ping();
         self.handshake_tries += 1;
@@ -305,17 +303,17 @@ impl Session {
     }
 }
 
-/// What an answer to a Request_Connection leads to.
+/// Consequence of an answer to a Request_Connection.
 pub(crate) enum Answered {
     Accepted(Capabilities),
     Rejected(CloseReason),
-    /// A version that was not asked for.
+    /// A version that was not offered.
     Nonsense,
 }
 
 /// Keep-alives and path probes.
 impl Session {
-    /// Something depends on the peer being alive.
+    /// A request depends on the peer being alive.
     pub(crate) fn expect_peer(&mut self, cx: &mut Context) {
         if !cx.timers.runs(Timer::Peer) && self.is_established() {
             self.unanswered_pings = 0;
@@ -323,9 +321,9 @@ impl Session {
         }
     }
 
-    /// Pings a peer that something depends on (`busy`), or that the network says is gone. False: the peer left every keep-alive of
-    /// an idle timeout unanswered. Silences are counted, not measured: a machine that was suspended has missed one,
-    /// however long it slept.
+    /// Pings a peer that a request depends on (`busy`), or that the network reported unreachable. Returns false if the
+    /// peer left every keep-alive of an idle timeout unanswered. Counts silent intervals, not time: a machine that was
+    /// suspended has missed one interval, however long it slept.
     pub(crate) fn on_peer_timeout(&mut self, cx: &mut Context, busy: bool) -> bool {
         let lately = cx.keepalive() * 2;
         if !busy && self.refused.is_none_or(|at| cx.now - at > lately) {
@@ -354,7 +352,7 @@ impl Session {
         }
         self.probed = cx.now;
         if self.probes[1].is_some() {
-            // Whether what is short is heard.
+            // Tests whether short datagrams arrive.
             cx.ping();
         }
         let wait = cx.recovery.control_timeout();
@@ -398,7 +396,7 @@ impl Session {
                 ..*it
             };
             match cx.links.is_several() {
-                // It tells of the way it came.
+                // An answer tells about the path it came by.
                 true => {
                     cx.links.owe(cx.links.selected, Operation::Nop(answer));
                 }
@@ -410,11 +408,11 @@ impl Session {
 
 /// Disconnecting.
 impl Session {
-    /// The network says that there is nothing at the peer's address. True if that is believed: nobody listens where this end
-    /// connects to; or the peer disconnects, which answers no more than once, and often not at all, for its process ends. Of a
-    /// connection that stands it is a hint: any machine can forge such a message, and a NAT says so of an address that it
-    /// gave the peer before. The peer is asked, and given up when it left some keep-alives unanswered. One for which
-    /// something depends on this end has spoken by then from where it is.
+    /// The network reported the peer's address unreachable. Returns true if that is believed at once: there is no
+    /// listener where this end connects to; or the peer is disconnecting, and its process may be gone without an
+    /// answer. On an established connection it is a hint: any machine can forge the message, and a NAT sends it about
+    /// an address that it assigned to the peer before. The peer is then asked, and given up after some unanswered
+    /// keep-alives. A peer that depends on this end has sent from its new address by then.
     pub(crate) fn on_refused(&mut self, cx: &mut Context) -> bool {
         let silence = cx.now - self.heard;
         let silent = silence > cx.recovery.control_timeout().max(REFUSAL_PATIENCE);
@@ -431,7 +429,7 @@ impl Session {
         }
     }
 
-    /// What Request_Disconnect is to say.
+    /// Sets the reason in Request_Disconnect.
     pub(crate) fn set_disconnect_reason(&mut self, reason: Reason) {
         if self.may_post() {
             self.disconnect_reason = reason;
@@ -442,12 +440,12 @@ impl Session {
         self.close_reason
     }
 
-    /// The peer was asked to disconnect, and did not answer.
+    /// Whether the peer was asked to disconnect, and did not answer.
     pub(crate) fn misses_disconnect_answer(&self) -> bool {
         self.life == Life::Disconnecting && self.handshake_tries > 0
     }
 
-    /// This end wants to disconnect, for this reason.
+    /// This end disconnects, for this reason.
     pub(crate) fn begin_to_disconnect(&mut self, cx: &mut Context, why: CloseReason) {
         self.close_reason = why;
         self.handshake_tries = 0;
@@ -458,7 +456,7 @@ impl Session {
         cx.timers.set(Timer::GiveUp, give_up);
     }
 
-    /// The peer wants to disconnect; it was told so `before` this life.
+    /// The peer disconnects; `before` is this end's previous state.
     pub(crate) fn agree_to_disconnect(&mut self, cx: &mut Context, before: Life, why: CloseReason) {
         if matches!(before, Life::Answered | Life::Established) {
             self.close_reason = why;
@@ -473,15 +471,14 @@ impl Session {
         }));
     }
 
-    /// Asks to disconnect, again and again until answered.
+    /// Sends Request_Disconnect, repeatedly, until answered.
     fn ask_to_disconnect(&mut self, cx: &mut Context, delivered: Delivered) {
         self.request_disconnect(cx, self.disconnect_reason, delivered);
         self.handshake_tries += 1;
         self.repeat_handshake(cx);
     }
 
-    /// What arrived here goes with it: the reports of that may have been lost, and from here on
-    /// questions have no answer.
+    /// Reports what arrived here: earlier reports may have been lost, and questions have no answer from now on.
     pub(crate) fn request_disconnect(
         &self,
         cx: &mut Context,
@@ -501,13 +498,13 @@ impl Session {
         cx.timers.stop_all();
     }
 
-    /// The way to the peer is another from here on: an end has a new address. If it is ours, and the
-    /// last word of ours was lost, the peer has nowhere to ask for it: it hears from us at once.
+    /// The way to the peer changed: an end has a new address. If this end moved, and its last datagram was lost, the
+    /// peer has no address to ask, so this end sends at once.
     pub(crate) fn on_new_path(&mut self, cx: &mut Context) {
         cx.ping();
         cx.counters.moves += 1;
         cx.recovery.forget();
-        // What waited long for answers need not wait for the end of that.
+        // Back-off on the old path must not delay the new one.
         for timer in [Timer::Payload, Timer::ProbeTimeout, Timer::PathProbe] {
             if cx.timers.runs(timer) {
                 cx.timers.set(timer, cx.now);
@@ -516,7 +513,7 @@ impl Session {
     }
 }
 
-/// What the path carries is known, for now: where that is less than it is thought to, it is looked at again in time.
+/// The path's size is known for now. A path that carries less than assumed is probed again later.
 fn rest_path(cx: &mut Context) {
     match cx.path.is_narrow() {
         true => {
@@ -528,5 +525,5 @@ fn rest_path(cx: &mut Context) {
     }
 }
 
-/// How many control timeouts an end waits for the last word of a disconnect handshake.
+/// Control timeouts for which an end waits for the last message of a disconnect handshake.
 const ANSWERING_TIMEOUTS: u32 = 8;
