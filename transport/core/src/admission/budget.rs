@@ -1,72 +1,70 @@
-//! How much all streams together may have granted and not arrived.
+//! Computes how much all streams together may have granted and not arrived, from their reports.
 //!
-//! `budget = rate x (base delay + margin) x stretch`: rate is the highest at which payload arrived
-//! lately, base delay the shortest time from a grant to its first byte, and margin the time that
-//! packets may wait in the switch. Counting the margin in time makes it grow with the link, as switch
-//! buffers do: at 1 Gb/s half a millisecond is 43 packets, of the 64 that a shallow queue holds.
+//! `budget = rate x (base delay + margin) x stretch`: rate is the highest recent arrival rate of payload, base delay
+//! the shortest time from a grant to its first byte, and margin the time that packets may wait in the switch. A margin
+//! in units of time grows with the link, as switch buffers do: at 1 Gb/s half a millisecond is 43 packets, of the 64
+//! that a shallow queue holds.
 //!
-//! The stretch is 1 where hosts answer at once. Where they do not, much of what is granted is in no
-//! queue but waits for a sender that has not looked yet, or for us, and the link runs empty now and
-//! then. That shows: less arrives than did at best, or a grant is answered within little more than the
-//! base delay. Then the stretch grows until the link is full or payload is lost, and shrinks when the
-//! queue is longer than meant. Losses shrink it too, and the margin when there is no stretch; a quiet
-//! second lets the margin grow again.
+//! The stretch is 1 where hosts answer at once. Where they do not, much of the granted payload is in no queue but waits
+//! for a busy sender, or for this end, and the link runs empty now and then. Two signs show that: less arrives than the
+//! best rate, or a grant is answered within little more than the base delay. Then the stretch grows until the link is
+//! full or payload is lost, and shrinks when the queue is longer than intended. Losses shrink the stretch, or without a
+//! stretch the margin; a second without loss lets the margin grow again.
 //!
-//! A path may lose by itself, whatever is granted. What is lost with the least stretch and margin, while
-//! nothing waits, is taken for that, and no more than half as much again is needed to tell of an overflow then: else the
-//! budget would fall to its floor, and with it the rate of which it is made.
+//! A path may lose by itself, whatever is granted. Loss with the least stretch and margin, while nothing waits, counts
+//! as the path's own. An overflow then takes half as much loss again. Otherwise the budget would fall to its floor, and
+//! with it the rate from which it is computed.
 //!
-//! So that the base delay is not that of a queue of our own making, the budget falls below what fills
-//! the link for a moment every few seconds.
+//! Every few seconds the budget falls below what fills the link for a moment, so that the base delay is not that of a
+//! queue of our own making.
 
 use crate::Instant;
 use crate::limits::{INITIAL_BUDGET, MAX_QUEUE_MARGIN, MIN_BUDGET_INTERVAL, MIN_QUEUE_MARGIN};
 use core::time::Duration;
 
-/// Age at which rate and base delay begin to be forgotten; they are gone after twice that.
+/// Age at which rate and base delay begin to fade; they are gone after twice that.
 const MEMORY: Duration = Duration::from_secs(5);
 
-/// Without loss for this long, the margin grows.
+/// Time without loss after which the margin grows.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// Losses count from this part of what arrived, and if this part of the streams, or so many of them,
-/// have any.
+/// Loss counts from this part of the arrivals on, and if this part of the streams, or this number of them, have any.
 const LOSS_PART: u64 = 1024;
 const LOSERS_PART: u64 = 4;
 const MANY_LOSERS: u64 = 3;
 
-/// Bytes over which the path's own loss is measured, at least; from four times as many on, what was
-/// before fades. With own loss, an overflow has to cost so many bytes besides: as many as one does.
+/// Fewest bytes over which the path's own loss is measured; from four times as many on, older measurements fade. With
+/// own loss, an overflow must also cost at least this many bytes.
 const OWN_MEASURED: u64 = 256 << 10;
 const OVERFLOW: u64 = 15_000;
 
-/// After a loss the stretch stays as it is for this long. An overflow costs some ten packets: once
-/// in this time is a hundredth of a percent at 1 Gb/s.
+/// How long the stretch is frozen after a loss. An overflow costs some ten packets: once in this time is a hundredth of
+/// a percent at 1 Gb/s.
 const CAUTION: Duration = Duration::from_millis(250);
 
-/// A queue this many times as long as meant is not made longer, whatever arrives.
+/// A queue this many times as long as intended is not made longer, whatever arrives.
 const MUCH_TOO_LONG: u32 = 4;
 
-/// The stretch is counted in these.
+/// Unit of the stretch.
 const ONE: u64 = 256;
 
-/// Most stretch: hosts that answer sixteen times as late as they could.
+/// Largest stretch: hosts that answer sixteen times as late as they could.
 const MAX_STRETCH: u64 = 16 * ONE;
 
-/// What happened since the interval began.
+/// Sums since the interval began.
 #[derive(Clone, Copy, Debug)]
 struct Interval {
     since: Instant,
     arrived: u64,
     missing: u64,
-    /// Streams that miss something.
+    /// Streams with losses.
     losers: u64,
-    /// Most streams that wanted something at a time.
+    /// Most streams with demand at a time.
     streams: u64,
-    /// The two shortest delays. The first may be too short: when we lose our core between looking at
-    /// the clock and at the socket, what arrives meanwhile counts as arrived before.
+    /// The two shortest delays. The first may be too short: if this end is descheduled between reading the clock and
+    /// reading the socket, payload that arrives meanwhile counts as having arrived before.
     shortest: [Option<Duration>; 2],
-    /// More was wanted than the budget allowed.
+    /// The streams wanted more than the budget allowed.
     short: bool,
 }
 
@@ -96,7 +94,7 @@ impl Interval {
         }
     }
 
-    /// The shortest delay that is to be believed, if there is one.
+    /// The shortest credible delay, if there is one.
     fn shortest(&self) -> Option<Duration> {
         self.shortest[1]
     }
@@ -105,8 +103,8 @@ impl Interval {
         self.streams > 1
     }
 
-    /// Whether the queue overflowed, on a path that loses `own` by itself. That hits many: what only few
-    /// miss they may have lost anywhere, or not sent.
+    /// Whether the queue overflowed, on a path that loses `own` by itself. An overflow hits many streams: losses of a
+    /// few may have happened anywhere, or their payload was never sent.
     fn is_lossy(&self, own: Part) -> bool {
         let unsuspicious = match own.of(self.arrived) {
             0 => self.arrived / LOSS_PART,
@@ -118,7 +116,7 @@ impl Interval {
     }
 }
 
-/// A part of what arrived.
+/// A fraction of the arrivals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Part(u64);
 
@@ -130,7 +128,7 @@ impl Part {
     }
 }
 
-/// What was missing of what arrived, lately.
+/// Recently missing bytes, and the arrivals they belong to.
 #[derive(Clone, Copy, Debug, Default)]
 struct Shortfall {
     missing: u64,
@@ -154,41 +152,41 @@ impl Shortfall {
     }
 }
 
-/// News of one stream.
+/// Report of one stream.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct News {
     pub(super) arrived: u64,
     pub(super) missing: u64,
     pub(super) delay: Option<Duration>,
-    /// The stream missed nothing before in this interval.
+    /// The stream's first loss in this interval.
     pub(super) first_loss: bool,
-    /// Streams that want something.
+    /// Streams with demand.
     pub(super) streams: u64,
     /// They want more than the budget allows.
     pub(super) short: bool,
 }
 
-/// See the module.
+/// The budget; see the module's documentation.
 #[derive(Clone, Debug)]
 pub(super) struct Budget {
     interval: Option<Interval>,
-    /// Highest rate of this and of the last [`MEMORY`], bytes per second.
+    /// Highest rate of this [`MEMORY`] and of the previous one, bytes per second.
     rate: [u64; 2],
-    /// Shortest delay of this and of the last [`MEMORY`].
+    /// Shortest delay of this [`MEMORY`] and of the previous one.
     base: [Option<Duration>; 2],
     margin: Duration,
     remembered: Instant,
-    /// Since when nothing was lost.
+    /// Time of the last loss.
     quiet_since: Instant,
-    /// In parts of [`ONE`].
+    /// In units of [`ONE`].
     stretch: u64,
     /// The stretch at the last loss.
     ceiling: u64,
-    /// No stretching until then.
+    /// The stretch does not grow before this.
     careful_until: Instant,
-    /// Until then the queue is to run empty.
+    /// The queue should run empty until this.
     drain_until: Instant,
-    /// What was missing with the least stretch and margin and nothing waiting, and at any time.
+    /// Missing bytes with the least stretch and margin and nothing waiting, and in general.
     unprovoked: Shortfall,
     usual: Shortfall,
 }
@@ -211,7 +209,7 @@ impl Budget {
         }
     }
 
-    /// Highest rate of late, bytes per second; 0 before the first measurement.
+    /// Highest recent rate, bytes per second; 0 before the first measurement.
     fn rate(&self) -> u64 {
         self.rate[0].max(self.rate[1])
     }
@@ -225,7 +223,7 @@ impl Budget {
         self.rate() > 0 && self.base().is_some()
     }
 
-    /// Time in which an allowance that is used comes round: base delay and margin.
+    /// Time in which a used allowance returns: base delay and margin.
     pub(super) fn round(&self) -> Duration {
         self.base().unwrap_or_default() + self.margin
     }
@@ -240,14 +238,14 @@ impl Budget {
         bytes.saturating_mul(self.stretch) / ONE
     }
 
-    /// What a queue surely holds, unless losses said otherwise. A rate that is low because little was
-    /// granted must not keep the grants low.
+    /// Bytes that a queue surely holds, unless losses showed otherwise. A rate that is low because little was granted
+    /// must not keep the grants low.
     fn floor(&self) -> u64 {
         let part = self.margin.as_nanos() * 1024 / MAX_QUEUE_MARGIN.as_nanos();
         INITIAL_BUDGET * part as u64 / 1024
     }
 
-    /// Takes news of a stream. True when an interval ended, so that shares are to be dealt anew.
+    /// Takes a stream's report. Returns true when an interval ended, so that shares must be dealt anew.
     pub(super) fn hear(&mut self, now: Instant, news: News) -> bool {
         let interval = self.interval.get_or_insert_with(|| Interval::new(now));
         interval.arrived += news.arrived;
@@ -271,7 +269,7 @@ impl Budget {
         true
     }
 
-    /// No stream wants anything: what passes until one does is no measurement.
+    /// No stream has demand: the time until one does is not measured.
     pub(super) fn rest(&mut self) {
         self.interval = None;
     }
@@ -280,7 +278,7 @@ impl Budget {
         let nanos = elapsed.as_nanos().max(1);
         let rate = u128::from(interval.arrived) * 1_000_000_000 / nanos;
         let rate = u64::try_from(rate).unwrap_or(u64::MAX);
-        // Then the budget grows by that alone.
+        // Then the rate alone makes the budget grow.
         let rises = rate > self.rate() / 16 * 17;
         self.rate[0] = self.rate[0].max(rate);
         self.base[0] = [self.base[0], interval.shortest()]
@@ -300,8 +298,8 @@ impl Budget {
         }
     }
 
-    /// What the path loses by itself: never twice as much as is lost at present, for it may have healed,
-    /// and nothing if that is hardly any.
+    /// The path's own loss: at most twice the present loss, because the path may have healed, and zero if there is
+    /// hardly any.
     fn own_loss(&self) -> Part {
         let Part(usual) = self.usual.part();
         let own = self.unprovoked.part().min(Part(2 * usual));
@@ -319,13 +317,13 @@ impl Budget {
         if least && !waits {
             self.unprovoked.note(interval);
             if self.own_loss() > Part(0) {
-                // At what was lost before there was no end.
+                // Earlier losses were the path's own, so they set no ceiling.
                 self.ceiling = MAX_STRETCH;
             }
         }
     }
 
-    /// The queue overflowed.
+    /// Reacts to an overflow of the queue.
     fn note_loss(&mut self, now: Instant) {
         self.ceiling = self.stretch;
         self.careful_until = now + CAUTION;
@@ -337,8 +335,8 @@ impl Budget {
         }
     }
 
-    /// Nothing overflowed: stretches the budget while the link runs empty, and lets go of that when the
-    /// queue is longer than meant.
+    /// Reacts to an interval without overflow: stretches the budget while the link runs empty, and reduces the stretch
+    /// when the queue is longer than intended.
     fn note_queue(&mut self, now: Instant, rate: u64, rises: bool, interval: &Interval) {
         if now - self.quiet_since >= QUIET {
             self.quiet_since = now;
@@ -360,7 +358,7 @@ impl Budget {
             let below = self.stretch < self.ceiling / 8 * 7;
             let step = match (below, full) {
                 (true, false) => 16,
-                // As far as is known: what is granted on top may be what the queue has no place for.
+                // As far as is known: the queue may have no room for additional grants.
                 (true, true) => 64,
                 (false, _) => 128,
             };
@@ -376,7 +374,7 @@ impl Budget {
     }
 }
 
-/// Bytes at `rate` bytes per second in `time`.
+/// Bytes carried at `rate` bytes per second in `time`.
 fn carried(rate: u64, time: Duration) -> u64 {
     let bytes = u128::from(rate) * time.as_nanos() / 1_000_000_000;
     u64::try_from(bytes).unwrap_or(u64::MAX)

@@ -1,50 +1,49 @@
-//! Fast mode (P2.4): whose turn it is to be fast, and when that pays.
+//! Decides when fast mode (PAPERS P2.4) pays, by measuring mispredictions with and without it.
 //!
-//! The paper promotes one stream because packets of several, interleaved, make speculation miss. Here
-//! the kernel demultiplexes, so that streams do not garble each other; but interleaved packets merge
-//! into shorter super-packets, and a forecast that was made for long ones misses. Whether that
-//! happens depends on interface and load. So it is tried: when much has to be moved while several
-//! streams share, one is promoted at a time for a second, and fast mode stays only if misses halve.
+//! The paper promotes one stream because interleaved packets of several make speculation miss. Here the kernel
+//! demultiplexes, so streams do not garble each other. But interleaved packets merge into shorter super-packets, and a
+//! forecast made for long ones misses. Whether that happens depends on interface and load, so it is measured. When much
+//! payload has to be moved while several streams share the link, one stream at a time is promoted for a second, and
+//! fast mode stays only if misses halve.
 
 use crate::Instant;
 use core::time::Duration;
 
-/// The receiver's answer to a request to be fast (Fast_Ack, Fast_NAck).
+/// The receiver's answer to a request for fast mode (Fast_Ack, Fast_NAck).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FastAnswer {
-    /// The stream goes at full speed until its announced Transfers have arrived, at most for a tenth
-    /// of a second.
+    /// The stream gets full speed until its announced Transfers have arrived, at most for a tenth of a second.
     Granted,
-    /// Another stream is fast, or this one was just now. It keeps its share, and may ask again.
+    /// Another stream is fast, or this one was just now. The stream keeps its share, and may ask again.
     Refused,
 }
 
-/// How long a stream that asked to be fast is so, at most.
+/// Longest time that a requesting stream stays fast.
 pub(super) const HOLD: Duration = Duration::from_millis(100);
 
-/// How long misses are counted before fast mode is tried, and how long it is tried.
+/// How long misses are counted before fast mode is tried, and how long the trial lasts.
 const TRIAL: Duration = Duration::from_secs(1);
 
-/// How long a verdict stands.
+/// Lifetime of a verdict.
 const VERDICT: Duration = Duration::from_secs(10);
 
-/// Misses, as a part of all that arrived, from which fast mode may pay.
+/// Fast mode may pay if misses are at least this part of the arrivals.
 const MISSES_PART: u64 = 8;
 
-/// What is being found out.
+/// Phase of the decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// Fair shares; misses are counted.
     Fair,
-    /// Fast mode for a while; misses per 1024 bytes were these without it.
+    /// Fast mode on trial; the value is the misses per 1024 bytes without it.
     Trial(u64),
     /// Fast mode paid.
     Fast,
-    /// It did not.
+    /// Fast mode did not pay.
     Vain,
 }
 
-/// Finds out whether fast mode pays.
+/// Judges whether fast mode pays.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Judge {
     phase: Phase,
@@ -63,12 +62,12 @@ impl Judge {
         }
     }
 
-    /// Whether one stream at a time is to be fast.
+    /// Whether one stream at a time should be fast.
     pub(super) fn is_fast(&self) -> bool {
         matches!(self.phase, Phase::Trial(_) | Phase::Fast)
     }
 
-    /// Takes news of a stream while several share: bytes that arrived, and of those, bytes moved.
+    /// Takes the report of a stream while several share the link: bytes arrived, and of those, bytes moved.
     pub(super) fn hear(&mut self, now: Instant, arrived: u64, moved: u64) {
         self.arrived += arrived;
         self.moved += moved;

@@ -1,4 +1,4 @@
-//! What a scheduler knows of its connections, and how it makes allowances of that.
+//! Tracks the demands of all connections at one receiver, and answers each with an allowance.
 
 use super::budget::{Budget, News};
 use super::fast::{FastAnswer, HOLD, Judge};
@@ -10,39 +10,38 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Intervals without any payload after which what a stream has outstanding is written off.
+/// Intervals without any payload after which a stream's outstanding bytes are written off.
 const STALLED_AFTER: u32 = 2;
 
-/// A stream that brings less than this part of what its allowance was good for, all considered, is
-/// held back.
+/// A stream is limited if it brings less than this part of its allowance, relative to all streams.
 const UNUSED_PART: u64 = 4;
 
-/// Rounds in a slice, at least: a change of turns costs about one.
+/// Fewest rounds in a slice: a change of turns costs about one.
 const ROUNDS_PER_SLICE: u32 = 16;
 
-/// A stream alone for this long is no longer bound by what others had outstanding.
+/// A stream alone for this long no longer considers the others' outstanding bytes.
 const ALONE_AFTER: Duration = Duration::from_millis(10);
 
-/// What is known of one connection.
+/// The state of one connection.
 #[derive(Clone, Debug)]
 struct Member {
     weight: u32,
     demand: Demand,
     /// Bytes it may have granted, as last dealt.
     share: u64,
-    /// What it is likely to use, bytes: bounded for a connection that used little of its share.
+    /// Bytes it is likely to use: bounded for a connection that used little of its share.
     likely: u64,
-    /// `demand.arrived` when it was last judged.
+    /// `demand.arrived` at the last judgement.
     arrived_before: u64,
-    /// What its allowances since then were good for, bytes.
+    /// Bytes that its allowances since then permitted.
     good_for: u64,
-    /// It lost something in this interval.
+    /// Whether it lost payload in this interval.
     lost: bool,
-    /// Intervals in a row in which nothing arrived although something was outstanding.
+    /// Intervals in a row without arrivals although bytes were outstanding.
     silent: u32,
     /// Bytes counted as outstanding, its latest allowance included.
     reserved: u64,
-    /// Its place in the line of those that were dealt nothing, from 1; 0: it was dealt a share.
+    /// Its place in the line of streams without a share, from 1; 0: it has a share.
     place: u32,
 }
 
@@ -60,19 +59,19 @@ impl Member {
         }
     }
 
-    /// Rounds in which it gets all it wants, with the share it has.
+    /// Rounds until it has all it wants, with its present share.
     fn rounds_left(&self) -> u32 {
         let rounds = self.demand.remaining() / self.share.max(1);
         u32::try_from(rounds).unwrap_or(u32::MAX)
     }
 
-    /// Bytes that arrived since it was last judged.
+    /// Bytes that arrived since the last judgement.
     fn brought(&self) -> u64 {
         self.demand.arrived - self.arrived_before
     }
 
-    /// Bounds it if it brought less than [`UNUSED_PART`] of what its allowance was good for, where all
-    /// together brought `all_brought` of `all_good_for`.
+    /// Limits it if it brought less than [`UNUSED_PART`] of what its allowance permitted, where all streams together
+    /// brought `all_brought` of `all_good_for`.
     fn judge(&mut self, all_brought: u64, all_good_for: u64) {
         let brought = self.brought();
         let fair = u128::from(self.good_for) * u128::from(all_brought);
@@ -91,7 +90,7 @@ impl Member {
         self.good_for = 0;
     }
 
-    /// Bytes in flight that the budget has to allow for.
+    /// Bytes in flight that the budget must allow for.
     fn counted(&self) -> u64 {
         match self.silent {
             0..STALLED_AFTER => self.reserved.min(self.likely),
@@ -100,10 +99,10 @@ impl Member {
     }
 }
 
-/// By which rule shares are dealt at present.
+/// The present rule for dealing shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plan {
-    /// Everybody has a part.
+    /// All streams have a part.
     Weighted,
     /// One stream is fast, in turns.
     Turns,
@@ -113,8 +112,8 @@ enum Plan {
     Shortest,
 }
 
-/// The books of those that receive at one end: which connections there are, what each has, and which is
-/// first. Their times must share an epoch.
+/// The books of all connections that receive at one end: their demands, their shares, and whose turn it is. All times
+/// must share an epoch.
 #[derive(Debug)]
 pub struct Ledger {
     schedule: Schedule,
@@ -122,27 +121,27 @@ pub struct Ledger {
     next_id: u64,
     budget: Budget,
     judge: Judge,
-    /// Streams that have or want something.
+    /// Streams with demand or outstanding bytes.
     active: usize,
-    /// Sum of what the streams are counted for.
+    /// Sum of the streams' counted bytes.
     counted: u64,
     dealt_at: Instant,
-    /// The streams that want something changed since.
+    /// The set of streams with demand has changed since the last deal.
     stale: bool,
     slice_ends: Instant,
-    /// When the first of those that have a share can have all they want.
+    /// The earliest time at which a stream with a share can have all it wants.
     first_end: Instant,
-    /// Shares change when the slice ends, though nothing else does.
+    /// Shares change at the end of the slice, even if nothing else does.
     rotating: bool,
     /// First stream of the present turn.
     turn: u64,
-    /// The connection that asked to be fast and is, and since when.
+    /// The connection in fast mode at its own request, and since when.
     fast: Option<(u64, Instant)>,
     alone_since: Option<Instant>,
 }
 
 impl Ledger {
-    /// Without connections.
+    /// A ledger without connections.
     pub fn new(schedule: Schedule) -> Ledger {
         Ledger {
             schedule,
@@ -163,17 +162,17 @@ impl Ledger {
         }
     }
 
-    /// How it divides.
+    /// The schedule.
     pub fn schedule(&self) -> Schedule {
         self.schedule
     }
 
-    /// Connections that joined.
+    /// Number of members.
     pub fn streams(&self) -> usize {
         self.streams.len()
     }
 
-    /// A place for one connection, of weight 1. Returns its number.
+    /// Adds a connection of weight 1. Returns its number.
     pub fn join(&mut self) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
@@ -195,7 +194,7 @@ impl Ledger {
         id
     }
 
-    /// The connection of that number is gone; what it held is free.
+    /// Removes connection `id`, and frees what it held.
     pub fn leave(&mut self, id: u64) {
         if let Some(stream) = self.streams.remove(&id) {
             self.active -= usize::from(stream.is_active());
@@ -205,7 +204,7 @@ impl Ledger {
         self.fast.take_if(|fast| fast.0 == id);
     }
 
-    /// Sets a connection's part of the link relative to others', 1 unless set. 0 counts as 1.
+    /// Sets a connection's share of the link relative to others', 1 unless set. 0 counts as 1.
     pub fn set_weight(&mut self, id: u64, weight: u32) {
         if let Some(stream) = self.streams.get_mut(&id) {
             stream.weight = weight.max(1);
@@ -213,13 +212,13 @@ impl Ledger {
         }
     }
 
-    /// A connection asks to be fast (P2.4).
+    /// Requests fast mode for a connection (P2.4).
     pub fn request_fast(&mut self, id: u64, now: Instant) -> FastAnswer {
         let refused = self.fast.is_some_and(|(holder, since)| {
             let busy = self.streams.get(&holder).is_some_and(Member::is_active);
             let held = now - since;
             match holder == id {
-                // After its turn, as long again is the others'.
+                // After its turn, the others have the link for as long.
                 true => held >= HOLD && held < HOLD * 2,
                 false => held < HOLD && busy,
             }
@@ -237,7 +236,7 @@ impl Ledger {
         FastAnswer::Granted
     }
 
-    /// A connection tells what it has and wants; returns what it may have granted.
+    /// Takes a connection's demand; returns its allowance.
     pub fn review(&mut self, id: u64, now: Instant, demand: &Demand) -> Allowance {
         let Some(interval_over) = self.hear(id, now, demand) else {
             return Allowance::UNLIMITED;
@@ -250,11 +249,12 @@ impl Ledger {
             };
         }
         if self.is_alone(now) {
-            // Whatever it grants until it asks again: a connection that joins meanwhile begins with a trickle.
+            // Reserves everything it may grant until it asks again: a connection that joins meanwhile begins with a
+            // trickle.
             self.reserve(id, demand.remaining().min(u64::from(u32::MAX)));
             return Allowance::UNLIMITED;
         }
-        // Streams come and go with every small Transfer: shares need not follow each of them.
+        // Streams come and go with every small Transfer; shares need not follow each of them.
         let soon = now - self.dealt_at >= self.budget.round() / 4;
         if interval_over || now >= self.slice_ends || self.stale && soon {
             self.accrue(now);
@@ -266,7 +266,7 @@ impl Ledger {
         self.allow(id, now, demand)
     }
 
-    /// Takes the stream's news. `None` if it is no member, else whether an interval ended.
+    /// Takes the stream's report. `None` if it is no member, otherwise whether an interval ended.
     fn hear(&mut self, id: u64, now: Instant, demand: &Demand) -> Option<bool> {
         let contended = self.active > 1;
         let short = self.counted >= self.budget.bytes(now) / 8 * 7;
@@ -299,7 +299,7 @@ impl Ledger {
                 true => self.active -= 1,
                 false => self.active += 1,
             }
-            // Until shares are dealt anew.
+            // Until the next deal.
             stream.share = self.budget.bytes(now) / self.active.max(1) as u64;
         }
         if contended {
@@ -315,8 +315,8 @@ impl Ledger {
         Some(over)
     }
 
-    /// Whether the one active stream need not think of others: there are none, or they have been
-    /// quiet long enough for their payload to have arrived.
+    /// Whether the one active stream may ignore the others: there are none, or they have been quiet long enough for
+    /// their payload to have arrived.
     fn is_alone(&mut self, now: Instant) -> bool {
         if self.active != 1 {
             self.alone_since = None;
@@ -326,7 +326,7 @@ impl Ledger {
         self.streams.len() == 1 || self.budget.is_measured() && now - since >= ALONE_AFTER
     }
 
-    /// Sets what a stream is counted for.
+    /// Sets a stream's counted bytes.
     fn reserve(&mut self, id: u64, bytes: u64) {
         if let Some(stream) = self.streams.get_mut(&id) {
             let before = stream.counted();
@@ -335,7 +335,7 @@ impl Ledger {
         }
     }
 
-    /// Adds up what the shares are good for, before they change.
+    /// Credits the streams with what their shares permitted, before the shares change.
     fn accrue(&mut self, now: Instant) {
         let round = self.budget.round().as_nanos().max(1);
         let elapsed = (now - self.dealt_at).as_nanos();
@@ -346,8 +346,8 @@ impl Ledger {
         }
     }
 
-    /// Bounds the streams that used much less of what they were allowed in the interval that is over
-    /// than all did together: when hosts are late, all are.
+    /// Limits the streams that used much less of their allowance in the past interval than all did together: when hosts
+    /// are late, all are.
     fn judge_use(&mut self) {
         let active = || self.streams.values().filter(|it| it.is_active());
         let brought: u64 = active().map(Member::brought).sum();
@@ -398,7 +398,7 @@ impl Ledger {
         }
     }
 
-    /// The active streams in the order in which they are served, and how many of them at all.
+    /// The active streams in order of service, and how many of them get a share.
     fn line_up(&self, now: Instant, plan: Plan) -> (SharingRule, Vec<u64>, usize) {
         let order = match plan {
             Plan::Weighted => SharingRule::ByWeight,
@@ -422,7 +422,7 @@ impl Ledger {
         (order, ids, admitted)
     }
 
-    /// The active streams, from `first` on and round.
+    /// The active streams, from `first` on, wrapping around.
     fn active_from(&self, first: u64) -> impl Iterator<Item = u64> + '_ {
         let round = self
             .streams
@@ -431,8 +431,7 @@ impl Ledger {
         round.filter(|(_, it)| it.is_active()).map(|(&id, _)| id)
     }
 
-    /// The next stream is first: with [`Plan::Turns`] the next one that is active, else the next one
-    /// that got nothing.
+    /// Advances the turn: with [`Plan::Turns`] to the next active stream, otherwise to the next one that got nothing.
     fn next_turn(&mut self, now: Instant, plan: Plan) {
         let slice = ADMISSION_SLICE.max(self.budget.round() * ROUNDS_PER_SLICE);
         self.slice_ends = now + slice;
@@ -441,7 +440,7 @@ impl Ledger {
         self.turn = next.unwrap_or(self.turn);
     }
 
-    /// What the stream may have granted now: its share, as far as others left room for it.
+    /// The stream's present allowance: its share, as far as others left room for it.
     fn allow(&mut self, id: u64, now: Instant, demand: &Demand) -> Allowance {
         let budget = self.budget.bytes(now);
         let round = self.budget.round();
@@ -450,7 +449,7 @@ impl Ledger {
         };
         let others = self.counted.saturating_sub(stream.counted());
         let room = budget.saturating_sub(others).min(stream.share);
-        // Less than an STU is no grant at all.
+        // A grant below an STU is useless.
         let least = u64::from(demand.stu).min(stream.share);
         let bytes = if room < least { 0 } else { room };
         let review_at = if demand.wanted == 0 {
@@ -458,8 +457,8 @@ impl Ledger {
         } else if self.stale || bytes < stream.share {
             Some(now + round / 4)
         } else if stream.place > 0 && self.first_end < self.slice_ends {
-            // One of those in front may end before the slice does, and a turn ends with its work. Those further back
-            // ask less often: n of them together about ln n times as often as the first.
+            // A stream in front may end before the slice does, and a turn ends with its work. Streams further back ask
+            // less often: n of them together about ln n times as often as the first.
             let at = now + (round / 4).saturating_mul(stream.place);
             Some(at.min(self.slice_ends))
         } else if self.rotating {

@@ -1,14 +1,14 @@
-//! Dividing a budget among streams: pure arithmetic.
+//! Divides a budget among streams, by weight or in turn. Pure arithmetic.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// What one stream may get.
+/// The claim of one stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Claim {
     /// Its part relative to others', at least 1.
     pub(super) weight: u32,
-    /// Bytes it can use at all.
+    /// Most bytes it can use.
     pub(super) useful: u64,
     /// Bytes it is likely to use; more only if no other wants them.
     pub(super) likely: u64,
@@ -16,12 +16,12 @@ pub(super) struct Claim {
     pub(super) stu: u64,
 }
 
-/// How a budget is divided once everybody has a trickle.
+/// How the budget is divided after all streams have a trickle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SharingRule {
     /// By weight.
     ByWeight,
-    /// The first takes what it can use, then the second, and so on.
+    /// The first stream takes all it can use, then the second, and so on.
     InTurn,
 }
 
@@ -31,7 +31,7 @@ const WEIGHTED_TRICKLE: u64 = 2;
 /// With [`SharingRule::InTurn`], the part of the budget that trickles may take.
 const TRICKLE_PART: u64 = 4;
 
-/// How many of `claims` get anything, so that a trickle for each fits the budget. At least one.
+/// How many of `claims` get anything, such that a trickle for each fits the budget. At least one.
 pub(super) fn admitted(order: SharingRule, budget: u64, claims: &[Claim]) -> usize {
     let (limit, stus) = match order {
         SharingRule::ByWeight => (budget, WEIGHTED_TRICKLE),
@@ -49,8 +49,8 @@ fn trickle(claim: &Claim, stus: u64) -> u64 {
     claim.useful.min(stus * claim.stu)
 }
 
-/// Divides `budget` among `claims`, of which [`admitted`] says how many there may be. The sum of the
-/// shares is at most the budget, unless even the trickles are more.
+/// Divides `budget` among `claims`, whose number [`admitted`] bounds. The sum of the shares is at most the budget,
+/// unless the trickles alone exceed it.
 pub(super) fn divide(order: SharingRule, budget: u64, claims: &[Claim]) -> Vec<u64> {
     let mut shares = match order {
         SharingRule::ByWeight => {
@@ -60,7 +60,7 @@ pub(super) fn divide(order: SharingRule, budget: u64, claims: &[Claim]) -> Vec<u
         }
         SharingRule::InTurn => in_turn(budget, claims),
     };
-    // What is not likely to be used goes to those that might use it.
+    // Budget that its stream is unlikely to use goes to others that might.
     let left = budget.saturating_sub(shares.iter().sum());
     let rest: Vec<Claim> = claims
         .iter()
@@ -90,8 +90,8 @@ fn in_turn(budget: u64, claims: &[Claim]) -> Vec<u64> {
     shares
 }
 
-/// Max-min fairness by weight: a member whose floor is above its part gets the floor, one that wants less than
-/// its part gets what it wants, and the rest is divided by weight.
+/// Max-min fairness by weight: a member whose floor exceeds its part gets the floor, one that wants less than its part
+/// gets what it wants, and the rest is divided by weight.
 fn by_weight(
     budget: u64,
     claims: &[Claim],
@@ -107,7 +107,8 @@ fn by_weight(
             false => floor(&claims[index]),
             true => want(&claims[index]),
         };
-        // By what would satisfy one unit of weight: floors from the highest, wants from the lowest.
+        // Sorted by the value per unit of weight that satisfies a claim: floors from the highest, wants from the
+        // lowest.
         open.sort_by_key(|&index| bound(index) / u64::from(claims[index].weight));
         if !wants_first {
             open.reverse();

@@ -1,54 +1,54 @@
-//! Finds out what the path is like.
+//! Chooses a congestion controller by measuring the path.
 //!
-//! It observes the shortest round trip, the part of the payload that is lost, and queues that stand. It decides which
-//! controller rules: grants alone on a LAN of one's own, the model elsewhere. It enters the LAN where the shortest round
-//! trip is below 1 ms and no sign of congestion was seen for the quarantine; it leaves it at once for loss of more
-//! than 0.5 %, or for a queue that stands, and each time that it was wrong the quarantine doubles. A round trip that
-//! became longer ends it without one.
+//! It observes the shortest round trip, the part of the payload that is lost, and standing queues. On a private LAN
+//! grants alone limit payload; elsewhere the model does. It enters LAN mode where the shortest round trip is below 1 ms
+//! and no sign of congestion was seen for the quarantine. It leaves LAN mode at once for loss of more than 0.5 %, or
+//! for a standing queue, and each such error doubles the quarantine. A longer round trip ends LAN mode without
+//! quarantine.
 
 use super::{Congestion, GrantsOnly, Model, Sample};
 use crate::Instant;
 use core::time::Duration;
 
-/// Paths with a shorter round trip are taken for a LAN: a grant fills them many times over. With cards that moderate
-/// their interrupts, or busy hosts, many take more than half of it. Where some connections of one port are taken for a LAN's
-/// and others are not, the queues of the former delay the confirmations that the model of the latter goes by.
+/// Paths with a shorter round trip are taken for a LAN: a grant fills them many times over. With interrupt moderation
+/// or busy hosts, many LANs take more than half of this. If only some connections of one port were in LAN mode, their
+/// queues would delay the confirmations that guide the model of the others.
 pub(crate) const LAN_RTT: Duration = Duration::from_millis(1);
 
-/// A queue that makes the round trip so long is not a LAN of one's own, if it stands for so many rounds
-/// and so long. An end that is off its core makes round trips as long, but not all of them for such a
-/// time: what leaves while both are on theirs comes back at once.
+/// A queue with this round trip that stands for this many rounds and this long rules out a private LAN. An end that is
+/// descheduled causes such round trips too, but not continuously: datagrams sent while both ends run are answered at
+/// once.
 const LAN_QUEUE: Duration = Duration::from_millis(20);
 const STANDING_ROUNDS: u32 = 3;
 const STANDING: Duration = Duration::from_millis(300);
 
-/// Parts per thousand of payload that may be lost on a LAN: more is a queue that overflows, and grants have no answer to
-/// it.
+/// Payload that may be lost on a LAN, parts per thousand. More means that a queue overflows, which grants cannot
+/// prevent.
 const LAN_LOSS_PERMILLE: u64 = 5;
 
-/// Payload over which loss is judged, bytes: so much that one lost burst of 64 KiB is below the limit.
+/// Payload over which loss is judged, bytes: enough to keep one lost burst of 64 KiB below the limit.
 const JUDGED_BYTES: u64 = 16 << 20;
 
-/// Time without signs of congestion after which a short path is taken for a LAN again: as long as the shortest round
-/// trip is remembered. Doubles each time that this was wrong, six times at most.
+/// Time without signs of congestion after which a short path is taken for a LAN again: the lifetime of the shortest
+/// round trip. Doubles with each error, six times at most.
 const QUARANTINE: Duration = Duration::from_secs(10);
 const MAX_QUARANTINE: Duration = Duration::from_secs(640);
 
-/// [`GrantsOnly`] while the path is short, loses next to nothing and has no long queue; [`Model`]
-/// otherwise, and before anything is known.
+/// [`GrantsOnly`] while the path is short, loses next to nothing and has no long queue; [`Model`] otherwise, and before
+/// anything is known.
 #[derive(Clone, Debug)]
 pub struct Auto {
-    /// What governs a path that is not a LAN.
+    /// Controls a path that is not a LAN.
     model: Model,
     is_lan: bool,
-    /// When the last sign of congestion was seen, and for how long that counts.
+    /// Time of the last sign of congestion, and how long it counts.
     congested: Option<Instant>,
     quarantine: Duration,
-    /// The shortest round trip, as far as it is known.
+    /// The shortest round trip, once known.
     rtt: Option<Duration>,
     received: u64,
     lost: u64,
-    /// Since when all samples told of a long queue, and for how many rounds.
+    /// Since when, and for how many rounds, every sample has shown a long queue.
     queued: Option<(Instant, u32)>,
 }
 
@@ -105,7 +105,7 @@ impl Auto {
         }
     }
 
-    /// Whether more was lost than a LAN loses.
+    /// Whether the path lost more than a LAN does.
     fn is_lossy(&self) -> bool {
         self.lost * 1000 > self.received.max(JUDGED_BYTES) * LAN_LOSS_PERMILLE
     }
@@ -156,7 +156,7 @@ impl Congestion for Auto {
     }
     fn on_lost(&mut self, now: Instant, bytes: u64) {
         self.lost += bytes;
-        // Where nearly all is lost, no answer comes that could tell.
+        // With nearly everything lost, no answer would come to report it.
         if self.is_lan && self.is_lossy() {
             self.leave_lan(now);
         }

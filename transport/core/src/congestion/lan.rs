@@ -1,17 +1,17 @@
-//! For a path of one's own.
+//! Sends everything that is granted at once, on a path without other traffic.
 //!
-//! It observes nothing and decides nothing: the receiver's grants are the flow control, and all that is granted may
-//! leave at once. It is there where it was asked for, or where [`Auto`](super::Auto) has found a LAN.
+//! It observes nothing and decides nothing: the receiver's grants are the flow control. It is in use where the user
+//! asked for it, or where [`Auto`](super::Auto) has found a LAN.
 
 use super::{Congestion, Sample};
 use crate::Instant;
 use core::time::Duration;
 
-/// Bytes between two questions: one control operation each way for so much is nothing, and keeps the
-/// round trip known.
+/// Bytes between two questions. One control operation each way costs next to nothing for this much, and keeps the round
+/// trip known.
 const QUESTION_INTERVAL: u64 = 4 << 20;
 
-/// No control beyond the receiver's grants: right on a path of one's own.
+/// No control beyond the receiver's grants: suits a path without other traffic.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GrantsOnly;
 

@@ -1,26 +1,26 @@
-//! A controller that a user's limit to the rate holds back further.
+//! Limits a controller further when the user sets a maximum rate.
 
 use super::{Congestion, Sample, in_time};
 use crate::Instant;
 use alloc::boxed::Box;
 use core::time::Duration;
 
-/// What leaves in this time may leave at once: so many wake-ups cost next to nothing.
+/// The bytes of this time may leave at once: so few wake-ups cost next to nothing.
 const BURST: Duration = Duration::from_millis(1);
 const MIN_BURST: u64 = 3_000;
 /// Bytes of one send with segmentation offload.
 const MAX_BURST: u64 = 64 << 10;
-/// How late this end may be and still make good for it: more than the system's scheduler takes, and as a burst still
-/// no more than a queue of 10 ms at that rate.
+/// Longest lateness of this end that is compensated. Longer than the system's scheduler causes; as a burst, at most a
+/// queue of 10 ms at that rate.
 const CATCH_UP: Duration = Duration::from_millis(10);
 /// Time between two questions to the receiver: at a low rate an answer must not wait for megabytes.
 const QUESTIONS: Duration = Duration::from_millis(20);
 
-/// A controller, and the most that may leave whatever it says.
+/// A controller with an upper limit to its rate.
 #[derive(Debug)]
 pub(crate) struct Limited {
     pub(crate) controller: Box<dyn Congestion>,
-    /// Bytes of payload per second; `None`: no limit.
+    /// Payload bytes per second; `None`: no limit.
     pub(crate) max_rate: Option<u64>,
 }
 
@@ -70,7 +70,7 @@ impl Congestion for Limited {
         self.controller.wants_marks()
     }
     fn on_progress(&mut self, now: Instant, sample: &Sample) {
-        // The path was not tried.
+        // The sample did not test the path.
         let limited = sample.limited || self.binds();
         let sample = Sample { limited, ..*sample };
         self.controller.on_progress(now, &sample);

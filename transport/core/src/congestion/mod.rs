@@ -1,8 +1,8 @@
-//! How much may be under way, and how fast it may leave.
+//! Bounds payload in flight and its pace, by controllers that learn from every answer.
 //!
-//! The receiver's grants are the flow control; a controller may only hold payload back. It is told
-//! what left, and what the receiver says of it ([`Sample`]); it answers with a window, a pace, and
-//! how often it wants to be told. Everything it needs is in these calls: it knows no connection.
+//! The receiver's grants are the flow control; a controller may only delay granted payload. Its inputs are departures
+//! and the receiver's answers ([`Sample`]). Its outputs are a window, a pace, and the interval between questions. It
+//! depends on no connection: these calls carry everything it needs.
 
 mod auto;
 mod lan;
@@ -20,13 +20,13 @@ use crate::{Instant, limits};
 use core::fmt;
 use core::time::Duration;
 
-/// A controller to choose.
+/// A choice of controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Control {
-    /// [`Auto`]: finds out what the path is like, and is safe on shared ones.
+    /// [`Auto`]: measures the path, and is safe on shared ones.
     #[default]
     Auto,
-    /// [`GrantsOnly`]: for a path of one's own.
+    /// [`GrantsOnly`]: for a path without other traffic.
     Lan,
     /// [`Model`]: safe on shared paths.
     Model,
@@ -43,21 +43,21 @@ impl Control {
     }
 }
 
-/// Time from which on an end is late: until then it may have been asleep, or at work on the rest of a burst.
+/// Lateness below this is ignored: the end may have been asleep, or at work on the rest of a burst.
 const LATE: Duration = Duration::from_micros(500);
 
-/// How late the ends were with an answer: they were off their cores, or busy. Zero where that is not certain, and
-/// [`limits::MAX_LATENESS`] at most.
+/// How late the ends were with an answer, because they were descheduled or busy. Zero where that is uncertain, and at
+/// most [`limits::MAX_LATENESS`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lateness {
-    /// Time from the arrival of the answer until this end took it.
+    /// Time from the arrival of the answer until this end received it.
     pub own: Duration,
     /// Time from the arrival of the burst until the peer answered it.
     pub peers: Duration,
 }
 
 impl Lateness {
-    /// Of ends that took so long.
+    /// The lateness of ends with these delays.
     pub(crate) fn of(own: Duration, peers: Duration) -> Lateness {
         let late = |took: Duration| match took < LATE {
             true => Duration::ZERO,
@@ -69,72 +69,71 @@ impl Lateness {
         }
     }
 
-    /// Of both ends.
+    /// The sum of both ends.
     pub fn sum(&self) -> Duration {
         self.own + self.peers
     }
 }
 
-/// What the receiver's answer to a burst tells.
+/// A sample from the receiver's answer to a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// Round trip of the burst, without [`Sample::lateness`].
     pub rtt: Duration,
     /// Shortest round trip of the last 10 to 20 seconds.
     pub min_rtt: Duration,
-    /// Rate at which payload arrived while the burst was under way, bytes per second.
+    /// Rate at which payload arrived while the burst was in flight, bytes per second.
     pub rate: u64,
-    /// There was nothing to send at some time: `rate` is no more than was sent.
+    /// The sender ran out of payload at some time: `rate` is at most the sending rate.
     pub limited: bool,
     /// Bytes that arrived for the first time since the last sample.
     pub received: u64,
     /// STUs that arrived with the mark "congestion experienced" since the last sample.
     pub marked: u32,
-    /// Bytes under way now.
+    /// Bytes in flight now.
     pub under_way: u64,
-    /// This is the first sample of what was sent after the first sample of the last round.
+    /// Whether this is the first sample of a new round: of a burst sent after the previous round's first sample.
     pub round: bool,
-    /// How late the ends were with it.
+    /// How late the ends were with the answer.
     pub lateness: Lateness,
 }
 
 /// Decides how many granted bytes may leave, and when.
 pub trait Congestion: Send + fmt::Debug {
-    /// What it is called in accounts.
+    /// Name in reports.
     fn name(&self) -> &'static str;
-    /// Bytes that may be under way.
+    /// Most bytes in flight.
     fn window(&self) -> u64;
-    /// Bytes per second at which they may leave; `None`: as fast as they can.
+    /// Pace, bytes per second; `None`: unlimited.
     fn pace(&self) -> Option<u64>;
     /// Bytes that may leave at once, where there is a pace.
     fn quantum(&self) -> u64;
-    /// How late this end may be and still make good for what it did not send meanwhile, where there is a pace.
+    /// Longest lateness of this end that it may compensate by sending more at once, where there is a pace.
     fn catch_up(&self) -> Duration {
         Duration::ZERO
     }
     /// Bytes sent between two questions to the receiver.
     fn ack_request_interval(&self) -> u64;
-    /// Whether the path is to mark packets instead of dropping them (ECN).
+    /// Whether datagrams should be ECN-capable, so that the path marks instead of dropping.
     fn wants_marks(&self) -> bool {
         false
     }
     /// The receiver answered.
     fn on_progress(&mut self, now: Instant, sample: &Sample);
-    /// The path dropped datagrams of `bytes` of payload. A train of which it dropped one is sent again as a whole, but
-    /// counts as that one datagram.
+    /// The path dropped datagrams of `bytes` of payload. A train with one dropped datagram is retransmitted as a whole,
+    /// but counts as that one datagram.
     fn on_lost(&mut self, now: Instant, bytes: u64);
-    /// Nothing was heard for long: whatever was under way is gone.
+    /// Nothing was heard for long: all payload in flight is gone.
     fn on_silence(&mut self, now: Instant);
-    /// The path is another from here on: what was learned says nothing any more. `rtt` is its round
-    /// trip, if it was measured.
+    /// The path changed: everything learned is obsolete. `rtt` is the new round trip, if measured.
     fn on_new_path(&mut self, rtt: Option<Duration>);
 }
 
-/// When the next burst may leave.
+/// Schedules the next burst.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pacer {
     next: Instant,
-    /// There was nothing more to send.
+    /// The sender ran out of payload.
     idle: bool,
 }
 
@@ -144,8 +143,8 @@ impl Pacer {
         self.next
     }
 
-    /// A burst of `bytes` leaves `now`, at the pace of `congestion`, if it has one. A sender that wakes up late makes
-    /// good for up to two quanta, for sleeping is not that exact; and for as much as its controller lets it, unless it was idle.
+    /// A burst of `bytes` leaves `now`, at the pace of `congestion`, if it has one. A sender that wakes late catches up
+    /// by at most two quanta, because sleeps are inexact; and, unless it was idle, by as much as its controller allows.
     pub(crate) fn sent(&mut self, now: Instant, bytes: u64, congestion: &dyn Congestion) {
         let Some(pace) = congestion.pace() else {
             return;
@@ -158,13 +157,13 @@ impl Pacer {
         self.next = self.next.max(now.before(late)) + transmission_time(bytes, pace);
     }
 
-    /// There is nothing more to send.
+    /// The sender ran out of payload.
     pub(crate) fn rest(&mut self) {
         self.idle = true;
     }
 }
 
-/// How long `bytes` take at `pace`.
+/// Time that `bytes` take at `pace`.
 pub(crate) fn transmission_time(bytes: u64, pace: u64) -> Duration {
     let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(pace.max(1));
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))

@@ -1,43 +1,44 @@
-//! A share of a queue that others fill: theirs is the rule, more until something is lost, then a part of
-//! it (as Copa's competitive mode, Arun and Balakrishnan, NSDI 2018).
+//! Competes for a share of a queue that other flows keep full (as Copa's competitive mode, Arun and Balakrishnan, NSDI
+//! 2018).
 //!
-//! It observes the queue of each round, unusual loss and marks. It decides how much may be under way. The model enters
-//! it where it cruises and the queue is crowded (`delay.rs`), and leaves it at the first answer without a queue; every
-//! 10 s it looks for the shortest round trip meanwhile, and comes back if the queue is still crowded.
+//! It increases bytes in flight until something is lost, and then keeps a part of them. It observes the queue of each
+//! round, unusual loss and marks. The model enters this mode from Cruise when the queue is crowded (`delay.rs`), and
+//! leaves it at the first answer without a queue. Every 10 s it probes for the shortest round trip, and returns if the
+//! queue is still crowded.
 
 use super::{UNIT, delay::NOISE};
 use core::time::Duration;
 
-/// Bytes more under way with each round, and what is left of them after a loss, as 256ths. CUBIC grows by
-/// about half a packet where Reno would be faster (RFC 9438, 4.3), and by more elsewhere.
+/// Bytes added per round, and the part kept after a loss, as 256ths. CUBIC grows by about half a packet where Reno
+/// would be faster (RFC 9438, 4.3), and by more elsewhere.
 const GROWTH: u64 = 1200;
 const BACKOFF: u64 = 179;
-/// The part of its longest by which a queue that we compete for shrinks when another, who has a tenth of
-/// it or more, answers a loss: a paced flow seldom loses what one in bursts does. And for how many rounds
-/// nothing is made of it after an answer of ours; it is smoothed over as many.
+/// The part of its maximum by which a contested queue shrinks when another flow, with a tenth of it or more, reacts to
+/// a loss: paced flows see fewer losses than bursty ones. Also the rounds after our own reaction in which a shrinking
+/// queue is ignored, and over which the queue is smoothed.
 const RELIEF_PART: u32 = 20;
 const RELIEF_ROUNDS: u64 = 8;
 
-/// What we have of it.
+/// State of the competition.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Competition {
-    /// Bytes that may be under way.
+    /// Most bytes in flight.
     pub(super) share: u64,
-    /// The longest queue since the last answer to one.
+    /// The longest queue since the last reaction.
     crest: Duration,
-    /// That queue, smoothed.
+    /// The same queue, smoothed.
     standing: Duration,
 }
 
 impl Competition {
-    /// Begins with part of what was under way: whoever fills the queue comes first.
+    /// Begins with part of the bytes in flight: the flows that fill the queue come first.
     pub(super) fn enter(&mut self, under_way: u64) {
         self.share = under_way * BACKOFF / UNIT;
     }
 
-    /// One round with that `queue`, so many after we answered one that was full: more, or a part of it if
-    /// the queue is full again. It is if something is lost that is not always, or if it became shorter:
-    /// another has answered that. Returns whether we gave way, not below `least`.
+    /// Takes one round with this `queue`, and the rounds since our last reaction to a full one. Increases the share, or
+    /// reduces it if the queue is full again: more than the usual loss, or a shorter queue, which shows that another
+    /// flow reacted. Returns whether we backed off, not below `least`.
     pub(super) fn round(
         &mut self,
         queue: Duration,

@@ -1,57 +1,58 @@
-//! The round trip, and what it tells of queues.
+//! Detects queues from the round trip of every answer.
 //!
-//! It observes the round trip of each answer and its mean in each round. It decides whether a queue stands (a round
-//! longer by a quarter), whether one grows (answers in a row that come later and later: the start is left for that),
-//! whether others fill it (*crowded*: a queue in 24 rounds in a row, on a path of 4 ms or more; until a round without
-//! one, or until the model says that it is cleared), when the shortest round trip is to be looked for anew (none close
-//! to it for 10 s), and by how much a busy end's lateness is made good for.
+//! It observes each round trip and the mean of each round. It decides:
+//!
+//! - whether a queue stands (a round longer by a quarter);
+//! - whether one grows (consecutive answers ever later: Startup ends);
+//! - whether others fill it (*crowded*: a queue in 24 consecutive rounds, on a path of 4 ms or more; until a round
+//!   without one, or until the model calls it cleared);
+//! - when to probe for the shortest round trip (none close to it for 10 s);
+//! - how much of a busy end's lateness to compensate.
 
 use super::{Lateness, Round, Sample, quantum_time};
 use crate::Instant;
 use core::time::Duration;
 
-/// Round trips from which on these are looked at: an end that is off its core for a moment makes as much of a shorter
-/// one.
+/// Round trips from which on queues are judged. On shorter ones, an end descheduled for a moment looks the same.
 const LONG_RTT: Duration = Duration::from_millis(4);
-/// An answer is late by this part of the shortest round trip. So many in a row, each as late as the one
-/// before or later, tell of a queue that grows: a quarter of a round's.
+/// An answer is late if it exceeds the shortest round trip by this part of it. This many in a row, each as late as the
+/// one before or later, show a growing queue: a quarter of a round's answers.
 const LATE_PART: u32 = 8;
 const LATE_SAMPLES: u32 = 4;
 
-/// Shortest round trips older than this are looked for anew: before they are forgotten ([`Sample::min_rtt`]).
+/// The shortest round trip is probed again after this, before it expires ([`Sample::min_rtt`]).
 const PROBE_RTT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Longest time by which an end is late to answer that is made good for: what leaves in it is a queue on a path that
-/// is not late.
+/// Longest lateness of an answer that is compensated: if the path is not late, the additional bytes become a queue.
 const MAX_UNSTEADINESS: Duration = Duration::from_millis(2);
-/// How long it is remembered at least (twice that at most) that an end was late: several turns of a scheduler.
+/// Minimum lifetime of an end's lateness (twice that at most): several turns of a scheduler.
 const LATENESS_MEMORY: Duration = Duration::from_millis(100);
-/// Variation of the round trip that is no queue: each end wakes for an answer, and a sleep ends by some 50 us late.
+/// Variation of the round trip that is no queue: each end wakes for an answer, and a sleep ends some 50 us late.
 pub(super) const NOISE: Duration = Duration::from_micros(200);
 
-/// Rounds in a row with a queue after which it is that of others: ours is gone in each turn of probing, and
-/// when a path became slower, soon after its old rate was forgotten.
+/// Consecutive rounds with a queue after which others must have filled it. Our own queue is gone in each turn of
+/// probing, and on a path that slowed down, soon after its old rate expired.
 const CROWDED_ROUNDS: u32 = 24;
 
-/// What is known of the round trip.
+/// State of the round trip.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Delay {
     /// The shortest.
     pub(super) min_rtt: Option<Duration>,
     /// When it was last close to the shortest.
     uncrowded: Instant,
-    /// Rounds with a queue, in a row.
+    /// Consecutive rounds with a queue.
     crowded_rounds: u32,
-    /// Answers in a row that a queue held up.
+    /// Consecutive answers delayed by a queue.
     late_samples: u32,
     latest_rtt: Duration,
-    /// Mean of the round trip, and its mean deviation.
+    /// Smoothed mean of the round trip, and its mean deviation.
     smoothed: (Duration, Duration),
     own_lateness: Longest,
     peers_lateness: Longest,
 }
 
-/// The longest time lately.
+/// The longest recent time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Longest {
     now: Duration,
@@ -93,7 +94,7 @@ impl Delay {
         self.peers_lateness.note(now, sample.lateness.peers);
     }
 
-    /// The longest that the ends were late lately.
+    /// The longest recent lateness of each end.
     pub(super) fn lateness(&self) -> Lateness {
         Lateness {
             own: self.own_lateness.get(),
@@ -101,7 +102,7 @@ impl Delay {
         }
     }
 
-    /// Whether the round trip was much longer than the shortest in this round.
+    /// Whether the round trip of this round was much longer than the shortest.
     pub(super) fn note_round(&mut self, round: &Round) -> bool {
         let queued = self.is_queued(round);
         let long = self.min_rtt.is_some_and(|it| it >= LONG_RTT);
@@ -116,21 +117,21 @@ impl Delay {
         let (Some(min_rtt), Some(mean)) = (self.min_rtt, round.rtt()) else {
             return false;
         };
-        // Our own bursts take their time as well.
+        // Our own bursts take time as well.
         let slack = quantum_time(min_rtt) + NOISE;
         mean > min_rtt + min_rtt / 4 + slack
     }
 
-    /// How much longer than the shortest the round trip was.
+    /// The excess of the round trip over the shortest.
     pub(super) fn queue(&self, mean: Duration) -> Duration {
         mean.saturating_sub(self.min_rtt.unwrap_or_default())
     }
 
     fn note_lateness(&mut self, sample: &Sample) {
         let slack = sample.min_rtt / LATE_PART + quantum_time(sample.min_rtt) + NOISE;
-        // On shorter paths an end that is late looks the same.
+        // On shorter paths a late end looks the same.
         let late = sample.min_rtt >= LONG_RTT && sample.rtt > sample.min_rtt + slack;
-        // What an end that was off its core answers, it answers all at once: what left later, sooner.
+        // A descheduled end answers everything at once, so later bursts seem to be answered sooner.
         let grows = sample.rtt + NOISE >= self.latest_rtt;
         self.latest_rtt = sample.rtt;
         self.late_samples = if late && grows {
@@ -140,7 +141,7 @@ impl Delay {
         };
     }
 
-    /// Whether several answers in a row came late: a queue grows that more would only fill.
+    /// Whether several consecutive answers came late: a queue grows, and more payload would only lengthen it.
     pub(super) fn is_queuing(&self) -> bool {
         self.late_samples >= LATE_SAMPLES
     }
@@ -155,17 +156,17 @@ impl Delay {
         self.crowded_rounds >= CROWDED_ROUNDS
     }
 
-    /// They do not any more.
+    /// The queue no longer counts as crowded.
     pub(super) fn cleared(&mut self) {
         self.crowded_rounds = 0;
     }
 
-    /// Whether the shortest round trip is to be looked for anew.
+    /// Whether to probe for the shortest round trip.
     pub(super) fn is_stale(&self, now: Instant) -> bool {
         now - self.uncrowded > PROBE_RTT_INTERVAL
     }
 
-    /// It was looked for.
+    /// The probe is done.
     pub(super) fn probed(&mut self, now: Instant) {
         self.uncrowded = now;
     }
@@ -176,7 +177,7 @@ impl Delay {
         (self.smoothed.1 * 2).min(most)
     }
 
-    /// Mean of the round trip lately.
+    /// Recent mean of the round trip.
     pub(super) fn mean(&self) -> Option<Duration> {
         Some(self.smoothed.0).filter(|mean| !mean.is_zero())
     }

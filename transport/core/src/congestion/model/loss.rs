@@ -1,58 +1,58 @@
-//! What is lost, and what it tells.
+//! Classifies the loss of every round: usual, congestion, or the path's own.
 //!
-//! It observes what arrived and what was lost in each round trip, whether a queue stood, and marks. It decides whether
-//! that is usual, congestion (loss with a queue in two rounds, in one while the start doubles; or a mark), or to be
-//! tried. A trial is entered after three rounds of heavy loss without a queue, and again when loss that was taken
-//! for the path's own is doubted. It is left when it has seen enough, for congestion, or when the model competes.
+//! It observes arrivals, losses, standing queues and marks. Congestion is loss with a queue in two rounds, in one while
+//! the start doubles; or a mark. Three rounds of heavy loss without a queue start a trial, and so does doubt about loss
+//! that was taken for the path's own. A trial ends when it has seen enough, at congestion, or when the model competes.
 //!
-//! Heavy loss without a queue is either what a path loses by itself, or the work of a policer or of a queue
-//! too short to be felt. A trial finds out: for some rounds half of what was delivered is sent. What was too
-//! much is not lost any more then; what is lost all the same is the path's own, and is made good for, until
-//! a queue shows or ten seconds have passed: then there is another trial.
+//! Heavy loss without a queue is either the path's own, or the work of a policer or of a queue too short to measure. In
+//! a trial the sender sends half of the delivered rate for some rounds. If the loss stops, the rate was too high. If it
+//! stays, it is the path's own, and is compensated until a queue shows or ten seconds have passed: then there is
+//! another trial.
 
 use super::Round;
 use crate::Instant;
 use core::time::Duration;
 
-/// Loss in a round, with a queue, that means congestion: parts per thousand, on top of one and a half
-/// times what is lost without a queue, for that varies from round to round. And for how many rounds in a row: one may be a slow moment of an end.
+/// Loss in a round, with a queue, that means congestion: parts per thousand, on top of one and a half times the loss
+/// without a queue, which varies from round to round. And the number of rounds in a row: one may be a slow moment of an
+/// end.
 const LOSS_PERMILLE: u64 = 10;
 const FULL_QUEUE_ROUNDS: u32 = 2;
-/// Loss that is heavy without a queue, on top of the path's own, and for how many rounds in a row: an eighth, of which a
-/// sender that halves loses what a policer drops, and so long that it is no burst of loss.
+/// Loss without a queue that counts as heavy, on top of the path's own, and the number of rounds in a row. With an
+/// eighth, a sender that halves its rate loses what a policer drops; the rounds rule out a burst of loss.
 const HEAVY_LOSS_PERMILLE: u64 = 125;
 const HEAVY_ROUNDS: u32 = 3;
 
-/// Rounds of a trial in which what left before it is still on its way.
+/// First rounds of a trial, in which earlier payload is still arriving.
 const TRIAL_LAG: u32 = 2;
-/// Rounds that count, at least, and how much would be lost in them if as much were lost as before: 56
-/// packets, so that chance hardly makes a third of it.
+/// Fewest rounds that count, and the loss expected in them at the earlier rate: 56 packets, so that chance hardly
+/// reduces it to a third.
 const TRIAL_ROUNDS: u32 = 4;
 const TRIAL_LOSS: u64 = 80_000;
-/// Most of a path's own loss that is made good for. Among many flows through a policer each alone makes no
-/// difference, and may take for the path's what all of them together cause: this bounds how much that is.
+/// Most own loss that is compensated. Each of many flows through a policer makes no difference alone, and may take the
+/// loss that all cause for the path's own; this bounds the damage.
 const MOST_OWN_PERMILLE: u64 = 300;
-/// Time after which it is tried again whether it does: as often as the round trip is, so that a path that heals is
-/// overrun no longer.
+/// Time after which the path's own loss is tried again: the lifetime of the shortest round trip, so that a path that
+/// heals is not overrun for longer.
 const OWN_MEMORY: Duration = Duration::from_secs(10);
 
-/// What a round of loss tells.
+/// Verdict on a round of loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Finding {
     /// Nothing new.
     Usual,
     /// A queue is full.
     Full,
-    /// Much is lost, and a trial has begun: less than what was delivered is to be sent.
+    /// Much is lost, and a trial has begun: send less than was delivered.
     Trial,
-    /// The trial is over: what is lost is the path's own.
+    /// The trial is over: the loss is the path's own.
     Own,
 }
 
-/// Less is sent, to see whether less is lost.
+/// A trial: sends less, to see whether the loss decreases.
 #[derive(Clone, Copy, Debug)]
 struct Trial {
-    /// Parts per thousand lost before.
+    /// Loss before the trial, parts per thousand.
     before: u64,
     rounds: u32,
     /// Rounds with a queue.
@@ -95,24 +95,24 @@ impl Trial {
     }
 }
 
-/// What is known of loss.
+/// State of loss.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Losses {
     /// Loss in rounds without a queue, in 16ths of a part per thousand.
     usual: u64,
-    /// Rounds with a queue, of loss with a queue, and of heavy loss, in a row.
+    /// Consecutive rounds with a queue, of loss with a queue, and of heavy loss.
     queued_rounds: u32,
     full_rounds: u32,
     heavy_rounds: u32,
-    /// What arrived and was lost in those of heavy loss.
+    /// Arrivals and losses in the rounds of heavy loss.
     heavy: (u64, u64),
     trial: Option<Trial>,
-    /// What the path loses by itself, parts per thousand, and until when that is believed.
+    /// The path's own loss, parts per thousand, and until when the verdict holds.
     judged: (u64, Instant),
 }
 
 impl Losses {
-    /// Whether more is lost in this round than is without a queue.
+    /// Whether this round lost more than rounds without a queue do.
     pub(super) fn is_unusual(&self, round: &Round) -> bool {
         let usual = self.usual();
         round.permille() > usual + usual / 2
@@ -122,12 +122,12 @@ impl Losses {
         self.usual / 16
     }
 
-    /// Whether less than what was delivered is to be sent.
+    /// Whether a trial runs: send less than was delivered.
     pub(super) fn is_trying(&self) -> bool {
         self.trial.is_some()
     }
 
-    /// Parts per thousand that the path loses whatever is sent.
+    /// The path's own loss, parts per thousand.
     pub(super) fn own(&self) -> u64 {
         match self.trial {
             None => self.judged.0,
@@ -135,12 +135,12 @@ impl Losses {
         }
     }
 
-    /// The model turns to something else, in which nothing is tried.
+    /// Ends a trial: the model enters a mode that allows none.
     pub(super) fn abandon(&mut self) {
         (self.trial, self.judged) = (None, (0, Instant::ZERO));
     }
 
-    /// Takes in a round. `queued`: the round trip was long.
+    /// Takes a round. `queued`: the round trip was long.
     pub(super) fn note_round(
         &mut self,
         now: Instant,
@@ -204,7 +204,7 @@ impl Losses {
             self.trial = Some(Trial::new(permille(self.heavy.0, self.heavy.1)));
             return Finding::Trial;
         }
-        // What was the path's own may be no more.
+        // The path's own loss may have ended.
         let is_doubted = now >= self.judged.1 || self.queued_rounds >= FULL_QUEUE_ROUNDS;
         if own > 0 && is_doubted && stage == Stage::Steady {
             self.trial = Some(Trial::new(own));
@@ -214,12 +214,12 @@ impl Losses {
     }
 }
 
-/// How what is sent relates to what is carried.
+/// How the sending rate relates to the path's rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Twice as much each round.
     Doubling,
-    /// As much.
+    /// Equal.
     Steady,
     /// More for a round, or less.
     Other,
@@ -229,7 +229,7 @@ fn count(rounds: u32, it: bool) -> u32 {
     if it { rounds + 1 } else { 0 }
 }
 
-/// Parts per thousand that were lost; any loss is at least one.
+/// Loss in parts per thousand; any loss is at least one.
 pub(super) fn permille(received: u64, lost: u64) -> u64 {
     let all = (received + lost).max(1);
     lost.saturating_mul(1000).div_ceil(all)

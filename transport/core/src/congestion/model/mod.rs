@@ -1,11 +1,10 @@
-//! A model of the path: how much it carries a second, and how long it takes when it holds no queue.
+//! Models the path's rate and its round trip without a queue, and derives window and pace from them.
 //!
-//! In the manner of BBR (version 3's gains and its limit for what is under way, draft-ietf-ccwg-bbr),
-//! with another idea of loss. Loss alone says nothing here: a path may lose one packet in twenty by
-//! itself. Loss *with a queue*, or a mark, says that the queue is full: then what is under way is
-//! limited to a part of what it was, for a while that leaves room to those who came back from it
-//! more slowly, before more is tried again. Heavy loss without a queue is answered in the same way,
-//! unless it turns out not to depend on what is sent (`loss.rs`).
+//! Follows BBR (version 3's gains and its limit for bytes in flight, draft-ietf-ccwg-bbr), but treats loss differently.
+//! Loss alone means nothing here: a path may lose one packet in twenty by itself. Loss *with a queue*, or a mark, means
+//! that the queue is full. Then bytes in flight are limited to a part of what they were, for long enough to leave room
+//! to flows that recover more slowly, before the model probes for more. Heavy loss without a queue has the same
+//! consequence, unless it proves independent of the sending rate (`loss.rs`).
 
 mod compete;
 mod delay;
@@ -22,49 +21,50 @@ use super::{Congestion, Lateness, Sample, in_time};
 use crate::Instant;
 use core::time::Duration;
 
-/// Bytes under way before anything is known: 64 packets, paced over a round trip.
+/// Bytes in flight before the first measurement: 64 packets, paced over a round trip.
 const INITIAL_WINDOW: u64 = 92_000;
-/// Fewest bytes under way: four packets, as in BBR, so that an answer is always on its way.
+/// Fewest bytes in flight: four packets, as in BBR, so that an answer is always on its way.
 const MIN_WINDOW: u64 = 6_000;
-/// Round trip taken for granted before one was measured: that of a long path, so that the first window floods none.
+/// Round trip assumed before the first measurement: that of a long path, so that the first window floods no path.
 const INITIAL_RTT: Duration = Duration::from_millis(100);
 
-/// Gains as 256ths: BBR version 3's pace (2.77, 0.35, 1.25 and 0.9), and a window that doubles what is under way each
-/// round trip, with room for what that estimate lags. Cruising, a little less than what was seen, so that no queue grows.
+/// Gains as 256ths: BBR version 3's pace (2.77, 0.35, 1.25 and 0.9), and a window that doubles the bytes in flight each
+/// round trip, with room for the estimate's lag. Cruising uses slightly less than the measured rate, so that no queue
+/// grows.
 const STARTUP_GAIN: u64 = 709;
 const STARTUP_WINDOW_GAIN: u64 = 600;
 const DRAIN_GAIN: u64 = 90;
 const PROBE_UP_GAIN: u64 = 320;
 const PROBE_DOWN_GAIN: u64 = 230;
 const CRUISE_GAIN: u64 = 255;
-/// Half of what was delivered: the less of the load is left, the more does loss tell whose it is.
+/// Half of the delivered rate: the larger the reduction, the better loss shows its cause.
 const TRIAL_GAIN: u64 = 128;
 const UNIT: u64 = 256;
 
-/// Rounds without a pause after which a sender counts as one that always has something to send.
+/// Rounds without a pause after which a sender counts as busy all the time.
 const BUSY_ROUNDS: u64 = 4;
 
-/// The part of the peak rate below which congestion does not push.
+/// Congestion does not push the rate below this part of the peak.
 const LEAST_PART: u64 = 4;
 
-/// What a round trip takes that wakes two busy ends, however short the path: less under way than
-/// leaves in this time would be limited by them.
+/// Round trip of waking two busy ends, however short the path: a window below the bytes of this time would be limited
+/// by the ends.
 const ENDS_RTT: Duration = Duration::from_micros(500);
-/// What leaves in this time may be under way beyond what fills the path, where that is more than half of
-/// it, but not more than all of it.
+/// Bytes of this time may be in flight beyond the pipe, where that is more than half of the pipe, but at most the pipe
+/// again.
 const SPARE: Duration = Duration::from_millis(1);
 
-/// Shortest and longest burst, and its part of the round trip.
+/// Shortest and longest burst in time, and its part of the round trip.
 const MIN_QUANTUM_TIME: Duration = Duration::from_micros(125);
 const MAX_QUANTUM_TIME: Duration = Duration::from_micros(500);
 const QUANTA_PER_RTT: u32 = 8;
 const MIN_QUANTUM: u64 = 3_000;
-/// What may leave at once of little that there is to send: TCP's ten packets (RFC 6928). It waits for
-/// the grants that this brings already.
+/// Bytes that may leave at once where there is little to send: TCP's ten packets (RFC 6928). They bring the next grants
+/// sooner.
 const LIMITED_QUANTUM: u64 = 14_600;
 /// Bytes of one send with segmentation offload.
 const MAX_QUANTUM: u64 = 64 << 10;
-/// Questions in one window: what was lost is known within a part of a round trip, for little on the way back.
+/// Questions in one window: loss is known within a part of a round trip, at little cost on the way back.
 const QUESTIONS_PER_WINDOW: u64 = 16;
 
 /// Sums over one round trip.
@@ -75,7 +75,7 @@ struct Round {
     marked: u64,
     samples: u32,
     rtt_sum: Duration,
-    /// At times there was nothing to send.
+    /// The sender ran out of payload at times.
     limited: bool,
 }
 
@@ -88,7 +88,7 @@ impl Round {
         self.limited |= sample.limited;
     }
 
-    /// Parts per thousand that were lost; any loss is at least one.
+    /// Payload lost, parts per thousand; any loss is at least one.
     fn permille(&self) -> u64 {
         loss::permille(self.received, self.lost)
     }
@@ -110,27 +110,26 @@ pub struct Model {
     rates: Rates,
     delay: Delay,
     losses: Losses,
-    /// Beside others that fill the queue.
+    /// State of competing with others that fill the queue.
     competition: Competition,
-    /// Startup: best rate, and rounds since it grew. Up: the rate at its begin.
+    /// Startup: best rate, and rounds since it grew. Up: the rate at its start.
     best: u64,
     flat_rounds: u32,
-    /// The start was left for heavy loss.
+    /// Startup was left because of heavy loss.
     interrupted: bool,
-    /// Most that may be under way, after congestion.
+    /// Limit of bytes in flight after congestion.
     ceiling: Option<u64>,
     held_until: (u64, Instant),
-    /// There was less to send than might have left, lately.
+    /// The sender recently ran out of payload.
     limited: bool,
-    /// The last round in which that was so.
+    /// The last round in which it did.
     busy_since: u64,
-    /// The round in which the last congestion was answered: what was lost until the answer took
-    /// effect says no more.
+    /// The round of the last reaction to congestion: losses before that reaction took effect tell nothing more.
     answered: u64,
 }
 
 impl Model {
-    /// Bytes per second that the path carries, as far as was seen: what it loses by itself included.
+    /// Bytes per second that the path carries, as far as measured, its own loss included.
     fn rate(&self) -> Option<u64> {
         let arriving = self.rates.highest()?;
         Some(arriving.saturating_mul(1000) / (1000 - self.losses.own()))
@@ -145,7 +144,7 @@ impl Model {
         match self.mode {
             Mode::Startup => STARTUP_GAIN,
             Mode::Drain => DRAIN_GAIN,
-            // In competition the window rules.
+            // In competition the window limits.
             Mode::Up | Mode::Compete => PROBE_UP_GAIN,
             Mode::Down => PROBE_DOWN_GAIN,
             Mode::Cruise if self.losses.is_trying() => TRIAL_GAIN,
@@ -187,7 +186,7 @@ impl Model {
                 self.back_off(now, under_way + round.lost);
             }
             Finding::Own => self.resume(now),
-            // Nothing spoke against it.
+            // The last probe met no congestion.
             _ if self.mode == Mode::Up => self.ceiling = self.ceiling.map(|it| it + it / 4),
             Finding::Usual | Finding::Full | Finding::Trial => {}
         }
@@ -206,33 +205,33 @@ impl Model {
         self.losses.note_round(now, round, queued, stage)
     }
 
-    /// What may be under way on top of what fills the path: a short one needs as much as leaves while
-    /// the answer to a question is lost, a long one would fill its queue with it.
+    /// Bytes in flight beyond the pipe. A short path needs the bytes that leave while a lost answer is repeated; on a
+    /// long path they would fill its queue.
     fn spare(&self, pipe: u64) -> u64 {
         let short = in_time(self.rate().unwrap_or(0), SPARE);
         (pipe / 2).max(short.min(pipe))
     }
 
-    /// Bytes that may be under way in any case: part of what the path carried lately. A queue that
-    /// does not go away when we hold back is not ours, or it is none.
+    /// Bytes that may be in flight in any case: a part of the recent rate. A queue that stays although this flow backs
+    /// off is not its own, or is none.
     fn least(&self) -> u64 {
         let rate = self.rates.peak() / LEAST_PART;
         in_time(rate, self.delay.min_rtt.unwrap_or_default()).max(MIN_WINDOW)
     }
 
-    /// Bytes that leave while a busy end is late to answer: what is under way must cover that, or the
-    /// path runs dry. The pace bounds them all the same.
+    /// Bytes that leave while a busy end is late to answer. The window must cover them, or the path runs dry; the pace
+    /// still limits them.
     fn unsteady(&self) -> u64 {
         let unsteady = in_time(self.rate().unwrap_or(0), self.delay.unsteadiness());
         unsteady.max(self.unanswered())
     }
 
-    /// Bytes that leave while both ends are off their cores, as they were lately.
+    /// Bytes that leave while both ends are descheduled, by recent experience.
     fn unanswered(&self) -> u64 {
         in_time(self.rate().unwrap_or(0), self.delay.lateness().sum())
     }
 
-    /// Bytes that may be under way.
+    /// Bytes that may be in flight.
     fn allowed(&self) -> u64 {
         let Some(pipe) = self.pipe() else {
             return INITIAL_WINDOW;
@@ -240,7 +239,7 @@ impl Model {
         let wanted = match self.mode {
             Mode::Compete => return self.competition.share.max(MIN_WINDOW),
             Mode::ProbeRtt => pipe / 2,
-            // A queue begins, if it is one: what fills the pipe and a queue as long is enough.
+            // A queue may be starting: the pipe and a queue as long are enough.
             Mode::Startup if self.delay.is_late() => 2 * pipe,
             // The rate lags by a round trip, in which it doubles.
             Mode::Startup => (pipe * STARTUP_WINDOW_GAIN / UNIT).max(INITIAL_WINDOW),
@@ -250,29 +249,29 @@ impl Model {
         window.min(self.ceiling.unwrap_or(u64::MAX)).max(MIN_WINDOW)
     }
 
-    /// The pace at which what may be under way before anything is known leaves in a round trip.
+    /// The pace that sends the initial window in one round trip.
     fn initial_pace(&self) -> u64 {
         let rtt = self.delay.min_rtt.unwrap_or(INITIAL_RTT);
         pace_of(INITIAL_WINDOW, rtt)
     }
 
-    /// The pace at which the fewest bytes under way leave in a round trip, as it is at present. No rate
-    /// that was seen makes it less: where what is sent was there already, or all of it is lost, none is
-    /// seen, and at a pace made of that nothing would ever be seen again.
+    /// The pace that sends the smallest window in a present round trip, whatever the measured rate. Where the receiver
+    /// already had the payload, or all of it is lost, no rate is measured, and a pace derived from that would never
+    /// send enough to measure one.
     fn least_pace(&self) -> u64 {
         let rtt = self.delay.mean().unwrap_or(INITIAL_RTT);
         pace_of(MIN_WINDOW, rtt)
     }
 }
 
-/// Bytes per second that make `window` bytes in a round trip.
+/// Bytes per second that send `window` bytes in a round trip.
 fn pace_of(window: u64, rtt: Duration) -> u64 {
     let nanos = rtt.max(Duration::from_micros(1)).as_nanos();
     let rate = u128::from(window) * 1_000_000_000 / nanos;
     u64::try_from(rate).unwrap_or(u64::MAX)
 }
 
-/// How long a burst takes on a path with that round trip.
+/// Time of a burst on a path with this round trip.
 fn quantum_time(rtt: Duration) -> Duration {
     (rtt / QUANTA_PER_RTT).clamp(MIN_QUANTUM_TIME, MAX_QUANTUM_TIME)
 }
@@ -299,7 +298,7 @@ impl Congestion for Model {
         let (Some(rate), Some(rtt)) = (self.rate(), self.delay.min_rtt) else {
             return INITIAL_WINDOW / 4;
         };
-        // A late end has fewer turns, with more to do in each.
+        // A late end has fewer turns, and more to send in each.
         let time = quantum_time(rtt.max(self.delay.lateness().sum()));
         let least = if self.limited {
             LIMITED_QUANTUM
@@ -310,7 +309,7 @@ impl Congestion for Model {
     }
 
     fn catch_up(&self) -> Duration {
-        // As much as the path carries meanwhile: a probe for more is none that is made good for.
+        // As much as the path carries meanwhile: the extra rate of a probe is not caught up.
         self.delay.lateness().own * UNIT as u32 / self.gain().max(UNIT) as u32
     }
 
@@ -338,7 +337,7 @@ impl Congestion for Model {
     }
 
     fn on_silence(&mut self, now: Instant) {
-        // Whatever the path was, it may be much less by now.
+        // The new path may be much slower.
         *self = Model {
             delay: Delay::new(now, self.delay.min_rtt),
             ..Model::default()

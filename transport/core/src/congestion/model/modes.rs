@@ -1,28 +1,27 @@
-//! What the model is about, and when it turns to something else.
+//! Switches the model between its modes, when rate, round trip or loss require it.
 //!
-//! It observes the rate's growth, the round trip and what is under way. It decides the mode: Startup until the rate
-//! stops growing or a queue grows, Drain until that is gone, then turns of Cruise, Up and Down; ProbeRtt when the
-//! shortest round trip is stale; Compete where others fill the queue. Congestion ends Startup and Up, sets a ceiling,
-//! and holds Cruise still for 63 rounds or 2 s.
+//! It observes the rate's growth, the round trip and the bytes in flight. Startup lasts until the rate stops growing or
+//! a queue grows, Drain until that queue is gone; then Cruise, Up and Down take turns. ProbeRtt starts when the
+//! shortest round trip is stale, Compete where others fill the queue. Congestion ends Startup and Up, sets a ceiling,
+//! and keeps the model in Cruise for 63 rounds or 2 s.
 
 use super::delay::has_no_queue;
 use super::{INITIAL_WINDOW, Model, Sample, UNIT};
 use crate::Instant;
 use core::time::Duration;
 
-/// Round trips of cruising between two probes for more: with Up and Down the eight of BBR's cycle.
+/// Round trips of Cruise between two probes for more: with Up and Down the eight of BBR's cycle.
 const CRUISE_ROUNDS: u64 = 6;
-/// Rounds without growth after which the pipe is full, as in BBR: one or two may be a grant that was late.
+/// Rounds without growth after which the pipe is full, as in BBR: a late grant may explain one or two.
 const FULL_ROUNDS: u32 = 3;
-/// The part by which the rate has to grow in a round for the next one to try for still more: half of what was tried.
+/// The part by which the rate must grow in a round for the next one to probe for more: half of the increase tried.
 const GROWTH_PART: u64 = 8;
-/// Rounds after congestion, and time, in which nothing more is tried: what a competing Reno or CUBIC
-/// flow takes to come back.
+/// Rounds after congestion, and time, without probes for more: what a competing Reno or CUBIC flow takes to recover.
 const HOLD_ROUNDS: u64 = 63;
 const HOLD: Duration = Duration::from_secs(2);
-/// What may be under way after congestion, as 256ths of what was: BBR version 3 leaves as much headroom (0.85).
+/// Bytes in flight after congestion, as 256ths of the former: BBR version 3 leaves as much headroom (0.85).
 const BACKOFF: u64 = 218;
-/// For how long half the pipe is empty: a round without a queue of ours is seen, at half of BBR's 200 ms.
+/// How long half the pipe stays empty: long enough for a round without our queue, at half of BBR's 200 ms.
 const PROBE_RTT_TIME: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,17 +29,17 @@ pub(super) enum Mode {
     /// Doubling until the pipe is full.
     #[default]
     Startup,
-    /// Letting go the queue that made.
+    /// Draining the queue of Startup.
     Drain,
-    /// A little more for a round trip, and again while that brings more.
+    /// Slightly more for a round trip, and again while that raises the rate.
     Up,
-    /// Until the queue that made is gone.
+    /// Draining the queue of Up.
     Down,
-    /// As much as the path carries.
+    /// At the path's rate.
     Cruise,
-    /// Half the pipe, to see the round trip without a queue of ours.
+    /// Half the pipe, to measure the round trip without our queue.
     ProbeRtt,
-    /// As those do that fill the queue and leave no room to who keeps to the pipe.
+    /// Filling the queue as the competing flows do, which leave no room to a flow that keeps to the pipe.
     Compete,
 }
 
@@ -52,7 +51,7 @@ impl Model {
         }
     }
 
-    /// Whether the rate is clearly more than it was when this was begun.
+    /// Whether the rate has clearly grown since this mode began.
     fn has_grown(&self) -> bool {
         self.rate().unwrap_or(0) >= self.best + self.best / GROWTH_PART
     }
@@ -70,7 +69,7 @@ impl Model {
         self.ceiling.is_some() && self.rounds < self.held_until.0 && now < self.held_until.1
     }
 
-    /// Holds still after congestion with that much `under_way`.
+    /// Stops probing after congestion with `under_way` bytes in flight.
     pub(super) fn back_off(&mut self, now: Instant, under_way: u64) {
         let had = self.ceiling.unwrap_or(u64::MAX).min(under_way);
         let most = (had * BACKOFF / UNIT).max(self.pipe().unwrap_or(0) * BACKOFF / UNIT);
@@ -85,7 +84,7 @@ impl Model {
         }
     }
 
-    /// Goes on after a trial that cleared us of what is lost.
+    /// Continues after a trial that showed the loss to be the path's own.
     pub(super) fn resume(&mut self, now: Instant) {
         self.ceiling = None;
         if core::mem::take(&mut self.interrupted) {
@@ -104,7 +103,7 @@ impl Model {
             }
             Mode::Startup if self.flat_rounds >= FULL_ROUNDS => self.enter(now, Mode::Drain),
             Mode::Startup => {}
-            // What a late end has not told of yet is no queue.
+            // Payload that a late end has not yet reported is no queue.
             Mode::Drain | Mode::Down
                 if sample.under_way <= pipe + self.unanswered() || rounds >= 4 =>
             {
@@ -115,7 +114,7 @@ impl Model {
                 self.enter(now, Mode::Up);
             }
             Mode::Up if rounds >= 1 => {
-                // What is not needed any more limits nothing.
+                // A ceiling of twice the pipe limits nothing.
                 self.ceiling = self.ceiling.filter(|&it| it < 2 * pipe);
                 self.enter(now, Mode::Down);
             }
@@ -136,7 +135,7 @@ impl Model {
             Mode::Cruise => {}
             Mode::ProbeRtt if now - self.since > PROBE_RTT_TIME && rounds >= 2 => {
                 self.delay.probed(now);
-                // Who competed goes on: that the queue is there says that others are, too.
+                // Compete continues: the queue shows that the competing flows do, too.
                 let next = match self.delay.is_crowded() {
                     true => Mode::Compete,
                     false => Mode::Up,

@@ -1,8 +1,7 @@
-//! The rate of delivery.
+//! Estimates the path's rate from the delivery rate of every answer.
 //!
-//! It observes the rate of each answer. It decides which one counts: the highest of the last rounds, and not one at
-//! which there was less to send than might have left, unless it is higher; for the least that congestion leaves, the
-//! peak of the last seconds.
+//! The highest rate of the last rounds counts. A sample at which the sender had less to send than allowed counts only
+//! if it is higher. The peak of the last seconds sets the minimum that congestion leaves.
 
 use super::Sample;
 use crate::Instant;
@@ -10,35 +9,35 @@ use crate::limits::MAX_RATES;
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
-/// Rounds, and time, for which the highest rate counts: one slow moment of an end is no slow path.
+/// Rounds, and time, for which the highest rate counts: one slow moment of an end does not make a slow path.
 const RATE_ROUNDS: u64 = 10;
 const RATE_MEMORY: Duration = Duration::from_millis(200);
 
-/// How long the peak is remembered at least (twice that at most): longer than congestion is answered for (`HOLD`).
+/// Minimum lifetime of the peak (twice that at most): longer than a reaction to congestion lasts (`HOLD`).
 const PEAK_MEMORY: Duration = Duration::from_secs(5);
 
-/// The highest rates lately, bytes per second.
+/// The highest recent rates, bytes per second.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rates {
-    /// Round, time, rate; falling.
+    /// Round, time, rate; in falling order of rate.
     highest: VecDeque<(u64, Instant, u64)>,
-    /// Highest rate since when, and in the time before that.
+    /// Highest rate since the given time, and in the period before.
     peak: (u64, Instant),
     old_peak: u64,
 }
 
 impl Rates {
-    /// The highest of the last rounds.
+    /// The highest rate of the last rounds.
     pub(super) fn highest(&self) -> Option<u64> {
         self.highest.front().map(|&(_, _, rate)| rate)
     }
 
-    /// The highest of the last seconds.
+    /// The highest rate of the last seconds.
     pub(super) fn peak(&self) -> u64 {
         self.peak.0.max(self.old_peak)
     }
 
-    /// Takes in a sample of round number `rounds`.
+    /// Takes a sample of round number `rounds`.
     pub(super) fn note(&mut self, now: Instant, rounds: u64, sample: &Sample) {
         self.note_peak(now, sample.rate);
         if sample.limited && self.highest().is_some_and(|rate| sample.rate < rate) {
