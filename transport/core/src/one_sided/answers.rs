@@ -1,4 +1,4 @@
-//! Answers of the Responder: to Gets, which are payload, and to atomic operations, which are values.
+//! Sends the Responder's answers: payload for Gets, values for atomic operations.
 
 use super::OneSided;
 use super::exports::Named;
@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use zerolane_wire::{Flags, Get, Header, Op, Profile, Rights};
 
 impl OneSided {
-    /// Takes a Get: queues what answers it.
+    /// Takes a Get, and queues its answer.
     pub(crate) fn on_get(
         &mut self,
         cx: &mut Context,
@@ -24,7 +24,7 @@ impl OneSided {
     ) -> Result<(), DropReason> {
         let behind = self.responder.expected().wrapping_sub(it.after) > u32::MAX / 2;
         if behind {
-            // As with the operation it would be the next to follow.
+            // Handled like an operation that would be next in order.
             return self.let_through(cx, it.after, self.is_refusing());
         }
         let reply = self.reply_to(cx, it)?;
@@ -52,7 +52,7 @@ impl OneSided {
         Ok(())
     }
 
-    /// What answers a Get, if the peer may have it.
+    /// The answer to a Get, if the peer has the rights.
     fn reply_to(&self, cx: &mut Context, it: &Get) -> Result<GetResponse, DropReason> {
         let place = Named {
             handle: it.handle,
@@ -84,8 +84,8 @@ impl OneSided {
         })
     }
 
-    /// Answers to Gets: what the peer granted by asking, and no more at a time than the congestion
-    /// controller lets go. An answer of one datagram waits for no controller, as small operations do.
+    /// The next answer to a Get: bytes that the peer granted by asking, as far as the congestion controller allows. An
+    /// answer of one datagram waits for no controller, like small operations.
     pub(crate) fn next_answer(
         &mut self,
         cx: &mut Context,
@@ -97,7 +97,7 @@ impl OneSided {
             true if sending.may_carry(cx, |most| self.unsent_answers(most)) => {
                 sending.controlled_shape(cx, limit)?
             }
-            // Nothing puts it together at the other end: on a path that carries less it leaves in one piece all the same.
+            // The other end does not reassemble it: on a narrower path it leaves in one piece all the same.
             false if cx.links.carries_control() => {
                 let mut shape = shape(cx, limit);
                 let len = self.responses.next_len();
@@ -121,7 +121,7 @@ impl OneSided {
         Some(burst)
     }
 
-    /// Bytes of answers that wait to leave, as far as they are no more than `most`.
+    /// Bytes of waiting answers, counted up to `most`.
     pub(crate) fn unsent_answers(&self, most: u64) -> u64 {
         self.responses.unsent(most)
     }
@@ -132,7 +132,7 @@ impl OneSided {
         }
     }
 
-    /// The value of an atomic operation that leaves next.
+    /// The atomic operation's value that leaves next.
     pub(crate) fn next_value(&mut self, cx: &mut Context) -> Option<ControlDatagram> {
         let (number, id, value) = self.values.pop_front()?;
         self.responder.confirmed();
@@ -159,8 +159,8 @@ fn has_left(sending: &Sending, reply: &GetResponse) -> bool {
     reply.numbered && log.carried(id, b_num, (start, end)).is_some()
 }
 
-/// The parts of an answer that did not leave within the last round trip of their path: an Initiator that asks for what
-/// did has not seen it yet.
+/// The parts of an answer that did not leave within the last round trip of their path. An Initiator that asks for parts
+/// that did leave has not seen them yet.
 fn unanswered(cx: &Context, sending: &Sending, reply: &GetResponse) -> Vec<(u32, u32)> {
     let len = u32::try_from(reply.span.len).unwrap_or(u32::MAX);
     let ResponseKey { id, b_num, start } = ResponseKey::new(reply.d_id, reply.mx, reply.address);

@@ -1,6 +1,7 @@
-//! Messages that are nothing but a short payload: that is the message. It announces its Transfer and has the
-//! message's number, so one burst says all. When it cannot leave at once, or is lost, the message leaves on its
-//! own, as any other.
+//! Sends and receives bare messages: short payloads that are themselves the message.
+//!
+//! The payload announces its Transfer and has the message's number, so one burst says everything. If it cannot leave at
+//! once, or is lost, the message leaves on its own, like any other.
 
 use super::OneSided;
 use crate::BurstLimit;
@@ -11,14 +12,14 @@ use crate::sending::{BareMessage, Sending};
 use crate::transmit::DataBurst;
 use zerolane_wire::{Flags, Header, Op, RequestToSend};
 
-/// The message without control has a payload.
+/// Whether the message has payload but no control.
 pub(super) fn is_bare(request: &Request) -> bool {
     matches!(&request.kind, RequestKind::Message { control, payload: Some(_) } if control.len == 0)
 }
 
-/// As the Initiator.
+/// Initiator.
 impl OneSided {
-    /// The burst that is the numbered operation which leaves next.
+    /// The next numbered operation as a burst, if it is a bare message.
     pub(crate) fn next_bare_message(
         &mut self,
         cx: &mut Context,
@@ -46,10 +47,10 @@ impl OneSided {
     }
 }
 
-/// As the Responder.
+/// Responder.
 impl OneSided {
-    /// Hears of message `number` by its payload, which `rts` announces and no message met. Returns whether the
-    /// message was executed by that.
+    /// Takes message `number`, announced by its payload as `rts`, which no message operation preceded. Returns whether
+    /// that executed the message.
     pub(crate) fn on_bare_message(
         &mut self,
         cx: &mut Context,
@@ -59,14 +60,13 @@ impl OneSided {
         awaited: bool,
     ) -> bool {
         receiving.note_bare(rts.sequence);
-        // It waits for no receive of a Transfer: what was announced behind it may meet that.
+        // It matches no receive of a Transfer, so later announcements may.
         cx.owe(Debt::Match);
         self.let_through(cx, number, false).is_ok()
             && self.execute_bare(cx, receiving, rts, awaited)
     }
 
-    /// Executes the message of which a payload stands for the message, and that was not ready before.
-    /// Returns whether there was one.
+    /// Executes the bare message that was held because it was not ready. Returns whether there was one.
     pub(super) fn execute_held(&mut self, cx: &mut Context, receiving: &mut Receiving) -> bool {
         let mut executed = false;
         while let Some(rts) = receiving.bare_message(self.responder.expected()) {

@@ -1,8 +1,7 @@
-//! Persistent memory regions that the peer may use: rights and bounds, checked for every
-//! operation (thesis, 4.3.2 and 6.1.4).
+//! Checks the peer's operations against the exported regions: rights and bounds (thesis, 4.3.2 and 6.1.4).
 //!
-//! A handle is used once: handles count up from a random one, so that one of an earlier export is told
-//! from a made-up one. What is kept is what is exported, ordered by handle and by name.
+//! A handle is used once. Handles count up from a random number, so that a handle of an earlier export differs from a
+//! forged one. Only current exports are stored, ordered by handle and by name.
 
 use crate::limits::MAX_EXPORTS;
 use crate::transmit::join;
@@ -10,10 +9,10 @@ use crate::{HANDLE, PostError, RegionName, Span};
 use alloc::collections::BTreeMap;
 use zerolane_wire::{Reason, Rights};
 
-/// The handle to which messages go. No region has it.
+/// The handle of messages. No region has it.
 pub(crate) const MESSAGES: u32 = HANDLE;
 
-/// Handles that there are for regions: from 1 to this, with [`HANDLE`] set.
+/// Number of handles for regions: from 1 to this, with [`HANDLE`] set.
 const HANDLES: u32 = HANDLE - 1;
 const _: () = assert!(MAX_EXPORTS < HANDLES as usize);
 
@@ -38,14 +37,14 @@ struct Exported {
 pub(crate) struct Exports {
     regions: BTreeMap<u32, Exported>,
     names: BTreeMap<RegionName, u32>,
-    /// The handle given last, without [`HANDLE`].
+    /// The last handle assigned, without [`HANDLE`].
     last: u32,
-    /// Handles given.
+    /// Handles assigned.
     given: u32,
 }
 
 impl Exports {
-    /// `seed` is random.
+    /// `seed` must be random.
     pub(crate) fn new(seed: u32) -> Exports {
         Exports {
             regions: BTreeMap::new(),
@@ -87,7 +86,7 @@ impl Exports {
         }
     }
 
-    /// From here on the handle is refused. Returns its memory.
+    /// Refuses the handle from now on. Returns its memory.
     pub(crate) fn revoke(&mut self, handle: u32) -> Option<Span> {
         let region = self.regions.remove(&handle)?;
         if let Some(name) = &region.name {
@@ -110,7 +109,7 @@ impl Exports {
         Ok((handle, mx(handle), region.span.len))
     }
 
-    /// The memory of `len` bytes at `place`, if it may be used so.
+    /// The memory of `len` bytes at `place`, if the rights permit this use.
     pub(crate) fn check(
         &self,
         place: Named,
@@ -153,7 +152,7 @@ impl Exports {
     }
 }
 
-/// The Mx of a region: as much of its handle as an Mx holds.
+/// The Mx of a region: the low bits of its handle.
 fn mx(handle: u32) -> u16 {
     handle as u16
 }

@@ -1,4 +1,4 @@
-//! Gets of one datagram, at the Initiator: a question, and the datagram that answers it.
+//! Sends the Initiator's single-datagram gets, and matches the datagrams that answer them.
 
 use super::OneSided;
 use super::gets::PendingGet;
@@ -9,7 +9,7 @@ use crate::{Delivery, DropReason, Event, Placement, RemotePlace, Span, TransferI
 use zerolane_wire::{Flags, Get, Header, Operation};
 
 impl OneSided {
-    /// Asks for what one datagram can answer.
+    /// Sends a Get that one datagram can answer.
     pub(super) fn ask(&mut self, cx: &mut Context, id: TransferId, place: RemotePlace, span: Span) {
         let ask_at = cx.now + cx.recovery.patience();
         self.gets.push(PendingGet {
@@ -48,13 +48,12 @@ impl OneSided {
         }));
     }
 
-    /// Whether Data may come that no grant names.
+    /// Whether ungranted Data may come.
     pub(crate) fn awaits_answers(&self) -> bool {
         !self.gets.is_empty() || self.send_queue.awaits_values()
     }
 
-    /// Takes Data without a grant: the answer to a Get of one datagram, or to a FetchOp. `None` if it is
-    /// neither.
+    /// Takes ungranted Data: the answer to a single-datagram Get, or to a FetchOp. `None` if it is neither.
     pub(crate) fn on_answer(
         &mut self,
         cx: &mut Context,
@@ -68,7 +67,7 @@ impl OneSided {
             return Ok((len == 8).then_some(Placement::Value { number, id }));
         }
         let Some(question) = self.gets.find(id) else {
-            // A value that came before is no burst: its number is that of an operation.
+            // A repeated value is no burst: its number is an operation's.
             return match header.flags.contains(Flags::MEMORY) {
                 true => Err(DropReason::Duplicate),
                 false => Ok(None),
@@ -88,7 +87,7 @@ impl OneSided {
     }
 }
 
-/// Tells that a Get is complete.
+/// Reports that a Get is complete.
 pub(super) fn got(cx: &mut Context, id: TransferId, length: u64) {
     let delivery = Delivery::Interrupt;
     cx.events.push_back(Event::Received {

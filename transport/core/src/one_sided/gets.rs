@@ -1,6 +1,6 @@
-//! Gets that one datagram answers, at the Initiator; and all Gets, at the Responder.
+//! Tracks pending gets: single-datagram gets of the Initiator, and all gets at the Responder.
 //!
-//! A Get is not numbered: it changes nothing, and an Initiator that misses the answer asks again (thesis, 4.3.2).
+//! A Get is not numbered. It changes nothing, and an Initiator without an answer asks again (thesis, 4.3.2).
 
 use crate::limits::{MAX_GETS, MAX_REPLIES};
 use crate::request::RemotePlace;
@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use zerolane_wire::{Flags, Header, Op};
 
-/// A Get whose answer is awaited.
+/// An unanswered Get.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PendingGet {
     pub(crate) id: TransferId,
@@ -24,7 +24,7 @@ pub(crate) struct PendingGet {
     pub(crate) tries: u32,
 }
 
-/// All of them, in the order they were asked.
+/// All pending Gets, in the order they were sent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PendingGets {
     list: VecDeque<PendingGet>,
@@ -56,8 +56,7 @@ impl PendingGets {
         self.list.remove(index)
     }
 
-    /// The questions that are due at `now`: each waits longer for the next time than for this, which is
-    /// `wait` the first time.
+    /// The Gets that are due at `now`. Each waits longer the next time; the first wait is `wait`.
     pub(crate) fn take_due(&mut self, now: Instant, wait: Duration) -> Vec<TransferId> {
         let due = self.list.iter_mut().filter(|it| it.ask_at <= now);
         due.map(|it| {
@@ -81,27 +80,26 @@ impl PendingGets {
     }
 }
 
-/// Bytes of a region of ours on their way to the Initiator that asked.
+/// Bytes of an exported region on their way to the Initiator.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GetResponse {
     pub(crate) handle: u32,
     pub(crate) span: Span,
-    /// Where they go: the Initiator's identifier, Mx and address.
+    /// Destination: the Initiator's identifier, Mx and address.
     pub(crate) d_id: TransferId,
     pub(crate) mx: u16,
     pub(crate) b_num: u32,
     pub(crate) address: u64,
-    /// Its bursts are numbered, and the congestion controller's.
+    /// Its bursts are numbered, and under congestion control.
     pub(crate) numbered: bool,
-    /// It was sent before.
+    /// It is a repetition.
     pub(crate) repeated: bool,
     /// It may leave as trains.
     pub(crate) trains: bool,
 }
 
-/// How the bursts of an answer are known among those in flight: in place of a Transfer's identifier and
-/// a Block's number, and of the first byte's place in the Block. No Transfer of ours has such an
-/// identifier.
+/// Identifies an answer's bursts among those in flight, in place of a Transfer's identifier, a Block's number, and the
+/// offset in the Block. No Transfer of this end has such an identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ResponseKey {
     pub(crate) id: u32,
@@ -110,25 +108,25 @@ pub(crate) struct ResponseKey {
 }
 
 impl ResponseKey {
-    /// Of bytes that land at `address`, by the Initiator's identifier and Mx.
+    /// For bytes with destination `address`, by the Initiator's identifier and Mx.
     pub(crate) fn new(d_id: u32, mx: u16, address: u64) -> ResponseKey {
         ResponseKey {
             id: d_id | 1 << 31,
             b_num: mx.into(),
-            // A Block is far shorter than what is left of it.
+            // A Block is far shorter than the remaining range of the address.
             start: (address & (u64::from(u32::MAX) >> 1)) as u32,
         }
     }
 }
 
-/// What became of an answer that was to be queued.
+/// Result of queueing an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Enqueued {
     /// It waits to be sent.
     New,
-    /// It waited already.
+    /// It was already waiting.
     Before,
-    /// There are too many.
+    /// The queue is full.
     Full,
 }
 
@@ -140,7 +138,7 @@ pub(crate) struct ReplyBurst {
 }
 
 impl GetResponse {
-    /// Whether all of `other` is on its way with this.
+    /// Whether `self` covers all of `other`.
     fn covers(&self, other: &GetResponse) -> bool {
         (self.d_id, self.mx) == (other.d_id, other.mx)
             && self.address <= other.address
@@ -155,12 +153,12 @@ pub(crate) struct GetResponses {
 }
 
 impl GetResponses {
-    /// Whether the answer that is next is numbered; `None` if there is none.
+    /// Whether the next answer is numbered; `None` if there is none.
     pub(crate) fn is_next_numbered(&self) -> Option<bool> {
         self.queue.front().map(|it| it.numbered)
     }
 
-    /// Bytes that wait to be sent, as far as they are no more than `most`.
+    /// Bytes that wait to be sent, counted up to `most`.
     pub(crate) fn unsent(&self, most: u64) -> u64 {
         let mut left = 0;
         for it in &self.queue {
@@ -174,7 +172,7 @@ impl GetResponses {
 
     /// Queues an answer.
     pub(crate) fn push(&mut self, reply: GetResponse) -> Enqueued {
-        // Asked again while it waits to be sent: it is sent once.
+        // Requested again while it waits: it is sent once.
         if self.queue.iter().any(|it| it.covers(&reply)) {
             return Enqueued::Before;
         }
@@ -185,7 +183,7 @@ impl GetResponses {
         Enqueued::New
     }
 
-    /// Takes out an answer from the region `handle`, if there is one.
+    /// Removes and returns an answer from region `handle`, if there is one.
     pub(crate) fn take_of(&mut self, handle: u32) -> Option<GetResponse> {
         let index = self.queue.iter().position(|it| it.handle == handle)?;
         self.queue.remove(index)
@@ -195,13 +193,13 @@ impl GetResponses {
         self.queue.clear();
     }
 
-    /// Bytes of the answer that is next.
+    /// Bytes of the next answer.
     pub(crate) fn next_len(&self) -> u32 {
         let next = self.queue.front();
         next.map_or(0, |it| u32::try_from(it.span.len).unwrap_or(u32::MAX))
     }
 
-    /// Its next burst.
+    /// The next burst of the next answer.
     pub(crate) fn next_burst(&mut self, shape: &Shape) -> Option<ReplyBurst> {
         let reply = self.queue.front_mut()?;
         let Shape {

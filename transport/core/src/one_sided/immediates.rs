@@ -1,24 +1,23 @@
-//! Immediates of the peer's puts that are not shown yet: each is shown once, when its put and everything
-//! that the peer asked for before are placed.
+//! Shows each immediate of the peer's puts once, when its put and all earlier operations are placed.
 
 use crate::InboundState;
 use crate::receiving::Receiving;
 use alloc::collections::VecDeque;
 use zerolane_wire::Immediate;
 
-/// The immediate of a put that is announced and not over, or follows something that is not.
+/// The immediate of a put that is announced and pending, or that follows a pending operation.
 #[derive(Clone, Copy, Debug)]
 struct Awaited {
-    /// Number of its announcement; of a numbered one, of the first announcement behind it.
+    /// Number of its announcement; for a numbered operation, of the first announcement behind it.
     sequence: u32,
     immediate: Immediate,
-    /// It is announced, and not numbered.
+    /// It is announced, not numbered.
     announced: bool,
     /// All of the put arrived.
     placed: bool,
 }
 
-/// All of them, in the order of their announcements.
+/// All immediates not yet shown, in the order of their announcements.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Immediates {
     list: VecDeque<Awaited>,
@@ -33,7 +32,7 @@ impl Immediates {
         self.list.is_empty()
     }
 
-    /// The put of announcement `sequence` is received, and brings `immediate`.
+    /// The put of announcement `sequence`, which carries `immediate`, is being received.
     pub(super) fn push(&mut self, sequence: u32, immediate: Immediate) {
         let follows =
             |it: &Awaited| (1..=u32::MAX / 2).contains(&it.sequence.wrapping_sub(sequence));
@@ -47,13 +46,13 @@ impl Immediates {
         self.list.insert(index.unwrap_or(self.list.len()), awaited);
     }
 
-    /// Whether numbered operation `number`, which brings an immediate, was asked for behind one of these.
+    /// Whether any of these was posted before numbered operation `number`, which carries an immediate.
     pub(super) fn precede(&self, number: u32) -> bool {
         self.behind(number) > 0
     }
 
-    /// Numbered operation `number` is executed, and brings `value`: shown behind those that precede it, and
-    /// when all puts announced before `announced` are over, if it says so.
+    /// Numbered operation `number`, which carries `value`, was executed. The immediate is shown behind those that
+    /// precede it, and if `announced` is set, after all puts announced before that number.
     pub(super) fn push_numbered(&mut self, number: u32, value: u32, announced: Option<u32>) {
         let index = self.behind(number);
         let before = index.checked_sub(1).and_then(|it| self.list.get(it));
@@ -70,13 +69,13 @@ impl Immediates {
         self.list.insert(index, awaited);
     }
 
-    /// How many were asked for before numbered operation `number`.
+    /// How many precede numbered operation `number`.
     fn behind(&self, number: u32) -> usize {
         let before = |it: &&Awaited| number.wrapping_sub(it.immediate.after) <= u32::MAX / 2;
         self.list.iter().take_while(before).count()
     }
 
-    /// Learns which puts are over. To be called before the slots of any that are over are used again.
+    /// Updates which puts are over. Must be called before the slots of finished puts are reused.
     pub(super) fn update(&mut self, receiving: &Receiving) {
         self.list.retain_mut(|it| {
             let state = match it.placed {
@@ -88,7 +87,7 @@ impl Immediates {
         });
     }
 
-    /// Takes out the next one that may be shown: the peer's operations below `executed` were executed.
+    /// Removes and returns the next immediate that may be shown. The peer's operations below `executed` were executed.
     pub(super) fn take(&mut self, receiving: &Receiving, executed: u32) -> Option<u32> {
         let it = self.list.front().filter(|it| it.placed)?;
         let follows = it.immediate.after.wrapping_sub(executed).wrapping_sub(1) <= u32::MAX / 2;

@@ -1,9 +1,10 @@
-//! One-sided: the peer's memory as Initiator, and this end's exported memory as Responder.
+//! Joins the two roles of one-sided operations: Initiator on the peer's memory, Responder for this end's exported
+//! memory.
 //!
-//! What fits one datagram is numbered and sent without announcement; a longer put is announced and
-//! granted as a Transfer into the peer's region, a longer get is granted by its Gets. Numbered operations
-//! are in order; such puts overlap with them and with each other. What is to be seen behind all puts before
-//! it is kept in order here: immediates by the Responder, messages and gets by the Initiator, which waits.
+//! An operation that fits one datagram is numbered and sent unannounced. A longer put is announced and granted as a
+//! Transfer into the peer's region; a longer get is granted by its Gets. Numbered operations keep their order; longer
+//! puts overlap with them and with each other. Operations that must observe all earlier puts are ordered here:
+//! immediates by the Responder; messages and gets by the Initiator, which waits.
 
 mod answers;
 mod bare;
@@ -35,12 +36,12 @@ use alloc::vec;
 use alloc::vec::Vec;
 use zerolane_wire::Rights;
 
-/// Mx of an operation to the messages that is nothing but its number.
+/// Mx of an operation to the messages that consists of its number alone.
 const NOTHING: u16 = u16::MAX;
 /// Mx of an operation to the messages that is the immediate of the put before it.
 const IMMEDIATE: u16 = u16::MAX - 1;
 
-/// A region asked for by name.
+/// A request for a region by name.
 #[derive(Clone, Copy, Debug)]
 struct RegionRequest {
     id: TransferId,
@@ -57,7 +58,7 @@ struct MessageReceive {
     payload: Option<Span>,
 }
 
-/// A message whose payload is not announced yet.
+/// A message whose payload is not yet announced.
 #[derive(Clone, Copy, Debug)]
 struct AwaitedPayload {
     number: u32,
@@ -66,44 +67,44 @@ struct AwaitedPayload {
     peer: u32,
     span: Span,
     control: u32,
-    /// A caller waits there for the end of it.
+    /// A caller at the sender waits for its end.
     awaited: bool,
 }
 
-/// The atomic operation that the lane has to do now.
+/// The atomic operation that the lane must execute now.
 #[derive(Clone, Copy, Debug)]
 struct PendingAtomic {
     order: AtomicRequest,
     id: TransferId,
 }
 
-/// What is done with memory by name.
+/// State of one-sided operations.
 #[derive(Debug)]
 pub(crate) struct OneSided {
-    // As Initiator.
-    /// Asked for and not begun.
+    // Initiator.
+    /// Requests that have not begun.
     queued: VecDeque<Request>,
-    /// The last request asked for that is no notice ([`RequestKind::is_notice`]).
+    /// The last request that is no notice ([`RequestKind::is_notice`]).
     last_work: Option<TransferId>,
     send_queue: SendQueue,
     gets: PendingGets,
     region_requests: Vec<RegionRequest>,
-    // As Responder.
+    // Responder.
     exports: Exports,
     responder: Responder,
     responses: GetResponses,
     receives: VecDeque<MessageReceive>,
     payloads: Vec<AwaitedPayload>,
     immediates: Immediates,
-    /// A put that was announced may wait for room to show its immediate.
+    /// An announced put waits for room to show its immediate.
     puts_wait: bool,
     pending_atomic: Option<PendingAtomic>,
-    /// If the operation executed last was a put, or part of one with all before it: the bytes that are to
-    /// follow.
+    /// Bytes that must follow, if the last executed operation was a put, or part of one with all parts before it
+    /// executed.
     to_follow: Option<u32>,
-    /// Events polled that the user has not looked at.
+    /// Events polled but not read by the user.
     unread: usize,
-    /// Values to be sent: number, the Initiator's identifier, value.
+    /// Values to send: number, the Initiator's identifier, value.
     values: VecDeque<(u32, TransferId, u64)>,
 }
 
@@ -129,12 +130,12 @@ impl OneSided {
         }
     }
 
-    /// The peer's capabilities are known.
+    /// Applies the peer's capabilities, once known.
     pub(crate) fn open(&mut self, cx: &Context) {
         self.send_queue.share(cx.sends_frames());
     }
 
-    /// Whether something asked of the peer is not over. A receive of a message asks it for nothing.
+    /// Whether a request to the peer is pending. Receives of messages ask the peer for nothing.
     pub(crate) fn is_working(&self) -> bool {
         !self.queued.is_empty()
             || !self.send_queue.is_empty()
@@ -142,7 +143,7 @@ impl OneSided {
             || !self.region_requests.is_empty()
     }
 
-    /// Whether anything but notices is in progress.
+    /// Whether any request but notices is pending.
     pub(crate) fn has_work(&self) -> bool {
         let is_open = |last| self.oldest().is_some_and(|oldest| !is_older(last, oldest));
         !self.gets.is_empty()
@@ -150,13 +151,14 @@ impl OneSided {
             || self.last_work.is_some_and(is_open)
     }
 
-    /// Number of the first small operation that the peer is not known to have executed, and what else is not over.
+    /// Number of the first small operation that the peer is not known to have executed, and the count of other pending
+    /// requests.
     pub(crate) fn unconfirmed(&self) -> (u32, usize) {
         let others = self.queued.len() + self.gets.len() + self.region_requests.len();
         (self.send_queue.unconfirmed(), others)
     }
 
-    /// Everything asked for here that is not over, and is no Transfer.
+    /// All pending requests that are no Transfers.
     pub(crate) fn ids(&self) -> impl Iterator<Item = TransferId> + '_ {
         let queued = self.queued.iter().map(|request| request.id);
         let region_requests = self.region_requests.iter().map(|request| request.id);
@@ -170,7 +172,7 @@ impl OneSided {
             .chain(payloads)
     }
 
-    /// All of it is over.
+    /// Clears everything: the connection is over.
     pub(crate) fn clear(&mut self) {
         self.queued.clear();
         self.send_queue.clear();
@@ -193,44 +195,44 @@ impl OneSided {
         self.queued.len()
     }
 
-    /// Regions asked for by name.
+    /// Pending requests for regions by name.
     pub(crate) fn requested(&self) -> usize {
         self.region_requests.len()
     }
 
-    /// Receives of messages that are not over.
+    /// Pending receives of messages.
     pub(crate) fn receives(&self) -> usize {
         self.receives.len() + self.payloads.len()
     }
 
-    /// Whether the peer executed the operation of that number.
+    /// Whether the peer executed operation `number`.
     pub(crate) fn has_executed(&self, number: u32) -> bool {
         self.send_queue.has_executed(number)
     }
 
-    /// The number of the next operation, behind all messages; `None` while one has not begun.
+    /// The number of the next operation, behind all messages; `None` while a message has not begun.
     pub(crate) fn number_behind_messages(&self) -> Option<u32> {
         let is_message = |it: &Request| matches!(it.kind, RequestKind::Message { .. });
         let waits = self.queued.iter().any(is_message);
         (!waits).then(|| self.send_queue.next_number())
     }
 
-    /// The number that the next operation gets.
+    /// The number of the next operation.
     pub(crate) fn next_number(&self) -> u32 {
         self.send_queue.next_number()
     }
 
-    /// Number of the operation of the peer that is expected next.
+    /// Number of the peer's operation that is expected next.
     pub(crate) fn expected(&self) -> u32 {
         self.responder.expected()
     }
 
-    /// Whether answers to Gets wait that are under congestion control.
+    /// Whether answers to Gets that are under congestion control wait.
     pub(crate) fn is_answering(&self) -> bool {
         self.responses.is_next_numbered().is_some()
     }
 
-    /// As if `number` operations had been executed in both directions before.
+    /// Continues as if `number` operations had been executed in both directions before.
     #[cfg(test)]
     pub(crate) fn age(&mut self, number: u32) {
         self.send_queue.age(number);

@@ -1,4 +1,4 @@
-//! Numbered operations on their way out: which leave next, and their bytes.
+//! Selects the numbered operations that leave next, and encodes them.
 
 use super::bare::is_bare;
 use super::exports::MESSAGES;
@@ -27,7 +27,7 @@ impl OneSided {
         let first = self.send_queue.next_unsent();
         let mut burst = OperationBurst::new(first, self.send_queue.unsent());
         self.pack(cx, &mut burst, limit)?;
-        // Confirmed at once if it repeats, which none in it does if the first does not; or if an end is waited for.
+        // Must be confirmed at once if it is a repeat, which shows in its first operation, or if a caller waits.
         if burst.awaited || self.send_queue.is_repeat(first) {
             burst.ask();
         }
@@ -41,13 +41,14 @@ impl OneSided {
         Some(burst)
     }
 
-    /// Puts operations from the first of `burst` on into datagrams that leave together. `None`: there is none.
+    /// Packs operations from the first of `burst` on into datagrams that leave together. `None` if there is no
+    /// operation.
     fn pack(&self, cx: &Context, burst: &mut OperationBurst, limit: BurstLimit) -> Option<()> {
         let first = burst.first;
         let segment = self.fill(cx, first, burst, u32::MAX)?;
         let most = limit.segments.min(limit.bytes / segment).max(1);
         let (mut segments, mut len, mut start) = (1, segment, 0);
-        // The kernel cuts all of them at the same length. Frames are padded to it, if little is missing.
+        // The kernel cuts all datagrams at the same length. Datagrams of frames are padded to it if little is missing.
         while segments < most
             && (len == segment || burst.len() > start + 1 && segment - len <= segment / 4)
         {
@@ -67,21 +68,21 @@ impl OneSided {
         Some(())
     }
 
-    /// The next `count` operations leave: they are repeated unless they are confirmed.
+    /// Marks the next `count` operations as sent: they are repeated unless confirmed.
     pub(super) fn take(&mut self, cx: &mut Context, count: usize) {
         self.send_queue.take(cx.now, count);
         let at = self.send_queue.repeat_at(cx.recovery.patience());
         cx.timers.set_earlier(Timer::Memory, at);
     }
 
-    /// Data left, which carries the confirmation of the peer's own operations.
+    /// Data left, which carries the confirmation of the peer's operations.
     pub(super) fn on_confirmation_left(&mut self, cx: &mut Context) {
         self.responder.confirmed();
         cx.timers.stop(Timer::DelayedAck);
     }
 
-    /// Adds a datagram of operations from `number` on: one, or as many as the peer takes in frames. Returns its
-    /// bytes. `None` if there is no operation, or it has more than `most`.
+    /// Adds a datagram of operations from `number` on: one, or as many frames as the peer accepts. Returns its length
+    /// in bytes. `None` if there is no operation, or it exceeds `most` bytes.
     fn fill(
         &self,
         cx: &Context,
@@ -130,12 +131,12 @@ impl OneSided {
         Some(alone)
     }
 
-    /// A burst found no room at the lane: it is asked for again.
+    /// The lane had no room for a burst: its operations must be returned again.
     pub(crate) fn take_back(&mut self, burst: &OperationBurst) {
         self.send_queue.take_back(burst.first);
     }
 
-    /// Whether operation `number` is a message that leaves as its payload, if it can.
+    /// Whether operation `number` is a bare message.
     fn is_bare(&self, number: u32) -> bool {
         let next = self.send_queue.from(number).next();
         next.is_some_and(|it| is_bare(it.request))
@@ -184,7 +185,7 @@ impl OneSided {
     }
 }
 
-/// An operation on the wire: what its header has of its own, and its payload. `None` if it is no Data.
+/// An operation on the wire: its own header fields, and its payload. `None` if it is no Data.
 #[inline]
 fn content(cx: &Context, it: &Numbered<'_>) -> Option<(FrameFields, Span)> {
     let to_messages = FrameFields {
@@ -253,7 +254,7 @@ fn frame(before: Option<FrameFields>, it: FrameFields, payload: Span) -> FrameHe
     FrameHead::new(before, it, payload.len as u16)
 }
 
-/// Bytes of a frame: its head and its payload.
+/// Length of a frame, head and payload.
 #[inline]
 fn frame_len(head: &FrameHead, payload: Span) -> u32 {
     head.size() as u32 + payload.len as u32

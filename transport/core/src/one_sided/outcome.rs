@@ -1,4 +1,4 @@
-//! What the peer says of what was asked for, and what the user is told.
+//! Handles the peer's answers to requests, and reports completions to the user.
 
 use super::OneSided;
 use super::send_queue::{CompletedRequest, Outcome};
@@ -15,7 +15,7 @@ use zerolane_wire::{
 };
 
 impl OneSided {
-    /// Takes the value that an atomic operation brought.
+    /// Takes the value of an atomic operation.
     pub(crate) fn on_value(
         &mut self,
         cx: &mut Context,
@@ -40,7 +40,7 @@ impl OneSided {
         self.tell_completed(cx, sending);
     }
 
-    /// The peer told the low half of the number it expects next.
+    /// The peer sent the low half of the number it expects next.
     pub(crate) fn on_piggyback(&mut self, cx: &mut Context, sending: &mut Sending, low: u16) {
         let expected = self.send_queue.widen(low);
         if !self.send_queue.has_executed(expected.wrapping_sub(1)) {
@@ -48,14 +48,14 @@ impl OneSided {
         }
     }
 
-    /// The peer says that it executed all numbered operations below `expected`.
+    /// The peer executed all numbered operations below `expected`.
     pub(crate) fn on_executed(&mut self, cx: &mut Context, sending: &mut Sending, expected: u32) {
         if self.confirm(cx, expected) {
             self.tell_completed(cx, sending);
         }
     }
 
-    /// Confirms all numbered operations below `expected`. False if that cannot be.
+    /// Confirms all numbered operations below `expected`. False if that number is impossible.
     fn confirm(&mut self, cx: &mut Context, expected: u32) -> bool {
         let news = !self.send_queue.has_executed(expected.wrapping_sub(1));
         let right = self.send_queue.confirm(cx.now, expected);
@@ -83,10 +83,10 @@ impl OneSided {
         Ok(())
     }
 
-    /// Tells of the numbered operations that are over, in order.
+    /// Reports the completed numbered operations, in order.
     fn tell_completed(&mut self, cx: &mut Context, sending: &mut Sending) {
         if cx.endings.len() > 0 {
-            // One that follows a message may leave now.
+            // An End that follows a message may leave now.
             cx.timers.set_earlier(Timer::Answers, cx.now);
         }
         while let Some(over) = self.send_queue.pop() {
@@ -97,7 +97,7 @@ impl OneSided {
         cx.owe(Debt::Start);
     }
 
-    /// An outgoing Transfer ended: tells the user.
+    /// An outgoing Transfer ended: reports it to the user.
     pub(crate) fn on_transfer_ended(&mut self, cx: &mut Context, ended: Ended) {
         cx.events.push_back(match ended {
             Ended::Failed(id, error) => Event::Failed { id, error },
@@ -105,7 +105,7 @@ impl OneSided {
         });
     }
 
-    /// Takes an answer to a request that is no announcement. False if it is to something else.
+    /// Takes the answer to a request that is no announcement. False if it answers something else.
     pub(crate) fn on_request_answered(
         &mut self,
         cx: &mut Context,
@@ -139,7 +139,7 @@ impl OneSided {
         it: &RequestAnswer,
     ) {
         let id = it.d_id;
-        // What it waits for is its user's doing.
+        // It waits for the peer's program, so it gives no round trip.
         cx.recovery.untime_operation();
         if let Answer::Later(_) = it.answer {
             let until = cx.now + limits::NOT_READY_INTERVAL;
@@ -186,7 +186,7 @@ impl OneSided {
     }
 }
 
-/// Tells of a numbered operation that is over.
+/// Reports a completed numbered operation.
 fn tell(cx: &mut Context, sending: &mut Sending, over: &CompletedRequest) {
     let Request { flags, kind, .. } = over.request;
     let id = over.id;
@@ -198,7 +198,7 @@ fn tell(cx: &mut Context, sending: &mut Sending, over: &CompletedRequest) {
         }
     );
     let event = match over.outcome {
-        // Its Transfer tells.
+        // Its Transfer reports.
         Outcome::Done if with_payload => return,
         Outcome::Failed(error) => {
             if with_payload && !sending.cancel_transfer(cx, id, Reason::Cancelled) {
@@ -213,7 +213,7 @@ fn tell(cx: &mut Context, sending: &mut Sending, over: &CompletedRequest) {
     cx.events.push_back(event);
 }
 
-/// What a refusal means to the Initiator.
+/// The error that a refusal means to the Initiator.
 fn error(kind: &RequestKind, it: &RequestAnswer) -> TransferError {
     let reason = match it.answer {
         Answer::Refused(reason) | Answer::Later(reason) => reason,

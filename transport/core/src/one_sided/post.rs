@@ -1,4 +1,4 @@
-//! What users post: it waits in order until it may begin.
+//! Queues the requests that users post on the peer's memory until they may begin.
 
 use super::{MessageReceive, OneSided, RegionRequest};
 use crate::context::{Context, Debt};
@@ -10,7 +10,7 @@ use crate::{PostError, RegionName, RemotePlace, Span, TransferId, WorkFlags};
 use zerolane_wire::Rights;
 
 impl OneSided {
-    /// Asks for a region of the peer by name.
+    /// Sends a request for a region of the peer by name.
     pub(crate) fn request_region(
         &mut self,
         cx: &mut Context,
@@ -29,8 +29,8 @@ impl OneSided {
         id
     }
 
-    /// Begins a request on the peer's memory if the connection is `open` and nothing is in front of it, or
-    /// queues it.
+    /// Begins a request on the peer's memory if the connection is `open` and nothing is queued before it; queues it
+    /// otherwise.
     ///
     /// # Errors
     /// The peer has no persistent memory.
@@ -78,7 +78,7 @@ impl OneSided {
         id
     }
 
-    /// Fails the receives that no message is to meet any more, once all that the peer sent arrived.
+    /// Fails the receives that no message will match, once everything the peer sent has arrived.
     pub(crate) fn finish_receives(&mut self, cx: &mut Context, receiving: &mut Receiving) {
         let is_executed = |it: Finished| self.expected().wrapping_sub(it.operation) as i32 >= 0;
         let is_over = receiving.finished().is_some_and(is_executed);
@@ -89,14 +89,14 @@ impl OneSided {
         cx.fail_finished(self.receives.drain(..).map(|it| it.id));
     }
 
-    /// The identifier of the oldest numbered operation that may still be sent, and thus read.
+    /// The identifier of the oldest numbered operation that may still be sent, and whose memory may thus be read.
     pub(crate) fn oldest(&self) -> Option<TransferId> {
         let numbered = self.send_queue.oldest();
         numbered.or_else(|| self.queued.front().map(|request| request.id))
     }
 
-    /// Takes back something asked for. What left already may be done all the same. False if `id` is
-    /// nothing of this.
+    /// Cancels a request. An operation that already left may be executed all the same. False if `id` is no such
+    /// request.
     pub(crate) fn cancel(&mut self, id: TransferId) -> bool {
         let waiting = self.queued.len() + self.receives();
         self.queued.retain(|request| request.id != id);
@@ -115,7 +115,7 @@ impl OneSided {
     }
 }
 
-/// The place exists in the peer's address space. Whether the region has it, the peer checks.
+/// Checks that the place lies in the peer's address space. The peer checks the region's bounds.
 pub(crate) fn in_bounds(cx: &Context, place: RemotePlace, len: u64) -> Result<(), PostError> {
     let log2 = cx.peer_buffer_log2();
     let most = (u64::from(u32::MAX) << log2) | ((1 << log2) - 1);

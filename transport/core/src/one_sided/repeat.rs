@@ -1,4 +1,4 @@
-//! What was neither confirmed nor answered in time is sent again.
+//! Repeats one-sided operations that were neither confirmed nor answered in time.
 
 use super::OneSided;
 use crate::context::Context;
@@ -8,8 +8,8 @@ use core::time::Duration;
 use zerolane_wire::{Operation, RequestMemoryRegion};
 
 impl OneSided {
-    /// Sends again what was neither confirmed nor answered. Operations and questions wait longer each
-    /// time by themselves: that waits for other things ran out says nothing of these.
+    /// Repeats unconfirmed operations and unanswered Gets. They have their own back-off: expired waits of other kinds
+    /// tell nothing about them.
     pub(crate) fn on_memory_timeout(&mut self, cx: &mut Context) {
         let wait = cx.recovery.patience();
         self.repeat_numbered(cx, wait);
@@ -33,7 +33,7 @@ impl OneSided {
             cx.doubt_path(cx.links.control);
             self.send_queue.go_back(cx.now);
             if !cx.recovery.is_timing() {
-                // The path may have become longer. The confirmation of what was repeated does not tell (Karn).
+                // The path may have become longer. The confirmation of a repeat does not tell (Karn's algorithm).
                 cx.ping();
             }
         }

@@ -1,9 +1,7 @@
-//! The Responder's side of small operations: executes each number once, in order, keeps what the
-//! Initiator has to be told, and confirms in batches.
+//! Orders the Initiator's numbered operations at the Responder: executes each once, in order, and confirms in batches.
 //!
-//! An operation that is refused keeps its number until the Initiator is known to have heard of the
-//! refusal, for a confirmation of any later number would say that it was done. That costs a round
-//! trip for each error, and nothing otherwise.
+//! A refused operation keeps its number until the Initiator is known to have heard of the refusal, because a
+//! confirmation of any later number would confirm it. That costs a round trip per error, and nothing otherwise.
 
 use crate::context::Refusal;
 use crate::limits::{CONFIRM_DELAY, CONFIRM_EVERY, MAX_FETCHES};
@@ -11,29 +9,29 @@ use crate::{Instant, TransferId};
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
-/// What to do with a numbered operation.
+/// Verdict on a numbered operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SequenceCheck {
-    /// It is its turn.
+    /// It is next in order.
     Expected,
     /// It was executed before.
     Duplicate,
-    /// It was refused, and the Initiator may not have heard.
+    /// It was refused, and the Initiator may not have heard of that.
     Refused(TransferId, Refusal),
-    /// One before it is missing.
+    /// An earlier operation is missing.
     Ahead,
 }
 
-/// What the operation expected would need.
+/// The resource that the expected operation lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotReady {
     /// A posted receive.
     Receive,
-    /// Room to tell of it.
+    /// Room for its event.
     Room,
 }
 
-/// A value that the Initiator has to confirm.
+/// A value that the Initiator must confirm.
 #[derive(Clone, Copy, Debug)]
 struct Fetched {
     number: u32,
@@ -41,32 +39,32 @@ struct Fetched {
     value: u64,
 }
 
-/// What was executed, and what of it the Initiator knows.
+/// Executed operations, and what the Initiator knows of them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Responder {
     expected: u32,
     values: VecDeque<Fetched>,
-    /// What is refused, and why.
+    /// The refused operation, and the reason.
     refusal: Option<(TransferId, Refusal)>,
-    /// Operations executed and not confirmed.
+    /// Operations executed but not confirmed.
     owed: u32,
-    /// When they are confirmed at the latest.
+    /// Latest time of their confirmation.
     due: Option<Instant>,
-    /// Something before `expected` arrived again, or `expected` is asked for: answer at once.
+    /// An operation before `expected` arrived again, or an answer is requested: answer at once.
     ack_now: bool,
-    /// Number that was asked for last, and when.
+    /// Number last requested from the Initiator, and when.
     asked: Option<(u32, Instant)>,
-    /// Why the operation expected waits; its Initiator was told.
+    /// The resource that the expected operation lacks; its Initiator was told.
     pub(crate) not_ready: Option<NotReady>,
 }
 
 impl Responder {
-    /// Everything numbered below this was executed.
+    /// All operations below this number were executed.
     pub(crate) fn expected(&self) -> u32 {
         self.expected
     }
 
-    /// Judges an operation by its number. `ask`: the Initiator wants an answer.
+    /// Checks an operation by its number. `ask`: the Initiator wants an answer.
     pub(crate) fn admit(&mut self, now: Instant, number: u32, ask: bool) -> SequenceCheck {
         let ahead = number.wrapping_sub(self.expected);
         if ahead > u32::MAX / 2 {
@@ -86,8 +84,8 @@ impl Responder {
         SequenceCheck::Ahead
     }
 
-    /// Whether the Initiator is to be asked for what is missing: once for each gap, and again if it
-    /// presses later than what it sends in answer takes to come, `rtt`.
+    /// Whether to request missing operations from the Initiator: once per gap, and again if it still asks after its
+    /// answer is due, a round trip `rtt` later.
     pub(crate) fn ask(&mut self, now: Instant, ask: bool, rtt: Duration) -> bool {
         if self.not_ready.is_some() || self.refusal.is_some() {
             return false;
@@ -100,14 +98,14 @@ impl Responder {
         !again
     }
 
-    /// The operation expected was executed.
+    /// The expected operation was executed.
     pub(crate) fn executed(&mut self, now: Instant) {
         self.expected = self.expected.wrapping_add(1);
         self.not_ready = None;
         self.owe(now, 1);
     }
 
-    /// The operation expected was executed and brought `value`.
+    /// The expected operation was executed, with result `value`.
     pub(crate) fn fetched(&mut self, now: Instant, id: TransferId, value: u64) {
         self.values.push_back(Fetched {
             number: self.expected,
@@ -117,17 +115,17 @@ impl Responder {
         self.executed(now);
     }
 
-    /// The operation expected is refused.
+    /// The expected operation was refused.
     pub(crate) fn refuse(&mut self, id: TransferId, why: Refusal) {
         self.refusal = Some((id, why));
     }
 
-    /// Whether a refusal waits to be confirmed.
+    /// Whether a refusal is unconfirmed.
     pub(crate) fn is_refusing(&self) -> bool {
         self.refusal.is_some()
     }
 
-    /// Whether another value can be kept, once those below `confirmed` are forgotten.
+    /// Whether another value can be stored, once those below `confirmed` are dropped.
     pub(crate) fn has_room(&mut self, confirmed: u32) -> bool {
         self.forget_below(confirmed);
         self.values.len() < MAX_FETCHES
@@ -140,17 +138,17 @@ impl Responder {
         }
     }
 
-    /// The value that FetchOp `number` brought, if it is remembered.
+    /// The result of FetchOp `number`, if it is still stored.
     pub(crate) fn value(&self, number: u32, id: TransferId) -> Option<u64> {
         let mut kept = self.values.iter();
         let found = kept.find(|it| it.number == number && it.id == id)?;
         Some(found.value)
     }
 
-    /// The Initiator knows how operation `number` ended. False if that says nothing new.
+    /// The Initiator knows the outcome of operation `number`. False if that is not new.
     pub(crate) fn outcome_known(&mut self, now: Instant, number: u32) -> bool {
         let before = self.values.len();
-        // Of that one only: a repeat may tell of a refusal, with values before it still unknown.
+        // Drops this value alone: a repeat may confirm a refusal while earlier values are still unknown.
         self.values.retain(|it| it.number != number);
         if self.refusal.is_some() && number == self.expected {
             self.refusal = None;
@@ -170,22 +168,22 @@ impl Responder {
         self.due
     }
 
-    /// Whether a confirmation is to leave now.
+    /// Whether a confirmation must leave now.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         self.ack_now || self.owed >= CONFIRM_EVERY || self.due.is_some_and(|at| at <= now)
     }
 
-    /// Confirms at the next opportunity what there is to confirm.
+    /// Confirms everything at the next opportunity.
     pub(crate) fn ask_ack(&mut self) {
         self.ack_now |= self.due.is_some();
     }
 
-    /// All that was executed is confirmed, by whatever just left.
+    /// A departing operation confirmed everything executed.
     pub(crate) fn confirmed(&mut self) {
         (self.owed, self.due, self.ack_now) = (0, None, false);
     }
 
-    /// As if `number` operations had been executed before.
+    /// Continues as if `number` operations had been executed before.
     #[cfg(test)]
     pub(crate) fn age(&mut self, number: u32) {
         self.expected = number;

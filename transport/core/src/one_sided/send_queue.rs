@@ -1,10 +1,9 @@
-//! The Initiator's side of small operations on the peer's memory: puts of one datagram, atomic
-//! operations and messages, numbered and sent in the order of the numbers.
+//! Numbers and tracks the Initiator's small operations until the Responder confirms them.
 //!
-//! The Responder executes in that order and confirms by number, so one number confirms all below
-//! it, and a gap sends the Initiator back to it (go-back-N, as RDMA's reliable connections do).
-//! That keeps "exactly once" and "in order" at one comparison an operation, without a buffer for
-//! what came early: these operations are small, and sending some again is cheap.
+//! These are single-datagram puts, atomic operations and messages. They are sent in the order of their numbers. The
+//! Responder executes in that order and confirms by number, so one number confirms all below it, and a gap sends the
+//! Initiator back to it (go-back-N, as in RDMA's reliable connections). "Exactly once" and "in order" thus cost one
+//! comparison per operation, without a reordering buffer. These operations are small, so repeating some is cheap.
 
 use crate::limits::{
     MAX_EAGER_DATAGRAMS, MAX_FETCHES, MAX_SMALL, MAX_UNCONFIRMED, MAX_UNCONFIRMED_DATAGRAMS,
@@ -16,15 +15,15 @@ use alloc::collections::VecDeque;
 use core::time::Duration;
 use zerolane_wire::FRAME_HEAD_LEN;
 
-/// Datagrams in flight at first.
+/// Initial window, datagrams.
 const FIRST_WINDOW: usize = 64;
 
-/// That a put is more than this operation, and what tells of its end comes behind.
+/// Marks an operation as part of a longer put, whose last operation reports the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     /// The put.
     pub(crate) of: TransferId,
-    /// Its bytes behind this operation's.
+    /// Bytes of the put behind this operation's.
     pub(crate) rest: u32,
 }
 
@@ -33,29 +32,28 @@ pub(crate) struct Part {
 pub(crate) struct SentRequest {
     request: Request,
     part: Option<Part>,
-    /// It goes on with the put of the operation before it.
+    /// It continues the put of the operation before it.
     continues: bool,
-    /// What it takes of the window.
+    /// Its share of the window.
     weight: u32,
     outcome: Option<Outcome>,
-    /// Cancelled: its user was told.
+    /// Cancelled: the failure was reported.
     cancelled: bool,
 }
 
 impl SentRequest {
-    /// The request that it is, or is part of.
+    /// The request that it is, or belongs to.
     fn id(&self) -> TransferId {
         self.part.map_or(self.request.id, |part| part.of)
     }
 
-    /// Whether the user is told by it how that request ended: by its last operation, or the one that failed.
+    /// Whether its outcome ends the request for the user: it is the last operation, or failed.
     fn tells(&self) -> bool {
         let failed = matches!(self.outcome, Some(Outcome::Failed(_)));
         !self.cancelled && (self.part.is_none() || failed)
     }
 
-    /// Takes its work away. An atomic operation has no memory to be let go of; whether it was done is not
-    /// known.
+    /// Removes its work. An atomic operation has no memory to release; whether it was executed is unknown.
     fn cancel(&mut self) {
         self.cancelled = true;
         if !matches!(self.request.kind, RequestKind::Fetch { .. }) {
@@ -64,40 +62,40 @@ impl SentRequest {
     }
 }
 
-/// An operation that is to leave.
+/// An operation to send.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Numbered<'a> {
     pub(crate) number: u32,
     pub(crate) request: &'a Request,
-    /// Bytes of the put that it is part of, behind its own.
+    /// Bytes of its put behind its own.
     pub(crate) rest: u32,
-    /// There are bytes of that put in front of its own.
+    /// Bytes of its put precede its own.
     pub(crate) continues: bool,
 }
 
-/// An operation that is over.
+/// A completed operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CompletedRequest {
-    /// The one that it is, or is part of.
+    /// The request that it is, or belongs to.
     pub(crate) id: TransferId,
     pub(crate) request: Request,
     pub(crate) outcome: Outcome,
-    /// The user is told of it.
+    /// Whether the user gets an event.
     pub(crate) told: bool,
 }
 
-/// How an operation ended, as the Responder said.
+/// Outcome of an operation, as the Responder reported it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Executed.
     Done,
-    /// Executed; the word before.
+    /// Executed; the word's previous value.
     Value(u64),
     /// Refused.
     Failed(TransferError),
 }
 
-/// All numbered operations that are not over.
+/// All pending numbered operations.
 #[derive(Clone, Debug)]
 pub(crate) struct SendQueue {
     /// Number of the first of `ops`.
@@ -105,24 +103,24 @@ pub(crate) struct SendQueue {
     ops: VecDeque<SentRequest>,
     /// How many of `ops`, from the front, the Responder executed.
     executed: usize,
-    /// Which of `ops` is sent next.
+    /// Index in `ops` of the next operation to send.
     next: usize,
     /// How many of `ops` were sent at least once.
     sent: usize,
-    /// Datagrams that may be in flight.
+    /// Most datagrams in flight.
     window: usize,
-    /// Several operations go into one datagram.
+    /// Several operations share a datagram.
     shared: bool,
-    /// Bytes that `ops` take of as many datagrams as the window has.
+    /// Bytes of the window's datagrams that `ops` occupy.
     occupied: u32,
     fetches: usize,
-    /// The Responder had no room for the operation `executed`: nothing is sent before this.
+    /// The Responder lacked room for the first operation not executed: nothing is sent before this time.
     pub(crate) paused: Option<Instant>,
-    /// The last operation that was refused, in case the Responder asks again.
+    /// The last refused operation, in case the Responder asks again.
     refused: Option<(TransferId, u32)>,
-    /// Last time something was confirmed, or sent again.
+    /// Time of the last confirmation or repetition.
     pub(crate) moved: Instant,
-    /// Times in a row that nothing was confirmed.
+    /// Consecutive repetitions without a confirmation.
     pub(crate) tries: u32,
 }
 
@@ -156,12 +154,12 @@ impl SendQueue {
         self.base.wrapping_add(self.executed as u32)
     }
 
-    /// Whether several operations go into one datagram from here on.
+    /// Sets whether several operations share a datagram from now on.
     pub(crate) fn share(&mut self, shared: bool) {
         self.shared = shared;
     }
 
-    /// Bytes of a datagram that an operation takes, all of them if it has one of its own.
+    /// Bytes of a datagram that an operation takes; all of them if it has its own.
     fn weight(&self, kind: &RequestKind) -> u32 {
         match kind {
             RequestKind::Fetch { .. } => MAX_SMALL,
@@ -179,9 +177,9 @@ impl SendQueue {
             && (!fetch || self.fetches < max_fetches)
     }
 
-    /// Whether a put of `len` bytes may leave at once as `count` operations: they wait for no congestion controller, so
-    /// they have half of the window, which confirmations open and losses close. Where it was closed, in time it has
-    /// again what it had at first.
+    /// Whether a put of `len` bytes may leave at once as `count` operations. No congestion controller limits them, so
+    /// they have half of the window, which confirmations open and losses close. A closed window recovers its initial
+    /// size in time.
     pub(crate) fn takes_run(&mut self, count: usize, len: u64) -> bool {
         let alone = count as u64 * u64::from(MAX_SMALL);
         let weight = match self.shared {
@@ -198,22 +196,22 @@ impl SendQueue {
         takes
     }
 
-    /// The number the next operation gets.
+    /// The number of the next operation.
     pub(crate) fn next_number(&self) -> u32 {
         self.base.wrapping_add(self.ops.len() as u32)
     }
 
-    /// Numbers below this have all their values here.
+    /// The values of all operations below this number are here.
     pub(crate) fn confirmed(&self) -> u32 {
         self.base
     }
 
-    /// Numbers an operation; returns the number.
+    /// Adds an operation; returns its number.
     pub(crate) fn push(&mut self, now: Instant, request: Request) -> u32 {
         self.push_part(now, request, None, false)
     }
 
-    /// As [`SendQueue::push`], of one that is `part` of a put, and `continues` it.
+    /// As [`SendQueue::push`], for an operation that is `part` of a put and `continues` it.
     pub(crate) fn push_part(
         &mut self,
         now: Instant,
@@ -240,43 +238,43 @@ impl SendQueue {
         number
     }
 
-    /// Whether something is to be sent now.
+    /// Whether an operation must be sent now.
     pub(crate) fn has_unsent(&self) -> bool {
         self.next < self.ops.len() && self.paused.is_none()
     }
 
-    /// Whether something was sent and is not over.
+    /// Whether a sent operation is pending.
     pub(crate) fn awaits(&self) -> bool {
         self.sent > 0 || self.paused.is_some()
     }
 
-    /// When what was sent is sent again, if nothing is heard and the wait for that is `wait`.
+    /// When sent operations are repeated if nothing is heard, with a timeout of `wait`.
     pub(crate) fn repeat_at(&self, wait: Duration) -> Instant {
         let wait = wait.saturating_mul(1 << self.tries.min(4));
         self.paused.unwrap_or(self.moved + wait)
     }
 
-    /// The oldest of them.
+    /// The oldest pending operation.
     pub(crate) fn oldest(&self) -> Option<TransferId> {
         self.ops.front().map(SentRequest::id)
     }
 
-    /// How many operations are to be sent.
+    /// How many operations wait to be sent.
     pub(crate) fn unsent(&self) -> usize {
         self.ops.len() - self.next
     }
 
-    /// The operation sent next.
+    /// The next operation to send.
     pub(crate) fn upcoming(&self) -> Option<&Request> {
         self.ops.get(self.next).map(|op| &op.request)
     }
 
-    /// Its number.
+    /// The number of the next operation to send.
     pub(crate) fn next_unsent(&self) -> u32 {
         self.base.wrapping_add(self.next as u32)
     }
 
-    /// Takes the next `count` operations as sent.
+    /// Marks the next `count` operations as sent.
     pub(crate) fn take(&mut self, now: Instant, count: usize) {
         if self.sent == 0 {
             self.moved = now;
@@ -285,17 +283,17 @@ impl SendQueue {
         self.sent = self.sent.max(self.next);
     }
 
-    /// The operations from `first` on, which [`SendQueue::take`] took, did not leave after all.
+    /// The operations from `first` on that [`SendQueue::take`] took did not leave.
     pub(crate) fn take_back(&mut self, first: u32) {
         self.next = self.next.min(first.wrapping_sub(self.base) as usize);
     }
 
-    /// Whether operation `number` goes out again.
+    /// Whether operation `number` is being repeated.
     pub(crate) fn is_repeat(&self, number: u32) -> bool {
         self.tries > 0 && (number.wrapping_sub(self.base) as usize) < self.sent
     }
 
-    /// The operations from `number` on that are not over.
+    /// The pending operations from `number` on.
     pub(crate) fn from(&self, number: u32) -> impl Iterator<Item = Numbered<'_>> + Clone {
         let index = number.wrapping_sub(self.base) as usize;
         let numbers = (0..).map(move |n: u32| number.wrapping_add(n));
@@ -308,7 +306,7 @@ impl SendQueue {
         })
     }
 
-    /// The operation with that identifier, if it was sent.
+    /// The index of the sent operation with that identifier.
     fn position(&self, id: TransferId) -> Option<usize> {
         self.ops
             .iter()
@@ -321,7 +319,7 @@ impl SendQueue {
         self.ops.iter().filter(told).map(SentRequest::id)
     }
 
-    /// The Responder executed everything numbered below `expected`. False if that cannot be.
+    /// The Responder executed everything below `expected`. False if that number is impossible.
     pub(crate) fn confirm(&mut self, now: Instant, expected: u32) -> bool {
         let count = expected.wrapping_sub(self.base) as usize;
         if count > self.sent {
@@ -349,15 +347,15 @@ impl SendQueue {
         number.wrapping_sub(first_open) as i32 <= -1
     }
 
-    /// The full number of which a peer's operation told the low half.
+    /// The full number, from the low half in a peer's operation.
     pub(crate) fn widen(&self, low: u16) -> u32 {
         self.base
             .wrapping_add(u32::from(low.wrapping_sub(self.base as u16)))
     }
 
-    /// The Responder misses operations from the first on that it did not execute.
+    /// The Responder lacks operations: resends from the first one not executed.
     pub(crate) fn go_back(&mut self, now: Instant) {
-        // What was executed but never brought its value is asked for again, too.
+        // An executed operation whose value is missing is requested again, too.
         let missing = |op: &SentRequest| op.outcome.is_none();
         self.next = self.ops.iter().position(missing).unwrap_or(self.ops.len());
         self.window = (self.window / 2).max(MIN_UNCONFIRMED_DATAGRAMS);
@@ -366,7 +364,7 @@ impl SendQueue {
         self.paused = None;
     }
 
-    /// The Responder is not ready for operation `id`: wait until `until`.
+    /// The Responder is not ready for operation `id`: waits until `until`.
     pub(crate) fn pause(&mut self, now: Instant, id: TransferId, until: Instant) -> bool {
         let Some(index) = self.position(id) else {
             return false;
@@ -379,7 +377,7 @@ impl SendQueue {
         true
     }
 
-    /// The value of FetchOp `number` came. False if it is not awaited.
+    /// Takes the value of FetchOp `number`. False if it is not awaited.
     pub(crate) fn value(&mut self, now: Instant, number: u32, id: TransferId, value: u64) -> bool {
         let index = number.wrapping_sub(self.base) as usize;
         if !self.awaits_value(number, id) || !self.confirm(now, number.wrapping_add(1)) {
@@ -407,7 +405,7 @@ impl SendQueue {
         sent && op.is_some_and(fetch)
     }
 
-    /// The Responder refused operation `id`. Returns its number, to be told that we know.
+    /// The Responder refused operation `id`. Returns its number, to confirm the refusal.
     pub(crate) fn refuse(
         &mut self,
         now: Instant,
@@ -429,7 +427,7 @@ impl SendQueue {
         op.outcome = Some(Outcome::Failed(why(&op.request.kind)));
         let whole = op.id();
         self.refused = Some((id, number));
-        // What was sent behind it was dropped, and the rest of a put that failed is not to be done.
+        // The Responder dropped the operations behind it; the remaining parts of a failed put are cancelled.
         self.next = index + 1;
         let rest = self.ops.iter_mut().skip(self.next);
         rest.filter(|op| op.id() == whole)
@@ -437,7 +435,7 @@ impl SendQueue {
         Some(number)
     }
 
-    /// What is over, in order.
+    /// Removes and returns the next completed operation, in order.
     pub(crate) fn pop(&mut self) -> Option<CompletedRequest> {
         if self.executed == 0 {
             return None;
@@ -463,7 +461,7 @@ impl SendQueue {
         })
     }
 
-    /// Takes the work of request `id` away; its numbers stay. False if there is none.
+    /// Removes the work of request `id`; its numbers stay. False if there is none.
     pub(crate) fn cancel(&mut self, id: TransferId) -> bool {
         let failed = |op: &SentRequest| matches!(op.outcome, Some(Outcome::Failed(_)));
         let live = |op: &SentRequest| op.id() == id && !op.cancelled && !failed(op);
@@ -475,7 +473,7 @@ impl SendQueue {
         found
     }
 
-    /// All of them, gone.
+    /// Removes all operations.
     pub(crate) fn clear(&mut self) {
         self.base = self.next_number();
         (self.executed, self.next, self.sent, self.fetches) = (0, 0, 0, 0);
@@ -484,7 +482,7 @@ impl SendQueue {
         self.paused = None;
     }
 
-    /// As if `number` operations had been executed before.
+    /// Continues as if `number` operations had been executed before.
     #[cfg(test)]
     pub(crate) fn age(&mut self, number: u32) {
         self.base = number;

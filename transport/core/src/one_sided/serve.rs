@@ -1,4 +1,4 @@
-//! Exported memory: what the peer's small operations do to it, and the messages it sends.
+//! Executes the peer's operations on exported memory, and delivers its messages.
 
 use super::exports::{MESSAGES, Named};
 use super::responder::{NotReady, SequenceCheck};
@@ -30,7 +30,7 @@ impl OneSided {
         self.exports.export(span, rights, name)
     }
 
-    /// Ends an export, and refuses the Gets that wait for it. False if `handle` names none.
+    /// Ends an export, and refuses its waiting Gets. False if `handle` names none.
     pub(crate) fn revoke(&mut self, cx: &mut Context, handle: u32) -> bool {
         if self.exports.revoke(handle).is_none() {
             return false;
@@ -41,7 +41,7 @@ impl OneSided {
         true
     }
 
-    /// The bytes that the peer names, if it may.
+    /// The memory that the peer names, if it has the rights.
     pub(super) fn check(
         &self,
         cx: &Context,
@@ -70,7 +70,7 @@ impl OneSided {
         }));
     }
 
-    /// A Put that is announced: received at once, if it may be, and if there is room for what it shows.
+    /// Takes an announced put: receives it at once if the rights permit and there is room for its immediate.
     pub(crate) fn on_put_announced(
         &mut self,
         cx: &mut Context,
@@ -104,13 +104,13 @@ impl OneSided {
         receiving.begin(cx, id, span, rts, origin);
     }
 
-    /// Whether one more immediate may be kept until its put is placed. What is numbered asks for less
-    /// room, so that these never wait for what waits for them.
+    /// Whether another immediate can be stored until its put is placed. Numbered operations may use less room, so that
+    /// announced puts never wait for operations that wait for them.
     fn has_room_to_show(&self, cx: &Context) -> bool {
         cx.events.len() + self.unread + self.immediates.len() < MAX_UNREAD
     }
 
-    /// Receives the puts that waited for room to show their immediates, as far as there is any.
+    /// Receives waiting puts as far as there is room for their immediates.
     fn receive_waiting(&mut self, cx: &mut Context, receiving: &mut Receiving) {
         while self.puts_wait && self.has_room_to_show(cx) {
             match receiving.waiting_put() {
@@ -122,7 +122,7 @@ impl OneSided {
         }
     }
 
-    /// Shows the immediates of puts that are placed, in order.
+    /// Shows the immediates of placed puts, in order.
     pub(crate) fn show_immediates(&mut self, cx: &mut Context, receiving: &Receiving) {
         self.immediates.update(receiving);
         let executed = self.responder.expected();
@@ -151,7 +151,7 @@ impl OneSided {
         header: &Header,
         len: u32,
     ) -> Result<Placement, DropReason> {
-        // What a large put was granted is told by its Block, not by the handle.
+        // Payload granted to a large put is identified by its Block, not by the handle.
         self.on_piggyback(cx, sending, header.param);
         let ask_ack = header.flags.contains(Flags::SEND_STATE);
         self.let_through(cx, header.sync, ask_ack)?;
@@ -170,7 +170,7 @@ impl OneSided {
         Ok(placement)
     }
 
-    /// Tells the peer if its operation `id`, whose turn it is, is not executed.
+    /// Reports to the peer if its operation `id`, whose turn it is, was not executed.
     pub(super) fn judge<T>(
         &mut self,
         cx: &mut Context,
@@ -198,7 +198,7 @@ impl OneSided {
         self.owe_confirmation(cx);
     }
 
-    /// Lets through the operation whose turn it is, and deals with all others.
+    /// Passes the operation whose turn it is, and handles all others.
     pub(super) fn let_through(
         &mut self,
         cx: &mut Context,
@@ -222,12 +222,12 @@ impl OneSided {
         }
     }
 
-    /// Whether a refusal waits to be confirmed: it is repeated to whatever comes meanwhile.
+    /// Whether a refusal is unconfirmed: it is the answer to every operation meanwhile.
     pub(super) fn is_refusing(&self) -> bool {
         self.responder.is_refusing()
     }
 
-    /// Asks for all operations from the expected one on.
+    /// Requests all operations from the expected one on.
     fn ask_from_expected(&self, cx: &mut Context) {
         let expected = self.responder.expected();
         let resend = true;
@@ -240,7 +240,7 @@ impl OneSided {
     }
 
     fn take_put(&mut self, cx: &mut Context, header: &Header, len: u32) -> Result<Placement, Nak> {
-        // All of a put, of which more follows, is checked before any of it is placed.
+        // A put of several operations is checked as a whole before any part is placed.
         let whole = u64::from(len) + u64::from(rest(header));
         let checked = self.check(cx, named(header), whole, Rights::WRITE);
         let checked = checked.map_err(|reason| Nak::Refused(Refusal::because(reason)))?;
@@ -261,14 +261,14 @@ impl OneSided {
         let announced = header.bufx;
         let waits =
             self.immediates.precede(header.sync) || !receiving.are_puts_over_before(announced);
-        // Else that put was cancelled.
+        // Otherwise that put was cancelled.
         if self.to_follow == Some(0) {
             self.show(cx, header, waits, Some(announced))?;
         }
         Ok(Placement::Store(Span::EMPTY))
     }
 
-    /// Shows the immediate that a numbered operation brings, now or, if it `waits`, behind what it follows.
+    /// Shows the immediate of a numbered operation, now or, if it `waits`, behind the puts that it follows.
     fn show(
         &mut self,
         cx: &mut Context,
@@ -287,15 +287,14 @@ impl OneSided {
         Ok(())
     }
 
-    /// Whether all of its put in front of this operation was executed: of one that was cancelled, some may be
-    /// missing.
+    /// Whether all earlier parts of this operation's put were executed: parts of a cancelled put may be missing.
     fn is_unbroken(&self, header: &Header, len: u32) -> bool {
         let whole = u64::from(len) + u64::from(rest(header));
         let followed = self.to_follow.map(u64::from) == Some(whole);
         !header.flags.contains(Flags::CONTINUES) || followed
     }
 
-    /// The Initiator knows how operation `number` ended.
+    /// The Initiator knows the outcome of operation `number`.
     pub(crate) fn on_outcome_known(
         &mut self,
         cx: &mut Context,
@@ -305,7 +304,7 @@ impl OneSided {
         if !self.responder.outcome_known(cx.now, number) {
             return Err(DropReason::Duplicate);
         }
-        // A refusal ends its operation; a value was of one that was executed before, perhaps not the last.
+        // A refusal ends its operation; a value belongs to an earlier one, perhaps not the last.
         if self.responder.expected() != expected {
             self.executed(cx);
         }
@@ -319,7 +318,7 @@ impl OneSided {
         }
     }
 
-    /// Confirms the peer's operations with what leaves next.
+    /// Confirms the peer's operations with the next departing operation.
     pub(crate) fn confirm_now(&mut self) {
         self.responder.ask_ack();
     }
@@ -361,7 +360,7 @@ impl OneSided {
         let fits = len <= MAX_CONTROL && u64::from(len) <= it.control.len && length <= room;
         receiving.meet_message(header.sync, fits && length > 0);
         if !fits {
-            // Both ends fail, as with a Transfer that meets a receive too small for it.
+            // Both ends fail, as when a Transfer exceeds its receive.
             let error = TransferError::MessageTooLarge { length, room };
             cx.events.push_back(Event::Failed { id: it.id, error });
             let reason = Reason::MessageTooLarge;
@@ -388,7 +387,7 @@ impl OneSided {
         Ok(Placement::Unannounced(it.control.part(0, u64::from(len))))
     }
 
-    /// The source of a message took its payload back.
+    /// The source of a message cancelled its payload.
     pub(crate) fn on_payload_ended(
         &mut self,
         cx: &mut Context,
@@ -405,7 +404,7 @@ impl OneSided {
         }
     }
 
-    /// Meets the payload of a message with its announcement, whichever came first.
+    /// Matches the payload of a message with its announcement, whichever came first.
     fn await_payload(
         &mut self,
         cx: &mut Context,
@@ -430,7 +429,7 @@ impl OneSided {
             let it = self.payloads.swap_remove(index);
             receive_payload(cx, receiving, &it, rts);
         } else if number.wrapping_sub(self.responder.expected()) > u32::MAX / 2 {
-            // The message was taken and its receive cancelled, or it never had a payload.
+            // The receive that took the message was cancelled, or the message never had a payload.
             receiving.refuse_announcement(cx, rts, Refusal::CANCELLED);
         } else {
             cx.answer_later(rts.s_id);
@@ -438,10 +437,11 @@ impl OneSided {
         cx.owe(Debt::Match);
     }
 
-    /// Tells how many events the user has not looked at, beyond those not polled. True if something waits for that.
+    /// Sets the number of events that the user has not read, beyond those not polled. True if an operation waits for
+    /// room.
     pub(crate) fn set_unread(&mut self, cx: &mut Context, unread: usize) -> bool {
         self.unread = unread;
-        // Told at every turn, by a user who looks again and again: nothing is to be done unless something waits.
+        // Called at every turn of a polling user: does nothing unless an operation waits.
         let waits = self.waits_for_room();
         if waits {
             cx.owe(Debt::Ready);
@@ -449,17 +449,17 @@ impl OneSided {
         waits
     }
 
-    /// Whether an operation, or a put that was announced, met no room.
+    /// Whether an operation, or an announced put, found no room.
     pub(crate) fn waits_for_room(&self) -> bool {
         self.puts_wait || self.responder.not_ready.is_some()
     }
 
-    /// Whether the user has enough to look at.
+    /// Whether too many events are unread.
     fn is_unread(&self, cx: &Context) -> bool {
         cx.events.len() + self.unread >= MAX_UNREAD
     }
 
-    /// Asks again for the operation that met no room, if there is room now.
+    /// Requests the operation that found no room again, if there is room now.
     pub(crate) fn ready_again(&mut self, cx: &mut Context, receiving: &mut Receiving) {
         self.receive_waiting(cx, receiving);
         let ready = match self.responder.not_ready {
@@ -484,7 +484,7 @@ impl OneSided {
             self.answer_value(it.sync, it.s_id, value);
             return Err(DropReason::Duplicate);
         }
-        // It has no flag to ask_ack with; a refusal that went unheard is repeated to any of them.
+        // It has no SEND_STATE flag; a refusal that was not heard is repeated to any of them.
         self.let_through(cx, it.sync, self.is_refusing())?;
         if !self.responder.has_room(it.confirmed) || self.pending_atomic.is_some() {
             return Err(DropReason::Limit);
@@ -515,12 +515,12 @@ impl OneSided {
         }
     }
 
-    /// The atomic operation that the lane has to do now.
+    /// The atomic operation that the lane must execute now.
     pub(crate) fn pending_atomic(&self) -> Option<AtomicRequest> {
         self.pending_atomic.map(|ordered| ordered.order)
     }
 
-    /// The order was done: the word before, or `None` if it could not be accessed.
+    /// Completes the atomic operation with the word's previous value, or `None` if the word was inaccessible.
     pub(crate) fn on_atomic_done(&mut self, cx: &mut Context, before: Option<u64>) {
         let Some(PendingAtomic { id, .. }) = self.pending_atomic.take() else {
             return;
@@ -539,16 +539,16 @@ impl OneSided {
 
 /// Why an operation is not executed now.
 pub(super) enum Nak {
-    /// Something is missing that may come.
+    /// A resource is missing, temporarily.
     NotReady(NotReady),
-    /// It is refused.
+    /// It is refused permanently.
     Refused(Refusal),
 }
 
 fn answer_numbered(cx: &mut Context, id: TransferId, answer: Answer, why: Refusal) {
     cx.push_control(Operation::RequestAnswer(RequestAnswer {
         answer,
-        // An operation that names no identifier is told so.
+        // Reports the refusal of an operation without an identifier, too.
         d_id: id.max(1),
         room: why.room,
         numbered: true,
@@ -569,7 +569,7 @@ fn receive_payload(
         };
         return receiving.begin(cx, it.id, it.span, rts, origin);
     }
-    // The message said something else.
+    // The message contradicts its payload.
     let reason = Reason::ProtocolViolation;
     receiving.refuse_announcement(cx, rts, Refusal::because(reason));
     receiving.forget_payload(it.id);
@@ -577,7 +577,7 @@ fn receive_payload(
     cx.events.push_back(Event::Failed { id: it.id, error });
 }
 
-/// Bytes that are to follow those of a numbered put, in operations of their own.
+/// Bytes of a numbered put that follow in further operations.
 fn rest(header: &Header) -> u32 {
     match header.d_id == MESSAGES || header.flags.contains(Flags::INTERRUPT) {
         true => 0,

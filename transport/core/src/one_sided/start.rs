@@ -1,4 +1,4 @@
-//! What begins when: in order, as far as order and room permit.
+//! Begins posted requests on the peer's memory when order and room permit.
 
 use super::OneSided;
 use super::send_queue::Part;
@@ -12,7 +12,7 @@ use crate::{Delivery, RemotePlace, Span, TransferId, WorkFlags, tiles};
 use zerolane_wire::{Immediate, Profile, Target};
 
 impl OneSided {
-    /// Begins what was asked for, in order, as far as order and room permit.
+    /// Begins queued requests, as far as order and room permit.
     pub(crate) fn start(
         &mut self,
         cx: &mut Context,
@@ -34,7 +34,7 @@ impl OneSided {
         sending: &mut Sending,
         receiving: &mut Receiving,
     ) -> bool {
-        // It may have to name what was posted before it.
+        // Its number may refer to Transfers posted before it, so they need theirs.
         sending.announce(cx);
         if !self.may_start(cx, request, sending, receiving) {
             return false;
@@ -58,7 +58,7 @@ impl OneSided {
             return false;
         }
         match &request.kind {
-            // A get sees the puts before it, and so does the receiver of a message.
+            // A get must see the puts before it, and so must the receiver of a message.
             RequestKind::Get { .. } | RequestKind::Message { .. } if putting => false,
             RequestKind::Get { span, .. } if !is_short(cx, span.len) => {
                 receiving.len() < MAX_POSTED
@@ -68,7 +68,7 @@ impl OneSided {
                 if operations(cx, kind) != Some(1) {
                     return sending.len() < MAX_POSTED;
                 }
-                // An immediate names the Transfers that it follows: they have to have numbers.
+                // An immediate refers to the Transfers before it by number.
                 let follows = putting && kind.immediate().is_some();
                 let room = self.send_queue.has_room(kind, max_fetches(cx));
                 room && !(follows && sending.is_to_announce())
@@ -76,7 +76,7 @@ impl OneSided {
         }
     }
 
-    /// Whether a small operation or a short Get is not complete.
+    /// Whether a small operation or a short Get is pending.
     fn has_outstanding(&self) -> bool {
         !self.send_queue.is_empty() || !self.gets.is_empty()
     }
@@ -131,7 +131,7 @@ impl OneSided {
         }
     }
 
-    /// Whether a put of `len` bytes to `place`, without an immediate, would begin at once, and as no Transfer.
+    /// Whether a put of `len` bytes to `place`, without an immediate, would begin at once, and not as a Transfer.
     pub(crate) fn puts_at_once(
         &mut self,
         cx: &Context,
@@ -159,7 +159,7 @@ impl OneSided {
         !follows && self.send_queue.takes_run(count, kind.content_len().into())
     }
 
-    /// Announces a put, with the immediate that it brings.
+    /// Announces a put, with its immediate.
     fn announce(
         &self,
         cx: &mut Context,
@@ -177,7 +177,7 @@ impl OneSided {
         sending.post_as(cx, id, span, Delivery::Silent, target);
     }
 
-    /// Numbers a put of one operation whose immediate is one of its own, behind it: the request itself.
+    /// Numbers a put of one operation whose immediate is a second operation behind it: the request itself.
     fn push_split(&mut self, cx: &mut Context, request: &Request, immediate: RequestKind) {
         let RequestKind::Put { place, span, .. } = request.kind else {
             return;
@@ -188,8 +188,8 @@ impl OneSided {
         self.send_queue.push(cx.now, Request { kind, ..*request });
     }
 
-    /// Numbers a put of several operations. The last of them is the request itself: it brings the immediate
-    /// and tells the user.
+    /// Numbers a put of several operations. The last of them is the request itself: it carries the immediate and
+    /// reports the end to the user.
     fn push_parts(
         &mut self,
         cx: &mut Context,
@@ -222,7 +222,7 @@ impl OneSided {
         }
     }
 
-    /// Numbers an operation of a put that something behind it completes.
+    /// Numbers an operation of a put that a later operation completes.
     fn push_part(
         &mut self,
         cx: &mut Context,
@@ -249,7 +249,7 @@ impl OneSided {
     }
 }
 
-/// The thesis's Responder takes one FetchOp at a time.
+/// The thesis's Responder executes one FetchOp at a time.
 fn max_fetches(cx: &Context) -> usize {
     match cx.profile {
         Profile::Classic => 1,
@@ -257,7 +257,7 @@ fn max_fetches(cx: &Context) -> usize {
     }
 }
 
-/// How many numbered operations the request takes. `None` if it is a put that is too long to leave at once.
+/// Number of operations that the request takes. `None` if it is a put too long to leave at once.
 fn operations(cx: &Context, kind: &RequestKind) -> Option<usize> {
     let RequestKind::Put { place, span, .. } = kind else {
         return Some(1);
@@ -276,8 +276,8 @@ fn operations(cx: &Context, kind: &RequestKind) -> Option<usize> {
     (count <= MAX_RUN).then_some(count)
 }
 
-/// Bytes of each of the `count` operations that a put of `len` bytes is, but for the last, which is shorter by what may share
-/// its datagram. So the datagrams of such puts, one behind the other, are of one length, or nearly: they leave as one.
+/// Length of each of the `count` operations of a put of `len` bytes. The last one is shorter, to share its datagram.
+/// The datagrams of consecutive such puts thus have one length, or nearly, and leave as one burst.
 fn longest_part(cx: &Context, place: RemotePlace, len: u32, count: usize) -> u32 {
     let most = max_put(cx);
     let even = (len + BEHIND_RUN).div_ceil(count.max(1) as u32);
@@ -289,19 +289,19 @@ fn longest_part(cx: &Context, place: RemotePlace, len: u32, count: usize) -> u32
     }
 }
 
-/// Bytes that a put of several operations has at most. Credit does not count: nobody has to hold it.
+/// Longest put of several operations, bytes. Credit does not limit it: the peer need not hold its payload.
 fn max_run(cx: &Context) -> u64 {
     u64::from(cx.peer_eager().limit).min(MAX_EAGER_PUT)
 }
 
-/// Bytes that a numbered put has at most.
+/// Longest numbered put, bytes.
 pub(super) fn max_put(cx: &Context) -> u32 {
     let max_stu = cx.peer.map_or(MAX_SMALL, |peer| peer.max_stu);
     let most = MAX_SMALL.saturating_sub(cx.config.seal as u32);
     most.min(max_stu).min(cx.room())
 }
 
-/// Whether so many bytes and what is around them fit a datagram that the path is thought to carry, there and back.
+/// Whether this much payload, with its overhead, fits a datagram that the path is assumed to carry, in both directions.
 fn is_short(cx: &Context, len: u64) -> bool {
     let most = MAX_SMALL.saturating_sub(cx.config.seal as u32);
     len <= u64::from(most.min(cx.room()))
