@@ -1,4 +1,4 @@
-//! What the receiver says of our Transfers: grants, progress, what is missing, refusals.
+//! Handles the receiver's answers about this end's Transfers: grants, progress, missing ranges, refusals.
 
 use super::Sending;
 use super::offers::ReadRequest;
@@ -17,7 +17,7 @@ use zerolane_wire::{
     State, Target,
 };
 
-/// How a Transfer of ours ended, as the receiver said.
+/// How a Transfer of this end ended, as the receiver reported it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// It is complete.
@@ -27,7 +27,7 @@ pub(crate) enum Ended {
 }
 
 impl Sending {
-    /// Takes a grant. `operation`: the number that the next operation of this end gets.
+    /// Takes a grant. `operation`: the number of this end's next operation.
     pub(crate) fn on_clear_to_send(
         &mut self,
         cx: &mut Context,
@@ -52,7 +52,7 @@ impl Sending {
         Ok(())
     }
 
-    /// Takes the answer to an announcement: wait, or no.
+    /// Takes the answer to an announcement: deferred, or refused.
     pub(crate) fn on_announcement_answered(
         &mut self,
         cx: &mut Context,
@@ -63,10 +63,10 @@ impl Sending {
         let transfer = self.outbox.get(id).ok_or(DropReason::Unexpected)?;
         let length = transfer.span.len;
         let Answer::Refused(reason) = it.answer else {
-            // The path carries announcements and answers: nothing has to back off.
+            // The path carries announcements and answers, so nothing must back off.
             cx.recovery.progress();
             if transfer.in_advance {
-                // It is only a matter of what it comes behind, for its receive is there: it is asked for as before.
+                // The receive is posted, and only the order delays it: asks as before.
                 return Ok(None);
             }
             self.outbox.on_event(id, OutboundEvent::AnsweredLater);
@@ -96,8 +96,8 @@ impl Sending {
             ReadRequest::TooMany => return Err(DropReason::Limit),
             ReadRequest::Kept => self.match_offers(cx),
             ReadRequest::Old => {
-                // Its Request_To_Send has a timer of its own. If there is none any more, the offer
-                // that the Read met was cancelled before the peer heard of it.
+                // Its Request_To_Send has its own timer. Without one, the offer that the Read matched was cancelled
+                // before the peer heard of it.
                 let answers = |target: Target| target == Target::Read(it.s_id);
                 if self.outbox.iter().all(|(_, t)| !answers(t.target)) {
                     cx.refuse(it.s_id, Refusal::CANCELLED);
@@ -111,7 +111,7 @@ impl Sending {
         Ok(())
     }
 
-    /// Takes what the receiver says of a Transfer.
+    /// Takes the receiver's report about a Transfer.
     pub(crate) fn on_state(
         &mut self,
         cx: &mut Context,
@@ -134,7 +134,7 @@ impl Sending {
             return Ok(ended.then_some(Ended::Complete(id)));
         }
         if it.unknown {
-            // A Transfer still being announced may be unknown because the announcement was lost.
+            // A Transfer still being announced may be unknown because its announcement was lost.
             let lost =
                 known.state == OutboundState::Sending && self.end(cx, id, OutboundEvent::Refused);
             let error = TransferError::Refused(Reason::Unknown);
@@ -147,7 +147,7 @@ impl Sending {
         if let Some(transfer) = self.outbox.get_mut(id)
             && transfer.is_eager()
         {
-            // It was heard of, so it need not be announced now.
+            // The announcement was heard, so it need not be repeated now.
             transfer.resend_at = transfer
                 .resend_at
                 .max(cx.now + cx.recovery.control_timeout());
@@ -160,7 +160,7 @@ impl Sending {
         Ok(None)
     }
 
-    /// What the receiver has seen of our bursts.
+    /// Takes the report of which bursts the receiver has seen.
     fn on_seen(&mut self, cx: &mut Context, it: &State) -> Result<(), DropReason> {
         let number = match (it.occasion, &it.report) {
             (Occasion::Seen(number), _) | (Occasion::Reply(number), Report::Progress(_)) => number,
@@ -171,7 +171,7 @@ impl Sending {
         let sent = log.ok_or(DropReason::Unexpected)?.on_seen(cx.now, number)?;
         if let Some(sent) = &sent {
             cx.links.on_seen(cx.now, path);
-            // All of its datagrams were full, so it is seen that such pass.
+            // All its datagrams were full, so that size passes.
             if sent.len > 0 && sent.len.is_multiple_of(cx.stu()) {
                 cx.prove_path(path);
             }
@@ -217,8 +217,8 @@ impl Sending {
         }
     }
 
-    /// How late the ends were with an answer to `sent`, which waited for `delay` at the peer. As long as a burst takes
-    /// to arrive, its first STU waits for the last.
+    /// How late the ends were with the answer to `sent`, which the peer delayed by `delay`. The first STU of a burst
+    /// waits for the last while the burst arrives.
     fn lateness(&self, cx: &Context, path: usize, sent: &SentBurst, delay: Duration) -> Lateness {
         let pace = self.paths[path].congestion.pace().unwrap_or(u64::MAX);
         let burst = transmission_time(sent.len.into(), pace);
@@ -246,16 +246,16 @@ impl Sending {
         }
     }
 
-    /// The peer's last word on what it received of us. A claim is worth as much as a State's.
+    /// Takes the peer's last report of what it received. It is trusted no more than a State's.
     pub(crate) fn on_delivered(&mut self, cx: &mut Context, id: TransferId) -> Option<Ended> {
         let ended = self.end(cx, id, OutboundEvent::Confirmed);
         ended.then_some(Ended::Complete(id))
     }
 }
 
-/// How long after it was told to wait a Transfer asks again. When a receive is posted, a grant says so, and
-/// is repeated until payload comes. Where the peer has the payload already, it is the confirmation that says
-/// so, once: that may be lost, so it is asked for sooner, and ever later.
+/// How long after a deferral a Transfer asks again. A receive posted later produces a grant, which is repeated until
+/// payload comes. If the peer already has the payload, its confirmation comes once and may be lost, so this end asks
+/// sooner, and at growing intervals.
 pub(super) fn waiting_interval(cx: &Context, transfer: &Outbound) -> Duration {
     let sooner = match transfer.is_eager() {
         true => cx.recovery.patience() * (1 << transfer.tries.min(limits::MAX_ASK_BACKOFF)),

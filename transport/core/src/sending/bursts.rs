@@ -1,4 +1,4 @@
-//! Bursts of payload: how much may leave now, and what leaves.
+//! Decides how much payload may leave now, under congestion control, and sends it as numbered bursts.
 
 use super::Sending;
 use super::outbound::{Announcement, BareMessage, NextBurst, Outbound, Shape};
@@ -14,8 +14,7 @@ use core::time::Duration;
 use zerolane_wire::{Operation, Profile, RequestState};
 
 impl Sending {
-    /// The next burst of payload, of which there is some and which may go by the selected path. `answering`: answers to Gets
-    /// wait as well.
+    /// The next burst of waiting payload that the selected path may carry. `answering`: answers to Gets wait as well.
     pub(crate) fn next_burst(
         &mut self,
         cx: &mut Context,
@@ -27,8 +26,8 @@ impl Sending {
         self.leave(cx, next, answering)
     }
 
-    /// The first burst of the payload of `message`, which stands for the message itself. `None` if the payload
-    /// waits for something: then the message leaves without.
+    /// The first burst of the payload of `message`, as a bare message. `None` if the payload must wait: then the
+    /// message leaves without it.
     pub(crate) fn next_message(
         &mut self,
         cx: &mut Context,
@@ -45,7 +44,7 @@ impl Sending {
         self.leave(cx, next, answering)
     }
 
-    /// Counts a burst that leaves, and watches what becomes of the last.
+    /// Counts a departing burst, and sets the timers for its answer.
     fn leave(
         &mut self,
         cx: &mut Context,
@@ -62,10 +61,10 @@ impl Sending {
         if let Some(transfer) = self.outbox.get_mut(id)
             && transfer.in_advance
         {
-            // Its confirmation tells that the announcement was heard, and comes behind all of it.
+            // Its confirmation shows that the announcement was heard, and follows the payload.
             transfer.resend_at = cx.now + cx.recovery.control_timeout();
             let announcement = replace(&mut transfer.announcement, Announcement::Sent);
-            // What was granted otherwise than expected may leave before its announcement.
+            // Payload with an unexpected grant may leave before its announcement.
             if announcement != Announcement::Sent && !next.announce(announcement) {
                 self.send_announcement(cx, id);
             }
@@ -79,7 +78,7 @@ impl Sending {
         Some(next.burst)
     }
 
-    /// The shape of a burst of payload that leaves now. `None`: the congestion controller holds it back.
+    /// The shape of a payload burst that leaves now. `None`: the congestion controller forbids it.
     pub(crate) fn controlled_shape(
         &mut self,
         cx: &mut Context,
@@ -98,8 +97,7 @@ impl Sending {
         })
     }
 
-    /// Numbers a burst of `len` bytes that answers a Get, known by `id`, `b_num` and `start`. Returns the
-    /// number.
+    /// Numbers a burst of `len` bytes that answers a Get, identified by `id`, `b_num` and `start`. Returns the number.
     pub(crate) fn number_answer(
         &mut self,
         cx: &mut Context,
@@ -132,8 +130,8 @@ impl Sending {
         cx.watch_payload();
     }
 
-    /// There is nothing to send. If the selected path would carry more, its last burst was all there was for it: the other
-    /// paths took the rest.
+    /// There is nothing to send. If the selected path would carry more, its last burst was application-limited: the
+    /// other paths took the rest.
     pub(crate) fn on_path_idle(&mut self, cx: &Context) {
         let selected = cx.links.selected;
         let (Some(path), Some(sent_log)) = (
@@ -147,19 +145,19 @@ impl Sending {
         }
     }
 
-    /// Whether the peer is expected to grant more of what is to be sent: that it does not may be its lateness, or ours.
+    /// Whether the peer is expected to grant more queued payload. A missing grant may be due to lateness of either end.
     fn waits_for_grants(&self) -> bool {
         self.outbox.iter().any(|(_, it)| it.waits_for_grants())
     }
 
-    /// Bytes, headers included, that the congestion controller lets leave now; if none, a timer or
-    /// an answer of the receiver will say when.
+    /// Bytes, headers included, that the congestion controller allows now. If none, a timer or an answer of the
+    /// receiver tells when.
     fn allowance(&mut self, cx: &mut Context, stu: u32) -> Option<u64> {
         let pair = 2 * u64::from(stu);
         let path = &self.paths[cx.links.selected];
         let in_flight = self.outbox.sent_logs[cx.links.selected].bytes_in_flight();
         let room = path.congestion.window().saturating_sub(in_flight);
-        // An STU on its own costs as much as a burst. Something may always be in flight.
+        // A single STU costs as much as a burst. Something may always be in flight.
         if room < pair && in_flight > 0 {
             let wait = probe_timeout(cx);
             cx.timers.set_earlier(Timer::ProbeTimeout, cx.now + wait);
@@ -179,7 +177,7 @@ impl Sending {
         Some(bytes.saturating_add(headers))
     }
 
-    /// Whether the next burst asks the receiver for its progress.
+    /// Whether the next burst must ask the receiver for its progress.
     fn asks_progress(&mut self, cx: &Context) -> bool {
         if cx.profile == Profile::Classic {
             return false;
@@ -189,7 +187,8 @@ impl Sending {
             true => self.paths[selected].congestion.ack_request_interval(),
             false => 0,
         };
-        // What is in flight says how much each of several paths carries. Twice, for an answer may be lost.
+        // With several paths, bytes in flight decide how much each carries. Asks twice as often, because an answer may
+        // be lost.
         let interval = match cx.links.is_several() {
             true => interval.min(limits::PATH_LEAD / 2),
             false => interval,
@@ -197,8 +196,8 @@ impl Sending {
         self.outbox.sent_logs[selected].asks_progress(interval)
     }
 
-    /// Everything granted was sent, and nothing is heard: asks how the Transfers stand. `silent`: the
-    /// peer was not heard for a payload timeout; `answering`: answers to Gets wait.
+    /// All granted payload was sent, and nothing is heard: asks about the Transfers. `silent`: the peer was not heard
+    /// for a payload timeout; `answering`: answers to Gets wait.
     pub(crate) fn on_probe_timeout(&mut self, cx: &mut Context, silent: bool, answering: bool) {
         let open = |it: &Outbound| it.state == OutboundState::Sending;
         let sent = |it: &Outbound| open(it) || it.is_eager() || it.in_advance;
@@ -222,8 +221,8 @@ impl Sending {
         cx.timers.set(Timer::ProbeTimeout, cx.now + wait);
     }
 
-    /// There is something to send and no room, for nothing new was seen for long: whatever was in
-    /// flight is gone, and the path is to be learned anew (RFC 9002, 7.6: persistent congestion).
+    /// Payload waits without room in the window, and nothing new was seen for long: all payload in flight is gone, and
+    /// the path must be learned anew (RFC 9002, 7.6: persistent congestion).
     fn give_up_flight(&mut self, cx: &Context) {
         let of_paths = self.outbox.sent_logs.iter_mut().zip(&mut self.paths);
         for (path, (sent_log, it)) in of_paths.enumerate() {
@@ -236,7 +235,7 @@ impl Sending {
     }
 }
 
-/// The shape of a burst that waits for no controller.
+/// The shape of a burst without congestion control.
 pub(crate) fn shape(cx: &Context, limit: BurstLimit) -> Shape {
     Shape {
         route: cx.route,
@@ -250,8 +249,7 @@ pub(crate) fn shape(cx: &Context, limit: BurstLimit) -> Shape {
     }
 }
 
-/// How long to wait for word of what was sent: the receiver, which knows what it misses, asks
-/// first.
+/// How long to wait for a report of sent payload. The receiver knows what it misses, so it asks first.
 fn probe_timeout(cx: &Context) -> Duration {
     match cx.profile {
         Profile::Classic => cx.recovery.control_timeout(),

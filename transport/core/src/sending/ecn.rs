@@ -1,30 +1,31 @@
-//! Whether the path carries the marks of its queues: datagrams leave ECN-capable (ECT(0)), a queue that
-//! grows marks them "congestion experienced" instead of dropping them (RFC 3168), and the receiver counts
-//! both. A path that clears the field says nothing, and is found out by its receiver counting none
-//! (RFC 9000, 13.4.2, has the idea).
+//! Validates whether the path preserves ECN marks, whenever the receiver reports counts.
+//!
+//! Datagrams leave ECN-capable (ECT(0)). A growing queue marks them "congestion experienced" instead of dropping them
+//! (RFC 3168), and the receiver counts both kinds. If the path clears the field, the receiver counts none (the idea of
+//! RFC 9000, 13.4.2).
 
 use crate::Instant;
 use crate::limits::MARKS_TRIAL_STUS;
 use zerolane_wire::Progress;
 
-/// What was found out, as a sender.
+/// State of ECN validation at the sender.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct EcnValidation {
-    /// The path clears them.
+    /// The path clears the marks.
     cleared: bool,
-    /// Since when the controller wants them, at the latest.
+    /// Since when the controller has wanted marks, at the latest.
     since: Option<Instant>,
-    /// What the receiver had told when the present trial began.
+    /// The receiver's counts at the start of the present trial.
     before: Option<Progress>,
 }
 
 impl EcnValidation {
-    /// Whether they may be of use.
+    /// Whether marks may be useful.
     pub(crate) fn may_work(&self) -> bool {
         !self.cleared
     }
 
-    /// The receiver told `progress` of a burst that left at `sent`, in STUs of `stu` bytes. `wanted`: the
+    /// The receiver reported `progress` for a burst that left at `sent`, in STUs of `stu` bytes. `wanted`: the
     /// controller wants marks.
     pub(crate) fn note(
         &mut self,
@@ -39,7 +40,7 @@ impl EcnValidation {
             self.before = None;
             return;
         }
-        // What left before the lane had heard that they are wanted tells nothing.
+        // Bursts that left before the lane knew that marks are wanted tell nothing.
         if sent <= *self.since.get_or_insert(now) {
             return;
         }
@@ -54,7 +55,7 @@ impl EcnValidation {
         self.before = Some(*progress);
     }
 
-    /// The path is another.
+    /// Forgets the path: it changed.
     pub(crate) fn forget(&mut self) {
         *self = EcnValidation::default();
     }

@@ -1,5 +1,5 @@
-//! Sending: Transfers of this end announced, granted, sent, repaired and confirmed, under congestion
-//! control; and memory offered to the peer's Reads.
+//! Sends this end's Transfers under congestion control: announces, sends granted payload, repairs, and takes
+//! confirmations. Also offers memory to the peer's Reads.
 
 mod answers;
 mod bursts;
@@ -33,33 +33,33 @@ use core::mem::discriminant;
 use smallvec::{SmallVec, smallvec};
 use zerolane_wire::{End, Operation, Reason, RequestToSend, Target};
 
-/// What this end sends.
+/// State of sending.
 #[derive(Debug)]
 pub(crate) struct Sending {
     outbox: Outbox,
     offers: Offers,
-    /// What holds payload back, path by path.
+    /// Limits of payload, per path.
     paths: SmallVec<[SendPath; 1]>,
     max_rate: Option<u64>,
     finish: Finish,
-    /// Payload bytes that left for the first time.
+    /// Payload bytes sent for the first time.
     left: u64,
 }
 
-/// Whether this end goes on sending what meets receives.
+/// The end of sending, after which nothing matches the peer's receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Finish {
     No,
-    /// Once all that was posted before is announced.
+    /// Requested: waits until everything posted before is announced.
     Asked,
     /// The peer is told until it confirms.
     Told,
-    /// It knows.
+    /// The peer confirmed.
     Confirmed,
 }
 
 impl Sending {
-    /// Nothing to send yet, and at most `max_rate` bytes a second of what comes.
+    /// Nothing to send yet. Limits payload to `max_rate` bytes per second.
     pub(crate) fn new(max_rate: Option<u64>) -> Sending {
         Sending {
             outbox: Outbox::new(),
@@ -71,17 +71,17 @@ impl Sending {
         }
     }
 
-    /// Transfers that are not over, or of which the peer does not know that.
+    /// Transfers that are not over, or whose end the peer does not know.
     pub(crate) fn len(&self) -> usize {
         self.outbox.len()
     }
 
-    /// Payload bytes that left for the first time: the peer granted them, but for what is short.
+    /// Payload bytes sent for the first time. The peer granted them, except short payloads.
     pub(crate) fn left(&self) -> u64 {
         self.left
     }
 
-    /// As [`Sending::len`], with what is offered to Reads.
+    /// As [`Sending::len`], including offers to Reads.
     pub(crate) fn posted(&self) -> usize {
         self.outbox.len() + self.offers.queue.len()
     }
@@ -95,7 +95,7 @@ impl Sending {
         self.outbox.get(id).is_some()
     }
 
-    /// The number of the message that Transfer `id` is the payload of.
+    /// The number of the message whose payload is Transfer `id`.
     pub(crate) fn message(&self, id: TransferId) -> Option<u32> {
         match self.outbox.get(id)?.target {
             Target::Message(number) => Some(number),
@@ -123,12 +123,12 @@ impl Sending {
         self.outbox.has_data()
     }
 
-    /// Whether payload waits to be sent that nothing has to be granted for.
+    /// Whether payload that needs no grant waits to be sent.
     pub(crate) fn has_eager(&self) -> bool {
         self.outbox.has_eager()
     }
 
-    /// What is known of the path as its sender.
+    /// Describes the path from the sender's side.
     pub(crate) fn describe(&self, path: usize, state: &mut PathState) {
         let (Some(it), Some(sent_log)) = (self.paths.get(path), self.outbox.sent_logs.get(path))
         else {
@@ -152,7 +152,7 @@ impl Sending {
         self.share_max_rate();
     }
 
-    /// Whether datagrams are to leave ECN-capable.
+    /// Whether datagrams should leave ECN-capable.
     pub(crate) fn wants_marks(&self, cx: &Context) -> bool {
         let only = &self.paths[0];
         !cx.links.is_several() && only.congestion.wants_marks() && only.ecn.may_work()
@@ -163,7 +163,7 @@ impl Sending {
         self.paths[0].congestion.on_new_path(cx.recovery.min_rtt());
     }
 
-    /// The path to the peer is another one.
+    /// The path to the peer changed.
     pub(crate) fn on_new_path(&mut self) {
         let first = &mut self.paths[0];
         first.congestion.on_new_path(None);
@@ -171,13 +171,13 @@ impl Sending {
         self.outbox.sent_logs[0].give_up();
     }
 
-    /// Bursts in flight, for what is sent beside Transfers.
+    /// Bursts in flight, for payload outside Transfers.
     pub(crate) fn sent_log(&self, path: usize) -> &SentLog {
         let logs = &self.outbox.sent_logs;
         logs.get(path).unwrap_or(&logs[0])
     }
 
-    /// The path that carried these bytes last, of a Block or of an answer.
+    /// The path that last carried these bytes of a Block or of an answer.
     pub(crate) fn carrier(&self, id: TransferId, b_num: u32, range: (u32, u32)) -> usize {
         self.outbox.carrier(id, b_num, range)
     }
@@ -191,7 +191,7 @@ impl Sending {
             .sum()
     }
 
-    /// As if `number` Transfers had been announced, and Reads matched, before.
+    /// Continues as if `number` Transfers had been announced, and Reads matched, before.
     #[cfg(test)]
     pub(crate) fn age(&mut self, number: u32) {
         self.outbox.age(number);
@@ -230,7 +230,7 @@ impl Sending {
         self.outbox.on_no_message(number);
     }
 
-    /// Queues a Transfer for `target` that has an identifier: that of the request which it carries out.
+    /// Queues a Transfer for `target` with the identifier of the request that it executes.
     pub(crate) fn post_as(
         &mut self,
         cx: &mut Context,
@@ -260,7 +260,7 @@ impl Sending {
         }
     }
 
-    /// Announces queued Transfers as far as the peer's slots allow.
+    /// Announces queued Transfers, as far as the peer has slots.
     pub(crate) fn announce(&mut self, cx: &mut Context) {
         if !self.outbox.has_unnumbered() {
             return;
@@ -274,8 +274,8 @@ impl Sending {
                 self.announce_by_payload(cx, id);
                 continue;
             }
-            // A plain train lands by forecast, and nothing is forecast of what is not announced: it may be shorter than what
-            // was granted, and nothing behind it is written.
+            // A plain train must be forecast, and nothing is forecast for unannounced Transfers: the Transfer may be
+            // shorter than the grant, and no byte behind it may be written.
             let by_train = cx.config.seal > 0;
             match self
                 .outbox
@@ -288,7 +288,7 @@ impl Sending {
         }
     }
 
-    /// Posts nothing more that meets a receive.
+    /// Finishes sending: nothing posted later matches a receive.
     pub(crate) fn ask_finish(&mut self, cx: &mut Context) {
         if self.finish == Finish::No {
             self.finish = Finish::Asked;
@@ -296,28 +296,28 @@ impl Sending {
         }
     }
 
-    /// Whether nothing more may be posted that meets a receive.
+    /// Whether sending is finished or finishing.
     pub(crate) fn is_finishing(&self) -> bool {
         self.finish != Finish::No
     }
 
-    /// Whether the peer is to be told so, and something posted before is not announced yet.
+    /// Whether the peer must still be told, and an earlier post is not yet announced.
     pub(crate) fn waits_to_finish(&self) -> bool {
         self.finish == Finish::Asked
     }
 
-    /// Whether the peer does not know yet that this end finished sending.
+    /// Whether the peer has not yet confirmed that this end finished sending.
     pub(crate) fn is_finish_unconfirmed(&self) -> bool {
         matches!(self.finish, Finish::Asked | Finish::Told)
     }
 
-    /// The peer knows that this end finished sending.
+    /// The peer confirmed that this end finished sending.
     pub(crate) fn on_finish_confirmed(&mut self) {
         self.finish = Finish::Confirmed;
     }
 
-    /// Tells the peer that nothing more comes that meets a receive, and no message from operation `number` on:
-    /// by an End of a Transfer that it never hears of, whose number is behind those of all others.
+    /// Tells the peer that nothing more matches a receive, and that no message comes from operation `number` on. Uses
+    /// an End for a Transfer that was never announced, numbered behind all others.
     pub(crate) fn finish(&mut self, cx: &mut Context, number: u32) {
         let meets = |target| matches!(target, Target::Receive | Target::Message(_));
         if self.outbox.is_to_announce(meets) {
@@ -330,8 +330,8 @@ impl Sending {
         self.end_withdrawn(cx);
     }
 
-    /// Gives payloads that were cancelled before they were announced, and the end of all, numbers, as far as
-    /// there are slots, and ends them under those.
+    /// Assigns numbers to payloads that were cancelled before they were announced, and to the end of sending, as far as
+    /// there are slots, and sends their Ends.
     fn end_withdrawn(&mut self, cx: &mut Context) {
         let slots = cx.peer_slots();
         while let Some((withdrawn, sequence)) = self.outbox.number_withdrawn(slots) {
@@ -350,7 +350,7 @@ impl Sending {
         }
     }
 
-    /// The payload of a Transfer announces it. An announcement on its own follows if nothing is heard.
+    /// The payload of a Transfer announces it. A separate announcement follows if nothing is heard.
     fn announce_by_payload(&mut self, cx: &mut Context, id: TransferId) {
         let wait = cx.recovery.control_timeout();
         if let Some(transfer) = self.outbox.get_mut(id) {
@@ -361,7 +361,7 @@ impl Sending {
         cx.owe(Debt::Peer);
     }
 
-    /// A Transfer is announced in a moment, if it is not granted before.
+    /// Delays the announcement of a Transfer for a moment, in case an advance grant comes.
     fn defer_announcement(&mut self, cx: &mut Context, id: TransferId) {
         let at = cx.now + limits::ANNOUNCE_DELAY;
         if let Some(transfer) = self.outbox.get_mut(id) {
@@ -397,8 +397,8 @@ impl Sending {
         cx.owe(Debt::Peer);
     }
 
-    /// Announcements to be repeated, and whether nothing was heard of them. Of those that were told to
-    /// wait, the first of each kind asks for all: none behind it has its turn before.
+    /// Announcements to repeat, each with whether it may have been lost. Of deferred Transfers, the first of each kind
+    /// asks for all: none behind it has its turn before.
     pub(crate) fn announcements_due(&mut self, cx: &Context) -> Vec<(TransferId, bool)> {
         let now = cx.now;
         let mut due = vec![];
@@ -428,9 +428,9 @@ impl Sending {
     }
 }
 
-/// Transfers that end.
+/// Ends of Transfers.
 impl Sending {
-    /// Ends a Transfer that the peer knows to be over. Returns whether that ended it.
+    /// Ends a Transfer that the peer knows to be over. Returns whether this call ended it.
     pub(crate) fn end(&mut self, cx: &mut Context, id: TransferId, event: OutboundEvent) -> bool {
         let Some(transfer) = self.outbox.on_event(id, event) else {
             return false;
@@ -443,14 +443,14 @@ impl Sending {
         true
     }
 
-    /// Gives up a Transfer of this end, or an offer. False if it is none of those.
+    /// Cancels a Transfer of this end, or an offer. False if it is neither.
     pub(crate) fn cancel(&mut self, cx: &mut Context, id: TransferId, reason: Reason) -> bool {
         let offers = self.offers.queue.len();
         self.offers.queue.retain(|offer| offer.id != id);
         self.cancel_transfer(cx, id, reason) || offers != self.offers.queue.len()
     }
 
-    /// Gives up a Transfer of this end. False if it is none.
+    /// Cancels a Transfer of this end. False if it is none.
     pub(crate) fn cancel_transfer(
         &mut self,
         cx: &mut Context,
@@ -484,7 +484,7 @@ impl Sending {
         true
     }
 
-    /// The peer gave up a Transfer of ours.
+    /// The peer aborted a Transfer of this end.
     pub(crate) fn on_end(&mut self, cx: &mut Context, it: &End) -> Option<Ended> {
         let id = it.d_id;
         let known = |transfer: &Outbound| transfer.peer == 0 || transfer.peer == it.s_id;
@@ -493,8 +493,8 @@ impl Sending {
         ended.then_some(Ended::Failed(id, TransferError::Refused(it.reason)))
     }
 
-    /// The peer takes back the Read `s_id` of number `sequence`, of which it may not have heard that it
-    /// met an offer, nor we of it.
+    /// The peer cancelled its Read `s_id` of number `sequence`. Either end may not yet know that the Read matched an
+    /// offer.
     pub(crate) fn on_end_of_read(&mut self, cx: &mut Context, it: &End) -> Result<(), DropReason> {
         let answers = |t: &Outbound| t.target == Target::Read(it.s_id);
         let answer = self.outbox.iter().find(|(_, transfer)| answers(transfer));
@@ -507,7 +507,7 @@ impl Sending {
                 }
             };
         };
-        // The peer's slot for the announcement is to be closed, heard or not.
+        // The peer must close its slot for the announcement, whether it heard it or not.
         let (state, end) = (transfer.state, end_of_source(id, transfer, it.reason));
         self.outbox.on_event(id, OutboundEvent::Cancelled);
         if state != OutboundState::Queued {
@@ -526,7 +526,7 @@ impl Sending {
         cx.owe(Debt::Start);
     }
 
-    /// The Transfers announced under a number that `is_named`.
+    /// The Transfers announced under a number for which `is_named` holds.
     pub(crate) fn announced(&self, is_named: impl Fn(u32) -> bool) -> Vec<TransferId> {
         self.outbox.announced(is_named)
     }
@@ -537,7 +537,7 @@ impl Sending {
         self.outbox.on_event(id, OutboundEvent::Cancelled);
     }
 
-    /// Everything is over.
+    /// Clears everything: the connection is over.
     pub(crate) fn clear(&mut self) {
         self.outbox.forget_withdrawn();
     }

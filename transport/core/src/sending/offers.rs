@@ -1,5 +1,4 @@
-//! Memory offered to the peer's Reads, and the Reads that wait for an offer: matched in the order
-//! of their numbers.
+//! Matches the peer's Reads with offered memory, in the order of the Reads' numbers.
 
 use crate::{Delivery, Span, TransferId};
 use alloc::collections::{BTreeMap, VecDeque};
@@ -13,34 +12,34 @@ pub(crate) struct Offer {
     pub(crate) delivery: Delivery,
 }
 
-/// What a Request_To_Receive turned out to be.
+/// Classification of a Request_To_Receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadRequest {
-    /// Kept until it meets an offer.
+    /// Stored until it matches an offer.
     Kept,
-    /// It met one already, or was taken back.
+    /// It already matched an offer, or was cancelled.
     Old,
     /// More than the slots hold.
     TooMany,
 }
 
-/// Offers and Reads that have not met.
+/// Unmatched offers and Reads.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Offers {
     pub(crate) queue: VecDeque<Offer>,
-    /// Reads by number; `None` was taken back.
+    /// Reads by number; `None` for cancelled ones.
     wanted: BTreeMap<u32, Option<RequestToReceive>>,
-    /// Read that the next offer meets.
+    /// Number of the Read that the next offer matches.
     next: u32,
 }
 
 impl Offers {
-    /// Takes a Read, `slots` of which are kept at most.
+    /// Takes a Read; at most `slots` are stored.
     pub(crate) fn want(&mut self, it: &RequestToReceive, slots: u16) -> ReadRequest {
         self.keep(it.sequence, Some(*it), slots)
     }
 
-    /// The peer takes Read `number` back, be it heard or not.
+    /// The peer cancelled Read `number`, whether it was heard or not.
     pub(crate) fn take_back(&mut self, number: u32, slots: u16) -> ReadRequest {
         let kept = self.keep(number, None, slots);
         self.skip_taken_back();
@@ -69,7 +68,7 @@ impl Offers {
         }
     }
 
-    /// The next Read and the offer that it meets.
+    /// The next Read, and the offer that it matches.
     pub(crate) fn match_next(&mut self) -> Option<(RequestToReceive, Offer)> {
         self.skip_taken_back();
         let wanted = (*self.wanted.get(&self.next)?)?;
@@ -84,12 +83,12 @@ impl Offers {
         matches!(self.wanted.get(&number), Some(Some(_)))
     }
 
-    /// Stops the program if what the peer makes us hold grew beyond its limits.
+    /// Panics if the state that the peer controls grew beyond its limits.
     pub(crate) fn assert_bounded(&self, slots: u16) {
         assert!(self.wanted.len() <= usize::from(slots));
     }
 
-    /// As if `number` Reads had been matched before.
+    /// Continues as if `number` Reads had been matched before.
     #[cfg(test)]
     pub(crate) fn age(&mut self, number: u32) {
         self.next = number;

@@ -1,4 +1,4 @@
-//! What holds payload back on each of several paths, and which of them carries it.
+//! Limits payload on each of several paths, and chooses the path that carries it.
 
 use super::Sending;
 use super::ecn::EcnValidation;
@@ -9,13 +9,13 @@ use crate::limits::PATH_LEAD;
 use crate::{Congestion, GrantsOnly, PathLife};
 use alloc::boxed::Box;
 
-/// One path, as its sender sees it.
+/// One path from the sender's side.
 #[derive(Debug)]
 pub(super) struct SendPath {
     pub(super) congestion: Limited,
     pub(super) pacer: Pacer,
     pub(super) ecn: EcnValidation,
-    /// Bytes that it lost.
+    /// Payload bytes that it lost.
     pub(super) lost: u64,
 }
 
@@ -34,12 +34,12 @@ impl SendPath {
 }
 
 impl Sending {
-    /// Both ends take several paths: numbers of bursts say which.
+    /// Both ends accept several paths: makes burst numbers identify the path.
     pub(crate) fn number_paths(&mut self, cx: &Context) {
         self.outbox.sent_logs[0] = SentLog::of_path(0, cx.links.path_bits());
     }
 
-    /// Path `path` carries from here on: nothing is known of it.
+    /// Path `path` starts to carry payload, with nothing known of it.
     pub(crate) fn on_path_up(&mut self, cx: &Context, path: usize) {
         while self.paths.len() <= path {
             self.paths.push(SendPath::new(Box::new(GrantsOnly), None));
@@ -58,12 +58,12 @@ impl Sending {
         self.share_max_rate();
     }
 
-    /// Path `path` carries nothing more: what it had in flight goes by others.
+    /// Path `path` carries nothing more: retransmits its payload in flight on others.
     pub(crate) fn on_path_down(&mut self, path: usize) {
         self.outbox.abandon(path);
     }
 
-    /// The limit to the rate is one of all paths together.
+    /// Divides the maximum rate, which holds for all paths together.
     pub(super) fn share_max_rate(&mut self) {
         let paths = self.paths.len() as u64;
         for it in &mut self.paths {
@@ -71,8 +71,8 @@ impl Sending {
         }
     }
 
-    /// Whether payload is to leave by the selected path now: it carries, and no other one is better for it. `answers`: bytes of
-    /// answers to Gets that wait as well, as far as they are no more than it is told.
+    /// Whether payload should leave by the selected path now: the path carries, and no other one is better. `answers`:
+    /// bytes of waiting answers to Gets, counted up to its argument.
     pub(crate) fn may_carry(&self, cx: &Context, answers: impl Fn(u64) -> u64) -> bool {
         let path = cx.links.selected;
         if !cx.links.is_several() {
@@ -86,8 +86,8 @@ impl Sending {
         !others.any(|other| self.is_behind(cx, other, path) || self.is_sooner(cx, other, &answers))
     }
 
-    /// Whether `path` and `other` are no longer than a LAN, much less is in flight on `other`, and it has room: the path that is asked
-    /// first would carry all that is granted, for its window is more than that, or it has none.
+    /// Whether `path` and `other` are LAN paths, `other` has much less in flight, and has room. Otherwise the path
+    /// polled first would carry everything granted, because its window is larger than that, or unlimited.
     fn is_behind(&self, cx: &Context, other: usize, path: usize) -> bool {
         let in_flight = |path| self.sent_log(path).bytes_in_flight();
         let is_short = |path: usize| {
@@ -105,10 +105,10 @@ impl Sending {
             && has_room(other) == Some(true)
     }
 
-    /// Whether `other` is shorter than the selected path by more than all that is left takes to leave by it. Shortest round trips
-    /// say so: a path that carries nothing has answers to few questions, and one that an end was late with counts for long.
+    /// Whether `other` is shorter than the selected path by more than the transmission time of all remaining payload.
+    /// Compares the shortest round trips: an idle path has few samples, and a sample with a late end counts for long.
     fn is_sooner(&self, cx: &Context, other: usize, answers: impl Fn(u64) -> u64) -> bool {
-        /// More than this is not added up: the rest makes no difference.
+        /// Counting stops here: more makes no difference.
         const MOST: u64 = 1 << 20;
         let sooner = || {
             let pace = self.paths.get(other)?.congestion.pace()?;

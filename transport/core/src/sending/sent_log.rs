@@ -1,9 +1,8 @@
-//! What is in flight: every burst of Data has a number, and what the receiver says refers to the
-//! newest number it has seen.
+//! Logs every burst in flight under its number, to which the receiver's reports refer.
 //!
-//! So a report that some bytes are missing means them lost only if a later burst than the one that
-//! carried them last has arrived, or that one is older than a round trip (RFC 8985's idea, with
-//! bursts for packets). Reports that are late, repeated or made up send nothing twice.
+//! Reported bytes count as lost only if a burst later than the one that last carried them has arrived, or that one is
+//! older than a round trip (the idea of RFC 8985, with bursts for packets). Reports that are late, repeated or forged
+//! cause no repeated retransmission.
 
 use crate::congestion::Lateness;
 use crate::limits::MAX_FLIGHT;
@@ -16,33 +15,33 @@ use zerolane_wire::Progress;
 /// A burst that left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SentBurst {
-    /// Its number, which its Data carries in Sync. Never 0.
+    /// Its number, in Sync of its Data. Never 0.
     pub(crate) number: u32,
     pub(crate) at: Instant,
     pub(crate) id: TransferId,
     pub(crate) b_num: u32,
     pub(crate) start: u32,
     pub(crate) len: u32,
-    /// Bytes sent since the connection began, these included.
+    /// Bytes sent since the connection began, including these.
     pub(crate) total: u64,
-    /// What the receiver had told some time before.
+    /// The receiver's report of some time before.
     base: ReportedState,
-    /// Nothing more was there to send.
+    /// There was nothing more to send.
     limited: bool,
 }
 
-/// What the receiver told last.
+/// The receiver's last report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Reported {
-    /// When we were told. The delay that is told with it counts from the first STU of a burst, and what
-    /// was received ends with the last: less that delay, an answer to a repair and one to a burst would be
-    /// a burst apart, and the rate so much too high.
+    /// When the report came. Its delay counts from the first STU of a burst, and its byte count ends with the last. If
+    /// that delay were subtracted, the answers to a repair and to a burst would be a burst apart, and the rate that
+    /// much too high.
     at: Instant,
     received: u64,
     marked: u32,
 }
 
-/// What the receiver had told at some time, and when the last burst left that it had seen.
+/// A report of the receiver, and the departure of the last burst that it had seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct ReportedState {
     known: Reported,
@@ -52,19 +51,19 @@ struct ReportedState {
     settled: u64,
 }
 
-/// When a burst arrived, plus the time that the way back takes.
+/// Arrival of a burst, plus the time of the way back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Arrival {
     at: Instant,
     /// Bytes sent before it.
     before: u64,
-    /// An end was late to tell.
+    /// An end was late to report it.
     late: bool,
 }
 
 impl Arrival {
-    /// The rate at which arrived what was sent from `earlier` to this one. Ends that are late say nothing of it: what
-    /// one of them finds in its socket may have come at any rate. `None` if none was.
+    /// The arrival rate of the bytes sent from `earlier` to this one. Ignores late ends: datagrams found in a socket
+    /// may have arrived at any rate. `None` if there is no such rate.
     fn rate_since(&self, earlier: &Arrival) -> Option<u64> {
         let bytes = self.before.checked_sub(earlier.before)?;
         let late = self.late || earlier.late;
@@ -72,24 +71,24 @@ impl Arrival {
     }
 }
 
-/// What of a round trip is the path's, and what the ends'.
+/// The parts of a round trip that belong to the path and to the ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timing {
     pub(crate) rtt: Duration,
     pub(crate) min_rtt: Duration,
-    /// For how long the answer has been there.
+    /// How long the answer has been here.
     pub(crate) waited: Duration,
     pub(crate) lateness: Lateness,
 }
 
-/// Shortest time over which a rate is taken. An end that is late by a fraction of it, as ends are that
-/// have other things to do, changes the rate by as much.
+/// Shortest time over which a rate is computed. Busy ends are late by a fraction of it, and distort the rate by as
+/// much.
 const RATE_SPAN: Duration = Duration::from_millis(1);
 
 /// Answers remembered in that time.
 const TOLD_IN_SPAN: u32 = 8;
 
-/// Bursts of a path remembered after they were seen, to tell which path lost what.
+/// Bursts of a path remembered after they were seen, to tell which path lost a range.
 const MAX_PASSED: usize = 256;
 
 /// The bursts in flight, oldest first.
@@ -97,27 +96,27 @@ const MAX_PASSED: usize = 256;
 pub(crate) struct SentLog {
     log: VecDeque<SentBurst>,
     next: u32,
-    /// Newest number the receiver has seen, when that left, and when we learned that it arrived.
+    /// Newest number that the receiver has seen, when that burst left, and when its arrival was reported.
     seen: u32,
     seen_sent: Instant,
     seen_at: Instant,
-    /// Bytes sent, and of those up to the newest burst that was seen or must be gone.
+    /// Bytes sent, and of those, bytes up to the newest burst that was seen or must be gone.
     total: u64,
     settled: u64,
     known: Reported,
-    /// Of the newest burst that the receiver told of.
+    /// Arrival of the newest reported burst.
     arrival: Option<Arrival>,
-    /// Earlier answers, oldest first: the first is as old as a rate's span, or there is none so old.
+    /// Earlier reports, oldest first. The first is as old as a rate's span, or none is.
     told: VecDeque<ReportedState>,
     /// Bytes sent when the present round began.
     round: u64,
-    /// Bytes sent when the receiver was last asked how it gets on.
+    /// Bytes sent when the receiver was last asked for its progress.
     asked: u64,
-    /// Bursts forgotten for want of room, and not told yet.
+    /// Bursts dropped for lack of room, and not yet counted.
     forgotten: u64,
-    /// Highest bits of the numbers that are the path's and not counted up.
+    /// Highest bits of the numbers, which identify the path and stay fixed.
     path_bits: u32,
-    /// Of one of several paths: what was seen or passed over lately, and when it left.
+    /// On one of several paths: bursts recently seen or passed over, and their departures.
     passed: VecDeque<SentBurst>,
 }
 
@@ -153,7 +152,7 @@ impl SentLog {
         }
     }
 
-    /// The same of path `path`, which the highest `path_bits` bits of its numbers name.
+    /// An empty log of path `path`, which the highest `path_bits` bits of its numbers identify.
     pub(crate) fn of_path(path: usize, path_bits: u32) -> SentLog {
         let none = (path as u32)
             .checked_shl(u32::BITS - path_bits)
@@ -170,12 +169,12 @@ impl SentLog {
         is_after(number, other, self.path_bits)
     }
 
-    /// Bytes that ever left.
+    /// Bytes ever sent.
     pub(crate) fn total(&self) -> u64 {
         self.total
     }
 
-    /// When a burst with any of these bytes of the Block left, if that was lately.
+    /// When a burst with any of these bytes of the Block last left, if recently.
     pub(crate) fn carried(
         &self,
         id: TransferId,
@@ -189,7 +188,7 @@ impl SentLog {
         newest_first.find(touches).map(|it| it.at)
     }
 
-    /// Takes out all that was not seen: the path does not carry it.
+    /// Removes and returns all unseen bursts: the path does not carry them.
     pub(crate) fn abandon(&mut self) -> VecDeque<SentBurst> {
         self.give_up();
         core::mem::take(&mut self.log)
@@ -209,12 +208,12 @@ impl SentLog {
         self.log.len()
     }
 
-    /// Bursts that were forgotten for want of room since this was asked last.
+    /// Bursts dropped for lack of room since the last call.
     pub(crate) fn take_forgotten(&mut self) -> u64 {
         core::mem::take(&mut self.forgotten)
     }
 
-    /// The burst [`SentLog::next_number`] leaves: `len` bytes from `start` of a Block.
+    /// The burst [`SentLog::next_number`] leaves, with `len` bytes from `start` of a Block.
     pub(crate) fn on_sent(
         &mut self,
         at: Instant,
@@ -248,7 +247,7 @@ impl SentLog {
             limited: false,
         });
         let last = u32::MAX >> self.path_bits;
-        // 0 is no number.
+        // 0 is no valid number.
         self.next = match self.next & last == last {
             true => self.next - last + 1,
             false => self.next + 1,
@@ -264,7 +263,7 @@ impl SentLog {
         }
     }
 
-    /// Remembers the newest answer.
+    /// Remembers the newest report.
     fn note_told(&mut self) {
         let newest = self.told();
         let span = RATE_SPAN / TOLD_IN_SPAN;
@@ -277,7 +276,7 @@ impl SentLog {
         }
     }
 
-    /// The receiver has seen burst `number`. Returns that burst if it is news and not forgotten.
+    /// The receiver has seen burst `number`. Returns that burst if it is newly seen and not dropped.
     ///
     /// # Errors
     /// No such burst was ever sent.
@@ -316,7 +315,7 @@ impl SentLog {
         self.passed.push_back(sent);
     }
 
-    /// The burst that left last was all there was.
+    /// The last burst was all there was to send.
     pub(crate) fn on_app_limited(&mut self) {
         if let Some(last) = self.log.back_mut() {
             last.limited = true;
@@ -328,13 +327,13 @@ impl SentLog {
         self.total - self.settled
     }
 
-    /// Since when nothing new was seen, of what was sent.
+    /// Time of the last news about sent bursts.
     pub(crate) fn quiet_since(&self) -> Instant {
         let left = self.log.front().map_or(Instant::ZERO, |it| it.at);
         self.seen_at.max(left)
     }
 
-    /// What is too old to arrive any more is not in flight.
+    /// Removes bursts too old to arrive from the bytes in flight.
     pub(crate) fn settle(&mut self, now: Instant, flight_time: Duration) {
         let mut newest_first = self.log.iter().rev();
         let gone = newest_first.find(|it| !self.may_arrive(it, now, flight_time));
@@ -343,12 +342,12 @@ impl SentLog {
         }
     }
 
-    /// Nothing new was seen for so long that all of it counts as lost.
+    /// Counts everything in flight as lost: nothing new was seen for too long.
     pub(crate) fn give_up(&mut self) {
         self.settled = self.total;
     }
 
-    /// Whether the receiver is to be asked again, after `interval` bytes; it is, then.
+    /// Whether the receiver must be asked again, after `interval` bytes. Notes the question.
     pub(crate) fn asks_progress(&mut self, interval: u64) -> bool {
         let due = self.total - self.asked >= interval;
         if due {
@@ -357,9 +356,9 @@ impl SentLog {
         due
     }
 
-    /// What the receiver's answer to `sent`, which is taken now, tells the congestion controller. The rate
-    /// is that of delivery or that of sending, whichever is less (draft-ietf-ccwg-bbr, 4.1): answers that
-    /// were held up and come together make no rate. Where the ends are late, it is not more than that of arrival.
+    /// The sample for the congestion controller from the receiver's answer to `sent`, received now. The rate is the
+    /// lower of delivery rate and sending rate (draft-ietf-ccwg-bbr, 4.1), so that delayed answers that come together
+    /// do not raise it. Where the ends are late, it is at most the arrival rate.
     pub(crate) fn sample(
         &mut self,
         now: Instant,
@@ -374,7 +373,7 @@ impl SentLog {
             lateness,
         } = timing;
         let now = now.before(waited);
-        // No claim makes more of it than was sent.
+        // No claim raises it above the bytes sent.
         let received = progress.received.min(self.total);
         let news = received.checked_sub(self.known.received)?;
         let marked = progress.marked.wrapping_sub(self.known.marked);
@@ -391,7 +390,8 @@ impl SentLog {
         self.arrival = Some(arrival);
         self.note_told();
         let at_arrival = sent.base.arrival.and_then(|it| arrival.rate_since(&it));
-        // Some answers tell of no sum, those to questions what is missing: what arrived before them arrived not since then.
+        // Some answers, to questions about missing ranges, carry no sum: bytes that arrived before them did not arrive
+        // since.
         let arrived = received
             .saturating_sub(sent.base.known.received)
             .min(sent.total.saturating_sub(sent.base.settled));
@@ -413,9 +413,9 @@ impl SentLog {
         })
     }
 
-    /// Ranges of the Block that the receiver had not seen when it last spoke and that may still
-    /// arrive: they left within the last `flight_time`, or they follow what was seen last as closely
-    /// as they left after it. The latter is so when a queue grows on the way.
+    /// Ranges of the Block that the receiver had not seen at its last report and that may still arrive. They left
+    /// within the last `flight_time`; or they follow the last seen burst as closely as they left after it, which
+    /// happens while a queue grows.
     pub(crate) fn in_flight(
         &self,
         id: TransferId,
@@ -431,7 +431,7 @@ impl SentLog {
             .map(|it| (it.start, it.start + it.len))
     }
 
-    /// Ranges of the Block that left after `time` and that the receiver had not seen when it last spoke.
+    /// Ranges of the Block that left after `time`, and that the receiver had not seen at its last report.
     pub(crate) fn left_after(
         &self,
         id: TransferId,
@@ -458,7 +458,7 @@ fn per_second(bytes: u64, time: Duration) -> u64 {
     u64::try_from(rate).unwrap_or(u64::MAX)
 }
 
-/// Whether `number` follows `other`, of the same path, which the highest `path_bits` of both name.
+/// Whether `number` follows `other` on their path, which the highest `path_bits` of both identify.
 pub(crate) fn is_after(number: u32, other: u32, path_bits: u32) -> bool {
     (number << path_bits).wrapping_sub(other << path_bits) as i32 > 0
 }

@@ -1,8 +1,9 @@
-//! Grants that the peer gave in advance: for announcements that this end has not made yet.
+//! Stores advance grants, which come before this end announces their Transfers, and applies them when it does.
 //!
-//! Each names the announcement that it is for, and is void if one before it meets no receive: then the receive that it
-//! gives a place in meets another. It is void, too, if the peer gave it before it heard of such an announcement. Those for
-//! the payload of messages name operations, and are void if one before is no message.
+//! Each names the announcement that it is for. It is void if an earlier announcement matches no receive, because the
+//! granted receive then matches another one. It is also void if the peer sent it before it heard of such an
+//! announcement. Grants for the payload of messages name operations, and are void if an earlier operation is no
+//! message.
 
 use super::grant::granted;
 use super::transfer::{Announcement, Outbound};
@@ -13,19 +14,20 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use zerolane_wire::{Advance, ClearToSend, Grant, Profile, Target};
 
-/// Grants in advance.
+/// Advance grants.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AdvanceGrants {
     grants: VecDeque<ClearToSend>,
-    /// The number behind the latest that meets no receive.
+    /// The number behind the latest that matches no receive.
     since: Option<u32>,
-    /// The last one came before its Transfer was to be announced, or hardly later.
+    /// The last advance grant came before the announcement was due, or hardly later.
     expected: bool,
 }
 
 impl AdvanceGrants {
     fn keep(&mut self, cts: &ClearToSend) -> Result<(), DropReason> {
-        // A number meets one receive, and a Block has one place: of two that differ, the peer ended the older one.
+        // A number matches one receive, and a Block has one place: of two different grants, the peer has ended the
+        // older one.
         let excludes = |it: &ClearToSend| {
             it.d_id == cts.d_id && (it.s_id != cts.s_id || it.b_num == cts.b_num)
         };
@@ -41,7 +43,7 @@ impl AdvanceGrants {
         Ok(())
     }
 
-    /// Those for `number`, of which those before it have no more use.
+    /// Removes and returns the grants for `number`. Those for earlier numbers are dropped.
     fn take(&mut self, number: u32) -> Vec<ClearToSend> {
         let taken = self.grants.iter().filter(|it| it.d_id == number).copied();
         let taken = taken.collect();
@@ -49,7 +51,7 @@ impl AdvanceGrants {
         taken
     }
 
-    /// `number` meets no receive, or may not.
+    /// `number` matches no receive, or may not.
     pub(super) fn on_detour(&mut self, number: u32) {
         self.grants.retain(|it| is_before(it.d_id, number));
         let next = number.wrapping_add(1);
@@ -58,7 +60,7 @@ impl AdvanceGrants {
         }
     }
 
-    /// What is numbered now comes behind this, with nothing between that meets no receive.
+    /// Numbers assigned now follow this one, and every number between matches a receive.
     pub(super) fn since(&self) -> Option<u32> {
         self.since
     }
@@ -69,8 +71,8 @@ impl AdvanceGrants {
 }
 
 impl Outbox {
-    /// Takes a grant in advance: for a Transfer to be announced, or for one that was announced meanwhile. `operation`: the
-    /// number that the next operation gets.
+    /// Takes an advance grant, for a future Transfer or for one announced meanwhile. `operation`: the number of this
+    /// end's next operation.
     pub(crate) fn grant_in_advance(
         &mut self,
         now: Instant,
@@ -118,8 +120,8 @@ impl Outbox {
         self.message_advance.on_detour(number);
     }
 
-    /// A Transfer was just numbered that no credit lets leave: it may leave as far as it was granted in advance. Says what
-    /// is to announce it; `by_train`: its first train may.
+    /// Applies the advance grants of a Transfer that was just numbered and lacks eager credit. Returns what announces
+    /// it; with `by_train`, its first train may.
     pub(crate) fn claim_advance_grants(
         &mut self,
         now: Instant,
@@ -199,7 +201,7 @@ impl Outbox {
         }
     }
 
-    /// The peer heard the announcement of a Transfer that was granted in advance to what it calls `peer`.
+    /// The peer heard the announcement of a Transfer with advance grants, which it calls `peer`.
     pub(crate) fn on_heard(&mut self, id: TransferId, peer: TransferId) {
         if let Some(transfer) = self.transfers.get_mut(&id)
             && transfer.in_advance
@@ -210,8 +212,8 @@ impl Outbox {
         }
     }
 
-    /// Forgets what the Transfer of `cts` was granted in advance, if another receive met it; and its Block, if that is granted
-    /// anew to the same one.
+    /// Drops the advance grants of the Transfer of `cts` if it matched another receive; or one Block, if `cts` grants
+    /// it anew for the same receive.
     pub(super) fn forget_void(&mut self, cts: &ClearToSend) {
         let id = cts.d_id;
         let Some(transfer) = self.transfers.get_mut(&id).filter(|it| it.in_advance) else {
@@ -231,7 +233,7 @@ impl Outbox {
         self.repairs.retain(|repair| repair.id != id);
     }
 
-    /// Forgets a Block that was granted in advance, and is anew: what was sent of it was dropped.
+    /// Drops a Block whose advance grant was replaced: the payload sent for it was dropped.
     fn forget_block(&mut self, id: TransferId, b_num: u32) {
         let transfer = self.transfers.get_mut(&id);
         let Some((transfer, block)) =
@@ -246,12 +248,12 @@ impl Outbox {
     }
 }
 
-/// Whether number `a` comes before `b`.
+/// Whether number `a` precedes `b`.
 fn is_before(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) < 0
 }
 
-/// A grant in advance of at most a receive's length, as far as it lies in a Transfer of `length` bytes, if it does.
+/// The part of an advance grant, of at most a receive's length, that lies in a Transfer of `length` bytes, if any.
 fn within(cts: &ClearToSend, length: u64) -> Option<ClearToSend> {
     let grant = cts.grant?;
     let rest = length.checked_sub(grant.transfer_offset)?;

@@ -1,4 +1,4 @@
-//! Bursts of payload: what leaves next, and the header it has.
+//! Selects the payload of the next burst (repairs, then eager, then granted), and builds its header.
 
 use super::Outbox;
 use super::transfer::{Announcement, Held, Outbound};
@@ -7,7 +7,7 @@ use crate::transmit::{BurstLimit, DataBurst, longest_train, split};
 use crate::{Delivery, Instant, TransferId, tiling};
 use zerolane_wire::{Flags, Header, Op, Profile, RequestToSend, Route, Train};
 
-/// How Data of a connection looks at present.
+/// The present form of a connection's Data.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) route: Route,
@@ -18,9 +18,9 @@ pub(crate) struct Shape {
     pub(crate) limit: BurstLimit,
     /// Bytes around the payload of a datagram.
     pub(crate) around: u32,
-    /// Bytes around that of a train.
+    /// Bytes around the payload of a train.
     pub(crate) train_around: u32,
-    /// The burst asks the receiver how it gets on (extended profile).
+    /// The burst asks the receiver for its progress (extended profile).
     pub(crate) ask: bool,
 }
 
@@ -36,7 +36,7 @@ impl Shape {
         self.limit.train > 0 && self.profile == Profile::Extended
     }
 
-    /// Cuts a burst of at most `rest` bytes at `address`; as a train, if it may be one and is worth it.
+    /// Cuts a burst of at most `rest` bytes at `address`; as a train, if permitted and worthwhile.
     pub(crate) fn cut(&self, address: u64, rest: u32, buffer_log2: u8, trains: bool) -> Cut {
         let segments = self.segments();
         let datagram = self.stu + self.around;
@@ -68,14 +68,14 @@ impl Shape {
     }
 }
 
-/// Bytes of the first of the fewest trains of at most `most` bytes that hold `rest`: all of about one length, in whole
-/// pages where possible, so that none is left over that is hardly worth a call.
+/// Length of the first of the fewest trains of at most `most` bytes that hold `rest`. All have about the same length,
+/// in whole pages where possible, so that no short train remains.
 fn even(rest: u32, most: u32) -> u32 {
     let trains = rest.div_ceil(most.max(1)).max(1);
     rest.div_ceil(trains).next_multiple_of(PAGE).min(rest)
 }
 
-/// What [`DataBurst`] says of a burst's size.
+/// The size of a burst, as in [`DataBurst`].
 pub(crate) struct Cut {
     pub(crate) bytes: u32,
     pub(crate) stu: u32,
@@ -83,17 +83,17 @@ pub(crate) struct Cut {
     pub(crate) train: Option<Train>,
 }
 
-/// A message that is nothing but its payload.
+/// A bare message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BareMessage {
     pub(crate) id: TransferId,
-    /// Low half of the number of the peer's operation that is expected next.
+    /// Low half of the number of the peer's next operation.
     pub(crate) executed: u16,
     /// A caller waits for its end.
     pub(crate) awaited: bool,
 }
 
-/// What a burst is made of, and for the counters.
+/// A selected burst, with what the counters need.
 pub(crate) struct NextBurst {
     pub(crate) burst: DataBurst,
     pub(crate) repair: bool,
@@ -101,12 +101,12 @@ pub(crate) struct NextBurst {
 }
 
 impl NextBurst {
-    /// The Transfer that it is of.
+    /// The Transfer that it belongs to.
     pub(crate) fn transfer(&self) -> TransferId {
         self.piece.id
     }
 
-    /// It announces its Transfer, if it is the train that can.
+    /// Makes the burst announce its Transfer, if it is a suitable train.
     pub(crate) fn announce(&mut self, announcement: Announcement) -> bool {
         let Piece { id, b_num, start } = self.piece;
         let is_first = self.burst.train.is_some() && (b_num, start) == (0, 0);
@@ -118,7 +118,7 @@ impl NextBurst {
     }
 }
 
-/// Where a burst starts.
+/// The start of a burst.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     id: TransferId,
@@ -127,7 +127,7 @@ struct Piece {
 }
 
 impl Outbox {
-    /// The next burst: repairs first, then what is eager, then fresh data in the order of the grants.
+    /// The next burst: repairs first, then eager payload, then fresh payload in the order of the grants.
     pub(crate) fn next_burst(
         &mut self,
         now: Instant,
@@ -144,8 +144,7 @@ impl Outbox {
         Some(next)
     }
 
-    /// The first burst of the eager payload of a message, which is the message itself; `None` if other Data is
-    /// to leave before.
+    /// The first burst of a message's eager payload, as a bare message. `None` if other Data must leave before.
     pub(crate) fn next_message(
         &mut self,
         now: Instant,
@@ -164,7 +163,7 @@ impl Outbox {
         Some(next)
     }
 
-    /// Numbers a burst of `path`.
+    /// Assigns the burst a number of `path`.
     fn number(&mut self, now: Instant, path: usize, next: &mut NextBurst) {
         let Piece { id, b_num, start } = next.piece;
         let len = next.burst.span.len as u32;
@@ -180,7 +179,7 @@ impl Outbox {
                 continue;
             };
             let (id, b_num) = (repair.id, repair.b_num);
-            // What was lost comes with a header in each datagram.
+            // Lost payload is repeated with a header in each datagram.
             let part = (b_num, repair.start, repair.len);
             let Some(burst) = cut(id, transfer, part, shape, false) else {
                 self.repairs.pop_front();
@@ -246,8 +245,7 @@ impl Outbox {
 }
 
 impl Outbound {
-    /// The next burst of bytes never sent of a Block, marked as sent; where it starts, and how many
-    /// bytes are left.
+    /// The next burst of unsent bytes of a Block, marked as sent. Returns where it starts, and how many bytes remain.
     fn next_fresh(
         &mut self,
         id: TransferId,
@@ -270,8 +268,7 @@ impl Outbound {
     }
 }
 
-/// A burst from `start` of a Block, of at most `rest` bytes, as a train if it may be one; `None` if the Block is
-/// not held.
+/// A burst from `start` of a Block, of at most `rest` bytes, as a train if permitted. `None` if the Block is not held.
 fn cut(
     id: TransferId,
     transfer: &Outbound,
@@ -325,7 +322,7 @@ fn cut(
     })
 }
 
-/// Header, address and buffer size for what a grant gave a place.
+/// Header, address and buffer size of granted payload.
 fn granted(
     transfer: &Outbound,
     held: &Held,
@@ -346,8 +343,8 @@ fn granted(
     (header, address, buffer_log2)
 }
 
-/// The same for what goes without: Bufx and Offset are the Transfer's length and the byte of it, which is
-/// a place in one buffer of 4 GiB.
+/// Header, address and buffer size of eager payload: Bufx is the Transfer's length and Offset the byte within it, as in
+/// one buffer of 4 GiB.
 fn eager(id: TransferId, transfer: &Outbound, start: u32) -> (Header, u64, u8) {
     let announcement = RequestToSend {
         length: transfer.span.len,
@@ -360,10 +357,10 @@ fn eager(id: TransferId, transfer: &Outbound, start: u32) -> (Header, u64, u8) {
     (header, header.wide(), EAGER_BUFFER_LOG2)
 }
 
-/// log2 of the buffer that the bytes of an eager Transfer are counted in: all of Offset.
+/// log2 of the virtual buffer of eager Transfers: all of Offset.
 const EAGER_BUFFER_LOG2: u8 = 32;
 
-/// Flags of the STU that ends a Transfer.
+/// Flags of the last STU of a Transfer.
 fn ending_flags(delivery: Delivery) -> Flags {
     Flags::SEND_STATE.with(match delivery {
         Delivery::Silent => Flags::SILENT,
@@ -373,7 +370,7 @@ fn ending_flags(delivery: Delivery) -> Flags {
 }
 
 impl Outbox {
-    /// Bytes that may leave and did not, as far as they are no more than `most`.
+    /// Unsent bytes that may leave, counted up to `most`.
     pub(crate) fn unsent(&self, most: u64) -> u64 {
         let repairs = self.repairs.iter().map(|it| u64::from(it.len));
         let granted = self.ready.iter().map(|&(_, id, b_num)| (id, b_num));

@@ -1,22 +1,22 @@
-//! The credit for eager Transfers: what the peer may have to hold of them.
+//! Counts the credit for eager Transfers: bytes that the peer may have to hold.
 //!
-//! No operation carries it. An eager Transfer takes its length from the credit that the peer told at the
-//! beginning, and gives it back when both ends know that it is over. What finds none left is announced and
-//! granted: so nothing ever waits for credit.
+//! No operation carries credit. An eager Transfer takes its length from the credit that the peer stated at connection
+//! set-up, and returns it when both ends know that the Transfer is over. Without enough credit, a Transfer is announced
+//! and granted, so nothing ever waits for credit.
 
 use alloc::vec::Vec;
 
-/// Eager Transfers of this end that are not resolved.
+/// Unresolved eager Transfers of this end.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Credit {
     /// Number of the announcement, and length in bytes.
     taken: Vec<(u32, u32)>,
-    /// All of it, bytes.
+    /// Sum of the lengths, bytes.
     bytes: u64,
 }
 
 impl Credit {
-    /// Takes `len` bytes of `credit` for announcement `sequence`. False if less is left.
+    /// Takes `len` bytes of `credit` for announcement `sequence`. False if too little is left.
     pub(super) fn take(&mut self, sequence: u32, len: u32, credit: u32) -> bool {
         if self.bytes + u64::from(len) > u64::from(credit) {
             return false;

@@ -1,4 +1,4 @@
-//! Grants: which bytes they cover, and whether they may.
+//! Validates grants when they arrive: which bytes each covers, and whether it is allowed.
 
 use super::transfer::{Held, Outbound};
 use super::{LossReport, Lost, OutboundEvent, Outbox};
@@ -26,7 +26,7 @@ impl Outbox {
         let mut held = granted(transfer, cts, profile, buffer_log2)?;
         let complete = match cts.grant {
             Some(grant) => grant.blocks_complete,
-            // One Block at a time: this grant says that those before it are complete.
+            // One Block at a time: this grant means that earlier Blocks are complete.
             None => cts.b_num,
         };
         self.held -= transfer.forget_below(complete);
@@ -47,14 +47,14 @@ impl Outbox {
         (transfer.peer, transfer.in_advance) = (cts.s_id, false);
         let mut missing = LossReport::default();
         if let Some(eager) = transfer.eager.take() {
-            // Granted after all: what left without did not find its place.
+            // Granted after all: the eager payload found no place.
             missing.lost[0] = Lost::datagrams(eager.sent.into());
             transfer.sent = 0;
             self.eager.retain(|&id| id != cts.d_id);
             self.repairs.retain(|repair| repair.id != cts.d_id);
         }
         if let Some(old) = old {
-            // Granted anew (classic repair): the whole Block again.
+            // Granted anew (classic repair): the whole Block must be sent again.
             missing.lost[0] = Lost::datagrams(old.sent.into());
             held.regrants = old.regrants + u32::from(old.sent > 0);
             missing.black_hole = held.regrants >= BLACK_HOLE_REPAIRS;
@@ -85,7 +85,7 @@ impl Outbox {
     }
 }
 
-/// The Block that a grant makes, if it lies in the Transfer and in addresses that exist.
+/// The Block that a grant creates, if it lies in the Transfer and in the address space.
 pub(super) fn granted(
     transfer: &mut Outbound,
     cts: &ClearToSend,
@@ -95,8 +95,7 @@ pub(super) fn granted(
     let address = join(cts.bufx, cts.offset, buffer_log2);
     let (transfer_offset, len) =
         granted_range(transfer, cts, profile, address).ok_or(DropReason::OutOfBounds)?;
-    // Nothing computed from a place the peer names may overflow later, nor does a place exist that has
-    // no Bufx.
+    // Later address arithmetic must not overflow, and every address needs a valid Bufx.
     let end = address.checked_add(u64::from(len));
     let last = end.map(|end| end.saturating_sub(1) >> buffer_log2);
     if last.is_none_or(|bufx| bufx > u64::from(u32::MAX)) {
@@ -115,7 +114,7 @@ pub(super) fn granted(
     })
 }
 
-/// Which bytes of the Transfer a grant covers; `None` if none such exist.
+/// The bytes of the Transfer that a grant covers; `None` if they do not exist.
 fn granted_range(
     transfer: &mut Outbound,
     cts: &ClearToSend,

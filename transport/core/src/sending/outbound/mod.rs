@@ -1,5 +1,7 @@
-//! The source's side of Transfers: announced, granted Block by Block, sent in the order of the
-//! grants, repaired where the receiver says so, done when it says so.
+//! Tracks outgoing Transfers from announcement to confirmation.
+//!
+//! The receiver grants them Block by Block. Payload leaves in the order of the grants, and is repaired where the
+//! receiver reports loss.
 
 mod advance;
 mod burst;
@@ -28,20 +30,20 @@ use crate::{Delivery, Instant, Span, TransferId};
 use alloc::collections::{BTreeMap, VecDeque};
 use zerolane_wire::{Eager, Reason, Target};
 
-/// A number of the announcements that announces nothing: the payload of a message that was cancelled before,
-/// for which the peer waits, or will; or the end of all that this end sends.
+/// An announcement number without a Transfer: for the payload of a message that was cancelled before it was announced,
+/// for which the peer waits; or for the end of sending.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Withdrawn {
     pub(crate) id: TransferId,
     pub(crate) why: Withdrawal,
 }
 
-/// Why a number announces nothing.
+/// Why the number has no Transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Withdrawal {
     /// The payload of message `number` was cancelled.
     Payload { number: u32, reason: Reason },
-    /// Nothing follows that meets a receive, and no message from operation `number` on.
+    /// Nothing that follows matches a receive, and no message comes from operation `number` on.
     Finished { number: u32 },
 }
 
@@ -51,20 +53,20 @@ pub(crate) struct Outbox {
     transfers: BTreeMap<TransferId, Outbound>,
     queued: VecDeque<TransferId>,
     withdrawn: VecDeque<Withdrawn>,
-    /// Granted Blocks with bytes never sent, in the order of the grants.
+    /// Granted Blocks with unsent bytes, in the order of the grants.
     ready: VecDeque<(u32, TransferId, u32)>,
-    /// Eager Transfers with bytes never sent, in the order of their announcements.
+    /// Eager Transfers with unsent bytes, in the order of their announcements.
     eager: VecDeque<TransferId>,
     credit: Credit,
     advance: AdvanceGrants,
-    /// Of the payload of messages, by the numbers of their operations.
+    /// Advance grants for the payload of messages, by operation number.
     message_advance: AdvanceGrants,
     repairs: VecDeque<Repair>,
     window: SlotWindow,
     held: usize,
     /// Transfers into regions of the peer.
     puts: usize,
-    /// Path by path.
+    /// One per path.
     pub(crate) sent_logs: SmallVec<[SentLog; 1]>,
     stuck: Stuck,
 }
@@ -94,12 +96,12 @@ impl Outbox {
         self.puts > 0
     }
 
-    /// Whether anything waits for a number.
+    /// Whether a Transfer waits for an announcement number.
     pub(crate) fn has_unnumbered(&self) -> bool {
         !self.queued.is_empty() || !self.withdrawn.is_empty()
     }
 
-    /// Whether a Transfer for such a target waits for a slot to be announced.
+    /// Whether a Transfer for a target that `is_such` waits for a slot to be announced.
     pub(crate) fn is_to_announce(&self, is_such: impl Fn(Target) -> bool) -> bool {
         let mut queued = self.queued.iter().filter_map(|id| self.transfers.get(id));
         queued.any(|it| is_such(it.target))
@@ -110,7 +112,7 @@ impl Outbox {
         self.window.next()
     }
 
-    /// Transfers that are not over, or of which the peer does not know that.
+    /// Transfers that are not over, or whose end the peer does not know.
     pub(crate) fn len(&self) -> usize {
         self.transfers.len() + self.withdrawn.len()
     }
@@ -135,7 +137,7 @@ impl Outbox {
         self.transfers.iter_mut().map(|(&id, it)| (id, it))
     }
 
-    /// The Transfers announced under a number that `is_named`.
+    /// The Transfers announced under a number for which `is_named` holds.
     pub(crate) fn announced(&self, is_named: impl Fn(u32) -> bool) -> Vec<TransferId> {
         let named = |it: &Outbound| it.state != OutboundState::Queued && is_named(it.sequence);
         let all = self.iter().filter(|(_, it)| named(it));
@@ -170,12 +172,12 @@ impl Outbox {
         self.queued.push_back(id);
     }
 
-    /// What is gone is to be ended under a number of its own.
+    /// Queues a withdrawal, to be ended under a number of its own.
     pub(crate) fn withdraw(&mut self, it: Withdrawn) {
         self.withdrawn.push_back(it);
     }
 
-    /// The next one withdrawn and its number, if the peer's `slots` leave room.
+    /// The next withdrawal and its number, if the peer's `slots` leave room.
     pub(crate) fn number_withdrawn(&mut self, slots: u16) -> Option<(Withdrawn, u32)> {
         self.withdrawn.front()?;
         let sequence = self.window.open(slots)?;
@@ -183,7 +185,7 @@ impl Outbox {
         Some((self.withdrawn.pop_front()?, sequence))
     }
 
-    /// What is withdrawn needs no number any more.
+    /// Drops the withdrawals without numbers.
     pub(crate) fn forget_withdrawn(&mut self) {
         self.withdrawn.clear();
     }
@@ -209,7 +211,7 @@ impl Outbox {
         Some(id)
     }
 
-    /// Makes a Transfer that was just announced eager, if `peer` takes it so. Returns whether it does.
+    /// Makes a Transfer that was just announced eager, if the limits of `peer` permit. Returns whether they do.
     pub(crate) fn begin_eagerly(&mut self, id: TransferId, peer: Eager) -> bool {
         let Some(transfer) = self.transfers.get_mut(&id) else {
             return false;
@@ -232,14 +234,14 @@ impl Outbox {
         !self.eager.is_empty()
     }
 
-    /// Whether the first byte of Transfer `id` is the eager payload that leaves next.
+    /// Whether the first byte of Transfer `id` is the next eager payload to leave.
     pub(crate) fn is_next(&self, id: TransferId) -> bool {
         let unsent = |it: &Outbound| it.sent == 0;
         self.eager.front() == Some(&id) && self.get(id).is_some_and(unsent)
     }
 
-    /// Applies `event`; ends and returns the Transfer if that ended it. Its announcement keeps
-    /// its slot until [`Outbox::resolve`].
+    /// Applies `event`; if it ends the Transfer, removes and returns it. Its announcement keeps its slot until
+    /// [`Outbox::resolve`].
     pub(crate) fn on_event(&mut self, id: TransferId, event: OutboundEvent) -> Option<Outbound> {
         let transfer = self.transfers.get_mut(&id)?;
         let was_announced = transfer.state != OutboundState::Queued;
@@ -250,7 +252,7 @@ impl Outbox {
         let transfer = self.transfers.remove(&id)?;
         self.held -= transfer.held.len();
         if event == OutboundEvent::Cancelled && was_announced {
-            // Whether a receive met it is not known here.
+            // Whether a receive matched it is unknown here.
             self.advance.on_detour(transfer.sequence);
         }
         self.puts -= usize::from(matches!(transfer.target, Target::Region(..)));
@@ -260,13 +262,13 @@ impl Outbox {
         Some(transfer)
     }
 
-    /// The peer knows that announcement `sequence` is over: its slot is free, and what it holds of it.
+    /// The peer knows that announcement `sequence` is over: its slot is free, and so is its credit.
     pub(crate) fn resolve(&mut self, sequence: u32) {
         self.credit.give_back(sequence);
         self.window.resolve(sequence);
     }
 
-    /// As if `number` Transfers had been announced before.
+    /// Continues as if `number` Transfers had been announced before.
     #[cfg(test)]
     pub(crate) fn age(&mut self, number: u32) {
         self.window.age(number);
@@ -276,7 +278,7 @@ impl Outbox {
         !self.ready.is_empty() || !self.repairs.is_empty() || !self.eager.is_empty()
     }
 
-    /// Stops the program if what the peer makes us hold grew beyond its limits.
+    /// Panics if the state that the peer controls grew beyond its limits.
     pub(crate) fn assert_bounded(&self) {
         let held: usize = self.transfers.values().map(|it| it.held.len()).sum();
         assert!(held == self.held && held <= MAX_HELD_GRANTS);

@@ -1,4 +1,4 @@
-//! What the receiver misses, and what of that is sent again.
+//! Queues payload for retransmission when the receiver reports it missing or a path dies.
 
 use super::{Outbound, Outbox};
 use crate::limits::{BLACK_HOLE_REPAIRS, MAX_REPAIRS};
@@ -9,19 +9,19 @@ use core::ops::AddAssign;
 use core::time::Duration;
 use zerolane_wire::{MAX_PATHS, Range, State};
 
-/// Whether repairs do any good.
+/// Detects repairs without effect.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Stuck {
-    /// Newest burst the receiver had seen at the last repair.
+    /// Newest burst that the receiver had seen at the last repair.
     seen: u32,
     /// When that repair was made.
     at: Instant,
-    /// Repairs in a row that brought nothing to light.
+    /// Consecutive repairs after which nothing new was seen.
     repairs: u32,
 }
 
 impl Stuck {
-    /// Notes a repair; true if large datagrams seem to vanish.
+    /// Notes a repair. Returns true if large datagrams seem to vanish.
     fn repaired(&mut self, now: Instant, seen: u32, flight_time: Duration) -> bool {
         if seen != self.seen {
             *self = Stuck {
@@ -41,13 +41,13 @@ impl Stuck {
     }
 }
 
-/// What a path lost.
+/// Loss on a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lost {
-    /// Payload to be sent again, bytes.
+    /// Payload to retransmit, bytes.
     pub(crate) bytes: u64,
-    /// Payload of the fewest datagrams whose loss explains it, bytes: one of each train. It is what a congestion controller
-    /// is told, for what the path drops are datagrams.
+    /// Payload of the fewest datagrams whose loss explains it, bytes: one datagram of each train. Reported to the
+    /// congestion controller, because paths drop datagrams.
     pub(crate) dropped: u64,
 }
 
@@ -60,8 +60,8 @@ impl Lost {
         }
     }
 
-    /// `bytes` in a row of a Block of which trains of at most `longest` bytes left, or none if that is 0. A train is
-    /// missing as a whole where one datagram was dropped, of `stu` bytes of payload.
+    /// A missing range of `bytes` of a Block that left as trains of at most `longest` bytes, or without trains if that
+    /// is 0. A train is missing as a whole if one datagram was dropped, with `stu` bytes of payload.
     fn of(bytes: u32, longest: u32, stu: u32) -> Lost {
         let all = Lost::datagrams(bytes.into());
         if longest == 0 {
@@ -82,18 +82,18 @@ impl AddAssign for Lost {
     }
 }
 
-/// What a report of missing payload, or a grant made anew, amounts to.
+/// Result of a report of missing payload, or of a repeated grant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LossReport {
-    /// What is to be sent again, by the paths that lost it.
+    /// Payload to retransmit, by the paths that lost it.
     pub(crate) lost: [Lost; MAX_PATHS as usize],
-    /// Ranges beyond [`MAX_REPAIRS`], to be asked for again.
+    /// Ranges beyond [`MAX_REPAIRS`], which the receiver asks for again.
     pub(crate) beyond: u64,
-    /// The same bytes were reported again and again: perhaps the path swallows large datagrams.
+    /// The same bytes were reported repeatedly: perhaps the path drops large datagrams.
     pub(crate) black_hole: bool,
 }
 
-/// A range to be sent again.
+/// A range to retransmit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Repair {
     pub(super) id: TransferId,
@@ -103,8 +103,8 @@ pub(super) struct Repair {
 }
 
 impl Outbox {
-    /// Takes a report about a Block; `None` if it is about nothing of ours. Bursts younger than what `flight_time` says of
-    /// their path may still be in flight, unless the receiver has seen a later one of that path.
+    /// Takes a report about a Block; `None` if it concerns nothing of this end. Bursts younger than their path's
+    /// `flight_time` may still be in flight, unless the receiver has seen a later one of that path.
     pub(crate) fn report(
         &mut self,
         now: Instant,
@@ -130,7 +130,7 @@ impl Outbox {
         excepted.extend(queued.map(|r| (r.start, r.start + r.len)));
         excepted.sort_unstable();
         for range in ranges {
-            // Only what has been sent can have been lost; the rest is still to come anyway.
+            // Unsent bytes cannot have been lost; they are still to come.
             let end = range.start.saturating_add(range.len).min(sent);
             for (start, end) in without(range.start, end, &excepted) {
                 match self.queue_repair(id, b_num, start, end - start) {
@@ -143,8 +143,8 @@ impl Outbox {
             }
         }
         if !ranges.is_empty() {
-            // The receiver waits for payload that may never have left, because the congestion window is full
-            // of what was lost.
+            // The receiver waits for payload that may never have left, because lost payload fills the congestion
+            // window.
             for (path, it) in self.sent_logs.iter_mut().enumerate() {
                 it.settle(now, flight_time(path));
             }
@@ -166,7 +166,7 @@ impl Outbox {
         carried.max().map_or(0, |(_, path)| path)
     }
 
-    /// What was in flight on `path` is to be sent again: it carries no more.
+    /// Retransmits everything in flight on `path`, which no longer carries payload.
     pub(crate) fn abandon(&mut self, path: usize) {
         let Some(log) = self.sent_logs.get_mut(path) else {
             return;
@@ -179,7 +179,7 @@ impl Outbox {
         }
     }
 
-    /// `false` if there are too many already.
+    /// `false` if the queue is full.
     fn queue_repair(&mut self, id: TransferId, b_num: u32, start: u32, len: u32) -> bool {
         if self.repairs.len() >= MAX_REPAIRS {
             return false;
@@ -194,8 +194,8 @@ impl Outbox {
     }
 }
 
-/// The parts of `start..end` that none of `excepted`, in order of their starts, covers; in order. A report
-/// meets thousands of exceptions, as many as the receiver makes them: each is looked at once.
+/// The parts of `start..end` that no range of `excepted`, sorted by start, covers; in order. A report meets thousands
+/// of exceptions, and the receiver controls their number: each is examined once.
 pub(crate) fn without(start: u32, end: u32, excepted: &[(u32, u32)]) -> Vec<(u32, u32)> {
     let mut parts = vec![];
     let mut at = start;

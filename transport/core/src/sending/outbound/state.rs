@@ -1,13 +1,13 @@
-//! Where an outgoing Transfer stands, and what changes that.
+//! Defines the states of an outgoing Transfer and their transitions.
 
-/// Where an outgoing Transfer stands.
+/// State of an outgoing Transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OutboundState {
     /// Waits for a slot at the peer.
     Queued,
     /// Request_To_Send sent.
     Announced,
-    /// The peer keeps it until it has room.
+    /// The peer deferred it.
     Waiting,
     /// At least one Block was granted.
     Sending,
@@ -15,7 +15,7 @@ pub enum OutboundState {
     Ended,
 }
 
-/// What can happen to it.
+/// Events of an outgoing Transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum OutboundEvent {
     SlotFree,
@@ -28,7 +28,7 @@ pub(crate) enum OutboundEvent {
 }
 
 impl OutboundState {
-    /// The next state, if `event` means something in this one.
+    /// The next state, if `event` is valid in this one.
     pub(crate) fn step(self, event: OutboundEvent) -> Option<OutboundState> {
         use OutboundEvent as H;
         use OutboundState as S;

@@ -1,4 +1,4 @@
-//! An outgoing Transfer and the Blocks of it that are granted.
+//! Represents an outgoing Transfer and its granted Blocks.
 
 use super::OutboundState;
 use crate::{Delivery, Instant, Span};
@@ -14,22 +14,22 @@ pub(super) struct Held {
     pub(super) len: u32,
     pub(super) sent: u32,
     pub(super) sequence: u32,
-    /// It may leave as trains.
+    /// Whether it may leave as trains.
     pub(super) trains: bool,
-    /// Payload of the longest train of it that left, bytes.
+    /// Payload of its longest sent train, bytes.
     pub(super) longest_train: u32,
-    /// Times it was granted anew in a row (classic profile).
+    /// Consecutive repeated grants (classic profile).
     pub(super) regrants: u32,
 }
 
-/// What tells the peer of a Transfer that was numbered.
+/// How the peer learns of a numbered Transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Announcement {
-    /// An operation, which was sent; or eager payload.
+    /// By an operation that was sent, or by eager payload.
     Sent,
-    /// None yet: a grant in advance is expected, which makes one needless.
+    /// Not yet: an advance grant is expected, which makes an announcement needless.
     Deferred,
-    /// Its first train: the Block that it was granted in advance is as long as it is.
+    /// By its first train: the Block of its advance grant is as long as the Transfer.
     ByTrain,
 }
 
@@ -39,20 +39,19 @@ pub(crate) struct Outbound {
     pub(crate) span: Span,
     pub(crate) delivery: Delivery,
     pub(crate) state: OutboundState,
-    /// What it is to meet at the peer.
+    /// Its target at the peer.
     pub(crate) target: Target,
-    /// Number of the announcement, once announced.
+    /// Number of the announcement, once numbered.
     pub(crate) sequence: u32,
     /// The peer's identifier, 0 until it granted.
     pub(crate) peer: u32,
     pub(crate) tries: u32,
     pub(crate) resend_at: Instant,
-    /// All of it as one Block that the peer did not grant: it leaves with its announcement. None once the
-    /// peer granted after all.
+    /// All of it as one ungranted Block, which leaves with its announcement. `None` once the peer granted after all.
     pub(super) eager: Option<Held>,
-    /// What is held was granted before the announcement, of which the peer may not have heard.
+    /// The held Blocks were granted in advance, and the peer may not have heard the announcement.
     pub(crate) in_advance: bool,
-    /// A grant in advance is void of which something below this number was not heard.
+    /// An advance grant is void if anything below this number was not heard.
     pub(super) since: Option<u32>,
     pub(crate) announcement: Announcement,
     /// When it was numbered.
@@ -63,12 +62,12 @@ pub(crate) struct Outbound {
     pub(super) first_open: u32,
     /// Where Block 0 starts at the receiver (classic profile).
     pub(super) classic_start: Option<u64>,
-    /// Bytes of it sent at least once.
+    /// Bytes sent at least once.
     pub(super) sent: u64,
 }
 
 impl Held {
-    /// A Transfer of `len` bytes as one Block, in bytes of its own.
+    /// A Transfer of `len` bytes as one Block, with addresses of its own.
     pub(super) fn eager(len: u32) -> Held {
         Held {
             mx: 0,
@@ -90,7 +89,7 @@ impl Outbound {
         self.eager.is_some()
     }
 
-    /// A Block that may be sent: granted, or the eager one.
+    /// A Block that may be sent: granted or eager.
     pub(super) fn block(&self, b_num: u32) -> Option<&Held> {
         match &self.eager {
             Some(eager) if b_num == 0 => Some(eager),
@@ -114,7 +113,7 @@ impl Outbound {
         }
     }
 
-    /// Whether every byte went out at least once, so that only the confirmation is missing.
+    /// Whether every byte was sent at least once, so that only the confirmation is missing.
     pub(crate) fn all_sent(&self) -> bool {
         self.state == OutboundState::Sending && self.sent >= self.span.len
     }
@@ -124,8 +123,8 @@ impl Outbound {
         self.first_open
     }
 
-    /// Forgets the Blocks below `b_num`; returns how many were held.
-    /// A number beyond what was granted says no more than that all of it is complete.
+    /// Drops the Blocks below `b_num`; returns how many were held. A number beyond the granted Blocks means no more
+    /// than that all of them are complete.
     pub(super) fn forget_below(&mut self, b_num: u32) -> usize {
         let before = self.held.len();
         if let Some((&last, _)) = self.held.last_key_value() {
