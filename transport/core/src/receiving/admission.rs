@@ -1,4 +1,4 @@
-//! What may be granted while other connections receive at this end too.
+//! Asks the scheduler how much may be granted, when other connections receive at this end too.
 
 use super::Receiving;
 use super::inbound::Geometry;
@@ -14,7 +14,7 @@ impl Receiving {
         self.admission = Some(member);
     }
 
-    /// Asks that what this connection receives be fast.
+    /// Requests fast mode for what this connection receives.
     pub(crate) fn request_fast(&mut self, cx: &mut Context) -> FastAnswer {
         cx.owe(Debt::Grant);
         match &mut self.admission {
@@ -23,15 +23,15 @@ impl Receiving {
         }
     }
 
-    /// Sets the part of this end's link that the connection gets, relative to others.
+    /// Sets the connection's share of this end's link, relative to others.
     pub(crate) fn set_weight(&mut self, weight: u32) {
         if let Some(member) = &mut self.admission {
             member.set_weight(weight);
         }
     }
 
-    /// How Blocks are to be granted now, as far as other connections leave room; `None` if not at
-    /// all. The one place where admission bounds grants.
+    /// How to cut the Blocks granted now, as far as other connections leave room; `None` if none may be granted. The
+    /// one place where admission bounds grants.
     pub(super) fn admitted(&mut self, cx: &mut Context) -> Option<Geometry> {
         let geometry = self.geometry(cx);
         let Some(member) = &mut self.admission else {

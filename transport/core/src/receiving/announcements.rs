@@ -1,4 +1,4 @@
-//! Announcements of the peer: matched with receives and Reads, answered again when repeated, refused.
+//! Handles the peer's announcements: matches them with receives and Reads, answers repeats, and refuses.
 
 use super::Receiving;
 use super::data::complete;
@@ -14,7 +14,7 @@ use zerolane_wire::{
 };
 
 impl Receiving {
-    /// Takes an announcement. True if it was not heard before: then it is to meet what it names.
+    /// Takes an announcement. True if it is new: the caller must match it with its target.
     pub(crate) fn on_request_to_send(
         &mut self,
         cx: &mut Context,
@@ -22,7 +22,7 @@ impl Receiving {
     ) -> Result<bool, DropReason> {
         match self.inbox.announce(rts) {
             Announcement::New => {
-                // What follows it may have waited for nothing else.
+                // Operations behind it may have waited for it alone.
                 cx.owe(Debt::Show);
                 return Ok(true);
             }
@@ -33,8 +33,8 @@ impl Receiving {
         Ok(false)
     }
 
-    /// The announcement that the first train of a Transfer is, which the peer calls `s_id`: it is as long as Block 0 that
-    /// was granted in advance to receive `id`. `None` if another announcement met that.
+    /// The announcement that the first train of the peer's Transfer `s_id` implies: as long as Block 0, which was
+    /// granted in advance to receive `id`. `None` if another announcement matched that receive.
     pub(crate) fn announced_by_train(&self, id: TransferId, s_id: u32) -> Option<RequestToSend> {
         let (sequence, length) = self.inbox.granted_as_one(id)?;
         Some(RequestToSend {
@@ -54,7 +54,7 @@ impl Receiving {
             }
             InboundState::Receiving => {
                 if self.inbox.get(slot.id).is_some_and(|it| it.in_advance) {
-                    // Its source asks as long as it does not know that the announcement was heard.
+                    // Its source asks until it knows that the announcement was heard.
                     self.tell_progress(cx, slot.id);
                 }
                 self.repeat_grants(cx, slot.id);
@@ -68,12 +68,12 @@ impl Receiving {
         }
     }
 
-    /// Whether a Transfer that met its memory has none of it granted yet: others come first.
+    /// Whether a matched Transfer has no grant yet because others come first.
     fn waits_for_grants(&self, id: TransferId) -> bool {
         self.inbox.get(id).is_some_and(|it| it.granted == 0)
     }
 
-    /// A new announcement for the next receive: meets it, or waits for one to be posted.
+    /// Takes a new announcement for the next receive: matches it, or keeps it until one is posted.
     pub(crate) fn on_announced(&mut self, cx: &mut Context, rts: &RequestToSend) {
         let had_posted = !self.inbox.posted.is_empty();
         self.match_announcements(cx);
@@ -82,7 +82,7 @@ impl Receiving {
             return;
         }
         cx.answer_later(rts.s_id);
-        // One hint is enough until the user looks: a peer must not fill our memory with them.
+        // One hint is enough until the user reads it: a peer must not fill our memory with them.
         let hinted = |event: &Event| matches!(event, Event::Announced { .. });
         if !had_posted && !cx.events.iter().any(hinted) {
             let length = rts.length;
@@ -90,7 +90,7 @@ impl Receiving {
         }
     }
 
-    /// A new announcement that answers Read `reader` of ours.
+    /// Takes a new announcement that answers Read `reader` of this end.
     pub(crate) fn on_read_announced(
         &mut self,
         cx: &mut Context,
@@ -105,7 +105,7 @@ impl Receiving {
         cx.owe(Debt::Read);
     }
 
-    /// Refuses an announcement for good.
+    /// Refuses an announcement permanently.
     pub(crate) fn refuse_announcement(
         &mut self,
         cx: &mut Context,
@@ -139,7 +139,7 @@ impl Receiving {
         }
     }
 
-    /// A Transfer met its memory: it is granted, or complete if all of it is here, as is one of no bytes.
+    /// A Transfer matched its memory: grants it, or completes it if all its bytes are here, as for one of no bytes.
     pub(super) fn on_receiving(&mut self, cx: &mut Context, id: TransferId, rts: &RequestToSend) {
         let received = self.inbox.get(id).map_or(0, |it| it.received);
         if received < rts.length {
@@ -153,7 +153,7 @@ impl Receiving {
         self.transfer_complete(cx, id);
     }
 
-    /// Grants again the Blocks of a Transfer of which nothing came.
+    /// Repeats the grants of a Transfer of which nothing came.
     fn repeat_grants(&mut self, cx: &mut Context, id: TransferId) {
         let untouched: Vec<u32> = self
             .inbox
@@ -192,22 +192,22 @@ impl Receiving {
         cx.push_state(state);
     }
 
-    /// Tells how a Transfer that is being received stands, and asks for what is missing.
+    /// Reports the state of a Transfer being received, and asks for missing payload.
     fn answer_state(&mut self, cx: &mut Context, id: TransferId, occasion: Occasion) {
         let state = State {
             occasion,
             ..self.state_of(id)
         };
         cx.push_state(state);
-        // What the sender does not know of was granted for nothing; what it does know of is reported by
-        // the payload timer, whose patience is the recovery's business.
+        // Grants that the sender does not know of are repeated. Payload missing of known grants is left to the payload
+        // timer, whose patience follows from the recovery.
         self.repeat_grants(cx, id);
     }
 }
 
 /// Reads of this end.
 impl Receiving {
-    /// Asks for queued Reads as far as the peer's slots allow.
+    /// Sends queued Reads, as far as the peer has slots.
     pub(crate) fn ask_reads(&mut self, cx: &mut Context) {
         let slots = cx.peer_slots();
         while let Some(id) = self.inbox.reads.ask_next(slots) {
@@ -215,7 +215,7 @@ impl Receiving {
         }
     }
 
-    /// Sends, or repeats, the request of a Read.
+    /// Sends, or repeats, a Read.
     pub(crate) fn send_read(&mut self, cx: &mut Context, id: TransferId) {
         let wait = cx.recovery.control_timeout();
         let Some(read) = self.inbox.reads.get_mut(id) else {
@@ -234,20 +234,20 @@ impl Receiving {
         cx.owe(Debt::Peer);
     }
 
-    /// Reads to be repeated, and whether nothing was heard of them.
+    /// Reads to repeat, each with whether it is unanswered.
     pub(crate) fn reads_due(&self, now: Instant) -> Vec<(TransferId, bool)> {
         let asked = self.inbox.reads.asked();
         let due = asked.filter(|(_, read)| read.resend_at <= now);
         due.map(|(id, read)| (id, !read.waiting)).collect()
     }
 
-    /// When the next Read is to be repeated.
+    /// When the next Read must be repeated.
     pub(crate) fn next_answer_due(&self) -> Option<Instant> {
         let asked = self.inbox.reads.asked();
         asked.map(|(_, read)| read.resend_at).min()
     }
 
-    /// Takes the answer to a Read. False if it is to something else.
+    /// Takes the answer to a Read. False if it answers something else.
     pub(crate) fn on_read_answered(&mut self, cx: &mut Context, it: &RequestAnswer) -> bool {
         let Some(read) = self.inbox.reads.get_mut(it.d_id) else {
             return false;

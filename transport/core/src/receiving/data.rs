@@ -1,4 +1,4 @@
-//! Payload headers in, placements out. The hot path.
+//! Places payload when its header arrives, completes Transfers, and confirms them. Hot path.
 
 use super::Receiving;
 use super::confirmations::Done;
@@ -18,7 +18,7 @@ impl Receiving {
         self.inbox.grants.find(header).is_some()
     }
 
-    /// Takes the header of a run of STUs whose payload has `len` bytes, and says where it belongs.
+    /// Takes the header of a run of STUs with `len` bytes of payload, and returns the payload's place.
     pub(crate) fn on_data(
         &mut self,
         cx: &mut Context,
@@ -30,15 +30,14 @@ impl Receiving {
         let is_got = |it: &Inbound| matches!(it.origin, Origin::Got { .. });
         let got = asked && self.inbox.get(header.d_id).is_some_and(is_got);
         let placed = self.place(cx, header, len, stu);
-        // A Transfer that is complete has just been confirmed, progress and all; but a Get is not.
+        // A complete Transfer has just been confirmed, with its progress; a Get has not.
         if asked && (placed.is_err() || got || self.inbox.get(header.d_id).is_some()) {
             self.tell_progress(cx, header.d_id);
         }
         placed
     }
 
-    /// Hears of a Transfer by its payload. True if it was not heard of before: then it is to meet what it
-    /// names.
+    /// Takes a Transfer announced by its payload. True if it is new: the caller must match it with its target.
     pub(crate) fn on_eager_announced(
         &mut self,
         cx: &mut Context,
@@ -59,8 +58,8 @@ impl Receiving {
         }
     }
 
-    /// Keeps a Transfer that met nothing, as far as this end told its peer that it would. What is beyond that
-    /// is forgotten, and granted when a receive is posted.
+    /// Holds an unmatched Transfer, within the credit that this end gave its peer. A Transfer beyond the credit is
+    /// dropped, and granted once a receive is posted.
     pub(crate) fn hold(&mut self, cx: &mut Context, rts: &RequestToSend) -> Result<(), DropReason> {
         let arrivals = &mut self.inbox.arrivals;
         if arrivals.get_mut(rts.sequence).is_none_or(|it| it.id() != 0) {
@@ -74,8 +73,8 @@ impl Receiving {
         Ok(())
     }
 
-    /// Answers the SEND_STATE of eager Data, unless it completed its Transfer: that has just been confirmed,
-    /// progress and all.
+    /// Answers the SEND_STATE of eager Data, unless it completed its Transfer, which has just been confirmed with its
+    /// progress.
     pub(crate) fn answer_eager(&mut self, cx: &mut Context, header: &Header, dropped: bool) {
         let arrival = self.inbox.arrivals.get_mut(header.b_num);
         if header.flags.contains(Flags::SEND_STATE) && (dropped || arrival.is_some()) {
@@ -84,7 +83,7 @@ impl Receiving {
         }
     }
 
-    /// Takes the header of a run of eager STUs, which stand for the announcement `rts`.
+    /// Takes the header of a run of eager STUs, which imply the announcement `rts`.
     pub(crate) fn on_eager(
         &mut self,
         cx: &mut Context,
@@ -152,18 +151,18 @@ impl Receiving {
             self.inbox.grants.revoke(accepted.sequence);
             self.block_complete(cx, header);
         } else if self.has_room_to_grant(cx) {
-            // What is missing of the Blocks before must not hold up the next ones.
+            // Payload missing of earlier Blocks must not delay the next grants.
             cx.owe(Debt::Grant);
         }
         Ok(accepted.span)
     }
 
-    /// A train of so many datagrams was taken.
+    /// A train of `datagrams` datagrams was accepted.
     pub(crate) fn on_train(&mut self, datagrams: u32) {
         self.trains.on_train(datagrams);
     }
 
-    /// Payload that a forecast placed elsewhere, or nowhere, is moved.
+    /// Counts payload that a forecast misplaced, or did not place, and that was moved.
     pub(crate) fn on_moved(&mut self, bytes: u64) {
         self.moved += bytes;
     }
@@ -204,7 +203,7 @@ impl Receiving {
         cx.push_state(state);
     }
 
-    /// All of a Transfer arrived: the sender and the user are told.
+    /// A Transfer arrived completely: tells the sender and the user.
     pub(super) fn transfer_complete(&mut self, cx: &mut Context, id: TransferId) {
         let Some(transfer) = self.inbox.end(id, InboundEvent::AllArrived) else {
             return;
@@ -223,8 +222,8 @@ impl Receiving {
                 blocks: transfer.next_b_num,
                 message,
             };
-            // What was granted is large: no answer to it is in a hurry. But its memory may be posted again, and granted in
-            // advance; the last of a stream is not held up.
+            // Granted Transfers are large, so their answer is not urgent. But their memory may be posted again, and
+            // granted in advance; the last Transfer of a stream is not delayed.
             let goes_on = cx.gives_advance_grants() && self.inbox.has_more();
             let may_wait = !is_awaited && (done.blocks == 0 || goes_on);
             match may_wait && self.confirmations.hold(cx.now, done) {
@@ -252,7 +251,7 @@ impl Receiving {
     }
 }
 
-/// Confirmations of whole Transfers.
+/// Confirmations of complete Transfers.
 impl Receiving {
     fn confirm(&self, cx: &mut Context, done: Done) {
         let state = State {
@@ -266,7 +265,7 @@ impl Receiving {
         }
     }
 
-    /// Confirms what waited for an answer.
+    /// Sends the confirmations that waited for an answer.
     pub(crate) fn confirm_waiting(&mut self, cx: &mut Context) {
         cx.timers.stop(Timer::Confirmations);
         for done in self.confirmations.take() {
@@ -274,13 +273,13 @@ impl Receiving {
         }
     }
 
-    /// Payload, operations or grants in advance leave: what waits follows.
+    /// Payload, operations or advance grants leave: the waiting confirmations follow.
     pub(crate) fn on_departed(&mut self, cx: &mut Context) {
         self.confirmations.on_departed(cx.now);
         self.confirm_waiting(cx);
     }
 
-    /// Nothing left that what waits could have followed.
+    /// Nothing left that the waiting confirmations could have followed.
     pub(crate) fn on_confirmations_timeout(&mut self, cx: &mut Context) {
         self.confirmations.on_timeout();
         self.confirm_waiting(cx);
@@ -297,7 +296,7 @@ fn delivery(flags: Flags) -> Delivery {
     }
 }
 
-/// The State that confirms a whole Transfer of `blocks` Blocks.
+/// The State that confirms a Transfer of `blocks` Blocks.
 pub(super) fn complete(peer: u32, id: TransferId, blocks: u32) -> State {
     State {
         occasion: Occasion::Seen(0),

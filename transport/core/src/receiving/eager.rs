@@ -1,8 +1,7 @@
-//! Transfers whose payload came with its announcement: what of it is here, where it is kept while no receive
-//! is posted for it, and when what is missing is asked for.
+//! Tracks eager Transfers as their payload arrives: holds it until a receive is posted, and asks for missing ranges.
 //!
-//! They stand beside the placement table, for they were not granted: the order of the grants says nothing
-//! of when they come, nor they of what was overtaken.
+//! They are separate from the placement table because they were not granted. The order of the grants implies nothing
+//! about their arrival, nor their arrival about overtaken payload.
 
 use super::gaps::{Filled, Gaps};
 use crate::limits::MAX_EAGER_GAPS;
@@ -11,34 +10,34 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use zerolane_wire::{Range, RequestToSend};
 
-/// Where payload is kept that no receive was posted for: in memory of the lane's own.
+/// A place in the lane's own memory for payload without a posted receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hold {
-    /// Which: what comes later for the same Transfer has the same number.
+    /// Identifies the Transfer: later payload of it has the same number.
     pub number: u32,
-    /// Bytes that there are going to be.
+    /// Length of the whole Transfer, bytes.
     pub length: u32,
-    /// Where in it the payload starts.
+    /// Offset of this payload in it, bytes.
     pub start: u32,
 }
 
-/// What the lane is to do with payload that it holds, before it polls events or transmits.
+/// An order for payload that the lane holds, to be obeyed before it polls events or transmits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HoldOrder {
-    /// The bytes from `start` on belong there: a receive was posted.
+    /// Move the bytes from `start` on to `to`: a receive was posted.
     Move {
-        /// Which.
+        /// The held Transfer.
         number: u32,
-        /// Where in it they start.
+        /// Offset in it, bytes.
         start: u32,
-        /// Where they belong, and how many they are.
+        /// Their place and length.
         to: Span,
     },
-    /// It is not needed any more.
+    /// Free it.
     Free(u32),
 }
 
-/// A Transfer of which not all is here, or that no receive was posted for.
+/// A Transfer that is incomplete or has no posted receive.
 #[derive(Clone, Debug)]
 pub(crate) struct Arrival {
     /// Number of its announcement.
@@ -47,69 +46,69 @@ pub(crate) struct Arrival {
     pub(crate) peer: u32,
     length: u32,
     gaps: Gaps,
-    /// End of the furthest byte received.
+    /// End of the furthest received byte.
     pub(crate) reached: u32,
-    /// It is a message that is nothing else.
+    /// It is a bare message.
     pub(crate) bare: bool,
     pub(crate) delivery: Delivery,
-    /// The Transfer that it became, and where that goes; none: it is held.
+    /// Its identifier and destination once matched; none: it is held.
     taken: Option<(TransferId, Span)>,
-    /// When what is missing is asked for, and how often it was in a row.
+    /// When to ask for missing ranges, and how often that was done in a row.
     due: Instant,
     asked: u32,
 }
 
 impl Arrival {
-    /// Our identifier of it, 0 while it is held.
+    /// This end's identifier of it, 0 while it is held.
     pub(crate) fn id(&self) -> TransferId {
         self.taken.map_or(0, |(id, _)| id)
     }
 
-    /// Bytes that are here.
+    /// Received bytes.
     pub(crate) fn received(&self) -> u32 {
         self.length - self.gaps.missing()
     }
 
-    /// Ranges that are not.
+    /// Missing ranges.
     pub(crate) fn missing(&self) -> impl Iterator<Item = Range> + '_ {
         ranges(&self.gaps, self.length, true)
     }
 
-    /// When what is missing is to be asked for, unless `most` questions were in vain.
+    /// When to ask for missing ranges, unless `most` questions had no answer.
     fn due(&self, most: u32) -> Option<Instant> {
         let waits = self.taken.is_some() || self.asked < most;
         (waits && !self.gaps.is_empty()).then_some(self.due)
     }
 
-    /// Notes that what is missing was asked for, and is asked for again in `wait`.
+    /// Notes that missing ranges were requested. The next request is due in `wait`.
     pub(crate) fn asked(&mut self, now: Instant, wait: core::time::Duration, most: u32) {
         self.due = now + wait * (1 << self.asked.min(most));
         self.asked = self.asked.saturating_add(1);
     }
 }
 
-/// Where a piece of payload goes, and what it brought.
+/// Destination and effect of a piece of payload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken {
     /// Bytes received for the first time.
     pub(crate) new_bytes: u32,
-    /// Nothing of the Transfer came before.
+    /// It is the first piece of its Transfer.
     pub(crate) first: bool,
-    /// The Transfer and the place of the piece; none: it is to be held.
+    /// The Transfer and the destination of the piece; none: it must be held.
     pub(crate) place: Option<(TransferId, Span)>,
 }
 
-/// All of a connection.
+/// All eager Transfers of a connection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Arrivals {
     all: Vec<Arrival>,
-    /// Bytes of those that are held.
+    /// Held bytes.
     held: u64,
     orders: VecDeque<HoldOrder>,
 }
 
 impl Arrivals {
-    /// A Transfer is announced by its payload, which has not been looked at yet.
+    /// A Transfer is announced by its payload, which is not yet processed.
     pub(crate) fn begin(&mut self, now: Instant, rts: &RequestToSend) {
         let length = rts.length as u32;
         self.all.push(Arrival {
@@ -131,13 +130,13 @@ impl Arrivals {
         self.all.iter_mut().rev().find(|it| it.sequence == sequence)
     }
 
-    /// Bytes that are held, or will be.
+    /// Bytes that are or will be held.
     pub(crate) fn held(&self) -> u64 {
         self.held
     }
 
-    /// A receive met the Transfer: what is held goes there, and what is still to come, too. Returns how much
-    /// is here, and how it is to be delivered.
+    /// A receive matched the Transfer: held and future payload goes there. Returns the bytes received, and the delivery
+    /// mode.
     pub(crate) fn take(
         &mut self,
         sequence: u32,
@@ -162,7 +161,7 @@ impl Arrivals {
         Some((u64::from(arrival.received()), arrival.delivery))
     }
 
-    /// Takes `len` bytes from `start` on of what `rts` announces.
+    /// Takes `len` bytes from `start` on of the Transfer that `rts` announces.
     pub(crate) fn accept(
         &mut self,
         rts: &RequestToSend,
@@ -192,8 +191,8 @@ impl Arrivals {
         })
     }
 
-    /// Payload of announcement `sequence` came: says when what is missing is to be asked for. That is after
-    /// `overtaken` if later payload is here, else after `silence`.
+    /// Payload of announcement `sequence` came: schedules the request for missing ranges. That is after `overtaken` if
+    /// later payload is here, otherwise after `silence`.
     pub(crate) fn set_due(
         &mut self,
         sequence: u32,
@@ -211,18 +210,18 @@ impl Arrivals {
         Some(arrival.due)
     }
 
-    /// What is to be asked for now; `most` is how often, while no receive waits for it.
+    /// A Transfer whose missing ranges must be requested now. `most` bounds the requests while no receive waits for it.
     pub(crate) fn take_due(&mut self, now: Instant, most: u32) -> Option<&mut Arrival> {
         let is_due = |it: &&mut Arrival| it.due(most).is_some_and(|at| at <= now);
         self.all.iter_mut().find(is_due)
     }
 
-    /// When something is to be asked for next.
+    /// When the next request is due.
     pub(crate) fn next_due(&self, most: u32) -> Option<Instant> {
         self.all.iter().filter_map(|it| it.due(most)).min()
     }
 
-    /// The Transfer is over, or is to be granted after all: what is held of it is freed.
+    /// The Transfer is over, or must be granted after all: frees what is held of it.
     pub(crate) fn forget(&mut self, sequence: u32) {
         let Some(index) = self.all.iter().position(|it| it.sequence == sequence) else {
             return;
@@ -236,19 +235,19 @@ impl Arrivals {
         }
     }
 
-    /// All of them are over.
+    /// Clears all: the connection is over.
     pub(crate) fn clear(&mut self) {
         while let Some(sequence) = self.all.first().map(|it| it.sequence) {
             self.forget(sequence);
         }
     }
 
-    /// What the lane is to do next with what it holds.
+    /// The lane's next order.
     pub(crate) fn next_order(&mut self) -> Option<HoldOrder> {
         self.orders.pop_front()
     }
 
-    /// Stops the program if the counts do not agree, or more is held than `credit`.
+    /// Panics if the counts disagree, or more than `credit` is held.
     pub(crate) fn assert_bounded(&self, slots: usize, credit: u32) {
         let held = self.all.iter().filter(|it| it.taken.is_none());
         assert_eq!(held.map(|it| u64::from(it.length)).sum::<u64>(), self.held);
@@ -258,7 +257,7 @@ impl Arrivals {
     }
 }
 
-/// The ranges of a Transfer of `length` bytes that are missing, or those that are not.
+/// The missing, or else the received, ranges of a Transfer of `length` bytes.
 fn ranges(gaps: &Gaps, length: u32, missing: bool) -> impl Iterator<Item = Range> + '_ {
     let mut at = 0;
     core::iter::from_fn(move || {

@@ -1,14 +1,14 @@
-//! Where the payload expected next belongs.
+//! Describes where the payload expected next belongs, when the lane asks before it receives.
 
 use crate::Span;
 use crate::limits::MAX_FORECAST_RUNS;
 
-/// Consecutive STUs of one size in one place; only the last may be shorter.
+/// Consecutive STUs of one size in one contiguous place; only the last may be shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// The bytes all of them cover.
+    /// The bytes of all STUs.
     pub span: Span,
-    /// Payload bytes an STU.
+    /// Payload bytes per STU.
     pub stu: u32,
     /// They may come as trains.
     pub trains: bool,
@@ -21,9 +21,9 @@ impl Run {
     }
 }
 
-/// Whether datagram n of a message lies in STU n of the first `pairs` of `runs`, for all of them: what is around its
-/// payload in its slot, payload in its place. The message has `total` bytes in datagrams of `segment` bytes, of which
-/// only the last may be shorter, with `around` bytes in each that are no payload.
+/// Whether datagram n of a message lies in STU n for each of the first `pairs` of `runs`: its overhead in its slot, its
+/// payload in its place. The message has `total` bytes in datagrams of `segment` bytes, of which only the last may be
+/// shorter, each with `around` bytes that are no payload.
 pub fn pattern_holds(
     runs: &[Run],
     pairs: usize,
@@ -56,8 +56,8 @@ pub fn pattern_holds(
     false
 }
 
-/// The spans expected next, in order. Every byte named is granted and still missing, so that what
-/// lands there by mistake is overwritten by what belongs there.
+/// The spans expected next, in order. Every byte is granted and missing, so that a misplaced byte is overwritten later
+/// by the right one.
 #[derive(Clone, Debug, Default)]
 pub struct Forecast {
     runs: [Option<Run>; MAX_FORECAST_RUNS],
@@ -70,7 +70,7 @@ impl Forecast {
         self.runs[..self.count].iter().flatten().copied()
     }
 
-    /// Nothing is expected.
+    /// Whether nothing is expected.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -79,7 +79,7 @@ impl Forecast {
         self.count = 0;
     }
 
-    /// Adds `run`; false when full.
+    /// Adds `run`. False if full.
     pub(crate) fn push(&mut self, run: Run) -> bool {
         if self.count == MAX_FORECAST_RUNS {
             return false;

@@ -1,12 +1,12 @@
-//! What is still missing of a Block, as sorted ranges.
+//! Tracks the missing ranges of a Block, sorted, as payload arrives.
 //!
-//! Ranges of bytes rather than a bitmap of STUs: the STU size may change in the middle of a Block
-//! (the path's MTU shrank), and the case that matters, nothing lost, is one range whose start moves.
+//! Ranges of bytes rather than a bitmap of STUs: the STU size may change in the middle of a Block (when the path's MTU
+//! shrinks), and the common case, no loss, is one range with a moving start.
 
 use crate::limits::MAX_GAPS_PER_BLOCK;
 use smallvec::{SmallVec, smallvec};
 
-/// Ranges kept without memory of their own: nothing lost, or one burst of losses.
+/// Ranges stored without allocation: no loss, or one burst of losses.
 const INLINE: usize = 2;
 
 /// Sorted, disjoint, non-empty missing ranges `[start, end)`.
@@ -15,19 +15,19 @@ pub(crate) struct Gaps {
     ranges: SmallVec<[(u32, u32); INLINE]>,
 }
 
-/// What filling a range did.
+/// Result of filling a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Filled {
-    /// This many bytes were missing and are not any more.
+    /// Number of bytes that were missing before.
     New(u32),
-    /// Nothing of it was missing.
+    /// No byte of it was missing.
     Duplicate,
-    /// It would leave more gaps than we remember.
+    /// It would create too many gaps.
     TooFragmented,
 }
 
 impl Gaps {
-    /// All of `len` bytes missing.
+    /// A Block of which all `len` bytes are missing.
     pub(crate) fn whole(len: u32) -> Gaps {
         Gaps {
             ranges: smallvec![(0, len)],
@@ -87,12 +87,12 @@ impl Gaps {
         self.ranges.iter().copied()
     }
 
-    /// How many ranges are missing.
+    /// Number of missing ranges.
     pub(crate) fn count(&self) -> usize {
         self.ranges.len()
     }
 
-    /// Nothing from `end` on is to come.
+    /// Nothing from `end` on is expected any more.
     pub(crate) fn truncate(&mut self, end: u32) {
         self.ranges.retain(|&mut (start, _)| start < end);
         if let Some(last) = self.ranges.last_mut() {
@@ -100,7 +100,7 @@ impl Gaps {
         }
     }
 
-    /// Missing bytes in all.
+    /// Number of missing bytes.
     pub(crate) fn missing(&self) -> u32 {
         self.ranges.iter().map(|&(a, b)| b - a).sum()
     }

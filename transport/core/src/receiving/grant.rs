@@ -1,4 +1,4 @@
-//! Blocks granted, as far as the window and the other connections allow.
+//! Grants Blocks when the window and the other connections leave room.
 
 use super::Receiving;
 use super::inbound::{Geometry, Origin, Queue};
@@ -10,7 +10,7 @@ use crate::transmit::split;
 use zerolane_wire::{Get, Operation, Profile, Range};
 
 impl Receiving {
-    /// Grants Blocks as far as the window allows. `expected`: the number of the peer's operation that is executed next.
+    /// Grants Blocks as far as the window allows. `expected`: the number of the peer's next operation.
     pub(crate) fn grant(&mut self, cx: &mut Context, expected: u32) {
         self.inbox.expect_operation(expected);
         let Some(geometry) = self.admitted(cx) else {
@@ -19,7 +19,7 @@ impl Receiving {
         };
         self.granted_window = geometry.window;
         if !self.inbox.grants.has_room() {
-            // Those of receives that wait may be what is remembered.
+            // Advance grants of waiting receives may fill the memory for Blocks.
             self.inbox.revoke_all_advance_grants();
         }
         while let Some(granted) = self.inbox.grant_next(cx.now, &geometry) {
@@ -38,8 +38,8 @@ impl Receiving {
         }
     }
 
-    /// Grants to receives that nothing met yet, where both ends know how, and no other connection wants the room: what is
-    /// not announced has no turn among them.
+    /// Grants to unmatched receives, if both ends support it and no other connection wants the room: unannounced
+    /// Transfers have no turn among them.
     fn grant_in_advance(&mut self, cx: &mut Context, geometry: &Geometry) {
         if geometry.window < self.receive_window.window() {
             return;
@@ -60,7 +60,7 @@ impl Receiving {
         }
     }
 
-    /// Whether another Block fits in the window, at a glance.
+    /// Whether another Block fits in the window; a quick check.
     pub(super) fn has_room_to_grant(&self, cx: &Context) -> bool {
         let outstanding = self.inbox.grants.outstanding();
         let block = cx.config.block.min(self.granted_window / 2);
@@ -96,7 +96,7 @@ impl Receiving {
         }
     }
 
-    /// Whether a Block is one that Gets ask for.
+    /// Whether Gets ask for a Block.
     pub(super) fn is_got(&self, sequence: u32) -> bool {
         let block = self.inbox.grants.get(sequence);
         let transfer = block.and_then(|block| self.inbox.get(block.transfer));
@@ -139,8 +139,8 @@ impl Receiving {
         })
     }
 
-    /// Gets again what is missing of a Block. Where nothing of it came, the Get itself may not have been
-    /// heard, or not yet obeyed: that is no payload lost.
+    /// Sends Gets for the missing ranges of a Block. Where nothing of it came, the Get itself may be lost or not yet
+    /// answered: that is no payload loss.
     pub(super) fn get_ranges(&mut self, cx: &mut Context, sequence: u32, missing: &[Range]) {
         let block = self.inbox.grants.get(sequence);
         let repeated = block.is_some_and(|block| block.reached > 0);

@@ -1,92 +1,88 @@
-//! The receiver's watch over payload that later payload has overtaken: when it counts as lost, and
-//! when to ask for it again.
+//! Detects loss of payload that later payload has overtaken, and schedules its repair.
 //!
-//! A gap is not a loss. It becomes one when it is older than the path's reordering, which starts at a
-//! quarter of a round trip (RFC 8985, 6.2) and grows to what late arrivals turn out to need. Each gap
-//! is asked for by itself, so that one loss costs one short report, and again when a later request was
-//! answered: then this one was lost, or its repair. If none is, it is asked for at growing intervals.
+//! A gap is not yet a loss. It becomes one when it is older than the path's reordering, which starts at a quarter of a
+//! round trip (RFC 8985, 6.2) and grows with late arrivals. Each gap is requested separately, so that one loss costs
+//! one short report. It is requested again when a later request was answered, because then this request or its repair
+//! was lost, and otherwise at growing intervals.
 
 use crate::Instant;
 use crate::limits::{MAX_ASK_BACKOFF, MAX_OVERTAKEN, REORDERING_MEMORY};
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
-/// How many of the ranges asked for, of each wait, are looked at to tell a late original from its repair:
-/// of those that were to be answered next, and of the oldest.
+/// Most ranges searched, per wait, to tell a late original from its repair: among those due to be answered next, and
+/// among the oldest.
 const LATE_SEARCH: usize = 128;
-/// Ranges a list keeps room for, however few it has.
+/// Ranges for which a list keeps room even if it holds fewer.
 const KEPT_ROOM: usize = 64;
-/// Waits for a repair, each twice the one before.
+/// Number of waits for a repair, each twice the previous one.
 const WAITS: usize = MAX_ASK_BACKOFF as usize + 1;
 
-/// Bytes of a granted Block that were overtaken.
+/// A range of a granted Block that was overtaken.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OvertakenRange {
     /// Number of the grant.
     pub(crate) sequence: u32,
     /// First byte, from the start of the Block.
     pub(crate) start: u32,
-    /// One past the last.
+    /// One past the last byte.
     pub(crate) end: u32,
     noticed: Instant,
-    /// Nothing of its Block had come: perhaps the sender did not know of it.
+    /// Nothing of its Block had come: the sender may not know of the Block.
     untouched: bool,
-    /// When it was last asked for, and when a repair is overdue. Meaningless before.
+    /// Time of the last request, and when its repair is overdue. Meaningless before the first request.
     asked: Instant,
     due: Instant,
-    /// How often it was asked for, as it is, and how often the wait for it ran out since something was
-    /// answered.
+    /// Number of requests for exactly this range, and of expired waits since the last answered request.
     asks: u32,
     waits: usize,
-    /// It was asked for before, as part of more: what comes may answer that.
+    /// It was requested before, as part of a larger range: payload may answer that request.
     again: bool,
 }
 
 impl OvertakenRange {
-    /// Whether it was never asked for.
+    /// Whether it was never requested.
     pub(crate) fn is_fresh(&self) -> bool {
         self.asks == 0
     }
 
-    /// Whether what comes of it tells about that one request: Karn's rule, and parts of its Block had
-    /// come, so the sender knew of it.
+    /// Whether its arrival identifies that one request: it was requested once (Karn's algorithm), and parts of its
+    /// Block had come, so the sender knew of the Block.
     fn was_asked_once(&self) -> bool {
         self.asks == 1 && !self.again && !self.untouched
     }
 }
 
-/// What payload behind the furthest turned out to be.
+/// Classification of payload behind the furthest arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LateArrival {
-    /// It had not been asked for: reordered on the way.
+    /// It had not been requested: reordered by the path.
     Reordered,
-    /// It had been asked for, but came before a repair can have come: the request was spurious.
+    /// It had been requested, but came too early to be the repair: the request was spurious.
     SpuriousRequest,
-    /// The repair of what had been asked for once, and the time that took.
+    /// The repair of a range requested once, and the time that took.
     Repaired(Duration),
-    /// The repair of what was asked for several times, or nothing that was watched.
+    /// The repair of a range requested several times, or of no watched range.
     Unknown,
 }
 
 /// All overtaken ranges of a connection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LossDetector {
-    /// Not asked for yet, in the order of the stream, which is that of time.
+    /// Not yet requested, in the order of the stream, which is the order of time.
     fresh: VecDeque<OvertakenRange>,
-    /// Asked for: by how often the wait ran out, in the order of the requests, which is that in which they
-    /// are overdue.
+    /// Requested, by the number of expired waits; in the order of the requests, and so of the deadlines.
     asked: [VecDeque<OvertakenRange>; WAITS],
-    /// How late payload came, and when that was learned.
+    /// Observed lateness of payload, and when it was learned.
     reordering: Duration,
     learned: Instant,
-    /// When the latest of the requests that were answered was made: earlier ones were lost, or their
-    /// repairs were.
+    /// When the latest answered request was made: earlier requests, or their repairs, were lost.
     answered: Instant,
 }
 
 impl LossDetector {
-    /// Bytes `start..end` of Block `sequence` were overtaken, of which nothing had come if it is
-    /// `untouched`. `false`: there is no room to watch them, and they are left to the wait for payload.
+    /// Bytes `start..end` of Block `sequence` were overtaken; `untouched` if nothing of the Block had come. `false` if
+    /// there is no room to watch them: the payload timer finds them.
     pub(crate) fn overtaken(
         &mut self,
         now: Instant,
@@ -115,8 +111,7 @@ impl LossDetector {
         self.fresh.len() + self.asked.iter().map(VecDeque::len).sum::<usize>()
     }
 
-    /// Bytes `start..end` of Block `sequence` came after later ones. `min_rtt` is what a repair takes
-    /// at least.
+    /// Bytes `start..end` of Block `sequence` came after later ones. `min_rtt` is the least time for a repair.
     pub(crate) fn filled(
         &mut self,
         now: Instant,
@@ -133,7 +128,7 @@ impl LossDetector {
             return LateArrival::Reordered;
         }
         match self.find_asked(touches) {
-            // Not by a hair: round trips are not measured that exactly.
+            // With a margin: round trips are not measured exactly.
             Some(it) if it.was_asked_once() && now - it.asked < min_rtt * 3 / 4 => {
                 self.learn(now, now - it.noticed, min_rtt);
                 LateArrival::SpuriousRequest
@@ -159,7 +154,7 @@ impl LossDetector {
         self.fresh.get(index).copied()
     }
 
-    /// The range asked for that `touches`. Repairs come in the order of the requests.
+    /// The requested range that `touches`. Repairs come in the order of the requests.
     fn find_asked(&self, touches: impl Fn(&OvertakenRange) -> bool) -> Option<OvertakenRange> {
         let find = |queue: &VecDeque<OvertakenRange>| {
             let next = queue.partition_point(|it| it.asked < self.answered);
@@ -170,8 +165,8 @@ impl LossDetector {
         self.asked.iter().find_map(find)
     }
 
-    /// Payload may be this late on this path. Half as much again: the next may be later. A peer
-    /// cannot make us wait longer than a few round trips.
+    /// Payload may be this late on this path. Adds half as much again for the next. The bound keeps a peer from making
+    /// us wait longer than a few round trips.
     fn learn(&mut self, now: Instant, late: Duration, min_rtt: Duration) {
         let most = (min_rtt * 4).max(Duration::from_millis(20));
         let extent = (late + late / 2).min(most);
@@ -180,7 +175,7 @@ impl LossDetector {
         }
     }
 
-    /// How late payload may be without being lost, as far as was seen; zero if never.
+    /// Observed lateness of payload that was not lost; zero if there was none.
     pub(crate) fn reordering(&self, now: Instant) -> Duration {
         if now - self.learned < REORDERING_MEMORY {
             self.reordering
@@ -203,7 +198,7 @@ impl LossDetector {
         lost.into_iter().chain(overdue).min()
     }
 
-    /// When a repair is overdue first, and after how many waits.
+    /// The earliest deadline of a repair, and the number of expired waits before it.
     fn first_overdue(&self, patience: Duration) -> Option<(Instant, usize)> {
         let fronts = self.asked.iter().enumerate();
         let overdue = fronts.filter_map(|(waits, queue)| Some((queue.front()?, waits)));
@@ -212,7 +207,7 @@ impl LossDetector {
             .min()
     }
 
-    /// When the repair of `it` is overdue: after its time, or when a later request was answered.
+    /// When the repair of `it` is overdue: at its deadline, or once a later request was answered.
     fn overdue(&self, it: &OvertakenRange, patience: Duration) -> Instant {
         match self.is_overtaken(it, patience) {
             true => self.answered,
@@ -225,7 +220,7 @@ impl LossDetector {
         it.asked + patience <= self.answered
     }
 
-    /// The next range that is to be asked for, taken out.
+    /// Removes and returns the next range to request.
     pub(crate) fn take_due(&mut self, now: Instant, rtt: Duration) -> Option<OvertakenRange> {
         let patience = self.patience(now, rtt);
         let lost = |it: &mut OvertakenRange| it.noticed + patience <= now;
@@ -247,7 +242,7 @@ impl LossDetector {
         Some(OvertakenRange { waits, ..it })
     }
 
-    /// What is missing of `it` from `start` on was not asked for yet: it is due next. `false` as in
+    /// The missing part of `it` from `start` on was not yet requested: it is due next. `false` as in
     /// [`LossDetector::overtaken`].
     pub(crate) fn put_back(&mut self, it: OvertakenRange, start: u32) -> bool {
         if self.len() >= MAX_OVERTAKEN {
@@ -261,9 +256,9 @@ impl LossDetector {
         true
     }
 
-    /// What is missing of `it`, from `start` to `end`, was asked for; its repair is overdue after
-    /// `wait`, and longer each time that nothing was answered, but not before those that were asked for
-    /// earlier. Part of a range is a new matter: the rest came. `false` as in [`LossDetector::overtaken`].
+    /// The missing part of `it`, from `start` to `end`, was requested. Its repair is overdue after `wait`, and longer
+    /// after each expired wait, but not before earlier requests. Part of a range starts anew, because the rest came.
+    /// `false` as in [`LossDetector::overtaken`].
     pub(crate) fn asked(
         &mut self,
         now: Instant,
@@ -292,9 +287,9 @@ impl LossDetector {
     }
 }
 
-/// Ranges wander from list to list, and each list would keep room for as many as it ever had: for
-/// [`MAX_OVERTAKEN`] in each of them. So a list has room for at most twice what it holds. It shrinks to
-/// half as much again, so that each range is moved a few times at most.
+/// Ranges move from list to list, and each list would keep capacity for [`MAX_OVERTAKEN`] ranges. So a list has
+/// capacity for at most twice its length. It shrinks to half as much again, so that each range is moved only a few
+/// times.
 fn give_back_room(list: &mut VecDeque<OvertakenRange>) {
     if list.len() < list.capacity() / 2 {
         list.shrink_to((list.len() * 3 / 2).max(KEPT_ROOM));

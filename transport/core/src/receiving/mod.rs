@@ -1,5 +1,6 @@
-//! Receiving: Transfers of the peer matched, granted, placed and confirmed; what is missing asked for;
-//! and this end's Reads and long Gets, which grant themselves.
+//! Receives the peer's Transfers: matches, grants, places and confirms them, and asks for missing payload.
+//!
+//! Also sends this end's Reads and long Gets; a long Get is its own grant.
 
 mod admission;
 mod announcements;
@@ -39,25 +40,25 @@ use crate::{
 use alloc::boxed::Box;
 use zerolane_wire::{Delivered, End, Header, Immediate, Place, Profile, Reason, RequestToSend};
 
-/// What this end receives.
+/// State of receiving.
 #[derive(Debug)]
 pub(crate) struct Receiving {
     inbox: Inbox,
     confirmations: Confirmations,
-    /// What was overtaken.
+    /// Overtaken ranges.
     loss_detector: LossDetector,
     seen: repair::Seen,
     receive_window: ReceiveWindow,
     trains: Trains,
-    /// Our place among the connections that receive here; none: we are the only one.
+    /// Membership among the connections that receive here; `None` without a scheduler.
     admission: Option<Box<dyn Admission>>,
-    /// The peer's STU payload, learned from what arrives.
+    /// The peer's STU payload, learned from arrivals.
     peer_stu: u32,
-    /// The window of the last grants.
+    /// Window of the last grants.
     granted_window: u32,
     /// Payload bytes that had to be moved.
     moved: u64,
-    /// Payload bytes found missing when later ones were there.
+    /// Payload bytes found missing after later ones had come.
     overtaken: u64,
 }
 
@@ -78,12 +79,12 @@ impl Receiving {
         }
     }
 
-    /// What may be granted follows from another lane from here on: nothing was granted yet.
+    /// Sets the window for another lane: nothing was granted yet.
     pub(crate) fn set_window(&mut self, cx: &Context) {
         self.receive_window = ReceiveWindow::new(cx.config.window, cx.config.max_window);
     }
 
-    /// The profile is known: the placement table follows from its buffer size.
+    /// The profile is known: creates the placement table for its buffer size.
     pub(crate) fn open(&mut self, cx: &Context) {
         self.inbox.grants = placement::PlacementTable::new(cx.buffer_log2());
         if !cx.is_scheduled() {
@@ -91,7 +92,7 @@ impl Receiving {
         }
     }
 
-    /// Transfers posted here that are not over.
+    /// Pending Transfers posted here.
     pub(crate) fn len(&self) -> usize {
         self.inbox.len()
     }
@@ -100,7 +101,7 @@ impl Receiving {
         self.inbox.ids().into_iter()
     }
 
-    /// What the lane is to do next with payload that it holds.
+    /// The lane's next order for held payload.
     pub(crate) fn next_order(&mut self) -> Option<HoldOrder> {
         self.inbox.arrivals.next_order()
     }
@@ -110,7 +111,7 @@ impl Receiving {
         self.inbox.is_getting()
     }
 
-    /// Whether the Transfer is a put of the peer, of which the user here is not told.
+    /// Whether the Transfer is a put of the peer, which is not reported to the user here.
     pub(crate) fn is_put_of_peer(&self, id: TransferId) -> bool {
         self.inbox.is_put_of_peer(id)
     }
@@ -120,7 +121,7 @@ impl Receiving {
         self.inbox.grants.outstanding()
     }
 
-    /// The lane takes trains, or does not any more.
+    /// Sets whether the lane accepts trains.
     pub(crate) fn set_takes_trains(&mut self, cx: &Context, takes: bool) {
         self.trains
             .set_taken(takes && cx.profile == Profile::Extended);
@@ -131,7 +132,7 @@ impl Receiving {
         self.inbox.grants.expects_trains()
     }
 
-    /// Where `len` bytes of payload belong, if they were granted to `header` and none of them is there yet.
+    /// The place of `len` bytes of payload, if `header` names their grant and none of them is there yet.
     pub(crate) fn place_of(&self, header: &Header, len: u32) -> Result<Span, DropReason> {
         self.inbox.grants.place_of(header, len)
     }
@@ -149,16 +150,16 @@ impl Receiving {
         }
     }
 
-    /// Bytes at the start of what `id` receives that are in place, and are not written any more.
+    /// Bytes at the start of what `id` receives that are in place, and will not be written again.
     pub(crate) fn arrived(&self, cx: &Context, id: TransferId) -> Option<u64> {
         match cx.profile {
             Profile::Extended => self.inbox.arrived(id),
-            // A Block of which something is missing is granted again as a whole.
+            // A Block with missing payload is granted again as a whole.
             Profile::Classic => self.inbox.arrived_in_blocks(id),
         }
     }
 
-    /// The same of one that failed, once.
+    /// The same for a failed Transfer; available once.
     pub(crate) fn take_arrived(&mut self, id: TransferId) -> u64 {
         self.inbox.take_failed(id)
     }
@@ -176,18 +177,18 @@ impl Receiving {
         self.inbox.delivered()
     }
 
-    /// The socket buffer overflowed: more was granted than could be taken in time.
+    /// The socket buffer overflowed: more was granted than this end could receive in time.
     pub(crate) fn on_overrun(&mut self, now: Instant) {
         self.receive_window.overrun(now);
     }
 
-    /// What is known of the path as its receiver.
+    /// Describes the path from the receiver's side.
     pub(crate) fn describe(&self, now: Instant, state: &mut PathState) {
         state.reordering = self.loss_detector.reordering(now);
         state.granted_ahead = self.receive_window.window();
     }
 
-    /// As if `number` Transfers had been announced, and `blocks` granted, before.
+    /// Continues as if `number` Transfers had been announced, and `blocks` granted, before.
     #[cfg(test)]
     pub(crate) fn age(&mut self, number: u32, blocks: u32) {
         self.inbox.age(number, blocks);
@@ -198,7 +199,7 @@ impl Receiving {
         &mut self.loss_detector
     }
 
-    /// Stops the program if there are not so many `receives` of messages whose payload is not announced.
+    /// Panics unless there are `receives` receives of messages whose payload is not announced.
     pub(crate) fn assert_messages(&self, receives: usize) {
         assert_eq!(self.inbox.messages(), receives);
     }
@@ -210,7 +211,7 @@ impl Receiving {
     }
 }
 
-/// Transfers that begin, and that end early.
+/// Transfers that begin, or end early.
 impl Receiving {
     /// Queues a receive.
     pub(crate) fn post(&mut self, cx: &mut Context, span: Span) -> TransferId {
@@ -236,22 +237,22 @@ impl Receiving {
         cx.owe(Debt::Grant);
     }
 
-    /// Operation `number` of the peer is a message, and met the first receive of one.
+    /// Operation `number` of the peer is a message, and matched the first receive of messages.
     pub(crate) fn meet_message(&mut self, number: u32, has_payload: bool) {
         self.inbox.meet_message(number, has_payload);
     }
 
-    /// The payload of a message that came is never received.
+    /// The payload of a received message will not be received.
     pub(crate) fn forget_payload(&mut self, id: TransferId) {
         self.inbox.forget_payload(id);
     }
 
-    /// Fails the receives of messages: none is to meet them any more.
+    /// Fails the receives of messages: none will be matched.
     pub(crate) fn clear_messages(&mut self) {
         self.inbox.clear_messages();
     }
 
-    /// Begins a long Get of what starts at `place`, behind all numbered operations below `after`.
+    /// Begins a long Get from `place` on, behind all numbered operations below `after`.
     pub(crate) fn begin_get(
         &mut self,
         cx: &mut Context,
@@ -264,7 +265,7 @@ impl Receiving {
         cx.owe(Debt::Grant);
     }
 
-    /// Begins to receive what was announced for a region of ours, or as the payload of a message.
+    /// Begins to receive a Transfer for an exported region, or the payload of a message.
     pub(crate) fn begin(
         &mut self,
         cx: &mut Context,
@@ -280,12 +281,12 @@ impl Receiving {
         self.on_receiving(cx, id, rts);
     }
 
-    /// The first put announced that waits to be received.
+    /// The first announced put that waits to be received.
     pub(crate) fn waiting_put(&self) -> Option<(Place, Option<Immediate>, RequestToSend)> {
         self.inbox.waiting_put()
     }
 
-    /// How announcement `sequence` stands; `None` if it is not remembered.
+    /// The state of announcement `sequence`; `None` if it is not remembered.
     pub(crate) fn state_of_announcement(&self, sequence: u32) -> Option<InboundState> {
         self.inbox.state(sequence)
     }
@@ -300,21 +301,21 @@ impl Receiving {
         self.inbox.message(number)
     }
 
-    /// The payload that announcement `sequence` stands for is a message itself.
+    /// The payload with announcement `sequence` is a bare message.
     pub(crate) fn note_bare(&mut self, sequence: u32) {
         if let Some(arrival) = self.inbox.arrivals.get_mut(sequence) {
             arrival.bare = true;
         }
     }
 
-    /// The announcement of message `number`, if that is held and was nothing but its payload.
+    /// The announcement of message `number`, if it is a held bare message.
     pub(crate) fn bare_message(&mut self, number: u32) -> Option<RequestToSend> {
         let rts = self.inbox.message(number)?;
         let arrival = self.inbox.arrivals.get_mut(rts.sequence)?;
         arrival.bare.then_some(rts)
     }
 
-    /// Gives up a Transfer, a receive or a Read. False if it is none of those.
+    /// Cancels a Transfer, a receive or a Read. False if it is none of those.
     pub(crate) fn cancel(&mut self, cx: &mut Context, id: TransferId, reason: Reason) -> bool {
         self.inbox.take_posted(id)
             || self.inbox.forget_payload(id)
@@ -331,7 +332,7 @@ impl Receiving {
         if matches!(transfer.origin, Origin::Got { .. }) {
             return true;
         }
-        // What a later question is answered with.
+        // The answer to a later question.
         self.inbox
             .refuse(transfer.sequence, Refusal::because(reason));
         cx.send_end(End {
@@ -360,7 +361,7 @@ impl Receiving {
         true
     }
 
-    /// Gives up all Transfers into the region `handle`.
+    /// Cancels all Transfers into region `handle`.
     pub(crate) fn revoke(&mut self, cx: &mut Context, handle: u32) {
         while let Some(id) = self.inbox.of_region(handle) {
             self.cancel_transfer(cx, id, Reason::Revoked);
@@ -368,7 +369,7 @@ impl Receiving {
         cx.owe(Debt::Grant);
     }
 
-    /// The peer refused a long Get: whether `id` was one.
+    /// The peer refused a long Get. Returns whether `id` was one.
     pub(crate) fn on_get_refused(&mut self, cx: &mut Context, id: TransferId) -> bool {
         let getting = |it: &Inbound| matches!(it.origin, Origin::Got { .. });
         if !self.inbox.get(id).is_some_and(getting) {
@@ -379,7 +380,7 @@ impl Receiving {
         true
     }
 
-    /// The peer gave up a Transfer of its own.
+    /// The peer aborted its own Transfer.
     pub(crate) fn on_end_of_source(
         &mut self,
         cx: &mut Context,
@@ -408,12 +409,12 @@ impl Receiving {
         Ok(())
     }
 
-    /// What the peer sends no more, once it finished sending.
+    /// Where the peer finished sending, if it did.
     pub(crate) fn finished(&self) -> Option<Finished> {
         self.inbox.finished()
     }
 
-    /// Fails the receives that no Transfer is to meet any more, once all that the peer sent arrived.
+    /// Fails the receives that no Transfer will match, once everything the peer sent has arrived.
     pub(crate) fn finish_receives(&mut self, cx: &mut Context) {
         if self.inbox.is_finished() {
             cx.fail_finished(self.inbox.posted.drain(..).map(|it| it.id));
@@ -440,7 +441,7 @@ impl Receiving {
         self.inbox.reads.remove(id);
     }
 
-    /// Everything is over: others may have our part of the link.
+    /// Clears everything, and leaves the connection's share of the link to others.
     pub(crate) fn clear(&mut self, cx: &mut Context) {
         self.confirm_waiting(cx);
         self.admission = None;

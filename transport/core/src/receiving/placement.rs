@@ -1,10 +1,9 @@
-//! The receiver's placement table: the Blocks it granted, in the order of the grants, and the rule
-//! that nothing outside a live grant is ever placed.
+//! Places payload by the receiver's table of granted Blocks: nothing outside a live grant is ever placed.
 //!
-//! Mx is an index into a table of [`MAX_LIVE_BLOCKS`] entries (its low bits) with a generation (its
-//! high bits). An entry checks the Transfer's identifier, which is never reused while late packets
-//! may live, the Block number and the bounds: the thesis's receive validation (Figure 14) with the
-//! generation it lacks. Port and key are checked before, they are the connection's.
+//! The table lists Blocks in the order of the grants. Mx is an index into a table of [`MAX_LIVE_BLOCKS`] entries (low
+//! bits) with a generation (high bits). An entry checks the Transfer's identifier, which is never reused while late
+//! packets may live, the Block number and the bounds. This is the thesis's receive validation (Figure 14) plus the
+//! generation it lacks. Port and key belong to the connection and are checked before.
 
 mod predict;
 mod reserve;
@@ -21,33 +20,31 @@ use core::cmp::Ordering;
 use core::time::Duration;
 use zerolane_wire::{Header, Range};
 
-/// What to do with the payload of a Data operation.
+/// The lane's action for the payload of a Data operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// It landed where it belongs.
+    /// It is in its place.
     InPlace,
-    /// Move it there (it landed elsewhere, or not yet anywhere): it was granted, and a forecast could
-    /// have placed it.
+    /// Move it there (it landed elsewhere, or nowhere yet): it was granted, so a forecast could have placed it.
     Move(Span),
-    /// Move it there: it came without a grant, so that no forecast could name its place. The answer to
-    /// a Get of one datagram, or the control of a message.
+    /// Move it there: it came without a grant, so no forecast could place it. The answer to a single-datagram Get, or
+    /// the control of a message.
     Unannounced(Span),
-    /// Move it there: it came with its announcement, so that no forecast could name its place.
+    /// Move it there: it came with its announcement, so no forecast could place it.
     Eager(Span),
-    /// Keep it: it came with its announcement, and no receive is posted for it yet. What becomes of it
-    /// [`Connection::poll_hold`](crate::Connection::poll_hold) tells.
+    /// Hold it: it came with its announcement, and no receive is posted for it yet.
+    /// [`Connection::poll_hold`](crate::Connection::poll_hold) returns the later orders for it.
     Hold(Hold),
-    /// Put it there now, before anything else is shown to the core: puts that follow may overlap it.
+    /// Store it there now, before anything else is passed to the core: later puts may overlap it.
     Store(Span),
-    /// It is the value of an atomic operation, 8 bytes, big-endian: for
-    /// [`crate::Connection::on_value`].
+    /// It is the value of an atomic operation, 8 bytes, big-endian: pass it to [`crate::Connection::on_value`].
     Value {
         /// Number of the operation.
         number: u32,
-        /// Which.
+        /// The request.
         id: TransferId,
     },
-    /// Drop it. What it overwrote, if it was placed by forecast, is still to be received.
+    /// Drop it. Missing bytes that a forecast let it overwrite are still to come.
     Drop(DropReason),
 }
 
@@ -57,16 +54,16 @@ pub(crate) struct GrantedBlock {
     pub(crate) mx: u16,
     pub(crate) transfer: TransferId,
     pub(crate) b_num: u32,
-    /// Where it starts in the receiver's address space (Bufx and Offset joined).
+    /// Its start in the receiver's address space (Bufx and Offset joined).
     pub(crate) address: u64,
-    /// Where it belongs.
+    /// Its place.
     pub(crate) span: Span,
     pub(crate) transfer_offset: u64,
     pub(crate) gaps: Gaps,
-    /// End of the furthest byte received.
+    /// End of the furthest received byte.
     pub(crate) reached: u32,
     granted: Instant,
-    /// It was granted again while nothing of it had come.
+    /// It was granted again before anything of it had come.
     repeated: bool,
     /// It may come as trains.
     pub(crate) trains: bool,
@@ -78,20 +75,20 @@ pub(crate) struct GrantedBlock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Advance {
     No,
-    /// It was, and the Transfer is not announced yet: it is no part of the stream of payload, but what comes for it is
+    /// Yes, and the Transfer is not yet announced. The Block is no part of the payload stream, but its payload is
     /// placed.
     Reserved,
-    /// It was, and the Transfer is announced by now.
+    /// Yes, and the Transfer is announced by now.
     Claimed,
 }
 
 impl GrantedBlock {
-    /// Whether it was granted in advance, for a Transfer that is not announced yet.
+    /// Whether it was granted in advance for a Transfer that is not yet announced.
     pub(crate) fn is_reserved(&self) -> bool {
         self.advance == Advance::Reserved
     }
 
-    /// Whether it is part of the stream of payload.
+    /// Whether it is part of the payload stream.
     fn is_expected(&self) -> bool {
         self.live && !self.is_reserved()
     }
@@ -104,49 +101,49 @@ impl GrantedBlock {
 /// Accepted payload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Accepted {
-    /// Where it belongs.
+    /// Its place.
     pub(crate) span: Span,
     /// Bytes received for the first time.
     pub(crate) new_bytes: u32,
     /// Number of the grant.
     pub(crate) sequence: u32,
-    /// Where in the Block it starts.
+    /// Offset in the Block.
     pub(crate) start: u32,
-    /// The Block it belongs to has everything now.
+    /// Whether it completes the Block.
     pub(crate) block_complete: bool,
-    /// How it stands to the stream.
+    /// Its position relative to the stream.
     pub(crate) order: Arrival,
 }
 
 impl Accepted {
-    /// Whether `len` bytes that came in STUs of `stu` show the size of those to come: the last STU of a Block, behind
-    /// which there is no `more`, may be short, and so may a repair.
+    /// Whether `len` bytes that came in STUs of `stu` show the size of future STUs. The last STU of a Block, without
+    /// `more` behind it, may be short, and so may a repair.
     pub(crate) fn shows_size(&self, len: u32, stu: u32, more: bool) -> bool {
         len > stu || self.order == Arrival::Next && more
     }
 }
 
-/// A place in the stream of payload: number of the grant, and bytes into its Block.
+/// A position in the payload stream: number of the grant, and offset in its Block.
 pub(crate) type Place = (u32, u32);
 
-/// How a Data operation stands to the stream of payload.
+/// Position of a Data operation relative to the payload stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
-    /// What the forecast expected first.
+    /// The first position of the forecast.
     Next,
-    /// Further ahead: what lies between here and it was overtaken.
+    /// Further ahead: the payload from this position up to it was overtaken.
     Ahead(Place),
-    /// Behind what arrived furthest: late, or a repair.
+    /// Behind the furthest arrival: late, or a repair.
     Behind,
 }
 
 /// How long nothing has come, and how long that is usual.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Quiet {
-    /// When payload last came, was asked for, or was granted with nothing else in flight.
+    /// When payload last came, was requested, or was granted with nothing else in flight.
     since: Instant,
     asked: bool,
-    /// Between two arrivals, lately: the peak, fading.
+    /// Recent time between two arrivals: a decaying peak.
     usual: Duration,
 }
 
@@ -156,19 +153,19 @@ impl Quiet {
         if !pause.is_zero() {
             self.usual -= self.usual / 8;
             if !self.asked {
-                // A longer one is an end that was suspended, or a clock that jumped.
+                // A longer pause means that an end was suspended, or a clock jumped.
                 self.usual = self.usual.max(pause.min(MAX_RTO));
             }
             (self.since, self.asked) = (now, false);
         }
     }
 
-    /// Payload was granted or asked for: what comes next is an answer, not the stream's pace.
+    /// Payload was granted or requested: the next arrival is an answer, and tells nothing about the stream's pace.
     pub(crate) fn broken(&mut self, now: Instant) {
         (self.since, self.asked) = (now, true);
     }
 
-    /// When the silence is longer than `wait`, and than is usual on so slow a path.
+    /// When the silence exceeds both `wait` and the usual pause on so slow a path.
     pub(crate) fn ends(&self, wait: Duration) -> Instant {
         self.since + wait.max(self.usual * 2)
     }
@@ -184,18 +181,18 @@ pub(crate) struct PlacementTable {
     /// Grant number of the first of `blocks`.
     base: u32,
     live: usize,
-    /// Of those, the ones that may come as trains.
+    /// Number of Blocks that may come as trains.
     trains: usize,
-    /// Of those, the ones granted in advance for what is not announced yet.
+    /// Number of Blocks granted in advance for Transfers that are not yet announced.
     reserved: usize,
-    /// Bytes granted and missing, but for those of reserved Blocks.
+    /// Bytes granted and missing, except those of reserved Blocks.
     outstanding: u64,
     /// Missing bytes of reserved Blocks.
     reserved_bytes: u64,
-    /// The STU expected next.
+    /// Position of the next expected STU.
     cursor: Place,
     quiet: Quiet,
-    /// Shortest time from a grant to its first byte since it was taken.
+    /// Shortest time from a grant to its first byte, since the last call of `take_delay`.
     delay: Option<Duration>,
     buffer_log2: u8,
 }
@@ -219,7 +216,7 @@ impl PlacementTable {
         }
     }
 
-    /// Bytes granted and missing of Transfers that were announced.
+    /// Bytes granted and missing of announced Transfers.
     pub(crate) fn outstanding(&self) -> u64 {
         self.outstanding
     }
@@ -234,7 +231,7 @@ impl PlacementTable {
         self.reserved
     }
 
-    /// Shortest time from a grant to its first byte since this was called last.
+    /// Shortest time from a grant to its first byte, since the last call.
     pub(crate) fn take_delay(&mut self) -> Option<Duration> {
         self.delay.take()
     }
@@ -286,7 +283,7 @@ impl PlacementTable {
         sequence
     }
 
-    /// Payload of Block `sequence` is expected: if of nothing else, the stream goes on there.
+    /// Expects payload of Block `sequence`. If nothing else is expected, the stream continues there.
     fn expect_from(&mut self, now: Instant, sequence: u32) {
         if self.is_idle() {
             self.cursor = (sequence, 0);
@@ -307,7 +304,7 @@ impl PlacementTable {
         self.trains > 0
     }
 
-    /// Where `len` bytes of payload belong, if they were granted to `header` and none of them is there yet.
+    /// The place of `len` bytes of payload, if `header` names their grant and none of them is there yet.
     pub(crate) fn place_of(&self, header: &Header, len: u32) -> Result<Span, DropReason> {
         let block = self.find(header).and_then(|it| self.get(it));
         let block = block.ok_or(DropReason::NoGrant)?;
@@ -352,12 +349,12 @@ impl PlacementTable {
             .filter(|(_, block)| block.live)
     }
 
-    /// Whether a Block granted after `sequence` has payload already.
+    /// Whether a Block granted after `sequence` already has payload.
     pub(crate) fn overtaken(&self, sequence: u32) -> bool {
         self.index(sequence) < self.index(self.cursor.0)
     }
 
-    /// Blocks granted before `time` of which nothing came, each once.
+    /// Untouched Blocks that were granted before `time`, each returned once.
     pub(crate) fn take_overdue(&mut self, time: Instant) -> Vec<u32> {
         let base = self.base;
         let blocks = self.blocks.iter_mut().enumerate();
@@ -380,18 +377,17 @@ impl PlacementTable {
         }
     }
 
-    /// How many grants `sequence` is from the first that is remembered.
+    /// Index of grant `sequence` among the remembered ones.
     fn index(&self, sequence: u32) -> usize {
         sequence.wrapping_sub(self.base) as usize
     }
 
-    /// Since when nothing came, and nothing was asked for.
+    /// The silence since the last arrival or request.
     pub(crate) fn quiet(&mut self) -> &mut Quiet {
         &mut self.quiet
     }
 
-    /// Missing bytes of the stream from `from` up to `to`: Block by Block, number of the grant and
-    /// range.
+    /// Missing bytes of the stream between two positions, by Block: number of the grant, and range.
     pub(crate) fn between(
         &self,
         from: Place,
@@ -410,7 +406,7 @@ impl PlacementTable {
             })
     }
 
-    /// As if `number` Blocks had been granted before.
+    /// Continues as if `number` Blocks had been granted before.
     #[cfg(test)]
     pub(crate) fn age(&mut self, number: u32) {
         self.base = number;
@@ -425,8 +421,8 @@ impl PlacementTable {
         ((block.mx, block.transfer, block.b_num) == named).then_some(sequence)
     }
 
-    /// Checks a Data operation of `len` payload bytes (a run of STUs that continue each other) and
-    /// marks them as received.
+    /// Checks a Data operation of `len` payload bytes (a run of STUs that continue each other), and marks them as
+    /// received.
     pub(crate) fn accept(
         &mut self,
         now: Instant,
@@ -442,8 +438,8 @@ impl PlacementTable {
             Filled::Duplicate => return Err(DropReason::Duplicate),
             Filled::TooFragmented => return Err(DropReason::Limit),
         };
-        // Once it was asked for again, its first byte may answer either grant (Karn).
-        // So may that of one granted in advance: it says nothing of the way.
+        // The first byte of a Block that was granted again may answer either grant (Karn's algorithm). The first byte
+        // of an advance grant waited for its Transfer, and does not measure the path.
         if block.reached == 0 && !block.repeated && block.advance == Advance::No {
             self.delay = [self.delay, Some(now - block.granted)]
                 .into_iter()
@@ -474,8 +470,7 @@ impl PlacementTable {
         })
     }
 
-    /// Payload came from `start` to `end` of a Block. The sender goes on behind it, unless it was
-    /// late or a repair.
+    /// Payload came from `start` to `end` of a Block. The sender continues behind it, unless it was late or a repair.
     fn advance_cursor(&mut self, start: Place, end: u32) -> Arrival {
         let expected = self.cursor;
         let base = self.base;
@@ -490,7 +485,7 @@ impl PlacementTable {
         }
     }
 
-    /// Stops the program if counts and table do not say the same, or grew beyond their limits.
+    /// Panics if the counts and the table disagree, or grew beyond their limits.
     pub(crate) fn assert_bounded(&self) {
         let missing = |reserved: bool| -> u64 {
             let such = self.iter().filter(|(_, it)| it.is_reserved() == reserved);
@@ -506,13 +501,13 @@ impl PlacementTable {
         assert!(self.live <= MAX_LIVE_BLOCKS && self.blocks.len() <= MAX_REMEMBERED_BLOCKS);
     }
 
-    /// Ends a grant: complete, cancelled or to be granted anew. From here on its Mx places nothing.
+    /// Ends a grant: complete, cancelled or to be granted anew. Its Mx no longer places anything.
     pub(crate) fn revoke(&mut self, sequence: u32) {
         let Some(block) = self.get_mut(sequence) else {
             return;
         };
         block.live = false;
-        // It may be remembered for long, behind one that is not complete: without the memory of its gaps.
+        // The entry may stay for long behind an incomplete one, so its gaps are freed.
         let gaps = core::mem::take(&mut block.gaps);
         let (mx, missing) = (block.mx, u64::from(gaps.missing()));
         let trains = usize::from(block.trains);
@@ -560,7 +555,7 @@ impl PlacementTable {
     }
 }
 
-/// Where in `block` the operation's payload starts, if all of it lies inside and in one buffer.
+/// The offset of the operation's payload in `block`, if all of it lies inside and in one buffer.
 fn bounds(
     block: &GrantedBlock,
     buffer_log2: u8,

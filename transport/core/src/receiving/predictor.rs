@@ -1,4 +1,4 @@
-//! The receiving side's prediction on its own, for a stream that something else carried.
+//! Predicts the placement of a stream that another transport carries, for measurements.
 
 use super::forecast::Forecast;
 use super::placement::PlacementTable;
@@ -6,22 +6,22 @@ use crate::transmit::split;
 use crate::{DropReason, Instant, RegionId, Span};
 use zerolane_wire::{Header, Op};
 
-/// Where the stream's bytes belong: at their position.
+/// The region of the stream: a byte's offset is its position.
 const REGION: RegionId = RegionId {
     index: 0,
     generation: 0,
 };
-/// The Transfer that all of the stream is.
+/// The Transfer that represents the whole stream.
 const TRANSFER: u32 = 1;
-/// Blocks granted at a time: the one that is being received, the next, and one behind of which something is missing. What
-/// is further behind is given up, so that holes take little memory.
+/// Blocks granted at a time: the one being received, the next, and one incomplete Block behind. Earlier incomplete
+/// Blocks are given up, so that holes take little memory.
 const MAX_BLOCKS: usize = 3;
-/// log2 of the receiver's buffers: no STU is cut at the end of one of them before the 4 GiB of a Block.
+/// log2 of the receiver's buffers: no boundary cuts an STU within the 4 GiB of a Block.
 const BUFFER_LOG2: u8 = 32;
 
-/// What a receiver predicts that granted all of a stream, Block by Block, and sees nothing of it but where each STU
-/// belongs and how long it is. It is made of the placement table of every [`Connection`](crate::Connection), and is for
-/// tools that ask how often the forecast would have held for recorded traffic.
+/// Predicts what a receiver would that granted all of a stream, Block by Block, and knows only the position and length
+/// of each STU. Uses the placement table of every [`Connection`](crate::Connection). For tools that measure how often
+/// the forecast would have held for recorded traffic.
 ///
 /// ```
 /// use zerolane_core::{Forecast, Predictor};
@@ -38,11 +38,11 @@ pub struct Predictor {
     grants: PlacementTable,
     /// Bytes of a Block.
     block: u32,
-    /// Number of the Block that is granted next.
+    /// Number of the next Block to grant.
     b_num: u32,
-    /// End of what is granted.
+    /// End of the granted bytes.
     granted: u64,
-    /// Payload of an STU, learned from what arrives; 0 before that.
+    /// Payload of an STU, learned from arrivals; 0 before the first.
     stu: u32,
 }
 
@@ -60,12 +60,12 @@ impl Predictor {
         predictor
     }
 
-    /// Payload of an STU as far as is known, bytes; 0 before anything came.
+    /// Payload of an STU as far as known, bytes; 0 before the first arrival.
     pub fn stu(&self) -> u32 {
         self.stu
     }
 
-    /// Predicts the next `stus` STUs: spans whose offset is the position in the stream. Nothing as long as no size is known.
+    /// Predicts the next `stus` STUs: spans whose offset is the position in the stream. Empty until a size is known.
     pub fn forecast(&self, stus: u32, out: &mut Forecast) {
         out.clear();
         if self.stu > 0 {
@@ -73,12 +73,11 @@ impl Predictor {
         }
     }
 
-    /// Takes `len` bytes that belong at `position`, in STUs of `stu` bytes; `more` follow in the same Transfer, as far
-    /// as can be told.
+    /// Takes `len` bytes at `position`, in STUs of `stu` bytes; `more` follow in the same Transfer, as far as is known.
     ///
     /// # Errors
-    /// As for Data on a connection: it was not granted, has come before, or would make too many gaps. Then
-    /// [`Predictor::restart`] goes on, where nobody sends it again.
+    /// As for Data on a connection: not granted, a duplicate, or too many gaps. If the sender does not repeat the
+    /// payload, [`Predictor::restart`] continues.
     pub fn on_data(
         &mut self,
         position: u64,
@@ -104,14 +103,14 @@ impl Predictor {
         Ok(())
     }
 
-    /// Gives up what is missing: the stream goes on at `position`.
+    /// Gives up missing bytes: the stream continues at `position`.
     pub fn restart(&mut self, position: u64) {
         self.grants.revoke_transfer(TRANSFER);
         self.granted = position;
         self.grant_up_to(position);
     }
 
-    /// The grant that `position` lies in, the header of Data for it, and how many bytes there are to the grant's end.
+    /// The grant that contains `position`, the header of Data for it, and the bytes up to the grant's end.
     fn find(&self, position: u64) -> Option<(u32, Header, u32)> {
         let (sequence, block) = self.grants.iter().find(|(_, it)| {
             let span = it.span;

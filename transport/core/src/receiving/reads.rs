@@ -1,5 +1,4 @@
-//! Reads of this end: numbered as far as the peer has slots for them, asked for, matched by the
-//! announcement that answers.
+//! Tracks this end's Reads from their request until an announcement answers each.
 
 use crate::slot_window::SlotWindow;
 use crate::{Instant, Span, TransferId};
@@ -9,14 +8,14 @@ use alloc::collections::{BTreeMap, VecDeque};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Read {
     pub(crate) span: Span,
-    /// Its number, once it was asked for.
+    /// Its number, once requested.
     pub(crate) sequence: Option<u32>,
     pub(crate) resend_at: Instant,
     /// The peer keeps the request until it has something to offer.
     pub(crate) waiting: bool,
 }
 
-/// All Reads of a connection that no announcement has answered.
+/// All unanswered Reads of a connection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reads {
     reads: BTreeMap<TransferId, Read>,
@@ -44,7 +43,7 @@ impl Reads {
         self.queued.push_back(id);
     }
 
-    /// The next Read to ask for, if the peer's `slots` leave room; it has its number from here on.
+    /// Numbers and returns the next Read to request, if the peer's `slots` leave room.
     pub(crate) fn ask_next(&mut self, slots: u16) -> Option<TransferId> {
         let &id = self.queued.front()?;
         let read = self.reads.get_mut(&id)?;
@@ -57,7 +56,7 @@ impl Reads {
         self.reads.get_mut(&id)
     }
 
-    /// Reads that were asked for and are unanswered.
+    /// Reads that were requested and are unanswered.
     pub(crate) fn asked(&self) -> impl Iterator<Item = (TransferId, &Read)> + '_ {
         self.reads
             .iter()
@@ -65,7 +64,7 @@ impl Reads {
             .filter(|(_, read)| read.sequence.is_some())
     }
 
-    /// Takes a Read out: matched, refused or cancelled. Its number stays unresolved.
+    /// Removes a Read: matched, refused or cancelled. Its number stays unresolved.
     pub(crate) fn remove(&mut self, id: TransferId) -> Option<Read> {
         let read = self.reads.remove(&id)?;
         if read.sequence.is_none() {
@@ -79,7 +78,7 @@ impl Reads {
         self.window.resolve(number);
     }
 
-    /// As if `number` Reads had been asked for before.
+    /// Continues as if `number` Reads had been requested before.
     #[cfg(test)]
     pub(crate) fn age(&mut self, number: u32) {
         self.window.age(number);

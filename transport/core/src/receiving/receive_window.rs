@@ -1,8 +1,8 @@
-//! How much the receiver grants ahead.
+//! Sizes the receive window from the arrival rate: how much the receiver grants ahead.
 //!
-//! The socket buffer holds the base, whatever comes at once. A long path holds more by itself: there
-//! the credit follows what arrives in a round trip, several times over, so that a sender that doubles
-//! its pace each round trip never waits for grants; and it shrinks again when less comes.
+//! The socket buffer holds the base even if it all arrives at once. A long path stores more by itself. There, the
+//! window is several times the arrivals of a round trip, so that a sender that doubles its pace each round trip never
+//! waits for grants. It shrinks again when less arrives.
 
 use crate::Instant;
 use core::time::Duration;
@@ -10,18 +10,17 @@ use core::time::Duration;
 /// Shortest time over which the rate of arrival is measured.
 const MIN_ROUND: Duration = Duration::from_millis(1);
 
-/// A path is long from this round trip on. On a shorter one, whatever is granted may come at once,
-/// and the time of a busy machine may look like the path's.
+/// A path is long from this round trip on. On a shorter one, all granted payload may arrive at once, and the lateness
+/// of a busy machine may look like the path's.
 const LONG_RTT: Duration = Duration::from_millis(3);
 
-/// How long no more than what arrives is granted on top of the base, after the socket buffer overflowed.
+/// How long after an overflow of the socket buffer the window beyond the base is limited to the arrivals.
 const OVERRUN_MEMORY: Duration = Duration::from_secs(1);
 
-/// Round trips' worth granted on top of the base: one in flight, and what the next one is once it
-/// has doubled.
+/// Round trips' worth granted on top of the base: one in flight, and the next one after it has doubled.
 const PEAKS: u64 = 3;
 
-/// How long, in rounds, the highest rate is remembered at least (twice that at most).
+/// Minimum lifetime of the highest rate, in rounds (twice that at most).
 const MEMORY_ROUNDS: u32 = 32;
 
 /// The window of a receiver.
@@ -32,18 +31,18 @@ pub(crate) struct ReceiveWindow {
     round_began: Instant,
     round_bytes: u64,
     rounds: u32,
-    /// Highest bytes in a round trip: of the present memory, and of the one before.
+    /// Highest bytes in a round trip: in the present period, and in the previous one.
     peak: u64,
     old_peak: u64,
     overrun_until: Instant,
-    /// It overflowed lately.
+    /// The socket buffer overflowed recently.
     overran: bool,
     /// Bytes of the last round trip.
     last: u64,
 }
 
 impl ReceiveWindow {
-    /// `base` bytes, or as many as the path needs up to `budget`.
+    /// A window of `base` bytes, or as many as the path needs, up to `budget`.
     pub(crate) fn new(base: u32, budget: u32) -> ReceiveWindow {
         ReceiveWindow {
             base: u64::from(base),
@@ -69,8 +68,8 @@ impl ReceiveWindow {
         }
     }
 
-    /// More came at once than the socket buffer held. On a long path that is an end which was off its
-    /// core more often than one that is too slow, so what arrives may go on arriving, but not faster.
+    /// The socket buffer overflowed. On a long path the reason is more often an end that was descheduled than one that
+    /// is too slow. So payload may continue to arrive at the present rate, but not faster.
     pub(crate) fn overrun(&mut self, now: Instant) {
         (self.peak, self.old_peak) = (self.last, 0);
         (self.overran, self.overrun_until) = (true, now + OVERRUN_MEMORY);

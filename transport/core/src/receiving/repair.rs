@@ -1,4 +1,4 @@
-//! Payload that is missing: noticing it, asking for it, and telling the sender how the rest gets on.
+//! Asks for missing payload when it is overdue, and reports progress to the sender.
 
 use super::Receiving;
 use super::inbound::Granted;
@@ -18,31 +18,31 @@ use zerolane_wire::{
     Header, MAX_RANGES, Occasion, Operation, Profile, Progress, Range, Ranges, Report, State,
 };
 
-/// Pause before the rest is asked for, when more was lost than is asked for in one go.
+/// Pause between requests, when more was lost than one go covers.
 const ASK_PAUSE: Duration = Duration::from_millis(1);
 
-/// Ranges asked for in one go.
+/// Most ranges requested in one go.
 const MOST_ASKED: usize = limits::MAX_ASKS * MAX_RANGES;
 
-/// What a receiver knows of the bursts of one path.
+/// The receiver's knowledge of one path's bursts.
 #[derive(Clone, Copy, Debug, Default)]
 struct SeenOfPath {
-    /// The newest.
+    /// The newest burst.
     burst: u32,
     /// When it came.
     at: Instant,
-    /// Payload bytes that came by it for the first time.
+    /// Payload bytes that it brought for the first time.
     received: u64,
-    /// The newest that the sender was told of beside a question for what is missing.
+    /// The newest burst reported to the sender, other than with a request for missing ranges.
     told: u32,
 }
 
-/// What a receiver knows of the bursts of its sender.
+/// The receiver's knowledge of the sender's bursts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
-    /// Path by path, as far as any came.
+    /// One per path, as far as any burst came.
     paths: SmallVec<[SeenOfPath; 1]>,
-    /// The path that brought the last.
+    /// The path of the latest burst.
     latest: usize,
 }
 
@@ -58,10 +58,10 @@ impl Seen {
 }
 
 impl Receiving {
-    /// A burst of this number came.
+    /// Notes that a burst of this number came.
     pub(crate) fn note_burst(&mut self, cx: &Context, header: &Header) {
         let path = cx.links.of_burst(header.sync);
-        // What answers a short Get has no number.
+        // The answer to a short Get has no number.
         if header.sync == 0 || path >= cx.links.most {
             return;
         }
@@ -76,7 +76,7 @@ impl Receiving {
         }
     }
 
-    /// So many new bytes of payload came with `header`.
+    /// `new_bytes` of new payload came with `header`.
     pub(super) fn note_received(&mut self, cx: &mut Context, header: &Header, new_bytes: u32) {
         cx.counters.bytes_received += u64::from(new_bytes);
         cx.watch_payload();
@@ -93,7 +93,7 @@ impl Receiving {
         self.seen.of(path).received
     }
 
-    /// Watches what was overtaken, and learns from what is late.
+    /// Watches overtaken payload, and learns from late payload.
     pub(super) fn note_order(&mut self, cx: &mut Context, accepted: &Accepted, len: u32) {
         let min_rtt = cx.longest_min_rtt().unwrap_or_default();
         let start = accepted.start;
@@ -104,13 +104,13 @@ impl Receiving {
                 match self.loss_detector.filled(cx.now, range, min_rtt) {
                     LateArrival::Reordered => {
                         cx.counters.reordered += 1;
-                        // A train would have been spoiled by it, but not by what another path brings.
+                        // It would have spoiled a train, unless another path brought the later payload.
                         if !cx.links.is_several() {
                             self.trains.on_lost(cx.now);
                         }
                     }
                     LateArrival::SpuriousRequest => cx.counters.asked_in_vain += 1,
-                    // Asked for once: the time it took is a round trip.
+                    // Requested once: the time it took is a round trip.
                     LateArrival::Repaired(time) if !cx.links.is_several() => {
                         cx.recovery.sample(cx.now, time);
                     }
@@ -137,7 +137,7 @@ impl Receiving {
         }
     }
 
-    /// Asks for what counts as lost by now.
+    /// Requests payload that counts as lost by now.
     pub(crate) fn on_loss_detection_timeout(&mut self, cx: &mut Context) {
         let rtt = cx.longest_rtt();
         let wait = cx.longest_repair_timeout();
@@ -183,9 +183,9 @@ impl Receiving {
         }
     }
 
-    /// Grants again what should have been begun by now, once, on a path that loses: one Block less
-    /// to send may leave the sender with nothing to send. A Get is not repeated so: answers come in
-    /// order, and the sender, which keeps none, would send twice what it is about to send.
+    /// Repeats, once, grants whose payload should have started by now, on a path that loses: one Block less may leave
+    /// the sender with nothing to send. Gets are not repeated here: answers come in order, and the sender, which stores
+    /// no requests, would send twice.
     pub(super) fn repeat_overdue_grants(&mut self, cx: &mut Context) {
         if cx.profile == Profile::Classic || cx.counters.reports_sent == 0 {
             return;
@@ -198,8 +198,7 @@ impl Receiving {
         }
     }
 
-    /// The peer did what it was asked for: nothing is to be waited for the longer because of what was lost
-    /// before. A long Get may just have got its turn.
+    /// The peer made progress: earlier losses must not prolong a wait. A long Get may just have got its turn.
     pub(crate) fn on_peer_progress(&mut self, cx: &mut Context) {
         if !cx.recovery.is_backed_off() {
             return;
@@ -211,7 +210,7 @@ impl Receiving {
         }
     }
 
-    /// Sets the time when what is missing of an eager Transfer is asked for.
+    /// Schedules the request for missing ranges of an eager Transfer.
     pub(super) fn watch_rest(&mut self, cx: &mut Context, sequence: u32) {
         let rtt = cx.longest_rtt();
         let overtaken = cx.now + self.loss_detector.patience(cx.now, rtt);
@@ -222,7 +221,7 @@ impl Receiving {
         }
     }
 
-    /// Asks for what is missing of eager Transfers for too long.
+    /// Requests ranges of eager Transfers that are overdue.
     fn ask_for_overdue_rests(&mut self, cx: &mut Context) {
         let most = limits::MAX_EAGER_ASKS;
         while let Some(sequence) = self
@@ -238,8 +237,7 @@ impl Receiving {
         }
     }
 
-    /// Asks for what is missing of an eager Transfer, if it is one: its sender sends that as it sent the
-    /// rest.
+    /// Requests missing ranges if the Transfer is eager: its sender repeats them eagerly.
     pub(super) fn ask_for_rest(&mut self, cx: &mut Context, sequence: u32) {
         let wait = cx.recovery.repair_timeout();
         let Some(arrival) = self.inbox.arrivals.get_mut(sequence) else {
@@ -261,8 +259,7 @@ impl Receiving {
         cx.push_state(state);
     }
 
-    /// Granted payload does not come any more: its end was lost, or the grants were; or eager payload does
-    /// not.
+    /// Granted payload stays out, because its end or the grants were lost; or eager payload does.
     pub(crate) fn on_payload_timeout(&mut self, cx: &mut Context) {
         self.ask_for_overdue_rests(cx);
         if self.inbox.grants.is_idle() {
@@ -288,7 +285,7 @@ impl Receiving {
         cx.timers.set_earlier(Timer::Payload, next);
     }
 
-    /// Classic profile: every Block once more, as a whole.
+    /// Classic profile: grants every Block once more, as a whole.
     fn grant_anew(&mut self, cx: &mut Context) {
         let live: Vec<u32> = self.inbox.grants.iter().map(|(it, _)| it).collect();
         for sequence in live {
@@ -298,8 +295,8 @@ impl Receiving {
         }
     }
 
-    /// Asks for what the sender should have sent last, and if that brought nothing for all that is
-    /// missing: the sender knows what of it was never sent.
+    /// Requests the payload that the sender should have sent last, and if that has no effect, everything missing: the
+    /// sender knows which parts were never sent.
     fn ask_in_silence(&mut self, cx: &mut Context, first_time: bool) {
         let grants = &self.inbox.grants;
         let waiting = |&(sequence, _): &(u32, _)| !first_time || !grants.overtaken(sequence);
@@ -323,8 +320,7 @@ impl Receiving {
         }
     }
 
-    /// Asks for ranges of a Block, and grants it again if nothing of it came: perhaps the sender
-    /// does not know of it.
+    /// Requests ranges of a Block, and repeats its grant if nothing of it came, because the sender may not know of it.
     fn ask(&mut self, cx: &mut Context, sequence: u32, ranges: &[Range]) {
         let Some(block) = self.inbox.grants.get(sequence) else {
             return;
@@ -335,7 +331,7 @@ impl Receiving {
             self.tell_paths(cx, id, None);
             return self.get_ranges(cx, sequence, ranges);
         }
-        // That of the latest is told with what is missing.
+        // The request for missing ranges reports the latest path.
         self.tell_paths(cx, id, Some(self.seen.latest));
         if reached == 0 {
             self.inbox.grants.repeated(sequence);
@@ -357,7 +353,7 @@ impl Receiving {
         }
     }
 
-    /// How a Transfer stands, in a State that is no answer.
+    /// The State of a Transfer, when unsolicited.
     pub(super) fn state_of(&self, id: TransferId) -> State {
         let transfer = self.inbox.get(id);
         let blocks_complete = transfer.map_or(0, |it| self.inbox.blocks_complete(id, it));
@@ -374,7 +370,7 @@ impl Receiving {
         }
     }
 
-    /// Tells the sender how the connection gets on: its SEND_STATE asked for that.
+    /// Reports the connection's progress to the sender, whose SEND_STATE asked for it.
     pub(super) fn tell_progress(&mut self, cx: &mut Context, id: TransferId) {
         let state = State {
             report: self.progress(cx),
@@ -383,7 +379,7 @@ impl Receiving {
         cx.push_state(state);
     }
 
-    /// What was received of the whole connection.
+    /// Totals received on the whole connection.
     pub(super) fn progress(&self, cx: &Context) -> Report {
         if cx.profile == Profile::Classic {
             return Report::NOTHING;
@@ -405,8 +401,8 @@ impl Receiving {
         self.seen.latest().burst
     }
 
-    /// Tells what was seen of the paths, of which the sender does not know it yet: what it may not repair for their sake. Of
-    /// `known` it is told anyway.
+    /// Reports the newest bursts of those paths that the sender does not know of, so that it does not retransmit them.
+    /// Excludes `known`, which another report covers.
     fn tell_paths(&mut self, cx: &mut Context, id: TransferId, known: Option<usize>) {
         if !cx.links.is_several() {
             return;
@@ -418,7 +414,8 @@ impl Receiving {
             it.told = it.burst;
             if Some(path) != known && news {
                 self.seen.latest = path;
-                // Before what is missing, whichever path is the shorter: no progress, which leaves by its own.
+                // Must precede the request for missing ranges, whichever path is shorter. It is no progress report,
+                // which would leave by its own path.
                 cx.push_control(Operation::State(self.state_of(id)));
             }
         }

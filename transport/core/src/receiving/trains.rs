@@ -1,10 +1,10 @@
-//! Whether the peer may send trains.
+//! Decides whether the peer may send trains, from loss and arrivals.
 //!
-//! A lost datagram costs a whole train, so trains are for paths on which loss is rare, and for lanes that get
-//! datagrams merged. What was lost fills a bucket, and what arrives empties it. When it is full, the peer is told
-//! by the next grants to send none; when it is empty, and not before a pause that doubles each time, it may again. At
-//! first Block by Block, and until the first loss: on a path as bad as before, a window of spoiled trains each time would
-//! cost more than they save.
+//! A lost datagram costs a whole train, so trains are for paths with rare loss, and for lanes whose kernel merges
+//! datagrams. Losses fill a bucket; arrivals empty it. When it is full, the next grants tell the peer to send no
+//! trains. When it is empty, and not before a pause that doubles each time, trains are allowed again: at first for one
+//! Block at a time, and until the first loss. On a path as bad as before, a window of spoiled trains each time would
+//! cost more than trains save.
 
 use crate::Instant;
 use crate::limits::{
@@ -12,19 +12,19 @@ use crate::limits::{
 };
 use core::time::Duration;
 
-/// What decides whether trains are offered.
+/// The state of that decision.
 #[derive(Clone, Debug)]
 pub(crate) struct Trains {
-    /// The lane takes them.
+    /// The lane accepts trains.
     taken: bool,
-    /// Datagrams that have to arrive until what was lost lately is made up for.
+    /// Datagrams that must arrive to make up for recent losses.
     losses: u32,
-    /// Since when they are offered, or not.
+    /// Start of the present period, with trains or without.
     since: Instant,
     refused: bool,
-    /// How long they are not offered: now, or the next time.
+    /// Length of the present or next pause.
     pause: Duration,
-    /// Datagrams that have to arrive in trains, none lost meanwhile, until they are offered as before the last pause.
+    /// Datagrams that must arrive in trains without loss before the trial ends.
     trial: u32,
 }
 
@@ -46,17 +46,17 @@ impl Trains {
         self.taken = taken;
     }
 
-    /// Whether Blocks are granted so that they may come as trains.
+    /// Whether granted Blocks may come as trains.
     pub(crate) fn are_offered(&self) -> bool {
         self.taken && !self.refused
     }
 
-    /// Whether they are tried again after a pause: no more than one Block is granted then that may come as trains.
+    /// Whether trains are on trial after a pause: only one Block at a time may come as trains.
     pub(crate) fn are_on_trial(&self) -> bool {
         self.trial > 0
     }
 
-    /// So many datagrams of payload arrived, alone or in a train.
+    /// `datagrams` datagrams of payload arrived, alone or in a train.
     pub(crate) fn on_arrived(&mut self, now: Instant, datagrams: u32) {
         self.losses = self.losses.saturating_sub(datagrams);
         let past = now - self.since;
@@ -69,12 +69,12 @@ impl Trains {
         }
     }
 
-    /// A train of so many datagrams arrived. What arrives alone passes no trial: it ended the pause.
+    /// A train of `datagrams` datagrams arrived. Lone datagrams end the pause, but not the trial.
     pub(crate) fn on_train(&mut self, datagrams: u32) {
         self.trial = self.trial.saturating_sub(datagrams);
     }
 
-    /// A stretch of payload was lost: one datagram or more, or a train.
+    /// A contiguous loss: one datagram or more, or a train.
     pub(crate) fn on_lost(&mut self, now: Instant) {
         self.losses = (self.losses + TRAIN_LOSS_COST).min(2 * MAX_TRAIN_LOSSES);
         if !self.refused && (self.are_on_trial() || self.losses > MAX_TRAIN_LOSSES) {
@@ -99,7 +99,7 @@ mod tests {
         trains
     }
 
-    /// Loses until none are offered. How many it takes.
+    /// Loses payload until no trains are allowed. Returns the number of losses.
     fn refuse(trains: &mut Trains, now: Instant) -> u32 {
         (1..=100)
             .find(|_| {
@@ -109,7 +109,7 @@ mod tests {
             .expect("refused at last")
     }
 
-    /// Milliseconds from `from` until they are offered again, with 1,000 datagrams in each.
+    /// Milliseconds from `from` until trains are allowed again, with 1,000 datagrams in each.
     fn pause(trains: &mut Trains, from: u64) -> u64 {
         let offered = (0..100_000).find(|ms| {
             trains.on_arrived(at(from + ms), 1_000);

@@ -1,13 +1,13 @@
-//! Grants in advance: Blocks of receives whose Transfers are not announced yet.
+//! Grants Blocks to posted receives in advance, before their Transfers are announced.
 //!
-//! A stream of Transfers that are short for their path would wait a round trip each: announcement there, grant back.
-//! Receives meet announcements in order, so the destination knows which announcement a posted receive is going to meet,
-//! if none comes between that meets something else. It grants to that number, and the source, which numbers its
-//! announcements itself, knows whether one came between: then it drops the grant. The destination finds out when it
-//! hears that announcement, and grants anew.
+//! Each Transfer of a stream that is short for its path would wait a round trip: announcement there, grant back.
+//! Receives match announcements in order. So the destination knows which announcement a posted receive will match,
+//! provided that no announcement with another target comes before it. It grants to that number. The source numbers its
+//! announcements itself, so it knows whether one came between, and then drops the grant. The destination notices when
+//! it hears that announcement, and grants anew.
 //!
-//! Receives of messages meet those in the order of the operations, so it is the same for their payload by the numbers of
-//! the operations, of which all are to be messages.
+//! Receives of messages match them in the order of the operations. The same scheme grants their payload by operation
+//! numbers, provided that all these operations are messages.
 
 use super::{Inbox, Posted, TransferId};
 use crate::Instant;
@@ -17,18 +17,18 @@ use crate::receiving::placement::GrantedBlock;
 use alloc::collections::VecDeque;
 use zerolane_wire::{Advance, RequestToSend};
 
-/// Receives that something is to meet.
+/// Receives that still lack a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Queue {
-    /// Announcements meet them.
+    /// Matched by announcements.
     Receives,
-    /// The payload of messages does.
+    /// Matched by the payload of messages.
     Messages,
 }
 
 impl Inbox {
-    /// Grants the next Block of a receive that nothing met, if there is room that no announced Transfer wants, and if the
-    /// last Transfer that met one was longer than what needs no grant. Returns the number of the grant.
+    /// Grants the next Block of an unmatched receive. There must be room that no announced Transfer wants, and the last
+    /// matched Transfer must have needed a grant. Returns the number of the grant.
     pub(crate) fn grant_in_advance(
         &mut self,
         now: Instant,
@@ -58,7 +58,7 @@ impl Inbox {
         let len = geometry.next_len(at, rest);
         let reserved = self.grants.reserved_bytes() + len;
         let window = u64::from(geometry.window);
-        // Announced Transfers find half of the window at least.
+        // Announced Transfers keep at least half of the window.
         if reserved > window / 2 || reserved + self.grants.outstanding() > window {
             return None;
         }
@@ -78,24 +78,24 @@ impl Inbox {
         }
     }
 
-    /// The first receive that has room to be granted in advance, if its announcement was not heard: one that was, before
-    /// those that come before it, may meet something else.
+    /// The first receive with room for an advance grant, if its announcement was not heard. An announcement heard
+    /// before earlier ones may match another receive.
     fn next_in_advance(&mut self, queue: Queue, usual: u64) -> Option<usize> {
         let most = usize::from(self.limit);
         let wanted = |it: &Posted| it.granted < it.span.len.min(usual);
         let index = self.queue(queue).iter().take(most).position(wanted)?;
         let heard = |it| self.is_heard(self.number_of(it));
-        // The announcement of a message's payload says nothing of what comes before it.
+        // The announcement of a message's payload implies nothing about earlier ones.
         let may = queue == Queue::Messages || !(0..=index).any(heard);
         may.then_some(index)
     }
 
-    /// The announcement that the receive at `index` meets, if all before it meet receives.
+    /// The announcement that the receive at `index` matches, if all before it match receives.
     fn number_of(&self, index: usize) -> u32 {
         self.next_match.wrapping_add(index as u32)
     }
 
-    /// The number that receive `id` was granted to: that of an announcement, or of a message.
+    /// The number to which receive `id` was granted: of an announcement, or of a message.
     pub(super) fn granted_to(&self, id: TransferId) -> Option<(u32, Advance)> {
         match self.posted.iter().position(|it| it.id == id) {
             Some(index) => {
@@ -115,7 +115,7 @@ impl Inbox {
         block.map(|(_, it)| (number, it.span.len))
     }
 
-    /// What was granted to `posted` in advance is part of the Transfer that it met, as far as that goes.
+    /// Makes the advance grants of `posted` part of the Transfer that it matched, as far as that reaches.
     pub(super) fn claim(&mut self, now: Instant, posted: &Posted, rts: &RequestToSend) {
         if posted.blocks == 0 {
             return;
@@ -139,12 +139,12 @@ impl Inbox {
         }
     }
 
-    /// Whether something else is received, or to be.
+    /// Whether another Transfer is being received, or will be.
     pub(crate) fn has_more(&self) -> bool {
         !self.transfers.is_empty() || !self.posted.is_empty()
     }
 
-    /// Takes back a receive that nothing met. False if it is none.
+    /// Removes an unmatched receive. False if there is none.
     pub(crate) fn take_posted(&mut self, id: TransferId) -> bool {
         for queue in [Queue::Receives, Queue::Messages] {
             let index = self.queue(queue).iter().position(|it| it.id == id);
@@ -157,7 +157,7 @@ impl Inbox {
         false
     }
 
-    /// The receives from `index` on meet something else than they were granted to.
+    /// Revokes the advance grants of the receives from `index` on, which now match other numbers.
     pub(crate) fn revoke_advance_grants(&mut self, queue: Queue, index: usize) {
         let posted = match queue {
             Queue::Receives => &mut self.posted,
@@ -171,7 +171,7 @@ impl Inbox {
         }
     }
 
-    /// All grants in advance, of whatever is to come, end.
+    /// Revokes all advance grants.
     pub(crate) fn revoke_all_advance_grants(&mut self) {
         self.revoke_advance_grants(Queue::Receives, 0);
         self.revoke_advance_grants(Queue::Messages, 0);

@@ -1,4 +1,4 @@
-//! How Blocks are cut and granted.
+//! Cuts Transfers into Blocks, and grants the Blocks in order.
 
 use super::{Inbound, Inbox};
 use crate::limits::MAX_STUS_PER_BLOCK;
@@ -7,12 +7,12 @@ use crate::transmit::{longest_train, split};
 use crate::{Instant, TransferId, tiling};
 use zerolane_wire::{ClearToSend, Grant, Profile, encapsulation};
 
-/// How Blocks are cut.
+/// How to cut Blocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Geometry {
     pub(crate) profile: Profile,
     pub(crate) window: u32,
-    /// Length to aim at (extended profile).
+    /// Target length (extended profile).
     pub(crate) block: u32,
     pub(crate) block_log2: u8,
     pub(crate) buffer_log2: u8,
@@ -21,22 +21,22 @@ pub(crate) struct Geometry {
     pub(crate) burst_segments: u32,
     /// Bytes around the payload of a datagram.
     pub(crate) around: u32,
-    /// Bytes around that of a train.
+    /// Bytes around the payload of a train.
     pub(crate) train_around: u32,
     /// Blocks may come as trains.
     pub(crate) trains: bool,
-    /// One at a time.
+    /// Trains are on trial: only one Block may come as trains.
     pub(crate) trial: bool,
 }
 
 impl Geometry {
-    /// Length of a Block that is a whole number of bursts, so that no STU within it is short.
+    /// Length of a Block of whole bursts, so that no STU within it is short.
     fn block_len(&self) -> u64 {
         let datagram = self.stu + self.around;
         let most = encapsulation::MAX_UDP_PAYLOAD_V4 as u32 / datagram;
         let most = most.clamp(1, self.burst_segments.max(1));
         let burst = match self.trains {
-            // One datagram of one byte is none.
+            // One datagram of one byte is no train.
             true => longest_train(most, datagram, self.train_around).max(1),
             false => self.stu * most,
         };
@@ -52,15 +52,15 @@ impl Geometry {
         })
     }
 
-    /// Length of the Block that begins at `at`, of a Transfer of which `rest` bytes are not granted: it crosses no boundary
-    /// of a buffer.
+    /// Length of the Block that begins at `at`, of a Transfer with `rest` ungranted bytes. It crosses no buffer
+    /// boundary.
     pub(super) fn next_len(&self, at: u64, rest: u64) -> u64 {
         let to_boundary = (1u64 << self.buffer_log2) - (at & ((1 << self.buffer_log2) - 1));
         self.block_len().min(rest).min(to_boundary)
     }
 }
 
-/// A grant made.
+/// A new grant.
 pub(crate) struct Granted {
     pub(crate) sequence: u32,
     pub(crate) transfer: TransferId,
@@ -109,14 +109,14 @@ impl Inbox {
         })
     }
 
-    /// The Block just granted may come as trains, but while these are on trial and another may.
+    /// Lets the Block just granted come as trains, unless trains are on trial and another Block already may.
     pub(super) fn offer_trains(&mut self, sequence: u32, geometry: &Geometry) {
         if geometry.trains && !(geometry.trial && self.grants.expects_trains()) {
             self.grants.offer_trains(sequence);
         }
     }
 
-    /// Grants a Block anew from its start (classic repair): what had arrived is forgotten.
+    /// Grants a Block anew from its start (classic repair), and forgets what had arrived.
     pub(crate) fn regrant(&mut self, now: Instant, sequence: u32) -> Option<Granted> {
         let block = self.grants.get(sequence)?;
         let (id, b_num, span) = (block.transfer, block.b_num, block.span);

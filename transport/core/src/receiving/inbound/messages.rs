@@ -1,7 +1,6 @@
-//! Receives of messages: where the payload goes of those to come, so that it can be granted in advance.
+//! Queues receives of messages, so that the payload of messages to come can be granted in advance.
 //!
-//! What the message itself brings, and in which order messages meet receives, is the business of those who execute the
-//! peer's operations.
+//! The Responder of numbered operations handles the messages themselves, and the order in which they match receives.
 
 use super::{Inbox, Posted, Queue, TransferId};
 use crate::Instant;
@@ -9,19 +8,19 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use zerolane_wire::{Advance, RequestToSend};
 
-/// Receives of messages whose payload is not announced yet.
+/// Receives of messages whose payload is not yet announced.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Messages {
-    /// Of messages to come, in order.
+    /// For messages to come, in order.
     pub(super) posted: VecDeque<Posted>,
-    /// Number of the operation that the first of them meets, if it is a message.
+    /// Number of the operation that the first of them matches, if it is a message.
     next: u32,
-    /// Of messages that came.
+    /// For messages that came.
     met: Vec<Posted>,
-    /// The operation behind the last message, and whether that message came right behind another.
+    /// The operation behind the last message, and whether that message directly followed another.
     behind: Option<(u32, bool)>,
-    /// Length of the payload of the last message that had one, bytes; 0 if it needed no grant, or an operation came between
-    /// or since that is no message: where those alternate, grants in advance are for nothing.
+    /// Length of the payload of the last message that had one, bytes. 0 if it needed no grant, or if an operation
+    /// between or since is no message: advance grants are useless where those alternate.
     pub(super) usual: u64,
 }
 
@@ -40,7 +39,7 @@ impl Messages {
 }
 
 impl Inbox {
-    /// Receives of messages whose payload is not announced yet.
+    /// Number of receives of messages whose payload is not yet announced.
     pub(crate) fn messages(&self) -> usize {
         self.messages.posted.len() + self.messages.met.len()
     }
@@ -50,7 +49,7 @@ impl Inbox {
         self.messages.posted.push_back(posted);
     }
 
-    /// Operation `number` is executed next. What was granted is void, if one before it was no message.
+    /// Operation `number` is executed next. Advance grants are void if an earlier operation was no message.
     pub(crate) fn expect_operation(&mut self, number: u32) {
         if self.messages.next != number {
             self.revoke_advance_grants(Queue::Messages, 0);
@@ -58,7 +57,7 @@ impl Inbox {
         }
     }
 
-    /// Operation `number` is a message, and meets the first receive. If it has a payload, that is announced, or is to be.
+    /// Operation `number` is a message, and matches the first receive. Its payload, if any, is announced or will be.
     pub(crate) fn meet_message(&mut self, number: u32, has_payload: bool) {
         self.expect_operation(number);
         let next = number.wrapping_add(1);
@@ -73,7 +72,7 @@ impl Inbox {
         }
     }
 
-    /// The payload of a message that came is never received. False if `id` awaits none.
+    /// The payload of a received message will not be received. False if `id` awaits none.
     pub(crate) fn forget_payload(&mut self, id: TransferId) -> bool {
         let met = self.messages.take_met(id).is_some();
         if met {
@@ -82,7 +81,7 @@ impl Inbox {
         met
     }
 
-    /// The payload of a message was announced, and is received: what was granted of it in advance is part of it.
+    /// The payload of a message was announced, and is being received: its advance grants become part of it.
     pub(crate) fn claim_payload(&mut self, now: Instant, id: TransferId, rts: &RequestToSend) {
         let Some(posted) = self.messages.take_met(id) else {
             return;

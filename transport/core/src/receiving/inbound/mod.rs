@@ -1,5 +1,6 @@
-//! The destination's side of Transfers: announcements kept in their slots, matched with posted
-//! receives in the order they were announced, granted Block by Block.
+//! Tracks the destination's side of Transfers, from announcement to completion.
+//!
+//! Announcements wait in their slots, match posted receives in order, and are granted Block by Block.
 
 mod advance;
 mod grant;
@@ -24,12 +25,12 @@ use crate::{Delivery, Span, TransferId};
 use alloc::collections::{BTreeMap, VecDeque};
 use zerolane_wire::RequestToSend;
 
-/// A posted receive without a Transfer yet.
+/// A posted receive without a Transfer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Posted {
     pub(crate) id: TransferId,
     pub(crate) span: Span,
-    /// Bytes granted in advance, and in how many Blocks.
+    /// Bytes granted in advance, and the number of their Blocks.
     granted: u64,
     blocks: u32,
 }
@@ -48,7 +49,7 @@ impl Posted {
 /// Why a Transfer is being received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// Announced, and met by a receive or a Read.
+    /// Announced, and matched by a receive or a Read.
     Posted,
     /// Announced for the exported region with this handle.
     Region(u32),
@@ -57,10 +58,10 @@ pub(crate) enum Origin {
         number: u32,
         /// Bytes of its control.
         control: u32,
-        /// A caller waits there for the end of it.
+        /// A caller at the sender waits for its end.
         awaited: bool,
     },
-    /// Asked for by Gets of what starts there, after all operations with lower numbers.
+    /// Requested by Gets from `place` on, after all operations with lower numbers.
     Got { place: RemotePlace, after: u32 },
 }
 
@@ -69,7 +70,7 @@ pub(crate) enum Origin {
 pub(crate) struct Inbound {
     pub(crate) peer: u32,
     pub(crate) sequence: u32,
-    /// Where it goes; as long as the Transfer.
+    /// Destination; as long as the Transfer.
     pub(crate) span: Span,
     pub(crate) granted: u64,
     pub(crate) received: u64,
@@ -81,8 +82,8 @@ pub(crate) struct Inbound {
 }
 
 impl Inbound {
-    /// Bytes at its start while none of its Blocks misses any: all that was granted. What comes
-    /// without a grant is there as a whole or not at all.
+    /// Bytes at its start while no Block misses any: everything granted. Eager payload is here as a whole or not at
+    /// all.
     fn complete(&self) -> u64 {
         match self.received == self.granted {
             true => self.granted,
@@ -97,9 +98,9 @@ pub(crate) struct Inbox {
     slots: VecDeque<Slot>,
     base: u32,
     limit: u16,
-    /// Announcement that the next posted receive gets.
+    /// Announcement that the next posted receive matches.
     next_match: u32,
-    /// Length of the last Transfer that met a receive and was granted, bytes; 0 if it needed no grant.
+    /// Length of the last granted Transfer that matched a receive, bytes; 0 if it needed no grant.
     usual: u64,
     finished: Option<Finished>,
     pub(crate) posted: VecDeque<Posted>,
@@ -107,12 +108,12 @@ pub(crate) struct Inbox {
     pub(crate) reads: Reads,
     transfers: BTreeMap<TransferId, Inbound>,
     granting: VecDeque<TransferId>,
-    /// Bytes of `granting` that are not granted.
+    /// Ungranted bytes of `granting`.
     ungranted: u64,
     pub(crate) grants: PlacementTable,
-    /// What came without a grant.
+    /// Eager Transfers.
     pub(crate) arrivals: Arrivals,
-    /// What had arrived of Transfers that failed, until it is asked for.
+    /// Bytes that had arrived of failed Transfers, until the user asks.
     failed: VecDeque<(TransferId, u64)>,
 }
 
@@ -137,7 +138,7 @@ impl Inbox {
         }
     }
 
-    /// Transfers posted here that are not over.
+    /// Pending Transfers posted here.
     pub(crate) fn len(&self) -> usize {
         self.posted.len() + self.reads.len() + self.transfers.len()
     }
@@ -158,7 +159,7 @@ impl Inbox {
         self.transfers.get_mut(&id)
     }
 
-    /// Receives what `rts` announced into `span`, which has room for it.
+    /// Receives the Transfer that `rts` announced into `span`, which has room for it.
     pub(crate) fn begin(
         &mut self,
         id: TransferId,
@@ -172,13 +173,13 @@ impl Inbox {
         }
         let span = span.part(0, rts.length);
         let eager = self.arrivals.take(rts.sequence, id, span);
-        // Unless the STU that ends it says otherwise: one of no bytes has none.
+        // Unless the last STU says otherwise: a Transfer of no bytes has none.
         let (received, delivery) = eager.unwrap_or((0, Delivery::Interrupt));
         let transfer = Inbound {
             peer: rts.s_id,
             sequence: rts.sequence,
             span,
-            // What came without a grant needs none.
+            // Eager payload needs no grant.
             granted: eager.map_or(0, |_| rts.length),
             received,
             next_b_num: 0,
@@ -193,7 +194,7 @@ impl Inbox {
         }
     }
 
-    /// Receives what Gets ask for.
+    /// Receives the bytes that Gets ask for.
     pub(crate) fn begin_got(&mut self, id: TransferId, span: Span, place: RemotePlace, after: u32) {
         let transfer = Inbound {
             peer: 0,
@@ -211,14 +212,14 @@ impl Inbox {
         self.granting.push_back(id);
     }
 
-    /// Transfers of that origin.
+    /// A Transfer of that origin.
     pub(crate) fn of_region(&self, handle: u32) -> Option<TransferId> {
         let mut all = self.transfers.iter();
         let found = all.find(|(_, it)| it.origin == Origin::Region(handle))?;
         Some(*found.0)
     }
 
-    /// Whether the Transfer is a put of the peer, of which the user here is not told.
+    /// Whether the Transfer is a put of the peer, which is not reported to the user here.
     pub(crate) fn is_put_of_peer(&self, id: TransferId) -> bool {
         let region = |it: &Inbound| matches!(it.origin, Origin::Region(_));
         self.transfers.get(&id).is_some_and(region)
@@ -229,12 +230,12 @@ impl Inbox {
         self.is_receiving(|origin| matches!(origin, Origin::Got { .. }))
     }
 
-    /// Whether a Transfer of such an origin is being received.
+    /// Whether a Transfer of an origin that `is_such` is being received.
     pub(crate) fn is_receiving(&self, is_such: impl Fn(Origin) -> bool) -> bool {
         self.transfers.values().any(|it| is_such(it.origin))
     }
 
-    /// As if `number` Transfers had been announced and `blocks` granted before.
+    /// Continues as if `number` Transfers had been announced and `blocks` granted before.
     #[cfg(test)]
     pub(crate) fn age(&mut self, number: u32, blocks: u32) {
         (self.base, self.next_match) = (number, number);
@@ -242,7 +243,7 @@ impl Inbox {
         self.reads.age(number);
     }
 
-    /// Stops the program if what the peer makes us hold grew beyond its limits.
+    /// Panics if the state that the peer controls grew beyond its limits.
     pub(crate) fn assert_bounded(&self, credit: u32) {
         self.arrivals.assert_bounded(self.slots.len(), credit);
         let left = |id: &TransferId| {
@@ -255,7 +256,7 @@ impl Inbox {
         self.grants.assert_bounded();
     }
 
-    /// Ends a Transfer that is being received; its grants place nothing any more.
+    /// Ends a Transfer being received; its grants no longer place anything.
     pub(crate) fn end(&mut self, id: TransferId, event: InboundEvent) -> Option<Inbound> {
         if event != InboundEvent::AllArrived {
             self.note_failed(id);
@@ -284,8 +285,7 @@ impl Inbox {
         Some(missing.map_or(transfer.complete(), |(block, _)| block))
     }
 
-    /// The first byte that was granted and is missing: its Block's place in the Transfer, and its own in
-    /// the Block.
+    /// The first granted byte that is missing: the offset of its Block in the Transfer, and its own in the Block.
     fn missing_from(&self, id: TransferId) -> Option<(u64, u64)> {
         let blocks = self.grants.iter().map(|(_, block)| block);
         let first = blocks
@@ -295,24 +295,24 @@ impl Inbox {
         Some((first.transfer_offset, u64::from(at)))
     }
 
-    /// Remembers how much of a Transfer had arrived, for the user to be told.
+    /// Remembers how much of a failed Transfer had arrived, for the user.
     fn note_failed(&mut self, id: TransferId) {
         let arrived = self.arrived(id).filter(|arrived| *arrived > 0);
         if let Some(arrived) = arrived.filter(|_| !self.is_put_of_peer(id)) {
-            // Of those never asked for, the oldest is forgotten first.
+            // Entries that the user never asked for go first, oldest first.
             self.failed.truncate(MAX_POSTED - 1);
             self.failed.push_front((id, arrived));
         }
     }
 
-    /// What had arrived of a Transfer that failed, once.
+    /// Bytes that had arrived of a failed Transfer; available once.
     pub(crate) fn take_failed(&mut self, id: TransferId) -> u64 {
         let index = self.failed.iter().position(|it| it.0 == id);
         let taken = index.and_then(|index| self.failed.remove(index));
         taken.map_or(0, |it| it.1)
     }
 
-    /// Bytes announced and matched, but not granted yet.
+    /// Bytes announced and matched, but not yet granted.
     pub(crate) fn ungranted(&self) -> u64 {
         self.ungranted
     }

@@ -1,4 +1,4 @@
-//! The peer's announcements, and what meets them.
+//! Keeps the peer's announcements in slots, and matches each with a posted receive or a Read.
 
 use super::{InboundEvent, InboundState, Inbox, Origin, Posted, Queue};
 use crate::context::Refusal;
@@ -10,9 +10,9 @@ use zerolane_wire::{Delivered, Immediate, Place, Reason, RequestToSend, Target};
 pub(crate) struct Slot {
     pub(crate) state: InboundState,
     pub(crate) rts: Option<RequestToSend>,
-    /// Our identifier of it, 0 before it matched.
+    /// This end's identifier of it, 0 before it matched.
     pub(crate) id: TransferId,
-    /// What its sender is told, again if need be, once it is refused.
+    /// The refusal to repeat to its sender, once it is refused.
     pub(crate) refusal: Refusal,
 }
 
@@ -28,7 +28,7 @@ impl Slot {
         self.rts.is_some_and(put)
     }
 
-    /// Whether it waits for the next receive that is posted, not for something it names.
+    /// Whether it waits for the next posted receive, not for a target that it names.
     fn waits_for_receive(&self) -> bool {
         let next = |rts: RequestToSend| rts.target == Target::Receive;
         self.state == InboundState::Announced && self.rts.is_none_or(next)
@@ -42,29 +42,29 @@ const UNHEARD: Slot = Slot {
     refusal: Refusal::CANCELLED,
 };
 
-/// What an announcement turned out to be.
+/// Classification of an announcement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Announcement {
     /// Not heard before.
     New,
     /// Heard before; the slot tells how it stands.
     Repeated(Slot),
-    /// From before anything we remember.
+    /// Older than the remembered ones.
     Old,
-    /// More than the slots hold.
+    /// Beyond the slots.
     TooMany,
 }
 
-/// What the peer, which finished sending, sends no more.
+/// Where the peer finished sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Finished {
-    /// Number behind which it announces nothing that meets a receive.
+    /// From this number on, it announces nothing that matches a receive.
     pub(crate) announcement: u32,
-    /// Number of the operation from which on none is a message.
+    /// From this operation number on, it sends no message.
     pub(crate) operation: u32,
 }
 
-/// What a posted receive met.
+/// Result of matching a receive.
 pub(crate) enum Matched {
     /// It fits: Blocks will be granted.
     Receiving { id: TransferId, rts: RequestToSend },
@@ -78,14 +78,14 @@ impl Inbox {
             .get_mut(sequence.wrapping_sub(self.base) as usize)
     }
 
-    /// Makes the slot of announcement `sequence` exist.
+    /// Ensures that announcement `sequence` has a slot.
     pub(super) fn open_slot(&mut self, sequence: u32) -> Result<&mut Slot, Announcement> {
         let ahead = sequence.wrapping_sub(self.base);
         if ahead > u32::MAX / 2 {
             return Err(Announcement::Old);
         }
-        // The sender keeps at most `limit` unresolved, so one further ahead says that the oldest
-        // ones are resolved at its end too.
+        // The sender has at most `limit` unresolved announcements, so one further ahead implies that it resolved the
+        // oldest.
         let over = ahead.saturating_sub(u32::from(self.limit) - 1) as usize;
         let matched = self.next_match.wrapping_sub(self.base) as usize;
         if over > self.slots.len().min(matched) || !self.slots.iter().take(over).all(Slot::is_over)
@@ -120,7 +120,7 @@ impl Inbox {
         }
     }
 
-    /// The peer finished sending.
+    /// Takes the peer's end of sending.
     pub(crate) fn finish(&mut self, it: Finished) {
         self.finished.get_or_insert(it);
     }
@@ -129,7 +129,7 @@ impl Inbox {
         self.finished
     }
 
-    /// Whether the peer finished sending, and all that it announced before and met a receive is over.
+    /// Whether the peer finished sending, and all its announcements for receives are over.
     pub(crate) fn is_finished(&self) -> bool {
         let is_behind = |it: Finished| self.next_match.wrapping_sub(it.announcement) as i32 > 0;
         self.finished.is_some_and(is_behind)
@@ -142,7 +142,7 @@ impl Inbox {
         state.is_some_and(|state| state != InboundState::Unheard)
     }
 
-    /// Matches the next announcement with the next posted receive, if both are there.
+    /// Matches the next announcement with the next posted receive, if both exist.
     pub(crate) fn match_next(&mut self, now: Instant) -> Option<Matched> {
         loop {
             let next_match = self.next_match;
@@ -201,14 +201,14 @@ impl Inbox {
     /// The announcement of the payload of message `number`, if it waits.
     pub(crate) fn message(&self, number: u32) -> Option<RequestToSend> {
         let waits = |slot: &&Slot| slot.state == InboundState::Announced;
-        // It is among the latest.
+        // It is one of the latest.
         let announced = self.slots.iter().rev().filter(waits);
         announced
             .filter_map(|slot| slot.rts)
             .find(|rts| rts.target == Target::Message(number))
     }
 
-    /// The first put announced that waits to be received.
+    /// The first announced put that waits to be received.
     pub(crate) fn waiting_put(&self) -> Option<(Place, Option<Immediate>, RequestToSend)> {
         let mut waiting = self.slots.iter().filter(|slot| slot.is_put());
         let slot = waiting.find(|slot| slot.state == InboundState::Announced)?;
@@ -218,7 +218,7 @@ impl Inbox {
         }
     }
 
-    /// How announcement `sequence` stands; `None` if it is not remembered.
+    /// The state of announcement `sequence`; `None` if it is not remembered.
     pub(crate) fn state(&self, sequence: u32) -> Option<InboundState> {
         let slot = self.slots.get(sequence.wrapping_sub(self.base) as usize)?;
         Some(slot.state)
@@ -258,7 +258,7 @@ impl Inbox {
         }
     }
 
-    /// Refuses an announcement that nothing here will ever take.
+    /// Refuses an announcement that will never match.
     pub(crate) fn refuse(&mut self, sequence: u32, why: Refusal) {
         self.set_state(sequence, InboundEvent::EndedByPeer);
         if let Some(slot) = self.slot_mut(sequence) {
@@ -266,10 +266,10 @@ impl Inbox {
         }
     }
 
-    /// The peer ended its announcement `sequence`. Returns our Transfer, if it had become one.
+    /// The peer ended its announcement `sequence`. Returns this end's Transfer, if there is one.
     ///
     /// # Errors
-    /// The announcement is further ahead than the slots hold: this must be heard again.
+    /// The announcement is further ahead than the slots reach: the peer must repeat the End.
     pub(crate) fn ended_by_peer(
         &mut self,
         sequence: u32,

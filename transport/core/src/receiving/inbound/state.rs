@@ -1,13 +1,13 @@
-//! Where an incoming Transfer stands, and what changes that.
+//! Defines the states of an incoming Transfer and their transitions.
 
-/// Where an incoming Transfer stands.
+/// State of an incoming Transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum InboundState {
-    /// Not announced yet, as far as we heard.
+    /// Not yet announced, as far as this end heard.
     Unheard,
-    /// Announced, waits for a receive.
+    /// Announced; waits for a receive.
     Announced,
-    /// Matched: Blocks are granted.
+    /// Matched; Blocks are granted.
     Receiving,
     /// All of it arrived.
     Complete,
@@ -15,7 +15,7 @@ pub enum InboundState {
     Ended,
 }
 
-/// What can happen to it.
+/// Events of an incoming Transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum InboundEvent {
     Announced,
@@ -27,7 +27,7 @@ pub(crate) enum InboundEvent {
 }
 
 impl InboundState {
-    /// The next state, if `event` means something in this one.
+    /// The next state, if `event` is valid in this one.
     pub(crate) fn step(self, event: InboundEvent) -> Option<InboundState> {
         use InboundEvent as H;
         use InboundState as S;

@@ -1,11 +1,11 @@
-//! Which payload is expected next, and where it belongs.
+//! Predicts which payload comes next, and where it belongs.
 
 use super::{Place, PlacementTable};
 use crate::receiving::forecast::{Forecast, Run};
 
 impl PlacementTable {
-    /// Predicts the next `stus` STUs of `stu` bytes each: the stream behind what arrived furthest,
-    /// and only when nothing of it is left to come, what was lost on the way.
+    /// Predicts the next `stus` STUs of `stu` bytes each: the stream behind the furthest arrival, and after the end of
+    /// the stream, lost payload.
     pub(crate) fn forecast(&self, stu: u32, stus: u32, out: &mut Forecast) {
         out.clear();
         self.forecast_from(self.cursor, stu, stus, out);

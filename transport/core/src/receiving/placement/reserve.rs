@@ -1,11 +1,11 @@
-//! Blocks granted in advance: reserved for a Transfer that is to be announced, claimed by it when it is.
+//! Reserves Blocks granted in advance, until an announced Transfer claims them.
 
 use super::{Advance, PlacementTable};
 use crate::{Instant, TransferId};
 use alloc::vec::Vec;
 
 impl PlacementTable {
-    /// The Block just granted is of a Transfer that is not announced yet: nothing is expected of it before
+    /// Reserves the Block just granted for a Transfer that is not yet announced: nothing of it is expected before
     /// [`PlacementTable::claim`].
     pub(crate) fn reserve(&mut self, sequence: u32) {
         if let Some(block) = self.get_mut(sequence) {
@@ -17,7 +17,7 @@ impl PlacementTable {
         }
     }
 
-    /// `transfer` was announced with `len` bytes: its Blocks end there, and what is missing of them is expected.
+    /// `transfer` was announced with `len` bytes: truncates its Blocks there, and expects their missing bytes.
     pub(crate) fn claim(&mut self, now: Instant, transfer: TransferId, len: u64) {
         let of_it: Vec<u32> = self
             .iter()
