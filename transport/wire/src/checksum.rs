@@ -1,9 +1,8 @@
-//! The one's-complement checksum of RFC 1071, as partial sums that combine.
+//! Computes the one's-complement checksum of RFC 1071, as partial sums that combine.
 //!
-//! A sum over parts equals the sum over the whole as long as every part but the
-//! last has even length, or the part's odd start is accounted for: [`Sum::join`]
-//! does that (rows P0.6 and P1.6). Zero in the header means *omitted*, so a
-//! computed zero is sent as 0xffff, which is the same number in one's complement.
+//! A sum over parts equals the sum over the whole if every part but the last has even length, or if the odd start of a
+//! part is accounted for, as [`Sum::join`] does (rows P0.6 and P1.6). Zero in the header means *omitted*. So a computed
+//! zero is sent as 0xffff, the same number in one's complement.
 
 /// A partial one's-complement sum and the parity of the bytes it covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,8 +20,8 @@ impl Sum {
 
     /// The sum over `bytes`, at most 16 GiB of them.
     pub fn of(bytes: &[u8]) -> Sum {
-        // 32-bit words into a 64-bit accumulator: 2^32 of them fit before it overflows,
-        // and one's-complement addition does not care about the width it is folded from.
+        // 32-bit words into a 64-bit accumulator. 2^32 of them fit before it overflows, and a one's-complement sum does
+        // not depend on the width it is folded from.
         let mut total = 0u64;
         let mut words = bytes.chunks_exact(4);
         for word in &mut words {
@@ -41,7 +40,7 @@ impl Sum {
     /// The sum over `self`'s bytes followed by `next`'s bytes.
     #[must_use]
     pub fn join(self, next: Sum) -> Sum {
-        // Bytes after an odd start sit in the other half of each 16-bit word.
+        // Bytes after an odd start lie in the other half of each 16-bit word.
         let shifted = if self.odd {
             next.folded.swap_bytes()
         } else {
@@ -61,10 +60,9 @@ impl Sum {
         }
     }
 
-    /// Whether data summing to `self` matches a received Checksum field (0 matches: omitted).
+    /// Whether data with this sum matches a received Checksum field (0 matches: omitted).
     ///
-    /// Every single flipped bit of the data is found: it changes the sum by a power of two,
-    /// which 0xffff does not divide.
+    /// Detects every single flipped bit: the flip changes the sum by a power of two, which 0xffff does not divide.
     pub fn matches(self, field: u16) -> bool {
         field == 0 || self.finish() == field
     }

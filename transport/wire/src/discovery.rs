@@ -1,18 +1,18 @@
-//! Neighbours of a segment, asked for by name: a question to all hosts of it, and answers of those that listen.
+//! Encodes discovery: a question for a name to all hosts of an Ethernet segment, and the answers of listening hosts.
 //!
 //! ```text
 //! | 29, 3 zero bits | kind | length of the name | 0 | port: 2 | 0: 10 | nonce: 8 | name, then zeros: 64 |
 //! ```
-//! Question and answer are of the same length, so that nobody can have more sent than was asked. Both are in the open and prove
-//! nothing: an answer is a place to try, and the key exchange there tells who it is. Frames alone carry them: see
-//! `docs/reference/protocol.md`, "Discovery".
+//! Question and answer have the same length, so discovery amplifies no traffic. Both are unencrypted and prove nothing:
+//! an answer is an address to try, and the key exchange there authenticates the host. Only Ethernet frames carry them:
+//! see `docs/reference/protocol.md`, "Discovery".
 
 use crate::encapsulation::{MIN_FRAME, PADDED_CODE};
 use crate::header::{Field, Op, ParseError, Problem};
 
-/// Code point in the place of Op's that says so: apart from the operations, from padding, and from the handshake's.
+/// Code point in the place of Op's, distinct from the operations, padding and the handshake.
 pub const DISCOVERY_CODE: u8 = 29;
-/// Bytes of a question, and of an answer.
+/// Bytes of a question or answer.
 pub const DISCOVERY_LEN: usize = NAME_AT + NAME_PLACE;
 /// Bytes of the longest name.
 pub const MAX_NEIGHBOUR_NAME: usize = 63;
@@ -21,30 +21,30 @@ const NONCE_AT: usize = 16;
 const NAME_AT: usize = 24;
 const NAME_PLACE: usize = MAX_NEIGHBOUR_NAME + 1;
 
-/// What is said.
+/// The kind of a discovery datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum DiscoveryKind {
-    /// Who is called so? An empty name asks all.
+    /// Asks for hosts with this name. An empty name asks all.
     Question = 1,
-    /// This host is, and listens at that port.
+    /// This host has the name, and listens at the port.
     Answer = 2,
 }
 
 /// A question or an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Discovery<'a> {
-    /// Which of them.
+    /// The kind.
     pub kind: DiscoveryKind,
-    /// Of an answer: the port that is listened on. 0 in a question.
+    /// In an answer: the listening port. 0 in a question.
     pub port: u16,
-    /// Drawn by who asks, and repeated by who answers.
+    /// Drawn for the question, repeated in the answer.
     pub nonce: [u8; 8],
-    /// The name: see [`is_neighbour_name`]; in a question it may be empty.
+    /// The name: see [`is_neighbour_name`]. May be empty in a question.
     pub name: &'a str,
 }
 
-/// Whether a host may be called so: 1 to 63 letters, digits, `-`, `_` and `.` of ASCII, of which the first is a letter
+/// Whether a host may have this name: 1 to 63 ASCII letters, digits, `-`, `_` and `.`, of which the first is a letter
 /// or a digit.
 pub fn is_neighbour_name(name: &str) -> bool {
     let bytes = name.as_bytes();
@@ -57,18 +57,17 @@ pub fn is_neighbour_name(name: &str) -> bool {
 }
 
 impl<'a> Discovery<'a> {
-    /// Whether `datagram` has the code of one. Reads five bits.
+    /// Whether `datagram` has the discovery code. Reads five bits.
     pub fn is(datagram: &[u8]) -> bool {
         datagram
             .first()
             .is_some_and(|first| first >> 3 == DISCOVERY_CODE)
     }
 
-    /// Reads what a frame holds.
+    /// Parses the content of a frame.
     ///
     /// # Errors
-    /// Names the field: another length or code, a kind that is not assigned, a name that none may have, or something where zeros
-    /// belong.
+    /// Names the field: wrong length or code, an unassigned kind, an invalid name, or nonzero bytes where zeros belong.
     pub fn parse(datagram: &'a [u8]) -> Result<Discovery<'a>, ParseError> {
         let error = |field, problem| Err(ParseError::new(field, problem));
         let Ok(whole) = <&[u8; DISCOVERY_LEN]>::try_from(datagram) else {
@@ -110,7 +109,7 @@ impl<'a> Discovery<'a> {
         })
     }
 
-    /// The bytes on the wire. A name that is too long is cut.
+    /// The bytes on the wire. Truncates a name that is too long.
     pub fn emit(&self) -> [u8; DISCOVERY_LEN] {
         let mut bytes = [0; DISCOVERY_LEN];
         let len = self.name.len().min(MAX_NEIGHBOUR_NAME);
@@ -147,7 +146,7 @@ mod tests {
         let bytes = ANSWER.emit();
         assert_eq!(bytes.len(), 88);
         assert_eq!(bytes[..8], [29 << 3, 2, 13, 0, 0x12, 0x34, 0, 0]);
-        // A connection's key is none of it: that is never 0.
+        // The place of a connection's key, which is never 0.
         assert_eq!(bytes[8..16], [0; 8]);
         assert_eq!(bytes[16..24], ANSWER.nonce);
         assert_eq!(&bytes[24..37], b"box-1.example");
@@ -163,7 +162,7 @@ mod tests {
                 let mut bytes = good;
                 bytes[at] ^= 1 << bit;
                 if let Ok(read) = Discovery::parse(&bytes) {
-                    // A question of that name, with a port.
+                    // Accepted only as a question with that name, with a port.
                     assert!(at < 3 && read.emit() == bytes, "{at} {bit}");
                 }
             }

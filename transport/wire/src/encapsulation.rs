@@ -1,5 +1,4 @@
-//! What carries the header: UDP today; raw Ethernet and IP are registered and sized here
-//! so that no type in this crate assumes a datagram socket.
+//! Defines the encapsulations of the header: UDP, raw IP, Ethernet frames and shared memory, with their sizes.
 
 use crate::handshake::HANDSHAKE_CODE;
 use crate::header::{Field, HEADER_LEN, Op, ParseError, Problem};
@@ -13,17 +12,17 @@ pub const MAX_UDP_PAYLOAD_V4: usize = 65_507;
 /// Largest UDP payload over IPv6 without jumbograms (65535 - 8).
 pub const MAX_UDP_PAYLOAD_V6: usize = 65_527;
 
-/// Largest payload of an STU in shared memory, bytes: whole pages, so that where its place begins at a page, each does.
+/// Largest STU payload in shared memory, bytes: whole pages, so that consecutive STUs stay page-aligned.
 pub const MAX_MEMORY_STU: usize = 64 << 10;
 
-/// Payload of the shortest Ethernet frame, bytes: what is shorter is lengthened on its way, and not shortened again.
+/// Payload of the shortest Ethernet frame, bytes. Shorter payloads are lengthened on the way, and not shortened again.
 pub const MIN_FRAME: usize = 46;
 /// Length of the payload of a frame that holds a datagram shorter than [`MIN_FRAME`], bytes.
 pub const PADDED_FRAME: usize = 48;
-/// Code point in the place of Op's that says so: apart from the operations, and from the handshake's.
+/// Code point in the place of Op's that marks a padded frame, distinct from the operations and the handshake.
 pub const PADDED_CODE: u8 = 30;
 
-/// How a header and its payload travel.
+/// Encapsulation of a header and its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Encapsulation {
     /// UDP over IPv4 without IP options.
@@ -36,7 +35,7 @@ pub enum Encapsulation {
     IpV6,
     /// Directly in an Ethernet frame, EtherType 0x8181. The MTU excludes the MAC header.
     Ethernet,
-    /// In memory that two processes of one host share: there is no path that could be too narrow.
+    /// In memory shared by two processes of one host: no path limits the size.
     Memory,
 }
 
@@ -67,10 +66,10 @@ impl Encapsulation {
     }
 }
 
-/// What stands in front of a datagram's second byte, and behind its last, in the payload of a frame, if the datagram, whose
-/// first byte is `first`, has `len` bytes and is shorter than [`MIN_FRAME`]: [`PADDED_CODE`] in the place of its code, and zeros,
-/// its first byte, its length, of which the last `PADDED_FRAME - len` bytes count. `None`: it is long enough as it is, or has not
-/// even a header.
+/// The bytes that pad a datagram shorter than [`MIN_FRAME`] in a frame. `first` is the datagram's first byte, `len` its
+/// length. The first result replaces that byte: [`PADDED_CODE`] in the place of its code. The second follows the
+/// datagram: zeros, its first byte, its length; only the last `PADDED_FRAME - len` bytes are used. `None` if the
+/// datagram is long enough, or shorter than a header.
 pub fn padding(first: u8, len: usize) -> Option<(u8, [u8; PADDED_FRAME - HEADER_LEN])> {
     if !(HEADER_LEN..MIN_FRAME).contains(&len) {
         return None;
@@ -78,7 +77,7 @@ pub fn padding(first: u8, len: usize) -> Option<(u8, [u8; PADDED_FRAME - HEADER_
     Some((PADDED_CODE << 3, [0, 0, 0, 0, 0, 0, first, len as u8]))
 }
 
-/// The payload of the frame of a `datagram`, where it needs [`padding`].
+/// The frame payload of a `datagram` that needs [`padding`].
 pub fn pad_frame(datagram: &[u8]) -> Option<[u8; PADDED_FRAME]> {
     let len = datagram.len();
     let (code, behind) = padding(*datagram.first()?, len)?;
@@ -89,11 +88,11 @@ pub fn pad_frame(datagram: &[u8]) -> Option<[u8; PADDED_FRAME]> {
     Some(padded)
 }
 
-/// The first byte and the length of the datagram in a frame's payload that [`pad_frame`] made; `None` if `frame` holds a
-/// datagram as it is.
+/// The first byte and the length of the datagram in a frame's payload that [`pad_frame`] made; `None` if `frame` holds
+/// a datagram unchanged.
 ///
 /// # Errors
-/// [`Field::Encapsulation`]: it has the code, and another length than such a payload, or the datagram would.
+/// [`Field::Encapsulation`]: it has the code, but an invalid length of the payload or of the datagram.
 pub fn padded(frame: &[u8]) -> Result<Option<(u8, usize)>, ParseError> {
     if frame.first().is_none_or(|first| first >> 3 != PADDED_CODE) {
         return Ok(None);

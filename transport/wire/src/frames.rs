@@ -1,42 +1,42 @@
-//! Frames: several numbered operations in one Data datagram. The header says what they share, each frame what
-//! is its own.
+//! Packs several numbered operations into one Data datagram, as frames, and parses them.
 //!
-//! A frame leaves out what follows from the one before it, so that of puts into one region each costs seven
-//! bytes. Read, it is the header that the operation has on its own: what becomes of it is decided there alone.
+//! The header holds the shared fields, each frame its own. A frame omits everything that follows from the one before
+//! it, so that a put into the same region costs seven bytes. A parsed frame is the header that the operation would have
+//! on its own, and is handled like any other.
 
 use crate::header::{Field, Flags, HEADER_LEN, Header, ParseError, Problem};
 
-/// Bytes in front of a frame's payload, at least.
+/// Fewest bytes in front of a frame's payload.
 pub const FRAME_HEAD_LEN: usize = 7;
-/// Bytes in front of a frame's payload, at most.
+/// Most bytes in front of a frame's payload.
 pub const MAX_FRAME_HEAD_LEN: usize = FRAME_HEAD_LEN + PLACE_LEN + 4 + 4;
-/// Frames in one datagram, at most: what a datagram makes its receiver do is bounded.
+/// Most frames in one datagram: bounds the work that a datagram causes.
 pub const MAX_FRAMES: usize = 256;
 
 /// Bytes of B_id, Bufx and D_id.
 const PLACE_LEN: usize = 10;
 
-/// Set in the D_id of all that is numbered.
+/// Set in the D_id of every numbered operation.
 const NUMBERED: u32 = 1 << 31;
 
-/// Set in the first byte of every frame; a byte of 0 is padding, and so is all behind it.
+/// Set in the first byte of every frame. A byte of 0 starts padding, which reaches to the end.
 const FRAME: u8 = 0x80;
-/// B_id, Bufx and D_id follow: they are not those of the frame before.
+/// B_id, Bufx and D_id follow: they differ from those of the previous frame.
 const PLACE: u8 = 0x10;
 /// B_num follows: it is not 0.
 const NUMBER: u8 = 0x20;
-/// S_id follows: it is not one more than that of the frame before.
+/// S_id follows: it is not one more than that of the previous frame.
 const ID: u8 = 0x40;
-/// Flags of the operation, at the place that they have in Flags.
+/// Flags of the operation, at their positions in Flags.
 const FLAGS: u16 = Flags::SILENT
     .with(Flags::INTERRUPT)
     .with(Flags::CONTINUES)
     .bits();
 
-/// What an operation does not share with all others of its datagram: the fields of its header that frames tell.
+/// The header fields that frames encode: those that operations of one datagram may not share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameFields {
-    /// [`Flags::SILENT`], [`Flags::INTERRUPT`] and [`Flags::CONTINUES`]; others are not told.
+    /// [`Flags::SILENT`], [`Flags::INTERRUPT`] and [`Flags::CONTINUES`]; others are not encoded.
     pub flags: Flags,
     /// B_id.
     pub b_id: u16,
@@ -53,7 +53,7 @@ pub struct FrameFields {
 }
 
 impl FrameFields {
-    /// Those of `header`.
+    /// The fields of `header`.
     pub fn of(header: &Header) -> FrameFields {
         FrameFields {
             flags: header.flags,
@@ -67,10 +67,10 @@ impl FrameFields {
     }
 }
 
-/// What is in front of a frame's payload.
+/// The bytes in front of a frame's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHead {
-    /// Fields that follow.
+    /// The fields that follow, as bits.
     told: u8,
     /// Bytes of the payload.
     payload: u16,
@@ -78,8 +78,8 @@ pub struct FrameHead {
 }
 
 impl FrameHead {
-    /// That of operation `it`, of `len` bytes, behind `before`: the operation in front of it in the datagram, if
-    /// there is one.
+    /// The head of operation `it`, with `len` bytes of payload, behind `before`, the previous operation of the
+    /// datagram, if there is one.
     #[inline]
     pub fn new(before: Option<FrameFields>, it: FrameFields, len: u16) -> FrameHead {
         FrameHead {
@@ -89,13 +89,13 @@ impl FrameHead {
         }
     }
 
-    /// Bytes of it.
+    /// Its length, bytes.
     #[inline]
     pub fn size(&self) -> usize {
         FRAME_HEAD_LEN + fields_len(self.told)
     }
 
-    /// Writes it to the start of `bytes`, of which the rest is then undefined. Returns its length.
+    /// Writes it to the start of `bytes`; the rest is then undefined. Returns its length.
     #[inline]
     pub fn emit_into(&self, bytes: &mut [u8; MAX_FRAME_HEAD_LEN]) -> usize {
         let it = &self.it;
@@ -132,7 +132,7 @@ fn push<const N: usize>(bytes: &mut [u8; MAX_FRAME_HEAD_LEN], len: &mut usize, f
 fn fields(before: Option<FrameFields>, it: FrameFields) -> u8 {
     let number = if it.b_num == 0 { 0 } else { NUMBER };
     let Some(before) = before else {
-        // The header of the datagram has the rest.
+        // The header of the datagram has the other fields.
         return number;
     };
     let same = before.b_id == it.b_id && before.bufx == it.bufx && before.d_id == it.d_id;
@@ -150,15 +150,15 @@ fn fields_len(fields: u8) -> usize {
     len(PLACE, PLACE_LEN) + len(NUMBER, 4) + len(ID, 4)
 }
 
-/// The frames of a datagram, of which all have the form of one: each as the header that the operation has on its
-/// own, and its payload.
+/// The frames of a datagram, whose form was checked as a whole. Yields each frame as the header that the operation
+/// would have on its own, and its payload.
 #[derive(Clone, Debug)]
 pub struct Frames<'a> {
-    /// What the next one has, where it does not say otherwise.
+    /// Fields of the next frame, unless it states others.
     next: Header,
     rest: &'a [u8],
     left: usize,
-    /// The last one asks for a State.
+    /// The last frame asks for a State.
     asks: bool,
 }
 
@@ -174,7 +174,7 @@ impl<'a> Frames<'a> {
         }
     }
 
-    /// Reads what is behind `header`, which has [`Flags::FRAMES`].
+    /// Parses the bytes behind `header`, which has [`Flags::FRAMES`].
     ///
     /// # Errors
     /// [`Field::Frame`]: there is none, one is longer than the datagram, or there are more than [`MAX_FRAMES`];
@@ -280,7 +280,7 @@ const fn broken(problem: Problem) -> ParseError {
 }
 
 const _: () = assert!(FLAGS & (PLACE | NUMBER | ID | FRAME) as u16 == 0);
-// The first frame of a datagram fits behind the header where options do.
+// The first frame of a datagram fits behind the header, in the place of the options.
 const _: () = assert!(HEADER_LEN + MAX_FRAME_HEAD_LEN <= HEADER_LEN + crate::OPTIONS_LEN);
 
 #[cfg(test)]

@@ -1,15 +1,14 @@
-//! Messages of the key exchange: a header of the usual shape, and a body that only the cryptography
-//! of the two ends understands.
+//! Parses and emits the messages of the key exchange: a header of the usual shape, and an opaque body.
 //!
-//! They have a code point of their own next to the operations, and are the only datagrams of a
-//! protected connection that are not sealed. See `docs/reference/protocol.md`, "Protection".
+//! They have their own code point besides those of the operations, and are the only datagrams of a protected connection
+//! that are not sealed. See `docs/reference/protocol.md`, "Protection".
 
 use crate::header::{Field, Flags, HEADER_LEN, Header, Op, ParseError, Problem};
 use crate::operation::Reason;
 
-/// Code point in the place of Op's: the last of the five bits, apart from the operations.
+/// Code point in the place of Op's: the last of the five bits' values, distinct from the operations.
 pub const HANDSHAKE_CODE: u8 = 31;
-/// Bytes of the proof of address in a Hello, all zero if the Initiator has none.
+/// Bytes of the cookie in a Hello; all zero if the Initiator has none.
 pub const COOKIE_LEN: usize = 16;
 /// The longest handshake message, header included, bytes.
 pub const MAX_HANDSHAKE: usize = 320;
@@ -19,15 +18,15 @@ const MAX_BODY: usize = MAX_HANDSHAKE - HEADER_LEN;
 /// A message of the key exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// Initiator: begins.
+    /// From the Initiator: begins.
     Hello = 1,
-    /// Responder: prove your address with this cookie first.
+    /// From the Responder: return this cookie first, to prove your address.
     Retry = 2,
-    /// Responder: its part.
+    /// From the Responder: its part.
     Answer = 3,
-    /// Initiator: its part, and the Request_Connection.
+    /// From the Initiator: its part, and the Request_Connection.
     Finish = 4,
-    /// Responder: no, and why. Not authenticated.
+    /// From the Responder: refuses, with a reason. Not authenticated.
     Refusal = 5,
 }
 
@@ -41,7 +40,7 @@ impl Step {
     ];
 }
 
-/// What the Initiator proves beside its key.
+/// What the Initiator proves besides its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Proof {
     /// Nothing.
@@ -68,14 +67,14 @@ impl Proof {
 /// Bits of Flags that hold a [`Proof`].
 const PROOF_MASK: u16 = 0x003;
 
-/// What all messages of one key exchange repeat.
+/// A message of the key exchange, with the fields that all messages of one exchange share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HandshakeMessage<'a> {
-    /// Which.
+    /// The kind of message.
     pub step: Step,
-    /// Hello, Finish: what is to be proven.
+    /// Hello, Finish: what the Initiator proves.
     pub proof: Proof,
-    /// Refusal: why.
+    /// Refusal: the reason.
     pub reason: Reason,
     /// Port of the receiver.
     pub d_port: u16,
@@ -85,9 +84,9 @@ pub struct HandshakeMessage<'a> {
     pub d_key: u32,
     /// The sender's key.
     pub s_key: u32,
-    /// Chosen by the Initiator, the same in all messages of one exchange.
+    /// Chosen by the Initiator; the same in all messages of one exchange.
     pub sync: u32,
-    /// What follows the header, at most [`MAX_HANDSHAKE`] less the header.
+    /// The bytes behind the header, at most [`MAX_HANDSHAKE`] less the header.
     pub body: &'a [u8],
 }
 
@@ -99,11 +98,11 @@ impl<'a> HandshakeMessage<'a> {
             .is_some_and(|first| first >> 3 == HANDSHAKE_CODE)
     }
 
-    /// Reads a whole datagram.
+    /// Parses a whole datagram.
     ///
     /// # Errors
-    /// Names the field: a truncated header, another operation's code, a step or reason that is not
-    /// assigned, a body that is too long.
+    /// Names the field: a truncated header, another operation's code, an unassigned step or reason, a body that is too
+    /// long.
     pub fn parse(datagram: &'a [u8]) -> Result<HandshakeMessage<'a>, ParseError> {
         if datagram.len() < HEADER_LEN {
             let problem = Problem::Truncated(datagram.len());
@@ -118,7 +117,7 @@ impl<'a> HandshakeMessage<'a> {
             let problem = Problem::TooLong(body.len());
             return Err(ParseError::new(Field::Options, problem));
         }
-        // The header of an operation, but for the code.
+        // Except for the code, this is an operation's header.
         let mut bytes = [0; HEADER_LEN];
         bytes.copy_from_slice(head);
         bytes[0] = (Op::Nop as u8) << 3 | bytes[0] & 0b111;
@@ -143,11 +142,10 @@ impl<'a> HandshakeMessage<'a> {
         })
     }
 
-    /// The bytes on the wire, and how many of them count.
+    /// The bytes on the wire, and their count.
     ///
     /// # Panics
-    /// The body is longer than [`MAX_HANDSHAKE`] less the header: only a message of our own making
-    /// can be.
+    /// The body is longer than [`MAX_HANDSHAKE`] less the header: only possible in a message of our own making.
     pub fn emit(&self) -> ([u8; MAX_HANDSHAKE], usize) {
         let header = Header {
             flags: Flags::from_bits(self.proof as u16),

@@ -1,4 +1,4 @@
-//! The 40-byte header of Figure 9: ten big-endian words, total accessors after one length check.
+//! Parses and emits the 40-byte header of Figure 9: ten big-endian words, total accessors after one length check.
 
 use core::fmt;
 
@@ -87,7 +87,7 @@ impl Op {
     }
 }
 
-/// The 11-bit Flags field. A bit's meaning depends on the operation.
+/// The 11-bit Flags field. The meaning of a bit depends on the operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flags(u16);
 
@@ -98,7 +98,7 @@ impl Flags {
     pub const SILENT: Flags = Flags(0x001);
     /// Data: wake the receiver's upper layer.
     pub const INTERRUPT: Flags = Flags(0x002);
-    /// Data: goes on with the put of the numbered operation before it.
+    /// Data: continues the put of the previous numbered operation.
     pub const CONTINUES: Flags = Flags(0x008);
     /// Request_To_Send, Data, Nop: asks the receiver to answer, matched by Sync.
     pub const SEND_STATE: Flags = Flags(0x004);
@@ -112,34 +112,34 @@ impl Flags {
     pub const COMPLETE: Flags = Flags(0x040);
     /// State: the sender of this State has no such Transfer.
     pub const UNKNOWN: Flags = Flags(0x080);
-    /// Nop: the path that it names is used no more.
+    /// Nop: the path that it names is closed.
     pub const LEAVES: Flags = Flags(0x020);
     /// End: sent by the source of the Transfer's data.
     pub const FROM_SOURCE: Flags = Flags(0x100);
-    /// Request_To_Send: into a persistent memory region. State, Request_Answer: of numbered
-    /// operations on such. Data: the value of one; eager, with [`Flags::MESSAGE`]: the message itself.
+    /// Request_To_Send: for a persistent memory region. State, Request_Answer: about numbered operations on such a
+    /// region. Data: the value of one; eager, with [`Flags::MESSAGE`]: the message itself.
     pub const MEMORY: Flags = Flags(0x010);
-    /// Request_To_Send, eager Data: the payload of a message. Clear_To_Send, given in advance: for that of one.
+    /// Request_To_Send, eager Data: the payload of a message. Clear_To_Send, in advance: for the payload of a message.
     pub const MESSAGE: Flags = Flags(0x100);
-    /// Data: announces its own Transfer, which nothing has granted.
+    /// Data: announces its own Transfer, which has no grant.
     pub const EAGER: Flags = Flags(0x040);
     /// Eager Data that is its message: the source waits for the confirmation of the payload.
     pub const AWAITED: Flags = Flags(0x200);
     /// Data: frames follow, each a numbered operation.
     pub const FRAMES: Flags = Flags(0x080);
-    /// Data: a train, whose header follows its payload. Clear_To_Send, Get: the Block may come as trains.
+    /// Data: a train, with the header behind the payload. Clear_To_Send, Get: the Block may come as trains.
     pub const TRAIN: Flags = Flags(0x400);
-    /// Clear_To_Send: given in advance, for a Transfer that is not announced yet.
+    /// Clear_To_Send: an advance grant, for a Transfer that is not yet announced.
     pub const ADVANCE: Flags = Flags(0x200);
-    /// On Data that is a train: it announces its Transfer, which was granted in advance.
+    /// Data that is a train: announces its Transfer, which was granted in advance.
     pub const ANNOUNCES: Flags = Flags(0x200);
-    /// Get: the bursts of the answer are to be numbered, as all of a Transfer.
+    /// Get: number the bursts of the answer, like those of a Transfer.
     pub const NUMBERED: Flags = Flags(0x001);
-    /// Get: of what was asked for before and did not come.
+    /// Get: repeats an earlier request, which was not answered.
     pub const REPEATED: Flags = Flags(0x002);
-    /// State: the options hold what the connection received, not ranges.
+    /// State: the options hold the connection's progress, not ranges.
     pub const PROGRESS: Flags = Flags(0x200);
-    /// Connection_Answer, Request_Answer: refused for good.
+    /// Connection_Answer, Request_Answer: refused permanently.
     pub const REJECT: Flags = Flags(0x400);
     /// Request_Connection, Connection_Answer: speaks the classic profile.
     pub const CAP_CLASSIC: Flags = Flags(0x001);
@@ -147,17 +147,17 @@ impl Flags {
     pub const CAP_EXTENDED: Flags = Flags(0x002);
     /// Request_Connection, Connection_Answer: wants payload checksums.
     pub const CAP_CHECKSUM: Flags = Flags(0x004);
-    /// Request_Connection, Connection_Answer: takes Blocks in any order.
+    /// Request_Connection, Connection_Answer: accepts Blocks in any order.
     pub const CAP_OUT_OF_ORDER: Flags = Flags(0x008);
     /// Request_Connection, Connection_Answer: offers persistent memory.
     pub const CAP_PERSISTENT: Flags = Flags(0x010);
-    /// Request_Connection, Connection_Answer: takes eager Data, as the options say.
+    /// Request_Connection, Connection_Answer: accepts eager Data, within the limits in the options.
     pub const CAP_EAGER: Flags = Flags(0x020);
-    /// Request_Connection, Connection_Answer: takes frames.
+    /// Request_Connection, Connection_Answer: accepts frames.
     pub const CAP_FRAMES: Flags = Flags(0x040);
-    /// Request_Connection, Connection_Answer: takes grants in advance.
+    /// Request_Connection, Connection_Answer: accepts advance grants.
     pub const CAP_ADVANCE: Flags = Flags(0x080);
-    /// Request_Connection, Connection_Answer: takes grants in advance of the payload of messages.
+    /// Request_Connection, Connection_Answer: accepts advance grants for the payload of messages.
     pub const CAP_ADVANCE_MESSAGES: Flags = Flags(0x100);
 
     const MASK: u16 = 0x7ff;
@@ -250,10 +250,10 @@ impl Header {
         }
     }
 
-    /// Reads a header from the first 40 bytes of `bytes`.
+    /// Parses a header from the first 40 bytes of `bytes`.
     ///
     /// # Errors
-    /// Fewer than 40 bytes, or an operation code that is not assigned.
+    /// Fewer than 40 bytes, or an unassigned operation code.
     pub fn parse(bytes: &[u8]) -> Result<Header, ParseError> {
         let Some(bytes) = bytes.first_chunk::<HEADER_LEN>() else {
             return Err(ParseError::new(
@@ -321,8 +321,8 @@ impl Header {
         }
     }
 
-    /// Changes the fields that differ between the Data headers of a burst, in emitted bytes: the STU's
-    /// number and its place.
+    /// Changes the fields that differ between the Data headers of a burst, in emitted bytes: the STU's number and its
+    /// place.
     pub fn repoint(bytes: &mut [u8; HEADER_LEN], param: u16, bufx: u32, offset: u32) {
         bytes[2..4].copy_from_slice(&param.to_be_bytes());
         bytes[16..20].copy_from_slice(&bufx.to_be_bytes());
@@ -335,14 +335,13 @@ impl Header {
         bytes[1] |= flags.bits() as u8;
     }
 
-    /// Whether the header in `bytes` is of Data. Reads five bits.
+    /// Whether the header in `bytes` is Data's. Reads five bits.
     pub const fn is_data(bytes: &[u8; HEADER_LEN]) -> bool {
         bytes[0] >> 3 == Op::Data as u8
     }
 
-    /// Whether `next` is the Data header that follows `last` and its `len` bytes of payload: same
-    /// Block, same flags, no checksum, next place in the same buffer. Works on the bytes as they
-    /// arrived, for lanes that look at every header of a burst.
+    /// Whether `next` is the Data header that follows `last` and its `len` bytes of payload: same Block, same flags, no
+    /// checksum, next place in the same buffer. Works on raw bytes, for lanes that check every header of a burst.
     pub fn continues(last: &[u8; HEADER_LEN], len: u32, next: &[u8; HEADER_LEN]) -> bool {
         const OFFSET: usize = 20;
         let offset = |bytes: &[u8; HEADER_LEN]| {
@@ -353,7 +352,7 @@ impl Header {
                 bytes[OFFSET + 3],
             ])
         };
-        // Besides this only Param, the STU's number, may differ.
+        // Besides Offset, only Param, the STU's number, may differ.
         offset(last).checked_add(len) == Some(offset(next))
             && last[..2] == next[..2]
             && last[4..OFFSET] == next[4..OFFSET]
@@ -362,7 +361,7 @@ impl Header {
             && Header::is_data(last)
     }
 
-    /// The sum over the 40 bytes, the Checksum field taken as zero.
+    /// The sum over the 40 bytes, with the Checksum field as zero.
     pub fn sum(&self) -> Sum {
         let bare = Header {
             checksum: 0,
@@ -371,7 +370,7 @@ impl Header {
         Sum::of(&bare.emit())
     }
 
-    /// The same header with a Checksum over itself and whatever follows it, which sums to `rest`.
+    /// The same header with a Checksum over itself and the following bytes, whose sum is `rest`.
     #[must_use]
     pub fn sealed(self, rest: Sum) -> Header {
         Header {
@@ -380,8 +379,8 @@ impl Header {
         }
     }
 
-    /// Checks the Checksum field against this header and whatever follows it, which sums to
-    /// `rest`. An omitted checksum passes: whether it may be omitted is the connection's to say.
+    /// Checks the Checksum field against this header and the following bytes, whose sum is `rest`. An omitted checksum
+    /// passes: the connection decides whether it may be omitted.
     ///
     /// # Errors
     /// [`Field::Checksum`], [`Problem::Mismatch`].
@@ -393,8 +392,7 @@ impl Header {
         }
     }
 
-    /// Bufx and Offset read as one 64-bit number (Bufx is the high half), as
-    /// the operations that carry a length use them.
+    /// Bufx and Offset as one 64-bit number (Bufx is the high half), for operations that carry a length there.
     pub const fn wide(&self) -> u64 {
         (self.bufx as u64) << 32 | self.offset as u64
     }
@@ -408,7 +406,7 @@ impl Header {
     }
 }
 
-/// What part of a datagram is broken.
+/// The invalid part of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Field {
     /// The header as a whole.
@@ -441,25 +439,25 @@ pub enum Field {
     Encapsulation,
 }
 
-/// What is wrong with it.
+/// What is wrong with a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Problem {
-    /// Too short: this many bytes were there.
+    /// Too short; the value is the length in bytes.
     Truncated(usize),
-    /// Longer than the operation allows: this many bytes were there.
+    /// Longer than the operation allows; the value is the length in bytes.
     TooLong(usize),
-    /// A code that means nothing here.
+    /// An unassigned code.
     Unassigned(u32),
     /// A value outside its range.
     OutOfRange(u64),
-    /// A sum that does not match.
+    /// A checksum mismatch.
     Mismatch,
 }
 
 /// Why a datagram was refused: the field and the problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ParseError {
-    /// The broken field.
+    /// The invalid field.
     pub field: Field,
     /// What is wrong with it.
     pub problem: Problem,

@@ -1,13 +1,11 @@
-//! The Scheduled Transfer header and operations: bytes to types, checked once at the edge.
+//! Parses and emits the Scheduled Transfer header and operations: bytes become types, checked once at the edge.
 //!
-//! This crate knows no socket and no clock. A datagram is one 40-byte [`Header`]
-//! followed by nothing, by exactly 32 bytes of options (control operations), or
-//! by payload (Data). [`Packet::parse`] turns control datagrams into an
-//! [`Operation`]; [`Header::parse`] alone is enough for Data, whose header is
-//! all there is to check.
+//! This crate uses no socket and no clock. A datagram is one 40-byte [`Header`] followed by nothing, by exactly 32
+//! bytes of options (control operations), or by payload (Data). [`Packet::parse`] turns control datagrams into an
+//! [`Operation`]. For Data, [`Header::parse`] alone is enough, because only its header needs checking.
 //!
-//! The header is Figure 9 of the Scheduled Transfer thesis. The operation code
-//! points are Zerolane's own (`docs/reference/protocol.md`): no public table was used.
+//! The header is Figure 9 of the Scheduled Transfer thesis. The operation code points are Zerolane's own
+//! (`docs/reference/protocol.md`): no public table was used.
 //!
 //! ```
 //! use zerolane_wire::{Header, Op, HEADER_LEN};

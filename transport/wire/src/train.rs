@@ -1,30 +1,29 @@
-//! Trains: one piece of payload in many datagrams, and one header behind all of it.
+//! Assembles trains: one piece of payload in many datagrams, and one header behind all of it.
 //!
-//! Only the last datagram has anything but payload: the end of it, padding, the header, and what seals it. So the
-//! payload is copied by the kernel in one piece at either end, and nothing of it is trusted before all of it was
-//! checked.
+//! Only the last datagram holds more than payload: the end of the payload, padding, the header, and the seal. So the
+//! kernel copies the payload in one piece at either end, and none of it is trusted before all of it was checked.
 
 use crate::header::{Field, Flags, HEADER_LEN, Header, Op, ParseError, Problem};
 use core::ops::Range;
 
-/// Most bytes of payload in a train: what the datagrams of one send hold together.
+/// Most payload bytes in a train: what the datagrams of one send call hold together.
 pub const MAX_TRAIN: u32 = 65_507;
 
 /// Bytes of the digest behind the header of a train, on a connection that seals nothing.
 pub const DIGEST_LEN: usize = 8;
 
-/// What is in front of the header of a train.
+/// The layout in front of a train's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Train {
     /// Payload, bytes, 1 to [`MAX_TRAIN`].
     pub len: u32,
-    /// Bytes between payload and header, 0 or 1: the last datagram is to be shorter than the others, so that a
+    /// Padding between payload and header, 0 or 1 byte. It makes the last datagram shorter than the others, so that a
     /// kernel that merges them stops there.
     pub padding: u16,
 }
 
 impl Train {
-    /// The header behind the train, of which `data` is the header that its first byte would have as Data.
+    /// The header behind the train, from `data`, the header that its first byte would have as Data.
     #[must_use]
     pub const fn header(self, data: Header) -> Header {
         Header {
@@ -35,7 +34,7 @@ impl Train {
         }
     }
 
-    /// The header that the payload of a train would have as Data on its own.
+    /// The header that a train's payload would have as Data.
     #[must_use]
     pub const fn data(header: &Header) -> Header {
         Header {
@@ -60,7 +59,7 @@ impl Train {
         }
     }
 
-    /// The source's identifier of the Transfer that the train of `header` announces, if it announces one.
+    /// The source's identifier of the Transfer that the train with this `header` announces, if it announces one.
     #[must_use]
     pub const fn announced(header: &Header) -> Option<u32> {
         match header.flags.contains(Flags::ANNOUNCES) {
@@ -69,10 +68,10 @@ impl Train {
         }
     }
 
-    /// The train that `header` ends; `None` if it is no header of a train.
+    /// The train that ends with `header`; `None` if it is no train's header.
     ///
     /// # Errors
-    /// Names the field: it is too long or empty, has too much padding, or is of another kind of Data as well.
+    /// Names the field: too long or empty, too much padding, or combined with another kind of Data.
     pub fn of(header: &Header) -> Result<Option<Train>, ParseError> {
         if header.op != Op::Data || !header.flags.contains(Flags::TRAIN) {
             return Ok(None);
@@ -104,29 +103,28 @@ impl Train {
     }
 }
 
-/// What a piece was that came.
+/// Classification of a received piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Assembled {
-    /// Part of a train that has not ended.
+    /// Part of an unfinished train.
     Part,
-    /// The end of a train, of which all seems to be there. Nothing of it was checked: something may be missing, and
-    /// something else be in its place.
+    /// The end of an apparently complete train. Nothing was checked: parts may be missing, or replaced by other data.
     Train {
         /// The header behind it.
         header: Header,
-        /// Where in the buffer its payload lies.
+        /// The payload's range in the buffer.
         payload: Range<usize>,
-        /// Bytes of each of its datagrams but the last.
+        /// Bytes of each of its datagrams, except the last.
         datagram: u32,
     },
-    /// The end of a train of which something is missing.
+    /// The end of a train with missing parts.
     Incomplete,
-    /// Nothing that could belong to a train.
+    /// No possible part of a train.
     Stray,
 }
 
-/// Puts trains together from what comes, in one buffer: merged or not, cut anywhere between two datagrams. A train
-/// is what stands in front of its header, so that one that lost its end does not spoil the next.
+/// Assembles trains in one buffer from received pieces, merged or not, cut between any two datagrams. A train is the
+/// bytes in front of its header, so a train that lost its end does not spoil the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Assembler {
     filled: usize,
@@ -134,18 +132,19 @@ pub struct Assembler {
 }
 
 impl Assembler {
-    /// Bytes of a buffer that has room for what is left of a train that lost its end, for the one behind it, and for
-    /// another piece: so the first does not spoil the second.
+    /// Size of a buffer with room for the rest of a train that lost its end, for the next train, and for another piece,
+    /// so that the first does not spoil the second.
     pub const BUFFER: usize = 3 << 16;
 
-    /// Bytes at the start of the buffer that are part of a train that has not ended: the next piece goes behind them.
+    /// Bytes at the start of the buffer that belong to an unfinished train: the next piece goes behind them.
     pub const fn filled(&self) -> usize {
         self.filled
     }
 
-    /// Takes the piece of `len` bytes behind what fills `buffer`: datagrams of `datagram` bytes, of which the last may
-    /// be shorter. `seal` bytes follow a train's header; `is_ours` tells a header of this connection. What is not taken
-    /// as a part may be overwritten by the next piece. A buffer without room for another [`MAX_TRAIN`] is emptied.
+    /// Takes the piece of `len` bytes behind the filled part of `buffer`: datagrams of `datagram` bytes, of which the
+    /// last may be shorter. `seal` bytes follow a train's header; `is_ours` recognizes a header of this connection. The
+    /// next piece may overwrite a piece that was not accepted as a part. A buffer without room for another
+    /// [`MAX_TRAIN`] is emptied.
     pub fn take(
         &mut self,
         buffer: &[u8],
@@ -175,8 +174,8 @@ impl Assembler {
                 datagram,
             });
         }
-        // What fills the buffer may be the end of a train that is gone: it is in nothing's way. A shorter one that ends
-        // no train is foreign, whatever it was merged with.
+        // The buffer may hold the end of an earlier train that lost its header; that does no harm. A shorter last
+        // datagram that ends no train is foreign, whatever it was merged with.
         let whole = len - len.checked_rem(datagram).unwrap_or(len);
         if whole == 0 || datagram < self.datagram {
             return Assembled::Stray;
@@ -275,7 +274,7 @@ mod tests {
         bytes.chunks(DATAGRAM).map(<[u8]>::to_vec).collect()
     }
 
-    /// Shows `pieces` of datagrams, merged as they are, to an assembler. What it said of each.
+    /// Passes `pieces` of datagrams, merged as given, to an assembler. Returns its verdict on each.
     fn assemble(pieces: &[&[Vec<u8>]]) -> Vec<Result<Vec<u8>, Assembled>> {
         let mut assembler = Assembler::default();
         let mut buffer = vec![0; Assembler::BUFFER];

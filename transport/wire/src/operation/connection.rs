@@ -1,4 +1,4 @@
-//! Operations that begin and end a virtual connection, and what the ends tell each other.
+//! Defines the operations that begin and end a virtual connection, and the capabilities that the ends exchange.
 
 use super::{OPTIONS_LEN, Options, Reason, be32, out_of_range};
 use crate::header::{Field, Flags, Header, ParseError, Problem};
@@ -7,7 +7,7 @@ use crate::header::{Field, Flags, Header, ParseError, Problem};
 pub const VERSION: u8 = 1;
 /// Oldest protocol version this library speaks.
 pub const VERSION_MIN: u8 = 1;
-/// Opens the options of every Request_Connection, to tell a peer from other senders.
+/// Begins the options of every Request_Connection, to distinguish a peer from other senders.
 pub(super) const MAGIC: [u8; 8] = *b"Zerolane";
 
 /// How the two ends behave: see `docs/reference/protocol.md`, "Two profiles".
@@ -53,20 +53,20 @@ impl Profiles {
     }
 }
 
-/// Longest eager Transfer that an end may say it takes, bytes.
+/// Longest eager Transfer that an end may accept, bytes.
 pub const MAX_EAGER: u32 = 64 << 10;
 
-/// What an end takes of Transfers that it has not granted.
+/// The limits of an end for Transfers that it has not granted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Eager {
-    /// Longest such Transfer, bytes, at most [`MAX_EAGER`]; 0: it takes none.
+    /// Longest such Transfer, bytes, at most [`MAX_EAGER`]; 0: none.
     pub limit: u32,
     /// Bytes of such Transfers that may be unresolved at a time.
     pub credit: u32,
 }
 
 impl Eager {
-    /// Takes none.
+    /// Accepts none.
     pub const NONE: Eager = Eager {
         limit: 0,
         credit: 0,
@@ -91,39 +91,39 @@ impl Eager {
     }
 }
 
-/// What an end can do, told at connection set-up.
+/// The capabilities of an end, exchanged at connection set-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Capabilities {
     /// Profiles spoken (exactly one in an accepting Connection_Answer).
     pub profiles: Profiles,
     /// Asks for payload checksums on Data.
     pub checksum: bool,
-    /// Takes Blocks in any order.
+    /// Accepts Blocks in any order.
     pub out_of_order: bool,
     /// Offers persistent memory regions.
     pub persistent: bool,
-    /// Unanswered requests this end can hold, 1 to 65535.
+    /// Unanswered requests that this end can hold, 1 to 65535.
     pub slots: u16,
-    /// Largest STU payload this end takes, bytes, at least 1.
+    /// Largest STU payload that this end accepts, bytes, at least 1.
     pub max_stu: u32,
     /// log2 of this end's buffer size in bytes, at most 32. STUs never cross a buffer boundary.
     pub buffer_log2: u8,
-    /// What it takes of Transfers that it has not granted.
+    /// The limits for Transfers that it has not granted.
     pub eager: Eager,
-    /// Takes several numbered operations in one datagram.
+    /// Accepts several numbered operations in one datagram.
     pub frames: bool,
-    /// Takes grants of Transfers that it has not announced yet (*ours*).
+    /// Accepts grants of Transfers that it has not yet announced (*ours*).
     pub advance_grants: bool,
-    /// Takes such grants for the payload of messages, too (*ours*).
+    /// Accepts such grants for the payload of messages, too (*ours*).
     pub advance_messages: bool,
-    /// Paths that it takes, 1 to [`MAX_PATHS`] (*ours*).
+    /// Most paths, 1 to [`MAX_PATHS`] (*ours*).
     pub paths: u8,
 }
 
 impl Capabilities {
     pub(super) fn emit(&self, header: &mut Header, options: &mut Options) {
         self.eager.emit(options);
-        // As an end has it that knows of no paths: nothing is one.
+        // An end that does not know paths sends zero, which means one path.
         options[PATHS] = self.paths.saturating_sub(1);
         header.flags = header
             .flags
@@ -175,9 +175,9 @@ impl Capabilities {
     }
 }
 
-/// Paths that a connection may have.
+/// Most paths of a connection.
 pub const MAX_PATHS: u8 = 8;
-/// The byte of the options that says how many beyond the first.
+/// The byte of the options that holds the number of paths beyond the first.
 const PATHS: usize = 16;
 
 /// Largest `buffer_log2`: Offset has 32 bits.
@@ -190,9 +190,9 @@ pub struct RequestConnection {
     pub version_min: u8,
     /// Newest version the Initiator speaks, at least `version_min`.
     pub version_max: u8,
-    /// What the Initiator can do.
+    /// The Initiator's capabilities.
     pub capabilities: Capabilities,
-    /// The Initiator's key: goes into D_Key of everything sent to it.
+    /// The Initiator's key: D_Key of everything sent to it.
     pub s_key: u32,
     /// Echoed in the answer.
     pub sync: u32,
@@ -237,12 +237,12 @@ pub enum ConnectionVerdict {
     Accept {
         /// The version both ends use.
         version: u8,
-        /// What the Responder can do; exactly one profile: the chosen one.
+        /// The Responder's capabilities, with exactly one profile: the chosen one.
         capabilities: Capabilities,
         /// The Responder's key.
         s_key: u32,
     },
-    /// Rejected. The options say the Responder's versions.
+    /// Rejected. The options hold the Responder's versions.
     Reject {
         /// Why.
         reason: Reason,
@@ -325,7 +325,7 @@ impl ConnectionAnswer {
 pub struct RequestDisconnect {
     /// Why.
     pub reason: Reason,
-    /// What the sender of this received of its peer, in case the reports of it were lost.
+    /// What the sender of this received from its peer, in case the reports were lost.
     pub delivered: Option<Delivered>,
 }
 
@@ -364,21 +364,21 @@ impl RequestDisconnect {
     }
 }
 
-/// What an end received of the other.
+/// Summary of what an end received from the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Delivered {
-    /// Numbered operations below this were executed.
+    /// All numbered operations below this were executed.
     pub executed: u32,
-    /// Number of the first announcement that `whole` tells of.
+    /// Number of the first announcement in `whole`.
     pub first: u32,
     whole: [u8; OPTIONS_LEN],
 }
 
 impl Delivered {
-    /// Announcements it tells of.
+    /// Number of announcements covered.
     pub const ANNOUNCEMENTS: u32 = 8 * OPTIONS_LEN as u32;
 
-    /// Nothing of the announcements from `first` on.
+    /// None of the announcements from `first` on arrived.
     pub const fn new(executed: u32, first: u32) -> Delivered {
         Delivered {
             executed,
@@ -387,8 +387,8 @@ impl Delivered {
         }
     }
 
-    /// All of the Transfer with announcement `sequence` arrived. Without effect if that is none of
-    /// the [`Delivered::ANNOUNCEMENTS`] from `first` on.
+    /// Marks the Transfer of announcement `sequence` as complete. No effect outside the [`Delivered::ANNOUNCEMENTS`]
+    /// from `first` on.
     pub fn add(&mut self, sequence: u32) {
         let index = sequence.wrapping_sub(self.first);
         if let Some(byte) = self.whole.get_mut(index as usize / 8) {
@@ -396,7 +396,7 @@ impl Delivered {
         }
     }
 
-    /// Whether all of the Transfer with announcement `sequence` arrived.
+    /// Whether the Transfer of announcement `sequence` is complete.
     pub fn contains(&self, sequence: u32) -> bool {
         let index = sequence.wrapping_sub(self.first);
         let byte = self.whole.get(index as usize / 8);

@@ -1,4 +1,4 @@
-//! Operations on persistent memory.
+//! Defines the operations on persistent memory.
 
 use super::{OPTIONS_LEN, Options, be32, be64, not_zero, out_of_range};
 use crate::header::{Field, Flags, Header, ParseError, Problem};
@@ -34,7 +34,7 @@ impl Rights {
         }
     }
 
-    /// These and `other`'s.
+    /// These rights and `other`'s.
     #[must_use]
     pub const fn with(self, other: Rights) -> Rights {
         Rights::new(
@@ -44,7 +44,7 @@ impl Rights {
         )
     }
 
-    /// Whether all of `other` are among these.
+    /// Whether these include all of `other`.
     pub const fn contains(self, other: Rights) -> bool {
         (self.read || !other.read) && (self.write || !other.write) && (self.atomic || !other.atomic)
     }
@@ -54,7 +54,7 @@ impl Rights {
         self.read as u16 | (self.write as u16) << 1 | (self.atomic as u16) << 2
     }
 
-    /// Rights of the bits; `None` if others than these three are set.
+    /// The rights of the bits; `None` if any bit beyond these three is set.
     pub const fn from_bits(bits: u16) -> Option<Rights> {
         if bits > 7 {
             return None;
@@ -175,13 +175,13 @@ pub struct Get {
     pub return_offset: u32,
     /// Bytes wanted, not 0.
     pub length: u32,
-    /// To be answered when all operations numbered below this were executed.
+    /// The answer must follow all operations numbered below this.
     pub after: u32,
     /// Echoed in B_num of the Data.
     pub b_num: u32,
-    /// The bursts of the answer are to be numbered, so that their sender gets progress reports.
+    /// The bursts of the answer must be numbered, so that their sender gets progress reports.
     pub numbered: bool,
-    /// It was asked for before and did not come.
+    /// It repeats an earlier request, which was not answered.
     pub repeated: bool,
     /// The answer may come as trains.
     pub trains: bool,
@@ -276,7 +276,7 @@ pub struct FetchOp {
     pub handle: u32,
     /// The Initiator's identifier, not 0, echoed in D_id of the Data.
     pub s_id: u32,
-    /// Number of this operation on the connection: a repeat is answered with the same value, once executed.
+    /// Number of this operation on the connection. Once executed, a repeat is answered with the same value.
     pub sync: u32,
     /// The Initiator has the values of all FetchOps numbered below this.
     pub confirmed: u32,
@@ -330,12 +330,12 @@ impl FetchOp {
     }
 }
 
-/// Confirms operations on persistent memory, by number: a State of its own kind.
+/// Confirms operations on persistent memory by number: a separate kind of State.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MemoryState {
     /// All operations numbered below this were executed.
     pub expected: u32,
-    /// Asks for all operations from `expected` on again.
+    /// Requests all operations from `expected` on again.
     pub resend: bool,
 }
 

@@ -1,7 +1,7 @@
-//! Typed operations: each one's fields, and where they sit in the header and options.
+//! Defines the typed operations: the fields of each, and their positions in the header and options.
 //!
-//! `docs/reference/protocol.md` is the prose of this file. Fields an operation does not
-//! use are sent as zero and ignored on receipt.
+//! `docs/reference/protocol.md` describes this file in prose. Unused fields of an operation are sent as zero and
+//! ignored on receipt.
 
 mod connection;
 mod memory;
@@ -32,7 +32,7 @@ pub const OPTIONS_LEN: usize = 32;
 
 type Options = [u8; OPTIONS_LEN];
 
-/// Where an operation goes and where it comes from: ports and the destination's key.
+/// Addressing of an operation: ports and the destination's key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Route {
     /// The receiver's port.
@@ -46,21 +46,20 @@ pub struct Route {
 /// Keep-alive, path probe, or options for an upper layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Nop {
-    /// Asks for an answer with the same `sync`.
+    /// Requests an answer with the same `sync`.
     pub send_state: bool,
     /// Is an answer.
     pub reply: bool,
-    /// The datagram was padded to this many bytes, header included, to probe the path (0: no
-    /// probe). The answer repeats the number, not the padding. The receiver compares
-    /// whether that many bytes arrived.
+    /// The datagram was padded to this many bytes, header included, to probe the path (0: no probe). The answer repeats
+    /// the number, not the padding. The receiver checks that this many bytes arrived.
     pub probe: u32,
-    /// The path that it is about, 0 for the first. Its answer goes the same way.
+    /// The path that it concerns, 0 for the first. Its answer returns by the same path.
     pub path: u8,
-    /// That path is used no more.
+    /// That path is closed.
     pub leaves: bool,
-    /// Chosen by the sender, echoed.
+    /// Chosen by the sender, echoed by the answer.
     pub sync: u32,
-    /// Options for an upper layer. A probe has none: what follows its header is padding.
+    /// Options for an upper layer. A probe has none: padding follows its header.
     pub options: Option<[u8; OPTIONS_LEN]>,
 }
 
@@ -75,7 +74,7 @@ pub enum Operation {
     RequestDisconnect(RequestDisconnect),
     /// Second step of the disconnect handshake.
     DisconnectAnswer(Disconnect),
-    /// Third step.
+    /// Third step of the disconnect handshake.
     DisconnectComplete(Disconnect),
     /// See [`RequestMemoryRegion`].
     RequestMemoryRegion(RequestMemoryRegion),
@@ -85,7 +84,7 @@ pub enum Operation {
     Get(Get),
     /// See [`FetchOp`].
     FetchOp(FetchOp),
-    /// The Initiator has the value of the FetchOp, or the refusal of the operation, with this number.
+    /// Confirms the value of the FetchOp, or the refusal of the operation, with this number.
     FetchOpComplete {
         /// Number of the operation.
         sync: u32,
@@ -108,13 +107,13 @@ pub enum Operation {
     MemoryState(MemoryState),
     /// Aborts a Transfer.
     End(End),
-    /// Confirms that.
+    /// Confirms that a Transfer was aborted.
     EndAck(End),
     /// See [`Nop`].
     Nop(Nop),
 }
 
-/// A control datagram: route, operation, and padding that only a probe has.
+/// A control datagram: route and operation. Only a probe has padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Packet {
     /// Ports and key.
@@ -148,13 +147,12 @@ fn not_zero(field: Field, value: u32) -> Result<u32, ParseError> {
 }
 
 impl Packet {
-    /// Reads a whole control datagram.
+    /// Parses a whole control datagram.
     ///
     /// # Errors
-    /// Names the field: a truncated header, an unassigned operation, Data (which
-    /// is not a control operation), options that are neither absent nor 32
-    /// bytes, a checksum that is neither omitted nor right, or a value outside
-    /// its range.
+    /// Names the field: a truncated header, an unassigned operation, Data (which is not a control operation), options
+    /// that are neither absent nor 32 bytes, a checksum that is neither omitted nor correct, or a value outside its
+    /// range.
     pub fn parse(datagram: &[u8]) -> Result<Packet, ParseError> {
         let header = Header::parse(datagram)?;
         let rest = &datagram[HEADER_LEN..];
@@ -180,11 +178,9 @@ impl Packet {
         })
     }
 
-    /// Header and options on the wire; returns the bytes and how many of them count
-    /// (40 or 72). The lane adds a probe's padding.
+    /// Header and options on the wire, and their length (40 or 72). The lane adds a probe's padding.
     ///
-    /// Values outside the ranges the fields document make a datagram that every receiver
-    /// refuses; debug builds stop here instead.
+    /// Values outside the documented ranges make a datagram that every receiver refuses; debug builds panic instead.
     pub fn emit(&self) -> ([u8; HEADER_LEN + OPTIONS_LEN], usize) {
         let (mut header, options) = self.operation.emit();
         header.d_port = self.route.d_port;

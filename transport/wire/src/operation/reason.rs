@@ -1,8 +1,8 @@
-//! Why something was refused or ended.
+//! Defines the reasons for refusals and endings.
 
 use crate::header::{Field, ParseError, Problem};
 
-/// Why something was refused or ended. Code points in `docs/reference/protocol.md`.
+/// Why a request was refused, or a Transfer or connection ended. Code points in `docs/reference/protocol.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u16)]
 pub enum Reason {
@@ -16,35 +16,35 @@ pub enum Reason {
     NoListener = 3,
     /// A limit of the refusing end is reached.
     Busy = 4,
-    /// No receive is posted yet: the request is granted when there is one.
+    /// No receive is posted yet: the request is granted once there is one.
     NotReady = 5,
-    /// The Transfer is larger than the receive it met ("message too large").
+    /// The Transfer is larger than the matching receive ("message too large").
     MessageTooLarge = 6,
-    /// Cancelled by the user of the end that says so.
+    /// Cancelled by the user of the reporting end.
     Cancelled = 7,
-    /// The Transfer, region or connection named does not exist.
+    /// The named Transfer, region or connection does not exist.
     Unknown = 8,
-    /// Not allowed.
+    /// Not permitted.
     Denied = 9,
     /// The other end broke the protocol.
     ProtocolViolation = 10,
-    /// The sender of this gave up waiting.
+    /// The reporting end gave up waiting.
     TimedOut = 11,
-    /// The process that held this end is going away.
+    /// The process of the reporting end is exiting.
     GoingAway = 12,
-    /// The memory named could not be read or written.
+    /// The named memory is inaccessible.
     MemoryFault = 13,
-    /// Part of the place named lies outside the region.
+    /// Part of the named place lies outside the region.
     OutOfBounds = 14,
-    /// The region was exported, and is not any more.
+    /// The region is no longer exported.
     Revoked = 15,
-    /// The other end asked for a connection without protection, and this one gives none.
+    /// The other end asked for a connection without protection, and this end requires it.
     ProtectionRequired = 16,
-    /// The other end asked for a protected connection, and this one gives none.
+    /// The other end asked for a protected connection, and this end offers none.
     PlainOnly = 17,
     /// The ends ask for different protection: one for encryption, the other for authentication alone.
     OtherProtection = 18,
-    /// The sender of this sends nothing more that meets a receive: no Transfer and no message.
+    /// The reporting end sends nothing more that matches a receive: no Transfer and no message.
     Finished = 19,
 }
 

@@ -1,4 +1,4 @@
-//! Operations that ask for and tell the state of a Transfer: what has arrived and what is missing.
+//! Defines the operations that request and report the state of a Transfer: arrived and missing ranges.
 
 use super::{OPTIONS_LEN, Options, be32, be64, out_of_range};
 use crate::header::{Field, Flags, Header, ParseError};
@@ -15,7 +15,7 @@ pub struct Range {
     pub len: u32,
 }
 
-/// Up to [`MAX_RANGES`] ranges.
+/// At most [`MAX_RANGES`] ranges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Ranges {
     list: [Range; MAX_RANGES],
@@ -29,7 +29,7 @@ impl Ranges {
         count: 0,
     };
 
-    /// Adds `range`; false if full, or if `range` is empty or ends beyond 2^32 - 1.
+    /// Adds `range`. False if full, or if `range` is empty or ends beyond 2^32 - 1.
     pub fn push(&mut self, range: Range) -> bool {
         let valid = range.len != 0 && range.start.checked_add(range.len).is_some();
         let Some(place) = self.list.get_mut(usize::from(self.count)).filter(|_| valid) else {
@@ -90,49 +90,49 @@ pub struct RequestState {
 pub enum Occasion {
     /// Answers the Request_State or Send_State with this Sync.
     Reply(u32),
-    /// Unsolicited: the newest burst of Data seen by then (its Sync), 0 if none.
+    /// Unsolicited: the newest burst of Data seen so far (its Sync), 0 if none.
     Seen(u32),
 }
 
-/// What a connection has received altogether, for the congestion control of its sender.
+/// Totals that a connection has received, for its sender's congestion control.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Progress {
     /// Payload bytes received for the first time, since the connection began.
     pub received: u64,
     /// Microseconds between the arrival of the burst named by [`Occasion`] and this report.
     pub delay_us: u32,
-    /// STUs that arrived with the mark "congestion experienced", modulo 2^32.
+    /// STUs that arrived marked "congestion experienced", modulo 2^32.
     pub marked: u32,
-    /// STUs that arrived ECN-capable, marked or not, modulo 2^32. It stays 0 if the path clears the field.
+    /// STUs that arrived ECN-capable, marked or not, modulo 2^32. Stays 0 if the path clears the field.
     pub capable: u32,
 }
 
-/// What a [`State`] tells in its options.
+/// The content of a [`State`]'s options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Report {
-    /// Missing ranges of the Block, to be sent again. Empty: nothing is asked for.
+    /// Missing ranges of the Block, to be retransmitted. Empty: nothing is requested.
     Missing(Ranges),
     /// The progress of the connection.
     Progress(Progress),
 }
 
 impl Report {
-    /// Nothing is missing, nothing is told.
+    /// No missing ranges, no progress.
     pub const NOTHING: Report = Report::Missing(Ranges::EMPTY);
 }
 
-/// Reports what has been received of a Transfer, and what is missing of one Block.
+/// Reports the received Blocks of a Transfer, and the missing ranges of one Block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct State {
     /// What it refers to.
     pub occasion: Occasion,
-    /// All Blocks complete.
+    /// Whether all Blocks are complete.
     pub complete: bool,
-    /// No such Transfer here.
+    /// This end has no such Transfer.
     pub unknown: bool,
     /// Blocks below this number are complete.
     pub blocks_complete: u32,
-    /// The Block reported.
+    /// The Block of this report.
     pub b_num: u32,
     /// End of the last byte received of that Block, from its start.
     pub reached: u32,
@@ -140,7 +140,7 @@ pub struct State {
     pub d_id: u32,
     /// The Data receiver's Transfer identifier.
     pub s_id: u32,
-    /// More about that Block, or about the connection.
+    /// Details of that Block, or of the connection.
     pub report: Report,
 }
 

@@ -1,24 +1,24 @@
-//! Operations that announce, grant and abort Transfers.
+//! Defines the operations that announce, grant and abort Transfers.
 
 use super::connection::MAX_BUFFER_LOG2;
 use super::{OPTIONS_LEN, Options, Place, Reason, be32, be64, need, not_zero, out_of_range};
 use crate::header::{Field, Flags, Header, Op, ParseError};
 
-/// Where an announced Transfer is to land.
+/// Destination of an announced Transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
-    /// The next receive posted.
+    /// The next posted receive.
     Receive,
     /// The Read with this Transfer identifier of the reader, not 0.
     Read(u32),
-    /// A persistent memory region (a Put too long for one operation), and what is shown with it.
+    /// A persistent memory region (a Put too long for one operation), with an optional immediate.
     Region(Place, Option<Immediate>),
     /// The payload of the message with this operation number.
     Message(u32),
 }
 
 impl Target {
-    /// The flag that says what kind it is, and D_id.
+    /// The flag of this kind of target, and D_id.
     const fn named(self) -> (Flags, u32) {
         match self {
             Target::Receive => (Flags::NONE, 0),
@@ -30,8 +30,7 @@ impl Target {
     }
 }
 
-/// A number that is shown to the Responder's user when the Put that it travels with is placed, and
-/// everything that the Initiator asked for before.
+/// A number shown to the Responder's user once its Put, and everything that the Initiator posted before, is placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Immediate {
     /// The number.
@@ -47,7 +46,7 @@ pub struct RequestToSend {
     pub length: u64,
     /// The sender's Transfer identifier, not 0.
     pub s_id: u32,
-    /// What it is to meet.
+    /// The destination.
     pub target: Target,
     /// Number of this announcement on the connection, from 0: receives match in this order.
     pub sequence: u32,
@@ -101,8 +100,8 @@ impl RequestToSend {
 
 /// Eager Data: payload that announces its own Transfer.
 impl RequestToSend {
-    /// The header of Data that says what this says, for the byte `offset` of the Transfer. Ports, key and
-    /// burst number are left to the caller. The length is less than 2^32, and the target is no region.
+    /// The header of eager Data that states the same, for the byte `offset` of the Transfer. The caller fills in ports,
+    /// key and burst number. The length must be less than 2^32, and the target must be no region.
     pub const fn eager(&self, offset: u32) -> Header {
         let (flag, d_id) = self.target.named();
         Header {
@@ -116,12 +115,11 @@ impl RequestToSend {
         }
     }
 
-    /// The announcement in a header of eager Data, of which `len` bytes of payload follow. The answer to
-    /// SEND_STATE is asked for as with every announcement.
+    /// The announcement in a header of eager Data with `len` bytes of payload. Requests an answer to SEND_STATE, like
+    /// every announcement.
     ///
     /// # Errors
-    /// Names the field: the payload is empty or does not lie in the Transfer, or what it is to meet is not
-    /// clear.
+    /// Names the field: the payload is empty or outside the Transfer, or the target is ambiguous.
     pub fn of_eager(header: &Header, len: u32) -> Result<RequestToSend, ParseError> {
         let kinds = [Flags::READ, Flags::MESSAGE, Flags::MEMORY];
         let target = match kinds.map(|flag| header.flags.contains(flag)) {
@@ -166,7 +164,7 @@ fn parse_region(header: &Header, options: &Options) -> Target {
 /// Asks the peer to announce a Transfer (Read sequence). Answered by [`RequestToSend`] or [`RequestAnswer`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestToReceive {
-    /// Bytes the reader has room for.
+    /// Room of the reader, bytes.
     pub capacity: u64,
     /// The reader's Transfer identifier, not 0.
     pub s_id: u32,
@@ -174,25 +172,25 @@ pub struct RequestToReceive {
     pub sequence: u32,
 }
 
-/// What a [`RequestAnswer`] says.
+/// The content of a [`RequestAnswer`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Answer {
-    /// Not now: the request is kept in its slot and granted later.
+    /// Deferred: the request stays in its slot, to be granted later.
     Later(Reason),
-    /// Never.
+    /// Refused permanently.
     Refused(Reason),
 }
 
 /// Answers a request that cannot be granted now, or ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestAnswer {
-    /// Not now, or never.
+    /// Deferred or refused.
     pub answer: Answer,
     /// The requester's Transfer identifier, not 0.
     pub d_id: u32,
-    /// With [`Reason::MessageTooLarge`]: the room there was, bytes.
+    /// With [`Reason::MessageTooLarge`]: the room of the receive, bytes.
     pub room: u64,
-    /// Answers a numbered operation on persistent memory; all before it were executed.
+    /// Answers a numbered operation on persistent memory; all earlier ones were executed.
     pub numbered: bool,
 }
 
@@ -227,13 +225,15 @@ impl RequestAnswer {
     }
 }
 
-/// What a grant in advance is for. It is void unless all from the number in it on, up to that in D_id, meet receives.
+/// The subject of an advance grant. The grant is void unless everything from the contained number up to that in D_id
+/// matches receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Advance {
-    /// D_id is the number of an announcement that the receiver has not heard. All below this number were.
+    /// D_id is the number of an announcement that the receiver has not heard. It has heard all below the contained
+    /// number.
     Announcement(u32),
-    /// D_id is the number of an operation that is going to be a message: for its payload. All operations below this number
-    /// were executed.
+    /// D_id is the number of an operation that will be a message, whose payload is granted. All operations below the
+    /// contained number were executed.
     Message(u32),
 }
 
@@ -245,7 +245,7 @@ impl Advance {
     }
 }
 
-/// What the extended profile adds to a Clear_To_Send, in its options.
+/// The extended profile's additions to a Clear_To_Send, in its options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Grant {
     /// Where the Block starts within the Transfer, bytes.
@@ -256,7 +256,7 @@ pub struct Grant {
     pub blocks_complete: u32,
     /// The Block may come as trains.
     pub trains: bool,
-    /// Given in advance, and for what. Then no Block is complete.
+    /// Set for an advance grant: its subject. Then no Block is complete.
     pub advance: Option<Advance>,
 }
 
@@ -306,7 +306,7 @@ pub struct ClearToSend {
     pub sequence: u32,
     /// Number of the Block within the Transfer.
     pub b_num: u32,
-    /// The sender's Transfer identifier, not 0; of a grant in advance, the number of the announcement or message.
+    /// The sender's Transfer identifier, not 0; for an advance grant, the number of the announcement or message.
     pub d_id: u32,
     /// The receiver's Transfer identifier, not 0.
     pub s_id: u32,
@@ -315,7 +315,7 @@ pub struct ClearToSend {
 }
 
 impl ClearToSend {
-    /// What it is for, if that is not announced yet.
+    /// The subject of an advance grant.
     pub fn advance(&self) -> Option<Advance> {
         self.grant?.advance
     }
@@ -372,14 +372,14 @@ impl ClearToSend {
     }
 }
 
-/// Aborts a Transfer (End) or confirms that (End_Ack).
+/// Aborts a Transfer (End), or confirms that (End_Ack).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct End {
     /// Why.
     pub reason: Reason,
     /// Sent by the source of the Transfer's data (End_Ack: copied from the End).
     pub from_source: bool,
-    /// Number of the Transfer's announcement or request, for an end that never saw it.
+    /// Number of the Transfer's announcement or request, for an end that never heard it.
     pub sequence: u32,
     /// The receiver's Transfer identifier, 0 if not known.
     pub d_id: u32,
