@@ -1,10 +1,10 @@
-//! A one-time code: a few digits that two people read to each other, and that an attacker can test only
-//! by taking part, once for each try.
+//! Derives a key from a one-time code, a few digits that two people read to each other.
 //!
-//! SPAKE2 (Abdalla and Pointcheval, RSA 2005) on Ed25519 turns the code into a key that an end has only if
-//! it knew the code at that moment. Its two messages travel as payload of the first two messages of the
-//! Noise exchange, and the key is mixed in before the third (XXpsk3): so a code is proven, and the
-//! transcript with both ends' keys bound to it, at the cost of no further message.
+//! An attacker can test a code only by taking part in an exchange, once per try. SPAKE2 (Abdalla and Pointcheval, RSA
+//! 2005) on Ed25519 turns the code into a key that an end has only if it knew the code at that moment. Its two messages
+//! travel as payload of the first two messages of the Noise exchange, and the key is mixed in before the third
+//! (XXpsk3). So the exchange proves the code, and binds the transcript with both ends' keys to it, without a further
+//! message.
 
 use crate::noise::Role;
 use core::fmt;
@@ -13,21 +13,19 @@ use rand_core::{CryptoRng, RngCore};
 use spake2::{Ed25519Group, Identity, Password, Spake2};
 use zeroize::Zeroizing;
 
-/// Digits of a code: with [`CODE_GUESSES`](crate::limits::CODE_GUESSES) tries, one attacker in 33
-/// million gets in.
+/// Digits of a code: with [`CODE_GUESSES`](crate::limits::CODE_GUESSES) tries, one attacker in 33 million succeeds.
 const DIGITS: usize = 8;
 /// Number of different codes.
 const CODES: u64 = 100_000_000;
 /// Bytes of either end's message.
 pub(crate) const SHARE_LEN: usize = 33;
 
-/// A one-time code: eight digits, `1234-5678` in text. Wiped from memory when dropped, never shown by
-/// `Debug`.
+/// A one-time code: eight digits, `1234-5678` in text. Wiped from memory when dropped, never shown by `Debug`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Code(Zeroizing<[u8; DIGITS]>);
 
 impl Code {
-    /// A code from bytes that cannot be guessed.
+    /// A code from unpredictable bytes.
     pub fn from_random(random: [u8; 32]) -> Code {
         let random = Zeroizing::new(random);
         let mut number = [0; 8];
@@ -70,7 +68,7 @@ impl fmt::Display for CodeError {
 
 impl std::error::Error for CodeError {}
 
-/// As people write it: dashes and spaces between the digits are ignored.
+/// Parses a code as people write it: ignores dashes and spaces between the digits.
 impl FromStr for Code {
     type Err = CodeError;
     fn from_str(text: &str) -> Result<Code, CodeError> {
@@ -93,8 +91,8 @@ impl FromStr for Code {
 /// One end's half of an agreement.
 pub(crate) struct Agreement(Spake2<Ed25519Group>);
 
-/// Begins an agreement: this end's half, and the message for the other. It depends only on the code and
-/// `ephemeral`, for an answer may have to be computed again.
+/// Begins an agreement: returns this end's half, and the message for the other end. Depends only on the code and
+/// `ephemeral`, because an answer may have to be computed again.
 pub(crate) fn begin(role: Role, code: &Code, ephemeral: &[u8; 32]) -> (Agreement, [u8; SHARE_LEN]) {
     let seed = blake3::Hasher::new_derive_key("Zerolane 1, scalar of a code's agreement")
         .update(ephemeral)
@@ -114,7 +112,7 @@ pub(crate) fn begin(role: Role, code: &Code, ephemeral: &[u8; 32]) -> (Agreement
 }
 
 impl Agreement {
-    /// The key, which the other end has too if it had the same code; `None` if `theirs` is no message.
+    /// The key, equal at both ends if they had the same code. `None` if `theirs` is not a valid message.
     pub(crate) fn finish(self, theirs: &[u8]) -> Option<Zeroizing<[u8; 32]>> {
         let key = Zeroizing::new(self.0.finish(theirs).ok()?);
         let mut out = Zeroizing::new([0; 32]);
@@ -126,7 +124,7 @@ impl Agreement {
     }
 }
 
-/// What was drawn, stretched to as many bytes as are wanted.
+/// Random bytes, stretched to any length.
 struct Stretched(blake3::OutputReader);
 
 impl RngCore for Stretched {

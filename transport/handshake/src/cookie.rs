@@ -1,5 +1,6 @@
-//! Proof that a client can be reached at its source address: a keyed digest of its Hello and that
-//! address, given out and forgotten (as DTLS, WireGuard and QUIC do).
+//! Proves that a client is reachable at its source address, by cookies that the gate does not store.
+//!
+//! A cookie is a keyed digest of the client's Hello and address (as in DTLS, WireGuard and QUIC).
 
 use crate::limits::COOKIE_LIFETIME;
 use std::net::{IpAddr, SocketAddr};
@@ -9,7 +10,7 @@ use zerolane_wire::handshake::COOKIE_LEN;
 
 pub(crate) type Cookie = [u8; COOKIE_LEN];
 
-/// Makes and checks cookies. Its secret changes; the previous one stays valid for a while.
+/// Makes and checks cookies. Its secret changes; the previous secret stays valid for a while.
 pub(crate) struct Cookies {
     secrets: [Zeroizing<[u8; 32]>; 2],
     changed: Instant,
@@ -37,12 +38,12 @@ impl Cookies {
         self.changed = now;
     }
 
-    /// The cookie for `hello`, the Noise message as it was sent, from `address`.
+    /// The cookie for `hello`, the Noise message as sent, from `address`.
     pub(crate) fn give(&self, address: SocketAddr, hello: &[u8]) -> Cookie {
         cookie(&self.secrets[0], address, hello)
     }
 
-    /// Whether `shown` was given out for this address and Hello, not long ago.
+    /// Whether `shown` was recently issued for this address and Hello.
     pub(crate) fn holds(&self, address: SocketAddr, hello: &[u8], shown: &[u8]) -> bool {
         // blake3's Hash compares in constant time.
         let shown = blake3::hash(shown);

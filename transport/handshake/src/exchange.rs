@@ -1,4 +1,4 @@
-//! This end's part in the exchange of one connection.
+//! Runs this end's part of a connection's key exchange, and repeats it where the peer may have forgotten it.
 
 use crate::initiator::{Initiator, Taken};
 use crate::limits::HANDSHAKE_LIFETIME;
@@ -6,28 +6,28 @@ use crate::{Credentials, HandshakeDatagram, Session};
 use core::fmt;
 use zerolane_core::{Entropy, HandshakeOutcome, Instant};
 
-/// What an end still has to do with a connection's key exchange.
+/// An end's remaining part of a connection's key exchange.
 pub struct Exchange(Part);
 
 enum Part {
-    /// It began the exchange, and has the message that is to be sent.
+    /// This end began the exchange, and holds the message to send.
     Initiator(Box<Attempts>),
-    /// The peer began it. This is the peer's last message, which may come again.
+    /// The peer began it. This is the peer's last message, which may be repeated.
     Admitted(Box<[u8]>),
 }
 
 /// The Initiator's attempts at one exchange.
 ///
-/// A Responder forgets an exchange whose last message does not come within [`HANDSHAKE_LIFETIME`], and is silent to that
-/// message from then on. It is silent, too, while it let the Initiator in and its Connection_Answer is lost. The
-/// Initiator cannot tell the two apart, so it repeats both: the last message, and the first of another exchange.
+/// A Responder forgets an exchange whose last message does not come within [`HANDSHAKE_LIFETIME`], and ignores that
+/// message from then on. It is also silent if it admitted the Initiator and its Connection_Answer is lost. The
+/// Initiator cannot distinguish the two, so it repeats both the last message and the first message of another exchange.
 struct Attempts {
     current: Initiator,
     /// When the last message of `current` was first sent.
     finished: Option<Instant>,
-    /// Begun because `current` may be forgotten.
+    /// Begun because the Responder may have forgotten `current`.
     again: Option<Initiator>,
-    /// The message to be sent is the one of `again`.
+    /// The message to send belongs to `again`.
     is_turn_of_again: bool,
 }
 
@@ -86,8 +86,8 @@ impl fmt::Debug for Exchange {
 }
 
 impl Exchange {
-    /// Begins the exchange of the connection that has `entropy`, with what answers for the port `service`. `ephemeral` is 32 bytes that cannot be
-    /// guessed, drawn for this connection alone. `None` if the cryptography refuses the credentials.
+    /// Begins the exchange of the connection with `entropy`, with the Responder for the port `service`. `ephemeral` is
+    /// 32 unpredictable bytes, drawn for this connection alone. `None` if the cryptography rejects the credentials.
     pub fn initiate(
         credentials: Credentials,
         ephemeral: [u8; 32],
@@ -104,13 +104,14 @@ impl Exchange {
         }))))
     }
 
-    /// Of a connection whose peer finished the exchange with the message `finish`.
+    /// For a connection whose peer finished the exchange with the message `finish`.
     pub fn admitted(finish: Box<[u8]>) -> Exchange {
         Exchange(Part::Admitted(finish))
     }
 
-    /// The message to be sent, if it is this end's turn. Where the last message had no answer for [`HANDSHAKE_LIFETIME`],
-    /// it alternates with the first one of another exchange, for which `draw` gives 32 bytes that cannot be guessed, if it can.
+    /// The message to send, if it is this end's turn. If the last message had no answer for [`HANDSHAKE_LIFETIME`], it
+    /// alternates with the first message of another exchange, if one is possible; `draw` returns 32 unpredictable bytes
+    /// for it.
     pub fn message(
         &mut self,
         now: Instant,
@@ -122,9 +123,9 @@ impl Exchange {
         }
     }
 
-    /// Takes a handshake message. `request` is the Request_Connection that goes with the last message.
-    /// Returns what the connection is to be told, and the session: once, or once more for an exchange that was begun
-    /// again, whose session takes the place of the one before.
+    /// Takes a handshake message. `request` is the Request_Connection that travels with the last message. Returns the
+    /// outcome for the connection, and the session: once, or once more for a restarted exchange, whose session replaces
+    /// the previous one.
     pub fn take(
         &mut self,
         datagram: &[u8],

@@ -1,9 +1,9 @@
-//! The Responder's side: it answers strangers before there is a connection.
+//! Answers unauthenticated peers on the Responder's side, before a connection exists.
 //!
-//! A Hello costs the gate two key agreements and an entry, so both are bounded: beyond
-//! [`COOKIE_FROM_PENDING`] unfinished exchanges, or [`COOKIE_FROM_RATE`] Hellos a second, a stranger
-//! first has to return a cookie that was sent to its address, which costs one digest and no memory.
-//! No answer is longer than three times the question, and none is sent unasked.
+//! A Hello costs the gate two key agreements and an entry, so both are limited. Beyond [`COOKIE_FROM_PENDING`]
+//! unfinished exchanges, or [`COOKIE_FROM_RATE`] Hellos a second, a peer must first return a cookie that was sent to
+//! its address, which costs one digest and no memory. No answer is longer than three times the question, and none is
+//! sent unasked.
 
 use crate::cookie::Cookies;
 use crate::limits::{
@@ -20,29 +20,29 @@ use zerolane_core::Instant;
 use zerolane_wire::Reason;
 use zerolane_wire::handshake::{COOKIE_LEN, HandshakeMessage, MAX_HANDSHAKE, Proof, Step};
 
-/// What to do about a datagram.
+/// The action for a datagram.
 #[derive(Debug)]
 pub enum Reply {
-    /// Nothing: it was counted.
+    /// Nothing: the datagram was counted.
     Nothing,
-    /// Send this back where it came from.
+    /// Send this back to the datagram's source.
     Send(HandshakeDatagram),
     /// The exchange is done.
     Admit(Box<Admitted>),
 }
 
-/// What the gate counted.
+/// Counters of the gate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GateCounters {
     /// Exchanges begun, repetitions included.
     pub hellos: u64,
     /// Of those, answered with key agreements.
     pub answered: u64,
-    /// Of those, told to return with a cookie.
+    /// Of those, answered with a cookie to return.
     pub retried: u64,
     /// Exchanges completed.
     pub admitted: u64,
-    /// Datagrams that were no message of any exchange, or a forged one.
+    /// Datagrams that belonged to no exchange, or were forged.
     pub malformed: u64,
     /// Exchanges refused with a reason.
     pub refused: u64,
@@ -73,24 +73,23 @@ struct Pending {
     from: SocketAddr,
     /// The Hello's header.
     frame: HandshakeMessage<'static>,
-    /// Ours: names the exchange in the last message.
+    /// This end's key: identifies the exchange in the last message.
     key: u32,
     /// The Hello's Noise message.
     hello: Box<[u8]>,
-    /// The answer can be computed again from this and the Hello.
+    /// The answer can be recomputed from this and the Hello.
     ephemeral: Zeroizing<[u8; 32]>,
     stage: Stage,
 }
 
-/// The state of an exchange. With a code, finished exchanges are remembered for as long as their messages may
-/// still come: a late Hello of the admitted one must not be refused, the others must be told, and none
-/// may begin again.
+/// The stage of an exchange. With a code, finished exchanges are remembered for as long as their messages may still
+/// come: a late Hello of the admitted one must not be refused, the others must be told, and none may begin again.
 enum Stage {
     /// Waits for its last message.
     Answered(Box<Answered>),
-    /// It was let in.
+    /// It was admitted.
     Over,
-    /// The code was wrong, or is no good any more.
+    /// The code was wrong, or is no longer valid.
     Denied,
 }
 
@@ -100,7 +99,7 @@ pub struct Gate {
     cookies: Cookies,
     pending: VecDeque<Pending>,
     pace: Pace,
-    /// With a code: how many guesses are left. None after a right one.
+    /// With a code: the guesses left. None after a right one.
     tries: u32,
     counters: GateCounters,
 }
@@ -115,7 +114,7 @@ impl std::fmt::Debug for Gate {
 }
 
 impl Gate {
-    /// A gate that lets in the peers that `credentials` trust. `draw` gives 32 bytes that cannot be guessed.
+    /// A gate that admits the peers that `credentials` trust. `draw` returns 32 unpredictable bytes.
     pub fn new(now: Instant, credentials: Credentials, draw: &mut dyn FnMut() -> [u8; 32]) -> Gate {
         Gate {
             credentials,
@@ -127,12 +126,12 @@ impl Gate {
         }
     }
 
-    /// What was counted.
+    /// The counters.
     pub fn counters(&self) -> &GateCounters {
         &self.counters
     }
 
-    /// Whether the gate admits no more clients: there is a code, and it was used or guessed at too often.
+    /// Whether the gate admits no more clients: its code was used, or guessed at too often.
     pub fn is_spent(&self) -> bool {
         self.proof() == Proof::Code && self.tries == 0
     }
@@ -141,12 +140,12 @@ impl Gate {
         PreShared::proof(self.credentials.pre_shared.as_ref())
     }
 
-    /// Exchanges remembered: begun and not done, and with a code also those that were over lately.
+    /// Remembered exchanges: unfinished ones, and with a code also those recently finished.
     pub fn pending(&self) -> usize {
         self.pending.len()
     }
 
-    /// Takes a datagram of `from`.
+    /// Takes a datagram that came from `from`.
     pub fn take(
         &mut self,
         now: Instant,
@@ -222,7 +221,8 @@ impl Gate {
         self.answer(now, from, message, hello, draw)
     }
 
-    /// Whether one more exchange of `origin` may begin. The oldest makes room: an honest client finishes soon.
+    /// Makes room for an exchange of `origin`, if the limits permit. Drops the oldest exchange: an honest client
+    /// finishes soon.
     fn make_room(&mut self, origin: Origin) -> Result<(), GateLimit> {
         let same = |it: &&Pending| Origin::of(it.from.ip()) == origin;
         if self.pending.iter().filter(same).count() >= MAX_PENDING_OF_ORIGIN {
@@ -275,9 +275,9 @@ impl Gate {
         Reply::Send(answer)
     }
 
-    /// Undoes what a forged last message did to exchange `index`: snow takes back its digests when a
-    /// message fails, but not the key that half of the message led to. Costs key agreements, so it is
-    /// bounded like an answer; beyond that the exchange is lost, as after the loss of its packets.
+    /// Undoes the effect of a forged last message on exchange `index`: snow restores its digests when a message fails,
+    /// but not the key that half of the message led to. Costs key agreements, so it is limited like an answer. Beyond
+    /// the limit the exchange is lost, as by packet loss.
     fn restore(&mut self, index: usize) {
         let it = &mut self.pending[index];
         if let Err(limit) = self.pace.answer(Origin::of(it.from.ip())) {
@@ -291,7 +291,7 @@ impl Gate {
         }
     }
 
-    /// A wrong guess ends this exchange; the last one allowed ends all.
+    /// Ends this exchange after a wrong guess; the last permitted guess ends all.
     fn wrong_code(&mut self, index: usize, message: &HandshakeMessage<'_>) -> Reply {
         self.counters.wrong_codes += 1;
         self.tries = self.tries.saturating_sub(1);
@@ -302,7 +302,7 @@ impl Gate {
         self.refuse(message, Reason::Denied)
     }
 
-    /// The code was right: no other client gets in by it.
+    /// The code was right: no other client may use it.
     fn right_code(&mut self, index: usize) {
         self.tries = 0;
         self.deny_all();
@@ -337,7 +337,7 @@ impl Gate {
         };
         let mut payload = [0; MAX_HANDSHAKE];
         let Ok(len) = answered.state.read_message(message.body, &mut payload) else {
-            // If its key could be decrypted, the sender is the one of the Hello: then the code is another.
+            // If its key could be decrypted, the Hello's sender sent it: then the codes differ.
             let is_guess = answered.state.get_remote_static().is_some();
             if is_guess && self.proof() == Proof::Code {
                 return self.wrong_code(index, message);

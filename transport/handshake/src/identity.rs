@@ -1,4 +1,4 @@
-//! The identity of an end: an X25519 key pair.
+//! Represents the identity of an end: an X25519 key pair.
 
 use core::fmt;
 use core::str::FromStr;
@@ -7,11 +7,11 @@ use snow::params::DHChoice;
 use snow::resolvers::{CryptoResolver, DefaultResolver};
 use zeroize::Zeroizing;
 
-/// Starts every public key in text, to tell it from other base64.
+/// Prefix of every public key in text, which distinguishes it from other base64.
 const PREFIX: &str = "zl:";
 
-/// The public identity of an end: an X25519 public key. In text `zl:` and 43 characters of URL-safe
-/// base64, short enough to be its own fingerprint.
+/// The public identity of an end: an X25519 public key. In text, `zl:` and 43 characters of URL-safe base64, short
+/// enough to be its own fingerprint.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PublicKey(pub [u8; 32]);
 
@@ -57,12 +57,12 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The pair that belongs to this secret: 32 bytes from a source that cannot be guessed.
+    /// The pair with this secret: 32 unpredictable bytes.
     pub fn from_secret(secret: [u8; 32]) -> Identity {
         let secret = Zeroizing::new(secret);
         let mut public = [0; 32];
-        // Compiled in by this crate's features, so it is there; without it there would be no key to
-        // prove, and every handshake would fail.
+        // This crate's features compile it in, so it is present. Without it there would be no key to prove, and every
+        // handshake would fail.
         if let Some(mut dh) = DefaultResolver.resolve_dh(&DHChoice::Curve25519) {
             dh.set(&secret[..]);
             public.copy_from_slice(dh.pubkey());
@@ -78,7 +78,7 @@ impl Identity {
         self.public
     }
 
-    /// The secret half, to be kept in a file that only its owner may read.
+    /// The secret half. Store it in a file that only its owner may read.
     pub fn secret(&self) -> &[u8; 32] {
         &self.secret
     }

@@ -1,5 +1,6 @@
-//! The Initiator's side of the key exchange. Its messages are repeated by the connection's timers
-//! until an answer comes; a forged answer changes nothing.
+//! Runs the Initiator's side of one key exchange.
+//!
+//! The connection's timers repeat its messages until an answer comes; a forged answer changes nothing.
 
 use crate::code::{self, Agreement};
 use crate::noise::{self, Role};
@@ -10,19 +11,19 @@ use snow::HandshakeState;
 use zerolane_wire::Reason;
 use zerolane_wire::handshake::{COOKIE_LEN, HandshakeMessage, MAX_HANDSHAKE, Proof, Step};
 
-/// What the Initiator speaks, in the first message: versions, ciphers, room.
+/// Length of the Initiator's offer in the first message: versions, ciphers, room.
 pub(crate) const OFFER_LEN: usize = 8;
-/// What the Responder chose, in the second.
+/// Length of the Responder's choice in the second message.
 pub(crate) const CHOICE_LEN: usize = 4;
 
 /// The outcome of a datagram.
 #[derive(Debug)]
 pub(crate) enum Taken {
-    /// It does not belong to this exchange, or is forged.
+    /// It belongs to another exchange, or is forged.
     Nothing,
-    /// The message to be sent is another one now: send it at once.
+    /// The message to send changed: send it at once.
     SendAgain,
-    /// The keys are there; the message to be sent is the last one.
+    /// The keys are known; the message to send is the last one.
     Done(Box<Session>),
     /// The Responder refuses. Any host on the path can forge this.
     Refused(Reason),
@@ -42,12 +43,12 @@ pub(crate) struct Initiator {
     sync: u32,
     current: HandshakeDatagram,
     finished: bool,
-    /// With a code, until the Answer: our half of the agreement on a key.
+    /// With a code, until the Answer: this end's half of the agreement on a key.
     agreement: Option<Agreement>,
 }
 
 impl Initiator {
-    /// `None` if the cryptography refuses, which a correct build never does.
+    /// `None` if the cryptography rejects the credentials, which never happens in a correct build.
     pub(crate) fn new(
         credentials: Credentials,
         ephemeral: [u8; 32],
@@ -83,13 +84,13 @@ impl Initiator {
         })
     }
 
-    /// Whether the message to be sent is the last one.
+    /// Whether the message to send is the last one.
     pub(crate) fn is_finished(&self) -> bool {
         self.finished
     }
 
-    /// Another exchange for the same connection. None by a code, whose exchanges a Responder remembers when they are over,
-    /// and of which another would look like a guess.
+    /// Another exchange for the same connection. `None` with a code: a Responder remembers finished exchanges of a
+    /// code, and would take another one for a guess.
     pub(crate) fn anew(&self, ephemeral: [u8; 32]) -> Option<Initiator> {
         if matches!(self.credentials.pre_shared, Some(PreShared::Code(_))) {
             return None;
@@ -99,12 +100,12 @@ impl Initiator {
         Initiator::new(credentials, ephemeral, ports, self.s_key, self.sync)
     }
 
-    /// What to send now, and again until an answer comes.
+    /// The message to send now, and again until an answer comes.
     pub(crate) fn message(&self) -> HandshakeDatagram {
         self.current.clone()
     }
 
-    /// Takes a datagram. `request` is the Request_Connection that goes with the last message.
+    /// Takes a datagram. `request` is the Request_Connection that travels with the last message.
     pub(crate) fn take(&mut self, datagram: &[u8], request: &[u8]) -> Taken {
         let Ok(message) = HandshakeMessage::parse(datagram) else {
             return Taken::Nothing;
@@ -123,8 +124,8 @@ impl Initiator {
         }
     }
 
-    /// Whether it may say that the code was wrong. A Responder can say only this about the last message
-    /// without the keys, since it has none then.
+    /// Whether it may report that the code was wrong. That is all a Responder can report about the last message without
+    /// keys, which it does not have then.
     fn may_be_wrong(&self, message: &HandshakeMessage<'_>) -> bool {
         let by_code = matches!(self.credentials.pre_shared, Some(PreShared::Code(_)));
         by_code && message.step == Step::Refusal
@@ -149,8 +150,8 @@ impl Initiator {
         Taken::SendAgain
     }
 
-    /// `None`: forged. snow takes its digests back when a message fails; the keys that the Answer
-    /// leads to all follow from them, so the right one still counts.
+    /// `None` if the message is forged. snow restores its digests when a message fails. All keys that follow from the
+    /// Answer depend on them, so the right Answer still counts.
     fn answer(&mut self, message: &HandshakeMessage<'_>, request: &[u8]) -> Option<Taken> {
         let mut payload = [0; MAX_HANDSHAKE];
         let len = self.state.read_message(message.body, &mut payload).ok()?;
@@ -222,7 +223,7 @@ fn offer(ciphers: Ciphers) -> [u8; OFFER_LEN] {
     [VERSION, VERSION, ciphers.0, 0, 0, 0, 0, 0]
 }
 
-/// What the Responder chose, if it was offered.
+/// The Responder's choice, if it was offered.
 fn chosen(payload: &[u8], offered: Ciphers) -> Option<Cipher> {
     match payload {
         [VERSION, cipher, ..] => {

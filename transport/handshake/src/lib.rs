@@ -1,12 +1,12 @@
-//! The key exchange: Noise XX (optionally with a pre-shared key) in datagrams that may be lost,
-//! repeated, reordered and forged.
+//! Runs the key exchange: Noise XX, optionally with a pre-shared key, in datagrams that may be lost, repeated,
+//! reordered and forged.
 //!
-//! Sans-IO like the core: datagrams, time and randomness come in, datagrams and in the
-//! end a [`Session`] go out. An [`Exchange`] stands beside a connection, which times and repeats its messages; a
-//! [`Gate`] stands before all connections of a listening end and answers strangers: until a
-//! stranger's address is proven it costs the gate a bounded entry, and under load none.
+//! Sans-IO like the core: takes datagrams, time and randomness; returns datagrams and finally a [`Session`]. An
+//! [`Exchange`] belongs to one connection, which times and repeats its messages. A [`Gate`] precedes all connections of
+//! a listening end and answers unauthenticated peers. Until a peer proves its address, it costs the gate one entry of a
+//! bounded list, and under load no memory.
 //!
-//! The lane alone knows what the session's keys seal, and how.
+//! Only the lane knows what the session's keys seal, and how.
 #![forbid(unsafe_code)]
 
 mod code;
@@ -33,15 +33,15 @@ use std::sync::Arc;
 use zeroize::Zeroizing;
 use zerolane_wire::handshake::{HandshakeMessage, Proof};
 
-/// Oldest and newest version of the key exchange spoken.
+/// Oldest and newest supported version of the key exchange.
 const VERSION: u8 = 1;
 
-/// What seals a session's datagrams.
+/// The cipher that seals a session's datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cipher {
-    /// AES-128-GCM: fast where the processor has AES, and what standards bodies ask for.
+    /// AES-128-GCM: fast where the processor has AES, and required by standards bodies.
     Aes128Gcm = 1,
-    /// ChaCha20-Poly1305: fast enough everywhere, and in constant time without hardware.
+    /// ChaCha20-Poly1305: fast enough everywhere, and constant-time without hardware support.
     ChaCha20Poly1305 = 2,
     /// AEGIS-128X2 (CFRG's draft-irtf-cfrg-aegis-aead): the fastest where the processor has AES.
     Aegis128X2 = 4,
@@ -50,7 +50,7 @@ pub enum Cipher {
 }
 
 impl Cipher {
-    /// All of them, the better ones first.
+    /// All ciphers, best first.
     pub const ALL: [Cipher; 4] = [
         Cipher::Aegis128X2,
         Cipher::Aes128Gcm,
@@ -58,7 +58,7 @@ impl Cipher {
         Cipher::Aegis128X2Mac,
     ];
 
-    /// Its name, as users write it.
+    /// Its name in configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Cipher::Aes128Gcm => "aes-128-gcm",
@@ -68,19 +68,19 @@ impl Cipher {
         }
     }
 
-    /// Whether an observer learns nothing of payload and options.
+    /// Whether it encrypts, so that an observer learns nothing of payload and options.
     pub const fn hides(self) -> bool {
         !matches!(self, Cipher::Aegis128X2Mac)
     }
 }
 
-/// A set of ciphers. An end offers ciphers that encrypt, or those that only authenticate, never both:
-/// so the ends do not agree by accident on less protection.
+/// A set of ciphers. An end offers ciphers that encrypt, or ciphers that only authenticate, never both: so the ends
+/// cannot agree on less protection by accident.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ciphers(u8);
 
 impl Ciphers {
-    /// What an end offers: ciphers based on AES only where the processor has it (`aes`), ChaCha20 always.
+    /// The ciphers that an end offers: those based on AES only where the processor has it (`aes`), ChaCha20 always.
     pub const fn of_machine(aes: bool) -> Ciphers {
         let chacha = Ciphers::only(Cipher::ChaCha20Poly1305).0;
         Ciphers(if aes {
@@ -90,12 +90,12 @@ impl Ciphers {
         })
     }
 
-    /// This one and no other.
+    /// Only `cipher`.
     pub const fn only(cipher: Cipher) -> Ciphers {
         Ciphers(cipher as u8)
     }
 
-    /// The better cipher that both ends offer.
+    /// The best cipher in both sets.
     fn common(self, other: Ciphers) -> Option<Cipher> {
         Cipher::ALL
             .into_iter()
@@ -103,14 +103,14 @@ impl Ciphers {
     }
 }
 
-/// Decides whether the owner of a key may be spoken to. Asked once a connection, after the key is
-/// proven, from the thread that drives the connection or the listener.
+/// Decides whether the owner of a key is trusted. Called once per connection, after the key is proven, on the thread
+/// that drives the connection or the listener.
 pub trait Trust: fmt::Debug + Send + Sync {
-    /// Whether the connection is to go on.
+    /// Whether the connection may continue.
     fn trusts(&self, peer: &PublicKey) -> bool;
 }
 
-/// Trusts every peer that proves a key: the connection is private, but the peer's identity is not known.
+/// Trusts every peer that proves a key: the connection is private, but the peer's identity is unknown.
 #[derive(Clone, Copy, Debug)]
 pub struct Anyone;
 
@@ -127,13 +127,13 @@ impl Trust for HashSet<PublicKey> {
     }
 }
 
-/// A secret that both ends must know beside their keys.
+/// A secret that both ends must know besides their keys.
 #[derive(Clone)]
 pub enum PreShared {
-    /// A key that cannot be guessed: 32 random bytes, for any number of connections.
+    /// An unpredictable key: 32 random bytes, for any number of connections.
     Key(Zeroizing<[u8; 32]>),
-    /// A code for one connection. A gate lets in the first client that proves it, and no other; after
-    /// [`CODE_GUESSES`](crate::limits::CODE_GUESSES) wrong guesses it lets in none.
+    /// A code for one connection. A gate admits the first client that proves it, and no other; after
+    /// [`CODE_GUESSES`](crate::limits::CODE_GUESSES) wrong guesses it admits none.
     Code(Code),
 }
 
@@ -168,16 +168,16 @@ impl fmt::Debug for PreShared {
     }
 }
 
-/// What an end proves, and what it wants proven.
+/// What an end proves, and what it requires the peer to prove.
 #[derive(Clone)]
 pub struct Credentials {
     /// The identity of this end.
     pub identity: Arc<Identity>,
-    /// A secret that both ends must know beside their keys.
+    /// A secret that both ends must know besides their keys.
     pub pre_shared: Option<PreShared>,
-    /// The peers to speak to.
+    /// The trusted peers.
     pub trust: Arc<dyn Trust>,
-    /// The ciphers that this end's machine runs well.
+    /// The ciphers that are fast on this end's machine.
     pub ciphers: Ciphers,
 }
 
@@ -192,15 +192,15 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// The outcome of a key exchange. The secrets are for one connection only, one for each direction.
+/// The result of a key exchange. The secrets serve one connection only, one for each direction.
 pub struct Session {
-    /// Seals what this end sends.
+    /// Seals the datagrams that this end sends.
     pub send: Zeroizing<[u8; 32]>,
-    /// Opens what this end receives.
+    /// Opens the datagrams that this end receives.
     pub receive: Zeroizing<[u8; 32]>,
-    /// The cipher of both.
+    /// The cipher of both directions.
     pub cipher: Cipher,
-    /// Who the peer proved to be.
+    /// The peer's proven key.
     pub peer: PublicKey,
 }
 
@@ -223,7 +223,7 @@ impl HandshakeDatagram {
         HandshakeDatagram(bytes[..len].into())
     }
 
-    /// All of it.
+    /// The whole datagram.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }

@@ -1,41 +1,38 @@
-//! Every limit that a stranger meets: name, unit, reason. Full means a counted refusal.
+//! Defines every limit that applies to unauthenticated peers: name, unit, reason. Full means a counted refusal.
 
 use std::time::Duration;
 
-/// Key exchanges begun by strangers and not done, on one listening end. Each holds about 2 KiB.
+/// Unfinished key exchanges on one listening end. Each takes about 2 KiB.
 pub const MAX_PENDING_HANDSHAKES: usize = 256;
 
-/// Of those, of one origin: an IPv4 address, or an IPv6 network of 64 bits.
+/// Of those, from one origin: an IPv4 address, or an IPv6 network of 64 bits.
 pub const MAX_PENDING_OF_ORIGIN: usize = 16;
 
-/// With this many unfinished key exchanges a stranger has to prove its address by a cookie first. A
-/// few clients that come at once never reach it; a flood from forged addresses soon does.
+/// Unfinished key exchanges from which on a peer must first prove its address by a cookie. A few clients that come at
+/// once never reach it; a flood from forged addresses soon does.
 pub const COOKIE_FROM_PENDING: usize = 32;
 
-/// With this many Hellos in one second it has to as well: key agreements for so many cost a core a
-/// few percent.
+/// Hellos in one second from which on it must as well: their key agreements take a few percent of a core.
 pub const COOKIE_FROM_RATE: u32 = 200;
 
-/// Key exchanges answered in one second, for all clients together and whatever they proved: bounds
-/// what key agreements cost to about a fifth of a core.
+/// Key exchanges answered in one second, for all clients together, whatever they proved. Limits the key agreements to
+/// about a fifth of a core.
 pub const MAX_ANSWERS_PER_SECOND: u32 = 1000;
 
-/// Of those, to one origin: one that proves its address again and again leaves half to the others.
+/// Of those, to one origin: an origin that proves its address repeatedly leaves half to the others.
 pub const MAX_ANSWERS_OF_ORIGIN_PER_SECOND: u32 = 500;
 
-/// Connections of one listening end, unless configured otherwise. Each has a socket, with its
-/// memory in the kernel.
+/// Connections of one listening end, unless configured otherwise. Each has a socket, with its memory in the kernel.
 pub const MAX_CONNECTIONS: usize = 4096;
 
-/// Of those, of one origin: no single peer keeps all others out.
+/// Of those, from one origin: no single peer can exclude all others.
 pub const MAX_CONNECTIONS_OF_ORIGIN: usize = 1024;
 
-/// Wrong guesses at a one-time code before it is void: a person who types it may err, and an
-/// attacker has one chance in 33 million.
+/// Wrong guesses that invalidate a one-time code. A person may mistype it; an attacker has one chance in 33 million.
 pub const CODE_GUESSES: u32 = 3;
 
-/// How long an unfinished key exchange is remembered: as long as an Initiator tries.
+/// Lifetime of an unfinished key exchange: as long as an Initiator tries.
 pub const HANDSHAKE_LIFETIME: Duration = Duration::from_secs(5);
 
-/// How long a secret makes cookies; each is good for once or twice that.
+/// How long one secret makes cookies. Each cookie is valid for once or twice that time.
 pub const COOKIE_LIFETIME: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! The Noise state of either end. The caller supplies the randomness.
+//! Wraps the Noise state of either end, with randomness from the caller.
 
 use crate::{Credentials, PreShared};
 use snow::params::{CipherChoice, DHChoice, HashChoice};
@@ -8,17 +8,17 @@ use snow::{Builder, Error, HandshakeState};
 use zeroize::Zeroizing;
 use zerolane_wire::handshake::{HandshakeMessage, Proof};
 
-/// XX: neither end needs to know the other's key before, and the Initiator shows its own only to a
-/// Responder that it accepted.
+/// XX: neither end needs to know the other's key in advance, and the Initiator reveals its own only to an accepted
+/// Responder.
 const XX: &str = "Noise_XX_25519_ChaChaPoly_BLAKE2s";
 const XX_PSK: &str = "Noise_XXpsk3_25519_ChaChaPoly_BLAKE2s";
-/// Where XXpsk3 mixes the key in.
+/// Where XXpsk3 mixes in the key.
 const PSK_PLACE: u8 = 3;
 
-/// Draws the ephemeral key of an exchange, which the caller supplied.
+/// Returns the ephemeral key that the caller supplied.
 struct Given(Zeroizing<[u8; 32]>);
 
-/// Gives the bytes once. A second draw would repeat an ephemeral key, so it fails.
+/// Returns the bytes once. A second draw would repeat an ephemeral key, so it fails.
 struct Once(Option<Zeroizing<[u8; 32]>>);
 
 impl Random for Once {
@@ -55,8 +55,7 @@ pub(crate) enum Role {
     Responder,
 }
 
-/// The state of one exchange. `hello` is its first message, whose header is bound to all that
-/// follows by the prologue.
+/// The state of one exchange. `hello` is its first message. The prologue binds its header to all that follows.
 pub(crate) fn begin(
     role: Role,
     credentials: &Credentials,
@@ -82,7 +81,7 @@ pub(crate) fn begin(
     }
 }
 
-/// Mixes the key of a code in, before the third message.
+/// Mixes in the key of a code, before the third message.
 pub(crate) fn set_key(state: &mut HandshakeState, key: &[u8; 32]) -> Result<(), Error> {
     state.set_psk(usize::from(PSK_PLACE), key)
 }
@@ -99,7 +98,7 @@ fn prologue(hello: &HandshakeMessage<'_>) -> Vec<u8> {
     bytes
 }
 
-/// The two directions' secrets: the Initiator's first.
+/// The secrets of both directions, the Initiator's first.
 pub(crate) fn split(state: &mut HandshakeState) -> [Zeroizing<[u8; 32]>; 2] {
     let (first, second) = state.dangerously_get_raw_split();
     [Zeroizing::new(first), Zeroizing::new(second)]

@@ -1,4 +1,4 @@
-//! How fast strangers are answered: in all, and those of one origin.
+//! Limits how many answers unauthenticated peers get per second: in total, and per origin.
 
 use crate::limits::{COOKIE_FROM_RATE, MAX_ANSWERS_OF_ORIGIN_PER_SECOND, MAX_ANSWERS_PER_SECOND};
 use std::collections::HashMap;
@@ -6,17 +6,18 @@ use std::net::IpAddr;
 use std::time::Duration;
 use zerolane_core::Instant;
 
-/// A limit that strangers run into.
+/// A limit on unauthenticated peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
 pub enum GateLimit {
-    /// [`MAX_PENDING_HANDSHAKES`](crate::limits::MAX_PENDING_HANDSHAKES): the oldest exchange was forgotten for a new one.
+    /// [`MAX_PENDING_HANDSHAKES`](crate::limits::MAX_PENDING_HANDSHAKES): a new exchange displaced the oldest.
     Pending,
     /// [`MAX_PENDING_OF_ORIGIN`](crate::limits::MAX_PENDING_OF_ORIGIN): an exchange was not begun.
     PendingOfOrigin,
     /// [`MAX_ANSWERS_PER_SECOND`](crate::limits::MAX_ANSWERS_PER_SECOND): a message was not answered.
     Answers,
-    /// [`MAX_ANSWERS_OF_ORIGIN_PER_SECOND`](crate::limits::MAX_ANSWERS_OF_ORIGIN_PER_SECOND): the same.
+    /// [`MAX_ANSWERS_OF_ORIGIN_PER_SECOND`](crate::limits::MAX_ANSWERS_OF_ORIGIN_PER_SECOND): a message was not
+    /// answered.
     AnswersOfOrigin,
 }
 
@@ -30,13 +31,13 @@ impl GateLimit {
     ];
 }
 
-/// Whose limits an address counts against: an IPv4 host's own, or those of an IPv6 host's network, in
-/// which it has 2^64 addresses to choose from.
+/// The unit of per-origin limits: an IPv4 address, or the network of an IPv6 host, in which it has 2^64 addresses to
+/// choose from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Origin(IpAddr);
 
 impl Origin {
-    /// The one that `address` belongs to.
+    /// The origin of `address`.
     pub fn of(address: IpAddr) -> Origin {
         Origin(match address.to_canonical() {
             IpAddr::V6(it) => {
@@ -48,12 +49,12 @@ impl Origin {
     }
 }
 
-/// What was asked and answered in the present second.
+/// Counts of the present second.
 pub(crate) struct Pace {
     second: Instant,
     hellos: u32,
     answers: u32,
-    /// No more entries than answers, so it is bounded by the same limit.
+    /// At most as many entries as answers, so the same limit bounds it.
     of_origin: HashMap<Origin, u32>,
 }
 
@@ -67,7 +68,7 @@ impl Pace {
         }
     }
 
-    /// Begins another second when it is due.
+    /// Begins the next second when it is due.
     pub(crate) fn pass(&mut self, now: Instant) {
         if now - self.second >= Duration::from_secs(1) {
             *self = Pace::new(now);
@@ -78,12 +79,12 @@ impl Pace {
         self.hellos = self.hellos.saturating_add(1);
     }
 
-    /// Whether there are so many Hellos that a cookie is asked for.
+    /// Whether there are so many Hellos that a cookie is required.
     pub(crate) fn is_loaded(&self) -> bool {
         self.hellos > COOKIE_FROM_RATE
     }
 
-    /// Counts an answer to `origin`, which costs key agreements, if there may be one more.
+    /// Counts an answer to `origin`, which costs key agreements, if the limits permit another.
     pub(crate) fn answer(&mut self, origin: Origin) -> Result<(), GateLimit> {
         if self.answers >= MAX_ANSWERS_PER_SECOND {
             return Err(GateLimit::Answers);

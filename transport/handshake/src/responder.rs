@@ -1,4 +1,4 @@
-//! What the Responder does about the messages of one exchange. The gate decides which to answer.
+//! Computes the Responder's answers to the messages that the gate lets through.
 
 use crate::code;
 use crate::initiator::OFFER_LEN;
@@ -13,24 +13,24 @@ use zerolane_wire::{Operation, Packet, Reason};
 /// A client whose address and key are proven.
 #[derive(Debug)]
 pub struct Admitted {
-    /// The keys to speak with it.
+    /// The keys of the connection.
     pub session: Session,
     /// Its Request_Connection.
     pub request: Packet,
-    /// Whether the owner of its key is trusted. If not, say so with the session's keys.
+    /// Whether the owner of its key is trusted. If not, refuse it under the session's keys.
     pub trusted: bool,
-    /// Its last message, to tell a repetition.
+    /// Its last message, to recognize a repetition.
     pub finish: Box<[u8]>,
 }
 
-/// What the Responder made of a Hello.
+/// Result of a Hello.
 pub(crate) struct Answered {
     pub(crate) state: HandshakeState,
     cipher: Cipher,
     pub(crate) datagram: HandshakeDatagram,
 }
 
-/// The Responder's part of an exchange. It is the same each time it is computed.
+/// The Responder's part of an exchange. Deterministic, so it can be recomputed.
 ///
 /// # Errors
 /// The refusal, or `None` if the Hello deserves no answer.
@@ -120,7 +120,7 @@ pub(crate) fn back(
     })
 }
 
-/// The refusal of a Hello by an end that gives no protection. `None`: it is no Hello.
+/// The refusal of a Hello by an end without protection. `None` if it is no Hello.
 pub fn refuse_hello(datagram: &[u8], reason: Reason) -> Option<HandshakeDatagram> {
     let message = HandshakeMessage::parse(datagram).ok()?;
     (message.step == Step::Hello).then(|| back(&message, Step::Refusal, reason, 0, &[]))
