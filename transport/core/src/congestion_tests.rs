@@ -1,3 +1,4 @@
+//! Tests that controllers fill paths, share queues and back off, over simulated bottlenecks.
 #![allow(non_snake_case)]
 use super::*;
 use std::collections::VecDeque;

@@ -1,3 +1,4 @@
+//! Tests that paths keep their queues, sizes and round trips apart.
 #![allow(non_snake_case)]
 use super::*;
 

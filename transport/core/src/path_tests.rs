@@ -1,3 +1,4 @@
+//! Tests that path probes find the datagram size, and that vanishing datagrams reduce it.
 #![allow(non_snake_case)]
 use super::*;
 

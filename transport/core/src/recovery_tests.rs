@@ -1,3 +1,4 @@
+//! Tests that round-trip samples set the timeouts, and that back-off and progress change them.
 #![allow(non_snake_case)]
 use super::*;
 

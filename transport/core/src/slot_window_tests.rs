@@ -1,3 +1,4 @@
+//! Tests that numbers open up to the limit, resolve in any order, and wrap.
 #![allow(non_snake_case)]
 use super::*;
 

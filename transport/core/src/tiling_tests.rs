@@ -1,3 +1,4 @@
+//! Tests that Blocks are cut into the fewest STUs, as in the thesis's figures.
 #![allow(non_snake_case)]
 use super::*;
 use proptest::prelude::*;

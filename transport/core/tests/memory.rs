@@ -1,8 +1,7 @@
-//! What a hostile peer can make one connection hold: every list that it can drive is driven to its
-//! limit, through the public interface and in virtual time, and what the allocator gave is counted.
+//! Tests that a hostile peer can make a connection allocate only a bounded amount of memory.
 //!
-//! The program of this end does what makes it worst, too: it exports, posts and revokes, and looks at
-//! nothing.
+//! Drives every list that the peer controls to its limit, through the public interface and in virtual time, and counts
+//! the allocator's memory. This end's program does its worst too: it exports, posts and revokes, and reads no events.
 #![allow(non_snake_case)]
 
 use cap::Cap;

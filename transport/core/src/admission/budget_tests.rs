@@ -1,3 +1,4 @@
+//! Tests that the budget follows rate, delay, loss and hosts that answer late.
 #![allow(non_snake_case)]
 use super::*;
 

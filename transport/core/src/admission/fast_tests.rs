@@ -1,3 +1,4 @@
+//! Tests that fast mode stays only if it halves the misses.
 #![allow(non_snake_case)]
 use super::*;
 

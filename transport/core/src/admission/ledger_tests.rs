@@ -1,3 +1,4 @@
+//! Tests that allowances stay within the budget and that every member gets its turn.
 #![allow(non_snake_case)]
 use super::*;
 use crate::admission::Admission;

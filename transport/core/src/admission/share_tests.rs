@@ -1,3 +1,4 @@
+//! Tests that shares follow weights or turns and leave each member a trickle.
 #![allow(non_snake_case)]
 use super::*;
 use proptest::prelude::*;

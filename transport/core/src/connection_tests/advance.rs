@@ -1,5 +1,6 @@
-//! Receives that are granted before a Transfer is announced for them: what that saves, when it is void, and what becomes
-//! of it when datagrams are lost, either end gives up, and when the peer lies.
+//! Tests that receives granted in advance save round trips, and that void grants lose nothing.
+//!
+//! Covers lost datagrams, cancels at either end, and a lying peer.
 
 use super::eager::{receive, send};
 use super::liars::grant;

@@ -1,5 +1,6 @@
-//! Receives of messages whose payload is granted before the message comes: what that saves, when it is void, and what
-//! becomes of it when datagrams are lost, either end gives up, and when the peer lies.
+//! Tests that message payload granted in advance saves round trips, and that void grants lose nothing.
+//!
+//! Covers lost datagrams, cancels at either end, and a lying peer.
 
 use super::advance::{
     LENGTH, count, granted_in_advance, lose_grants_in_advance, sim_with, where_an_end_takes_none,

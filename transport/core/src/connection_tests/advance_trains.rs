@@ -1,4 +1,4 @@
-//! Transfers that their first train announces: granted in advance, as one Block that may come as trains.
+//! Tests that a Transfer's first train can announce it, if it was granted in advance as one Block.
 
 use super::eager::{receive, send};
 use super::seeds::each;

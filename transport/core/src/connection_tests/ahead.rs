@@ -1,4 +1,4 @@
-//! What is in progress in front of a request that would be done by other means than the engine.
+//! Tests that the work ahead of a request is known before it is executed by other means.
 
 use super::memory::{S, at, export, put, quiet};
 use super::sim::Sim;

@@ -1,4 +1,4 @@
-//! What has arrived of a Transfer in progress: a prefix that only grows, and stays as it is.
+//! Tests that the arrived prefix of a Transfer in progress only grows and never changes.
 
 use super::memory::{export, get};
 use super::sim::{Host, Sim, content};

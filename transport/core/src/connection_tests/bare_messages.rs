@@ -1,5 +1,4 @@
-//! Messages that are nothing but a short payload: what they cost, how soon they are there, that two ends which
-//! answer each other wait for no timer, and that they keep their place among numbered operations.
+//! Tests that bare messages are cheap and fast, wait for no timer, and keep their order.
 
 use super::eager::{assert_nothing_in_vain, datagrams};
 use super::memory_faults::assert_fail_with_a_dead_peer;

@@ -1,4 +1,4 @@
-//! Connections that come up, or do not, and say why.
+//! Tests that connections come up, or fail with a reason.
 
 use super::seeds::each;
 use super::sim::Sim;

@@ -1,5 +1,6 @@
-//! Hosts that have other things to do: each end is off its core for milliseconds, again and again, and its kernel
-//! tells how long what it takes has waited.
+//! Tests that busy hosts fill a link: each end is descheduled for milliseconds, again and again.
+//!
+//! Each end's kernel reports how long datagrams waited.
 
 use super::eager::{receive, send};
 use super::seeds::{Dice, each};

@@ -1,4 +1,4 @@
-//! What follows from an entry is done once, at its end.
+//! Tests that the consequences of an entry are settled once, at its end.
 
 use super::limits::held_back;
 use super::sim::Sim;

@@ -1,5 +1,6 @@
-//! Payload that leaves with its announcement: how soon it is there and known to be, what it costs, and what
-//! becomes of it when datagrams are lost, come late or twice, when either end gives up, and when the peer lies.
+//! Tests that eager payload arrives, and is confirmed, without a round trip for a grant.
+//!
+//! Covers lost, late and repeated datagrams, cancels at either end, and a lying peer.
 
 use super::seeds::{Dice, each};
 use super::sim::Sim;

@@ -1,4 +1,4 @@
-//! Puts of more than one datagram that leave at once, as runs of numbered operations.
+//! Tests that puts of more than one datagram leave at once, as runs of numbered operations.
 
 use super::memory::{MS, S, at, export, put, quiet, until_over};
 use super::overlap::{far, time_until};

@@ -1,4 +1,4 @@
-//! Queues that mark instead of dropping, and paths that clear the marks.
+//! Tests that ECN marks replace drops, and that paths that clear the marks are detected.
 
 use super::sim::Sim;
 use super::sim_trains::merged;

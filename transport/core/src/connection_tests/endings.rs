@@ -1,4 +1,4 @@
-//! Transfers cancelled and connections closed while the link loses what says so.
+//! Tests that cancels and closes take effect while the link loses their operations.
 
 use super::seeds::{Dice, each};
 use super::sim::Sim;

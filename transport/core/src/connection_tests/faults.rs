@@ -1,4 +1,4 @@
-//! Links that fail, shrink and come back, peers that die, clocks that jump, counters that wrap.
+//! Tests that connections survive failing links, dead peers, clock jumps and wrapping counters.
 
 use super::seeds::{Dice, each};
 use super::sim::Sim;

@@ -1,5 +1,6 @@
-//! One direction that is finished while the other goes on: what was posted before arrives, and what waits for
-//! more learns that none comes.
+//! Tests that one direction can finish while the other continues.
+//!
+//! Earlier posts arrive, and waiting receives learn that nothing more comes.
 
 use super::memory::{at, export, put};
 use super::memory_faults::bad;

@@ -1,5 +1,4 @@
-//! Flows of many Transfers over a long path: what a program that sends all the time gets, from the
-//! start on.
+//! Tests that a continuous flow of many Transfers fills a long path from the start.
 
 use super::seeds;
 use super::sim::Sim;

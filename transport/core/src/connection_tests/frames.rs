@@ -1,4 +1,4 @@
-//! Small operations that share a datagram.
+//! Tests that small operations share a datagram.
 
 use super::memory::{S, at, export, fetch, put, quiet, until_over};
 use super::memory_faults::assert_fail_with_a_dead_peer;

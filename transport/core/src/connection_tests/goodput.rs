@@ -1,5 +1,6 @@
-//! Goodput over loss, round trip and profile, in virtual time: a number that changes is seen in
-//! review. And the least that is to be reached.
+//! Tests that goodput over loss, round trip and profile matches a table, in virtual time.
+//!
+//! A changed number shows in review. Also tests minimum goodputs.
 
 use super::{seeds, sim::Sim};
 use crate::*;

@@ -1,4 +1,4 @@
-//! Datagrams from no peer, from a man in the middle, and from a peer gone mad.
+//! Tests that forged datagrams change nothing: from unauthenticated peers, a man in the middle, and a hostile peer.
 
 use super::seeds::{Dice, each};
 use super::sim::Sim;

@@ -1,4 +1,4 @@
-//! Several senders to one receiver whose switch port has a shallow queue, in virtual time.
+//! Tests that several senders to one receiver share a switch port with a shallow queue, in virtual time.
 
 use super::seeds;
 use super::shared::Scheduler;

@@ -1,4 +1,4 @@
-//! A LAN whose hosts have other things to do.
+//! Tests that a LAN with busy hosts is still recognized as a LAN.
 
 use super::eager::{receive, send};
 use super::seeds::{Dice, each};

@@ -1,4 +1,4 @@
-//! A receiver that grants what was not asked for or contradicts itself, and machines that sleep.
+//! Tests that a receiver that grants too much or contradicts itself does no harm, and that suspended machines recover.
 
 use super::seeds::{Dice, each};
 use super::sim::Sim;

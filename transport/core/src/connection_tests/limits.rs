@@ -1,4 +1,4 @@
-//! Every limit that a peer can run into moves a counter when it bites; honest peers move none.
+//! Tests that every limit that a peer can reach moves a counter, and that honest peers move none.
 
 use super::memory::{MS, S, export};
 use super::sim::Sim;

@@ -1,4 +1,4 @@
-//! A limit to the rate, in virtual time: goodput stays within it, and near it.
+//! Tests that goodput stays below a maximum rate, and close to it, in virtual time.
 
 use super::sim::Sim;
 use crate::*;

@@ -1,4 +1,4 @@
-//! Persistent memory: Figure 12 of the thesis in words (4.3.2), order, visibility, messages.
+//! Tests that operations on persistent memory follow Figure 12 of the thesis (4.3.2): order, visibility, messages.
 
 use super::sim::{Host, Sim, content, wake_time};
 use crate::*;

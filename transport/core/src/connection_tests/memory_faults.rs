@@ -1,4 +1,4 @@
-//! Persistent memory over bad links and with dead peers, against an oracle.
+//! Tests that persistent memory stays correct over bad links and with dead peers, against an oracle.
 
 use super::memory::{MS, S, at, atomic, export, fetch, get, put};
 use super::seeds::{Dice, each};

@@ -1,4 +1,4 @@
-//! Operations on persistent memory that must not be done, from honest peers and from others.
+//! Tests that forbidden operations on persistent memory are refused, from honest and hostile peers.
 
 use super::memory::{S, at, atomic, export, fetch, get, put, quiet, until_over};
 use super::sim::Sim;

@@ -1,4 +1,4 @@
-//! Datagrams of a connection from addresses that are not its peer's.
+//! Tests that datagrams from another address move a connection only after validation.
 
 use super::sim::Sim;
 use crate::*;

@@ -1,3 +1,4 @@
+//! Tests that whole connections work, in virtual time over simulated links.
 #![allow(non_snake_case)]
 
 mod advance;

@@ -1,6 +1,7 @@
-//! Random operations at both ends over random links, against an oracle: whatever is posted ends
-//! exactly once, payload is what its sender had, in the order of the postings, and nothing outside
-//! the targets is written.
+//! Tests that random operations at both ends over random links match an oracle.
+//!
+//! Every post ends exactly once. Payload equals its source, in the order of the posts. Nothing outside the targets is
+//! written.
 
 use super::seeds::{Dice, each};
 use super::sim::{Host, Sim};

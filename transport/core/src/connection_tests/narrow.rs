@@ -1,4 +1,4 @@
-//! Paths that carry less than they are thought to, and say nothing of what they drop.
+//! Tests that connections adapt to paths that silently drop datagrams of the assumed size.
 
 use super::memory::{S, at, atomic, export, fetch, get, put};
 use super::sim::Sim;

@@ -1,5 +1,4 @@
-//! Puts that are Transfers overlap with everything but what has to see them: gets, messages and
-//! immediates.
+//! Tests that puts sent as Transfers overlap with everything except gets, messages and immediates behind them.
 
 use super::memory::{MS, S, at, atomic, export, fetch, get, put};
 use super::seeds::{Dice, each};

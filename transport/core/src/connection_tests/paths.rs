@@ -1,4 +1,4 @@
-//! Several paths between two ends: their rates add up, one that dies loses nothing.
+//! Tests that the rates of several paths add up, and that a dead path loses nothing.
 
 use super::memory::atomic;
 use super::paths_sim::{DATAGRAM, PathsSim};

@@ -1,4 +1,4 @@
-//! Several paths between ends that other work keeps off their cores: that an end is late says nothing of a path.
+//! Tests that the lateness of busy ends is not blamed on one of several paths.
 
 use super::paths::{MS, S};
 use super::paths_sim::{DATAGRAM, PathsSim};

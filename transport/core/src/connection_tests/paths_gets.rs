@@ -1,4 +1,4 @@
-//! Gets over several paths: what answers a long one goes by all of them.
+//! Tests that the answer to a long Get uses all paths.
 
 use super::paths::{MS, PAYLOAD, S, link};
 use super::paths_sim::{DATAGRAM, PathsSim};

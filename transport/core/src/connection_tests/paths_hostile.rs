@@ -1,4 +1,4 @@
-//! A peer, or a stranger, that lies about paths.
+//! Tests that a peer or an unauthenticated host that lies about paths does no harm.
 
 use super::paths_sim::{DATAGRAM, PathsSim};
 use crate::*;

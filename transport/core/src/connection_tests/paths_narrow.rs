@@ -1,4 +1,4 @@
-//! Paths beyond the first that carry less than they did, and say nothing of what they drop (RFC 8899, 4.3).
+//! Tests that paths beyond the first adapt when they silently drop larger datagrams (RFC 8899, 4.3).
 
 use super::paths::{S, link};
 use super::paths_sim::PathsSim;

@@ -1,4 +1,4 @@
-//! Two connections joined by several links in virtual time.
+//! Simulates two connections joined by several links, in virtual time.
 
 use super::sim::{Host, Sim};
 use crate::*;

@@ -1,4 +1,4 @@
-//! Requests as tests spell them.
+//! Posts requests with short names, for tests.
 
 use crate::*;
 use zerolane_wire::Rights;

@@ -1,6 +1,7 @@
-//! A receiver that lies: reports of STUs never sent, repeated, contradicting, from the past; progress
-//! that was never made; grants that bring no word. What is sent stays inside what was granted, and
-//! nothing is sent twice for the asking.
+//! Tests that a receiver's false reports cause no payload beyond the grants, and no needless retransmission.
+//!
+//! The reports name unsent STUs, repeat, contradict each other, come from the past, or claim progress that was not
+//! made.
 
 use super::seeds::{Dice, each};
 use super::sim::Sim;

@@ -1,4 +1,4 @@
-//! Seeds of the random tests: a failing one is printed, and runs alone when set in the environment.
+//! Supplies seeds to random tests: prints a failing one, and reruns the one set in the environment.
 
 /// Runs `test` with `count` seeds (or as many as `ZEROLANE_SEEDS` says), or with the one in
 /// `ZEROLANE_SEED`.

@@ -1,4 +1,4 @@
-//! The thesis's sequences (4.3, Figures 10 and 11 in words), as the operations seen on the wire.
+//! Tests that operations on the wire follow the thesis's sequences (4.3, Figures 10 and 11).
 
 use super::sim::Sim;
 use crate::*;

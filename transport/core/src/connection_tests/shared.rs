@@ -1,4 +1,4 @@
-//! A ledger that the connections of a test share.
+//! Shares a ledger among the connections of a test.
 
 use crate::{Admission, Allowance, Demand, FastAnswer, Instant, Ledger, Schedule};
 use std::sync::{Arc, Mutex, MutexGuard};

@@ -1,6 +1,7 @@
-//! Two connections joined by an emulated link in virtual time, with memory that is written the way
-//! a speculating lane writes it: payload lands where the forecast says, headers are checked after,
-//! what missed is moved.
+//! Simulates two connections over an emulated link, in virtual time.
+//!
+//! Memory is written as by a speculating lane: payload lands by forecast, headers are checked afterwards, and misplaced
+//! payload is moved.
 
 use super::sim_trains::Trains;
 use crate::*;

@@ -1,7 +1,7 @@
-//! Trains in the simulator: datagrams that are sealed, cut and merged, and put together again in one buffer.
+//! Simulates trains: datagrams that are sealed, cut, merged and reassembled in one buffer.
 //!
-//! A seal is eight bytes that follow from all that they seal. As a lane does that opens from its buffer into memory,
-//! what fails to be opened was written all the same.
+//! A seal is eight bytes computed from everything that it seals. As in a lane that opens from its buffer into memory, a
+//! train whose seal fails was written all the same.
 
 use super::seeds::Dice;
 use super::sim::{BATCH, Host, Sim};

@@ -1,9 +1,10 @@
-//! The soak over sockets (`transport/zerolane/tests/soak`) in virtual time: random operations of several initiators on one
-//! target's memory, with Transfers and messages both ways and cancels, against an oracle; all meet in the target's
-//! link, and each initiator has its own back. What is asserted besides: nothing that is outstanding waits for long
-//! without progress.
+//! Tests that the soak over sockets (`transport/zerolane/tests/soak`) passes in virtual time.
 //!
-//! `ZEROLANE_SEEDS=500 cargo test --release -p zerolane-core soak` is a night's worth.
+//! Several initiators run random operations on one target's memory, with Transfers and messages both ways and cancels,
+//! against an oracle. All share the target's link, and each initiator has its own link back. In addition, no
+//! outstanding operation may wait for long without progress.
+//!
+//! `ZEROLANE_SEEDS=500 cargo test --release -p zerolane-core soak` runs for a night.
 
 use super::seeds::{Dice, each};
 use super::shared::Scheduler;

@@ -1,5 +1,5 @@
-//! Several senders, one receiver, and the switch between them in virtual time: all Data meets in one
-//! port with one queue.
+//! Simulates several senders, one receiver, and the switch between them, in virtual time: all Data shares one port and
+//! queue.
 //!
 //! ```text
 //!  sender 0 --\                        /-- connection 0 \

@@ -1,4 +1,4 @@
-//! Transfers and what they take, in virtual time.
+//! Measures Transfers in virtual time.
 
 use super::sim::Sim;
 use crate::*;

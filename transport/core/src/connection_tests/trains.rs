@@ -1,4 +1,4 @@
-//! Trains: what leaves as one, what each miss of them costs, and when they stop.
+//! Tests that trains leave whole, that each miss costs little, and that losses stop them.
 
 use super::memory::{export, get, put, until_over};
 use super::sim::Sim;

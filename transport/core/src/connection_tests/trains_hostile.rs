@@ -1,4 +1,4 @@
-//! Trains that end early, that lie, and that were not granted: nothing is written that is not to be.
+//! Tests that truncated, false and ungranted trains write nothing that they must not.
 
 use super::memory::{export, put};
 use super::sim::Sim;

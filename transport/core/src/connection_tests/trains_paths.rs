@@ -1,4 +1,4 @@
-//! Trains over paths of every kind: what they cost where something is lost, and random operations against an oracle.
+//! Tests that trains cost no goodput over paths of every kind, and stay correct against an oracle.
 
 use super::model::Model;
 use super::seeds::{Dice, each};

@@ -1,4 +1,4 @@
-//! Write sequences (Figure 10): on clean links and on bad ones, in both profiles.
+//! Tests that Write sequences (Figure 10) are correct on clean and bad links, in both profiles.
 
 use super::sim::Sim;
 use crate::*;

@@ -1,3 +1,4 @@
+//! Tests that exported regions check rights, bounds and handles.
 #![allow(non_snake_case)]
 use super::*;
 use crate::RegionId;

@@ -1,3 +1,4 @@
+//! Tests that immediates keep the order of their puts.
 #![allow(non_snake_case)]
 use super::*;
 use std::vec::Vec;

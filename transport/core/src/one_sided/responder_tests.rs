@@ -1,3 +1,4 @@
+//! Tests that the Responder executes each number once, and confirms in batches.
 #![allow(non_snake_case)]
 use super::*;
 use std::time::Duration;

@@ -1,3 +1,4 @@
+//! Tests that the send queue confirms, repeats, refuses and limits numbered operations.
 #![allow(non_snake_case)]
 use super::*;
 use crate::request::{RemotePlace, WorkFlags};

@@ -1,3 +1,4 @@
+//! Tests that confirmations wait only for programs that answer, and within a limit.
 #![allow(non_snake_case)]
 use super::*;
 

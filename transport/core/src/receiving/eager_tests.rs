@@ -1,3 +1,4 @@
+//! Tests that eager payload is accepted once, held within limits, and requested when missing.
 #![allow(non_snake_case)]
 use super::*;
 use zerolane_wire::Target;

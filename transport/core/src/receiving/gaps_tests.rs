@@ -1,3 +1,4 @@
+//! Tests that gaps are filled in any order, and that their number is limited.
 #![allow(non_snake_case)]
 use super::*;
 use proptest::prelude::*;

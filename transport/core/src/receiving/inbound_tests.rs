@@ -1,3 +1,4 @@
+//! Tests that incoming Transfers follow their full state table.
 #![allow(non_snake_case)]
 use super::*;
 use std::fmt::Write;

@@ -1,3 +1,4 @@
+//! Tests that overtaken payload is requested in time, and that late payload adjusts the patience.
 #![allow(non_snake_case)]
 use super::*;
 

@@ -1,6 +1,7 @@
+//! Tests that a payload byte counts only in a live grant.
+//!
+//! Port and key belong to the connection. Each other field that names a place is changed alone.
 #![allow(non_snake_case)]
-//! A payload byte counts only in a live grant: key and port apart, which are the connection's, each field that
-//! names a place is changed alone.
 
 use super::*;
 use crate::Forecast;

@@ -1,3 +1,4 @@
+//! Tests that the predictor follows a stream, its gaps and its restarts.
 #![allow(non_snake_case)]
 use super::*;
 use crate::limits::MAX_GAPS_PER_BLOCK;

@@ -1,3 +1,4 @@
+//! Tests that the receive window follows the path and shrinks after overruns.
 #![allow(non_snake_case)]
 use super::*;
 

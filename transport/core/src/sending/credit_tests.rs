@@ -1,3 +1,4 @@
+//! Tests that credit limits unresolved eager Transfers.
 #![allow(non_snake_case)]
 use super::*;
 

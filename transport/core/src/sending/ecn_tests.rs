@@ -1,3 +1,4 @@
+//! Tests that a path that clears ECN marks is detected.
 #![allow(non_snake_case)]
 use super::*;
 use std::time::Duration;

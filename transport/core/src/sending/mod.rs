@@ -421,7 +421,7 @@ impl Sending {
         due
     }
 
-    /// When the next announcement is to be repeated.
+    /// When the next announcement must be repeated.
     pub(crate) fn next_answer_due(&self) -> Option<Instant> {
         let asking = self.outbox.iter().filter(|(_, it)| is_asking(it));
         asking.map(|(_, it)| it.resend_at).min()

@@ -1,3 +1,4 @@
+//! Tests that Reads match offers in the order of their numbers.
 #![allow(non_snake_case)]
 use super::*;
 use crate::RegionId;

@@ -1,3 +1,4 @@
+//! Tests that outgoing Transfers follow their state table, advance grants and reports.
 #![allow(non_snake_case)]
 use super::*;
 use crate::RegionId;

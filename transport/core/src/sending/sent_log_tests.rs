@@ -1,3 +1,4 @@
+//! Tests that bursts in flight are tracked by number, and give correct rates.
 #![allow(non_snake_case)]
 use super::*;
 

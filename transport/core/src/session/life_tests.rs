@@ -1,3 +1,4 @@
+//! Tests that a connection's life follows its full state table.
 #![allow(non_snake_case)]
 use super::*;
 use std::fmt::Write;

@@ -1,3 +1,4 @@
+//! Tests that queues, lateness and stale round trips are told apart.
 #![allow(non_snake_case)]
 use super::*;
 

@@ -1,3 +1,4 @@
+//! Tests that loss is classified as congestion or as the path's own.
 #![allow(non_snake_case)]
 use super::*;
 

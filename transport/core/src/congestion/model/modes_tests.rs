@@ -1,3 +1,4 @@
+//! Tests that the model changes modes when rate, queue or congestion require it.
 #![allow(non_snake_case)]
 use super::*;
 use crate::congestion::Lateness;

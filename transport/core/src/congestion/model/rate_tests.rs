@@ -1,3 +1,4 @@
+//! Tests that the rate estimate is bounded in memory and ignores limited samples.
 #![allow(non_snake_case)]
 use super::*;
 use crate::congestion::Lateness;

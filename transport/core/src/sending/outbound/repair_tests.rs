@@ -1,3 +1,4 @@
+//! Tests that repairs exclude payload in flight, and that losses of trains count once.
 #![allow(non_snake_case)]
 use super::*;
 use proptest::prelude::*;
