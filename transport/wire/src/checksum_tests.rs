@@ -1,3 +1,4 @@
+//! Tests that checksums follow RFC 1071 and are never zero.
 #![allow(non_snake_case)]
 use super::*;
 

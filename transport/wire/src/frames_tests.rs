@@ -1,3 +1,4 @@
+//! Tests that frames omit shared fields, and that invalid frames are named.
 #![allow(non_snake_case)]
 extern crate std;
 use super::*;

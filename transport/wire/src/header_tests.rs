@@ -1,3 +1,4 @@
+//! Tests that headers keep their layout, flags and checksums, and that errors name the field.
 #![allow(non_snake_case)]
 extern crate std;
 use super::*;

@@ -1,4 +1,4 @@
-//! The wire layout as a snapshot: a changed byte shows in review.
+//! Tests that the wire layout matches a snapshot, so that a changed byte shows in review.
 #![allow(non_snake_case)]
 
 mod specimens;

@@ -1,4 +1,4 @@
-//! Properties of the whole wire format, over arbitrary values and arbitrary bytes.
+//! Tests that the whole wire format keeps its properties, for arbitrary values and arbitrary bytes.
 #![allow(non_snake_case)]
 
 mod strategies;
@@ -13,12 +13,12 @@ use zerolane_wire::{
     MAX_FRAMES, OPTIONS_LEN, Op, Packet, ParseError, Problem,
 };
 
-/// The fields an error may name when one bit of a valid datagram flipped, `bit` counted from
-/// the first byte's highest. Empty: the flip cannot be told from another value.
+/// The fields that an error may name when one bit of a valid datagram is flipped; `bit` counts from the first byte's
+/// highest. Empty: the flip results in another valid value.
 fn suspects(bit: usize) -> &'static [Field] {
     use Field::*;
     match bit / 8 {
-        // Another operation, or another form of the same: its fields are read otherwise.
+        // Another operation, or another form of the same: its fields have other meanings.
         0 | 1 => &[Op, Flags, Param, BId, Bufx, Offset, DId, SId, Options],
         2 | 3 => &[Param],
         12 | 13 => &[Checksum],
@@ -38,8 +38,8 @@ fn flip(bytes: &[u8], bit: usize) -> Vec<u8> {
     flipped
 }
 
-/// What holds for every accepted datagram, also a hostile one: emitting it again changes only the
-/// fields that are ignored, and sets those to zero.
+/// Checks the properties of every accepted datagram, even a hostile one: emitting it again changes only ignored fields,
+/// and sets those to zero.
 fn check_accepted(received: &[u8], packet: &Packet) -> Result<Vec<u8>, TestCaseError> {
     let (emitted, len) = packet.emit();
     let emitted = &emitted[..len];
@@ -62,7 +62,7 @@ fn operations() -> impl Strategy<Value = Vec<(Header, Vec<u8>)>> {
             .with_if(Flags::INTERRUPT, interrupt)
             .with_if(Flags::CONTINUES, continues)
     });
-    // Few places and identifiers, so that some are those of the operation before.
+    // Few places and identifiers, so that some equal those of the previous operation.
     let own = (
         flags,
         0..3u32,
@@ -231,7 +231,7 @@ proptest! {
                 ),
                 Ok(other) => {
                     let again = check_accepted(&flipped, &other)?;
-                    // Within the fields of one operation a bit either counts or is ignored.
+                    // Within the fields of one operation, a bit is either significant or ignored.
                     let reinterprets = !(16..8 * HEADER_LEN).contains(&bit);
                     prop_assert!(reinterprets || again == flipped || other == packet);
                 }
@@ -317,7 +317,7 @@ proptest! {
             let stu = carrier.max_stu(mtu);
             let whole = carrier.overhead() + HEADER_LEN + stu;
             prop_assert!(stu == 0 || whole <= mtu);
-            // As large as it can be: one byte more breaks the MTU or the carrier's own limit.
+            // The largest possible size: one byte more exceeds the MTU or the encapsulation's own limit.
             prop_assert!(whole >= mtu || stu == carrier.max_stu(usize::MAX));
             prop_assert!(carrier.max_stu(mtu + 1) >= stu);
         }

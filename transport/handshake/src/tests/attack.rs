@@ -1,9 +1,9 @@
-//! Messages that were changed, made up, repeated or late.
+//! Tests that altered, forged, repeated and late messages gain an attacker nothing.
 
 use super::*;
 use zerolane_wire::HEADER_LEN;
 
-/// `datagram` with one bit of byte `at` turned.
+/// `datagram` with one bit of byte `at` flipped.
 fn flipped(datagram: &HandshakeDatagram, at: usize) -> Vec<u8> {
     let mut bytes = datagram.bytes().to_vec();
     bytes[at] ^= 1 << (at % 8);
@@ -41,7 +41,7 @@ fn finish__changed_anywhere_is_ignored_and_the_right_one_still_counts() {
     assert!(matches!(knock(&mut b, &a), Reply::Admit(_)));
 }
 
-/// Downgrade: an attacker that changes the offer, or its addressee, gets no session out of it.
+/// Downgrade: an attacker that changes the offer, or its destination, gets no session.
 #[test]
 fn hello__changed_on_the_way_is_found_out_by_both() {
     for at in 0..initiator(credentials(1)).message().bytes().len() {
@@ -51,14 +51,14 @@ fn hello__changed_on_the_way_is_found_out_by_both() {
         let Reply::Send(answer) = reply else {
             continue;
         };
-        // What the attacker changed, it changes back.
+        // The attacker reverts its change.
         let mut back = answer.bytes().to_vec();
         let right = HandshakeMessage::parse(a.message().bytes()).unwrap().s_key;
         back[8..12].copy_from_slice(&right.to_be_bytes());
         back[24..28].copy_from_slice(&42u32.to_be_bytes());
         match a.take(&back, &request()) {
             Taken::Nothing | Taken::Refused(_) => {}
-            // Fields that are not read, and the cookie that was not asked for.
+            // Fields that are ignored, and an unrequested cookie.
             Taken::Done(_) => assert!(is_unread(at), "byte {at}"),
             other => panic!("byte {at}: {other:?}"),
         }

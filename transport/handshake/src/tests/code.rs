@@ -1,5 +1,4 @@
-//! One-time codes: a client that knows the code gets in once; one that guesses has a few tries, and
-//! learns nothing else.
+//! Tests that a client with the one-time code gets in once, and that a guesser has few tries and learns nothing else.
 
 use super::*;
 use crate::limits::{CODE_GUESSES, HANDSHAKE_LIFETIME};
@@ -22,12 +21,12 @@ fn guesser(n: u8, code: &str) -> Initiator {
     Initiator::new(credentials, [n; 32], (1, 9), 0xabcd + u32::from(n), 42).unwrap()
 }
 
-/// When nothing of what happens now is remembered.
+/// A time at which nothing of the present is remembered.
 fn later() -> Instant {
     Instant::ZERO + HANDSHAKE_LIFETIME + Duration::from_secs(1)
 }
 
-/// Takes the exchange to the point where the Initiator would send its last message.
+/// Runs the exchange up to the Initiator's last message.
 fn answered(gate: &mut Gate, initiator: &mut Initiator) {
     let answer = sent(knock(gate, initiator));
     let taken = initiator.take(answer.bytes(), &request());
@@ -37,7 +36,7 @@ fn answered(gate: &mut Gate, initiator: &mut Initiator) {
     );
 }
 
-/// Sends the last message, which is a wrong guess. What the Initiator makes of the reply.
+/// Sends the last message, which is a wrong guess. Returns the Initiator's reaction to the reply.
 fn guess(gate: &mut Gate, initiator: &mut Initiator) -> Taken {
     let refusal = sent(knock(gate, initiator));
     assert_eq!(step(&refusal), Step::Refusal);
@@ -65,7 +64,7 @@ fn code__a_wrong_one_is_told_and_the_right_one_still_gets_in() {
     answered(&mut gate, &mut wrong);
     let taken = guess(&mut gate, &mut wrong);
     assert!(matches!(taken, Taken::Refused(Reason::Denied)), "{taken:?}");
-    // Repeated, as the refusal may have been lost, it is no second guess: the exchange is over.
+    // A repetition, in case the refusal was lost, is no second guess: the exchange is over.
     assert_eq!(step(&sent(knock(&mut gate, &wrong))), Step::Refusal);
     assert_eq!(gate.counters().wrong_codes, 1);
     assert!(!gate.is_spent());
@@ -113,7 +112,7 @@ fn code__garbage_is_no_guess_and_ends_nothing() {
     let mut right = guesser(1, RIGHT);
     answered(&mut gate, &mut right);
     let finish = right.message();
-    // Up to the end of the encrypted key; behind that only the sender of the Hello can get this far.
+    // Up to the end of the encrypted key: only the Hello's sender can get beyond it.
     for at in 40..40 + 48 {
         let mut forged = finish.bytes().to_vec();
         forged[at] ^= 1;
@@ -128,12 +127,12 @@ fn code__garbage_is_no_guess_and_ends_nothing() {
 fn code__a_relay_with_another_code_gets_in_nowhere() {
     let mut server = gate(with_code(100, RIGHT));
     let mut client = guesser(1, RIGHT);
-    // It is the server to the client, and a client to the server.
+    // The attacker is the server to the client, and a client to the server.
     let mut as_server = gate(with_code(200, WRONG));
     let mut as_client = guesser(2, WRONG);
     answered(&mut as_server, &mut client);
     answered(&mut server, &mut as_client);
-    // Neither the client's last message nor its own proves the code to the other side.
+    // Neither the client's last message nor the attacker's proves the code to the other side.
     let reply = server.take(
         Instant::ZERO,
         address(1),
@@ -170,7 +169,7 @@ fn code__on_one_side_only_or_a_key_in_its_place_is_refused() {
     }
 }
 
-/// A Hello that brings `share` in place of a right one.
+/// A Hello with `share` in place of the right one.
 fn hello_with(share: &[u8]) -> HandshakeDatagram {
     let right = guesser(1, RIGHT).message();
     let frame = HandshakeMessage {
@@ -218,7 +217,7 @@ fn code__a_late_hello_of_the_admitted_client_is_not_refused() {
     let mut one = guesser(1, RIGHT);
     let hello = one.message();
     run(&mut one, &mut gate);
-    // That would tell it that its code is wrong.
+    // A refusal would show that its code is wrong.
     for late in [&hello, &one.message()] {
         let reply = gate.take(Instant::ZERO, address(1), late.bytes(), &mut draw());
         assert!(matches!(reply, Reply::Nothing), "{reply:?}");
@@ -296,7 +295,7 @@ fn code__text_and_back() {
     assert_eq!(text.parse(), Ok(code.clone()));
     assert_eq!(text.replace('-', " ").parse(), Ok(code.clone()));
     assert!(!format!("{code:?}").contains(&text[..4]));
-    // Zeros in front are digits too.
+    // Leading zeros are digits, too.
     let mut small = [0; 32];
     small[0] = 42;
     assert_eq!(Code::from_random(small).to_string(), "0000-0042");

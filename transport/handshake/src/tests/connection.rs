@@ -1,4 +1,4 @@
-//! The exchange with the connection's timers around it, over a network that loses and repeats.
+//! Tests that connections come up through the key exchange, over a network that loses and repeats datagrams.
 
 use super::*;
 use crate::limits::HANDSHAKE_LIFETIME;
@@ -8,17 +8,17 @@ use zerolane_core::{
     Transmit, listen,
 };
 
-/// Longer than an exchange is remembered.
+/// Longer than the lifetime of an exchange.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The end that a datagram is for.
+/// The receiver of a datagram.
 #[derive(Clone, Copy, PartialEq)]
 enum To {
     Initiator,
     Responder,
 }
 
-/// One Initiator, one gate and what becomes of it; what is sealed travels as it is, marked.
+/// One Initiator, one gate and the resulting connection. Sealed datagrams travel unsealed, but marked.
 struct World {
     now: Instant,
     a: Connection,
@@ -28,10 +28,10 @@ struct World {
     b: Option<(Connection, Exchange)>,
     wire: Vec<(Instant, To, Vec<u8>)>,
     random: u64,
-    /// Of 100 datagrams, so many are lost; as many are repeated, as many late.
+    /// Percentage of datagrams lost; as many are repeated, and as many delayed.
     loss: u64,
     draw: Box<dyn FnMut() -> [u8; 32]>,
-    /// Until then, what `lost` says is lost.
+    /// Before this, datagrams selected by `lost` are lost.
     recovers: Instant,
     lost: fn(To, &[u8]) -> bool,
 }
@@ -43,7 +43,7 @@ fn patient() -> Config {
     }
 }
 
-/// Shows a handshake message to an end's exchange, and its connection what came of it.
+/// Passes a handshake message to an end's exchange, and its outcome to the connection.
 fn hear(
     connection: &mut Connection,
     exchange: &mut Exchange,
@@ -207,7 +207,7 @@ fn connect__without_loss_takes_two_round_trips() {
     let mut world = World::new(0, 0, credentials(1), credentials(2));
     world.run(Duration::from_secs(5));
     assert!(world.is_open());
-    // And one step more, by which the Responder knows.
+    // And one more step, by which the Responder knows.
     assert_eq!(world.now, Instant::ZERO + Duration::from_millis(5));
     assert_eq!(world.a_session.unwrap().peer, identity(2).public());
 }
@@ -221,7 +221,7 @@ fn connect__survives_loss_repetition_and_reordering() {
         open += u32::from(world.is_open());
         assert!(world.gate.counters().admitted <= 1, "seed {seed}");
     }
-    // At 20 % loss each way a few fail, as bare connections do.
+    // At 20 % loss each way a few fail, as without protection.
     assert!(open >= 195, "{open} of 200");
 }
 
@@ -229,7 +229,7 @@ fn is_step(bytes: &[u8], step: Step) -> bool {
     HandshakeMessage::parse(bytes).is_ok_and(|it| it.step == step)
 }
 
-/// A Responder that forgot the exchange is silent to its last message for ever.
+/// A Responder that forgot the exchange never answers its last message.
 #[test]
 fn connect__begins_again_when_its_exchange_was_forgotten() {
     let mut world = World::new(0, 0, credentials(1), credentials(2));
@@ -240,7 +240,7 @@ fn connect__begins_again_when_its_exchange_was_forgotten() {
     assert_eq!(world.gate.counters().admitted, 1);
 }
 
-/// A Responder that let it in knows of no other exchange.
+/// A Responder that admitted the Initiator does not know another exchange.
 #[test]
 fn connect__does_not_give_up_the_exchange_by_which_it_was_let_in() {
     let mut world = World::new(0, 0, credentials(1), credentials(2));
@@ -262,7 +262,7 @@ fn connect__begins_again_over_loss_repetition_and_reordering() {
     }
 }
 
-/// Another exchange would look like a guess.
+/// Another exchange would count as a guess.
 #[test]
 fn connect__by_a_code_never_begins_again() {
     let code = "1234-5678";

@@ -1,4 +1,4 @@
-//! What two honest ends come to.
+//! Tests that two honest ends agree on keys, cipher and identities, or refuse.
 
 use super::*;
 

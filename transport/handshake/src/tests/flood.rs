@@ -1,4 +1,4 @@
-//! Many strangers, real ones and made-up ones.
+//! Tests that floods of unauthenticated peers, genuine and forged, stay within the limits.
 
 use super::*;
 use crate::limits;
@@ -29,7 +29,7 @@ fn take__a_spoofed_flood_costs_neither_memory_nor_key_agreements() {
     let mut draw = draw();
     let question = hello(0);
     for n in 0..20_000u32 {
-        // Another address and another exchange each time; a forger does not compute keys.
+        // Another address and another exchange each time; a forger computes no keys.
         let mut forged = question.bytes().to_vec();
         forged[36..40].copy_from_slice(&n.to_be_bytes());
         let now = Instant::ZERO + Duration::from_micros(50) * n;
@@ -41,7 +41,7 @@ fn take__a_spoofed_flood_costs_neither_memory_nor_key_agreements() {
     assert_eq!(counters.answered + counters.retried, 20_000);
 }
 
-/// Opens with a cookie what is closed without.
+/// A gate that is closed without a cookie opens with one.
 #[test]
 fn take__under_load_a_real_client_gets_in_by_a_cookie() {
     let mut b = gate(credentials(2));
@@ -109,7 +109,7 @@ fn take__one_address_gets_no_more_than_its_share() {
     assert_eq!(b.counters().limited_total(), beyond);
 }
 
-/// One whole exchange of `from`, with a cookie if asked for one; whether it was admitted.
+/// One whole exchange of `from`, with a cookie if required. Returns whether it was admitted.
 fn exchange(gate: &mut Gate, draw: &mut dyn FnMut() -> [u8; 32], from: SocketAddr, n: u32) -> bool {
     let ephemeral = *blake3::hash(&n.to_le_bytes()).as_bytes();
     let mut one = Initiator::new(credentials(1), ephemeral, (1, 9), n, n).unwrap();
@@ -131,7 +131,7 @@ fn take__one_origin_in_a_hurry_leaves_answers_for_others() {
         SocketAddr::from((ip, 4000))
     };
     let most = limits::MAX_ANSWERS_OF_ORIGIN_PER_SECOND;
-    // From another address of its network each time, and each proves that it is there.
+    // From another address of its network each time, each of which it proves.
     let admitted = (0..most + 10).filter(|&n| exchange(&mut b, &mut draw, of_network(n), n));
     assert_eq!(admitted.count(), most as usize);
     assert_eq!(b.counters().limited(GateLimit::AnswersOfOrigin), 10);
@@ -157,7 +157,7 @@ fn take__the_oldest_exchange_makes_room() {
     for n in 0..most + 5 {
         let mut one = Initiator::new(credentials(1), [n as u8; 32], (1, 9), n, n).unwrap();
         for _ in 0..2 {
-            // Fetches a cookie when it is asked for one, and goes no further.
+            // Fetches a cookie if required, and stops there.
             let reply = sent(b.take(Instant::ZERO, address(n), one.message().bytes(), &mut draw));
             if step(&reply) != Step::Retry {
                 break;

@@ -1,5 +1,5 @@
+//! Tests that the key exchange works: both ends alone, and with a connection around the Initiator's end.
 #![allow(non_snake_case)]
-//! The key exchange: both ends by themselves, and with a connection around the Initiator's.
 
 mod attack;
 mod code;

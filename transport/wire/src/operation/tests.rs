@@ -1,3 +1,4 @@
+//! Tests that each operation accepts its range, and refuses all other values.
 #![allow(non_snake_case)]
 use super::connection::MAGIC;
 use super::*;
@@ -21,7 +22,7 @@ fn magic() -> Option<Options> {
     Some(options)
 }
 
-/// A Request_Connection of version 1 that is valid.
+/// A valid Request_Connection of version 1.
 fn request() -> Header {
     Header {
         param: 0x0101,

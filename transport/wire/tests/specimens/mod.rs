@@ -1,5 +1,4 @@
-//! One example of each operation, and of each form an operation has: the layout snapshot
-//! and the fuzz seeds are made of them.
+//! Lists one example of each operation in each of its forms, for the layout snapshot and the fuzz seeds.
 
 use zerolane_wire::{
     Advance, Answer, Capabilities, ClearToSend, ConnectionAnswer, ConnectionVerdict, Delivered,
@@ -67,7 +66,7 @@ pub(crate) fn data() -> Header {
     }
 }
 
-/// What an eager Data announces, and which byte of it.
+/// An eager Data's announcement, and the offset of its first byte.
 pub(crate) fn eager() -> (RequestToSend, u32) {
     let announcement = RequestToSend {
         length: 0x3210,

@@ -1,4 +1,4 @@
-//! Arbitrary values of every type on the wire, within the ranges the fields document.
+//! Generates arbitrary values of every wire type, within the documented ranges.
 
 use proptest::array::uniform32;
 use proptest::option;
@@ -13,7 +13,7 @@ use zerolane_wire::{
     Route, State, Target,
 };
 
-/// Small numbers are as likely as large ones: boundaries and zeros lie there.
+/// Small numbers are as likely as large ones, because boundaries and zeros lie there.
 fn number() -> impl Strategy<Value = u32> {
     prop_oneof![0..4u32, any::<u32>(), Just(u32::MAX)]
 }
