@@ -8,15 +8,15 @@ const MS: Duration = Duration::from_millis(1);
 /// Bytes of one send.
 const MAX_BURST: u64 = 64 << 10;
 
-/// A bottleneck of `rate` bytes per second with a queue, fed by a controller that always has data:
-/// a fluid in steps of a tenth of a round trip.
+/// A bottleneck of `rate` bytes per second with a queue, fed by a controller that always has data: a fluid model in
+/// steps of a tenth of a round trip.
 struct Fluid {
     now: Instant,
     rtt: Duration,
     rate: u64,
     queue_limit: u64,
     queue: u64,
-    /// Bytes lost by themselves: parts per thousand.
+    /// The path's own loss, parts per thousand.
     lossy: u64,
     marks: bool,
     steps: u64,
@@ -76,7 +76,7 @@ impl Fluid {
         control.on_progress(self.now, &sample);
     }
 
-    /// Share of what the bottleneck carries in `rounds` round trips that arrives.
+    /// The share of the bottleneck's capacity that arrives in `rounds` round trips.
     fn run(&mut self, control: &mut dyn Congestion, rounds: u32) -> f64 {
         let (began, received) = (self.now, self.received);
         for _ in 0..10 * rounds {
@@ -87,17 +87,17 @@ impl Fluid {
     }
 }
 
-/// What passes the bottleneck in a step, and comes back a round trip later.
+/// What passes the bottleneck in a step, and returns a round trip later.
 #[derive(Clone, Copy, Default)]
 struct Passed {
-    /// Of the controller, and of the other flow.
+    /// The controller's bytes, and the other flow's.
     bytes: [f64; 2],
     dropped: [f64; 2],
     queueing: Duration,
 }
 
-/// A bottleneck that a controller shares with a flow of TCP CUBIC (RFC 9438), in steps of a tenth of a
-/// round trip. The queue serves both as they stand in it.
+/// A bottleneck that a controller shares with a flow of TCP CUBIC (RFC 9438), in steps of a tenth of a round trip. The
+/// queue serves both in order of arrival.
 struct Shared {
     now: Instant,
     rtt: Duration,
@@ -111,7 +111,7 @@ struct Shared {
     window: f64,
     most: f64,
     lost_at: Instant,
-    /// It sends in bursts, so that what the queue does not hold is its.
+    /// It sends in bursts, so that the overflow of the queue hits it.
     bursts: bool,
     arrived: [f64; 2],
 }
@@ -155,7 +155,7 @@ impl Shared {
         self.passed.push_back(passed);
     }
 
-    /// What leaves the queue in a step, and what does not fit in.
+    /// What leaves the queue in a step, and what it drops.
     fn pass(&mut self, sent: [f64; 2], step: Duration) -> Passed {
         let all: f64 = self.queue.iter().chain(&sent).sum();
         let out = (self.rate * step.as_secs_f64()).min(all);
@@ -216,7 +216,7 @@ impl Shared {
         self.window = cubic.max(reno).max(2.0 * SEGMENT);
     }
 
-    /// The part of the bottleneck that each gets in `time`.
+    /// The share of the bottleneck that each gets in `time`.
     fn run(&mut self, control: &mut dyn Congestion, time: Duration) -> [f64; 2] {
         let (began, before) = (self.now, self.arrived);
         while self.now - began < time {
@@ -283,7 +283,7 @@ fn model__backs_off_from_a_full_queue_and_from_marks() {
         let (mut fluid, mut model) = (Fluid::new(10 * MS, 125_000_000), Model::default());
         fluid.run(&mut model, 100);
         let before = model.window();
-        // Another takes half of it, and fills the queue.
+        // Another flow takes half of it, and fills the queue.
         fluid.rate /= 2;
         fluid.queue = fluid.queue_limit;
         fluid.marks = marks;
@@ -317,7 +317,7 @@ fn over_50_ms(rtt: Duration, mbps: u64, round: bool) -> Sample {
     }
 }
 
-/// Whether a start that found 320 Mb/s goes on after these round trips.
+/// Whether a start that found 320 Mb/s continues after these round trips.
 fn goes_on_after(late_rtts: impl Iterator<Item = Duration>) -> bool {
     let mut model = Model::default();
     let mut now = Instant::ZERO;
@@ -344,7 +344,7 @@ fn model__leaves_the_start_for_a_queue_and_not_for_an_end_that_was_late() {
     assert!(goes_on_after(stall));
 }
 
-/// The receiver had it all before: nothing new arrives for a while, and no rate is seen.
+/// The receiver had everything before: nothing new arrives for a while, and no rate is measured.
 #[test]
 fn model__repeats_alone_do_not_stop_it() {
     let mut control = Model::default();
@@ -405,7 +405,7 @@ fn auto__a_short_path_is_a_lan_until_it_loses() {
     auto.on_new_path(Some(short));
     assert!(auto.is_lan() && auto.pace().is_none());
     let at = |millis: u32| Instant::ZERO + MS * millis;
-    // A stray loss is nothing.
+    // A stray loss has no effect.
     auto.on_lost(at(1), 1432);
     auto.on_progress(at(1), &sample(short, 4 << 20));
     assert!(auto.is_lan());
@@ -418,7 +418,7 @@ fn auto__a_short_path_is_a_lan_until_it_loses() {
     assert!(auto.is_lan());
 }
 
-/// Where nearly all is lost, answers are as well.
+/// With nearly everything lost, answers are lost as well.
 #[test]
 fn auto__loss_alone_ends_a_lan() {
     let short = Duration::from_micros(60);
@@ -430,7 +430,7 @@ fn auto__loss_alone_ends_a_lan() {
     assert!(!auto.is_lan() && auto.pace().is_some());
 }
 
-/// Each time that it was a LAN too soon, it takes twice as long.
+/// Each premature LAN verdict doubles the time until the next.
 #[test]
 fn auto__a_lan_that_was_none_is_trusted_later_each_time() {
     let short = Duration::from_micros(60);
@@ -515,7 +515,7 @@ impl Congestion for Steady {
     fn on_new_path(&mut self, _: Option<Duration>) {}
 }
 
-/// An end says, or claims, that it was late for an hour: what is in flight covers no more than the limit.
+/// An end is late, or claims to be, by an hour: the window covers at most the limit.
 #[test]
 fn model__lateness_is_made_good_for_up_to_a_limit() {
     let hour = Duration::from_secs(3600);
@@ -545,7 +545,7 @@ fn model__lateness_is_made_good_for_up_to_a_limit() {
     assert_eq!(model.catch_up(), Duration::ZERO);
 }
 
-/// An end that is late makes good for all of it, one that was idle does not.
+/// A late end catches up completely; an idle one does not.
 #[test]
 fn pacer__makes_good_for_a_late_host_and_not_for_idleness() {
     let mut pacer = Pacer::default();
@@ -587,21 +587,21 @@ fn pacer__keeps_the_pace_and_makes_good_for_a_late_wake_up() {
     );
 }
 
-/// Several controllers, and somebody who heeds nothing, through a bottleneck that holds no queue: what is
-/// too much is lost. In steps of a tenth of a round trip, the answers a round trip later.
+/// Several controllers, and an unresponsive flow, through a bottleneck without a queue: the excess is lost. In steps of
+/// a tenth of a round trip, with the answers a round trip later.
 struct Policer {
     now: Instant,
     rtt: Duration,
     rate: f64,
-    /// Bytes a second of who heeds nothing.
+    /// Bytes per second of the unresponsive flow.
     deaf: f64,
-    /// Part lost of what passes.
+    /// Fraction lost of what passes.
     lossy: f64,
     flows: Vec<Flow>,
     steps: u64,
 }
 
-/// What arrived and was lost, step by step.
+/// Arrivals and losses, step by step.
 struct Flow {
     model: Model,
     /// The step in which it begins.
@@ -650,7 +650,7 @@ impl Policer {
         }
     }
 
-    /// The part of the bottleneck that is used in `rounds`, and the part lost of what the flows sent.
+    /// The used share of the bottleneck in `rounds`, and the lost fraction of what the flows sent.
     fn run(&mut self, rounds: u32) -> (f64, f64) {
         for flow in &mut self.flows {
             (flow.sent, flow.arrived) = (0.0, 0.0);
@@ -740,7 +740,7 @@ fn model__a_flow_that_heeds_nothing_is_not_answered_with_ever_more() {
     path.deaf = 150_000_000.0;
     path.run(200);
     let (used, lost) = path.run(800);
-    // Of the bottleneck, no more than he has.
+    // The controller takes at most as much of the bottleneck as the unresponsive flow.
     assert!(used < 0.55 && lost < 0.55, "{used} used, {lost} lost");
 }
 

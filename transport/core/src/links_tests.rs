@@ -25,7 +25,7 @@ fn owe__no_more_than_the_limit() {
     assert_eq!(left, MAX_OWED);
 }
 
-/// What every path carries, of each kind.
+/// The size that every path of each kind carries.
 #[test]
 fn open__datagrams_are_as_long_as_what_carries_them_lets_them_be() {
     let mut links = two();

@@ -2,7 +2,7 @@
 #![allow(non_snake_case)]
 use super::*;
 
-/// The next probe of a size above that in use.
+/// The next probe of a size above the one in use.
 fn larger(path: &mut Path) -> Option<usize> {
     path.next_probes()[0]
 }
@@ -108,7 +108,7 @@ fn unanswered__a_silent_peer_says_nothing_of_sizes() {
         rounds += 1;
     }
     assert_eq!((path.confirmed(), rounds), (1252, SILENT_ROUNDS));
-    // Payload is lost later, again and again.
+    // Payload is lost later, repeatedly.
     let at = |millis| Instant::ZERO + core::time::Duration::from_millis(millis);
     let after = SUSPICION.as_millis() as u64;
     assert!(!path.doubt(at(10)) && !path.doubt(at(after)));

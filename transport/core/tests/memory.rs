@@ -29,7 +29,7 @@ const MIB: u64 = 1 << 20;
 const KEY: u32 = 0xb0b0_0001;
 const PORT: u16 = 22;
 
-/// Where the victim's memory is: nothing is there, for the core touches none.
+/// A span of the victim's memory. It does not exist, because the core touches none.
 fn span(index: u32, len: u64) -> Span {
     let generation = 1;
     Span {
@@ -39,15 +39,15 @@ fn span(index: u32, len: u64) -> Span {
     }
 }
 
-/// A connection, and a peer that says to it what it likes.
+/// A connection, and a peer that sends it arbitrary operations.
 struct Attack {
     victim: Connection,
-    /// Of what the peer says.
+    /// Route of the peer's operations.
     route: Route,
     now: Instant,
-    /// Grants that the victim gave.
+    /// Grants that the victim sent.
     grants: Vec<ClearToSend>,
-    /// Announcements, identifiers and small operations made up so far.
+    /// Announcements, identifiers and small operations forged so far.
     announced: u32,
     id: u32,
     number: u32,
@@ -58,7 +58,7 @@ impl Attack {
     fn begin() -> Attack {
         let config = Config {
             slots: MAX_SLOTS,
-            // Small Blocks: as many are live as may be, and each takes as many gaps as it may.
+            // Small Blocks: as many as possible are live, and each has as many gaps as possible.
             block: 4096,
             control: Control::Lan,
             ..Config::default()
@@ -105,7 +105,7 @@ impl Attack {
         self.id
     }
 
-    /// Takes all that the victim sends.
+    /// Receives everything that the victim sends.
     fn drain(&mut self) {
         while let Some(transmit) = self.victim.poll_transmit(self.now, BurstLimit::default()) {
             if let Transmit::Control(datagram) = transmit
@@ -119,7 +119,7 @@ impl Attack {
         }
     }
 
-    /// Lets the next timer strike, and the victim see that its peer lives.
+    /// Lets the next timer expire, and shows the victim that its peer lives.
     fn pass(&mut self) {
         let at = self.victim.next_timeout();
         self.now = at.unwrap_or(self.now).max(self.now);
@@ -168,7 +168,7 @@ impl Attack {
         self.victim.counters().dropped(DropReason::Limit)
     }
 
-    /// Does `act` once more than there is room for, which the victim has to count.
+    /// Does `act` once more than there is room for, which the victim must count.
     fn reach_the_limit(&mut self, what: &str, count: usize, mut act: impl FnMut(&mut Attack, u32)) {
         let before = self.limited();
         for n in 0..count as u32 + 1 {
@@ -178,7 +178,7 @@ impl Attack {
         self.report(what);
     }
 
-    /// Bytes the victim holds. What the peer remembers is its own.
+    /// Bytes that the victim holds, without those that the peer remembers.
     fn held(&self) -> usize {
         let theirs = self.grants.capacity() * size_of::<ClearToSend>();
         ALLOCATOR.allocated() - self.held_before - theirs
@@ -213,7 +213,7 @@ fn fill_endings(attack: &mut Attack) {
     attack.report("Ends unconfirmed");
 }
 
-/// Every second byte of `grant`, until there are as many gaps as there may be.
+/// Sends every second byte of `grant`, until the gaps reach the limit.
 fn fragment(attack: &mut Attack, grant: &ClearToSend) {
     for n in 0..MAX_GAPS_PER_BLOCK as u32 - 1 {
         let placed = attack.data(grant, 2 * n + 1, 1);
@@ -224,7 +224,7 @@ fn fragment(attack: &mut Attack, grant: &ClearToSend) {
     assert_eq!(attack.data(grant, beyond, 1), refused);
 }
 
-/// As many Blocks as may be, each in as many pieces as may be; the first is never complete.
+/// As many Blocks as possible, each in as many pieces as possible; the first never completes.
 fn fill_blocks(attack: &mut Attack) {
     let length = 64 * MIB;
     let posted = attack
@@ -244,7 +244,7 @@ fn fill_blocks(attack: &mut Attack) {
         attack.drain();
     }
     attack.report("Blocks that are over, behind one that is not");
-    // What was overtaken in these is watched no more, and leaves room for what is missing.
+    // Overtaken ranges of these are no longer watched, which makes room for missing ones.
     attack.pass_for(Duration::from_secs(5));
     for index in complete + 1..attack.grants.len() {
         let grant = attack.grants[index];
@@ -255,7 +255,7 @@ fn fill_blocks(attack: &mut Attack) {
     attack.report("gaps of the live Blocks, and what was overtaken");
 }
 
-/// What was overtaken is asked for again and again, and never comes.
+/// Overtaken payload is requested repeatedly, and never comes.
 fn leave_unanswered(attack: &mut Attack) {
     attack.pass_for(Duration::from_secs(60));
     attack.report("asking for it again and again");
@@ -285,7 +285,7 @@ fn fill_slots(attack: &mut Attack) {
     });
 }
 
-/// Begins eager Transfers, short ones, so that they are many; each has as many gaps as it may.
+/// Begins eager Transfers, short ones, so that there are many; each has as many gaps as possible.
 fn fill_credit(attack: &mut Attack) {
     const COUNT: u32 = 64;
     let length = DEFAULT_EAGER_CREDIT / COUNT;
@@ -315,7 +315,7 @@ fn fill_credit(attack: &mut Attack) {
     attack.report("the eager credit");
 }
 
-/// Bursts that the peer never saw, grants it gave, and payload it wants again.
+/// Bursts that the peer never saw, grants from it, and payload that it requests again.
 fn fill_sender(attack: &mut Attack) {
     let source = span(300, 64 * MIB);
     let posted = attack.victim.post(
@@ -377,7 +377,7 @@ fn fill_sender(attack: &mut Attack) {
     });
 }
 
-/// Nothing is looked at, nothing is sent any more.
+/// No event is read, and nothing is sent any more.
 fn fill_queues(attack: &mut Attack) {
     let exported = attack.victim.export(span(400, MIB), Rights::ALL, None);
     let (handle, mx) = exported.expect("room");
@@ -443,7 +443,7 @@ fn fill_queues(attack: &mut Attack) {
     });
 }
 
-/// The number of bytes that docs/reference/security.md tells.
+/// The number of bytes that docs/reference/security.md states.
 fn documented() -> usize {
     let text = include_str!("../../../docs/reference/security.md");
     let (_, rest) = text.split_once("at its worst holds ").expect("a figure");
@@ -452,7 +452,7 @@ fn documented() -> usize {
     mib << 20
 }
 
-/// docs/reference/security.md says how much.
+/// docs/reference/security.md states the limit.
 #[test]
 fn memory__of_a_connection_at_its_worst() {
     let mut attack = Attack::begin();

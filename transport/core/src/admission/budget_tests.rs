@@ -4,7 +4,7 @@ use super::*;
 
 const MS: u64 = 1_000_000;
 
-/// Lets `budget` see `ms` milliseconds at 125 MB/s and 100 us.
+/// Runs `budget` for `ms` milliseconds at 125 MB/s and 100 us.
 fn run(budget: &mut Budget, from_ms: u64, ms: u64, streams: u64) -> Instant {
     let mut now = Instant::ZERO;
     for at in from_ms..from_ms + ms {
@@ -133,8 +133,8 @@ fn rest__is_no_measurement() {
     assert!(budget.bytes(now) >= before * 7 / 8);
 }
 
-/// Lets `budget` see ten seconds in which the queue runs empty, for want of grants. So many bytes are
-/// missing in an interval in which so much may be in flight. Returns the most that might be.
+/// Runs `budget` for ten seconds in which the queue runs empty for lack of grants. `missing` returns the bytes missing
+/// in an interval, from the budget in it. Returns the largest budget.
 fn run_empty(budget: &mut Budget, missing: impl Fn(u64) -> u64) -> u64 {
     let mut most = 0;
     for at in 1..10_000 {
@@ -178,7 +178,7 @@ fn stretch__grows_slowly_while_the_link_is_full() {
         }
         budget.stretch - ONE
     };
-    // As much as the first interval, which has an arrival more than it has milliseconds.
+    // As much as the first interval, which has one arrival more than milliseconds.
     let (full, not_full) = (grown(140_000), grown(60_000));
     assert!(full > 0 && not_full >= 4 * full, "{full}, {not_full}");
 }
@@ -193,7 +193,7 @@ fn stretch__ends_at_losses() {
     assert!(budget.bytes(Instant::from_nanos(10_000 * MS)) > room / 2);
 }
 
-/// As much is lost however little is granted: 2 % of all.
+/// The loss is the same however little is granted: 2 % of everything.
 #[test]
 fn stretch__grows_whatever_the_path_loses_by_itself() {
     let mut budget = Budget::new();

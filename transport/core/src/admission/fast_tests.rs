@@ -4,8 +4,8 @@ use super::*;
 
 const MS: u64 = 1_000_000;
 
-/// Lets `judge` see `seconds` in which `moved` of 1024 bytes miss while fair, `fast` while fast.
-/// Returns how many of its milliseconds were fast.
+/// Runs `judge` for `seconds` in which `moved` of 1024 bytes miss in fair mode, `fast` in fast mode. Returns how many
+/// of its milliseconds were fast.
 fn run(judge: &mut Judge, from: u64, seconds: u64, moved: u64, fast: u64) -> u64 {
     let mut count = 0;
     for at in from * 1000..(from + seconds) * 1000 {

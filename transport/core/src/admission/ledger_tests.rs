@@ -70,7 +70,7 @@ fn review__a_member_that_gets_nothing_is_told_when_to_ask() {
     }
 }
 
-/// As large as those of shared memory and of a loopback: one is all that a budget not measured yet is good for.
+/// As large as STUs of shared memory and of loopback: one is all that an unmeasured budget permits.
 const LARGE_STU: u32 = 64 << 10;
 
 #[test]
@@ -83,7 +83,7 @@ fn review__a_turn_ends_with_its_work() {
         stu: LARGE_STU,
         ..Demand::default()
     }; MEMBERS];
-    // What is granted arrives so long afterwards.
+    // Granted payload arrives this much later.
     let flight = Duration::from_micros(20);
     let mut due = [Some(at(1000)); MEMBERS];
     let mut now = at(1000);
@@ -154,7 +154,7 @@ fn request_fast__one_at_a_time_and_not_for_ever() {
     assert_eq!(first.request_fast(at(10)), FastAnswer::Granted);
     assert_eq!(first.request_fast(at(20)), FastAnswer::Granted);
     assert_eq!(second.request_fast(at(20)), FastAnswer::Refused);
-    // Its turn began with the first request, and then it is the others'.
+    // Its turn began with the first request, and then the others have theirs.
     assert_eq!(first.request_fast(at(10 + hold)), FastAnswer::Refused);
     assert_eq!(second.request_fast(at(10 + hold)), FastAnswer::Granted);
     assert_eq!(first.request_fast(at(20 + hold)), FastAnswer::Refused);

@@ -115,7 +115,7 @@ proptest! {
         let shares = divide(order, budget, &claims[..admitted]);
         prop_assert!(shares.iter().sum::<u64>() <= budget);
         let wanted: u64 = claims[..admitted].iter().map(|it| it.useful).sum();
-        // Nothing is left over but what rounding takes.
+        // Only rounding remains.
         prop_assert!(shares.iter().sum::<u64>() + 2 * 40 >= budget.min(wanted));
         for (claim, share) in claims.iter().zip(&shares) {
             prop_assert!(*share <= claim.useful && *share >= claim.useful.min(STU));

@@ -29,7 +29,7 @@ pub(super) fn sim_with(a: Config, b: Config) -> Sim {
     sim
 }
 
-/// No grant in advance arrives from here on.
+/// Loses all advance grants from now on.
 pub(super) fn lose_grants_in_advance(sim: &mut Sim) {
     sim.copies = Some(Box::new(|_, bytes| {
         let flags = Header::parse(bytes).map(|it| (it.op, it.flags));
@@ -39,7 +39,7 @@ pub(super) fn lose_grants_in_advance(sim: &mut Sim) {
     }));
 }
 
-/// Connected, where one end, and then the other, takes no grants in advance.
+/// Connected, where one end, and then the other, accepts no advance grants.
 pub(super) fn where_an_end_takes_none() -> [Sim; 2] {
     let off = Config {
         advance_grants: false,
@@ -48,7 +48,7 @@ pub(super) fn where_an_end_takes_none() -> [Sim; 2] {
     [(off.clone(), Config::default()), (Config::default(), off)].map(|(a, b)| sim_with(a, b))
 }
 
-/// A Read that meets an offer, of seed 3.
+/// A Read that matches an offer, of seed 3.
 fn read(sim: &mut Sim, length: u64) -> (TransferId, Span) {
     let now = sim.now();
     let (source, target) = (sim.a.filled(3, length), sim.b.empty(length));
@@ -62,8 +62,8 @@ pub(super) fn granted_in_advance(sim: &mut Sim) -> u64 {
     sim.b.c().counters().granted_in_advance
 }
 
-/// Connected over a round trip of 10 ms; a Transfer of [`LENGTH`] bytes came, and receives of the same length are posted,
-/// granted in advance, which A has heard.
+/// Connected over a round trip of 10 ms. A Transfer of [`LENGTH`] bytes came, and receives of the same length are
+/// posted and granted in advance, which A has heard.
 fn granted(receives: usize) -> (Sim, Vec<(TransferId, Span)>) {
     let mut sim = sim_with(Config::default(), Config::default());
     let first = receive(&mut sim, LENGTH);
@@ -81,7 +81,7 @@ fn granted(receives: usize) -> (Sim, Vec<(TransferId, Span)>) {
     (sim, receives)
 }
 
-/// Sends `lengths`, each with a seed of its own, into `receives`, and checks what came.
+/// Sends `lengths`, each with its own seed, into `receives`, and checks their content.
 fn transfer(sim: &mut Sim, receives: &[(TransferId, Span)], lengths: &[u64]) {
     let sent: Vec<_> = (10..)
         .zip(lengths)
@@ -95,7 +95,7 @@ fn transfer(sim: &mut Sim, receives: &[(TransferId, Span)], lengths: &[u64]) {
     sim.b.assert_guards();
 }
 
-/// The datagrams of `op` that are sent by `side`.
+/// The datagrams of `op` that `side` sent.
 pub(super) fn count(sim: &Sim, side: Side, op: Op) -> usize {
     let sent = sim.trace.iter().flatten();
     let headers = sent
@@ -104,7 +104,7 @@ pub(super) fn count(sim: &Sim, side: Side, op: Op) -> usize {
     headers.filter(|header| header.op == op).count()
 }
 
-/// Sends `transfers` of [`LENGTH`] bytes with `ahead` posted at either end; how long that took.
+/// Sends `transfers` of [`LENGTH`] bytes with `ahead` posted at either end. Returns the time it took.
 fn stream(sim: &mut Sim, transfers: usize, ahead: usize) -> Duration {
     let start = sim.net.now();
     let mut sending = VecDeque::new();
@@ -160,7 +160,7 @@ fn transfer__that_was_granted_leaves_behind_its_announcement() {
     let from = send(&mut sim, 10, LENGTH);
     let start = sim.net.now();
     sim.run_until(S, |sim| sim.b.received(receives[0].0).is_some());
-    // Half a round trip, and what the window opens with.
+    // Half a round trip, and the opening of the window.
     let there = sim.net.now() - start;
     assert!(there <= 8 * MS, "{there:?}");
     sim.run_until(S, |sim| sim.a.sent(from));
@@ -177,7 +177,7 @@ fn transfer__shorter_or_longer_than_what_was_granted() {
         let counters = *sim.a.c().counters();
         assert_eq!((counters.bytes_resent, counters.timeouts), (0, 0));
     }
-    // What was granted is as long as the Transfer before: this one is longer, and has room.
+    // The grant is as long as the previous Transfer: this one is longer, and has room.
     let mut sim = sim_with(Config::default(), Config::default());
     let receives = [LENGTH, 5 * LENGTH].map(|length| receive(&mut sim, length));
     transfer(&mut sim, &receives[..1], &[LENGTH]);
@@ -208,7 +208,7 @@ fn transfer__short_enough_to_be_eager_meets_the_receive_that_was_granted() {
 #[test]
 fn detour__what_meets_no_receive_voids_what_was_granted_and_nothing_is_lost() {
     let (mut sim, receives) = granted(2);
-    // A Transfer that a Read asked for takes the number that the first receive was granted to.
+    // A Transfer requested by a Read takes the number to which the first receive was granted.
     let (read, target) = read(&mut sim, LENGTH);
     sim.run_until(S, |sim| sim.b.received(read).is_some());
     assert!(sim.b.holds(target, 3, LENGTH));
@@ -222,7 +222,7 @@ fn detour__what_meets_no_receive_voids_what_was_granted_and_nothing_is_lost() {
 #[test]
 fn detour__a_grant_that_crosses_it_is_void() {
     let (mut sim, _) = granted(0);
-    // The receive is posted, and granted, while the answer to a Read is announced.
+    // The receive is posted and granted while the answer to a Read is announced.
     let (read, target) = read(&mut sim, LENGTH);
     sim.run_until(S, |sim| count(sim, Side::A, Op::RequestToSend) > 0);
     let receives = [receive(&mut sim, LENGTH)];
@@ -236,7 +236,7 @@ fn detour__a_grant_that_crosses_it_is_void() {
 fn cancel__of_a_receive_that_was_granted_writes_nothing_into_it_and_the_next_is_met() {
     let (mut sim, receives) = granted(3);
     let now = sim.now();
-    // A has the grants, and sends by them before it hears anything else.
+    // A has the grants, and uses them before it hears anything else.
     sim.b.c().cancel(now, receives[0].0);
     sim.b.freeze(receives[0].1);
     transfer(&mut sim, &receives[1..], &[LENGTH, LENGTH]);
@@ -254,7 +254,7 @@ fn cancel__of_a_transfer_that_was_granted_leaves_the_receives_to_the_next_ones()
         sim.a.c().cancel(now, from);
         sim.run_until(S, |sim| sim.a.outcomes(from) == 1);
         sim.run_for(100 * MS);
-        // The one that it met is over with it, if it met one.
+        // The matched receive, if any, is over as well.
         let met = sim.b.outcomes(receives[0].0);
         transfer(&mut sim, &receives[met..], &[LENGTH, LENGTH]);
     }
@@ -345,7 +345,7 @@ fn hostile__grants_in_advance_are_bounded_and_send_no_more_than_there_is() {
         let from = send(&mut sim, 1, LENGTH);
         sim.run_for(S);
         sim.a.c().assert_bounded();
-        // Into the same bytes, as often as it was told to: each Block once.
+        // Into the same bytes, as often as it was granted: each Block once.
         let most = limits::MAX_ADVANCE_GRANTS as u64 * LENGTH;
         assert!(sim.a.c().counters().bytes_sent <= most);
         assert_eq!(sim.a.failed(from), None);

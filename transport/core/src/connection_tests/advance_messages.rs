@@ -24,7 +24,7 @@ const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
 const CONTROL: u64 = 16;
 
-/// A receive of a message that was posted, and its memory.
+/// A posted receive of a message, and its memory.
 #[derive(Clone, Copy)]
 struct Receive {
     id: TransferId,
@@ -32,7 +32,7 @@ struct Receive {
     payload: Span,
 }
 
-/// A message that was sent: what is in it, and how much.
+/// A sent message: content and length.
 #[derive(Clone, Copy)]
 struct Sent {
     id: TransferId,
@@ -81,15 +81,15 @@ fn assert_holds(sim: &Sim, to: &Receive, sent: &Sent) {
     assert!(sim.b.holds(to.payload, seed + 1, sent.length));
 }
 
-/// Two messages of [`LENGTH`] bytes come, from which on such are granted in advance, and A has heard of that.
+/// Two messages of [`LENGTH`] bytes come; from then on such messages are granted in advance, and A has heard of that.
 fn begin_row(sim: &mut Sim) {
     let receives = [(); 2].map(|()| receive(sim, LENGTH));
     transfer(sim, &receives, &[LENGTH; 2]);
     sim.run_for(100 * MS);
 }
 
-/// Connected over a round trip of 10 ms; messages of [`LENGTH`] bytes came, and receives of as many are posted, granted in
-/// advance, which A has heard.
+/// Connected over a round trip of 10 ms. Messages of [`LENGTH`] bytes came, and `receives` receives are posted and
+/// granted in advance, which A has heard.
 fn granted(receives: usize) -> (Sim, Vec<Receive>) {
     let mut sim = sim_with(Config::default(), Config::default());
     begin_row(&mut sim);
@@ -102,7 +102,7 @@ fn granted(receives: usize) -> (Sim, Vec<Receive>) {
     (sim, receives)
 }
 
-/// Sends messages of these `lengths` into `receives`, and checks what came.
+/// Sends messages of these `lengths` into `receives`, and checks their content.
 fn transfer(sim: &mut Sim, receives: &[Receive], lengths: &[u64]) {
     let sent: Vec<_> = (10..)
         .zip(lengths)
@@ -119,7 +119,7 @@ fn arrive(sim: &mut Sim, receives: &[Receive], sent: &[Sent]) {
     sim.b.assert_guards();
 }
 
-/// Nothing was dropped, sent again or waited for.
+/// Nothing was dropped, retransmitted or timed out.
 fn assert_nothing_in_vain(sim: &mut Sim) {
     for counters in [*sim.a.c().counters(), *sim.b.c().counters()] {
         let vain = (counters.dropped_total(), counters.bytes_resent);
@@ -128,7 +128,7 @@ fn assert_nothing_in_vain(sim: &mut Sim) {
     }
 }
 
-/// Sends `messages` of [`LENGTH`] bytes with two posted at either end; how long that took.
+/// Sends `messages` of [`LENGTH`] bytes with two posted at either end. Returns the time it took.
 fn stream(sim: &mut Sim, messages: u64) -> Duration {
     let start = sim.net.now();
     let mut sending: VecDeque<Sent> = VecDeque::new();
@@ -179,7 +179,7 @@ fn message__that_was_granted_leaves_with_its_payload() {
     let sent = send(&mut sim, 10, LENGTH);
     let start = sim.net.now();
     sim.run_until(S, |sim| is_received(sim, &receives[0]));
-    // Half a round trip, and what the window opens with.
+    // Half a round trip, and the opening of the window.
     let there = sim.net.now() - start;
     assert!(there <= 8 * MS, "{there:?}");
     arrive(&mut sim, &receives, &[sent]);
@@ -194,7 +194,7 @@ fn message__shorter_or_longer_than_what_was_granted_or_without_payload() {
         [20_000, LENGTH],
         [LENGTH - 1, 50_001],
         [LENGTH, 17_000],
-        // Eager, and none.
+        // Eager payload, and none.
         [100, LENGTH],
         [0, LENGTH],
     ] {
@@ -202,7 +202,7 @@ fn message__shorter_or_longer_than_what_was_granted_or_without_payload() {
         transfer(&mut sim, &receives, &lengths);
         assert_nothing_in_vain(&mut sim);
     }
-    // What was granted is as long as the payload before: this one is longer, and has room.
+    // The grant is as long as the previous payload: this one is longer, and has room.
     let (mut sim, _) = granted(0);
     let to = receive(&mut sim, 5 * LENGTH);
     sim.run_for(100 * MS);
@@ -227,7 +227,7 @@ fn message__too_large_fails_with_its_receive_and_the_next_is_met() {
 #[test]
 fn message__grants_name_operations_and_those_of_receives_announcements() {
     let (mut sim, receives) = granted(2);
-    // Transfers that meet receives have numbers of their own: what was granted to messages is theirs still.
+    // Transfers for receives have their own numbers: grants to messages stay valid.
     let posted = eager::receive(&mut sim, LENGTH);
     let from = eager::send(&mut sim, 3, LENGTH);
     let sent = send(&mut sim, 10, LENGTH);
@@ -249,7 +249,7 @@ fn detour__an_operation_that_is_no_message_voids_what_was_granted_and_nothing_is
         |sim, place| {
             fetch(sim, place, atomic(FetchOpKind::Add, 1, 0));
         },
-        // Its message is none any more, or it is: its source cannot know.
+        // Whether the message still exists is unknown to its source.
         |sim, _| {
             let cancelled = send(sim, 6, LENGTH);
             let now = sim.now();
@@ -265,7 +265,7 @@ fn detour__an_operation_that_is_no_message_voids_what_was_granted_and_nothing_is
         arrive(&mut sim, &receives, &sent);
         match is_known {
             true => assert_nothing_in_vain(&mut sim),
-            // What left by void grants is granted anew.
+            // Payload sent by void grants is granted anew.
             false => assert_eq!(sim.a.c().counters().timeouts, 0),
         }
     }
@@ -277,7 +277,7 @@ fn detour__voids_nothing_of_the_messages_before_it() {
     let target = sim.b.words(&[0; 16]);
     let place = export(&mut sim, target, Rights::ALL);
     let to = receive(&mut sim, LENGTH);
-    // The grant is on its way when the put behind its message is numbered.
+    // The grant is in flight when the put behind its message is numbered.
     let sent = send(&mut sim, 10, LENGTH);
     put(&mut sim, place, 5, 100, None);
     let start = sim.net.now();
@@ -311,7 +311,7 @@ fn detour__again_and_again_is_granted_for_no_more() {
     transfer(&mut sim, &receives[10..], &[LENGTH; 15]);
 }
 
-/// A receive that is granted in advance to message 2, which is the next, and its grant.
+/// A receive that is granted in advance to message 2, which is next, and its grant.
 fn granted_to_next() -> (Sim, Receive, ClearToSend) {
     let mut sim = sim_with(Config::default(), Config::default());
     begin_row(&mut sim);
@@ -327,7 +327,7 @@ fn granted_to_next() -> (Sim, Receive, ClearToSend) {
     (sim, to, cts)
 }
 
-/// Payload comes to B under `cts`, and is dropped.
+/// Payload under `cts` arrives at B, and is dropped.
 fn assert_dropped_under(sim: &mut Sim, cts: &ClearToSend) {
     let route = sim.a.c().cx.route;
     let header = Header {
@@ -353,12 +353,12 @@ fn assert_dropped_under(sim: &mut Sim, cts: &ClearToSend) {
 
 #[test]
 fn late__payload_under_a_grant_that_its_message_had_no_use_of_is_dropped() {
-    // None, eager, and too large.
+    // No payload, eager, and too large.
     for length in [0, 100, 2 * LENGTH] {
         let (mut sim, to, cts) = granted_to_next();
         let sent = send(&mut sim, 20, length);
         sim.run_until(S, |sim| sim.a.outcomes(sent.id) > 0);
-        // Its memory is the user's again.
+        // Its memory belongs to the user again.
         sim.b.freeze(to.payload);
         assert_dropped_under(&mut sim, &cts);
         sim.b.assert_frozen();
@@ -384,7 +384,7 @@ fn late__payload_under_a_grant_is_dropped_while_it_comes_eagerly() {
 fn cancel__of_a_receive_that_was_granted_writes_nothing_into_it_and_the_next_is_met() {
     let (mut sim, receives) = granted(3);
     let now = sim.now();
-    // A has the grants, and sends by them before it hears anything else.
+    // A has the grants, and uses them before it hears anything else.
     sim.b.c().cancel(now, receives[0].id);
     sim.b.freeze(receives[0].payload);
     transfer(&mut sim, &receives[1..], &[LENGTH, LENGTH]);
@@ -394,7 +394,7 @@ fn cancel__of_a_receive_that_was_granted_writes_nothing_into_it_and_the_next_is_
 
 #[test]
 fn cancel__of_a_receive_that_its_message_met_writes_nothing_into_it() {
-    // The message came, and its payload is to be announced: that is lost.
+    // The message came, and the announcement of its payload is lost.
     let (mut sim, receives) = granted(2);
     let mut lost = 0;
     sim.copies = Some(Box::new(move |_, bytes| {
@@ -422,11 +422,11 @@ fn cancel__of_a_message_that_was_granted_at_every_step() {
         sim.run_for(at * MS / 4);
         let now = sim.now();
         sim.a.c().cancel(now, sent.id);
-        // The next ones leave by what was granted before anything is heard of that.
+        // The next ones leave under the earlier grants, before anything is heard of that.
         let next = [10, 11].map(|seed| send(&mut sim, seed, LENGTH));
         sim.run_until(60 * S, |sim| next.iter().all(|it| sim.a.sent(it.id)));
         sim.run_until(S, |sim| sim.a.outcomes(sent.id) == 1);
-        // The receive that it met is over with it, if it met one.
+        // The matched receive, if any, is over as well.
         let first = &receives[0];
         let has_it = is_received(&sim, first) && sim.b.holds(first.control, 6, CONTROL);
         let met = usize::from(has_it || sim.b.failed(first.id).is_some());
@@ -466,7 +466,7 @@ fn lost__confirmation_is_asked_for_though_the_announcement_was_told_to_wait() {
                 (header.op == Op::State && complete && !numbered).then_some(1)
             }
         };
-        // The message comes behind its announcement, which is told to wait; and the first confirmation never.
+        // The message comes after its announcement, which is deferred; the first confirmation is lost.
         let which = Header::parse(bytes).ok().and_then(is);
         let loses = which.is_some_and(|which| !core::mem::replace(&mut lost[which], true));
         usize::from(!loses)
@@ -522,8 +522,8 @@ fn finish__fails_the_receives_that_were_granted() {
     sim.b.c().assert_bounded();
 }
 
-/// Messages of all lengths among other operations, given up at either end, over bad links: each that was not given up comes
-/// once, into the receive whose turn it is, and what was given up is not written any more.
+/// Messages of all lengths among other operations, cancelled at either end, over bad links. Each message that was not
+/// cancelled comes once, into the next receive; cancelled receives are not written any more.
 #[test]
 fn random__messages_among_operations_over_bad_links_with_cancels() {
     each(60, |seed| {
@@ -585,7 +585,7 @@ fn random__messages_among_operations_over_bad_links_with_cancels() {
             sim.a.c().assert_bounded();
             sim.b.c().assert_bounded();
         }
-        // For each that a message which was given up had met.
+        // For each receive matched by a cancelled message.
         for _ in 0..80 {
             receives.push(receive(&mut sim, LENGTH));
         }
@@ -594,7 +594,7 @@ fn random__messages_among_operations_over_bad_links_with_cancels() {
         });
         let taken: Vec<_> = receives.iter().filter(|it| is_received(&sim, it)).collect();
         let arrived: Vec<_> = sent.iter().filter(|it| sim.a.sent(it.id)).collect();
-        // One that was given up when it was there already may have come; all others did, in order.
+        // A cancelled message that had already arrived may count; all others came in order.
         let mut next = sent.iter();
         for to in &taken {
             let is_it = |it: &&Sent| sim.b.holds(to.control, 2 * it.seed, CONTROL);

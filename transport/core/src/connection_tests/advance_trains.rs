@@ -26,7 +26,7 @@ fn connected(seed: u64, merging: Merge) -> Sim {
     sim
 }
 
-/// Sends a Transfer of each of `lengths` with two posted at either end, and checks what came.
+/// Sends a Transfer of each of `lengths` with two posted at either end, and checks their content.
 fn stream(sim: &mut Sim, lengths: &[u64]) {
     let deadline = sim.net.now() + 60 * S;
     let (mut sending, mut receiving) = (VecDeque::new(), VecDeque::new());
@@ -55,7 +55,7 @@ fn stream(sim: &mut Sim, lengths: &[u64]) {
     sim.b.c().assert_bounded();
 }
 
-/// Announcements that A sent on their own.
+/// Announcements that A sent separately.
 fn announcements(sim: &Sim) -> usize {
     let sent = sim.trace.iter().flatten();
     let headers = sent
@@ -71,7 +71,7 @@ fn announcing(sim: &mut Sim) -> usize {
     announced.count()
 }
 
-/// Loses the datagrams of trains to B of which `lost` says so: by number of the train, and of the datagram in it.
+/// Loses datagrams of trains to B, selected by `lost` from the number of the train and of the datagram in it.
 fn tamper(sim: &mut Sim, mut lost: impl FnMut(usize, usize) -> bool + 'static) {
     let mut follower = Follower::default();
     let trains = sim.b.trains.as_mut().expect("trains");
@@ -125,7 +125,7 @@ fn stream__of_other_lengths_than_granted_is_announced_on_its_own() {
     let mut sim = connected(1, merged);
     stream(&mut sim, &lengths);
     assert_eq!(announcing(&mut sim), 0);
-    // The first ones are as long as the first of all, which was granted when it was announced.
+    // The first ones are as long as the very first, which was granted when it was announced.
     assert_eq!(announcements(&sim), lengths.len());
     assert_eq!(sim.a.c().counters().bytes_resent, 0);
 }
@@ -160,7 +160,7 @@ fn cancel__of_a_receive_that_a_train_announces_writes_nothing_into_it() {
     let now = sim.now();
     sim.b.c().cancel(now, receives[0].0);
     sim.b.freeze(receives[0].1);
-    // It leaves by the grant to what is cancelled, which A does not know yet.
+    // It leaves under the grant of the cancelled receive, which A does not yet know.
     let sent = send(&mut sim, 9, LENGTH);
     sim.run_until(10 * S, |sim| sim.a.sent(sent));
     assert_eq!(sim.b.received(receives[1].0), Some(LENGTH));
@@ -179,7 +179,7 @@ fn cancel__of_a_transfer_that_is_not_announced_leaves_its_receive_to_the_next() 
     sim.a.c().cancel(now, first);
     let second = send(&mut sim, 9, LENGTH);
     sim.run_until(10 * S, |sim| sim.a.sent(second));
-    // The first one is over with what was cancelled, if it met that.
+    // The first one ends with the cancelled receive, if it matched that.
     let met: Vec<_> = receives
         .iter()
         .filter(|it| sim.b.received(it.0).is_some())

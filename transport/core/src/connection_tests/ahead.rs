@@ -104,7 +104,7 @@ fn ahead__all_else_is_work_until_it_is_over() {
     }
 }
 
-/// What left may be done all the same, behind all that its user was told.
+/// A cancelled operation that already left may be executed all the same, behind everything its user was told.
 #[test]
 fn ahead__what_was_cancelled_is_work_until_the_peer_has_its_number() {
     let mut sim = quiet(Config::default());
@@ -123,7 +123,7 @@ fn ahead__what_was_cancelled_is_work_until_the_peer_has_its_number() {
     until_nothing(&mut sim);
 }
 
-/// A message waits for a receive, and what is asked for behind it with it.
+/// A message waits for a receive, and the requests behind it wait with it.
 #[test]
 fn ahead__a_message_without_a_receive_is_work() {
     let mut sim = quiet(Config::default());

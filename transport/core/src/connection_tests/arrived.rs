@@ -45,7 +45,7 @@ impl Watched {
         }
     }
 
-    /// Checks what has arrived by now.
+    /// Checks the arrived prefix.
     fn look(&mut self, host: &Host) {
         let connection = host.connection.as_ref().expect("connection");
         let Some(arrived) = connection.arrived(self.id) else {
@@ -56,7 +56,7 @@ impl Watched {
             return;
         }
         self.seen += 1;
-        // All of it now and then: it must not change either.
+        // All of it from time to time: its content must not change either.
         let from = if self.seen.is_multiple_of(4) {
             0
         } else {
@@ -126,7 +126,7 @@ fn arrived__of_a_get() {
     assert!(watched.seen > 8, "{} prefixes", watched.seen);
 }
 
-/// However it ends, the prefix is told and no byte of the target is written any more.
+/// However it ends, the prefix is reported, and no byte of the target is written any more.
 #[test]
 fn arrived__of_what_failed_is_told_once() {
     for end in 0..3 {

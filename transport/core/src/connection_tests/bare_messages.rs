@@ -84,7 +84,7 @@ fn message__with_control_leaves_before_its_payload() {
     assert_eq!(datagrams(&sim, Side::A), 4);
 }
 
-/// The receive alone depends on the peer: nothing that A sent is outstanding.
+/// Only the receive depends on the peer: nothing that A sent is pending.
 #[test]
 fn receive__of_a_message_fails_with_a_dead_peer() {
     let mut sim = quiet();
@@ -94,7 +94,8 @@ fn receive__of_a_message_fails_with_a_dead_peer() {
     assert_fail_with_a_dead_peer(&mut sim, &[awaited]);
 }
 
-/// An end that closes waits for what it sends, and a put may go by memory that both share if nothing is before it.
+/// A receive does not count as sending: an end that closes waits only for its sends, and a put may use shared memory if
+/// nothing is before it.
 #[test]
 fn receive__of_a_message_is_nothing_that_this_end_sends() {
     let mut sim = quiet();
@@ -104,8 +105,8 @@ fn receive__of_a_message_is_nothing_that_this_end_sends() {
     assert!(!sim.a.c().is_sending() && sim.a.c().ahead() == Ahead::Nothing);
 }
 
-/// As a program does that sends and receives by turns, each call waiting for its end: the receive of the answer
-/// is posted when the message is known to be there.
+/// Like a program that sends and receives in turn, each call waiting for its end: the receive of the answer is posted
+/// once the message is known to have arrived.
 #[test]
 fn answers__wait_for_no_timer() {
     let mut sim = quiet();
@@ -137,7 +138,7 @@ fn answers__wait_for_no_timer() {
     assert_nothing_in_vain(&mut sim);
 }
 
-/// More than there are slots, with nothing else that would make room for announcements.
+/// More than there are slots, with nothing else that would free slots.
 #[test]
 fn many__one_after_another() {
     let mut sim = quiet();
@@ -215,7 +216,7 @@ fn order__among_the_operations_around_it() {
     assert_nothing_in_vain(&mut sim);
 }
 
-/// The payload of message 1 comes, and of 0 nothing: it waits for its turn, whoever's receives are posted.
+/// The payload of message 1 comes, and nothing of message 0: it waits for its turn, at either end.
 #[test]
 fn hostile__out_of_turn_and_again() {
     let mut sim = quiet();
@@ -242,7 +243,7 @@ fn hostile__out_of_turn_and_again() {
         control: 0,
         payload,
     };
-    // What was lost may be there last, but each has its own receive.
+    // The lost message may come last, but each has its own receive.
     assert!(sim.b.events.contains(&message(first, 1)));
     assert!(sim.b.events.contains(&message(second, 4096)));
     assert_eq!((sim.b.outcomes(first), sim.b.outcomes(second)), (1, 1));
@@ -250,8 +251,8 @@ fn hostile__out_of_turn_and_again() {
     assert!(sim.b.holds.is_empty());
 }
 
-/// Whatever is lost, comes late or twice, and whenever receives are posted: each message meets the next receive,
-/// behind the puts before it, and all end once.
+/// Whatever is lost, late or repeated, and whenever receives are posted: each message matches the next receive, behind
+/// the puts before it, and all end once.
 #[test]
 fn model__puts_and_messages_in_order() {
     each(60, |seed| {
@@ -278,7 +279,7 @@ fn model__puts_and_messages_in_order() {
         let (mut sent, mut receives) = (vec![], vec![]);
         let count = 30;
         for n in 0..count {
-            // Before each message, its number is put; the receiver of it must find that, or a later one.
+            // Before each message, its number is put; its receiver must find that number, or a later one.
             let number = sim.a.words(&[n]);
             let flags = WorkFlags {
                 signalled: dice.chance(50),

@@ -59,7 +59,7 @@ fn connect__profile_matrix() {
     }
 }
 
-/// A stranger cannot choose the profile without congestion control: it is spoken only by ends that asked for it.
+/// An unauthenticated peer cannot choose the profile without congestion control, unless this end asked for it.
 #[test]
 fn listen__refuses_classic_unless_it_was_asked_for() {
     let mut stranger = request(1, 1);
@@ -89,7 +89,7 @@ fn listen__refuses_classic_unless_it_was_asked_for() {
     assert_eq!(asked_for.expect("accepted").profile(), Profile::Classic);
 }
 
-/// Nor can whoever answers.
+/// Nor can the Responder.
 #[test]
 fn connect__takes_no_answer_in_a_profile_that_it_did_not_offer() {
     for (offered, life) in [
@@ -297,7 +297,7 @@ fn connect__without_an_answer_gives_up_in_time() {
     assert!((10..=30).contains(&tries), "{tries} requests");
 }
 
-/// As where an Initiator finds that it is not heard by the first lane.
+/// As when an Initiator finds that the first lane does not reach the peer.
 #[test]
 fn restart__by_another_lane_keeps_what_was_posted() {
     let slow = Config {
@@ -377,7 +377,7 @@ fn connect__under_loss_both_ends_open_though_neither_sends() {
             },
             ..LinkConfig::default()
         };
-        // No path to probe: nothing but the third step itself tells the Responder.
+        // No path to probe: only the third step itself informs the Responder.
         let config = Config {
             path_datagram: 1252,
             ..Config::default()

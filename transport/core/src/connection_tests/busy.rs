@@ -22,7 +22,7 @@ fn link() -> LinkConfig {
     }
 }
 
-/// Runs until `done`, with the ends of `busy` off their cores for 3 to 8 ms and on them for 50 to 1,000 us, by turns.
+/// Runs until `done`. The `busy` ends alternate between 3 to 8 ms descheduled and 50 to 1,000 us running.
 fn run_busy(sim: &mut Sim, dice: &mut Dice, busy: &[Side], done: impl Fn(&Sim) -> bool) {
     let mut next = [Duration::ZERO; 2];
     let end = sim.net.now() + 3_000 * MS;
@@ -41,8 +41,8 @@ fn run_busy(sim: &mut Sim, dice: &mut Dice, busy: &[Side], done: impl Fn(&Sim) -
     }
 }
 
-/// The second half of a Transfer of 128 MiB, as a part of what the link carries of payload meanwhile. The start, in which
-/// the ends find out how late they are, does not count.
+/// The second half of a Transfer of 128 MiB, as a part of the link's payload capacity in that time. Excludes the start,
+/// in which the ends measure their lateness.
 fn payload_part(seed: u64, busy: &[Side]) -> f64 {
     let mut dice = Dice::new(seed);
     let mut sim = Sim::new(link(), seed, Config::default(), Config::default());
@@ -74,7 +74,7 @@ fn busy__ends_fill_the_link() {
         let mut parts = vec![];
         each(6, |seed| {
             let part = payload_part(seed, busy);
-            // Where both are late, a burst that the queue does not hold is answered for half a second.
+            // Where both are late, a burst beyond the queue's capacity has consequences for half a second.
             let least = if busy.len() == 2 { 0.8 } else { 0.95 };
             assert!(part >= least, "{busy:?}: {part}");
             parts.push(part);

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use zerolane_wire::{HEADER_LEN, encapsulation::Encapsulation};
 
-/// Counts how often the connection asks for its share: in the lane, each is one lock.
+/// Counts how often the connection asks for its share: in the lane, each request takes one lock.
 #[derive(Debug, Default)]
 struct Counting(Arc<AtomicU32>);
 
@@ -26,7 +26,7 @@ impl Admission for Counting {
     }
 }
 
-/// There is no link to share, and what others bring through memory says nothing of one.
+/// There is no link to share, and arrivals through memory tell nothing about one.
 #[test]
 fn set_admission__asks_no_scheduler_in_shared_memory() {
     let in_memory = Config {
@@ -37,7 +37,7 @@ fn set_admission__asks_no_scheduler_in_shared_memory() {
     for (config, is_asked) in [(Config::default(), true), (in_memory, false)] {
         let mut sim = Sim::new(LinkConfig::default(), 1, config.clone(), config);
         let reviews = Arc::new(AtomicU32::new(0));
-        // Once before it is known what the peer can do, once after that.
+        // Once before the peer's capabilities are known, and once after.
         sim.a.c().set_admission(Counting(reviews.clone()));
         sim.connect();
         sim.b.c().set_admission(Counting(reviews.clone()));

@@ -13,7 +13,7 @@ use zerolane_wire::{Header, Operation, Packet, Reason, RequestToSend, Target};
 const MS: Duration = Duration::from_millis(1);
 const US: Duration = Duration::from_micros(1);
 
-/// Lengths of which a grant would cost a round trip more.
+/// Lengths for which a grant would cost another round trip.
 const LENGTHS: [u64; 3] = [1, 4 << 10, 16 << 10];
 
 fn link() -> LinkConfig {
@@ -31,7 +31,7 @@ fn sim_with(link: LinkConfig, seed: u64, a: Config, b: Config) -> Sim {
     sim
 }
 
-/// Connected over a round trip of 10 ms, quiet, and recording from here on.
+/// Connected over a round trip of 10 ms, idle, and recording from now on.
 fn quiet() -> Sim {
     sim_with(link(), 1, Config::default(), Config::default())
 }
@@ -50,7 +50,7 @@ pub(super) fn receive(sim: &mut Sim, length: u64) -> (TransferId, Span) {
     (posted.expect("posted"), target)
 }
 
-/// Runs until B has `to` and A knows of `from`: how long each took.
+/// Runs until B has received `to` and A knows that `from` is complete. Returns the time of each.
 fn timed(sim: &mut Sim, from: TransferId, to: TransferId) -> (Duration, Duration) {
     let start = sim.net.now();
     sim.run_until(Duration::from_secs(20), |sim| sim.b.received(to).is_some());
@@ -155,7 +155,7 @@ fn message__control_and_payload_at_once() {
     }
 }
 
-/// Sends a message from A to B, whose receive is posted, or not yet.
+/// Sends a message from A to B, whose receive is posted, or posted later.
 fn message(sim: &mut Sim, length: u64, posted: bool) -> (TransferId, TransferId, Span) {
     message_with(sim, 20, length, posted)
 }
@@ -189,7 +189,7 @@ fn message_with(
     (from, to, target)
 }
 
-/// Sends a message from A that is nothing but its payload.
+/// Sends a bare message from A.
 fn send_message(sim: &mut Sim, seed: u64, length: u64) -> TransferId {
     let now = sim.now();
     let payload = sim.a.filled(seed, length);
@@ -243,8 +243,7 @@ fn loss__of_any_one_datagram_is_mended() {
     }
 }
 
-/// A send to a receive that is posted (0) or posted later (1), or a message (2, 3), or one that is nothing but
-/// its payload (4, 5).
+/// A send to a receive that is posted (0) or posted later (1), a message (2, 3), or a bare message (4, 5).
 fn exchange(sim: &mut Sim, kind: u32, length: u64) -> (TransferId, TransferId, Span) {
     match kind {
         0 => {
@@ -401,7 +400,7 @@ fn cancel__at_either_end_at_every_step() {
             if to != 0 && sim.b.received(to).is_some() {
                 assert!(sim.b.holds(target, 7, length), "{what}");
             }
-            // Nothing stays: what is sent next meets the next receive, and all credit is there.
+            // Nothing is left over: the next send matches the next receive, and all credit is back.
             if to != 0 && sim.b.outcomes(to) == 0 {
                 let now = sim.now();
                 assert!(sim.b.c().cancel(now, to), "{what}");
@@ -465,7 +464,7 @@ fn credit__what_is_beyond_it_is_announced() {
     assert_eq!(sim.a.c().counters().eager_sent, 17);
 }
 
-/// A peer that lives, and answers all else, but says of no eager Transfer that it has it.
+/// A live peer that answers everything else, but never confirms an eager Transfer.
 #[test]
 fn credit__that_never_comes_back_holds_up_nothing_else() {
     const EAGER: u64 = 16;
@@ -484,7 +483,7 @@ fn credit__that_never_comes_back_holds_up_nothing_else() {
         });
         usize::from(side == Side::A || !confirms)
     }));
-    // As long as the credit is gone, what comes is announced, granted and confirmed like any.
+    // Without credit, Transfers are announced, granted and confirmed as usual.
     for _ in 0..3 {
         for ((to, target), from, n) in posted.drain(..) {
             timed(&mut sim, from, to);
@@ -496,13 +495,13 @@ fn credit__that_never_comes_back_holds_up_nothing_else() {
             .map(|n| (receive(&mut sim, length), send(&mut sim, n, length), n))
             .collect();
     }
-    // Those are beyond the slots, of which the first is not free: they wait, at this end.
+    // Those are beyond the slots, of which the first is not free: they wait at this end.
     sim.run_for(Duration::from_secs(60));
     assert_eq!(sim.a.c().counters().eager_sent, EAGER, "64 KiB");
     let waiting = posted.iter().map(|it| it.1);
     let left: Vec<_> = kept.into_iter().chain(waiting).collect();
     assert!(left.iter().all(|&id| sim.a.outcomes(id) == 0));
-    // The peer is asked for each that it keeps now and then, and no more often.
+    // The peer is asked about each stored Transfer from time to time, and no more often.
     sim.trace = Some(vec![]);
     let seconds = 600;
     sim.run_for(Duration::from_secs(seconds));
@@ -587,7 +586,7 @@ fn stream__beside_eager_payload_is_not_thought_lost() {
     }
 }
 
-/// Says eager Data of `len` bytes as A to B, past the link.
+/// Sends eager Data of `len` bytes as A to B, bypassing the link.
 fn inject(sim: &mut Sim, rts: RequestToSend, offset: u32, len: usize) {
     let route = sim.a.c().cx.route;
     let header = Header {
@@ -631,7 +630,7 @@ fn hostile__more_than_its_credit_is_dropped_and_granted_later() {
         1,
         "not kept, so not taken"
     );
-    // A receive for each: what was not kept is granted.
+    // A receive for each: Transfers that were not held are granted.
     for _ in 0..8 {
         receive(&mut sim, 16 << 10);
     }
@@ -750,13 +749,13 @@ fn confirmation__leaves_behind_an_answer_and_else_at_once() {
     };
     let first = "A Data eager, B Data eager, B State complete";
     let at_once = "A Data eager, B State complete, B Data eager";
-    // Nothing is known of B's program; then it is seen to answer.
+    // B's program is unknown at first; then it is seen to answer.
     assert!(answered(&mut sim, 1).starts_with(at_once));
     for seed in 2..5 {
         let spoken = answered(&mut sim, seed);
         assert!(spoken.starts_with(first), "{spoken}");
     }
-    // It answers no more: the first confirmation waits in vain, for a moment.
+    // It no longer answers: the first confirmation waits in vain, for a moment.
     for n in 0..3 {
         let (to, _) = receive(&mut sim, 100);
         let from = send(&mut sim, 9, 100);
@@ -767,7 +766,7 @@ fn confirmation__leaves_behind_an_answer_and_else_at_once() {
     assert!(answered(&mut sim, 1).starts_with(at_once));
 }
 
-/// While the first that waits asks for all, the others do not; but they are no worse off when it is over.
+/// While the first deferred Transfer asks for all, the others do not; they are no worse off once it is over.
 #[test]
 fn send__that_waited_behind_another_asks_soon_for_its_own_confirmation() {
     let mut sim = quiet();

@@ -46,7 +46,7 @@ fn put__of_one_byte_more_is_announced() {
     assert!(sim.b.holds(target, 2, EAGER + 1));
 }
 
-/// What fits a datagram is none of it: it is an operation, and never announced.
+/// A put that fits a datagram is exempt: it is an operation, and never announced.
 #[test]
 fn limit__the_lesser_of_both_and_none_where_one_end_takes_none() {
     for (a, b, eager) in [
@@ -55,7 +55,7 @@ fn limit__the_lesser_of_both_and_none_where_one_end_takes_none() {
         (u32::MAX, u32::MAX, EAGER),
         (0, 16 << 10, 1000),
         (16 << 10, 0, 1000),
-        // Credit is for what somebody has to hold.
+        // Credit counts only payload that the peer must hold.
         (100, 16 << 10, 1000),
     ] {
         let config = |eager_limit| Config {
@@ -100,7 +100,7 @@ fn put__across_a_buffer_boundary_needs_no_announcement() {
     }
 }
 
-/// The classic profile is the thesis's: what one datagram does not hold is announced.
+/// The classic profile is the thesis's: a put longer than one datagram is announced.
 #[test]
 fn put__classic_is_announced() {
     let mut sim = quiet(Config {
@@ -115,7 +115,7 @@ fn put__classic_is_announced() {
     assert!(sim.b.holds(target, 1, 2_000));
 }
 
-/// Out of bounds with its last byte: none of it is placed, nothing is shown, and all goes on.
+/// Out of bounds with its last byte: none of it is placed, nothing is shown, and everything continues.
 #[test]
 fn put__refused_changes_nothing_and_fails_once() {
     let mut sim = quiet(Config::default());
@@ -161,7 +161,7 @@ fn put__revoked_in_flight_fails_once() {
     sim.b.assert_frozen();
 }
 
-/// Refused, and closed before the operations in front of it have brought their values.
+/// Refused, and closed before the operations ahead of it have returned their values.
 #[test]
 fn close__between_a_refusal_and_its_turn_fails_once() {
     let mut sim = far();
@@ -177,8 +177,8 @@ fn close__between_a_refusal_and_its_turn_fails_once() {
     assert_eq!(sim.a.outcomes(bad), 1);
 }
 
-/// Links that lose, cancels at any moment: each ends once, what is complete is placed, numbers are shown
-/// once and behind their bytes.
+/// Lossy links, cancels at any moment: each put ends once, complete ones are placed, immediates are shown once and
+/// behind their bytes.
 #[test]
 fn model__eager_puts_end_once_and_in_order() {
     each(60, |seed| {
@@ -263,11 +263,11 @@ fn on_their_own(datagram: &[u8]) -> Vec<(Header, Vec<u8>)> {
     }
 }
 
-/// An operation is lost, and repeated as nothing but its number when the put is cancelled; those behind it
-/// come late, as they were.
+/// An operation is lost, and repeated as its number alone after the put is cancelled; the operations behind it come
+/// late, unchanged.
 #[test]
 fn cancel__of_a_put_whose_middle_was_lost_shows_nothing() {
-    // Of one that is a run; and of one whose immediate is an operation of its own.
+    // A put that is a run; and one whose immediate is a separate operation.
     for (len, long, lost, count) in [(EAGER, 0, 3, 14), (100, 100_000, 0, 2)] {
         let mut sim = far();
         let target = sim.b.empty(EAGER);
@@ -301,8 +301,8 @@ fn cancel__of_a_put_whose_middle_was_lost_shows_nothing() {
     }
 }
 
-/// As a disk answers reads, 32 at a time: data of 4 KiB, and a status behind it that shows itself and has the next one
-/// asked for. The path loses nothing, so the window opens, and from then on none of them is announced.
+/// A disk answers reads like this, 32 at a time: data of 4 KiB, then a status that shows itself and triggers the next
+/// read. The path loses nothing, so the window opens, and from then on no put is announced.
 #[test]
 fn puts__of_4_kib_32_at_a_time_need_no_announcements_once_the_window_is_open() {
     let mut sim = quiet(Config::default());
@@ -358,8 +358,8 @@ fn puts__of_4_kib_32_at_a_time_need_no_announcements_once_the_window_is_open() {
     sim.a.c().assert_bounded();
 }
 
-/// As a disk answers eight reads at once: all leaves as one burst, of datagrams of one length. Each status shares the last
-/// datagram of its data.
+/// A disk answers eight reads at once like this: everything leaves as one burst, of datagrams of one length. Each
+/// status shares the last datagram of its data.
 #[test]
 fn puts__of_4_kib_and_their_statuses_leave_as_one_burst() {
     let mut sim = quiet(Config::default());
@@ -391,7 +391,7 @@ fn puts__of_4_kib_and_their_statuses_leave_as_one_burst() {
     sim.b.assert_guards();
 }
 
-/// What is said of a put before it is posted is what becomes of it, also when what may leave at once is used up.
+/// The prediction for a put before it is posted holds, even when the capacity for puts at once is used up.
 #[test]
 fn put__is_known_to_leave_at_once_before_it_is_posted() {
     let mut sim = far();
@@ -415,7 +415,7 @@ fn put__is_known_to_leave_at_once_before_it_is_posted() {
         sim.trace = Some(vec![]);
     }
     assert!(!sim.a.c().puts_at_once(place, EAGER + 1));
-    // Behind one that is a Transfer a message would wait.
+    // Behind a put that is a Transfer, a message would wait.
     put(&mut sim, place, 2, EAGER + 1, None);
     assert!(!sim.a.c().puts_at_once(place, 100));
     assert_eq!(announced(&mut sim), 1);

@@ -10,7 +10,7 @@ use std::time::Duration;
 const MS: Duration = Duration::from_millis(1);
 const LENGTH: u64 = 32 << 20;
 
-/// Where a queue of ten round trips would fill, if no mark were set.
+/// A link whose queue would hold ten round trips without marks.
 fn deep(mark_packets: Option<usize>) -> LinkConfig {
     LinkConfig {
         delay: 10 * MS,
@@ -21,7 +21,7 @@ fn deep(mark_packets: Option<usize>) -> LinkConfig {
     }
 }
 
-/// A Transfer from A to B; its goodput in Mb/s and what the link says.
+/// A Transfer from A to B. Returns its goodput in Mb/s, and the link's statistics.
 fn transfer(sim: &mut Sim) -> (f64, LinkStats) {
     let (start, now) = (sim.net.now(), sim.now());
     let source = sim.a.filled(7, LENGTH);
@@ -64,7 +64,7 @@ fn marks__are_answered_before_anything_is_dropped() {
     assert!(counters.marked > 0);
     assert_eq!(link.queue_dropped, 0);
     assert!(goodput > 80.0, "{goodput} Mb/s");
-    // Marks keep the queue where they begin: at 40 packets, 5 ms.
+    // Marks limit the queue to the marking threshold: 40 packets, 5 ms.
     let part = counters.marked as f64 / counters.capable as f64;
     assert!(part < 0.05, "{part} of all were marked");
 }

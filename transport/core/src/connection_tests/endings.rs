@@ -42,7 +42,7 @@ fn connected(loss: f64, seed: u64, config: &Config) -> Sim {
     sim
 }
 
-/// Posts a send of A and the receive that it meets.
+/// Posts a send of A and the matching receive.
 fn stream(sim: &mut Sim, content: u64, length: u64) -> (TransferId, TransferId, Span) {
     let now = sim.now();
     let source = sim.a.filled(content, length);
@@ -80,7 +80,7 @@ fn cancel__is_told_in_its_own_words_whatever_is_lost() {
         sim.run_until(20 * S, |sim| why(sim).is_some());
         let error = TransferError::Refused(Reason::Cancelled);
         assert_eq!(why(&sim), Some(error), "by the sender: {by_sender}");
-        // What follows is not held up.
+        // Later Transfers are not delayed.
         let (next, to, target) = stream(&mut sim, 2, 1_000);
         sim.run_until(20 * S, |sim| {
             sim.a.sent(next) && sim.b.received(to).is_some()
@@ -89,7 +89,7 @@ fn cancel__is_told_in_its_own_words_whatever_is_lost() {
     });
 }
 
-/// Everything arrived, the receiver closes at once: the sender knows, whatever was lost.
+/// Everything arrived and the receiver closes at once: the sender learns of the arrival, whatever was lost.
 #[test]
 fn close__of_a_receiver_that_has_everything_fails_no_send() {
     each(300, |seed| {
@@ -112,8 +112,8 @@ fn close__of_a_receiver_that_has_everything_fails_no_send() {
     });
 }
 
-/// What the sender was told of, the receiver is told of, before it is told of the end: also where the sender closes at the
-/// very moment at which it knows of one.
+/// A completion reported to the sender is reported to the receiver before the end is, even if the sender closes at the
+/// moment when it learns of the completion.
 #[test]
 fn close__of_a_sender_hides_no_completion_that_it_knows_of() {
     each(300, |seed| {
@@ -146,7 +146,7 @@ fn close__of_a_sender_hides_no_completion_that_it_knows_of() {
     });
 }
 
-/// The same where it does not wait for the answer, on a link that loses all but that one word.
+/// The same where it does not wait for the answer, on a link that loses everything but that one operation.
 #[test]
 fn abandon__tells_what_arrived() {
     let mut sim = connected(0.0, 1, &Config::default());
@@ -223,8 +223,8 @@ fn send_message(sim: &mut Sim, content: u64, length: u64) -> TransferId {
     posted.expect("posted")
 }
 
-/// A peer that has a message waits for its payload, and has to be told that it will not come, at
-/// whatever moment it is cancelled.
+/// A peer that has a message waits for its payload. It must be told that the payload will not come, whenever it is
+/// cancelled.
 #[test]
 fn cancel__of_a_payload_is_told_before_it_was_announced() {
     each(300, |seed| {
@@ -279,14 +279,14 @@ fn cancel__of_a_payload_is_told_before_it_was_announced() {
     });
 }
 
-/// There is no answer to what is asked of a peer that went away while it was asked.
+/// A question to a peer that left while it was asked has no answer.
 #[test]
 fn close__at_once_with_a_peer_that_goes_away() {
     let mut sim = connected(0.0, 1, &Config::default());
     let now = sim.now();
     sim.a.c().close(now);
     sim.b.c().abandon(now, Reason::GoingAway);
-    // Nothing that A says is heard any more.
+    // Nothing from A arrives any more.
     sim.net.link_mut(Side::A).set_up(false);
     sim.run_until(S, |sim| sim.a.closed().is_some());
     assert_eq!(sim.a.closed(), Some(CloseReason::Local));

@@ -138,7 +138,7 @@ fn clock__jump_of_an_hour_kills_no_connection() {
         let mut sim = connected(link(), 1, &config);
         let posted = post(&mut sim, 7, 3_000_000);
         sim.run_for(50 * MS);
-        // A was suspended: nothing it could hear or say, then all its timers strike.
+        // A was suspended: it neither receives nor sends, then all its timers expire.
         sim.a.skew += 3600 * S;
         finish(&mut sim, &posted, 5 * S);
         sim.b.skew += 3600 * S;
@@ -344,7 +344,7 @@ fn numbers__wrap_everywhere() {
     });
 }
 
-/// Cancelled memory stays as it was, whatever comes late or is replayed.
+/// Cancelled memory stays unchanged, whatever arrives late or is replayed.
 #[test]
 fn cancel__late_packets_are_never_written() {
     each(60, |seed| {
@@ -374,14 +374,14 @@ fn cancel__late_packets_are_never_written() {
         } else {
             sim.a.c().cancel(now, first.from)
         };
-        // The receiver's memory is the user's again once it was told.
+        // The receiver's memory belongs to the user again once the cancel was reported.
         sim.run_until(60 * S, |sim| sim.b.outcomes(first.to) == 1);
         sim.b.freeze(first.target);
         let recorded = sim.trace.take().unwrap();
         for (side, datagram) in recorded.iter().rev() {
             sim.inject(side.other(), datagram);
         }
-        // If the first send never was heard of, the first receive takes the second send.
+        // If the first send was never heard of, the first receive takes the second send.
         let shifted = sim.b.received(first.to) == Some(second.length);
         if shifted {
             assert!(sim.b.holds(first.target, 2, second.length));
@@ -422,7 +422,7 @@ fn cancel__before_it_was_heard_frees_its_place() {
         let now = sim.now();
         assert!(sim.a.c().cancel(now, first));
         assert!(!sim.a.c().cancel(now, first), "once");
-        // Long enough for every patience to run out.
+        // Long enough for every timeout.
         sim.run_for(12 * S);
         sim.net.link_mut(Side::A).set_up(true);
         let posted = post(&mut sim, 2, 5000);
@@ -440,7 +440,7 @@ fn unreachable__is_believed_only_of_a_silent_peer() {
     finish(&mut sim, &posted, 5 * S);
     sim.net.link_mut(Side::B).set_up(false);
     post(&mut sim, 8, 1000);
-    // A NAT may have given the peer another address, from which it speaks when it misses this end.
+    // A NAT may have assigned the peer another address, from which it sends when it misses this end.
     for _ in 0..5 {
         sim.run_for(S);
         let now = sim.now();
@@ -454,7 +454,7 @@ fn unreachable__is_believed_only_of_a_silent_peer() {
     assert_eq!(sim.a.closed(), Some(CloseReason::Unreachable));
 }
 
-/// An end that waits for nothing asks, too; and no more than that if nothing else is heard of it.
+/// An end that waits for nothing asks, too, and only that if nothing else is heard of it.
 #[test]
 fn unreachable__is_a_hint_to_an_idle_end() {
     let mut sim = connected(link(), 1, &Config::default());
@@ -475,13 +475,13 @@ fn unreachable__is_a_hint_to_an_idle_end() {
         "the peer is asked once, and answers"
     );
     assert_eq!(sim.a.closed(), None);
-    // The word is not repeated while the peer is silent: nothing depends on it.
+    // The report is not repeated while the peer is silent: nothing depends on it.
     sim.net.link_mut(Side::B).set_up(false);
     let now = sim.now();
     sim.a.c().unreachable(now);
     sim.run_for(60 * S);
     assert_eq!(sim.a.closed(), None);
-    // It is, to each keep-alive.
+    // It is repeated, for each keep-alive.
     for _ in 0..20 {
         let now = sim.now();
         sim.a.c().unreachable(now);
@@ -490,7 +490,7 @@ fn unreachable__is_a_hint_to_an_idle_end() {
     assert_eq!(sim.a.closed(), Some(CloseReason::Unreachable));
 }
 
-/// Its process has ended, most likely: nothing more is to be heard of it.
+/// Its process has most likely ended: nothing more will be heard of it.
 #[test]
 fn unreachable__is_believed_of_a_peer_that_disconnects() {
     let mut sim = connected(link(), 1, &Config::default());

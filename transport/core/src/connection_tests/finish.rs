@@ -75,17 +75,17 @@ fn finish__what_waits_for_more_fails_and_the_other_direction_goes_on() {
     assert_eq!(send(&mut sim, Side::A, 8, 1), Err(PostError::Finished));
     assert_eq!(message(&mut sim, 8, 1), Err(PostError::Finished));
     sim.run_until(S, |sim| sim.b.outcomes(second) > 0);
-    // Behind what arrived before.
+    // Behind earlier arrivals.
     assert!(sim.b.received(first).is_some() && sim.b.holds(there, 7, 100_000));
     assert_eq!(sim.b.failed(second), FINISHED);
     assert_eq!(sim.b.failed(mail), FINISHED);
-    // What is posted after that fails at once.
+    // Later posts fail at once.
     let late = receive(&mut sim, Side::B, 10).0;
     let late_mail = receive_message(&mut sim, 10).0;
     sim.run_for(20 * MS);
     assert_eq!(sim.b.failed(late), FINISHED);
     assert_eq!(sim.b.failed(late_mail), FINISHED);
-    // The other way, and memory, as before.
+    // The other direction, and memory, work as before.
     let (back, here) = receive(&mut sim, Side::A, 50_000);
     send(&mut sim, Side::B, 9, 50_000).expect("not finished");
     let memory = sim.b.empty(100);
@@ -95,14 +95,14 @@ fn finish__what_waits_for_more_fails_and_the_other_direction_goes_on() {
         sim.a.outcomes(back) > 0 && sim.a.outcomes(written) > 0
     });
     assert!(sim.a.holds(here, 9, 50_000) && sim.b.holds(memory, 5, 100));
-    // Twice is once; and nothing is left to be confirmed.
+    // A second call has no effect, and nothing stays unconfirmed.
     finish(&mut sim, Side::A);
     finish(&mut sim, Side::B);
     sim.run_for(S);
     assert!(!sim.a.c().is_busy() && !sim.b.c().is_busy());
 }
 
-/// Who closes when all is sent, as [`Connection::is_sending`] tells, closes behind that.
+/// A program that closes once everything is sent, by [`Connection::is_sending`], closes behind the end of sending.
 #[test]
 fn finish__is_not_all_sent_before_the_peer_knows() {
     let mut sim = quiet();
@@ -173,7 +173,7 @@ fn finish__nothing_before_it_is_missed_whatever_is_lost() {
             }
         }
         finish(&mut sim, Side::A);
-        // Always one of each is posted, until it says that there is no more.
+        // One of each is always posted, until it reports that there is no more.
         let (mut sent, mut mail) = (sent.into_iter(), mail.into_iter());
         let mut transfer = Some(receive(&mut sim, Side::B, 60_000));
         let mut letter = Some(receive_message(&mut sim, 20_000));
@@ -189,7 +189,7 @@ fn finish__nothing_before_it_is_missed_whatever_is_lost() {
                     Some(error) => assert_eq!(error, TransferError::Refused(Reason::Cancelled)),
                     None => {
                         let length = sim.b.received(id).expect("over");
-                        // One that was cancelled may have arrived all the same.
+                        // A cancelled one may have arrived all the same.
                         let is_it = |it: &(u64, u64, bool)| !it.2 || it.1 == length;
                         let (name, length, _) = sent.find(is_it).expect("what was sent");
                         assert!(sim.b.holds(there, name, length));
@@ -212,8 +212,7 @@ fn finish__nothing_before_it_is_missed_whatever_is_lost() {
     });
 }
 
-/// An End that names any number is no more than that: what is announced before it still arrives, and nothing
-/// grows.
+/// An End with an arbitrary number has only that effect: earlier announcements still arrive, and nothing grows.
 #[test]
 fn finish__by_a_peer_that_does_not_mean_it() {
     let mut sim = quiet();

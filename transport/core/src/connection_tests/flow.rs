@@ -11,25 +11,25 @@ use std::time::Duration;
 const MS: Duration = Duration::from_millis(1);
 const RATE_BITS_PER_S: u64 = 1_000_000_000;
 
-/// Transfers posted at a time, and their length: as `zerolane bench rtt`.
+/// Transfers posted at a time, and their length: as in `zerolane bench rtt`.
 const POSTED: usize = 64;
 const LENGTH: u64 = 512 << 10;
 
-/// What came of a flow.
+/// Result of a flow.
 #[derive(Debug)]
 struct Outcome {
-    /// Payload over the rate of the link.
+    /// Payload rate relative to the link's rate.
     fraction: f64,
-    /// Payload sent again, for each byte that arrived.
+    /// Retransmitted bytes per byte that arrived.
     resent: f64,
     link: LinkStats,
     asked_in_vain: u64,
-    /// Transfers announced, and control operations that the sender sent.
+    /// Transfers announced, and control operations sent by the sender.
     transfers: u64,
     control: u64,
 }
 
-/// Sends from A to B for `time` over 1 Gb/s with a queue of one round trip; A loses `loss`.
+/// Sends from A to B for `time` over 1 Gb/s with a queue of one round trip; A's packets are lost at rate `loss`.
 fn flow(rtt: Duration, loss: f64, time: Duration, seed: u64) -> Outcome {
     let clean = LinkConfig {
         delay: rtt / 2,
@@ -96,7 +96,7 @@ fn flow__long_path_that_loses_a_little_is_filled() {
     seeds::each(2, |seed| {
         let it = flow(50 * MS, 0.001, Duration::from_secs(4), seed);
         assert!(it.fraction >= 0.8, "{it:?}");
-        // The start alone finds the queue full.
+        // Only the start finds the queue full.
         assert!(it.link.queue_dropped * 200 <= it.link.sent, "{it:?}");
         assert!(it.resent <= 0.008, "{it:?}");
         assert_eq!(it.asked_in_vain, 0, "{it:?}");
@@ -120,7 +120,7 @@ fn flow__a_transfer_that_waits_for_a_turn_is_announced_twice_at_most() {
 
 #[test]
 fn flow__one_of_many_that_wait_for_a_turn_asks_again() {
-    // No turn comes: there is no room for the first.
+    // Its turn never comes: there is no room for the first.
     let mut sim = Sim::new(
         LinkConfig::default(),
         1,

@@ -10,7 +10,7 @@ use netsim::link::{LinkConfig, Loss};
 use std::time::Duration;
 use zerolane_wire::{FetchOpKind, Flags, Frames, HEADER_LEN, Header, Op, Reason, Rights};
 
-/// What leaves A now, and the operations in each datagram.
+/// The datagrams that leave A now, and the number of operations in each.
 fn leaving(sim: &mut Sim) -> Vec<(Vec<u8>, usize)> {
     let now = sim.now();
     let outgoing = sim.a.outgoing(now).into_iter();
@@ -190,7 +190,7 @@ fn frames__fail_once_each_when_the_peer_dies() {
     assert_fail_with_a_dead_peer(&mut sim, &ids);
 }
 
-/// What a seed posts.
+/// Requests posted by a seed.
 enum Posted {
     Put {
         id: TransferId,
@@ -217,8 +217,8 @@ impl Posted {
     }
 }
 
-/// Many operations queued together, in datagrams that are lost, doubled and overtaken: each is done once, in
-/// order, with the right bytes.
+/// Many operations queued together, in datagrams that are lost, doubled and reordered: each is executed once, in order,
+/// on the right bytes.
 #[test]
 fn model__frames_over_links_that_lose_double_and_overtake() {
     each(60, |seed| {
@@ -332,8 +332,8 @@ fn model__frames_over_links_that_lose_double_and_overtake() {
     });
 }
 
-/// Puts and a send between them, all posted now, but for some puts that are told a time `stale` ago. What is sent, when,
-/// and how long the peer may be silent at the end.
+/// Puts with a send between them, all posted now, except some puts that are posted with a time `stale` ago. Returns the
+/// transmissions with their times, and how long the peer may be silent at the end.
 fn spoken_by_stale_puts(seed: u64, stale: Duration) -> (Vec<(Side, Vec<u8>)>, Duration) {
     let link = LinkConfig {
         delay: Duration::from_millis(3),
@@ -372,8 +372,8 @@ fn spoken_by_stale_puts(seed: u64, stale: Duration) -> (Vec<(Side, Vec<u8>)>, Du
     (sim.trace.take().unwrap(), patience)
 }
 
-/// The lane asks the clock once for inline puts that leave together: they are posted by the time of the first of them.
-/// What is timed of them is timed from when they leave.
+/// The lane reads the clock once for inline puts that leave together: they are posted with the time of the first of
+/// them. Timers of these puts start when they leave.
 #[test]
 fn put__posted_by_an_earlier_time_repeats_nothing_early() {
     each(10, |seed| {

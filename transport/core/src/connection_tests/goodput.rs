@@ -12,16 +12,16 @@ use zerolane_wire::{Profile, Profiles};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// What one Transfer took.
+/// Result of one Transfer.
 struct Outcome {
-    /// Payload bits per second over its time, in millions.
+    /// Payload rate, Mb/s.
     mbps: f64,
     length: u64,
     sender: Counters,
     receiver: Counters,
     /// Packets that the link lost or dropped.
     lost: u64,
-    /// Of those, what its queue had room for.
+    /// Of those, packets for which its queue had room.
     lost_at_random: u64,
 }
 
@@ -64,7 +64,7 @@ fn extended(link: LinkConfig) -> Outcome {
     transfer(Profile::Extended, link, 64 << 20)
 }
 
-/// The same of a Get: B holds the bytes, A gets them.
+/// The same for a Get: B holds the bytes, A gets them.
 fn got(link: LinkConfig, length: u64) -> Outcome {
     let mut sim = Sim::new(link, 1, Config::default(), Config::default());
     sim.connect();
@@ -81,17 +81,17 @@ fn got(link: LinkConfig, length: u64) -> Outcome {
     }
 }
 
-/// Part lost, percent, up to which the classic profile ends at all: at 5 % it needs ages.
+/// Loss, percent, up to which the classic profile finishes at all: at 5 % it takes far too long.
 const MOST_FOR_CLASSIC: f64 = 5.0;
 
-/// Losses to be expected in each cell of the table, at least: of fewer Transfers most see none.
+/// Expected losses in each cell of the table, at least: with fewer Transfers most would see none.
 const LOSSES: f64 = 3.0;
 
-/// Transfers of a cell that is to lose something, at least. At 20 % the goodput of one of them is from a third of the median of
-/// many to a fourth above it, by what is lost of its beginning; and a probe more or less draws other losses.
+/// Fewest Transfers of a cell with loss. At 20 % the goodput of one Transfer is from a third of the median to a fourth
+/// above it, depending on losses at its start; and one more or less probe draws other losses.
 const TRANSFERS: u64 = 12;
 
-/// Goodput over Transfers of `length` bytes, each over a link of its own: as many as see [`LOSSES`], and [`TRANSFERS`].
+/// Goodput over Transfers of `length` bytes, each over its own link: enough for [`LOSSES`], and at least [`TRANSFERS`].
 fn cell(profile: Profile, rtt: u32, percent: f64, length: u64) -> f64 {
     let part = percent / 100.0;
     let expected = part * (length / 1432) as f64;
@@ -158,7 +158,7 @@ fn goodput__random_loss_costs_little_more_than_itself() {
 #[test]
 fn goodput__bursts_of_loss() {
     let clean = extended(link(MS, Loss::None)).mbps;
-    // In bursts of 10 on average, and 1 % in all.
+    // In bursts of 10 on average, 1 % in total.
     let bursty = Loss::GilbertElliott {
         p_good_to_bad: 0.1 * 0.01 / 0.99,
         p_bad_to_good: 0.1,
@@ -199,7 +199,7 @@ fn goodput__what_is_lost_is_sent_again_and_nothing_else() {
     }
 }
 
-/// Sent again of `length` at 1 % loss, as a part of it.
+/// The part of `length` bytes that is retransmitted at 1 % loss.
 fn resent_at_one_percent(rtt: Duration, length: u64, seed: u64) -> f64 {
     let link = link(rtt, Loss::Random(0.01));
     let it = transfer_seeded(Profile::Extended, link, length, seed);
@@ -212,7 +212,7 @@ fn goodput__one_percent_of_loss_is_little_more_sent_again() {
         let part = resent_at_one_percent(MS, 128 << 20, seed + 1);
         assert!(part <= 0.013, "{part}");
     });
-    // The start fills a queue of one round trip to its end: a megabyte, whatever follows.
+    // The start fills a queue of one round trip completely: a megabyte, whatever follows.
     let part = resent_at_one_percent(20 * MS, 256 << 20, 1);
     assert!(part <= 0.013, "{part}");
 }
@@ -244,14 +244,14 @@ fn goodput__of_a_get_is_that_of_a_put() {
         let (put, get) = (extended(link), got(link, 64 << 20));
         let ratio = get.mbps / put.mbps;
         assert!(ratio >= 0.9, "{link:?}: {ratio} of {} Mb/s", put.mbps);
-        // The congestion controller holds the answers back, not the Gets' grants alone.
+        // The congestion controller limits the answers, not only the Gets' grants.
         let most = 4 * put.lost.max(250);
         assert!(get.lost <= most, "{link:?}: {} lost", get.lost);
     }
 }
 
-/// What a window of grants overflows many times. Each byte was sent up to seven times while what arrived between two
-/// answers that tell of it counted as if it had come since the second.
+/// A queue that one window of grants overflows many times. Arrivals between two answers must not count as if they had
+/// come after the second: that would cause needless retransmission.
 #[test]
 fn goodput__through_a_queue_shorter_than_a_window() {
     for queue in [8, 16, 32, 64, 128] {

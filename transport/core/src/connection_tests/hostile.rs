@@ -18,16 +18,16 @@ fn link() -> LinkConfig {
     }
 }
 
-/// What an attacker knows.
+/// Knowledge of an attacker.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Knows {
-    /// Not the keys.
+    /// Without the keys.
     Nothing,
     /// Ports and keys, and everything that was sent.
     Everything,
 }
 
-/// A datagram made of a recorded one, or of nothing.
+/// A forged datagram, from a recorded one or from nothing.
 fn forge(dice: &mut Dice, recorded: &[(Side, Vec<u8>)], to: Side, knows: Knows) -> Vec<u8> {
     let mut bytes = if dice.chance(20) || recorded.is_empty() {
         let len = dice.pick(&[0, 1, 39, 40, 41, 72, 73, 300, 1472]);
@@ -51,7 +51,7 @@ fn forge(dice: &mut Dice, recorded: &[(Side, Vec<u8>)], to: Side, knows: Knows) 
     bytes
 }
 
-/// Changes a field, most often to a number that is hard to get right.
+/// Changes a field, most often to a boundary value.
 fn mutate(dice: &mut Dice, bytes: &mut [u8]) {
     if bytes.len() < HEADER_LEN {
         return;
@@ -75,7 +75,7 @@ fn mutate(dice: &mut Dice, bytes: &mut [u8]) {
     bytes[at..at + 4].copy_from_slice(&value.to_be_bytes());
 }
 
-/// Ports and key of `to`, right or wrong; a checksum that is omitted.
+/// Sets ports and key of `to`, correct or wrong, and omits the checksum.
 fn stamp(bytes: &mut [u8], recorded: &[(Side, Vec<u8>)], to: Side, knows: Knows) {
     if bytes.len() >= 14 {
         bytes[12..14].fill(0);
@@ -89,7 +89,7 @@ fn stamp(bytes: &mut [u8], recorded: &[(Side, Vec<u8>)], to: Side, knows: Knows)
     }
 }
 
-/// Persistent memory in use: `private` may be read, something else also written.
+/// Uses persistent memory: `private` may be read; another region may also be written.
 fn work_on_memory(sim: &mut Sim, private: Span) {
     let now = sim.now();
     let flags = WorkFlags::default();
@@ -125,7 +125,7 @@ fn work_on_memory(sim: &mut Sim, private: Span) {
     assert!(message.is_ok() && receive.is_ok());
 }
 
-/// Transfers in both directions under attack. Returns what became of them.
+/// Transfers in both directions under attack. Returns their outcome.
 fn attacked(seed: u64, knows: Knows) -> (Sim, bool) {
     let mut dice = Dice::new(seed);
     let config = Config {

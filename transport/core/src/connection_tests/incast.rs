@@ -20,7 +20,7 @@ fn shallow() -> LinkConfig {
     }
 }
 
-/// Payload as a part of what the port carries, headers of UDP, IP and ST aside: 1432 of 1500.
+/// Payload as a part of the port's payload capacity, without headers of UDP, IP and ST: 1432 of 1500.
 fn filled(bytes: u64, time: Duration) -> f64 {
     bytes as f64 * (1500.0 / 1432.0) / time.as_secs_f64() / RATE_BYTES
 }
@@ -67,7 +67,7 @@ fn fair__eight_senders_fill_the_link_without_loss() {
 
 #[test]
 fn fair__hosts_that_are_late_get_more_grants() {
-    // A round trip of one and a half milliseconds, of which the wire is a tenth.
+    // A round trip of one and a half milliseconds, of which the wire takes a tenth.
     let scheduler = Scheduler::new(Schedule::Fair);
     let mut star = Star::new(shallow(), 2, &scheduler, &[Load::ENDLESS; SENDERS]);
     star.set_late(Duration::from_millis(1));
@@ -81,7 +81,7 @@ fn fair__hosts_that_are_late_get_more_grants() {
     assert!(lost * 200 <= sent, "{lost} of {sent} lost");
 }
 
-/// As much is lost however little is granted, so it tells nothing of a queue.
+/// Loss is the same however little is granted, so it tells nothing about a queue.
 #[test]
 fn fair__a_path_that_loses_by_itself_is_no_full_queue() {
     for (delay, loss, least) in [(2, 0.02, 0.075), (10, 0.01, 0.06), (30, 0.01, 0.028)] {
@@ -97,7 +97,7 @@ fn fair__a_path_that_loses_by_itself_is_no_full_queue() {
         star.start();
         star.run_for(Duration::from_secs(8));
         let (all, received) = run(&mut star, Duration::from_secs(4));
-        // Of ten times this link.
+        // Of ten times this link's rate.
         assert!(all >= least, "{delay} ms, {loss}: {all}, {received:?}");
         let (least, mean) = least_and_mean(&received);
         assert!(least >= mean / 2, "{received:?}");
@@ -114,7 +114,7 @@ fn fair__more_senders_than_the_queue_has_places() {
     seeds::each(1, |seed| {
         let scheduler = Scheduler::new(Schedule::Fair);
         let mut star = Star::new(shallow(), seed, &scheduler, &[load; MANY]);
-        // Announcements meet in the queue too; some are lost and repeated.
+        // Announcements share the queue; some are lost and repeated.
         star.start();
         star.run_for(Duration::from_millis(300));
         star.count_data_from_here();
@@ -126,7 +126,7 @@ fn fair__more_senders_than_the_queue_has_places() {
     });
 }
 
-/// Some of them wait for others, which are done long before a slice is over.
+/// Some of them wait for others, which finish long before the end of a slice.
 #[test]
 fn fair__many_short_transfers_leave_no_gap_between_turns() {
     const MANY: usize = 60;
@@ -235,7 +235,7 @@ fn request_fast__granted_to_one_refused_to_others() {
     let others: u64 = received[0] + received[1] + received[3];
     assert!(received[2] > 4 * others, "{received:?}");
     assert!(received.iter().all(|&bytes| bytes > 0), "{received:?}");
-    // Its turn is over, and the next one is another's.
+    // Its turn is over, and the next turn belongs to another stream.
     star.run_for(Duration::from_millis(50));
     let now = star.now();
     assert_eq!(star.receiver(2).request_fast(now), FastAnswer::Refused);
@@ -251,7 +251,7 @@ fn shortest__short_transfers_finish_first() {
             transfers: 1,
         });
         let scheduler = Scheduler::new(schedule);
-        // The last one is alone, and then its window is its own business.
+        // The last one is alone; then only its own window limits it.
         let deep = LinkConfig {
             queue_packets: 10_000,
             ..shallow()

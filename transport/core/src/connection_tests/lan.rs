@@ -20,8 +20,8 @@ fn lan() -> LinkConfig {
     }
 }
 
-/// Runs for `time` with stalls of up to 60 ms at either end, or at both; returns in how many looks, and
-/// in how many of them it was taken for a LAN.
+/// Runs for `time` with stalls of up to 60 ms at either end, or at both. Returns the number of checks, and in how many
+/// of them the path was taken for a LAN.
 fn stall_for(sim: &mut Sim, dice: &mut Dice, time: Duration) -> (u32, u32) {
     let (end, mut looks, mut as_lan) = (sim.net.now() + time, 0, 0);
     while sim.net.now() < end {
@@ -61,7 +61,7 @@ fn auto__stalls_of_the_hosts_are_no_queue() {
     });
 }
 
-/// What does stand is seen, for all that.
+/// A standing queue is detected all the same.
 #[test]
 fn auto__a_queue_that_stands_is_no_lan() {
     let slow = LinkConfig {
@@ -81,7 +81,7 @@ fn auto__a_queue_that_stands_is_no_lan() {
     assert_eq!(sim.a.c().path_state(now).controller, "auto: model");
 }
 
-/// A lost datagram spoils its train, but the path dropped no more than that datagram.
+/// A lost datagram spoils its train, but the path dropped only that datagram.
 #[test]
 fn auto__rare_loss_that_spoils_trains_is_no_congestion() {
     each(6, |seed| {
@@ -104,8 +104,8 @@ fn auto__rare_loss_that_spoils_trains_is_no_congestion() {
     });
 }
 
-/// The first answers were slow: an end was off its core, or the path is shorter now. What is sent meanwhile is
-/// enough to learn that: a claim below those answers is not believed, but asked about.
+/// The first answers were slow: an end was descheduled, or the path became shorter. Payload sent meanwhile is enough to
+/// learn that: a claim below those answers is not believed, but causes a question.
 #[test]
 fn path__shorter_than_its_first_answers_is_filled_all_the_same() {
     let long = LinkConfig {
@@ -118,7 +118,7 @@ fn path__shorter_than_its_first_answers_is_filled_all_the_same() {
     let length = 96 << 20;
     let (to, target) = receive(&mut sim, length);
     send(&mut sim, 7, length);
-    // No answer to an announcement tells of the path as it is from here on.
+    // From now on no answer to an announcement measures the path.
     sim.run_for(100 * MS);
     for side in Side::BOTH {
         sim.net.link_mut(side).set_config(lan());

@@ -20,7 +20,7 @@ fn link() -> LinkConfig {
     }
 }
 
-/// A has announced a Transfer; B posted nothing for it.
+/// A has announced a Transfer for which B posted no receive.
 fn announced() -> (Sim, TransferId) {
     let mut sim = Sim::new(link(), 1, Config::default(), Config::default());
     sim.connect();
@@ -75,7 +75,7 @@ fn grant__of_what_was_not_asked_for_sends_nothing() {
             grant: None,
             ..whole
         },
-        // An end beyond all addresses.
+        // An end beyond the address space.
         ClearToSend {
             bufx: u32::MAX,
             offset: u32::MAX,
@@ -106,10 +106,10 @@ fn grant__over_and_over_holds_no_more_than_the_limit() {
     let dropped = sim.a.c().counters().dropped(DropReason::Limit);
     assert_eq!(dropped, 3000 - limits::MAX_HELD_GRANTS as u64);
     sim.run_for(S);
-    // It sends what it was told to, once each, and not a byte more.
+    // It sends the granted bytes once each, and not a byte more.
     let sent = sim.a.c().counters().bytes_sent;
     assert_eq!(sent, 1000 * limits::MAX_HELD_GRANTS as u64);
-    // Granted anew: once for each time it is told so, and only if it is news.
+    // Granted anew: once for each grant, and only if the grant is new.
     sim.say(
         sim.now(),
         Side::B,
@@ -139,7 +139,7 @@ fn report__that_contradicts_the_last_one_ends_nothing_and_loses_nothing() {
                 let (start, len) = (dice.below(200_000) as u32, 1 + dice.below(9_000) as u32);
                 ranges.push(Range { start, len });
             }
-            // Missing is what was there, and there what was missing; complete is never said.
+            // Swaps missing and present bytes; never reports completion.
             sim.say(
                 sim.now(),
                 Side::B,
@@ -164,7 +164,7 @@ fn report__that_contradicts_the_last_one_ends_nothing_and_loses_nothing() {
     });
 }
 
-/// A machine that is suspended hears nothing and has no time pass; it wakes with its clock ahead.
+/// A suspended machine receives nothing and its time stands still; it wakes with its clock ahead.
 #[test]
 fn suspend__of_either_end_is_survived_below_the_idle_timeout() {
     each(20, |seed| {
@@ -195,7 +195,7 @@ fn suspend__of_either_end_is_survived_below_the_idle_timeout() {
     });
 }
 
-/// Longer than that, and the end that stayed awake gives up; the other one learns it when it wakes.
+/// Longer than that, the end that stayed awake gives up; the other one learns that when it wakes.
 #[test]
 fn suspend__beyond_the_idle_timeout_ends_both() {
     for sender in [true, false] {

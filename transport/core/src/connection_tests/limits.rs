@@ -102,7 +102,7 @@ fn limit__gets_beyond_the_queue_of_replies() {
     assert_eq!(limited(&mut sim), 7);
 }
 
-/// B has granted what A announced; A's datagrams of payload are held back. Their headers.
+/// B has granted A's announcement; A's datagrams of payload are held back. Returns their headers.
 pub(super) fn held_back(sim: &mut Sim, length: u64) -> Vec<Header> {
     let now = sim.now();
     let target = sim.b.empty(length);

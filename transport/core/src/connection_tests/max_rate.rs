@@ -20,7 +20,7 @@ fn link(rtt: Duration, loss: Loss) -> LinkConfig {
     }
 }
 
-/// Bytes a second of a Transfer of `length` bytes from an end with this limit, and bytes sent a second.
+/// Payload bytes per second of a Transfer of `length` bytes from an end with this limit, and bytes sent per second.
 fn rates(config: Config, link: LinkConfig, length: u64) -> (f64, f64, Sim) {
     let mut sim = Sim::new(link, 1, config.clone(), config);
     sim.connect();
@@ -37,7 +37,7 @@ fn limited(max_rate: u64) -> Config {
     }
 }
 
-/// With what may leave at once after a pause of the sender, in a Transfer of `seconds`.
+/// The limit for a Transfer of `seconds`, including the bytes that may leave at once after a pause of the sender.
 fn most(max_rate: u64, seconds: f64) -> f64 {
     let at_once = 0.02 * max_rate as f64 + 12_000.0;
     max_rate as f64 + at_once / seconds

@@ -20,7 +20,7 @@ fn clean() -> LinkConfig {
     }
 }
 
-/// Connected, quiet, and recording from here on.
+/// Connected, idle, and recording from now on.
 pub(super) fn quiet(config: Config) -> Sim {
     let mut sim = Sim::new(clean(), 1, config.clone(), config);
     sim.connect();
@@ -37,7 +37,7 @@ fn classic() -> Config {
     }
 }
 
-/// Exports `span` of B to A by hand.
+/// Exports `span` of B to A directly.
 pub(super) fn export(sim: &mut Sim, span: Span, rights: Rights) -> RemotePlace {
     let (handle, mx) = sim.b.c().export(span, rights, None).unwrap();
     let address = 0;
@@ -260,7 +260,7 @@ fn fetch_op__a_value_that_comes_twice_is_no_burst() {
         .rfind(|(side, _)| *side == Side::B)
         .unwrap();
     sim.inject(Side::A, &value);
-    // What A says it has seen of B's bursts is believed.
+    // A's claim of which bursts of B it has seen is believed.
     let now = sim.now();
     let (source, target) = (sim.b.filled(3, 100_000), sim.a.empty(100_000));
     sim.a.c().post_receive(now, target).unwrap();
@@ -454,7 +454,7 @@ fn immediate__shown_when_its_put_and_all_before_are_there() {
     );
 }
 
-/// The Gets that A sent, as they were.
+/// The Gets that A sent.
 fn gets_of(sim: &mut Sim) -> Vec<Get> {
     let sent = sim.trace.take().unwrap();
     let of_a = sent.iter().filter(|(side, _)| *side == Side::A);
@@ -465,7 +465,7 @@ fn gets_of(sim: &mut Sim) -> Vec<Get> {
     gets.collect()
 }
 
-/// Asked for again before it can have come: what it asks for is on its way.
+/// Repeated too early: the answer is in flight.
 #[test]
 fn get__asked_again_too_soon_is_answered_once() {
     let mut sim = quiet(Config::default());
@@ -492,7 +492,7 @@ fn get__asked_again_too_soon_is_answered_once() {
     assert_eq!((counters.bytes_sent, counters.bytes_resent), (len, 0));
 }
 
-/// Nothing of it came: nothing was lost, as far as the Initiator knows.
+/// Nothing of it came: as far as the Initiator knows, nothing was lost.
 #[test]
 fn get__unheard_is_no_loss_of_payload() {
     let mut sim = quiet(Config::default());
@@ -519,7 +519,7 @@ fn put_get__beyond_4_gib_is_no_small_one() {
     let mut sim = quiet(Config::default());
     let target = sim.b.filled(3, 8);
     let place = export(&mut sim, target, Rights::ALL);
-    // A length of 32 bits would be 8, which fits.
+    // Truncated to 32 bits the length would be 8, which fits.
     let span = Span {
         len: (1 << 32) + 8,
         ..sim.a.filled(1, 8)
@@ -679,7 +679,7 @@ fn message__too_large_fails_both_and_nothing_else() {
     assert_eq!(sim.a.outcomes(large), 1);
 }
 
-/// The headers of the operations in a datagram.
+/// The headers of a datagram's operations.
 fn headers(datagram: OperationDatagram<'_>) -> Vec<Header> {
     let mut bytes = vec![];
     for it in datagram.operations() {
@@ -704,7 +704,7 @@ fn immediate__waits_until_the_peer_looks() {
     let now = sim.now();
     let span = sim.a.filled(1, 8);
     let flags = WorkFlags::default();
-    // B takes its events by hand here: none, at first.
+    // The test polls B's events itself: none, at first.
     let mut last = 0;
     for n in 0..count {
         last = sim
@@ -774,7 +774,7 @@ fn cancel__what_left_keeps_its_number() {
     let place = export(&mut sim, target, Rights::ALL);
     let ids: Vec<_> = (0..3).map(|n| put(&mut sim, place, n, 50, None)).collect();
     let now = sim.now();
-    // Taken off the wire: as if lost.
+    // Removed from the wire: as if lost.
     sim.a.c().poll_transmit(now, BurstLimit::default());
     assert!(sim.a.c().cancel(now, ids[1]));
     let dead = sim.a.filled(1, 50);

@@ -92,7 +92,7 @@ fn fetch_op__exactly_once_under_loss_and_duplication() {
     });
 }
 
-/// What is at the peer, as of what was posted so far.
+/// Content of the peer's memory after everything posted so far.
 struct Oracle {
     bytes: Vec<u8>,
     checks: Vec<Check>,
@@ -105,21 +105,21 @@ enum Check {
 }
 
 const ROOM: u64 = 60_000;
-/// Of the target's buffers in the classic profile; the others are as large as the region.
+/// log2 of the target's buffers in the classic profile; otherwise they are as large as the region.
 const BUFFER_LOG2: u8 = 12;
 
-/// What the next operation is to be kept in order with by a fence.
+/// The last kind of operation, which decides whether the next one needs a fence.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Follows {
-    /// Small operations: in order by themselves.
+    /// Small operations: ordered among themselves.
     Small,
-    /// A get: it may see what comes after it.
+    /// A get: it may see later operations.
     Get,
-    /// A long put: gets see it, anything else overlaps with it.
+    /// A long put: gets see it, everything else overlaps with it.
     LongPut,
 }
 
-/// Asks for something and says what it must bring.
+/// Posts an operation, and records its expected result.
 fn operate(
     sim: &mut Sim,
     dice: &mut Dice,
@@ -146,11 +146,11 @@ fn operate(
     let offset = dice.below(ROOM - len);
     let slice = offset as usize..(offset + len) as usize;
     match kind {
-        // Long puts overlap with all before them, unless fenced.
+        // Long puts overlap with everything before them, unless fenced.
         0 | 2..=5 => {
             let first = at(place, offset).address >> BUFFER_LOG2;
             let last = (at(place, offset).address + len.max(1) - 1) >> BUFFER_LOG2;
-            // One that crosses a boundary is no small one.
+            // A put across a boundary is not small.
             let long = kind == 0 || first != last;
             let flags = WorkFlags {
                 fence: flags.fence || long,
@@ -277,8 +277,8 @@ fn message__none_lost_none_twice_in_order() {
     });
 }
 
-/// After `revoke` returned, no byte of a late packet is written: every packet that A ever sent is
-/// replayed, to the region's memory and to another one exported in its place.
+/// After `revoke` returned, no late packet writes a byte: every packet that A ever sent is replayed, to the region's
+/// memory and to another region exported in its place.
 #[test]
 fn revoke__no_captured_packet_writes_any_more() {
     each(60, |seed| {
@@ -382,7 +382,7 @@ fn loss__of_one_operation_is_found_without_a_timeout() {
     assert_eq!(early, 1);
 }
 
-/// Waits for other things ran out before: what is lost now is not found the later for that.
+/// Earlier timeouts of other kinds do not delay the detection of a loss.
 #[test]
 fn loss__is_found_soon_whatever_else_timed_out() {
     let link = LinkConfig {
@@ -410,8 +410,8 @@ fn loss__is_found_soon_whatever_else_timed_out() {
     assert!(!sim.a.c().cx.recovery.is_backed_off(), "something moved");
 }
 
-/// A value that comes twice is no burst of payload, whatever its number: bursts are still reported by theirs,
-/// and what is lost of them is sent again.
+/// A repeated value is no burst of payload, whatever its number: bursts are still reported by their numbers, and losses
+/// among them are retransmitted.
 #[test]
 fn fetch_op__a_value_that_comes_again_is_no_burst() {
     let link = LinkConfig {
@@ -458,7 +458,7 @@ fn set_delay(sim: &mut Sim, delay: Duration) {
     }
 }
 
-/// Connected over a round trip of 1 ms, with memory of B's.
+/// Connected over a round trip of 1 ms, with memory exported by B.
 fn of_short_delay() -> (Sim, RemotePlace) {
     let mut sim = Sim::new(delayed(MS / 2), 1, Config::default(), Config::default());
     sim.connect();
@@ -487,7 +487,7 @@ fn operations__over_a_path_that_became_longer_are_not_repeated_for_ever() {
 #[test]
 fn operations__that_are_confirmed_ever_later_are_not_repeated() {
     let (mut sim, place) = of_short_delay();
-    // As at a peer that gets more and more connections to serve.
+    // As at a peer that serves more and more connections.
     for step in 1..200 {
         set_delay(&mut sim, MS / 5 * step);
         let id = put(&mut sim, place, u64::from(step), 100, None);

@@ -10,8 +10,7 @@ use zerolane_wire::{
 
 const ADD: Atomic = atomic(FetchOpKind::Add, 1, 0);
 
-/// Asks A for all kinds of operations at `place`, and that all fail for `reason`, once, and change
-/// nothing.
+/// Posts operations of all kinds at `place`, and checks that all fail for `reason`, once, and change nothing.
 fn all_refused(sim: &mut Sim, place: RemotePlace, length: u64, reason: Reason) {
     let ids = [
         put(sim, place, 1, length, None),

@@ -16,7 +16,7 @@ fn address(port: u16) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 1], port))
 }
 
-/// Connected, with a Transfer from A to B in flight, and all that A said since.
+/// Connected, with a Transfer from A to B in flight, and everything that A has sent since.
 fn streaming() -> (Sim, TransferId) {
     let link = LinkConfig {
         delay: MS,
@@ -36,7 +36,7 @@ fn streaming() -> (Sim, TransferId) {
     (sim, to)
 }
 
-/// What A said last.
+/// The last datagram of A.
 fn last_of_a(sim: &Sim) -> Vec<u8> {
     let said = sim.trace.iter().flatten().rev();
     let of_a = said.clone().find(|(side, _)| *side == Side::A);
@@ -48,7 +48,7 @@ fn unmatched(sim: &mut Sim, from: SocketAddr, datagram: &[u8]) -> PathValidation
     sim.b.c().on_unmatched(now, from, NONCE, datagram)
 }
 
-/// The answer of A to the question that B asks at `to`.
+/// A's answer to the question that B sends to `to`.
 fn answer(sim: &mut Sim, to: SocketAddr) -> Vec<u8> {
     let last = last_of_a(sim);
     let PathValidation::Challenge(question) = unmatched(sim, to, &last) else {
@@ -116,7 +116,7 @@ fn stray__is_believed_when_it_answers_from_there() {
     sim.net.link_mut(Side::A).set_up(false);
     sim.run_for(200 * MS);
     let answer = answer(&mut sim, address(1));
-    // One question at a time, and only the one that was asked can answer it.
+    // One question at a time, and only the questioned address can answer it.
     assert_eq!(
         unmatched(&mut sim, address(2), &answer),
         PathValidation::Ignored

@@ -14,7 +14,7 @@ use zerolane_wire::{Profile, Profiles};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// What was posted at one end, in order.
+/// Everything posted at one end, in order.
 #[derive(Default)]
 struct Ledger {
     sends: Vec<Source>,
@@ -33,7 +33,7 @@ struct Source {
 struct Target {
     id: TransferId,
     span: Span,
-    /// Its memory when it was cancelled must stay as it was.
+    /// Its memory at the time of the cancel, which must stay unchanged.
     cancelled: bool,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Model {
     ledgers: [Ledger; 2],
     next_content: u64,
     pub(super) cancels: bool,
-    /// Longest payload but 8 bytes.
+    /// Longest payload, less 8 bytes.
     longest: u64,
 }
 
@@ -76,7 +76,7 @@ fn random_config(dice: &mut Dice, profiles: Profiles) -> Config {
         window: dice.pick(&[700, 100_000, 2 << 20]),
         block: dice.pick(&[3_000, 1 << 20]),
         buffer_log2: dice.pick(&[12, 30]),
-        // Small, for a lost STU costs the whole Block: at 20 % loss one of 16 STUs takes without end.
+        // Small, because a lost STU costs the whole Block: at 20 % loss, a Block of 16 STUs would never finish.
         classic_block_log2: dice.pick(&[11, 12]),
         eager_limit: dice.pick(&[0, 3_000, 16 << 10, 64 << 10]),
         eager_credit: dice.pick(&[0, 5_000, 64 << 10]),
@@ -180,7 +180,7 @@ impl Model {
         });
     }
 
-    /// Cancels something at `side`, which may be over already.
+    /// Cancels a request at `side`, which may already be over.
     fn cancel(&mut self, side: Side) {
         let now = self.sim.now();
         let ledger = &mut self.ledgers[index(side)];
@@ -193,7 +193,7 @@ impl Model {
         let recent = ids.len() as u64;
         let id = ids[self.dice.below(recent) as usize];
         let host = self.sim.host(side);
-        // As a lane does before anything else is asked of it.
+        // As a lane does before any other call.
         host.obey_holds();
         if !host.c().cancel(now, id) {
             return;
@@ -234,7 +234,7 @@ impl Model {
         ]
     }
 
-    /// Posts what the unfinished ones wait for, until all are over.
+    /// Posts the counterparts of unfinished requests, until all are over.
     pub(super) fn finish(&mut self) {
         for _ in 0..1000 {
             let [a, b] = [self.unfinished(Side::A), self.unfinished(Side::B)];
@@ -301,8 +301,8 @@ fn check_once(host: &Host, ledger: &Ledger) {
     }
 }
 
-/// Every receive that is complete holds the payload of one source, in the order of the postings,
-/// and no source is received twice. What is said to be sent was received.
+/// Every complete receive holds the payload of one source, in the order of the posts, and no source is received twice.
+/// Every source reported as sent was received.
 fn check_payload(from: &Host, sources: &[Source], to: &Host, targets: &[Target]) {
     let mut next = 0;
     let mut received: HashMap<TransferId, TransferId> = HashMap::new();
@@ -327,7 +327,7 @@ fn check_payload(from: &Host, sources: &[Source], to: &Host, targets: &[Target])
     let sent = sources.iter().filter(|source| from.sent(source.id)).count();
     let complete = received.len();
     assert!(sent <= complete, "{sent} sent, {complete} received");
-    // Short payloads look alike; the others must be told apart.
+    // Short payloads may be equal; all others must differ.
     for source in sources.iter().filter(|it| it.length >= 8) {
         let arrived = received.contains_key(&source.id);
         match from.failed(source.id) {

@@ -24,7 +24,7 @@ fn connected(mtu: usize) -> Sim {
     sim
 }
 
-/// Everything that payload travels by, all of it at once: nothing is left out, and nothing stands still.
+/// Uses every carrier of payload at once: nothing is lost, and nothing stalls.
 fn move_all(sim: &mut Sim) {
     let words = sim.b.words(&[7; 512]);
     let place = export(sim, words, Rights::ALL);
@@ -120,7 +120,7 @@ fn connection__whose_path_shrinks_below_the_base_in_the_middle() {
     }
 }
 
-/// What is lost says nothing of a size while nothing else is heard either.
+/// Loss says nothing about a size while nothing else is heard either.
 #[test]
 fn path__that_was_down_is_not_taken_for_narrow() {
     let mut sim = connected(1_500);

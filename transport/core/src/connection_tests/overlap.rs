@@ -28,7 +28,7 @@ pub(super) fn far() -> Sim {
     sim
 }
 
-/// How long it takes until `done`.
+/// Time until `done`.
 pub(super) fn time_until(sim: &mut Sim, done: impl FnMut(&Sim) -> bool) -> Duration {
     let start = sim.now();
     sim.run_until(20 * S, done);
@@ -108,7 +108,7 @@ fn fence__orders_long_puts_and_small_operations() {
     }
 }
 
-/// A message says that something is there.
+/// A message announces the puts before it.
 #[test]
 fn message__meets_its_receive_when_the_long_puts_before_it_are_placed() {
     let mut sim = far();
@@ -139,7 +139,7 @@ fn immediate__of_a_small_put_follows_long_puts_and_costs_no_round_trip() {
     assert!(shown(&sim, 1) && sim.b.holds(target.part(MIB - 50, 50), 3, 50));
 }
 
-/// An immediate that follows a long put is announced; the bytes of its put are not, and keep their order.
+/// The immediate of a long put is announced; the bytes of small puts are not, and keep their order.
 #[test]
 fn order__small_puts_stay_in_order_whatever_their_immediates_wait_for() {
     each(20, |seed| {
@@ -176,8 +176,7 @@ fn order__small_puts_stay_in_order_whatever_their_immediates_wait_for() {
     });
 }
 
-/// Refused, or revoked, with its bytes: the immediate that is announced apart is not shown, and the put ends
-/// once.
+/// Refused or revoked along with its bytes: the separately announced immediate is not shown, and the put ends once.
 #[test]
 fn immediate__announced_apart_ends_with_its_put() {
     for revoke in [false, true] {
@@ -214,8 +213,8 @@ fn immediate__announced_apart_ends_with_its_put() {
     }
 }
 
-/// The announcement of the first long put is lost, and so are the small ones before the second: nothing
-/// is shown before they came again.
+/// The announcement of the first long put is lost, and so are the small puts before the second: nothing is shown before
+/// they are repeated.
 #[test]
 fn immediate__waits_for_what_was_lost_before_it() {
     let mut sim = far();
@@ -256,7 +255,7 @@ fn immediate__of_a_long_put_waits_until_the_peer_looks() {
     sim.run_until(S, |sim| sim.a.sent(id));
 }
 
-/// What ends before it is placed is not waited for, and shows nothing.
+/// A put that ends before it is placed delays nothing, and shows nothing.
 #[test]
 fn immediate__of_what_is_cancelled_or_revoked_is_not_shown() {
     let mut sim = far();
@@ -282,7 +281,7 @@ fn immediate__of_what_is_cancelled_or_revoked_is_not_shown() {
     sim.b.assert_frozen();
 }
 
-/// A put as it was asked for.
+/// A posted put.
 struct Posted {
     id: TransferId,
     seed: u64,
@@ -306,9 +305,8 @@ fn any_link(dice: &mut Dice) -> LinkConfig {
     }
 }
 
-/// Puts of all lengths beside each other, in part with immediates and cancelled, among gets and atomic
-/// operations: whenever a number is shown, all puts asked for up to its own are placed; numbers come in
-/// order, each once.
+/// Puts of all lengths side by side, some with immediates and some cancelled, among gets and atomic operations.
+/// Whenever an immediate is shown, all earlier puts and its own are placed; immediates come in order, each once.
 #[test]
 fn model__immediates_come_in_order_behind_everything_before_them() {
     each(250, |seed| {
@@ -397,7 +395,7 @@ fn immediates(sim: &Sim) -> impl Iterator<Item = u32> + '_ {
     })
 }
 
-/// What was shown since `seen` numbers were follows what was asked for before it.
+/// Checks that the immediates shown after the first `seen` follow everything posted before them.
 fn check_shown(sim: &Sim, puts: &[Posted], seen: &mut usize) {
     let mut last = immediates(sim).take(*seen).last();
     for value in immediates(sim).skip(*seen) {

@@ -27,7 +27,7 @@ pub(super) fn link(rtt_ms: u32, mbps: u64) -> LinkConfig {
     }
 }
 
-/// Payload bits per second, in millions, while `time` passes in the middle of a Transfer.
+/// Payload rate in Mb/s during `time`, in the middle of a Transfer.
 fn rate_over(sim: &mut PathsSim, time: Duration) -> f64 {
     let before = sim.arrived();
     sim.run_for(time);
@@ -73,7 +73,7 @@ fn paths__that_overtake_each_other_cause_no_repair() {
     assert!(sim.b.c().counters().reordered > 0, "they do overtake");
 }
 
-/// What one path carries alone, in the middle of a Transfer.
+/// The rate of one path alone, in the middle of a Transfer.
 fn rate_alone(link: LinkConfig) -> f64 {
     let mut sim = PathsSim::over(&[link], 3);
     sim.post(1, 192 << 20);
@@ -94,7 +94,7 @@ fn path__that_dies_loses_nothing_and_the_rest_goes_on() {
         let mbps = rate_over(&mut sim, S / 4);
         let alone = rate_alone(links[1 - dying]);
         println!("path {dying} dead: {mbps:.0} Mb/s, {alone:.0} alone");
-        // 0.90 and 0.95 seen: the controller that is left learns that answers take longer.
+        // 0.90 and 0.95 observed: the remaining controller learns that answers take longer.
         assert!(mbps >= 0.85 * alone, "path {dying}: {mbps} of {alone} Mb/s");
         sim.finish(it);
         assert_eq!(sim.a.c().path_life(dying), PathLife::Suspect);
@@ -112,7 +112,7 @@ fn paths__that_both_die_go_on_when_one_comes_back() {
     sim.run_for(2 * S);
     sim.set_up(1, true);
     sim.finish(it);
-    // What was dead is used again once it answers.
+    // A dead path is used again once it answers.
     sim.set_up(0, true);
     sim.run_for(3 * S);
     let it = sim.post(2, 32 << 20);
@@ -154,7 +154,7 @@ fn paths__one_of_which_loses() {
     assert!(resent <= 2 * lost * 1432, "{resent} for {lost}");
 }
 
-/// Whatever of the questions and answers is lost, and the Responder's own is asked again, too.
+/// Whichever questions and answers are lost; the Responder's own question is answered, too.
 #[test]
 fn path__joins_at_both_ends_though_much_is_lost() {
     let lossy = LinkConfig {
@@ -173,7 +173,7 @@ fn path__joins_at_both_ends_though_much_is_lost() {
     });
 }
 
-/// The one that answers waits for nothing, and still notices that its answers do not come.
+/// The answering end waits for nothing, and still notices that its answers do not arrive.
 #[test]
 fn operations__go_on_by_the_other_path_when_theirs_dies() {
     const LEN: u64 = 4 << 20;
@@ -196,7 +196,7 @@ fn operations__go_on_by_the_other_path_when_theirs_dies() {
         let (now, target) = (sim.now(), sim.a.empty(LEN));
         let get = sim.a.c().post_get(now, place, target, flags);
         let get = get.expect("posted");
-        // Some of it is there, and some on its way.
+        // Some of it has arrived, some is in flight.
         sim.run_for(MS * 15);
         sim.set_up(dying, false);
         let add = atomic(FetchOpKind::Add, 1, 0);
@@ -214,19 +214,19 @@ fn operations__go_on_by_the_other_path_when_theirs_dies() {
     }
 }
 
-/// Neither end has anything in flight by which it would notice that a path is dead.
+/// Neither end has anything in flight that would show that a path is dead.
 #[test]
 fn close__is_heard_by_the_path_that_is_left() {
     for (side, dying) in [(Side::A, 0), (Side::A, 1), (Side::B, 0), (Side::B, 1)] {
         let mut links = [link(20, 500), link(20, 500)];
-        // Control goes by the shorter one.
+        // Control uses the shorter path.
         links[dying] = link(5, 500);
         let mut sim = PathsSim::over(&links, 10);
         sim.run_for(3 * S);
         sim.set_up(dying, false);
         let now = sim.now();
         sim.host(side).c().close(now);
-        // Neither end waits until it gives the other up.
+        // Neither end waits for the idle timeout.
         sim.run_until(S, |sim| {
             sim.a.closed().is_some() && sim.b.closed().is_some()
         });
@@ -256,7 +256,7 @@ fn path__idle_for_long_costs_nothing() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
-    /// Paths come, go, die and live again at random while Transfers are in flight.
+    /// Paths come, go, die and recover at random while Transfers are in flight.
     #[test]
     fn paths__at_random(
         seed in 0u64..1 << 40,
@@ -270,7 +270,7 @@ proptest! {
             let now = sim.now();
             match what {
                 0 | 1 => {
-                    // Whichever is free.
+                    // The first free index.
                     sim.a.c().add_path(now, DATAGRAM);
                 }
                 2 => sim.a.c().remove_path(now, path),

@@ -9,11 +9,11 @@ use netsim::link::{LinkConfig, Loss};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Bytes of a piece, and how many of them are on their way or wait: what waits goes by one path in little time.
+/// Bytes of a piece, and the number of pieces in flight or waiting: one path sends the waiting pieces in little time.
 const PIECE: u64 = 16 << 10;
 const PIECES: u64 = 64;
 
-/// One way: where nothing but grants holds payload back, and where a model does.
+/// One-way delay: where only grants limit payload, and where a model does.
 const LAN: Duration = Duration::from_micros(20);
 const FAR: Duration = Duration::from_millis(1);
 
@@ -26,7 +26,7 @@ fn link(delay: Duration) -> LinkConfig {
     }
 }
 
-/// Pieces that A sends to B, over and over.
+/// Pieces that A sends to B repeatedly.
 struct Stream {
     open: VecDeque<(TransferId, Span, Span)>,
 }
@@ -49,7 +49,7 @@ impl Stream {
         to
     }
 
-    /// Goes on for `time`: bytes that came by each path meanwhile. `late` says until when an end is off its core from now on, if
+    /// Runs for `time`. Returns the bytes that came by each path. `late` returns until when an end is descheduled, if
     /// it is its turn.
     fn run(
         &mut self,
@@ -102,10 +102,10 @@ fn by_path(sim: &mut PathsSim) -> Vec<u64> {
         .collect()
 }
 
-/// A path as good as the other carries its part, though the end that answered first by it was late.
+/// An equally good path carries its part, although the end that first answered by it was late.
 #[test]
 fn path__whose_first_answer_was_late_carries() {
-    // Where a model rules, the first path takes what its window has room for, and that is most of what there is to send.
+    // Where a model rules, the first path takes as much as its window allows, and that is most of the payload.
     for (delay, part) in [(LAN, 4), (FAR, 16)] {
         each(5, |seed| {
             let mut dice = Dice::new(seed);
@@ -128,7 +128,7 @@ fn path__whose_first_answer_was_late_carries() {
     }
 }
 
-/// Answers that take longer than the longest wait between two questions.
+/// Answers that take longer than the longest interval between two questions.
 #[test]
 fn path__whose_answers_are_later_than_the_next_question_joins() {
     each(3, |seed| {
@@ -144,7 +144,7 @@ fn path__whose_answers_are_later_than_the_next_question_joins() {
     });
 }
 
-/// As `busy__ends_fill_the_link` has it: off the core for 3 to 8 ms, on it for 50 to 1,000 us, by turns.
+/// As in `busy__ends_fill_the_link`: alternately 3 to 8 ms descheduled, and 50 to 1,000 us running.
 #[test]
 fn paths__between_busy_ends_all_carry() {
     for busy in [&[Side::A][..], &[Side::B], &Side::BOTH] {
@@ -168,7 +168,7 @@ fn paths__between_busy_ends_all_carry() {
     }
 }
 
-/// A path whose controller has a pace is asked behind one that has none, and carries its part all the same.
+/// A path whose controller has a pace is polled after one without a pace, and carries its part all the same.
 #[test]
 fn path__that_lost_something_carries_beside_one_that_did_not() {
     each(3, |seed| {

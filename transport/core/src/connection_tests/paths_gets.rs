@@ -35,7 +35,7 @@ fn get(sim: &mut PathsSim, seed: u64, length: u64) -> Getting {
     Getting { id, seed, target }
 }
 
-/// Runs until it is over, and looks at every byte.
+/// Runs until it is over, and checks every byte.
 fn finish(sim: &mut PathsSim, it: Getting) {
     sim.run_until(Duration::from_secs(120), |sim| sim.a.outcomes(it.id) > 0);
     assert_eq!(sim.a.failed(it.id), None);
@@ -46,7 +46,7 @@ fn finish(sim: &mut PathsSim, it: Getting) {
     }
 }
 
-/// Payload bits per second, in millions, that come to A while `time` passes.
+/// Payload rate towards A in Mb/s during `time`.
 fn rate_over(sim: &mut PathsSim, time: Duration) -> f64 {
     let arrived = |sim: &mut PathsSim| sim.a.c().counters().bytes_received;
     let before = arrived(sim);
@@ -84,7 +84,7 @@ fn gets__over_5_and_20_ms_reach_nine_tenths_of_their_sum() {
     assert!(by[0].min(by[1]) > 60 << 20, "{by:?}");
 }
 
-/// By the other path, the round trip would be of neither: a queue that is none, or a path that is too short.
+/// By the other path, the round trip would belong to neither: a false queue, or a path that seems too short.
 #[test]
 fn progress__returns_by_the_path_of_its_burst() {
     let mut sim = PathsSim::over(&[link(4, 100), link(40, 100)], 9);
@@ -157,7 +157,7 @@ fn gets__lose_nothing_when_a_path_dies_and_the_rest_goes_on() {
         println!("path {dying} dead: {mbps:.0} Mb/s, {alone:.0} alone");
         assert!(mbps >= 0.85 * alone, "path {dying}: {mbps} of {alone} Mb/s");
         finish(&mut sim, it);
-        // Only the end that answers tells by itself, and it waits for nothing.
+        // Only the answering end reports unasked, and it waits for nothing.
         for side in Side::BOTH {
             let life = sim.host(side).c().path_life(dying);
             assert_eq!(life, PathLife::Suspect, "{side:?}");
@@ -165,7 +165,7 @@ fn gets__lose_nothing_when_a_path_dies_and_the_rest_goes_on() {
     }
 }
 
-/// Short answers stay on one path; all of them come.
+/// Short answers stay on one path; all of them arrive.
 #[test]
 fn gets__long_and_short_beside_each_other() {
     each(8, |seed| {
@@ -190,7 +190,7 @@ fn gets__long_and_short_beside_each_other() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
-    /// Paths come, go, die and live again at random while Gets are answered.
+    /// Paths come, go, die and recover at random while Gets are answered.
     #[test]
     fn gets__while_paths_change_at_random(
         seed in 0u64..1 << 40,
@@ -204,7 +204,7 @@ proptest! {
             let now = sim.now();
             match what {
                 0 | 1 => {
-                    // Whichever is free.
+                    // The first free index.
                     sim.a.c().add_path(now, DATAGRAM);
                 }
                 2 => sim.a.c().remove_path(now, path),

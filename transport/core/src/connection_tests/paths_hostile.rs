@@ -103,7 +103,8 @@ fn joins__neither_a_path_that_stands_nor_one_too_many() {
     assert_eq!(few.a.c().add_path(now, DATAGRAM), None, "too many");
 }
 
-/// The network repeats what it was given, and what hears for all paths of an end hears the questions of one that was closed since.
+/// The network repeats datagrams, and a socket that receives for all paths of an end receives the questions of a path
+/// that has been closed since.
 #[test]
 fn joins__no_copy_of_a_question_from_before_the_path_was_closed() {
     let mut sim = joined();
@@ -140,7 +141,7 @@ fn joins__no_copy_of_a_question_from_before_the_path_was_closed() {
         }
         let now = sim.now();
         sim.b.c().accept_path(now, 1, DATAGRAM, 0xdead_beef);
-        // One that is asked, without a farewell.
+        // A path that is questioned, without a farewell.
         sim.b.c().select_path(1);
         let datagram = said(&mut sim, asks(newest + 9));
         sim.b.c().on_control(now, &datagram, datagram.len());

@@ -15,7 +15,7 @@ fn settled(links: &[LinkConfig], seed: u64) -> PathsSim {
     sim
 }
 
-/// Both directions of `path` are as `config` says from here on.
+/// Sets both directions of `path` to `config` from now on.
 fn set_link(sim: &mut PathsSim, path: usize, config: LinkConfig) {
     for side in Side::BOTH {
         sim.nets[path].link_mut(side).set_config(config);
@@ -58,7 +58,7 @@ fn path__beyond_the_first_that_shrinks_goes_on_with_what_passes() {
     });
 }
 
-/// What is lost says nothing of a size while nothing else is heard either; nor does loss at random.
+/// Loss says nothing about a size while nothing else is heard either; nor does random loss.
 #[test]
 fn path__beyond_the_first_that_was_down_or_loses_is_not_taken_for_narrow() {
     each(3, |seed| {
@@ -85,7 +85,7 @@ fn path__beyond_the_first_that_was_down_or_loses_is_not_taken_for_narrow() {
     });
 }
 
-/// Short operations go by the path of control, which here is the narrow one.
+/// Short operations use the control path, which is the narrow one here.
 #[test]
 fn path_of_control__that_shrinks_leaves_operations_to_another() {
     let links = [link(20, 100), link(5, 100)];

@@ -8,23 +8,23 @@ use netsim::pair::{Duplex, seed_of_link};
 use std::time::Duration;
 use zerolane_wire::encapsulation::Encapsulation;
 
-/// The datagrams that the links carry, bytes.
+/// Encapsulation and datagram size of the links, bytes.
 pub(super) const DATAGRAM: (Encapsulation, usize) = (Encapsulation::UdpV4, 1472);
-/// What the Responder's questions are told by, one behind the other.
+/// The first of the consecutive nonces of the Responder's questions.
 const NONCE: u32 = 0x5eed_0000;
 
-/// Initiator A, Responder B, and the links between them: path by path.
+/// Initiator A, Responder B, and the links of each path.
 pub(super) struct PathsSim {
     pub(super) a: Host,
     pub(super) b: Host,
     pub(super) nets: Vec<Duplex<Vec<u8>>>,
     nonce: u32,
-    /// What came to an end that is off its core, and by which path.
+    /// Datagrams that arrived at a descheduled end, with their paths.
     waiting: Vec<(Side, usize, Vec<u8>)>,
 }
 
 impl PathsSim {
-    /// Connected over the first of `links`, and joined over the others.
+    /// Connected over the first of `links`, with the others joined.
     pub(super) fn over(links: &[LinkConfig], seed: u64) -> PathsSim {
         let mut sim = PathsSim::unjoined(links, seed);
         for path in 1..links.len() {
@@ -73,7 +73,7 @@ impl PathsSim {
         }
     }
 
-    /// The link of `path` goes, or comes back, in both directions.
+    /// Takes the link of `path` down, or up, in both directions.
     pub(super) fn set_up(&mut self, path: usize, up: bool) {
         for side in Side::BOTH {
             self.nets[path].link_mut(side).set_up(up);
@@ -89,7 +89,7 @@ impl PathsSim {
             return;
         }
         let now = self.now();
-        // What one path leaves to the others leaves in the same turn.
+        // Payload that one path leaves to the others leaves in the same turn.
         let mut sent = true;
         while std::mem::take(&mut sent) {
             for path in 0..self.nets.len() {
@@ -103,7 +103,7 @@ impl PathsSim {
         }
     }
 
-    /// `datagram` comes to `to` by `path`, as the lane shows it.
+    /// Delivers `datagram` to `to` by `path`, as the lane does.
     pub(super) fn deliver(&mut self, to: Side, path: usize, datagram: Vec<u8>) {
         let (now, nonce) = (self.now(), self.nonce);
         let host = self.host(to);
@@ -146,7 +146,7 @@ impl PathsSim {
             }
             return false;
         };
-        // All clocks go on together: what is due by then comes first.
+        // All clocks advance together: what is due by then comes first.
         let mut came = std::mem::take(&mut self.waiting);
         for (path, net) in self.nets.iter_mut().enumerate() {
             while let Some((side, datagram)) = net.advance(Some(next)) {
@@ -205,7 +205,7 @@ impl PathsSim {
         }
     }
 
-    /// Runs until it is over, and looks at every byte. The time that took.
+    /// Runs until it is over, and checks every byte. Returns the time that took.
     pub(super) fn finish(&mut self, it: Posted) -> Duration {
         let start = self.nets[0].now();
         self.run_until(Duration::from_secs(120), |sim| {
@@ -219,7 +219,7 @@ impl PathsSim {
         self.nets[0].now() - start
     }
 
-    /// Payload bytes that arrived at B by now.
+    /// Payload bytes that have arrived at B.
     pub(super) fn arrived(&mut self) -> u64 {
         self.b.c().counters().bytes_received
     }

@@ -5,7 +5,7 @@ use zerolane_wire::Rights;
 
 type Posted = Result<TransferId, PostError>;
 
-/// Posts by name.
+/// Posts requests of each kind.
 impl Connection {
     pub(crate) fn post_send(&mut self, now: Instant, span: Span, delivery: Delivery) -> Posted {
         self.post(now, WorkRequest::Send { delivery }, span)

@@ -23,7 +23,7 @@ fn link() -> LinkConfig {
     }
 }
 
-/// A Transfer in its middle.
+/// A Transfer in progress.
 fn under_way(seed: u64) -> (Sim, TransferId) {
     let mut sim = Sim::new(link(), seed, Config::default(), Config::default());
     sim.connect();
@@ -81,7 +81,7 @@ fn report__of_what_was_never_sent_sends_nothing() {
         sim.a.c().counters().dropped(DropReason::Unexpected),
         drops + 1
     );
-    // Bytes of a Block that was not granted, and behind the end of one that was.
+    // Bytes of a Block that was not granted, and beyond the end of one that was.
     for b_num in [0, 77, u32::MAX] {
         let far = State {
             b_num,
@@ -147,7 +147,7 @@ fn progress__made_up_does_not_open_the_window_beyond_what_was_sent() {
             );
             sim.run_for(MS / 10);
             sim.a.c().assert_bounded();
-            // Grants bound what leaves, whatever is claimed.
+            // Grants limit what leaves, whatever is claimed.
             let now = sim.now();
             let path = sim.a.c().path_state(now);
             assert!(path.in_flight <= LENGTH);
@@ -169,12 +169,12 @@ fn receiver__that_grants_and_never_reports_is_asked_until_it_is_dead() {
     sim.b.c().post_receive(now, target).unwrap();
     let from = sim.a.c().post_send(now, source, Delivery::Polled).unwrap();
     sim.run_for(30 * MS);
-    // Whatever it says from here on is lost.
+    // All its datagrams are lost from now on.
     sim.net.link_mut(Side::B).set_up(false);
     sim.run_for(Duration::from_secs(14));
     let a = sim.a.c();
     assert_eq!(a.life(), Life::Established, "not before its time");
-    // Asked again and again, but with patience: no payload is poured into a silent path.
+    // Asked again and again, but patiently: no payload is sent into a silent path.
     assert!(
         a.counters().bytes_sent < LENGTH,
         "{}",
@@ -209,7 +209,7 @@ fn sender__silent_inside_a_grant_gives_the_memory_back_and_a_late_packet_is_refu
         0,
         "nothing is granted any more"
     );
-    // What waits in its socket is late as well.
+    // Datagrams waiting in its socket are late as well.
     sim.run_for(MS);
     let before = sim.b.c().counters().dropped(DropReason::NoGrant);
     sim.inject(Side::B, &late);

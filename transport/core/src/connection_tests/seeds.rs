@@ -1,7 +1,6 @@
 //! Supplies seeds to random tests: prints a failing one, and reruns the one set in the environment.
 
-/// Runs `test` with `count` seeds (or as many as `ZEROLANE_SEEDS` says), or with the one in
-/// `ZEROLANE_SEED`.
+/// Runs `test` with `count` seeds (or the number in `ZEROLANE_SEEDS`), or with the one in `ZEROLANE_SEED`.
 pub(super) fn each(count: u64, mut test: impl FnMut(u64)) {
     let number = |name| std::env::var(name).ok()?.parse().ok();
     let seeds = match number("ZEROLANE_SEED") {

@@ -18,7 +18,7 @@ fn clean() -> LinkConfig {
     }
 }
 
-/// Connected, quiet, and recording from here on.
+/// Connected, idle, and recording from now on.
 fn quiet(config: Config) -> Sim {
     let mut sim = Sim::new(clean(), 1, config.clone(), config);
     sim.connect();
@@ -43,7 +43,7 @@ fn classic() -> Config {
     }
 }
 
-/// Sends `length` bytes from A to `offset` at B; returns how.
+/// Sends `length` bytes from A to `offset` at B. Returns the delivery mode.
 fn write(sim: &mut Sim, length: u64, offset: u64, delivery: Delivery) -> Delivery {
     let now = sim.now();
     let source = sim.a.filled(3, length);
@@ -273,7 +273,7 @@ fn delivery__as_the_sender_asked() {
     }
 }
 
-/// Lets A's connection say `operation` to B, and returns what B answers.
+/// Sends `operation` from A's connection to B, and returns B's answer.
 fn ask(sim: &mut Sim, operation: Operation) -> Vec<Operation> {
     let route = sim.a.c().cx.route;
     let (bytes, len) = Packet { route, operation }.emit();
@@ -368,7 +368,7 @@ fn clean_link__costs_are_exact() {
     sim.trace = None;
     sim.run_until(Duration::from_secs(60), |sim| sim.a.sent(from));
     let operations = control(&mut sim) - before;
-    // One grant a Block of about 1 MiB, the announcement and the confirmation.
+    // One grant per Block of about 1 MiB, the announcement and the confirmation.
     assert!(
         operations <= 64 + 8,
         "{operations} control operations for 64 MiB"

@@ -3,7 +3,7 @@
 use crate::{Admission, Allowance, Demand, FastAnswer, Instant, Ledger, Schedule};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// All clones are the same ledger.
+/// All clones share one ledger.
 #[derive(Clone, Debug)]
 pub(crate) struct Scheduler(Arc<Mutex<Ledger>>);
 

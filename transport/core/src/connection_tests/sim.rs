@@ -14,24 +14,24 @@ use zerolane_wire::{
     FetchOpKind, Flags, Frames, HEADER_LEN, Header, Op, Operation, Packet, Reason,
 };
 
-/// How long a host leaves datagrams in its socket before it takes them all at once.
+/// How long a host leaves datagrams in its socket before it receives them all at once.
 const NAP: Duration = Duration::from_micros(40);
 
-/// When a host takes what arrives at `now`.
+/// When a host receives a datagram that arrives at `now`.
 pub(super) fn wake_time(now: Duration) -> Duration {
     now + NAP
 }
 
-/// Datagrams taken at once.
+/// Datagrams received at once.
 pub(super) const BATCH: usize = 32;
 
-/// What memory holds that was not written.
+/// Content of unwritten memory.
 const UNTOUCHED: u8 = 0xee;
 
 /// Bytes around every target.
 const GUARD: u64 = 40;
 
-/// The byte that content numbered `seed` has at `offset`: tells both, so that misplacement shows.
+/// The byte at `offset` of content number `seed`: depends on both, so that misplacement shows.
 pub(super) fn content(seed: u64, offset: u64) -> u8 {
     word(seed, offset / 8)[(offset % 8) as usize]
 }
@@ -45,7 +45,7 @@ fn word(seed: u64, index: u64) -> [u8; 8] {
     x.to_le_bytes()
 }
 
-/// One host: a connection, its memory, and what it was told.
+/// One host: a connection, its memory, and its events.
 pub(super) struct Host {
     pub(super) connection: Option<Connection>,
     memory: Vec<Vec<u8>>,
@@ -54,25 +54,25 @@ pub(super) struct Host {
     pub(super) moved: u64,
     /// Bytes that came with their announcement.
     pub(super) eager: u64,
-    /// Regions that must not be written any more, with what they held.
+    /// Regions that must not be written any more, with their content.
     frozen: HashMap<u32, Vec<u8>>,
-    /// Payload that no receive was posted for.
+    /// Payload without a posted receive.
     pub(super) holds: HashMap<u32, Vec<u8>>,
-    /// Targets: the one part of their region that may be written.
+    /// Targets: the only parts of their regions that may be written.
     targets: Vec<Span>,
     /// Datagrams in the socket.
     pub(super) arrived: Vec<Vec<u8>>,
-    /// When they arrived, if its lane tells.
+    /// Their arrival times, if its lane reports them.
     arrival_times: Option<Vec<Duration>>,
     /// How many of them are ECN-capable, and how many of those are marked.
     marks: (u32, u32),
-    /// When it takes them.
+    /// When it receives them.
     pub(super) wake_at: Option<Duration>,
-    /// Until then it is off its core: nothing is sent, taken or timed.
+    /// Until then it is descheduled: nothing is sent, received or timed.
     pub(super) stalled_until: Duration,
     /// How far this host's clock is ahead.
     pub(super) skew: Duration,
-    /// Where trains are sent and taken.
+    /// Set where trains are sent and accepted.
     pub(super) trains: Option<Trains>,
 }
 
@@ -109,7 +109,7 @@ impl Host {
         self.region(bytes)
     }
 
-    /// A target of `len` bytes that was not written, guarded on both sides.
+    /// An unwritten target of `len` bytes, guarded on both sides.
     pub(super) fn empty(&mut self, len: u64) -> Span {
         self.empty_at(GUARD, len)
     }
@@ -122,7 +122,7 @@ impl Host {
         target
     }
 
-    /// Nothing outside the targets was written.
+    /// Checks that nothing outside the targets was written.
     pub(super) fn assert_guards(&self) {
         for target in &self.targets {
             let region = &self.memory[target.region.index as usize];
@@ -155,7 +155,7 @@ impl Host {
         &mut self.memory[span.region.index as usize][span.offset as usize..span.end() as usize]
     }
 
-    /// From here on the region must stay as it is.
+    /// Requires that the region stays unchanged from now on.
     pub(super) fn freeze(&mut self, span: Span) {
         let whole = self.memory[span.region.index as usize].clone();
         self.frozen.insert(span.region.index, whole);
@@ -181,13 +181,13 @@ impl Host {
         self.connection.as_mut().expect("connection")
     }
 
-    /// Has its lane tell when datagrams arrived.
+    /// Makes its lane report arrival times.
     pub(super) fn tell_arrival_times(&mut self) {
         self.arrival_times = Some(vec![]);
     }
 
-    /// Takes what arrived as the UDP lane does: one forecast, everything lands, then headers are
-    /// checked, then payload that missed is moved.
+    /// Receives arrived datagrams as the UDP lane does: one forecast, all payload lands, then headers are checked, and
+    /// misplaced payload is moved.
     pub(super) fn receive(&mut self, now: Instant) {
         let datagrams = std::mem::take(&mut self.arrived);
         let (capable, marked) = std::mem::take(&mut self.marks);
@@ -199,7 +199,7 @@ impl Host {
         self.take_operations(now, &datagrams, &places);
     }
 
-    /// Takes operations, of which what is behind the header is at `places`.
+    /// Passes in operations whose bytes behind the header are at `places`.
     pub(super) fn take_operations(
         &mut self,
         now: Instant,
@@ -304,7 +304,7 @@ impl Host {
         }
     }
 
-    /// Does what the core orders with payload that is held.
+    /// Obeys the core's orders for held payload.
     pub(super) fn obey_holds(&mut self) {
         while let Some(order) = self.connection.as_mut().and_then(Connection::poll_hold) {
             match order {
@@ -321,7 +321,7 @@ impl Host {
         }
     }
 
-    /// Does the atomic operation that the core orders.
+    /// Executes the core's pending atomic operation.
     pub(super) fn obey(&mut self, now: Instant) {
         let Some(order) = self.c().pending_atomic() else {
             return;
@@ -344,13 +344,13 @@ impl Host {
         self.c().on_atomic_done(now, Some(word));
     }
 
-    /// The next event, as a lane sees it: what is held is where it belongs by then.
+    /// The next event, as a lane returns it: held payload has been moved by then.
     pub(super) fn poll_event(&mut self) -> Option<Event> {
         self.obey_holds();
         self.connection.as_mut()?.poll_event()
     }
 
-    /// The word there.
+    /// The word at `span`.
     pub(super) fn word(&self, span: Span) -> u64 {
         u64::from_ne_bytes(self.bytes(span).try_into().expect("8 bytes"))
     }
@@ -360,7 +360,7 @@ impl Host {
         self.region(words.iter().flat_map(|word| word.to_ne_bytes()).collect())
     }
 
-    /// All it has to send now, and whether it is Data.
+    /// Everything that it can send now, and whether each datagram is Data.
     pub(super) fn outgoing(&mut self, now: Instant) -> Vec<(Vec<u8>, bool)> {
         self.obey_holds();
         let mut datagrams = vec![];
@@ -417,8 +417,7 @@ impl Host {
         }
     }
 
-    /// Lets everything behind the first 40 bytes land where the forecast says; returns where, if
-    /// it fitted there.
+    /// Places everything behind the first 40 bytes by the forecast. Returns the place of each, if it fitted there.
     pub(super) fn land(&mut self, datagrams: &[Vec<u8>]) -> Vec<Option<Span>> {
         let mut forecast = Forecast::default();
         self.c().forecast(datagrams.len() as u32, &mut forecast);
@@ -470,7 +469,7 @@ fn run_length(datagrams: &[Vec<u8>], places: &[Option<Span>]) -> usize {
     count
 }
 
-/// Says how often a datagram reaches the link: 0 loses it.
+/// Returns how many copies of a datagram reach the link: 0 loses it.
 pub(super) type Copies = Box<dyn FnMut(Side, &[u8]) -> usize>;
 
 /// Initiator A, Responder B.
@@ -480,11 +479,11 @@ pub(super) struct Sim {
     pub(super) net: Duplex<Vec<u8>>,
     b_config: Config,
     seed: u64,
-    /// The Responder takes no connection.
+    /// The Responder rejects connections.
     pub(super) busy: bool,
     /// The path clears the ECN field.
     pub(super) clears_marks: bool,
-    /// How often a datagram that is sent reaches the link, if not once.
+    /// Copies of each sent datagram that reach the link; one if not set.
     pub(super) copies: Option<Copies>,
     /// Every datagram sent, when recording.
     pub(super) trace: Option<Vec<(Side, Vec<u8>)>>,
@@ -554,8 +553,8 @@ impl Sim {
             .as_mut()
             .map_or(1, |copies| copies(side, &bytes));
         for _ in 0..copies {
-            // UDP and IP in front of it count on the wire.
-            // What cannot be cut any more is taken apart on its way.
+            // UDP and IP headers count on the wire. Datagrams beyond the path's size that cannot be cut any more are
+            // fragmented.
             let apart = data_header(&bytes).is_some() && {
                 let connection = self.host(side).connection.as_ref();
                 connection.is_some_and(|it| bytes.len() > it.path_datagram())
@@ -605,7 +604,7 @@ impl Sim {
         }
     }
 
-    /// Says `operation` as `speaker` to the other end, past the link; what it holds stays bounded.
+    /// Sends `operation` as `speaker` to the other end, bypassing the link; checks that its state stays bounded.
     pub(super) fn say(&mut self, now: Instant, speaker: Side, operation: Operation) {
         let route = self.host(speaker).c().cx.route;
         let (bytes, len) = Packet { route, operation }.emit();
@@ -614,7 +613,7 @@ impl Sim {
         listener.assert_bounded();
     }
 
-    /// Puts `datagram` into the socket of `to`, past the link.
+    /// Puts `datagram` into the socket of `to`, bypassing the link.
     pub(super) fn inject(&mut self, to: Side, datagram: &[u8]) {
         self.deliver(to, datagram);
     }
@@ -637,8 +636,8 @@ impl Sim {
         }
     }
 
-    /// One step: transmit what is due, then go to the next delivery or timer. False when nothing
-    /// is left to happen before `deadline`.
+    /// One step: transmits everything due, then advances to the next delivery or timer. False if nothing happens before
+    /// `deadline`.
     pub(super) fn step(&mut self, deadline: Duration) -> bool {
         self.transmit(Side::A);
         self.transmit(Side::B);
@@ -676,7 +675,7 @@ impl Sim {
         true
     }
 
-    /// What arrives next at `to` passed the queue, `marked` if its sender is ECN-capable.
+    /// The next datagram for `to` passed the queue, `marked` if its sender is ECN-capable.
     fn note_marks(&mut self, to: Side, marked: bool) {
         let sender = self.host(to.other()).connection.as_ref();
         let capable = sender.is_some_and(Connection::wants_marks);
@@ -721,8 +720,7 @@ impl Sim {
         while self.step(deadline) {}
     }
 
-    /// The operations sent since recording began, in words. A run of Data from one side to one
-    /// Block counts as one.
+    /// The operations sent since recording began, as text. A run of Data from one side to one Block counts as one.
     pub(super) fn spoken(&self) -> String {
         let mut words: Vec<String> = vec![];
         for (side, bytes) in self.trace.iter().flatten() {

@@ -14,29 +14,29 @@ use zerolane_wire::{Assembled, Assembler, Flags, HEADER_LEN, Header, MAX_TRAIN, 
 /// Bytes of a seal.
 pub(super) const SEAL: usize = 8;
 
-/// Most datagrams that are merged.
+/// Most datagrams merged.
 const MERGED: usize = 44;
 
-/// Bytes of the buffer that trains are put together in.
+/// Bytes of the buffer in which trains are assembled.
 const BUFFER: usize = Assembler::BUFFER;
 
-/// How a kernel merges what arrives.
+/// How a kernel merges arriving datagrams.
 pub(super) enum Merging {
     /// Not at all.
     Off,
-    /// As much as there is.
+    /// As many as there are.
     Full,
-    /// Any number of datagrams, as a card or a budget ends it.
+    /// Any number of datagrams, as a card or a budget would.
     Any(Dice),
 }
 
 /// The same, by seed.
 pub(super) type Merge = fn(u64) -> Merging;
 
-/// Makes of a datagram what arrives of it.
+/// Returns the datagrams that arrive in place of the given one.
 pub(super) type Tamper = Box<dyn FnMut(&[u8]) -> Vec<Vec<u8>>>;
 
-/// A host that has to do with trains: everything it says is sealed.
+/// State of a host that uses trains: everything it sends is sealed.
 pub(super) struct Trains {
     /// Bursts may be trains.
     pub(super) sends: bool,
@@ -44,9 +44,9 @@ pub(super) struct Trains {
     pub(super) tamper: Option<Tamper>,
     assembler: Assembler,
     buffer: Vec<u8>,
-    /// Headers of the trains that left.
+    /// Headers of the sent trains.
     pub(super) left: Vec<Header>,
-    /// Trains that were opened, that were not, of which something was missing, and that had no place.
+    /// Trains that were opened, that were not, that were incomplete, and that had no place.
     pub(super) opened: usize,
     pub(super) spoiled: usize,
     pub(super) incomplete: usize,
@@ -69,7 +69,7 @@ impl Trains {
         }
     }
 
-    /// Cuts off the first datagrams that a kernel hands over as one piece, all of one length but the last.
+    /// Cuts off the first datagrams that a kernel delivers as one piece; all but the last have one length.
     fn merged<'d>(&mut self, datagrams: &mut &'d [Vec<u8>]) -> &'d [Vec<u8>] {
         let most = match &mut self.merging {
             Merging::Off => 1,
@@ -105,7 +105,8 @@ pub(super) fn seal(header: &[u8], payload: &[u8]) -> [u8; SEAL] {
     sum.to_le_bytes()
 }
 
-/// Whether a datagram of `connection` has its header in front. What has that of a train there is part of one.
+/// Whether a datagram of `connection` has its header in front. A datagram that starts with a train's header is part of
+/// a train.
 fn is_operation(connection: &Connection, datagram: &[u8]) -> bool {
     Header::parse(datagram).is_ok_and(|header| {
         let train = header.op == Op::Data && header.flags.contains(Flags::TRAIN);
@@ -113,9 +114,9 @@ fn is_operation(connection: &Connection, datagram: &[u8]) -> bool {
     })
 }
 
-/// Sealing, and what leaves.
+/// Sealing and sending.
 impl Host {
-    /// Bytes that seal a datagram.
+    /// Bytes of a datagram's seal.
     pub(super) fn seal(&self) -> usize {
         if self.trains.is_some() { SEAL } else { 0 }
     }
@@ -129,7 +130,7 @@ impl Host {
         bytes
     }
 
-    /// Datagrams taken at once.
+    /// Datagrams received at once.
     pub(super) fn batch(&self) -> usize {
         if self.trains.is_some() {
             3 * MERGED
@@ -172,7 +173,7 @@ impl Host {
     }
 }
 
-/// What arrives.
+/// Receiving.
 impl Host {
     pub(super) fn receive_sealed(&mut self, now: Instant, mut datagrams: Vec<Vec<u8>>) {
         if let Some(tamper) = self.trains.as_mut().and_then(|it| it.tamper.as_mut()) {
@@ -202,7 +203,7 @@ impl Host {
         }
     }
 
-    /// Operations without their seals; those whose seals do not hold are dropped.
+    /// Operations without their seals; drops those with an invalid seal.
     fn opened(&mut self, datagrams: &[Vec<u8>]) -> Vec<Vec<u8>> {
         let mut all = vec![];
         for datagram in datagrams {
@@ -281,7 +282,7 @@ pub(super) struct Follower {
     len: usize,
 }
 
-/// Where a datagram stands.
+/// Position of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Carriage {
     /// Number of its train, from 0.
@@ -319,7 +320,7 @@ pub(super) fn has_header(datagram: &[u8]) -> bool {
 }
 
 impl Sim {
-    /// Two ends that send and take trains, connected; the path is known.
+    /// Two connected ends that send and accept trains, on a known path.
     pub(super) fn with_trains(link: LinkConfig, seed: u64, config: Config, merging: Merge) -> Sim {
         let config = Config {
             seal: SEAL,

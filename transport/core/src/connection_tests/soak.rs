@@ -19,12 +19,12 @@ const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
 
 const INITIATORS: usize = 3;
-/// Operations in flight, and buffers for them.
+/// Operations in flight, each with a buffer.
 const IN_FLIGHT: usize = 24;
 /// Longest payload of an operation, bytes.
 const MAX_LEN: u64 = 512 << 10;
-/// An initiator's memory at the target: what is known, and behind it what puts that are to be cancelled may have
-/// left anything in.
+/// An initiator's memory at the target. The first bytes have known content; cancelled puts may have left anything
+/// behind them.
 const KNOWN: u64 = 3 << 20;
 const SCRATCH: u64 = MAX_LEN + 4096;
 const WORDS: u64 = 8;
@@ -33,7 +33,7 @@ const RECEIVES: usize = 3;
 /// How long operations are posted.
 const WORK: Duration = Duration::from_secs(20);
 
-/// A kind of link. Its rate is low: the path is the same one with all times longer, and simulated the sooner.
+/// A kind of link. Its rate is low: this scales all times of the path, and simulates faster.
 #[derive(Clone, Copy, Debug)]
 struct Path {
     rtt: Duration,
@@ -45,7 +45,7 @@ struct Path {
     queue: usize,
 }
 
-/// Loses, overtakes by more than a burst, doubles and jitters.
+/// Loses, reorders by more than a burst, duplicates and jitters.
 const BAD: Path = Path {
     rtt: Duration::from_millis(5),
     jitter: MS,
@@ -121,7 +121,7 @@ impl Path {
         }
     }
 
-    /// Longest time without progress that is no stall: what a full queue holds, and some round trips with it.
+    /// Longest time without progress that is no stall: a full queue, and some round trips with it.
     fn patience(self) -> Duration {
         let queued = self.queue as u64 * 1500 * 8;
         let queue = Duration::from_micros(queued / self.mbits);
@@ -129,7 +129,7 @@ impl Path {
     }
 }
 
-/// What was asked for and is not complete.
+/// A pending request.
 struct Asked {
     what: What,
     slot: Option<usize>,
@@ -142,15 +142,15 @@ struct Asked {
 enum What {
     /// Of these bytes of the area.
     Put(u64, u64),
-    /// Of these bytes, which must turn out to be as given.
+    /// Of these bytes, which must have the given content.
     Get(u64, u64, Vec<u8>),
-    /// The word before.
+    /// The word's expected previous value.
     Fetch(u64),
-    /// Nothing is to be compared here: a put to where anything may be, a message, a Transfer.
+    /// Without a comparison: a put into the unknown area, a message, a Transfer.
     Plain,
 }
 
-/// A host with buffers that are used again and again.
+/// A host with reused buffers.
 struct End {
     host: Host,
     slots: Vec<Span>,
@@ -192,7 +192,7 @@ impl End {
         self.messages.insert(posted.unwrap(), (control, payload));
     }
 
-    /// Fills a slot with what is called `name`.
+    /// Fills a slot with the content called `name`.
     fn fill(&mut self, slot: usize, name: u64, len: u64) -> Span {
         let span = self.slots[slot].part(0, len);
         let bytes = self.host.bytes_mut(span);
@@ -211,14 +211,14 @@ impl End {
         posted.unwrap()
     }
 
-    /// The counters that move when payload does.
+    /// Sum of the counters that change when payload arrives.
     fn received(&self) -> u64 {
         let connection = self.host.connection.as_ref();
         connection.map_or(0, |it| it.counters().bytes_received)
     }
 }
 
-/// The word at `index` of what is called `name`: the first is the name.
+/// The word at `index` of the content called `name`: the first word is the name.
 fn word(name: u64, index: u64) -> [u8; 8] {
     let mut x = name ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     if index > 0 {
@@ -241,7 +241,7 @@ fn name_of(bytes: &[u8]) -> Option<u64> {
     Some(name)
 }
 
-/// An initiator, and its connection's other end.
+/// An initiator, and the other end of its connection.
 struct Pair {
     initiator: End,
     target: End,
@@ -249,32 +249,32 @@ struct Pair {
     words: Span,
     area_place: RemotePlace,
     words_place: RemotePlace,
-    /// What area and words hold when all that was asked for is done.
+    /// Content of area and words once all requests are complete.
     known: Vec<u8>,
     counts: [u64; WORDS as usize],
     asked: BTreeMap<TransferId, Asked>,
     dice: Dice,
     name: u64,
-    /// Of the target: what is in its slots, and Transfers and messages to be sent back when one is free.
+    /// At the target: content of its slots, and Transfers and messages to be returned once a slot is free.
     answering: HashMap<TransferId, usize>,
     owed: VecDeque<Option<u64>>,
-    /// Sent, sent back, and arrived here; messages likewise.
+    /// Sent, returned, and arrived here; messages likewise.
     transfers: [u64; 3],
     messages: [u64; 3],
     cancelled: u64,
-    /// Not shown yet. Those of long puts come in any order.
+    /// Not yet shown. Those of long puts come in any order.
     immediates: HashSet<u32>,
-    /// What was received when something last moved, and when that was.
+    /// Received bytes at the last progress, and its time.
     received: u64,
     moved: Duration,
     longest: Duration,
     now: Duration,
     done: u64,
-    /// The longest that an operation took.
+    /// The longest duration of an operation.
     slowest: Duration,
 }
 
-/// Who gets a datagram: of which pair, its target or its initiator.
+/// A datagram with its destination: the pair, its target or its initiator.
 type Parcel = (usize, bool, Vec<u8>);
 
 struct Soak {
@@ -304,7 +304,7 @@ impl Soak {
         soak
     }
 
-    /// Payload that was sent, of that what was sent again, and what was received, both ways.
+    /// Payload bytes sent, retransmitted, and received, both ways.
     fn bytes(&self) -> [u64; 3] {
         let ends = self.pairs.iter().flat_map(|it| [&it.initiator, &it.target]);
         let counters = ends.filter_map(|end| Some(end.host.connection.as_ref()?.counters()));
@@ -499,7 +499,7 @@ impl Pair {
         self.pay(at);
     }
 
-    /// Something that is outstanding has to get on.
+    /// Checks that pending requests make progress.
     fn watch(&mut self, now: Duration, path: Path) {
         let received = self.initiator.received() + self.target.received();
         let over = self.asked.is_empty() && self.owed.is_empty() && self.answering.is_empty();
@@ -519,13 +519,13 @@ impl Pair {
         }
     }
 
-    /// A length from 1 to [`MAX_LEN`]: each order of magnitude as often as any other.
+    /// A length from 1 to [`MAX_LEN`], with all orders of magnitude equally likely.
     fn len(&mut self) -> u64 {
         let below = 2 << self.dice.below(u64::from(MAX_LEN.ilog2()));
         1 + self.dice.below(below)
     }
 
-    /// Asks for anything, if there is a slot.
+    /// Posts a random request, if there is a slot.
     fn asks_progress(&mut self, now: Instant) -> bool {
         let Some(slot) = self.initiator.free.pop() else {
             return false;
@@ -559,8 +559,8 @@ impl Pair {
         }
     }
 
-    /// Bytes of the area, and whether they may only be used when all before is complete: a get may see a later put,
-    /// and long puts are not ordered among each other.
+    /// Bytes of the area, and whether they may be used only after all earlier requests are complete: a get may see a
+    /// later put, and long puts are not ordered among each other.
     fn part(&mut self, len: u64, puts: bool) -> (u64, bool) {
         for attempt in 0.. {
             let from = self.dice.below(KNOWN - len);

@@ -14,20 +14,20 @@ use crate::*;
 use netsim::link::{Link, LinkConfig};
 use std::time::Duration;
 
-/// A host may be late by up to this, unless said otherwise: other work has its core.
+/// Default maximum lateness of a host that shares its core with other work.
 const LATE: Duration = Duration::from_micros(60);
 
-/// Contents that take turns in the targets, so that a byte left from before is a wrong one.
+/// Contents that alternate in the targets, so that a leftover byte is a wrong one.
 const CONTENTS: u64 = 3;
 /// Transfers posted ahead by each end of each stream.
 const AHEAD: u64 = 2;
 
-/// What one sender has to send.
+/// The load of one sender.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
     /// Length of each Transfer.
     pub(super) length: u64,
-    /// How many.
+    /// Number of Transfers.
     pub(super) transfers: u64,
 }
 
@@ -45,20 +45,20 @@ struct Stream {
     sources: Vec<Span>,
     targets: Vec<Span>,
     posted: u64,
-    /// Posted receives that are not over, with their numbers and targets.
+    /// Pending posted receives, with their numbers and targets.
     expected: Vec<(TransferId, u64, Span)>,
     completed: u64,
-    /// The sender gets nothing and says nothing.
+    /// The sender receives and sends nothing.
     dead: bool,
-    /// What of the sender's Data still gets through: all, if `None`.
+    /// Number of the sender's Data that still gets through; all if `None`.
     data_left: Option<u64>,
     finished_at: Option<Duration>,
-    /// Its hosts may be late by up to this.
+    /// Maximum lateness of its hosts.
     late: Duration,
     dice: Dice,
 }
 
-/// Where a datagram goes: sender or receiver of a stream.
+/// A datagram with its destination: sender or receiver of a stream.
 type Parcel = (usize, bool, Vec<u8>);
 
 pub(super) struct Star {
@@ -103,22 +103,22 @@ impl Star {
         self.streams[stream].receiver.c()
     }
 
-    /// All hosts may be late by up to this.
+    /// Sets the maximum lateness of all hosts.
     pub(super) fn set_late(&mut self, late: Duration) {
         self.streams.iter_mut().for_each(|it| it.late = late);
     }
 
-    /// From here on nothing is heard of the sender.
+    /// Nothing is heard from the sender any more.
     pub(super) fn kill(&mut self, stream: usize) {
         self.streams[stream].dead = true;
     }
 
-    /// Of the sender's Data, `datagrams` still leave; it goes on asking for more.
+    /// `datagrams` more of the sender's Data leave; it continues to ask for grants.
     pub(super) fn withhold_after(&mut self, stream: usize, datagrams: u64) {
         self.streams[stream].data_left = Some(datagrams);
     }
 
-    /// The most that any stream has granted and not received.
+    /// The most that any stream has had granted and not received.
     pub(super) fn most_outstanding(&self) -> u64 {
         let outstanding = |it: &Stream| {
             it.receiver
@@ -133,7 +133,7 @@ impl Star {
             .unwrap_or(0)
     }
 
-    /// Times that streams were not granted more.
+    /// Times that streams were refused further grants.
     pub(super) fn grants_held(&self) -> u64 {
         let receivers = self
             .streams
@@ -142,7 +142,7 @@ impl Star {
         receivers.flatten().map(|c| c.counters().grants_held).sum()
     }
 
-    /// Bytes each stream brought.
+    /// Bytes that each stream received.
     pub(super) fn received(&self) -> Vec<u64> {
         let bytes = |it: &Stream| {
             it.receiver
@@ -161,12 +161,12 @@ impl Star {
         self.streams.iter().map(|it| it.finished_at).collect()
     }
 
-    /// Data that met in the queue, and of that, what it dropped, datagrams.
+    /// Data that entered the queue, and that it dropped, datagrams.
     pub(super) fn data(&self) -> (u64, u64) {
         (self.data_sent, self.data_dropped)
     }
 
-    /// What happened so far does not count in [`Star::data`].
+    /// Restarts the count of [`Star::data`].
     pub(super) fn count_data_from_here(&mut self) {
         (self.data_sent, self.data_dropped) = (0, 0);
     }
@@ -326,7 +326,7 @@ impl Stream {
         self.receiver.connection = made.ok();
     }
 
-    /// What is due at either end.
+    /// Handles everything due at either end.
     fn act(&mut self, now: Duration) {
         let instant = Instant::ZERO + now;
         for host in [&mut self.sender, &mut self.receiver] {
@@ -350,7 +350,7 @@ impl Stream {
     }
 
     fn complete(&mut self, now: Duration, id: TransferId, length: u64) {
-        // A later one may be complete before an earlier one that misses something.
+        // A later Transfer may complete before an earlier one with losses.
         let index = self.expected.iter().position(|it| it.0 == id);
         let (_, number, target) = self
             .expected

@@ -9,7 +9,7 @@ use zerolane_wire::Rights;
 const AT_MOST: Duration = Duration::from_secs(36_000);
 
 impl Sim {
-    /// From A to B; the time until A knows that all is in its place, which is checked.
+    /// Sends from A to B. Returns the time until A knows that everything is in place, and checks the content.
     pub(super) fn timed_send(&mut self, length: u64) -> Duration {
         let (start, now) = (self.net.now(), self.now());
         let source = self.a.filled(7, length);
@@ -21,7 +21,7 @@ impl Sim {
         self.net.now() - start
     }
 
-    /// The same of a Get: B holds the bytes, A gets them.
+    /// The same for a Get: B holds the bytes, A gets them.
     pub(super) fn timed_get(&mut self, length: u64) -> Duration {
         let (start, now) = (self.net.now(), self.now());
         let source = self.b.filled(7, length);

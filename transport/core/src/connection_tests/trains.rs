@@ -20,7 +20,7 @@ const MERGINGS: [Merge; 3] = [unmerged, merged, merged_at_random];
 const DATAGRAM: u64 = 1472;
 const TRAIN: u64 = (44 * DATAGRAM - (HEADER_LEN + SEAL) as u64 - 1) / 64 * 64;
 
-/// A path of one's own: whatever is granted leaves at once.
+/// A path without other traffic: everything granted leaves at once.
 fn lan() -> LinkConfig {
     LinkConfig {
         delay: Duration::from_micros(100),
@@ -35,7 +35,7 @@ fn connected(merging: Merge) -> Sim {
     sim
 }
 
-/// A Transfer of `length` bytes from `from`: identifiers at both ends, and where it arrives.
+/// A Transfer of `length` bytes from `from`. Returns its identifiers at both ends, and its destination.
 fn post(sim: &mut Sim, from: Side, seed: u64, length: u64) -> (TransferId, TransferId, Span) {
     let now = sim.now();
     let source = sim.host(from).filled(seed, length);
@@ -63,13 +63,13 @@ fn transfer(sim: &mut Sim, from: Side, seed: u64, length: u64) {
     there.c().assert_bounded();
 }
 
-/// The payload lengths of the trains that left `side`.
+/// The payload lengths of the trains that `side` sent.
 fn left(sim: &mut Sim, side: Side) -> Vec<u64> {
     let trains = sim.host(side).trains.as_ref().expect("trains");
     trains.left.iter().map(|it| it.s_id.into()).collect()
 }
 
-/// Payload bytes that left `side` with a header in front.
+/// Payload bytes that `side` sent with a header in front.
 fn with_headers(sim: &Sim, side: Side) -> u64 {
     let sent = sim.trace.iter().flatten();
     let data = sent.filter(|(from, bytes)| {
@@ -80,7 +80,7 @@ fn with_headers(sim: &Sim, side: Side) -> u64 {
         .sum()
 }
 
-/// Changes what arrives of the trains at `side`.
+/// Changes the trains that arrive at `side`.
 fn tamper(
     sim: &mut Sim,
     side: Side,
@@ -94,7 +94,7 @@ fn tamper(
     sim.host(side).trains.as_mut().expect("trains").tamper = Some(tamper);
 }
 
-/// Loses the datagrams of trains to `side` that are `lost`.
+/// Loses datagrams of trains to `side`, selected by `lost`.
 fn lose(sim: &mut Sim, side: Side, lost: impl Fn(Carriage) -> bool + 'static) {
     tamper(sim, side, move |at, bytes| match lost(at) {
         true => vec![],
@@ -118,13 +118,13 @@ fn transfer__leaves_as_trains() {
         transfer(&mut sim, Side::A, 7, length);
         let trains = left(&mut sim, Side::A);
         assert_eq!(trains.iter().sum::<u64>(), length);
-        // One header a train, and there are no more than there have to be: none is left over that is short.
+        // One header per train, and the fewest trains: no short one is left over.
         assert_eq!(with_headers(&sim, Side::A), 0);
         assert_eq!(trains.len() as u64, length.div_ceil(TRAIN));
         assert!(trains.iter().all(|it| (TRAIN / 2..=TRAIN).contains(it)));
         let sent = sim.trace.take().unwrap();
         let headless = sent.iter().filter(|(_, bytes)| !has_header(bytes)).count() as u64;
-        // The last of a train is never full.
+        // The last datagram of a train is never full.
         let datagrams = trains.iter().map(|it| (it + 48) / DATAGRAM + 1);
         assert_eq!(headless, datagrams.sum::<u64>());
         assert_eq!(resent(&mut sim, Side::A), 0);
@@ -161,7 +161,7 @@ fn block__is_a_number_of_whole_trains() {
     }
 }
 
-/// Loses what is `lost` of train 3, which alone is repaired, with headers.
+/// Loses datagrams of train 3, selected by `lost`; only that train is repaired, with headers.
 fn lose_of_third(merging: Merge, lost: impl Fn(Carriage) -> bool + 'static) {
     let mut sim = connected(merging);
     lose(&mut sim, Side::B, move |at| at.train == 3 && lost(at));
@@ -180,7 +180,7 @@ fn lost__one_datagram_costs_its_train_alone() {
         for index in [0, 1, 20, 42] {
             lose_of_third(merging, move |at| at.index == index);
         }
-        // Its header is in there.
+        // It holds the header.
         lose_of_third(merging, |at| at.last);
         lose_of_third(merging, |at| at.index >= 42);
         lose_of_third(merging, |_| true);
@@ -204,7 +204,7 @@ fn lost__the_last_train_is_found_by_silence() {
     }
 }
 
-/// A Transfer of ten trains, and another of one of `len` bytes, of which the datagrams are lost that are `lost`.
+/// A Transfer of ten trains, and another of one of `len` bytes, whose datagrams selected by `lost` are lost.
 fn lose_of_last(merging: Merge, len: u64, lost: fn(Carriage) -> bool) {
     let mut sim = connected(merging);
     lose(&mut sim, Side::B, move |at| at.train == 10 && lost(at));
@@ -217,7 +217,7 @@ fn lose_of_last(merging: Merge, len: u64, lost: fn(Carriage) -> bool) {
 #[test]
 fn lost__of_a_header_that_lies_in_two_datagrams() {
     for merging in MERGINGS {
-        // Of header and seal, 47, 24 and 1 byte are in the last datagram, or all of them.
+        // The last datagram holds 47, 24 or 1 byte of header and seal, or all of them.
         for behind in [47, 24, 1, 48] {
             let len = 14 * DATAGRAM + behind - (HEADER_LEN + SEAL) as u64;
             lose_of_last(merging, len, |at| at.last);
@@ -231,7 +231,7 @@ fn lost__of_a_header_that_lies_in_two_datagrams() {
     }
 }
 
-/// What is sent again if `change` is made to the third train, in trains.
+/// Retransmitted bytes, in trains, if `change` is applied to the third train.
 fn disturbed(
     merging: Merge,
     mut change: impl FnMut(Carriage, &[u8]) -> Vec<Vec<u8>> + 'static,
@@ -302,7 +302,7 @@ fn foreign__of_another_size_costs_nothing() {
             for shorter in [1, 60, 700, len - 1] {
                 assert_eq!(disturbed(merging, foreign(index, shorter)), 0, "{shorter}");
             }
-            // A longer one is taken for the first of another train.
+            // A longer one is taken for the first datagram of another train.
             assert!(disturbed(merging, foreign(index, len + 1)) <= 1);
         }
     }
@@ -310,7 +310,7 @@ fn foreign__of_another_size_costs_nothing() {
 
 #[test]
 fn payload__that_looks_like_operations_of_its_own_connection() {
-    // Whatever is sent of it starts a datagram somewhere.
+    // Whatever part of it is sent starts a datagram somewhere.
     let mut sim = connected(merged);
     let length = 3 * TRAIN;
     transfer(&mut sim, Side::A, 7, length);
@@ -356,7 +356,7 @@ fn losses__switch_trains_off_for_a_while_in_their_direction() {
     lose(&mut sim, Side::B, |at| at.index == 3 && at.train % 3 == 1);
     round_of_transfers(&mut sim, 3);
     round_of_transfers(&mut sim, 4);
-    // What was granted by then left as trains.
+    // Payload granted by then left as trains.
     let (off, since) = (left(&mut sim, Side::A).len(), sim.now());
     sim.b.trains.as_mut().expect("trains").tamper = None;
     let mut number = 5;
@@ -367,14 +367,14 @@ fn losses__switch_trains_off_for_a_while_in_their_direction() {
     }
     let pause = sim.now() - since;
     assert!(pause >= 60 * MS && pause < S, "{pause:?}");
-    // 12,288 datagrams arrived in that time at most.
+    // At most 12,288 datagrams arrived in that time.
     assert!((16..26).contains(&number), "{number}");
     let back = left(&mut sim, Side::B).len();
     let rounds = number as usize;
     assert_eq!(back, rounds * (1usize << 20).div_ceil(TRAIN as usize));
 }
 
-/// On a path that spoils every train, what is granted as such after a pause is one Block, not a window.
+/// On a path that spoils every train, only one Block, not a window, is granted for trains after a pause.
 #[test]
 fn losses__that_go_on_cost_a_block_after_each_pause() {
     let mut sim = connected(merged);

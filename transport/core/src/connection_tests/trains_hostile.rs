@@ -16,7 +16,7 @@ use zerolane_wire::{
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
 
-/// Much is in flight.
+/// A path with much payload in flight.
 fn long() -> LinkConfig {
     LinkConfig {
         delay: 2 * MS,
@@ -129,7 +129,7 @@ fn revoked__with_trains_in_flight_nothing_is_written_any_more() {
     }
 }
 
-/// A Transfer of which everything that is a train is lost, and the header of the first.
+/// A Transfer whose trains are all lost. Returns the header of the first as well.
 fn granted(config: Config, length: u64) -> (Sim, TransferId, Span, Header) {
     let mut sim = connected(config, merged);
     let (_, receive, target) = post(&mut sim, 1, length);
@@ -146,7 +146,7 @@ fn granted(config: Config, length: u64) -> (Sim, TransferId, Span, Header) {
     (sim, receive, target, header)
 }
 
-/// Shows B the train of `header`, which is dropped and counted.
+/// Passes the train of `header` to B, which drops and counts it.
 #[track_caller]
 fn dropped(sim: &mut Sim, header: &Header, why: DropReason) {
     let now = sim.now();
@@ -194,7 +194,7 @@ fn hostile__headers_of_trains() {
     let (b_id, b_num) = (header.b_id ^ 1, header.b_num + 7);
     dropped(&mut sim, &Header { b_id, ..header }, DropReason::NoGrant);
     dropped(&mut sim, &Header { b_num, ..header }, DropReason::NoGrant);
-    // Another Transfer; memory that is exported, or is none; messages.
+    // Another Transfer; exported memory, or none; messages.
     for d_id in [0, header.d_id + 1, HANDLE, HANDLE | header.d_id, u32::MAX] {
         dropped(&mut sim, &Header { d_id, ..header }, DropReason::NoGrant);
     }
@@ -240,7 +240,7 @@ fn hostile__a_train_of_which_some_is_there() {
     for (start, len) in [(0, header.s_id), (0, 1_001), (1_000, 8), (1_007, 5_000)] {
         dropped(&mut sim, &part(start, len), DropReason::Duplicate);
     }
-    // What is beside it has its place.
+    // The bytes beside it have their places.
     for (start, len) in [(0, 1_000), (1_008, 5_000)] {
         let it = part(start, len);
         let place = sim.b.c().place_of(&Train::data(&it), len);
@@ -252,7 +252,7 @@ fn hostile__a_train_of_which_some_is_there() {
     sim.b.c().assert_bounded();
 }
 
-/// What is the header of a train stands in front of payload, as if it were Data.
+/// A train's header stands in front of payload, as if it were Data.
 #[test]
 fn hostile__a_train_s_header_in_front() {
     let (mut sim, receive, target, header) = granted(Config::default(), 1 << 20);
@@ -274,14 +274,14 @@ fn hostile__a_train_s_header_in_front() {
     sim.b.freeze(target);
     sim.inject(Side::B, &datagram);
     sim.run_for(MS);
-    // None is expected: it is an operation as any other.
+    // No train is expected: it is an operation like any other.
     let after = sim.b.c().counters().dropped(DropReason::Unexpected);
     assert_eq!(after, before + 1);
     sim.b.assert_frozen();
     sim.b.assert_guards();
 }
 
-/// A header that says less, or more, than what is in front of it.
+/// A header that states less, or more, than the bytes in front of it.
 #[test]
 fn hostile__lengths_that_disagree() {
     let cases: [(i32, Merge); 4] = [
@@ -331,7 +331,7 @@ fn hostile__datagrams_of_one_byte_where_none_go_together() {
     });
     let placement = sim.b.c().on_data(now, &first, 1, 1, None);
     assert_eq!(placement, Placement::Move(target.part(0, 1)));
-    // The rest of its Block, which does not show how long others are.
+    // The rest of its Block, which does not show the length of others.
     let rest = Train::data(&Header {
         offset: header.offset + 1,
         flags: Flags::TRAIN,
@@ -348,7 +348,7 @@ fn hostile__datagrams_of_one_byte_where_none_go_together() {
     assert!(sim.b.holds(target, 1, 1 << 20));
 }
 
-/// Not even where the receiver grants across a boundary.
+/// Not even where the receiver's grant crosses a boundary.
 #[test]
 fn hostile__a_grant_across_a_boundary() {
     let config = Config {

@@ -12,12 +12,12 @@ use zerolane_wire::Rights;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// What a Transfer took.
+/// Result of a Transfer.
 struct Outcome {
     seconds: f64,
     trains: usize,
     timeouts: u64,
-    /// Bytes that were sent again, of those of the Transfer.
+    /// Retransmitted bytes per byte of the Transfer.
     resent: f64,
 }
 
@@ -54,7 +54,7 @@ fn transfer_over(link: LinkConfig, trains: bool, length: u64, seed: u64) -> Outc
     }
 }
 
-/// Time without trains by that with them, of as many Transfers as there are seeds.
+/// Time without trains divided by time with them, over one Transfer per seed.
 fn ratio(loss: f64, seeds: u64) -> f64 {
     let (mut with, mut without) = (0.0, 0.0);
     each(seeds, |seed| {
@@ -76,14 +76,14 @@ fn goodput__with_trains_is_that_without_where_nothing_is_lost() {
 
 #[test]
 fn goodput__with_trains_is_within_2_percent_of_that_without_where_something_is() {
-    // One Transfer and the other differ by more, either way.
+    // Two Transfers differ by more, either way.
     for (loss, seeds) in [(0.0001, 2), (0.001, 8), (0.01, 3)] {
         let ratio = ratio(loss, seeds);
         assert!(ratio >= 0.98, "{loss}: {ratio}");
     }
 }
 
-/// A put or a Get that was posted at `side`, and the place that is to be as its content.
+/// A posted put or Get at `side`, and the place that must equal its content.
 struct Work {
     side: Side,
     id: TransferId,
@@ -99,7 +99,7 @@ struct Both {
     work: Vec<Work>,
 }
 
-/// Adds datagrams of strangers, and some that an attacker made of real ones.
+/// Adds datagrams of unauthenticated hosts, and some that an attacker derived from real ones.
 fn foreign(mut dice: Dice, per_mille: u64) -> Tamper {
     let mut kept: Vec<u8> = vec![];
     Box::new(move |bytes| {
@@ -290,7 +290,7 @@ fn model__trains_of_every_kind_over_paths_of_every_kind() {
     std::eprintln!("{trains:?} opened, spoiled and incomplete");
 }
 
-/// 256 MiB over 1 Gb/s and 1 ms, where each datagram has that chance to be held back by 1 ms.
+/// 256 MiB over 1 Gb/s and 1 ms, where each datagram is delayed by 1 ms with that probability.
 fn held_back(trains: bool, probability: f64) -> Outcome {
     let link = LinkConfig {
         delay: MS / 2,

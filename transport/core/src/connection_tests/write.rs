@@ -24,7 +24,7 @@ fn only(profile: Profile) -> Config {
     }
 }
 
-/// Sends `lengths` from A to B and checks every byte; returns the simulation.
+/// Sends `lengths` from A to B and checks every byte. Returns the simulation.
 fn transfer(link: LinkConfig, seed: u64, config: Config, lengths: &[u64]) -> Sim {
     let mut sim = Sim::new(link, seed, config.clone(), config);
     sim.connect();

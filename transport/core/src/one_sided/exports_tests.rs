@@ -77,7 +77,7 @@ fn export__handles_wrap_without_naming_the_messages_or_what_is_exported() {
     let mut exports = Exports::new(HANDLES - 2);
     let mut export = |len| exports.export(span(len), Rights::ALL, None).unwrap().0;
     assert_eq!([export(1), export(2)], [HANDLE | HANDLES, HANDLE | 1]);
-    // All others were given and revoked meanwhile.
+    // All other handles were assigned and revoked meanwhile.
     (exports.last, exports.given) = (HANDLES - 1, HANDLES);
     let (handle, mx) = exports.export(span(3), Rights::ALL, None).unwrap();
     assert_eq!((handle, mx), (HANDLE | 2, 2));

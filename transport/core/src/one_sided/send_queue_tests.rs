@@ -193,7 +193,7 @@ fn window__is_of_datagrams_which_small_operations_share() {
     let all = FIRST_WINDOW - 1 + count;
     stream.take(NOW, all);
     stream.assert_bounded();
-    // What an operation took, it gives back, whatever became of it.
+    // A completed operation frees its share, whatever its outcome.
     assert!(stream.cancel(7));
     stream.confirm(NOW, all as u32);
     (1..FIRST_WINDOW as u32).for_each(|n| assert!(stream.value(NOW, n - 1, 1, 0)));

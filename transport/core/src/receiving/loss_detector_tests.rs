@@ -72,7 +72,7 @@ fn asked__by_how_long_they_wait() {
 #[test]
 fn asked__an_answer_to_another_ends_long_waits() {
     let mut watch = LossDetector::default();
-    // Asked for five times without an answer: the last wait is 160 ms long.
+    // Requested five times without an answer: the last wait is 160 ms long.
     watch.overtaken(at(0), (1, 0, 10), false);
     let mut now = at(2000);
     for wait in [10, 20, 40, 80, 160] {
@@ -80,7 +80,7 @@ fn asked__an_answer_to_another_ends_long_waits() {
         watch.asked(now, it, (0, 10), 10 * MS);
         now = now + wait * MS;
     }
-    // Another, asked for a moment later, is answered.
+    // Another range, requested a moment later, is repaired.
     let later = at(160_000);
     watch.overtaken(at(155_000), (1, 10, 20), false);
     let it = watch.take_due(later, RTT).unwrap();
@@ -91,7 +91,7 @@ fn asked__an_answer_to_another_ends_long_waits() {
     );
     let it = watch.take_due(later + RTT, RTT).unwrap();
     assert_eq!((it.start, it.end), (0, 10));
-    // And what is asked for on a path that answers waits no longer than any.
+    // A range requested on a path that answers waits no longer than any other.
     watch.asked(later + RTT, it, (0, 10), 10 * MS);
     assert_eq!(
         ranges(&mut watch, later + RTT + 10 * MS),
@@ -110,7 +110,7 @@ fn filled__finds_the_answer_among_thousands() {
         let it = watch.take_due(now, RTT).unwrap();
         watch.asked(now, it, (it.start, it.end), 100 * MS);
     }
-    // Each fifth is lost.
+    // Every fifth is lost.
     for gap in (0..2000u32).filter(|gap| gap % 5 != 0) {
         let late = watch.filled(
             at(10_000 + u64::from(gap)),
@@ -178,7 +178,7 @@ fn filled__the_rest_of_what_was_asked_for_as_a_whole_teaches_nothing() {
     watch.asked(at(2000), it, (100, 200), 10 * MS);
     let it = watch.take_due(at(12_000), RTT).unwrap();
     watch.asked(at(12_000), it, (150, 200), 10 * MS);
-    // To the first request or to the second: that cannot be told.
+    // Whether it answers the first request or the second is unknown.
     for after in [1, 9] {
         let late = watch.filled(at(12_000) + after * MS, (1, 150, 160), RTT);
         assert_eq!(late, LateArrival::Unknown);
@@ -237,7 +237,7 @@ fn put_back__the_rest_is_due_at_once() {
     let mut watch = LossDetector::default();
     watch.overtaken(at(0), (1, 0, 100), false);
     watch.overtaken(at(0), (1, 200, 300), false);
-    // For the first time, and once nothing came of it.
+    // For the first time, and after a request without effect.
     for now in [at(2000), at(12_000)] {
         let it = watch.take_due(now, RTT).unwrap();
         let part = (it.start, it.start + 10);

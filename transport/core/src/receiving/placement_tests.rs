@@ -162,7 +162,7 @@ fn accept__refuses_what_crosses_a_buffer_boundary() {
         come(&mut grants, 0, BUFFER - 100, 101).unwrap_err(),
         DropReason::OutOfBounds
     );
-    // The same address, named through the buffer before.
+    // The same address, named by the previous buffer.
     let aliased = Header {
         bufx: 0,
         offset: BUFFER,
@@ -236,7 +236,7 @@ fn revoke__nothing_is_placed_any_more() {
         DropReason::NoGrant
     );
     assert_eq!(forecast(&grants, 500, 64), [(2, 0, 1000)]);
-    // Again, and what was never granted.
+    // A duplicate, and a grant that never existed.
     grants.revoke(1);
     grants.revoke(99);
     grants.assert_bounded();
@@ -298,7 +298,7 @@ fn grant__room_is_bounded_and_comes_back() {
     assert!(!grants.has_room(), "as many live Blocks as may be");
     grants.revoke(1);
     assert!(grants.has_room());
-    // Revoked ones are remembered behind the first, which stays.
+    // Revoked Blocks are remembered behind the first, which stays.
     for _ in MAX_LIVE_BLOCKS..MAX_REMEMBERED_BLOCKS {
         grants.assert_bounded();
         assert!(grants.has_room());
@@ -372,11 +372,11 @@ fn delay__is_not_taken_from_a_grant_that_was_repeated() {
     assert_eq!(grants.take_delay(), None);
 }
 
-/// Buffers of the oracle, the smallest there may be: a map of few bytes has many boundaries.
+/// Buffers of the oracle, as small as possible: a map of few bytes has many boundaries.
 const SMALL_LOG2: u8 = MIN_BUFFER_LOG2;
 const SMALL: u32 = 1 << SMALL_LOG2;
 
-/// A Block of the oracle: which of its bytes are missing, by name.
+/// A Block of the oracle: its missing bytes, and its name.
 struct Mapped {
     sequence: u32,
     header: Header,
@@ -395,7 +395,7 @@ impl Oracle {
         self.0.iter().filter(|it| it.live)
     }
 
-    /// What must come of `len` bytes that `header` announces.
+    /// The expected result for `len` bytes with `header`.
     fn accept(&mut self, header: &Header, len: u32) -> Result<u32, DropReason> {
         let names = |it: &Header| (it.b_id, it.d_id, it.b_num);
         let mut live = self.0.iter_mut().filter(|it| it.live);
@@ -421,7 +421,7 @@ impl Oracle {
         self.live().map(missing).sum()
     }
 
-    /// Every byte named is granted and missing, and named once.
+    /// Checks that every byte of the forecast is granted and missing, and occurs once.
     fn check_forecast(&self, grants: &PlacementTable, stu: u32, stus: u32) {
         let mut out = Forecast::default();
         grants.forecast(stu, stus, &mut out);
@@ -442,7 +442,7 @@ impl Oracle {
     }
 }
 
-/// What a header gets wrong.
+/// The wrong field of a header.
 #[derive(Clone, Copy, Debug)]
 enum Wrong {
     Nothing,
@@ -473,7 +473,7 @@ enum Step {
     RevokeTransfer(u32),
 }
 
-/// Transfers that have several Blocks each.
+/// Transfers with several Blocks each.
 const TRANSFERS: u32 = 3;
 
 fn step() -> impl Strategy<Value = Step> {
@@ -494,7 +494,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The table and what it must say.
+/// The table, and the oracle that it must match.
 struct Pair {
     grants: PlacementTable,
     oracle: Oracle,
@@ -505,7 +505,7 @@ impl Pair {
         if !self.grants.has_room() {
             return;
         }
-        // A region each, so that addresses of several Blocks are the same.
+        // Separate regions, so that addresses of several Blocks are equal.
         let region = self.oracle.0.len() as u32;
         let transfer = 1 + region % TRANSFERS;
         let place = span(region, offset, len);
@@ -540,7 +540,7 @@ impl Pair {
         }
     }
 
-    /// What was forecast comes.
+    /// The forecast payload arrives.
     fn next(&mut self, stus: usize) {
         for _ in 0..stus {
             let mut out = Forecast::default();

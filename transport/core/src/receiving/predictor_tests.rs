@@ -8,14 +8,14 @@ use alloc::vec::Vec;
 const STU: u32 = 1000;
 const BLOCK: u32 = 8 * STU;
 
-/// A stream of which the first STU came.
+/// A stream whose first STU came.
 fn begun() -> Predictor {
     let mut stream = Predictor::new(500, BLOCK);
     assert_eq!(stream.on_data(500, STU, STU, true), Ok(()));
     stream
 }
 
-/// Where the next STUs are expected: position and length.
+/// Positions and lengths of the next expected STUs.
 fn expected(stream: &Predictor, stus: u32) -> Vec<(u64, u64)> {
     let mut forecast = Forecast::default();
     stream.forecast(stus, &mut forecast);

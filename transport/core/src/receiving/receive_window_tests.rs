@@ -5,7 +5,7 @@ use super::*;
 const MS: Duration = Duration::from_millis(1);
 const BASE: u32 = 2 << 20;
 
-/// Feeds `rate` bytes a millisecond for `millis`, from `now` on.
+/// Receives `rate` bytes a millisecond for `millis`, from `now` on.
 fn feed(credit: &mut ReceiveWindow, now: &mut Instant, millis: u32, rate: u32, rtt: Duration) {
     for _ in 0..millis {
         *now = *now + MS;
@@ -59,7 +59,7 @@ fn overrun__grants_no_more_than_arrives_for_a_while() {
     feed(&mut credit, &mut now, 1000, line, 50 * MS);
     assert!(credit.window() >= BASE + 3 * 49 * line);
     credit.overrun(now);
-    // Enough to go on, not to go faster.
+    // Enough to continue at this rate, not to accelerate.
     let most = BASE + round;
     assert!(
         (BASE + 49 * line..=most).contains(&credit.window()),

@@ -9,7 +9,7 @@ fn at(ms: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(ms)
 }
 
-/// After so many STUs, of which so many arrived capable.
+/// A report after this many STUs, of which this many arrived capable.
 fn told(stus: u64, capable: u32) -> Progress {
     Progress {
         received: stus * u64::from(STU),
@@ -45,7 +45,7 @@ fn note__what_left_unmarked_says_nothing() {
     for ms in 1..100 {
         marks.note(at(ms), false, at(ms - 1), STU, &told(100 * ms, 0));
     }
-    // Wanted from here on; these left before.
+    // Marks are wanted from now on; these left before.
     for ms in 100..110 {
         marks.note(at(ms), true, at(90), STU, &told(100 * ms, 0));
     }

@@ -50,7 +50,7 @@ fn span(len: u64) -> Span {
     }
 }
 
-/// A Block of 1000 bytes, granted in advance to message 5 or, if `d_id` is told, to that Transfer.
+/// A Block of 1000 bytes, granted in advance to message 5 or, if `d_id` is set, to that Transfer.
 fn block(sequence: u32, b_num: u32, d_id: Option<u32>) -> ClearToSend {
     ClearToSend {
         block_log2: 0,
@@ -71,7 +71,8 @@ fn block(sequence: u32, b_num: u32, d_id: Option<u32>) -> ClearToSend {
     }
 }
 
-/// What left under a grant in advance that the receiver ended leaves again under that which it gave for it, and nothing else.
+/// Payload sent under an advance grant that the receiver ended leaves again under the grant that replaced it, and
+/// nothing else does.
 #[test]
 fn advance__what_is_granted_anew_leaves_anew_and_the_rest_does_not() {
     for anew in [None, Some(1)] {
@@ -93,7 +94,7 @@ fn advance__what_is_granted_anew_leaves_anew_and_the_rest_does_not() {
             outbox.sent_all(1, b_num);
         }
         assert!(!outbox.has_data());
-        // An older one says nothing.
+        // An older one tells nothing.
         take(&mut outbox, block(9, 0, None));
         assert!(!outbox.has_data());
         take(&mut outbox, block(12, 0, anew));
@@ -105,7 +106,8 @@ fn advance__what_is_granted_anew_leaves_anew_and_the_rest_does_not() {
     }
 }
 
-/// What fills the congestion window was lost before the receiver heard of it; it asks for what waits behind.
+/// The payload that fills the congestion window was lost before the receiver heard of it; the receiver asks for the
+/// payload behind it.
 #[test]
 fn report__of_payload_that_never_left_frees_the_window_of_what_is_too_old() {
     let ms = |ms| Instant::ZERO + Duration::from_millis(ms);

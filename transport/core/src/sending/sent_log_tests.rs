@@ -96,7 +96,7 @@ fn sample__the_rate_does_not_hang_on_how_long_the_burst_was_that_asked() {
         lateness: Lateness::default(),
     };
     let at = |micros: u64| Instant::ZERO + Duration::from_micros(micros);
-    // A megabyte a second: bursts of a kilobyte, and now and then a repair of 100 bytes.
+    // A megabyte a second: bursts of a kilobyte, and sometimes a repair of 100 bytes.
     let bursts = [1000, 1000, 100, 1000, 1000, 1000, 100, 1000].repeat(8);
     let ends = |count: usize| bursts[..count].iter().sum::<u64>();
     let mut answered = 0;
@@ -108,7 +108,7 @@ fn sample__the_rate_does_not_hang_on_how_long_the_burst_was_that_asked() {
             let len = bursts[answered - 1];
             let progress = Progress {
                 received: ends(answered),
-                // It has been there since its first STU.
+                // It has been waiting since its first STU.
                 delay_us: len as u32,
                 marked: 0,
                 capable: 0,
@@ -124,7 +124,7 @@ fn sample__the_rate_does_not_hang_on_how_long_the_burst_was_that_asked() {
     assert!(answered > 40);
 }
 
-/// A megabyte a second, of which the receiver tells first by what is missing, without a sum, and later with one.
+/// A megabyte a second, first reported by missing ranges, without a sum, and later with one.
 #[test]
 fn sample__what_arrived_before_the_burst_left_is_no_rate() {
     let (mut flight, rtt) = (SentLog::new(), 2 * MS);
@@ -154,8 +154,8 @@ fn sample__what_arrived_before_the_burst_left_is_no_rate() {
     assert_eq!(sample.expect("news").rate, 2_000_000, "4 kB in 2 ms");
 }
 
-/// A queue of a megabyte a second, a sender that leaves eight bursts at once every 8 ms, and a receiver that takes them as
-/// seldom: it answers the first of those that it finds before it has taken the rest.
+/// A queue of a megabyte a second, a sender that sends eight bursts at once every 8 ms, and a receiver that receives as
+/// rarely: it answers the first of those bursts before it has received the rest.
 #[test]
 fn sample__the_rate_of_late_ends_is_that_of_arrival() {
     let (mut flight, rtt) = (SentLog::new(), 2 * MS);
@@ -182,7 +182,7 @@ fn sample__the_rate_of_late_ends_is_that_of_arrival() {
             flight.on_sent(at(began), 1, 0, 0, 1000);
             assert_eq!(flight.next_number(), number + 1);
         }
-        // They arrived one a millisecond. The first is told of when it alone was taken, the last with all.
+        // They arrived one per millisecond. The first was reported when it alone had been received, the last with all.
         let taken = at(began + 8);
         for (number, count, waited) in [(first, 1, 7), (first + 7, 8, 0)] {
             let received = u64::from(8 * round + count) * 1000;

@@ -18,7 +18,7 @@ fn sample(rtt: Duration) -> Sample {
     }
 }
 
-/// After answers whose round trips take turns.
+/// State after answers that alternate between two round trips.
 fn after(rtts: [Duration; 2]) -> Delay {
     let mut delay = Delay::default();
     for n in 0..100 {

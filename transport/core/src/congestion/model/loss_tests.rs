@@ -8,7 +8,7 @@ fn at(seconds: u32) -> Instant {
     Instant::ZERO + S * seconds
 }
 
-/// A round in which so many parts per thousand were lost.
+/// A round with this loss, parts per thousand.
 fn round(permille: u64) -> Round {
     Round {
         received: (1000 - permille) * 1000,
@@ -43,7 +43,7 @@ fn note_round__loss_with_a_queue_is_congestion() {
     }
 }
 
-/// Losses that a trial has taken for the path's own, at second 1.
+/// State after a trial that ended at second 1 with the loss as the path's own.
 fn cleared(permille: u64) -> Losses {
     let mut losses = Losses::default();
     for number in 1..30 {
@@ -77,7 +77,7 @@ fn note_round__own_loss_is_tried_again_after_its_time() {
 #[test]
 fn note_round__own_loss_is_tried_again_when_a_queue_shows() {
     let mut losses = cleared(200);
-    // As much is lost as always: no congestion.
+    // The loss is as usual: no congestion.
     for _ in 0..16 {
         losses.note_round(at(2), &round(200), false, Stage::Steady);
     }

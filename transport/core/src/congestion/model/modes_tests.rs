@@ -45,7 +45,7 @@ fn change_mode__competition_ends_with_the_first_answer_without_a_queue() {
     assert!(!model.delay.is_crowded());
 }
 
-/// A queue that does not go away however little is sent is not ours.
+/// A queue that stays however little is sent belongs to other flows.
 #[test]
 fn back_off__leaves_a_quarter_of_what_was_carried_lately() {
     let mut model = Model::default();

@@ -3,7 +3,7 @@
 use super::*;
 use crate::congestion::Lateness;
 
-/// Each burst of a round is answered, and each answer tells of a lower rate.
+/// Each burst of a round is answered, and each answer shows a lower rate.
 #[test]
 fn note__ever_lower_rates_take_no_more_room_than_the_limit() {
     let mut rates = Rates::default();
@@ -29,7 +29,7 @@ fn note__ever_lower_rates_take_no_more_room_than_the_limit() {
     assert_eq!(newest, Some(sample.rate), "when that is old, the newest");
 }
 
-/// A sender that had less to send than might have left says nothing of the path, unless it is more.
+/// The rate of a sender that ran out of payload tells nothing about the path, unless it is higher.
 #[test]
 fn note__what_was_limited_by_what_there_was_does_not_count() {
     let mut rates = Rates::default();

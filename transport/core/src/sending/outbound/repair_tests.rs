@@ -11,7 +11,7 @@ fn without__nothing_excepted_is_all() {
 }
 
 proptest! {
-    /// Byte by byte: in a part if no exception covers it, whatever overlaps what.
+    /// Byte by byte: a byte is in a part if no exception covers it, however ranges overlap.
     #[test]
     fn without__agrees_with_a_set(
         start in 0..60u32,
