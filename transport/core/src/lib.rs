@@ -1,5 +1,6 @@
-//! Implements the Scheduled Transfer protocol without IO: takes time, bytes and randomness, and returns headers and
-//! [`Span`]s.
+//! Implements the Scheduled Transfer protocol without IO, for lanes to drive.
+//!
+//! It takes time, bytes and randomness, and returns headers and [`Span`]s.
 //!
 //! A [`Connection`] is one virtual connection. It never touches a payload byte. It tells the lane where to read payload
 //! from ([`DataBurst`]) and where the payload expected next belongs ([`Forecast`]). Given a header and the place where

@@ -254,8 +254,8 @@ impl Recovery {
             .min(MAX_RTO.max(base))
     }
 
-    /// How long payload, or an answer to it, may stay out before it counts as lost: less than two round trips, once
-    /// they are known.
+    /// How long payload, or an answer to it, may stay out before it counts as lost: usually under two round trips, once
+    /// the round trip is known.
     pub(crate) fn data_timeout(&self) -> Duration {
         if let Some(fixed) = self.fixed {
             return fixed;

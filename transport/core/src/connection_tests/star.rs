@@ -1,5 +1,6 @@
-//! Simulates several senders, one receiver, and the switch between them, in virtual time: all Data shares one port and
-//! queue.
+//! Simulates several senders, one receiver and the switch between them, in virtual time.
+//!
+//! All Data shares one port and its queue.
 //!
 //! ```text
 //!  sender 0 --\                        /-- connection 0 \

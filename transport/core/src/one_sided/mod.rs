@@ -1,5 +1,4 @@
-//! Joins the two roles of one-sided operations: Initiator on the peer's memory, Responder for this end's exported
-//! memory.
+//! Runs one-sided operations in both roles: as Initiator on the peer's memory, as Responder for exported memory.
 //!
 //! An operation that fits one datagram is numbered and sent unannounced. A longer put is announced and granted as a
 //! Transfer into the peer's region; a longer get is granted by its Gets. Numbered operations keep their order; longer

@@ -376,7 +376,7 @@ fn delay__is_not_taken_from_a_grant_that_was_repeated() {
 const SMALL_LOG2: u8 = MIN_BUFFER_LOG2;
 const SMALL: u32 = 1 << SMALL_LOG2;
 
-/// A Block of the oracle: its missing bytes, and its name.
+/// A Block of the oracle, with a flag for each byte that is missing.
 struct Mapped {
     sequence: u32,
     header: Header,

@@ -1,5 +1,6 @@
-//! Sends this end's Transfers under congestion control: announces, sends granted payload, repairs, and takes
-//! confirmations. Also offers memory to the peer's Reads.
+//! Sends this end's Transfers under congestion control, from announcement to confirmation.
+//!
+//! Also offers memory to the peer's Reads.
 
 mod answers;
 mod bursts;

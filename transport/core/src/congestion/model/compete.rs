@@ -1,10 +1,9 @@
-//! Competes for a share of a queue that other flows keep full (as Copa's competitive mode, Arun and Balakrishnan, NSDI
-//! 2018).
+//! Competes for a share of the queue while other flows keep it full.
 //!
-//! It increases bytes in flight until something is lost, and then keeps a part of them. It observes the queue of each
-//! round, unusual loss and marks. The model enters this mode from Cruise when the queue is crowded (`delay.rs`), and
-//! leaves it at the first answer without a queue. Every 10 s it probes for the shortest round trip, and returns if the
-//! queue is still crowded.
+//! It increases bytes in flight until something is lost, and then keeps a part of them, as Copa's competitive mode does
+//! (Arun and Balakrishnan, NSDI 2018). It observes the queue of each round, unusual loss and marks. The model enters
+//! this mode from Cruise when the queue is crowded (`delay.rs`), and leaves it at the first answer without a queue.
+//! Every 10 s it probes for the shortest round trip, and returns if the queue is still crowded.
 
 use super::{UNIT, delay::NOISE};
 use core::time::Duration;
