@@ -67,7 +67,9 @@ impl Rights {
     }
 }
 
-/// Asks for a persistent memory region. Answered by [`MemoryRegionAvailable`] or [`RequestAnswer`](super::RequestAnswer).
+/// Asks for a persistent memory region.
+///
+/// Answered by [`MemoryRegionAvailable`] or [`RequestAnswer`](super::RequestAnswer).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestMemoryRegion {
     /// Rights wanted.
@@ -261,7 +263,9 @@ impl FetchOpKind {
     ];
 }
 
-/// Asks for an atomic operation on a 64-bit word. Answered by Data of 8 bytes (big-endian), then [`FetchOpComplete`](super::Operation::FetchOpComplete).
+/// Asks for an atomic operation on a 64-bit word.
+///
+/// Answered by Data of 8 bytes (big-endian), then [`FetchOpComplete`](super::Operation::FetchOpComplete).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FetchOp {
     /// Which operation.
