@@ -1,8 +1,8 @@
 //! Derives a key from a one-time code, a few digits that two people read to each other.
 //!
-//! An attacker can test a code only by taking part in an exchange, once per try. SPAKE2 (Abdalla and Pointcheval, RSA
-//! 2005) on Ed25519 turns the code into a key that an end has only if it knew the code at that moment. Its two messages
-//! travel as payload of the first two messages of the Noise exchange, and the key is mixed in before the third
+//! An attacker can test a code only by taking part in an exchange, once per try. SPAKE2 on Ed25519 (Abdalla and
+//! Pointcheval, RSA 2005) turns the code into a key that an end has only if it knew the code at that moment. Its two
+//! messages travel as payload of the first two messages of the Noise exchange, and the key is mixed in before the third
 //! (XXpsk3). So the exchange proves the code, and binds the transcript with both ends' keys to it, without a further
 //! message.
 

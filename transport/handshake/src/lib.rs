@@ -1,5 +1,6 @@
-//! Runs the key exchange: Noise XX, optionally with a pre-shared key, in datagrams that may be lost, repeated,
-//! reordered and forged.
+//! Runs the key exchange: Noise XX, optionally with a pre-shared key, over an unreliable network.
+//!
+//! Datagrams may be lost, repeated, reordered and forged.
 //!
 //! Sans-IO like the core: takes datagrams, time and randomness; returns datagrams and finally a [`Session`]. An
 //! [`Exchange`] belongs to one connection, which times and repeats its messages. A [`Gate`] precedes all connections of
