@@ -1,34 +1,35 @@
-//! Honest counting: every byte placed or moved and why, every datagram dropped and where, every
-//! syscall and wake-up.
+//! Counts what a connection did: each byte placed or moved and why, each datagram dropped and where, each system call
+//! and wake-up.
 
 use crate::{NoBypass, NoPath, NoSharedMemory, RingFault};
 use zerolane_core::{Counters, PathState};
 use zerolane_handshake::Cipher;
 
-/// Why payload was copied again in user space.
+/// Why payload was copied once more in user space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
 pub enum MoveCause {
-    /// It landed by forecast, but in another STU's place: loss, reordering, a repair.
+    /// It landed by forecast, but in the place of another STU, after a loss, a reordering or a repair.
     Mispredicted,
-    /// It came in a pattern the forecast did not have: another STU size, another number of segments.
+    /// It came in a pattern that the forecast did not have: another STU size, or another number of segments.
     Pattern,
-    /// Nothing was forecast: it came before the lane could know its place.
+    /// There was no forecast: it came before the lane could know its place.
     Unexpected,
-    /// A small put, the answer to a small get or the control of a message, which come without announcement
-    /// (one copy, by design; strict mode permits it).
+    /// It came without announcement: a small put, the answer to a small get, or the control of a message (one copy, by
+    /// design; strict mode permits it).
     Unannounced,
-    /// Sealed, and opened in the lane's own memory (one copy, by design): bound for a mapped file, or for
-    /// exported memory where the cipher cannot work on what others may touch at the same time, or where
-    /// something failed to open lately.
+    /// It was sealed, and opened in the lane's own memory (one copy, by design). This happens to payload for a mapped
+    /// file. It also happens to payload for exported memory if the cipher cannot work on memory that others may access
+    /// meanwhile, or if a datagram failed to open recently.
     OpenedApart,
-    /// It came with its announcement, so that no forecast could name its place (one copy, by design; an end
-    /// in strict mode asks its peer for none of that).
+    /// It came with its announcement, so no forecast could name its place (one copy, by design). In strict mode an end
+    /// asks its peer to send no such payload.
     Eager,
-    /// It came so before a receive was posted, and was kept until then: the second copy.
+    /// It came with its announcement before a receive was posted, and was kept until then. This counts the second copy.
     Held,
-    /// It came through the ring of shared memory: it is short, or the kernel does not let this end read the sender's memory,
-    /// or the sender's memory may change or go (one copy more than by reference).
+    /// It came through the shared-memory ring, which costs one copy more than a reference. The reason is that it is
+    /// short, that the kernel does not let this end read the sender's memory, or that the sender's memory may change or
+    /// be freed.
     Ring,
 }
 
@@ -46,21 +47,21 @@ impl MoveCause {
     ];
 }
 
-/// Whether sends do without the kernel's copy (MSG_ZEROCOPY), and if not, why.
+/// Whether sends avoid the kernel's copy (MSG_ZEROCOPY), and if not, why.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Zerocopy {
-    /// Not wanted.
+    /// Not requested.
     #[default]
     Off,
-    /// Nothing was sent yet that could show it.
+    /// No send so far could show it.
     Untried,
-    /// A probe is out whose memory the kernel still has.
+    /// A probe was sent, and the kernel still holds its memory.
     Probing,
-    /// The kernel copies all the same, as it always does on loopback and veth.
+    /// The kernel copies anyway, as it always does on loopback and veth.
     Copied,
-    /// The kernel, or what it runs in, does not permit it.
+    /// The kernel or its sandbox does not permit it.
     Refused,
-    /// Done where datagrams are large enough for it to pay.
+    /// Used where datagrams are large enough for it to pay.
     Used,
 }
 
@@ -70,7 +71,7 @@ pub enum LaneKind {
     /// UDP datagrams.
     #[default]
     Udp,
-    /// Memory that two processes of one host and user share. Nothing is encrypted there: the kernel keeps others out.
+    /// Memory that two processes of one host and user share. It is not encrypted: the kernel keeps other users out.
     SharedMemory,
     /// Frames of raw Ethernet.
     Ethernet,
@@ -81,13 +82,13 @@ pub enum LaneKind {
 /// Totals of one connection since it began.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Account {
-    /// Payload bytes that came to where they belong without a copy in user space: the kernel placed them, or they were
-    /// opened there, as those of a train.
+    /// Payload bytes that reached their place without a copy in user space: the kernel placed them, or this end opened
+    /// them in place, as in a train.
     pub bytes_placed: u64,
     moved: [u64; MoveCause::ALL.len()],
     /// Payload bytes handed to the kernel.
     pub bytes_sent: u64,
-    /// Of these, the bytes that the kernel sent from where they lay, without a copy of its own.
+    /// Of [`Account::bytes_sent`], the bytes that the kernel sent from where they lay, without its own copy.
     pub bytes_given: u64,
     /// Datagrams handed to the kernel.
     pub datagrams_sent: u64,
@@ -95,7 +96,7 @@ pub struct Account {
     pub datagrams_received: u64,
     /// sendmsg and sendmmsg calls that carried Data.
     pub tx_data_syscalls: u64,
-    /// Of these, sendmsg calls whose payload the kernel was lent instead of copying it.
+    /// Of [`Account::tx_data_syscalls`], sendmsg calls that lent payload to the kernel instead of having it copied.
     pub tx_zerocopy_syscalls: u64,
     /// sendmsg calls that carried control operations.
     pub tx_control_syscalls: u64,
@@ -109,67 +110,68 @@ pub struct Account {
     pub wakeups: u64,
     /// Short naps of a receiver while much payload was in flight.
     pub naps: u64,
-    /// Times the thread slept until a timer.
+    /// Times the thread slept until a timer expired.
     pub sleeps: u64,
     /// Datagrams the kernel dropped because the receive buffer was full (SO_RXQ_OVFL).
     pub dropped_socket_buffer: u64,
     /// Datagrams longer than the lane takes.
     pub dropped_truncated: u64,
-    /// Frames of raw Ethernet with this connection's key that its peer did not send it: from another hardware address, to
-    /// another host, or of a VLAN.
+    /// Raw Ethernet frames with this connection's key that its peer did not send: from another hardware address, to
+    /// another host, or in a VLAN.
     pub dropped_foreign: u64,
     /// Datagrams the interface refused to send (down, unreachable, too large).
     pub dropped_on_send: u64,
-    /// Paths that were to be added and could not be: no such address, no way there, or the peer takes no more.
+    /// Paths that could not be added: the address does not exist, no route leads there, or the peer accepts no more.
     pub paths_refused: u64,
-    /// Why the last of these could not be. At an end that takes paths over raw Ethernet
-    /// ([`Options::ethernet_paths`](crate::Options::ethernet_paths)) also why it cannot hear of any.
+    /// Why the last of [`Account::paths_refused`] failed. At an end that accepts paths over raw Ethernet
+    /// ([`Options::ethernet_paths`](crate::Options::ethernet_paths)) also why it cannot receive requests for them.
     pub no_path: Option<NoPath>,
     /// Receive buffer the kernel granted, bytes.
     pub receive_buffer: usize,
     /// What carries the connection.
     pub lane: LaneKind,
-    /// Frames of raw Ethernet come and leave by AF_XDP, past the kernel's network stack.
+    /// Whether raw Ethernet frames come and leave by AF_XDP, past the kernel's network stack.
     pub bypass: bool,
-    /// Why they do not, where [`Options::device`](crate::Options::device) was to have them do so.
+    /// Why they do not, if [`Options::device`](crate::Options::device) requested it.
     pub no_bypass: Option<NoBypass>,
-    /// Why no shared memory carries it, where that was asked for.
+    /// Why shared memory does not carry the connection, if it was requested.
     pub no_shared_memory: Option<NoSharedMemory>,
-    /// How the peer broke the memory that was shared with it, which ended the connection.
+    /// How the peer violated the shared-memory protocol, which ended the connection.
     pub ring_fault: Option<RingFault>,
-    /// Records of shared memory whose payload was not the peer's any more when it had been copied: it was not used.
+    /// Records of shared memory that the peer had revoked by the time their payload was copied. The payload was
+    /// discarded.
     pub dropped_void: u64,
-    /// Puts, gets and atomic operations of this end that were done in the peer's memory as mapped here, without the
+    /// Puts, gets and atomic operations that this end carried out in its mapping of the peer's memory, without the
     /// peer's CPU.
     pub direct_operations: u64,
-    /// Bytes that they moved. They are in no other count.
+    /// Bytes that [`Account::direct_operations`] moved. No other count includes them.
     pub bytes_direct: u64,
-    /// Regions that the peer passed to be mapped and that could not be: other memory than what was said, or the system
-    /// has no room. Operations on them go by the peer.
+    /// Regions that the peer passed but this end could not map, because the memory was not as announced or the system
+    /// has no room. The peer carries out operations on them.
     pub regions_not_mapped: u64,
-    /// Segmentation offload in use at present.
+    /// Whether segmentation offload is in use at present.
     pub gso: bool,
-    /// Receive offload in use at present.
+    /// Whether receive offload is in use at present.
     pub gro: bool,
-    /// What seals the datagrams; `None` in plain mode, and before the key exchange is done.
+    /// The cipher that seals the datagrams; `None` in plain mode, and before the key exchange completes.
     pub cipher: Option<Cipher>,
-    /// Sends without the kernel's copy.
+    /// Whether sends avoid the kernel's copy.
     pub zerocopy: Zerocopy,
     /// Payload bytes of an STU at present.
     pub stu: u32,
-    /// What is known of the path at present, and what follows from it.
+    /// The present state of the path.
     pub path: PathState,
     /// What the protocol engine counted.
     pub protocol: Counters,
 }
 
 impl Account {
-    /// Payload bytes copied again in user space for `cause`.
+    /// Payload bytes copied once more in user space for `cause`.
     pub fn moved(&self, cause: MoveCause) -> u64 {
         self.moved[cause as usize]
     }
 
-    /// Payload bytes copied again in user space.
+    /// Payload bytes copied once more in user space.
     pub fn bytes_moved(&self) -> u64 {
         self.moved.iter().sum()
     }

@@ -1,4 +1,4 @@
-//! One of the lanes that there are: what carries a connection is chosen when it is made.
+//! Chooses the lane of a connection when the connection is made.
 
 use crate::ethernet::{self, EthernetLane};
 use crate::fallback::Fallback;
@@ -24,10 +24,10 @@ use zerolane_wire::{Reason, Rights};
     reason = "it lives in a driver, which is boxed where there are many"
 )]
 pub enum AnyLane {
-    /// UDP; and why not shared memory, where that was asked for.
+    /// UDP, and why not shared memory if that was requested.
     Udp(UdpLane, Option<NoSharedMemory>),
-    /// Memory shared with a process of this host and user; and the other way, as long as an Initiator that does not insist
-    /// on this one is not answered.
+    /// Memory shared with a process of this host and user. The fallback is present until the peer answers, unless this
+    /// Initiator insists on shared memory.
     SharedMemory(ShmLane, Option<Box<Fallback>>),
     /// Frames of raw Ethernet.
     Ethernet(EthernetLane),
@@ -38,8 +38,8 @@ pub enum AnyLane {
 /// Opens a connection to `peer` over the lane that `options` choose. The handshake runs inside the driver's calls.
 ///
 /// # Errors
-/// No socket, or no route to `peer`; or shared memory, raw Ethernet or IP protocol 118 was insisted on, and cannot be:
-/// why. Or as of [`Options::check`].
+/// There is no socket or no route to `peer`; or the options insist on shared memory, raw Ethernet or IP protocol 118,
+/// and the error says why it is not available. Or as [`Options::check`].
 pub fn connect(peer: SocketAddr, options: &Options) -> io::Result<Driver<AnyLane>> {
     options.check()?;
     let met = match options.lane {
@@ -69,7 +69,7 @@ pub fn connect(peer: SocketAddr, options: &Options) -> io::Result<Driver<AnyLane
     }
 }
 
-/// Does the same with whichever it is.
+/// Evaluates the same expression for each kind of lane.
 macro_rules! of_each {
     ($lane:expr, $it:ident => $do:expr) => {
         match $lane {
@@ -82,7 +82,7 @@ macro_rules! of_each {
 }
 
 impl AnyLane {
-    /// Who the peer proved to be: `None` in plain mode, and before it did.
+    /// The identity that the peer proved: `None` in plain mode, and before the proof.
     pub fn peer_key(&self) -> Option<PublicKey> {
         of_each!(self, it => it.peer_key())
     }
@@ -92,12 +92,12 @@ impl AnyLane {
         of_each!(self, it => it.key())
     }
 
-    /// What is to be watched, once [`Driver::next_timeout`] was asked for.
+    /// The descriptor to watch, after a call to [`Driver::next_timeout`].
     pub fn socket(&self) -> BorrowedFd<'_> {
         of_each!(self, it => it.socket())
     }
 
-    /// What is to be watched besides the socket: readable once the peer's process ended. See [`ShmLane::peer_process`].
+    /// A second descriptor to watch: readable once the peer's process has ended. See [`ShmLane::peer_process`].
     pub fn peer_process(&self) -> Option<BorrowedFd<'_>> {
         match self {
             AnyLane::Udp(..) | AnyLane::Ethernet(_) | AnyLane::Ip118(_) => None,
@@ -105,7 +105,7 @@ impl AnyLane {
         }
     }
 
-    /// Our address at present, if there is a way to the peer.
+    /// This end's address at present, if there is a route to the peer.
     pub fn local_addr(&self) -> Option<SocketAddr> {
         match self {
             AnyLane::Udp(it, _) => it.local_addr(),
@@ -115,13 +115,13 @@ impl AnyLane {
         }
     }
 
-    /// The peer's address at present. In shared memory an Initiator has none but the host's, with port 0.
+    /// The peer's address at present. In shared memory an Initiator has only the host's address, with port 0.
     pub fn peer_addr(&self) -> SocketAddr {
         of_each!(self, it => it.peer_addr())
     }
 
-    /// The next turn that receives nothing looks whether the peer moved, if it is silent: over UDP alone; and for paths over UDP
-    /// that the peer adds.
+    /// Makes the next turn that receives nothing check whether a silent peer moved (over UDP only), and whether the
+    /// peer adds paths over UDP.
     pub fn look_for_peer(&mut self) {
         match self {
             AnyLane::Udp(it, _) => it.look_for_peer(),
@@ -130,8 +130,8 @@ impl AnyLane {
         }
     }
 
-    /// Whether [`AnyLane::socket`] says nothing of what arrives, as this end told its peer that it is awake: it is to be asked
-    /// whether something [has arrived](AnyLane::has_arrived).
+    /// Whether [`AnyLane::socket`] does not report arrivals, because this end told its peer that it is awake. The
+    /// caller must then poll [`has_arrived`](AnyLane::has_arrived).
     pub fn is_awake(&self) -> bool {
         match self {
             AnyLane::Udp(..) | AnyLane::Ethernet(_) | AnyLane::Ip118(_) => false,
@@ -139,7 +139,7 @@ impl AnyLane {
         }
     }
 
-    /// Whether something lies in memory to be taken, or there is room that was waited for. Costs no system call.
+    /// Whether there is something to receive in memory, or the room that this end waited for. Makes no system call.
     pub fn has_arrived(&self) -> bool {
         match self {
             AnyLane::Udp(..) | AnyLane::Ethernet(_) | AnyLane::Ip118(_) => false,
@@ -147,14 +147,13 @@ impl AnyLane {
         }
     }
 
-    /// Whether the next turn may find that another lane is to carry the connection, with other descriptors: it is opened from
-    /// here, not answered, and may go by UDP.
+    /// Whether the next turn may change to another lane with other descriptors: this end opened the connection, the
+    /// peer has not answered, and the connection may fall back to UDP.
     pub fn is_undecided(&self) -> bool {
         matches!(self, AnyLane::SharedMemory(_, Some(_)))
     }
 
-    /// What came of a look for what has arrived: where this Initiator is not let in, or turned away, it goes by UDP from here
-    /// on.
+    /// Evaluates a look for arrivals. If this Initiator is refused or not admitted in time, it continues by UDP.
     fn decide(
         &mut self,
         received: Result<bool, LaneError>,
@@ -180,7 +179,7 @@ impl AnyLane {
         Ok(true)
     }
 
-    /// Adds a path as soon as the connection is open. False if what carries it has none, or [`Options`] did not ask
+    /// Adds a path as soon as the connection is open. False if the lane has only one path, or [`Options`] did not ask
     /// for several.
     pub fn add_path(&mut self, addresses: PathAddresses) -> bool {
         match self {

@@ -1,23 +1,23 @@
-//! What has arrived and lies in a lane's own memory, shown to the core and put where it belongs.
+//! Delivers datagrams in the lane's own memory: shows them to the core, then copies payload to its place.
 
 use crate::{MoveCause, Turn};
 use zerolane_core::{DropReason, Placement, RegionId, Span};
 use zerolane_wire::{Flags, Frames, HEADER_LEN, Header, Op, checksum::Sum};
 
-/// Of a control operation, no more is ever looked at, bytes.
+/// Most bytes of a control operation that are ever read.
 pub(crate) const CONTROL_DATAGRAM: usize = 128;
 
-/// Whether what is behind the header are frames.
+/// Whether frames follow the header.
 pub(crate) fn is_of_frames(header: &Header, turn: &Turn<'_>) -> bool {
     header.flags.contains(Flags::FRAMES) && turn.core.takes_frames()
 }
 
-/// With checksums agreed, one must be there and match.
+/// Whether the checksum is there and matches, if checksums were agreed.
 pub(crate) fn checksum_holds(header: &Header, rest: Sum) -> bool {
     header.checksum != 0 && header.verify(rest).is_ok()
 }
 
-/// Shows the core a control operation, and does the atomic operation that it may order.
+/// Shows the core a control operation, and carries out the atomic operation that it may order.
 pub(crate) fn deliver_operation(turn: &mut Turn<'_>, bytes: &[u8], len: usize) {
     turn.core.on_control(turn.now, bytes, len);
     if let Some(order) = turn.core.pending_atomic() {
@@ -26,7 +26,7 @@ pub(crate) fn deliver_operation(turn: &mut Turn<'_>, bytes: &[u8], len: usize) {
     }
 }
 
-/// A put or a value that came without announcement: done now, in order.
+/// Carries out, at once and in order, a put or a value that came without announcement.
 ///
 /// # Errors
 /// The region whose memory is gone.
@@ -63,8 +63,8 @@ pub(crate) fn deliver_small(
     Ok(())
 }
 
-/// Takes a datagram that nothing seals, and puts its payload where it belongs before this returns; granted payload is
-/// counted as moved for `cause`.
+/// Takes an unsealed datagram, and copies its payload to its place before returning. Granted payload is counted as
+/// moved for `cause`.
 ///
 /// # Errors
 /// The region whose memory is gone.
@@ -122,7 +122,7 @@ pub(crate) fn deliver_data(
 
 fn fill(span: Span, payload: &[u8], cause: MoveCause, turn: &mut Turn<'_>) -> Result<(), RegionId> {
     turn.account.count_moved(cause, span.len);
-    // What a repair holds beside what was missing, and was handed out, is not written again.
+    // A repair does not rewrite the part that had already arrived and was handed out.
     let settled = turn.memory.settled(span);
     let rest = span.part(settled, span.len - settled);
     let bytes = payload.get(settled as usize..).unwrap_or_default();

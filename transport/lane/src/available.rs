@@ -1,19 +1,19 @@
-//! Asks how much memory the system has left for this process, before much is taken at once.
+//! Checks that the system has enough memory left before a large allocation.
 //!
-//! Pages of a memfd are counted to no process until one maps and touches them. Who takes more than there are has the kernel
-//! look for memory by ending programs, and it begins with those that hold much by its count: others.
+//! The kernel charges the pages of a memfd to no process until one maps and touches them. On exhaustion it would kill
+//! the processes with the largest charge, and those are other ones.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Shorter memory is taken without a question: the answer takes a tenth of a millisecond.
+/// Shorter allocations skip the check, which takes a tenth of a millisecond.
 const ASKED_FROM_BYTES: usize = 1 << 20;
 
 /// Checks that `len` bytes can be taken at once.
 ///
 /// # Errors
-/// `OutOfMemory`: how much there is.
+/// `OutOfMemory`, with the number of bytes available.
 pub(crate) fn check(len: usize) -> io::Result<()> {
     if len < ASKED_FROM_BYTES {
         return Ok(());
@@ -21,7 +21,7 @@ pub(crate) fn check(len: usize) -> io::Result<()> {
     check_against(len, available(|path| fs::read_to_string(path).ok()))
 }
 
-/// A system that does not say how much there is decides itself.
+/// Passes if `available` is unknown: the system decides.
 fn check_against(len: usize, available: Option<u64>) -> io::Result<()> {
     match available {
         Some(left) if left < len as u64 => Err(io::Error::new(
@@ -34,7 +34,7 @@ fn check_against(len: usize, available: Option<u64>) -> io::Result<()> {
     }
 }
 
-/// Bytes that the machine has left, and each memory control group that this process is in: the least. `read` reads a file.
+/// Bytes left on the machine and in each memory control group of this process, whichever is least. `read` reads a file.
 fn available(read: impl Fn(&Path) -> Option<String>) -> Option<u64> {
     let of_process = |file: &str| read(Path::new(file)).unwrap_or_default();
     let machine = number_after("MemAvailable:", &of_process("/proc/meminfo")).map(|kib| kib * 1024);
@@ -51,14 +51,14 @@ fn available(read: impl Fn(&Path) -> Option<String>) -> Option<u64> {
     machine.into_iter().chain(groups).min()
 }
 
-/// How the kernel shows memory control groups.
+/// One version of the kernel's control group interface.
 struct Version {
     filesystem: &'static str,
-    /// What `/proc/self/cgroup` calls it.
+    /// The controller's name in `/proc/self/cgroup`.
     controller: &'static str,
     limit: &'static str,
     used: &'static str,
-    /// Lines of `memory.stat`, of used memory that is free when it is needed: the cache of files.
+    /// Lines of `memory.stat` that count reclaimable memory: the page cache.
     caches: [&'static str; 2],
 }
 
@@ -80,8 +80,8 @@ const VERSIONS: [Version; 2] = [
 ];
 
 impl Version {
-    /// The directories of the group that this process is in and of those around it, which limit it as well. `groups` and
-    /// `mounts` are `cgroup` and `mountinfo` of `/proc/self`.
+    /// The directories of this process's group and of its ancestors, which limit it too. `groups` and `mounts` are
+    /// `cgroup` and `mountinfo` of `/proc/self`.
     fn directories(&self, groups: &str, mounts: &str) -> Vec<PathBuf> {
         let own = groups.lines().find_map(|line| {
             let mut parts = line.splitn(3, ':').skip(1);
@@ -103,14 +103,14 @@ impl Version {
         let (Some(own), Some((root, at))) = (own, mount) else {
             return Vec::new();
         };
-        // In a container the group's name may be that outside of it, of which the mount shows a part.
+        // In a container the group's name may be relative to the host, while the mount shows only a part of the tree.
         let below = Path::new(own).strip_prefix(root).unwrap_or(Path::new(""));
         let innermost = at.join(below);
         let around = innermost.ancestors().take_while(|it| it.starts_with(at));
         around.map(Path::to_owned).collect()
     }
 
-    /// `None`: there is no limit.
+    /// `None` if there is no limit.
     fn left_in(&self, directory: &Path, read: impl Fn(&Path) -> Option<String>) -> Option<u64> {
         let number = |file: &str| read(&directory.join(file))?.trim().parse::<u64>().ok();
         let limit = number(self.limit)?;

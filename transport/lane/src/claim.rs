@@ -1,17 +1,17 @@
-//! Ports that the kernel knows nothing of: those of the protocol's header, where no UDP port stands for them.
+//! Claims a port of the protocol's header that has no UDP port behind it, so the kernel does not reserve it.
 
 use crate::udp;
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::io;
 
-/// Where ports that were not asked for begin: the dynamic ones (RFC 6335).
+/// First port to try when the caller asks for none: the dynamic ports (RFC 6335).
 const FIRST_FREE: u16 = 49_152;
-/// Of these, how many are tried.
+/// How many of these are tried.
 const TRIES: usize = 64;
 
-/// A port that nothing else on this host listens on, for as long as this is held. The kernel knows no such for raw and
-/// packet sockets, so it is a name in its abstract namespace of UNIX sockets, which network namespaces have each their
-/// own of.
+/// A port that no other listener of this host uses while this is held. The kernel reserves no ports for raw and packet
+/// sockets. The claim is therefore a name in the abstract namespace of UNIX sockets, of which each network namespace
+/// has its own.
 #[derive(Debug)]
 pub(crate) struct Claim(#[allow(dead_code, reason = "held")] Socket);
 
@@ -23,10 +23,10 @@ impl Claim {
         Ok(Claim(socket))
     }
 
-    /// Of `port` of `what`, or of any if that is 0; and which it is.
+    /// Claims `port` of `what`, or a free port if that is 0. Returns the claim and the port.
     ///
     /// # Errors
-    /// [`io::ErrorKind::AddrInUse`]: something listens on it, or no port was found on which nothing does.
+    /// [`io::ErrorKind::AddrInUse`]: another listener has the port, or no free port was found.
     pub(crate) fn any(what: &str, port: u16) -> io::Result<(Claim, u16)> {
         if port != 0 {
             return Ok((Claim::of(what, port)?, port));

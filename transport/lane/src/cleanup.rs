@@ -1,40 +1,40 @@
-//! Putting misplaced payload where it belongs.
+//! Moves misplaced payload to its place after a burst was received.
 //!
-//! After a burst was received by forecast, some of it may lie in each other's places: a lost STU
-//! shifts all that follow, reordering swaps. All moves of a burst are done together, in an order in
-//! which no move overwrites what another still has to read; a cycle is broken by bounce copies.
+//! Payload received by forecast may land in the wrong places: a lost STU shifts all that follow, and reordering swaps
+//! STUs. The moves of a burst are performed together, in an order in which no move overwrites bytes that another has
+//! yet to read. A bounce copy breaks each cycle.
 
 use crate::fault::{self, Gone};
 use crate::shared::{self, Bounds};
 use zerolane_core::RegionId;
 
-/// Bytes to be moved.
+/// A move of bytes to their place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Move {
     pub(crate) from: Source,
     pub(crate) to: *mut u8,
     pub(crate) len: usize,
-    /// Where they belong.
+    /// The region of the target.
     pub(crate) region: RegionId,
-    /// The target is a mapped file, whose pages may be gone.
+    /// Whether the target is a mapped file, whose pages may be gone.
     pub(crate) file: bool,
-    /// Where they belong is exported memory with these bounds.
+    /// The bounds of the target's memory, if it is exported.
     pub(crate) shared: Option<Bounds>,
 }
 
-/// Where bytes lie that are to be moved, and how that memory may be read.
+/// Bytes to move, and how their memory may be read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Source {
     pub(crate) start: *const u8,
-    /// It is a mapped file, whose pages may be gone.
+    /// Whether it is a mapped file, whose pages may be gone.
     pub(crate) file: bool,
-    /// It is exported memory with these bounds: others write it meanwhile. Then what is read is spoilt,
-    /// as by a late put.
+    /// The bounds of its memory, if it is exported. Others may write it during the read, which corrupts the content
+    /// read, as a late put does.
     pub(crate) shared: Option<Bounds>,
 }
 
 impl Source {
-    /// Memory of the lane's own.
+    /// The lane's own memory.
     pub(crate) fn own(bytes: &[u8]) -> Source {
         Source {
             start: bytes.as_ptr(),
@@ -51,11 +51,11 @@ impl Source {
         }
     }
 
-    /// Copies what lies there.
+    /// Copies the source into `into`.
     ///
     /// # Safety
-    /// `into.len()` bytes are readable there, and lie within the bounds if it is shared. Nothing writes
-    /// them unless it is; they may be gone if it is a file.
+    /// `into.len()` bytes are readable at the source, and lie within its bounds if it is shared. Nothing writes them
+    /// unless the source is shared. Their pages may be gone if it is a file.
     pub(crate) unsafe fn read(self, into: &mut [u8]) -> Result<(), Gone> {
         match (self.file, self.shared) {
             // SAFETY: as promised by the caller.
@@ -75,13 +75,13 @@ impl Source {
 }
 
 impl Move {
-    /// Does this one alone.
+    /// Performs this move.
     ///
     /// # Safety
-    /// As of [`perform`].
+    /// As [`perform`].
     pub(crate) unsafe fn perform(&self) -> Result<(), Gone> {
         if !self.file && self.shared.is_none() && !self.from.file && self.from.shared.is_none() {
-            // SAFETY: as promised by the caller; ptr::copy allows the two to overlap.
+            // SAFETY: as promised by the caller; ptr::copy allows source and target to overlap.
             unsafe { std::ptr::copy(self.from.start, self.to, self.len) };
             return Ok(());
         }
@@ -104,10 +104,10 @@ impl Move {
         }
     }
 
-    /// Takes the source out of the others' way.
+    /// Copies the source to new memory, so that other moves may overwrite it.
     ///
     /// # Safety
-    /// As of [`perform`], and the returned memory outlives the move.
+    /// As [`perform`], and the returned memory outlives the move.
     unsafe fn bounce(&mut self) -> Result<Box<[u8]>, Gone> {
         let mut copy = vec![0; self.len].into_boxed_slice();
         // SAFETY: as promised by the caller.
@@ -121,17 +121,16 @@ fn overlaps(a: *const u8, a_len: usize, b: *const u8, b_len: usize) -> bool {
     (a as usize) < b as usize + b_len && (b as usize) < a as usize + a_len
 }
 
-/// Does all `moves` as if at once, and empties the list. What cannot be done is left out, and the
-/// region it belonged to (one of them) returned. Where two targets overlap, either may win: an honest
-/// sender gives both the same bytes.
+/// Performs all `moves` as if at once, and empties the list. Skips moves whose memory is gone, and returns the region
+/// of one of them. If two targets overlap, either may win: an honest sender sends the same bytes for both.
 ///
-/// Bounded for any moves: each is done once and bounced at most once. So at most twice the bytes of
-/// the batch are copied, and at most its bytes are held. [`Order`] bounds the work of finding the order.
+/// The cost is bounded for any moves: each is performed once and bounced at most once. At most twice the bytes of the
+/// batch are copied, and at most its bytes are held. [`Order`] bounds the work of ordering.
 ///
 /// # Safety
-/// Every `from` is readable and every `to` writable for `len` bytes, unless `file` is set and its page
-/// gone. Nothing else touches them, unless `shared` says that it is exported, and lies in those bounds.
-/// Sources may overlap targets in any way.
+/// Each `from` is readable and each `to` writable for `len` bytes, unless `file` is set and the page is gone. Nothing
+/// else accesses them, unless `shared` says that the memory is exported; then they lie within those bounds. Sources may
+/// overlap targets in any way.
 pub(crate) unsafe fn perform(moves: &mut Vec<Move>) -> Result<(), RegionId> {
     match moves[..] {
         [] => return Ok(()),
@@ -153,7 +152,7 @@ pub(crate) unsafe fn perform(moves: &mut Vec<Move>) -> Result<(), RegionId> {
                 // SAFETY: as promised by the caller; `bounced` outlives the list.
                 let copy = unsafe { moves[index].bounce() };
                 if copy.is_err() {
-                    // Nothing of it is left to be moved.
+                    // No bytes are left to move.
                     moves[index].len = 0;
                 }
                 (index, copy.map(|copy| bounced.push(copy)))
@@ -167,28 +166,28 @@ pub(crate) unsafe fn perform(moves: &mut Vec<Move>) -> Result<(), RegionId> {
     outcome
 }
 
-/// What is to be done next.
+/// The next step of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Perform(usize),
-    /// All that are left block each other: this one's source goes out of the way.
+    /// All remaining moves block each other: bounce the source of this one.
     Bounce(usize),
 }
 
-/// An order of moves in which none overwrites what another still has to read.
+/// Orders moves so that none overwrites bytes that another has yet to read.
 ///
-/// A move *blocks* another while its source lies where the other writes. A move that nothing blocks is
-/// performed. Where each one left is blocked, following the blockers leads into a cycle; one of the
-/// cycle is bounced, which then blocks nothing any more. (One that a cycle blocks without being part of
-/// it blocks nothing in the cycle: bouncing it would change nothing.)
+/// A move *blocks* another while its source overlaps the target of the other. A move that nothing blocks is performed.
+/// If each remaining move is blocked, following the blockers leads into a cycle. One move of the cycle is bounced, and
+/// then blocks nothing. (A move that a cycle blocks without being part of it blocks nothing in the cycle, so bouncing
+/// it would not help.)
 ///
-/// Work: one comparison for each move and each source that lies among the targets. Those are places of
-/// one forecast, so 64 at most, however many datagrams a batch has.
+/// Work: one comparison for each move and each source that lies among the targets. Those sources are places of one
+/// forecast, so there are at most 64, however many datagrams a batch has.
 #[derive(Debug)]
 struct Order {
     /// Pairs of blocker and blocked, by blocker.
     edges: Vec<(usize, usize)>,
-    /// Of each move: how many block it.
+    /// For each move, the number of moves that block it.
     blockers: Vec<usize>,
     ready: Vec<usize>,
 }
@@ -207,7 +206,7 @@ impl Order {
         };
         for (blocker, source) in moves.iter().enumerate() {
             let from = source.from.start;
-            // What lies in the lane's own memory is in nothing's way.
+            // A source in the lane's own memory blocks nothing.
             if from as usize >= end || from as usize + source.len <= start {
                 continue;
             }
@@ -224,7 +223,7 @@ impl Order {
         order
     }
 
-    /// The next step; the caller takes it at once.
+    /// The next step, which the caller performs at once.
     fn next(&mut self) -> Option<Step> {
         if let Some(index) = self.ready.pop() {
             self.release(index);
@@ -235,7 +234,7 @@ impl Order {
         Some(Step::Bounce(index))
     }
 
-    /// `blocker` blocks nothing any more.
+    /// Records that `blocker` no longer blocks anything.
     fn release(&mut self, blocker: usize) {
         let start = self.edges.partition_point(|edge| edge.0 < blocker);
         let end = self.edges.partition_point(|edge| edge.0 <= blocker);
@@ -247,7 +246,7 @@ impl Order {
         }
     }
 
-    /// A move of a cycle, if any move is left: nothing is ready, so each one left has a blocker that is left.
+    /// A move of a cycle, if any move is left. No move is ready, so each remaining one has a blocker that remains.
     fn in_a_cycle(&self) -> Option<usize> {
         let mut met = vec![false; self.blockers.len()];
         let mut index = self.edges.first()?.1;

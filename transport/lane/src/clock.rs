@@ -1,10 +1,10 @@
-//! The clock that the core is not allowed to have.
+//! Reads the monotonic clock for the core, which takes time as an input.
 
 use nix::time::{ClockId, clock_gettime};
 use std::sync::OnceLock;
 use zerolane_core::Instant;
 
-/// When the first clock of the process was made, by the system's. All share it, for connections that share a
+/// The system clock's time when the process made its first clock. All clocks share it, because connections of one
 /// scheduler compare their times.
 static EPOCH: OnceLock<u64> = OnceLock::new();
 
@@ -26,9 +26,10 @@ impl Clock {
     }
 }
 
-/// What `std::time::Instant` reads. That gives differences alone, each of which takes as long as the reading.
+/// The clock behind `std::time::Instant`. `Instant` yields only differences, each of which costs as much as the
+/// reading.
 fn system_nanos() -> u64 {
-    // It is in every kernel.
+    // Every kernel has it.
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("a monotonic clock");
     time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
 }

@@ -1,4 +1,4 @@
-//! What a datapath is to the loop that drives it.
+//! Defines the interface between a datapath and the loop that drives it.
 
 use crate::clock::Clock;
 use crate::holds::Holds;
@@ -9,47 +9,46 @@ use std::time::Duration;
 use zerolane_core::{Atomic, Connection, Instant, RegionId, RemotePlace};
 use zerolane_wire::{Reason, Rights};
 
-/// What a lane is lent for one turn of the loop.
+/// What the loop lends a lane for one turn.
 #[derive(Debug)]
 pub struct Turn<'a> {
     /// The time, see [`Turn::refresh`].
     pub now: Instant,
-    /// Says what to send, and where payload belongs.
+    /// Decides what to send, and where payload belongs.
     pub core: &'a mut Connection,
-    /// The memory that is posted.
+    /// The posted memory.
     pub memory: &'a Registry,
     pub(crate) holds: &'a mut Holds,
-    /// What is counted.
+    /// The connection's counters.
     pub account: &'a mut Account,
-    /// Set by the lane if it stopped at the bound of a turn: there may be more to receive, or to send, that nothing
-    /// else tells of.
+    /// Set by the lane if it stopped at the limit of a turn: there may be more to receive or to send, and no event will
+    /// announce it.
     pub more: bool,
     pub(crate) clock: Clock,
 }
 
 impl Turn<'_> {
-    /// Reads the clock again: after something was received, and before something is sent. A thread may
-    /// be off its core in the middle of a turn. With the turn's first time, a round trip could seem
-    /// shorter than any is, and the shortest one is what the pace rests on; or a burst older than it
-    /// is, and lost.
+    /// Reads the clock again after a receive and before a send. The thread may be preempted in the middle of a turn.
+    /// With the time of the turn's start, a round trip could seem shorter than any real one, and the pace rests on the
+    /// shortest. Or a burst could seem older than it is, and be declared lost.
     pub fn refresh(&mut self) {
         self.now = self.clock.now();
     }
 }
 
-/// An access to the peer's memory, by a lane that has it mapped.
+/// An access to the peer's memory, by a lane that has mapped it.
 #[derive(Debug)]
 pub enum RemoteAccess<'a> {
-    /// Writes these bytes there, one piece behind the other.
+    /// Writes these pieces, one after the other.
     Put(&'a [&'a [u8]]),
-    /// Reads as many, which are initialised if it succeeds.
+    /// Reads as many bytes, which are initialised on success.
     Get(&'a mut [MaybeUninit<u8>]),
-    /// Does this to an aligned word.
+    /// Performs this operation on an aligned word.
     FetchOp(Atomic),
 }
 
 impl RemoteAccess<'_> {
-    /// Bytes of the peer's memory.
+    /// Length of the peer's memory that is accessed, in bytes.
     #[allow(clippy::len_without_is_empty, reason = "an access is no collection")]
     pub fn len(&self) -> u64 {
         match self {
@@ -59,62 +58,61 @@ impl RemoteAccess<'_> {
         }
     }
 
-    /// Whether the peer's memory is changed.
+    /// Whether the access changes the peer's memory.
     pub fn writes(&self) -> bool {
         !matches!(self, RemoteAccess::Get(_))
     }
 }
 
-/// A datapath: three verbs, and questions about its state. The control plane stays out of it: what to send and where payload
-/// belongs is the core's to say.
+/// A datapath: three verbs, and questions about its state. The control plane stays out of it: the core decides what to
+/// send and where payload belongs.
 pub trait Lane {
-    /// Takes what has arrived, one batch. True if there was anything.
+    /// Takes one batch of arrivals. True if there were any.
     ///
     /// # Errors
     /// See [`LaneError`].
     fn receive(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError>;
 
-    /// Sends what the core owes, for one turn. True if anything was sent.
+    /// Sends what the core owes, for one turn. True if it sent anything.
     ///
     /// # Errors
     /// See [`LaneError`].
     fn transmit(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError>;
 
-    /// Sleeps until something arrives, or room to send if it waits for that, or `waker` is used, or
-    /// `timeout`. True if woken by the network.
+    /// Sleeps until a datagram arrives, the socket has room if the lane waits for it, `waker` is used, or `timeout`
+    /// passes. True if the network woke it.
     ///
     /// # Errors
     /// The datapath is broken.
     fn wait(&mut self, waker: &Waker, timeout: Option<Duration>) -> io::Result<bool>;
 
-    /// Whether it waits for room to send, beside what may arrive.
+    /// Whether it waits for room to send, besides arrivals.
     fn wants_write(&self) -> bool;
 
-    /// The longest that it may go without a turn, if nothing arrives; `None`: without end.
+    /// Longest sleep without a turn if nothing arrives; `None`: no limit.
     fn longest_sleep(&self) -> Option<Duration>;
 
-    /// Whether memory of `region` is in use below, although its Transfer may be over.
+    /// Whether the lane or the kernel still uses memory of `region`, even if its Transfer is over.
     fn holds(&self, region: RegionId) -> bool;
 
-    /// Memory of `region`, which is not held, goes back to its owner now: what was sent of it and did not arrive is not
-    /// to be used any more. Nothing follows for a lane whose datagrams have copies.
+    /// Stops using memory of `region`, which is not held and returns to its owner now: bytes that were sent and have
+    /// not arrived must not be read again. A lane whose datagrams are copies does nothing.
     fn recall(&mut self, _region: RegionId) {}
 
-    /// The peer may use `memory`, exported at `place`, with `rights` from here on: a lane whose peer can map it passes
-    /// it on.
+    /// Lets the peer use `memory`, exported at `place`, with `rights`. A lane whose peer can map the memory passes it
+    /// on.
     fn lend(&mut self, _memory: &Exporting, _place: RemotePlace, _rights: Rights) {}
 
-    /// The export `handle` is over. When this returns, the peer is in no access to it any more; one that does not end
-    /// counts for nothing.
+    /// Ends the export `handle`. On return the peer is in no access to the memory, or that access has no effect.
     fn take_back(&mut self, _handle: u32) {}
 
-    /// Whether some of the peer's memory is mapped here.
+    /// Whether this end has mapped some of the peer's memory.
     fn reaches_memory(&self) -> bool {
         false
     }
 
-    /// Does `access` at once, without the peer: the word before an atomic operation, else 0; or that the memory was
-    /// revoked meanwhile. `None`: nothing was done, for the place is not mapped, or not so.
+    /// Performs `access` at once, without the peer. Returns the old word of an atomic operation, else 0; or that the
+    /// memory was revoked meanwhile. `None` if nothing was done: the place is not mapped, or not with these rights.
     fn access(
         &mut self,
         _at: RemotePlace,
@@ -123,6 +121,6 @@ pub trait Lane {
         None
     }
 
-    /// Writes down what it is using at present.
+    /// Records the lane's present state in `account`.
     fn describe(&self, account: &mut Account);
 }

@@ -1,23 +1,23 @@
-//! The digest of a train that nothing seals: XXH3, 64 bits, of its payload, with that of its header as seed.
+//! Computes the digest of an unsealed train: 64-bit XXH3 of the payload, seeded with XXH3 of the header.
 //!
-//! It finds what was lost, doubled, swapped or changed on the way, as a tag does, and hides nothing and proves nothing to
-//! one who wants to forge it: a plain connection has no keys. XXH3 was the fastest digest measured: 47 GB/s in the cache,
-//! where CRCs had 13.
+//! Like a tag, it detects loss, duplication, reordering and corruption. Unlike a tag, it hides nothing and stops no
+//! forger: a plain connection has no keys. XXH3 was the fastest digest measured: 47 GB/s in the cache, where CRCs
+//! reached 13.
 
 use std::hash::Hasher;
 use twox_hash::XxHash3_64;
 use zerolane_wire::{DIGEST_LEN, HEADER_LEN};
 
-/// A digest in the making.
+/// A digest in progress.
 pub(crate) struct Digest(XxHash3_64);
 
 impl Digest {
-    /// Of a train that `header` ends.
+    /// Starts the digest of a train that ends with `header`.
     pub(crate) fn new(header: &[u8; HEADER_LEN]) -> Digest {
         Digest(XxHash3_64::with_seed(seed(header)))
     }
 
-    /// The next bytes of its payload.
+    /// Adds the next bytes of the payload.
     pub(crate) fn update(&mut self, payload: &[u8]) {
         self.0.write(payload);
     }
@@ -26,7 +26,7 @@ impl Digest {
         self.0.finish().to_be_bytes()
     }
 
-    /// That of payload in one piece: twice as fast.
+    /// The digest of payload in one piece, at twice the speed.
     pub(crate) fn of(header: &[u8; HEADER_LEN], payload: &[u8]) -> [u8; DIGEST_LEN] {
         XxHash3_64::oneshot_with_seed(seed(header), payload).to_be_bytes()
     }
@@ -58,7 +58,7 @@ mod tests {
         }
     }
 
-    /// docs/reference/protocol.md has it: others are to come to the same.
+    /// docs/reference/protocol.md has this value, for other implementations.
     #[test]
     fn digest__of_known_bytes() {
         let bytes: Vec<u8> = (0..=255).collect();

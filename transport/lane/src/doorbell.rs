@@ -1,11 +1,10 @@
-//! How one thread ends another's sleep without a system call unless it sleeps.
+//! Wakes a sleeping thread from another one, with a system call only if it sleeps.
 //!
-//! Kept apart from descriptors and from `std`'s atomics, so that loom can try every order of its
-//! steps (`tests/loom.rs`).
+//! Uses neither descriptors nor `std`'s atomics, so that loom can try every order of its steps (`tests/loom.rs`).
 
 use super::sync::{AtomicBool, Ordering, fence};
 
-/// Rung by many, heard by one.
+/// Many threads ring it, and one hears it.
 #[derive(Debug, Default)]
 pub(crate) struct Doorbell {
     rung: AtomicBool,
@@ -13,23 +12,24 @@ pub(crate) struct Doorbell {
 }
 
 impl Doorbell {
-    /// Rings. True if the hearer sleeps, or is about to, so that it has to be woken.
+    /// Rings. True if the hearer sleeps or is about to, so that the caller must wake it.
     pub(crate) fn ring(&self) -> bool {
-        // Rung, then look; the hearer says that it sleeps, then looks whether it was rung. The fences
-        // put the two in one order, so that one of them sees the other.
-        // A swap, and no store, for a thread that hears two rings at once is to see what came before either.
+        // The ringer sets `rung`, then checks for a sleeper; the hearer announces its sleep, then checks `rung`. The
+        // fences order the two, so that at least one of them sees the other. A swap instead of a store, because a
+        // thread that hears two rings at once must see the writes before both.
         self.rung.swap(true, Ordering::Release);
         fence(Ordering::SeqCst);
         self.sleeping.load(Ordering::Relaxed)
     }
 
-    /// Whether it was rung since the last look.
+    /// Whether it was rung since the last call.
     pub(crate) fn take(&self) -> bool {
         self.rung.load(Ordering::Relaxed) && self.rung.swap(false, Ordering::Acquire)
     }
 
-    /// Takes the rings until now, then says whether the hearer goes on: not once `ended`, which is set before a ring. The
-    /// other way round the ring of an end that comes between the two would be taken, and the end slept through.
+    /// Takes the rings so far, then says whether the hearer continues: not once `ended`, which is set before a ring. In
+    /// the opposite order the ring of an end between the two steps would be taken, and the hearer would sleep through
+    /// the end.
     pub(crate) fn goes_on(&self, ended: &AtomicBool) -> bool {
         self.take();
         !ended.load(Ordering::Acquire)
@@ -42,14 +42,14 @@ impl Doorbell {
         slept
     }
 
-    /// The hearer is about to sleep. False if it was rung already: it must not.
+    /// Announces that the hearer is about to sleep. False if it was rung already: then it must not sleep.
     pub(crate) fn arm(&self) -> bool {
         self.sleeping.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         !self.rung.load(Ordering::Relaxed)
     }
 
-    /// The hearer does not sleep any more. Whether it was about to.
+    /// Announces that the hearer does not sleep any more. True if it was about to.
     pub(crate) fn disarm(&self) -> bool {
         let armed = self.sleeping.load(Ordering::Relaxed);
         self.sleeping.store(false, Ordering::Relaxed);

@@ -1,10 +1,11 @@
-//! What one thread does with memory that is another's, and how the owner gets it back.
+//! Lends memory to another thread, and takes it back when the owner needs it.
 //!
-//! The owner hands out an [`Errand`] and keeps its [`Recall`]. A thread touches the memory between [`Errand::begin`], if that
-//! is true, and the errand's end. The owner calls it off before the memory is used for anything else: one that has not begun
-//! never will, and one that is under way is waited for, which is as long as it takes to seal or open a burst.
+//! The owner hands out an [`Errand`] and keeps its [`Recall`]. A thread may access the memory if [`Errand::begin`]
+//! returns true, until it drops the errand. The owner calls the errand off before it uses the memory for anything else.
+//! An errand that has not begun then never begins. The call waits for one in progress, for as long as a burst takes to
+//! seal or open.
 //!
-//! Kept apart from `std`'s atomics, so that loom can try every order of its steps (`tests/loom.rs`).
+//! Uses its own atomics in place of `std`'s, so that loom can try every order of its steps (`tests/loom.rs`).
 
 use super::sync::{AtomicU8, Ordering, yield_now};
 use std::sync::Arc;
@@ -13,22 +14,22 @@ const WAITS: u8 = 0;
 const UNDER_WAY: u8 = 1;
 const OVER: u8 = 2;
 
-/// Leave to touch memory, until it is dropped.
+/// Permission to access memory, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Errand(Arc<AtomicU8>);
 
-/// The owner's hold of an errand.
+/// The owner's handle of an errand.
 #[derive(Debug)]
 pub(crate) struct Recall(Arc<AtomicU8>);
 
-/// One that has not begun.
+/// Makes an errand that has not begun.
 pub(crate) fn errand() -> (Errand, Recall) {
     let state = Arc::new(AtomicU8::new(WAITS));
     (Errand(Arc::clone(&state)), Recall(state))
 }
 
 impl Errand {
-    /// From here on the memory may be touched, if this is true: it was not called off.
+    /// Begins the access. False if the owner called the errand off.
     pub(crate) fn begin(&self) -> bool {
         let begun = self
             .0
@@ -37,7 +38,7 @@ impl Errand {
     }
 }
 
-/// Also of one that never began, or whose thread panicked.
+/// Also ends an errand that never began, or whose thread panicked.
 impl Drop for Errand {
     fn drop(&mut self) {
         self.0.store(OVER, Ordering::Release);
@@ -45,12 +46,12 @@ impl Drop for Errand {
 }
 
 impl Recall {
-    /// Whether the memory is touched no more.
+    /// Whether the thread no longer accesses the memory.
     pub(crate) fn is_over(&self) -> bool {
         self.0.load(Ordering::Acquire) == OVER
     }
 
-    /// When this returns, the memory is touched no more, and what was done to it is seen.
+    /// Ends the access. On return the thread no longer accesses the memory, and its writes are visible.
     pub(crate) fn call_off(&self) {
         let waits = self
             .0

@@ -1,4 +1,4 @@
-//! Memory that peers use while this program does.
+//! Exports memory that peers and this program use at the same time.
 
 use crate::grace::GracePeriods;
 use crate::memory::{NOT_OF_CHILDREN, Region};
@@ -11,11 +11,11 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What a connection shares with the threads that revoke what it exports.
+/// State shared by a connection and the threads that revoke its exports.
 #[derive(Debug, Default)]
 pub(crate) struct Exporter {
     pub(crate) grace: GracePeriods,
-    /// Handles of what was revoked, for the connection to end.
+    /// Handles that were revoked and that the connection must end.
     revoked: Mutex<Vec<u32>>,
 }
 
@@ -26,27 +26,27 @@ impl Exporter {
         self.grace.tell();
     }
 
-    /// Handles of what was revoked since this was asked.
+    /// Handles revoked since the last call.
     pub(crate) fn take_revoked(&self) -> Vec<u32> {
         let mut revoked = self.revoked.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut revoked)
     }
 }
 
-/// A peer's way to the memory past this process: by a mapping of its own.
+/// A peer's own mapping of the memory, which bypasses this process.
 pub(crate) trait Loan: fmt::Debug + Send + Sync {
-    /// Ends it. When this returns, no access of the peer's is in progress, or it counts for nothing.
+    /// Ends it. On return no access by the peer is in progress, or that access has no effect.
     fn end(&self);
 }
 
-/// The memory, as lanes see it: to be followed within a turn, from its export until the connection is
-/// told that it was revoked.
+/// The memory, as lanes see it. A lane may access it within a turn, from the export until the connection learns of the
+/// revocation.
 pub(crate) struct ExportWindow {
     bounds: Bounds,
     file: bool,
-    /// By which peers can map it.
+    /// The descriptor by which peers can map it.
     memfd: Option<Arc<OwnedFd>>,
-    /// The one process that has it, if a child of fork does not.
+    /// The one process that has the memory, if fork does not pass it to children.
     only: Option<Process>,
     revoked: AtomicBool,
     state: Mutex<WindowState>,
@@ -54,25 +54,26 @@ pub(crate) struct ExportWindow {
 }
 
 struct WindowState {
-    /// Given back with the revocation.
+    /// Returned by the revocation.
     region: Option<Region>,
-    /// Where it is exported: address of the exporter, and handle.
+    /// Its exports: address of the exporter, and handle.
     exports: HashMap<(usize, u32), Arc<Exporter>>,
-    /// What peers have mapped of it.
+    /// The mappings that peers have of it.
     loans: Vec<Arc<dyn Loan>>,
-    /// Some peer may have it mapped, whatever it was told since.
+    /// Some peer may still have it mapped, whatever that peer was told since.
     was_lent: bool,
 }
 
 impl ExportWindow {
-    /// The window's lock. It is held for no longer than a look; one who holds it takes no window's.
+    /// The window's lock. Hold it only for a short look, and never together with another window's.
     fn state(&self) -> MutexGuard<'_, WindowState> {
         #[cfg(test)]
         seam::count_touch();
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `exporter` exports it as `handle`, and is told when it is revoked. False if it was already.
+    /// Records that `exporter` exports it as `handle`, and must learn of its revocation. False if it is already
+    /// revoked.
     pub(crate) fn join(&self, exporter: &Arc<Exporter>, handle: u32) -> bool {
         let mut state = self.state();
         let key = (Arc::as_ptr(exporter) as usize, handle);
@@ -80,7 +81,7 @@ impl ExportWindow {
         !self.is_revoked()
     }
 
-    /// `exporter` does so no more.
+    /// Removes that record.
     pub(crate) fn part(&self, exporter: &Arc<Exporter>, handle: u32) {
         let key = (Arc::as_ptr(exporter) as usize, handle);
         self.state().exports.remove(&key);
@@ -94,12 +95,12 @@ impl ExportWindow {
         self.file
     }
 
-    /// By which peers can map it, if they can.
+    /// The descriptor by which peers can map it, if they can.
     pub(crate) fn memfd(&self) -> Option<&Arc<OwnedFd>> {
         self.memfd.as_ref()
     }
 
-    /// A peer is about to have it mapped, until `loan` ends. False if it was revoked.
+    /// Records that a peer is about to map it, until `loan` ends. False if it is revoked.
     pub(crate) fn lend(&self, loan: &Arc<dyn Loan>) -> bool {
         let mut state = self.state();
         if self.is_revoked() {
@@ -110,13 +111,13 @@ impl ExportWindow {
         true
     }
 
-    /// That one is ended by its connection.
+    /// Removes a loan that its connection has ended.
     pub(crate) fn return_loan(&self, loan: &Arc<dyn Loan>) {
         self.state().loans.retain(|it| !Arc::ptr_eq(it, loan));
     }
 
-    /// The memory, from here on its owner's alone. A peer that had it mapped may write to it still, as one that was
-    /// stopped in the middle of a put: the bytes as they are now go to other memory.
+    /// Returns the memory to its owner alone. A peer that had it mapped may still write to it, for example after a stop
+    /// in the middle of a put. The present bytes therefore move to other memory.
     fn give_back(&self) -> io::Result<Region> {
         let (region, was_lent) = {
             let mut state = self.state();
@@ -145,19 +146,19 @@ impl ExportWindow {
         self.revoked.load(Ordering::Acquire)
     }
 
-    /// Whether this process has the memory: not a child of fork that it is kept from ([`Region::memfd`]).
+    /// Whether this process has the memory: a child of fork may not ([`Region::memfd`]).
     fn is_here(&self) -> bool {
         self.only.is_none_or(Process::is_current)
     }
 
-    /// Whether it was not made by a process that this one was forked from.
+    /// Whether this process made it, and not one that this process was forked from.
     pub(crate) fn is_of_this_process(&self) -> bool {
         self.process.is_current()
     }
 
-    /// No turn that begins touches it any more, and those that were in progress are over: a lane's turn
-    /// takes microseconds, and no turn sleeps. In a child of fork it does nothing: the turns are other threads', which are not
-    /// there, and what peers have mapped is the parent's to take back.
+    /// Makes turns that begin from now on leave the memory alone, and waits for those in progress: a turn takes
+    /// microseconds and never sleeps. Does nothing in a child of fork: the threads that take turns do not exist there,
+    /// and only the parent can take back mappings.
     fn revoke(&self) {
         if !self.is_of_this_process() {
             return;
@@ -171,27 +172,27 @@ impl ExportWindow {
             let exporters: Vec<_> = state.exports.values().map(Arc::clone).collect();
             (exporters, state.loans.clone())
         };
-        // Without the lock: a turn may need it to end.
+        // Without the lock: a turn may need it to finish.
         exporters.iter().for_each(|it| it.grace.wait());
         loans.iter().for_each(|it| it.end());
     }
 }
 
-/// Memory that can be exported to peers, which read and write it at any moment; a handle, cheap to
-/// clone and to share between threads.
+/// Memory that can be exported to peers, which read and write it at any moment. A handle, cheap to clone and to share
+/// between threads.
 ///
-/// It is registered once, here, and belongs to no connection: each may export it to its peer, with rights
-/// of that peer's own.
+/// It is registered once, here, and belongs to no connection: each connection may export it to its peer, with rights of
+/// that peer's own.
 ///
-/// Of a [`Region::memfd`] a peer in shared memory has a mapping of its own, if its rights have READ in them: it puts
-/// (with WRITE as well), gets and does atomic operations (with WRITE too) there without this program, which need make
-/// no call for it.
+/// A peer in shared memory gets its own mapping of a [`Region::memfd`] if its rights include READ. It then gets, puts
+/// (with WRITE) and performs atomic operations (with WRITE) without this program's CPU and without a call by this
+/// program.
 ///
-/// There is no slice of it, for a slice's bytes must not change behind its back: this program
-/// copies in and out, and has the aligned words as atomics.
+/// There is no slice of it, because the bytes of a slice must not change while it lives. The program copies in and out,
+/// and accesses aligned words as atomics.
 ///
-/// After fork it belongs to the parent, which alone can export and revoke it. The child has a copy of the bytes, and of those of
-/// a [`Region::memfd`] none.
+/// After fork it belongs to the parent, which alone can export and revoke it. The child has a copy of the bytes, except
+/// those of a [`Region::memfd`].
 ///
 /// ```
 /// use std::sync::atomic::Ordering;
@@ -215,7 +216,7 @@ struct Handle {
     window: Arc<ExportWindow>,
 }
 
-/// What was revoked while there were other handles goes with the last of them, whoever holds the window.
+/// Memory revoked while there were other handles is freed with the last handle, even if a lane holds the window.
 impl Drop for Handle {
     fn drop(&mut self) {
         if self.window.is_revoked() {
@@ -234,7 +235,7 @@ impl fmt::Debug for ExportedRegion {
     }
 }
 
-/// Memory on its way to peers: no handle of it. It keeps nobody from giving the region back.
+/// Memory on its way to peers. It is no handle, and does not stop a handle from returning the region.
 #[derive(Clone)]
 pub struct Exporting(pub(crate) Arc<ExportWindow>);
 
@@ -248,7 +249,7 @@ impl fmt::Debug for Exporting {
 }
 
 impl Exporting {
-    /// Whether the region was revoked: nobody exports it any more.
+    /// Whether the region was revoked: it is no longer exported.
     pub fn is_revoked(&self) -> bool {
         self.0.is_revoked()
     }
@@ -264,7 +265,7 @@ impl ExportedRegion {
     /// Makes `region` exportable.
     ///
     /// # Errors
-    /// Gives it back if its start is no multiple of 8: words could not be accessed atomically.
+    /// Returns the region if its start is not a multiple of 8, because words could not be accessed atomically.
     pub fn new(region: Region) -> Result<ExportedRegion, Region> {
         let (start, len) = region.raw();
         if !(start as usize).is_multiple_of(8) {
@@ -295,12 +296,13 @@ impl ExportedRegion {
         &self.handle.window
     }
 
-    /// For who exports it, now or later. Its bytes stay in place until it is revoked, also without a handle.
+    /// The memory in the form that a connection exports. Its bytes stay in place until it is revoked, even after the
+    /// last handle is dropped.
     pub fn exporting(&self) -> Exporting {
         Exporting(Arc::clone(self.window()))
     }
 
-    /// Bytes.
+    /// Length in bytes.
     pub fn len(&self) -> usize {
         self.window().bounds().len
     }
@@ -310,19 +312,20 @@ impl ExportedRegion {
         self.len() == 0
     }
 
-    /// Copies bytes from `offset` on out of it. Each aligned word is as it was at one moment.
+    /// Copies bytes out of it, from `offset` on. Each aligned word is as it was at one moment.
     ///
     /// # Panics
-    /// They do not lie in it, or where [`ExportedRegion::try_read`] fails.
+    /// The bytes do not lie in it, or [`ExportedRegion::try_read`] fails.
     pub fn read(&self, offset: usize, into: &mut [u8]) {
         self.try_read(offset, into)
             .unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// The same, of memory that may be a mapped file that others make shorter.
+    /// Does the same for memory that may be a mapped file that others shorten.
     ///
     /// # Errors
-    /// `UnexpectedEof`: it is a mapped file that shrank. `Other`: this process is a child of fork, which does not have the memory.
+    /// `UnexpectedEof`: it is a mapped file that shrank. `Other`: this process is a child of fork, which does not have
+    /// the memory.
     ///
     /// # Panics
     /// The bytes do not lie in it.
@@ -330,12 +333,12 @@ impl ExportedRegion {
         self.check_here()?;
         let bounds = self.part(offset, into.len());
         if self.window().is_file() {
-            // SAFETY: in bounds of memory that lives as long as `self`; the kernel copies, so that
-            // what is written meanwhile makes for mixed content and nothing worse.
+            // SAFETY: in bounds of memory that lives as long as `self`. The kernel copies, so concurrent writes can
+            // only mix the content.
             let read = unsafe { fault::read(bounds.start.add(offset), into, Some(bounds)) };
             return read.map_err(|_| shrank());
         }
-        // SAFETY: in bounds of memory that lives as long as `self`, and is only touched so.
+        // SAFETY: in bounds of memory that lives as long as `self`, and is only accessed in this way.
         unsafe { shared::load(bounds, offset, into) }
         Ok(())
     }
@@ -343,16 +346,16 @@ impl ExportedRegion {
     /// Copies bytes into it, from `offset` on.
     ///
     /// # Panics
-    /// They do not fit in it, or where [`ExportedRegion::try_write`] fails.
+    /// They do not fit in it, or [`ExportedRegion::try_write`] fails.
     pub fn write(&self, offset: usize, from: &[u8]) {
         self.try_write(offset, from)
             .unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// The same, to memory that may be a mapped file that others make shorter.
+    /// Does the same for memory that may be a mapped file that others shorten.
     ///
     /// # Errors
-    /// As of [`ExportedRegion::try_read`].
+    /// As [`ExportedRegion::try_read`].
     ///
     /// # Panics
     /// The bytes do not fit in it.
@@ -366,15 +369,15 @@ impl ExportedRegion {
         }
     }
 
-    /// The aligned word at `offset`, for atomic operations that go together with the peers'.
+    /// The aligned word at `offset`, for atomic operations that are atomic with respect to the peers' as well.
     ///
     /// # Panics
-    /// `offset` is no multiple of 8, or the word does not lie in it.
+    /// `offset` is not a multiple of 8, or the word does not lie in it.
     pub fn word(&self, offset: usize) -> &AtomicU64 {
         assert!(offset.is_multiple_of(8), "word at {offset}");
         let bounds = self.part(offset, 8);
-        // SAFETY: aligned and in bounds; the memory lives as long as `self`, and no handle gives it
-        // back as a region while this borrow lasts.
+        // SAFETY: aligned and in bounds; the memory lives as long as `self`, and no handle returns it as a region while
+        // this borrow lasts.
         unsafe { shared::word(bounds, offset) }
     }
 
@@ -399,29 +402,29 @@ impl ExportedRegion {
         self.window().is_revoked()
     }
 
-    /// Whether this process made it: a child of fork can neither export nor revoke what its parent made.
+    /// Whether this process made it: a child of fork can neither export nor revoke its parent's memory.
     pub fn is_of_this_process(&self) -> bool {
         self.window().is_of_this_process()
     }
 
-    /// Ends all exports of it, on every connection, at once: when this returns, no peer and no lane
-    /// touches it any more. Gives the region back.
+    /// Ends all exports of it, on all connections, at once, and returns the region. On return no peer and no lane
+    /// accesses it any more.
     ///
-    /// What a peer has mapped comes back as other memory, at another address, with the bytes that are in it when this
-    /// returns: what that peer still writes, as one that is stopped in the middle of a put and goes on later, is lost.
-    /// Each such peer in the middle of an access is waited for, 20 ms at most.
+    /// If a peer had it mapped, it returns as other memory, at another address, with the bytes present on return. Later
+    /// writes of such a peer, for example one that was stopped in the middle of a put, are lost. The call waits for
+    /// each such peer in the middle of an access, at most 20 ms.
     ///
     /// # Errors
-    /// Another handle lives: it is revoked, but stays memory that several may use, and that such a peer may still
-    /// write. Or the system has no memory for what a peer has mapped: to be tried again. Or this process is a child of the one
-    /// that exports it: nothing was revoked.
+    /// Another handle lives: the region is revoked, but stays memory of several handles, which a peer that had it
+    /// mapped may still write. Or the system has no memory for the copy: the caller should retry. Or this process is a
+    /// child of the exporting one: nothing was revoked.
     pub fn revoke(self) -> Result<Region, ExportedRegion> {
         self.window().revoke();
         let handle = match Arc::try_unwrap(self.handle) {
             Ok(handle) => handle,
             Err(handle) => return Err(ExportedRegion { handle }),
         };
-        // Lanes may hold the window for a while yet, but follow it no more.
+        // Lanes may still hold the window, but no longer access the memory.
         if !handle.window.is_of_this_process() {
             return Err(ExportedRegion {
                 handle: Arc::new(handle),
@@ -432,8 +435,8 @@ impl ExportedRegion {
         })
     }
 
-    /// The same, of memory that is not wanted back: it is freed, with the last handle. What a peer has mapped costs no copy
-    /// then, and no memory for one.
+    /// Does the same for memory that the caller does not want back: it is freed with the last handle. Memory that a
+    /// peer has mapped then needs no copy.
     ///
     /// ```
     /// use zerolane_lane::{ExportedRegion, Region};
@@ -451,7 +454,7 @@ impl ExportedRegion {
 /// Writes `bytes` at `offset` of shared memory. False if it is a mapped file that shrank.
 ///
 /// # Safety
-/// As of [`shared::store`].
+/// As [`shared::store`].
 pub(crate) unsafe fn store(bounds: Bounds, offset: usize, bytes: &[u8], file: bool) -> bool {
     if file {
         // SAFETY: as promised; the kernel copies.
@@ -462,7 +465,7 @@ pub(crate) unsafe fn store(bounds: Bounds, offset: usize, bytes: &[u8], file: bo
     true
 }
 
-/// What this thread touched of windows, beside their memory.
+/// Counts this thread's accesses to windows, besides their memory.
 #[cfg(test)]
 pub(crate) mod seam {
     use std::cell::Cell;
@@ -475,7 +478,7 @@ pub(crate) mod seam {
         TOUCHED.set(TOUCHED.get() + 1);
     }
 
-    /// How often, since this was asked last.
+    /// Accesses since the last call.
     pub(crate) fn take() -> usize {
         TOUCHED.take()
     }

@@ -1,4 +1,4 @@
-//! The way of an Initiator that found a listener in shared memory, and is not let in there.
+//! Continues by UDP when a listener in shared memory does not admit an Initiator.
 
 use crate::initiate::exchange;
 use crate::udp::{self, UdpLane};
@@ -8,14 +8,14 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use zerolane_core::Instant;
 
-/// How long an Initiator waits to be let in, at most. A listener that looks for those who come needs a thousandth of it.
+/// Longest wait of an Initiator for admission. A listener that polls its rendezvous needs a thousandth of it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What it takes to go by UDP instead, as long as the connection is not answered.
+/// What a connection needs to continue by UDP, until the peer answers.
 #[derive(Debug)]
 pub struct Fallback {
     options: Options,
-    /// When it was looked first.
+    /// When admission was first checked.
     since: Option<Instant>,
 }
 
@@ -27,13 +27,13 @@ impl Fallback {
         }
     }
 
-    /// Whether an Initiator that has not been let in waits no more. Half of the time to connect is left for the other way.
+    /// Whether an Initiator that is not admitted has waited long enough. Half of the connect timeout remains for UDP.
     pub(crate) fn is_late(&mut self, now: Instant) -> bool {
         let patience = PATIENCE.min(self.options.connect_timeout / 2);
         now - *self.since.get_or_insert(now) >= patience
     }
 
-    /// Has the connection begin anew by UDP.
+    /// Starts the connection again, by UDP.
     ///
     /// # Errors
     /// No socket, or no route to `peer`; or the system gives no random numbers.

@@ -1,16 +1,16 @@
-//! Touching memory of mapped files from user space.
+//! Accesses memory of mapped files from user space without SIGBUS.
 //!
-//! A page of a mapped file that is not there any more (the file shrank, the disk is full) raises
-//! SIGBUS in a program that touches it. The kernel's own copies fail with EFAULT instead, and a
-//! library has no business handling signals. So whatever the lane must read or write itself in such
-//! memory, it lets the kernel copy: process_vm_readv and process_vm_writev on this very process. Before an
-//! atomic operation there, which the kernel has no copy of, it lets the kernel write ([`touch`]).
+//! A missing page of a mapped file (the file shrank, the disk is full) raises SIGBUS in the program that touches it. A
+//! library has no business handling signals. The kernel's own copies fail with EFAULT instead. Therefore the lane lets
+//! the kernel copy whenever it reads or writes such memory itself: process_vm_readv and process_vm_writev on its own
+//! process. The kernel has no such call for atomic operations; before one, the lane makes the kernel write to the word
+//! ([`touch`]).
 
 use crate::shared::{self, Bounds};
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// The memory is not there any more.
+/// The memory is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gone;
 
@@ -23,10 +23,10 @@ type Transfer = unsafe extern "C" fn(
     libc::c_ulong,
 ) -> isize;
 
-/// Reads `buffer.len()` bytes at `from`, which is exported memory if `shared`.
+/// Reads `buffer.len()` bytes at `from`, which is exported memory if `shared` is given.
 ///
 /// # Safety
-/// They lie in a mapping, there or gone, and nothing writes them unless they lie in `shared`.
+/// The bytes lie in a mapping, whose pages may be gone. Nothing writes them unless they lie in `shared`.
 pub(crate) unsafe fn read(
     from: *const u8,
     buffer: &mut [u8],
@@ -35,7 +35,7 @@ pub(crate) unsafe fn read(
     let (to, len) = (buffer.as_mut_ptr(), buffer.len());
     // SAFETY: `from` is the remote side, as promised; the local side is the buffer.
     unsafe { through_kernel(libc::process_vm_readv, to, from.cast_mut(), len) }.unwrap_or_else(
-        // SAFETY: as promised. A sandbox that forbids the call leaves us to touch the memory.
+        // SAFETY: as promised. Where a sandbox forbids the call, only a direct access is left.
         || unsafe {
             match shared {
                 Some(bounds) => shared::load(bounds, bounds.offset_of(from), buffer),
@@ -46,10 +46,10 @@ pub(crate) unsafe fn read(
     )
 }
 
-/// Writes `bytes` at `to`, which is exported memory if `shared`.
+/// Writes `bytes` at `to`, which is exported memory if `shared` is given.
 ///
 /// # Safety
-/// They lie in a mapping, there or gone, and nothing else touches them unless they lie in `shared`.
+/// The bytes lie in a mapping, whose pages may be gone. Nothing else accesses them unless they lie in `shared`.
 pub(crate) unsafe fn write(bytes: &[u8], to: *mut u8, shared: Option<Bounds>) -> Result<(), Gone> {
     let (from, len) = (bytes.as_ptr().cast_mut(), bytes.len());
     // SAFETY: `to` is the remote side, as promised; the local side is only read.
@@ -65,13 +65,13 @@ pub(crate) unsafe fn write(bytes: &[u8], to: *mut u8, shared: Option<Bounds>) ->
     )
 }
 
-/// `None` if this process may not make the call.
+/// Moves `len` bytes by `call`. `None` if this process may not make the call.
 ///
-/// A call may move less than it is asked for: it ends where a page is gone, and the kernel moves no more than 2 GiB less a
-/// page at a time. The next call tells which of the two it was.
+/// A call may move fewer bytes than requested: it stops at a missing page, and the kernel moves at most 2 GiB less a
+/// page at a time. The next call tells the two cases apart.
 ///
 /// # Safety
-/// As of `call`: the side it writes is writable, or gone, and no other's.
+/// As `call`: the side that it writes is writable or gone, and belongs to the caller alone.
 unsafe fn through_kernel(
     call: Transfer,
     local: *mut u8,
@@ -99,15 +99,15 @@ unsafe fn through_kernel(
     Some(Ok(()))
 }
 
-/// Has the kernel write to `word`, atomically and without a change: a page that can be read may still be one that the disk
-/// has no room for (a hole). By a futex operation, for it is the one way to an atomic access that fails without a signal;
-/// nobody waits there, and who does would look again.
+/// Makes the kernel write to `word`, atomically and without a change: a readable page may still be one for which the
+/// disk has no room (a hole). A futex operation is the only atomic access that fails without a signal. No thread waits
+/// on the word, and one that did would check again.
 pub(crate) fn touch(word: &AtomicU64) -> Result<(), Gone> {
     let operation = libc::FUTEX_WAKE_OP | libc::FUTEX_PRIVATE_FLAG;
     let add_nothing = libc::FUTEX_OP(libc::FUTEX_OP_ADD, 0, libc::FUTEX_OP_CMP_LT, 0);
     let (nobody, none) = (AtomicU32::new(0), 0usize);
-    // SAFETY: both addresses are of words that are there as long as the call; the kernel adds zero to half of the second, as
-    // an atomic operation.
+    // SAFETY: both addresses are of words that live through the call. The kernel adds zero to half of the second, as an
+    // atomic operation.
     let done = unsafe {
         libc::syscall(
             libc::SYS_futex,
@@ -129,7 +129,7 @@ pub(crate) fn touch(word: &AtomicU64) -> Result<(), Gone> {
 /// 5.14).
 ///
 /// # Safety
-/// They lie in a mapping, there or gone.
+/// The bytes lie in a mapping, whose pages may be gone.
 pub(crate) unsafe fn is_writable(start: *mut u8, len: usize) -> Option<bool> {
     // SAFETY: sysconf has no preconditions.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;

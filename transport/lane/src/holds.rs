@@ -1,15 +1,15 @@
-//! Payload that came with its announcement before a receive was posted for it. The core says what is held
-//! and what becomes of it, and bounds how much there is; an idle connection has none.
+//! Holds payload that came with its announcement until a receive is posted for it. The core decides what to hold and
+//! when to free it, and bounds the amount. An idle connection holds none.
 
 use std::collections::HashMap;
 use zerolane_core::Hold;
 
-/// What a connection holds, by number.
+/// A connection's held payload, by number.
 #[derive(Debug, Default)]
 pub(crate) struct Holds(HashMap<u32, Box<[u8]>>);
 
 impl Holds {
-    /// Keeps `payload`, with what came before of the same Transfer.
+    /// Stores `payload` after the earlier bytes of the same Transfer.
     pub(crate) fn store(&mut self, hold: Hold, payload: &[u8]) {
         let new = || vec![0; hold.length as usize].into();
         let buffer = self.0.entry(hold.number).or_insert_with(new);
@@ -19,17 +19,17 @@ impl Holds {
         }
     }
 
-    /// `len` bytes from `start` on.
+    /// `len` held bytes, from `start` on.
     pub(crate) fn bytes(&self, number: u32, start: u32, len: u64) -> Option<&[u8]> {
         let rest = self.0.get(&number)?.get(start as usize..)?;
         rest.get(..usize::try_from(len).ok()?)
     }
 
-    /// Frees what has this number.
+    /// Frees the payload with this number.
     pub(crate) fn free(&mut self, number: u32) {
         self.0.remove(&number);
         if self.0.is_empty() {
-            // The table goes as well.
+            // Frees the table as well.
             *self = Holds::default();
         }
     }

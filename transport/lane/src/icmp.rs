@@ -1,27 +1,28 @@
-//! What an ICMP message may have left in a socket. Anybody can forge one, so none ends a connection by itself.
+//! Reads socket errors that an ICMP message may have caused. Anybody can forge one, so none ends a connection by
+//! itself.
 
 use std::io;
 
-/// What a socket's error says, if it may be an ICMP message's.
+/// The meaning of a socket error that an ICMP message may have caused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IcmpReport {
-    /// Nothing there takes the datagrams, says the host: no such port, or no such protocol (IPv4, IPv6).
+    /// The host has no such port, or no such protocol (IPv4, IPv6).
     Refused,
-    /// They are longer than the path carries.
+    /// The datagrams are longer than the path's MTU.
     TooLong,
     /// They did not arrive.
     Undelivered,
 }
 
-/// What `error` says, if an ICMP message may be behind it. These are all that the kernel makes of one: `icmp_err_convert`
-/// and what `__udp4_lib_err` and `raw_err` add to it; `icmpv6_err_convert`. It makes some of them of a route, too, which
-/// says the same.
+/// The meaning of `error`, if an ICMP message may have caused it. The list is complete: `icmp_err_convert`, with the
+/// additions of `__udp4_lib_err` and `raw_err`, and `icmpv6_err_convert`. The kernel also derives some of these from a
+/// route, with the same meaning.
 pub(crate) fn report(error: &io::Error) -> Option<IcmpReport> {
     match error.raw_os_error()? {
         libc::ECONNREFUSED | libc::ENOPROTOOPT | libc::EPROTO => Some(IcmpReport::Refused),
         libc::EMSGSIZE => Some(IcmpReport::TooLong),
-        // The last three: host unknown, host isolated, forbidden (IPv6). EOPNOTSUPP is a source route that failed, which
-        // sockets hear that were passed to us with IP_RECVERR set.
+        // The last three: host unknown, host isolated, administratively prohibited (IPv6). EOPNOTSUPP is a failed
+        // source route; sockets report it if they were passed to this process with IP_RECVERR set.
         libc::ENETUNREACH
         | libc::EHOSTUNREACH
         | libc::EOPNOTSUPP

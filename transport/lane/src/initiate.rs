@@ -1,12 +1,12 @@
-//! The start of a connection by this end, over any lane.
+//! Starts a connection from this end, over any lane.
 
 use crate::{Driver, Lane, Options, security};
 use std::io;
 use zerolane_core::{Config, Connection, Entropy};
 use zerolane_handshake::Exchange;
 
-/// Opens a connection over what `wrap` makes of `lane`. Where it is protected, `begin` gives the lane this end's part in the key
-/// exchange first.
+/// Opens a connection over the lane that `wrap` makes of `lane`. If the connection is protected, `begin` first gives
+/// the lane this end's part of the key exchange.
 ///
 /// # Errors
 /// This end has no key, the system gives no random numbers, or the cryptography refuses the key.
@@ -29,10 +29,10 @@ pub(crate) fn initiate<L, W: Lane>(
     }))
 }
 
-/// This end's part in the key exchange; `None` in plain mode.
+/// This end's part of the key exchange; `None` in plain mode.
 ///
 /// # Errors
-/// As of [`initiate`].
+/// As [`initiate`].
 pub(crate) fn exchange(
     config: &Config,
     options: &Options,

@@ -1,12 +1,12 @@
-//! Why a lane cannot go on.
+//! Defines the errors that end a lane.
 
 use std::io;
 use zerolane_core::RegionId;
 
-/// Why a lane gave up.
+/// Why a lane cannot continue.
 #[derive(Debug)]
 pub enum LaneError {
-    /// The kernel refused, for a reason that is not the network's.
+    /// A system call failed for a reason other than the network.
     Io(io::Error),
     /// Strict mode: payload had to be copied in user space.
     Strict {
@@ -17,6 +17,6 @@ pub enum LaneError {
     Fault(RegionId),
     /// The peer's process ended.
     Gone,
-    /// The peer broke what it shares with this end: the account says how.
+    /// The peer violated the protocol of shared memory: the account says how.
     Broken,
 }

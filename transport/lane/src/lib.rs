@@ -1,11 +1,11 @@
-//! Datapaths for the Scheduled Transfer protocol, and the loop that drives them.
+//! Provides datapaths for the Scheduled Transfer protocol, and the loop that drives them.
 //!
-//! The only crate that touches payload and, with the bindings, the only one with `unsafe`. A [`Lane`] moves datagrams
-//! between a network and registered memory; a [`Driver`] runs one connection over a lane in the
-//! calling thread. [`udp`] is the lane for any network: sendmsg with GSO gathers headers and payload
-//! straight from the user's memory, recvmmsg with GRO scatters them by the core's forecast straight
-//! into it. [`ShmLane`] is the one for two processes of one host and user, [`EthernetLane`] the one for hosts of a segment,
-//! without IP, and [`IpLane`] the one without UDP. [`connect`] chooses.
+//! This is the only crate that touches payload and, with the bindings, the only one with `unsafe`. A [`Lane`] moves
+//! datagrams between a network and registered memory. A [`Driver`] runs one connection over a lane in the calling
+//! thread. [`udp`] is the lane for any network: sendmsg with GSO gathers headers and payload from the user's memory,
+//! and recvmmsg with GRO scatters them into it by the core's forecast. [`ShmLane`] connects two processes of one host
+//! and user, [`EthernetLane`] hosts of one segment without IP, and [`IpLane`] any hosts without UDP. [`connect`]
+//! chooses.
 //!
 //! ```no_run
 //! use zerolane_lane::{Options, Region, Report, WorkRequest};
@@ -99,7 +99,7 @@ pub use zerolane_handshake::{
     PublicKey, Trust, limits as handshake_limits,
 };
 
-/// What threads share memory by; tests put loom's in its place.
+/// The synchronisation primitives between threads; tests substitute loom's.
 mod sync {
     pub(crate) use std::sync::atomic::{
         AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,

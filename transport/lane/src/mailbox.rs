@@ -1,19 +1,18 @@
-//! What one thread tells another that sleeps on descriptors, with no system call for what it finds when it looks.
+//! Passes items to a thread that sleeps on descriptors, without a system call if it looks by itself.
 //!
-//! Kept apart from descriptors and from `std`'s atomics, so that loom can try every order of its steps
-//! (`tests/loom.rs`).
+//! Uses neither descriptors nor `std`'s atomics, so that loom can try every order of its steps (`tests/loom.rs`).
 
 use super::submissions::Submissions;
 use super::sync::{AtomicBool, AtomicU64, Ordering};
 use std::collections::VecDeque;
 
-/// Items in order, from one thread to another. Bounded by what its users have to put in.
+/// Items in order, from one thread to another. The users bound its length.
 #[derive(Debug)]
 pub(crate) struct Mailbox<T> {
     items: Submissions<T>,
-    /// The reader was told since it looked in vain.
+    /// The reader was notified since it last found nothing.
     told: AtomicBool,
-    /// How often it was told, less what it has taken back of that: the reader's own.
+    /// Notifications that were sent and not yet taken back. Only the reader accesses it.
     owed: AtomicU64,
 }
 
@@ -29,16 +28,17 @@ impl<T> Default for Mailbox<T> {
 }
 
 impl<T> Mailbox<T> {
-    /// Puts `item` in. True if the reader is to be told, once, in a way that lasts until it is taken back.
+    /// Adds `item`. True if the caller must notify the reader, once, in a way that lasts until the reader takes it
+    /// back.
     pub(crate) fn push(&self, item: T) -> bool {
-        // Nothing closes it: both ends have it as long as either does.
+        // Nothing closes the queue: both ends hold it.
         let _ = self.items.push(item);
-        // A swap, for the reader that sees it is to see the item.
+        // A swap, because a reader that sees the flag must see the item.
         !self.told.swap(true, Ordering::AcqRel)
     }
 
-    /// All that is there, in exchange for `empty`. A look in vain takes back what the reader was told by: `untell` says how
-    /// often that was since it was called last. What was told late is taken back by the next look in vain.
+    /// Takes all items, in exchange for `empty`. A call that finds none takes back notifications: `untell` returns how
+    /// many arrived since its last call. The next such call takes back notifications that arrive late.
     pub(crate) fn take(&self, empty: VecDeque<T>, untell: impl FnOnce() -> u64) -> VecDeque<T> {
         let items = self.items.take(empty);
         let owed = self.owed.load(Ordering::Relaxed);
@@ -47,7 +47,7 @@ impl<T> Mailbox<T> {
             return items;
         }
         let untold = untell();
-        // Whoever puts something in from here on tells again; what was put in before is seen now.
+        // A writer that adds an item from now on notifies again; items added before are seen now.
         let told = u64::from(self.told.swap(false, Ordering::AcqRel));
         let owed = (owed + told).saturating_sub(untold);
         self.owed.store(owed, Ordering::Relaxed);

@@ -1,36 +1,36 @@
-//! Memory that the kernel maps for this process.
+//! Maps memory for this process, and unmaps it when it is dropped.
 
 use crate::Process;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 
-/// Bytes of a page.
+/// Bytes in a page.
 pub(crate) fn page() -> usize {
     // SAFETY: sysconf has no preconditions.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 
-/// Memory that was mapped, to be read and, as a rule, written, until this is dropped.
+/// Mapped memory, readable and usually writable, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: NonNull<u8>,
     len: usize,
-    /// The one process that has it, if a child of fork does not.
+    /// The one process that has it, if fork does not pass it to children.
     only: Option<Process>,
 }
 
-// SAFETY: a mapping belongs to no thread; what of it may be touched, and when, is its user's to keep.
+// SAFETY: a mapping belongs to no thread; its user decides which bytes may be accessed, and when.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// `len` bytes wherever the kernel has room, as `flags` of mmap say: zero at first, or what the descriptor has from the byte on
-    /// that is named with it.
+    /// Maps `len` bytes at an address of the kernel's choice, with `flags` of mmap: zero bytes, or those of the given
+    /// descriptor from the given offset on.
     ///
     /// # Errors
-    /// The kernel's: no memory, or nothing of that kind there.
+    /// Those of mmap: no memory, or nothing to map.
     pub(crate) fn new(
         len: usize,
         flags: i32,
@@ -39,10 +39,10 @@ impl Mapping {
         Mapping::map(len, libc::PROT_READ | libc::PROT_WRITE, flags, of)
     }
 
-    /// `len` bytes that the descriptor has from the byte on that is named with it, shared, and not to be written.
+    /// Maps `len` bytes of the given descriptor from the given offset on, shared and read-only.
     ///
     /// # Errors
-    /// As of [`Mapping::new`].
+    /// As [`Mapping::new`].
     pub(crate) fn to_read(len: usize, of: (BorrowedFd<'_>, u64)) -> io::Result<Mapping> {
         Mapping::map(len, libc::PROT_READ, libc::MAP_SHARED, Some(of))
     }
@@ -58,7 +58,7 @@ impl Mapping {
             Some((fd, offset)) => (flags, fd.as_raw_fd(), offset),
         };
         let offset = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
-        // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
+        // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, fd, offset) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -71,8 +71,8 @@ impl Mapping {
         })
     }
 
-    /// A child of fork does not have it from here on, where the kernel can do that. Of memory that is shared, a child would
-    /// have the very bytes, and their owner in this process would not be the only one.
+    /// Keeps it from later children of fork, if the kernel can. Of shared memory, a child would have the very same
+    /// bytes, and their owner would not be the only one.
     pub(crate) fn keep_from_children(&mut self) {
         // SAFETY: the range is the mapping; no content changes.
         let done = unsafe {
@@ -82,7 +82,7 @@ impl Mapping {
         self.only = (done == 0).then(Process::current);
     }
 
-    /// The one process that has it, if a child of fork does not.
+    /// The one process that has it, if fork does not pass it to children.
     pub(crate) fn only(&self) -> Option<Process> {
         self.only
     }
@@ -91,12 +91,12 @@ impl Mapping {
         self.start
     }
 
-    /// Bytes.
+    /// Length in bytes.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Byte `offset`, which is one of it.
+    /// The address of byte `offset`, which must lie in the mapping.
     pub(crate) fn at(&self, offset: usize) -> *mut u8 {
         debug_assert!(offset < self.len);
         self.start.as_ptr().wrapping_add(offset)
@@ -105,11 +105,11 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // In a child that does not have it, something else may be there by now.
+        // In a child that does not have the mapping, another one may be at its address by now.
         if self.only.is_some_and(|it| !it.is_current()) {
             return;
         }
-        // SAFETY: what mmap returned; nothing has references into it that outlive it.
+        // SAFETY: the range that mmap returned; no reference into it outlives it.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
     }
 }

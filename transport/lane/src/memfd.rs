@@ -1,4 +1,4 @@
-//! Memory that has a descriptor, by which another process can map it.
+//! Makes and checks memory with a descriptor, by which another process can map it.
 
 use nix::fcntl::{FallocateFlags, FcntlArg, SealFlag, fallocate, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 pub(crate) fn create(len: usize, seals: SealFlag) -> io::Result<OwnedFd> {
     let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
     let length = libc::off_t::try_from(len).map_err(|_| io::ErrorKind::FileTooLarge)?;
-    // Beyond the limit of files, of which memory is one here, the kernel would end the process (SIGXFSZ).
+    // A memfd counts as a file: beyond this limit the kernel would end the process (SIGXFSZ).
     if getrlimit(Resource::RLIMIT_FSIZE)?.0 < len as u64 {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
@@ -29,7 +29,7 @@ pub(crate) fn create(len: usize, seals: SealFlag) -> io::Result<OwnedFd> {
     Ok(memory)
 }
 
-/// Gives `memory` all of its `len` bytes now, so that an access never finds that there are none left.
+/// Allocates all `len` bytes of `memory` now, so that no access fails later for lack of memory.
 ///
 /// # Errors
 /// The system has no memory.
@@ -38,13 +38,13 @@ pub(crate) fn fill(memory: &OwnedFd, len: usize) -> io::Result<()> {
     Ok(fallocate(memory, FallocateFlags::empty(), 0, length)?)
 }
 
-/// Checks that a descriptor which another process passed is of memory with `len` bytes, and with these seals.
+/// Checks that a descriptor from another process is a memfd with `len` bytes and these seals.
 ///
 /// # Errors
-/// What is not so.
+/// The check that failed.
 pub(crate) fn check(memory: BorrowedFd<'_>, len: usize, seals: SealFlag) -> io::Result<()> {
     let refused = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why);
-    // Pages of another file system may be gone, whatever its length is.
+    // Pages of another file system may be gone, whatever the length of the file.
     if fstatfs(memory)?.filesystem_type() != TMPFS_MAGIC {
         return Err(refused("what was passed is no memory"));
     }
@@ -59,16 +59,16 @@ pub(crate) fn check(memory: BorrowedFd<'_>, len: usize, seals: SealFlag) -> io::
     Ok(())
 }
 
-/// Whether memory can be mapped to be written, by a process that has a descriptor to write.
+/// Whether a process with a writable descriptor can map the memory writable.
 pub(crate) fn is_writable(memory: &OwnedFd) -> io::Result<bool> {
     Ok(!seals(memory.as_fd())?.contains(SealFlag::F_SEAL_FUTURE_WRITE))
 }
 
-/// A descriptor to read. From here on no process maps the memory to write it, whatever descriptor it has: one to read
-/// could be opened anew, by a process of the same user.
+/// Makes a read-only descriptor, and seals the memory so that no process can map it writable from now on. Without the
+/// seal, a process of the same user could reopen the read-only descriptor for writing.
 ///
 /// # Errors
-/// The kernel has no such seal (before 5.1), or another process has sealed the seals; or `/proc` is not there.
+/// The kernel has no such seal (before 5.1), another process has sealed the seals, or `/proc` is not there.
 pub(crate) fn reader(memory: &OwnedFd) -> io::Result<OwnedFd> {
     if is_writable(memory)? {
         fcntl(memory, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_FUTURE_WRITE))?;
@@ -77,7 +77,7 @@ pub(crate) fn reader(memory: &OwnedFd) -> io::Result<OwnedFd> {
     Ok(File::open(path)?.into())
 }
 
-/// By which a peer knows it: no other memory has it as long as this one is there.
+/// The number by which a peer recognises it: unique among the memory that exists.
 pub(crate) fn inode(memory: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(fstat(memory)?.st_ino)
 }
@@ -87,7 +87,7 @@ fn seals(memory: BorrowedFd<'_>) -> io::Result<SealFlag> {
     Ok(SealFlag::from_bits_retain(sealed))
 }
 
-/// What this thread created.
+/// Counts this thread's creations.
 #[cfg(test)]
 pub(crate) mod seam {
     use std::cell::Cell;
@@ -100,7 +100,7 @@ pub(crate) mod seam {
         CREATED.set(CREATED.get() + 1);
     }
 
-    /// How many, since this was asked last.
+    /// Creations since the last call.
     pub(crate) fn take() -> usize {
         CREATED.take()
     }
@@ -124,7 +124,7 @@ mod tests {
         assert!(!is_writable(&memory).expect("memory"));
         assert!(Mapping::to_read(4096, (reader.as_fd(), 0)).is_ok());
         assert!(!writes(reader.as_fd()) && !writes(memory.as_fd()));
-        // Opened anew, as any process of this user may.
+        // Reopened, as any process of this user may do.
         let path = format!("/proc/self/fd/{}", reader.as_raw_fd());
         let anew = File::options().read(true).write(true).open(path);
         let anew: OwnedFd = anew.expect("of this user").into();

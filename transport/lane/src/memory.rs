@@ -1,8 +1,8 @@
-//! Memory that transfers read and write.
+//! Owns the memory that transfers read and write.
 //!
-//! A [`Region`] owns its bytes alone, like an exclusive slice of a `BytesMut`: while it is posted it
-//! belongs to the lane, and comes back with the completion. A [`SharedRegion`] can be sent several
-//! times at once and only read, until it is the only one of its bytes.
+//! A [`Region`] owns its bytes exclusively, as a `BytesMut` does. While it is posted it belongs to the lane, and it
+//! returns with the completion. A [`SharedRegion`] can be sent several times at once, and only read until no other
+//! handle shares its bytes.
 
 use crate::mapping::{self, Mapping};
 use crate::process::Process;
@@ -18,15 +18,15 @@ use std::os::unix::fs::FileTypeExt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Size that asks for huge pages: 2 MiB on the machines that have them.
+/// Size of a huge page: 2 MiB on the machines that have them.
 const HUGE_PAGE: usize = 2 << 20;
-/// Regions from this length on are in huge pages. A copy out of a peer's memory looks each page up: twice the rate in
-/// huge ones. A shorter region would take more than twice its length from the system.
+/// Regions of at least this length get huge pages. A copy out of a peer's memory looks up each page, and is twice as
+/// fast with huge ones. A shorter region would take more than twice its length from the system.
 const HUGE_FROM: usize = HUGE_PAGE / 2;
 
 pub(crate) const NOT_OF_CHILDREN: &str = "a child of fork does not have its parent's memfd regions";
 
-/// The use of a mapped file.
+/// How a mapped file is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// To be sent.
@@ -35,17 +35,17 @@ pub enum Access {
     Write,
 }
 
-/// What keeps the bytes of a [`Region::foreign`] where they are, until it is dropped.
+/// The owner that keeps the bytes of a [`Region::foreign`] in place until it is dropped.
 pub type Owner = Box<dyn Any + Send + Sync>;
 
-/// Where the bytes come from, and how they go.
+/// The kind of memory, which determines how it is freed.
 enum Backing {
     Mapped {
         mapping: Mapping,
-        /// Of a file, which may shrink.
+        /// Whether it belongs to a file, which may shrink.
         file: bool,
     },
-    /// Memory that other processes may map, and that none can shorten.
+    /// Memory that other processes may map, and that no process can shorten.
     Memfd {
         mapping: Mapping,
         memory: Arc<OwnedFd>,
@@ -57,7 +57,7 @@ enum Backing {
     },
     Foreign {
         start: NonNull<u8>,
-        /// Of a file, which may shrink.
+        /// Whether it belongs to a file, which may shrink.
         file: bool,
         owner: Owner,
     },
@@ -71,7 +71,7 @@ unsafe impl Sync for Backing {}
 
 impl Backing {
     /// # Panics
-    /// This process is a child of fork, which does not have it.
+    /// This process is a child of fork, which does not have the memory.
     fn start(&self) -> NonNull<u8> {
         match self {
             Backing::Memfd { mapping, .. } => {
@@ -115,14 +115,14 @@ impl fmt::Debug for Backing {
 
 impl Drop for Backing {
     fn drop(&mut self) {
-        // The others go with what they hold.
+        // The other kinds free their memory when their fields are dropped.
         if let Backing::Vec {
             start,
             len,
             capacity,
         } = *self
         {
-            // SAFETY: taken apart by Region::from_vec, put together once.
+            // SAFETY: Region::from_vec took the vector apart, and this is the only place that reassembles it.
             drop(unsafe { Vec::from_raw_parts(start.as_ptr(), len, capacity) });
         }
     }
@@ -148,8 +148,8 @@ pub struct Region {
 }
 
 impl Region {
-    /// Page-aligned memory of `len` zero bytes, in huge pages where the system gives them and `len` is at least 1 MiB. A
-    /// region of less than 2 MiB takes the whole of one.
+    /// Makes page-aligned memory of `len` zero bytes, in huge pages if the system has them and `len` is at least 1 MiB.
+    /// A region of less than 2 MiB takes a whole huge page.
     ///
     /// # Errors
     /// The system has no more memory.
@@ -163,8 +163,8 @@ impl Region {
         let region = Region::map(padded.ok_or(io::ErrorKind::OutOfMemory)?, flags, None, 0)?;
         let start = region.backing.start().as_ptr();
         let offset = start.align_offset(HUGE_PAGE);
-        // SAFETY: the range lies in the mapping just made; advice changes no content. A kernel
-        // without huge pages refuses, which costs only speed.
+        // SAFETY: the range lies in the mapping just made; advice changes no content. A kernel without huge pages
+        // refuses, which affects only speed.
         unsafe { libc::madvise(start.add(offset).cast(), whole, libc::MADV_HUGEPAGE) };
         Ok(Region {
             offset,
@@ -173,16 +173,16 @@ impl Region {
         })
     }
 
-    /// Page-aligned memory of `len` zero bytes that a process of this host can map: exported whole on a connection over
-    /// shared memory, it is put to, got from and worked on without this process's CPU
-    /// ([`ExportedRegion`](crate::ExportedRegion)). Elsewhere, and otherwise, it is memory as any.
+    /// Makes page-aligned memory of `len` zero bytes that another process of this host can map. If it is exported whole
+    /// on a connection over shared memory, the peer puts, gets and performs atomic operations in it without this
+    /// process's CPU ([`ExportedRegion`](crate::ExportedRegion)). Otherwise it behaves as any other memory.
     ///
-    /// All of it is taken from the system at once, or none: what is more than the system has left, or the control groups of this
-    /// process, is refused. (The kernel would look for memory by ending programs, and count this to none of them.) It has a
-    /// descriptor (memfd, sealed against other lengths).
+    /// The system allocates all of it at once or none: it refuses more than the system or this process's control groups
+    /// have left. (The kernel would instead kill processes to free memory, and charge the pages to none of them.) The
+    /// region has a descriptor (memfd, sealed against changes of length).
     ///
-    /// A child of fork does not have it: the region is one process's alone. There the child's copy of this handle panics
-    /// when its bytes are touched, and an address into it is one of no memory.
+    /// A child of fork does not have it: the region belongs to one process alone. In the child, the copied handle
+    /// panics when its bytes are accessed, and addresses into it are unmapped.
     ///
     /// ```
     /// use zerolane_lane::{ExportedRegion, Region};
@@ -195,7 +195,8 @@ impl Region {
     /// ```
     ///
     /// # Errors
-    /// `InvalidInput`: no bytes. `OutOfMemory`: the system has not as many left. Or it has no descriptor; or `ulimit -f` is less.
+    /// `InvalidInput`: `len` is 0. `OutOfMemory`: the system has fewer bytes left. Or no descriptor is left, or `ulimit
+    /// -f` is less than `len`.
     pub fn memfd(len: usize) -> io::Result<Region> {
         if len == 0 {
             let why = "memory that peers can map has 1 byte at least, not 0";
@@ -204,7 +205,7 @@ impl Region {
         available::check(len)?;
         let pages = len.checked_next_multiple_of(mapping::page());
         let whole = pages.ok_or(io::ErrorKind::OutOfMemory)?;
-        // That no peer writes can be sealed later.
+        // A seal against peers' writes can be added later.
         let memory = memfd::create(whole, SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW)?;
         memfd::fill(&memory, whole)?;
         let mut mapping = Mapping::new(len, libc::MAP_SHARED, Some((memory.as_fd(), 0)))?;
@@ -217,7 +218,7 @@ impl Region {
         })
     }
 
-    /// The descriptor of its memory, if all that the descriptor gives is this region.
+    /// The descriptor of its memory, if this region is all of that memory.
     pub(crate) fn descriptor(&self) -> Option<&Arc<OwnedFd>> {
         match &*self.backing {
             Backing::Memfd { mapping, memory } if self.len == mapping.len() => Some(memory),
@@ -225,7 +226,7 @@ impl Region {
         }
     }
 
-    /// No bytes; costs nothing.
+    /// A region without bytes; costs nothing.
     pub fn empty() -> Region {
         static NONE: std::sync::OnceLock<Arc<Backing>> = std::sync::OnceLock::new();
         let none = || Arc::clone(&Region::from_vec(Vec::new()).backing);
@@ -236,7 +237,7 @@ impl Region {
         }
     }
 
-    /// The bytes of `vec`.
+    /// A region of the bytes of `vec`.
     pub fn from_vec(vec: Vec<u8>) -> Region {
         let mut vec = std::mem::ManuallyDrop::new(vec);
         let (len, capacity) = (vec.len(), vec.capacity());
@@ -252,19 +253,19 @@ impl Region {
         }
     }
 
-    /// The `len` bytes at `start`, which `owner` keeps: memory of another language, or of another
-    /// allocator. `owner` is dropped with the last region made of it, whichever thread that is in. That may be the thread
-    /// of a worker, for whose other connections nothing is done meanwhile: its drop must not block, nor wait for a thread
-    /// that may wait for the worker.
+    /// A region of the `len` bytes at `start`, which `owner` keeps: memory of another language, or of another
+    /// allocator. `owner` is dropped with the last region made of it, in any thread. That may be the thread of a
+    /// worker, whose other connections make no progress meanwhile: the drop must not block, nor wait for a thread that
+    /// may wait for the worker.
     ///
-    /// `file` says that the bytes may be a mapped file that can shrink: user space then leaves all
-    /// copies to the kernel, as for [`Region::map_file`].
+    /// `file` says that the bytes may be a mapped file that can shrink. User space then leaves all copies to the
+    /// kernel, as for [`Region::map_file`].
     ///
     /// # Safety
-    /// While `owner` lives, the bytes are mapped, initialised and, unless the region is only ever
-    /// sent, writable; and nothing else writes them (or reads them, while a receive is posted), or the
-    /// region is never dereferenced, only posted: then what writes them meanwhile spoils the
-    /// content of a Transfer and nothing else.
+    /// While `owner` lives, the bytes are mapped, initialised and, unless the region is only ever sent, writable.
+    /// Furthermore, either nothing else writes them (or reads them, while a receive is posted), or the region is never
+    /// dereferenced, only posted; in the latter case concurrent writes corrupt the content of a Transfer and nothing
+    /// else.
     pub unsafe fn foreign(start: NonNull<u8>, len: usize, file: bool, owner: Owner) -> Region {
         let backing = Backing::Foreign { start, file, owner };
         Region {
@@ -274,19 +275,19 @@ impl Region {
         }
     }
 
-    /// What keeps a [`Region::foreign`]; `None` for other regions.
+    /// The owner of a [`Region::foreign`]; `None` for other regions.
     pub fn owner(&self) -> Option<&(dyn Any + Send + Sync)> {
         self.backing.owner()
     }
 
-    /// Bytes `[offset, offset + len)` of `file`, or of a block device, mapped.
+    /// Maps bytes `[offset, offset + len)` of `file`, or of a block device.
     ///
-    /// No process may truncate the file while the region lives: touching bytes beyond its end raises
-    /// SIGBUS, as with every mapping. Transfers survive that: they fail with
+    /// No process may truncate the file while the region lives: an access beyond its end raises SIGBUS, as with every
+    /// mapping. Transfers survive a truncation: they fail with
     /// [`Reason::MemoryFault`](zerolane_wire::Reason::MemoryFault).
     ///
     /// # Errors
-    /// The file is shorter than that, or cannot be mapped so.
+    /// The file is shorter, or cannot be mapped with this access.
     pub fn map_file(file: &File, offset: u64, len: usize, access: Access) -> io::Result<Region> {
         let end = offset.checked_add(len as u64);
         let length = file_length(file)?;
@@ -296,7 +297,7 @@ impl Region {
                 "the file is shorter than the range to be mapped",
             ));
         }
-        // A private mapping can be handed out as exclusive bytes without a way to write the file.
+        // A private mapping can be exposed as exclusive bytes without a way to write the file.
         let (flags, populate) = match access {
             Access::Read => (libc::MAP_PRIVATE, libc::MADV_POPULATE_READ),
             Access::Write => (libc::MAP_SHARED, libc::MADV_POPULATE_WRITE),
@@ -305,13 +306,13 @@ impl Region {
         let skip = (offset % page) as usize;
         let start = offset - skip as u64;
         let region = Region::map(len + skip, flags, Some((file.as_fd(), start)), skip)?;
-        // One call instead of a fault for every page. If it cannot be done, the faults will tell.
-        // SAFETY: the range is the mapping just made; no content changes.
+        // One call instead of a fault for each page. If it fails, the pages fault later. SAFETY: the range is the
+        // mapping just made; no content changes.
         unsafe { libc::madvise(region.backing.start().as_ptr().cast(), len + skip, populate) };
         Ok(region)
     }
 
-    /// What lies `skip` bytes behind the start of a mapping of `len`.
+    /// A region that starts `skip` bytes after the start of a mapping of `len`.
     fn map(
         len: usize,
         flags: i32,
@@ -347,10 +348,10 @@ impl Region {
         tail
     }
 
-    /// Joins what was cut: `tail` must follow `self` in the same memory.
+    /// Joins parts of one region: `tail` must follow `self` in the same memory.
     ///
     /// # Errors
-    /// Gives `tail` back if it does not.
+    /// Returns `tail` if it does not.
     pub fn unsplit(&mut self, tail: Region) -> Result<(), Region> {
         if !Arc::ptr_eq(&self.backing, &tail.backing) || self.offset + self.len != tail.offset {
             return Err(tail);
@@ -359,7 +360,7 @@ impl Region {
         Ok(())
     }
 
-    /// Gives up writing for the right to send the bytes several times at once.
+    /// Gives up writing in exchange for sending the bytes several times at once.
     pub fn share(self) -> SharedRegion {
         SharedRegion {
             offset: 0,
@@ -368,7 +369,7 @@ impl Region {
         }
     }
 
-    /// The one process that has it, if a child of fork does not.
+    /// The one process that has it, if fork does not pass it to children.
     pub(crate) fn only(&self) -> Option<Process> {
         match &*self.backing {
             Backing::Memfd { mapping, .. } => mapping.only(),
@@ -381,7 +382,7 @@ impl Region {
         (self.start(), self.len)
     }
 
-    /// Whether it is a mapped file, whose pages may be gone when they are touched.
+    /// Whether it is a mapped file, whose pages may be gone on access.
     pub(crate) fn is_file(&self) -> bool {
         self.backing.is_file()
     }
@@ -407,7 +408,7 @@ impl DerefMut for Region {
     }
 }
 
-/// Memory that can be sent many times at once, and not written.
+/// Memory that can be sent several times at once, and not written.
 ///
 /// ```
 /// use zerolane_lane::Region;
@@ -421,15 +422,15 @@ impl DerefMut for Region {
 /// ```
 #[derive(Clone, Debug)]
 pub struct SharedRegion {
-    /// What was shared: as many bytes as no other region, shared or not, has besides this one's clones and
-    /// slices.
+    /// The region that was shared. No other region, shared or not, has any of its bytes, except clones and slices of
+    /// this one.
     shared: Arc<Region>,
     offset: usize,
     len: usize,
 }
 
 impl SharedRegion {
-    /// What keeps a [`Region::foreign`]; `None` for other regions.
+    /// The owner of a [`Region::foreign`]; `None` for other regions.
     pub fn owner(&self) -> Option<&(dyn Any + Send + Sync)> {
         self.shared.owner()
     }
@@ -455,15 +456,14 @@ impl SharedRegion {
         }
     }
 
-    /// The bytes, exclusively again: what [`Region::share`] gave up.
+    /// Returns the bytes to exclusive ownership, which [`Region::share`] gave up.
     ///
-    /// Clones and slices of it prevent that for as long as they live, also where a slice is of other
-    /// bytes; so does a send in flight. What was cut from the region before it was shared
-    /// ([`Region::split_off`]) does not, and can be joined again. Of a slice that is the last one left
-    /// its own bytes come back.
+    /// Clones and slices of it prevent that while they live, even slices of other bytes; so does a send in flight.
+    /// Parts cut off before the region was shared ([`Region::split_off`]) do not, and can be joined again. If the last
+    /// handle is a slice, it returns its own bytes.
     ///
     /// # Errors
-    /// Gives it back if there is another.
+    /// Returns the handle if there is another one.
     pub fn try_unique(self) -> Result<Region, SharedRegion> {
         let SharedRegion {
             shared,
@@ -488,14 +488,14 @@ impl SharedRegion {
 impl Deref for SharedRegion {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // SAFETY: offset + len lies within the region, by construction; the bytes are initialised. The
-        // region is in an Arc, so that nothing writes them: of a region that is still received into,
-        // only what is settled is shared. Bytes around these may be written, so no slice is made of them.
+        // SAFETY: offset + len lies within the region, by construction; the bytes are initialised. The region is in an
+        // Arc, so nothing writes them: if it is still received into, only settled bytes are shared. Adjacent bytes may
+        // be written, so no slice is made of them.
         unsafe { std::slice::from_raw_parts(self.start(), self.len) }
     }
 }
 
-/// What can be posted.
+/// Memory that can be posted.
 ///
 /// ```
 /// use zerolane_lane::{Memory, Region};
@@ -510,19 +510,19 @@ pub enum Memory {
     Exclusive(Region),
     /// To be sent.
     Shared(SharedRegion),
-    /// To be sent as if they were one piece, in this order.
+    /// To be sent as one piece, in this order.
     Gathered(Vec<Memory>),
 }
 
-/// What a request takes, in the type in which its caller gets it back if it is refused.
+/// The memory of a request, in the type in which a refusal returns it to the caller.
 pub(crate) trait Postable: Into<Memory> {
-    /// Start and length of the one piece that it is, without a borrow of the bytes.
+    /// Start and length if it is one piece, without a borrow of the bytes.
     fn alone(&self) -> Option<(*mut u8, usize)>;
 
-    /// The same of each of several pieces.
+    /// Start and length of each piece, if there are several.
     fn pieces(&self) -> Vec<(*mut u8, usize)>;
 
-    /// Whether it is, or has, a mapped file, whose pages may be gone.
+    /// Whether any part of it is a mapped file, whose pages may be gone.
     fn is_file(&self) -> bool;
 }
 
@@ -566,7 +566,7 @@ impl Postable for Memory {
 }
 
 impl Memory {
-    /// Its pieces, unless some of it is a mapped file, whose pages may be gone.
+    /// Its pieces, unless a part of it is a mapped file, whose pages may be gone.
     pub(crate) fn parts(&self) -> Option<Vec<&[u8]>> {
         match self {
             it if Postable::is_file(it) => None,
@@ -578,7 +578,8 @@ impl Memory {
         }
     }
 
-    /// Bytes, of all pieces: `usize::MAX` if they are more, for one region may be several pieces.
+    /// Length of all pieces, in bytes: `usize::MAX` if the sum is more, because one region may be several of the
+    /// pieces.
     pub fn len(&self) -> usize {
         match self {
             Memory::Exclusive(region) => region.len,
@@ -594,8 +595,8 @@ impl Memory {
         self.len() == 0
     }
 
-    /// The region that it is, exclusively owned: also if it was shared and is the only one by now.
-    /// `None` if there is another ([`SharedRegion::try_unique`]), or it is several pieces.
+    /// The exclusively owned region, also if it was shared and no other handle is left. `None` if there is another
+    /// handle ([`SharedRegion::try_unique`]), or if it is several pieces.
     pub fn into_region(self) -> Option<Region> {
         match self {
             Memory::Exclusive(region) => Some(region),
@@ -604,7 +605,7 @@ impl Memory {
         }
     }
 
-    /// What keeps a [`Region::foreign`]; `None` for other memory.
+    /// The owner of a [`Region::foreign`]; `None` for other memory.
     pub fn owner(&self) -> Option<&(dyn Any + Send + Sync)> {
         match self {
             Memory::Exclusive(region) => region.owner(),
@@ -632,7 +633,7 @@ impl From<Vec<Memory>> for Memory {
     }
 }
 
-/// Of one piece. Several have no slice: look at each.
+/// Dereferences a single piece. Several pieces have no slice: dereference each.
 ///
 /// # Panics
 /// It is several pieces.

@@ -1,4 +1,4 @@
-//! What a user may choose about a connection.
+//! Defines the settings of a connection.
 
 use crate::udp::Ports;
 use crate::{EthernetDevice, NeighbourName, PathAddresses, RendezvousName, Scheduler, Security};
@@ -8,40 +8,42 @@ use std::time::Duration;
 use zerolane_core::{Config, Control, limits};
 use zerolane_wire::{MAX_PATHS, Profiles};
 
-/// What is to carry connections.
+/// Which lane carries connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LaneChoice {
     /// UDP, also to processes of this host.
     Udp,
-    /// Shared memory to processes of this host and user that listen with this choice or the next; else UDP, silently:
-    /// the [`Account`](crate::Account) says why. UDP, too, where the options name a cipher, for nothing is enciphered in
-    /// shared memory, or ask for several paths ([`Options::paths`], [`Options::links`]), for there is one.
+    /// Shared memory to processes of this host and user that listen with this choice or the next. Otherwise UDP,
+    /// without an error: the [`Account`](crate::Account) says why. UDP also if the options name a cipher, because
+    /// shared memory is not encrypted, or ask for several paths ([`Options::paths`], [`Options::links`]), because
+    /// shared memory has only one.
     #[default]
     Best,
-    /// Shared memory or an error. A listener hears nobody else.
+    /// Shared memory or an error. A listener accepts no other lane.
     SharedMemory,
-    /// Frames of raw Ethernet to a host of the same segment, whose address is an [`EthernetAddress`](crate::EthernetAddress), or
-    /// an error. A listener hears nobody else. Needs CAP_NET_RAW, for a listener as long as it accepts.
+    /// Raw Ethernet frames to a host of the same segment, whose address is an
+    /// [`EthernetAddress`](crate::EthernetAddress), or an error. A listener accepts no other lane. Needs CAP_NET_RAW; a
+    /// listener needs it as long as it accepts.
     Ethernet,
     /// Packets of IP protocol 118, without UDP, or an error. Ports are those of the protocol's header, and a listener
-    /// hears nobody else. Needs CAP_NET_RAW, for a listener as long as it accepts.
+    /// accepts no other lane. Needs CAP_NET_RAW; a listener needs it as long as it accepts.
     Ip118,
 }
 
 /// Which threads carry a connection over several paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PathThreads {
-    /// The one that drives the connection has all of them.
+    /// The thread that drives the connection carries all paths.
     #[default]
     OneForAll,
-    /// The one that drives the connection has the first path, and each other path a thread of its own: it receives, seals
-    /// and sends what that path carries, and opens sealed payload into its place. A path over raw Ethernet stays with the one that
-    /// drives the connection. So a connection over two paths takes
-    /// two cores where there are, and no more memory than 1 MiB a path.
+    /// The thread that drives the connection carries the first path, and each other path has its own thread. That
+    /// thread receives, seals and sends the path's datagrams, and opens sealed payload in its place. A path over raw
+    /// Ethernet stays with the thread that drives the connection. A connection over two paths thus uses two cores if
+    /// there are two, and at most 1 MiB of memory for each path.
     OnePerPath,
 }
 
-/// As switches of commands and bindings have it: whether each path has a thread.
+/// From a switch of commands and bindings: whether each path has a thread.
 impl From<bool> for PathThreads {
     fn from(one_per_path: bool) -> PathThreads {
         match one_per_path {
@@ -54,97 +56,95 @@ impl From<bool> for PathThreads {
 /// Settings of a connection. The defaults suit a LAN.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Profiles offered or accepted: extended, unless more is asked for. Classic is what the thesis describes,
-    /// to be compared with; both ends have to ask for it, and a peer that speaks nothing else is refused with
+    /// Profiles offered or accepted: extended, unless others are requested. Classic is the protocol of the thesis, for
+    /// comparison. Both ends must request it, and a peer that supports nothing else is refused with
     /// [`Reason::NoCommonProfile`](zerolane_wire::Reason::NoCommonProfile).
     pub profiles: Profiles,
-    /// End the connection instead of copying payload of a Transfer in user space, however short. What fits
-    /// one datagram and comes unannounced ([`MoveCause::Unannounced`](crate::MoveCause)) is copied once all the same.
-    /// The peer is asked to send nothing else before it is granted, and plain connections take no trains: a burst
-    /// that turns out to be none would be copied.
+    /// Ends the connection rather than copy payload of a Transfer in user space, however short. Payload that fits one
+    /// datagram and comes unannounced ([`MoveCause::Unannounced`](crate::MoveCause)) is still copied once. This end
+    /// asks its peer to send nothing else before a grant, and plain connections use no trains, because a broken train
+    /// would need a copy.
     pub strict: bool,
-    /// What carries the connection: the best that both ends have, unless they say something else.
+    /// The lane: by default the best that both ends support.
     pub lane: LaneChoice,
-    /// The name by which both ends of shared memory meet, in place of the address and the network namespace, in which they
-    /// meet otherwise: for containers of one kernel that have networks of their own. Both ends see one directory of the
-    /// rendezvous (`zerolane` in XDG_RUNTIME_DIR or `/run/user/UID`, else `/tmp/zerolane-UID`), as the same user. The address
-    /// is that of UDP, where shared memory is not possible.
+    /// The name by which both ends of shared memory find each other, in place of the address and the network namespace:
+    /// for containers of one kernel with separate networks. Both ends must see one rendezvous directory (`zerolane` in
+    /// XDG_RUNTIME_DIR or `/run/user/UID`, else `/tmp/zerolane-UID`), as the same user. The address serves UDP if
+    /// shared memory is not possible.
     pub rendezvous: Option<RendezvousName>,
-    /// What a listener of raw Ethernet calls itself when it is asked by name, or by all.
+    /// The name of a raw Ethernet listener, which it tells to hosts that look for this name or for any.
     pub neighbour: NeighbourName,
-    /// The device of raw Ethernet that the connection, or a listener with its connections, is at. `None`: none is needed.
+    /// The raw Ethernet device of the connection, or of a listener and its connections. `None`: no device is needed.
     pub device: Option<Arc<EthernetDevice>>,
-    /// Paths that a connection over UDP or raw Ethernet may have at a time, 1 to 8; the lesser of both ends' counts. More than 1
-    /// takes one descriptor more for each connection, and one for each path; over raw Ethernet, at the end that listens, one more
-    /// as long as the peer may add a path. Not with [`Options::device`].
+    /// Most paths of a connection over UDP or raw Ethernet at a time, 1 to 8; the smaller of both ends' values applies.
+    /// More than 1 takes one more descriptor for each connection, and one for each path. Over raw Ethernet, the
+    /// listening end needs one more while the peer may add a path. Not with [`Options::device`].
     pub paths: u8,
-    /// Paths beside the first, to be added once a connection that is opened from here is there. [`Options::paths`] is
-    /// at least one more than these. One that cannot be opened is counted, in
+    /// Paths to add, besides the first, once a connection opened from here is established. [`Options::paths`] counts as
+    /// at least one more than these. A path that cannot be opened is counted in
     /// [`Account::paths_refused`](crate::Account::paths_refused).
     pub links: Vec<PathAddresses>,
-    /// Whether the peer may add paths over raw Ethernet to a connection over UDP that a listener accepts, at any interface of the
-    /// network namespace. Needs CAP_NET_RAW as long as connections may add paths, and takes one descriptor more for each while
-    /// it may. Without [`Options::paths`] of 2 at least, and over other lanes, nothing comes of it: a listener of raw Ethernet takes
-    /// such paths without it.
+    /// Whether the peer may add paths over raw Ethernet to a connection over UDP that a listener accepts, at any
+    /// interface of the network namespace. Needs CAP_NET_RAW while connections may add paths, and takes one more
+    /// descriptor for each such connection. Has no effect with [`Options::paths`] below 2, or over other lanes: a
+    /// listener of raw Ethernet accepts such paths without it.
     pub ethernet_paths: bool,
-    /// Whether the peer may add paths over UDP to a connection over raw Ethernet that a listener accepts, at any address of the
-    /// host, at the UDP port with the number of the listener's. Without [`Options::paths`] of 2 at least, and over other lanes,
-    /// nothing comes of it: a listener of UDP takes such paths without it.
+    /// Whether the peer may add paths over UDP to a connection over raw Ethernet that a listener accepts, at any
+    /// address of the host, at the UDP port with the listener's number. Has no effect with [`Options::paths`] below 2,
+    /// or over other lanes: a listener of UDP accepts such paths without it.
     pub udp_paths: bool,
-    /// Which threads carry a connection over several paths: this end's own choice.
+    /// Which threads carry a connection over several paths. Each end chooses for itself.
     pub path_threads: PathThreads,
-    /// Use UDP segmentation offload for sending, where the kernel has it.
+    /// Use UDP segmentation offload for sending, if the kernel has it.
     pub gso: bool,
-    /// Use UDP receive offload, where the kernel has it.
+    /// Use UDP receive offload, if the kernel has it.
     pub gro: bool,
-    /// Take trains, where this end can: payload without headers, up to 60 KiB at a time, as `docs/reference/protocol.md` has it.
+    /// Accept trains, if this end can: payload without headers, up to 60 KiB at a time (`docs/reference/protocol.md`).
     pub trains: bool,
-    /// Send without the kernel's copy (MSG_ZEROCOPY) where a probe shows that the kernel does
-    /// without, and datagrams are large enough for it to pay. Memory sent so is handed back when
-    /// the kernel has let go of it, which may be after the peer has it all. In plain mode only:
-    /// sealing makes the copy.
+    /// Send without the kernel's copy (MSG_ZEROCOPY) if a probe shows that the kernel makes none, and datagrams are
+    /// large enough for it to pay. Memory sent in this way returns when the kernel has released it, which may be after
+    /// the peer has received all of it. Plain mode only: in the other modes the seal makes the copy.
     pub zerocopy: bool,
-    /// Checksum payload on top of what UDP does.
+    /// Checksum payload in addition to UDP's checksum.
     pub checksum: bool,
-    /// Receive socket buffer to ask for, bytes. What is granted decides how much is in flight.
+    /// Receive socket buffer to request, in bytes. The size that the kernel grants limits the bytes in flight.
     pub receive_buffer: usize,
-    /// Most bytes granted ahead. A short path gets what the socket buffer holds; a long one gets what
-    /// fills it, up to this, and may lose some when this end is slow for a moment. A third of the
-    /// socket buffer rules that out.
+    /// Most bytes granted ahead. A short path gets as much as the socket buffer holds. A long path gets as much as
+    /// fills it, up to this limit, and may lose datagrams when this end is slow for a moment. A third of the socket
+    /// buffer avoids such loss.
     pub max_in_flight: u32,
-    /// What keeps the sender from overloading the path.
+    /// The congestion control of the path.
     pub control: Control,
-    /// Most payload that this end sends over one connection, bytes per second, repeats included and headers not;
-    /// `None`: as much as the peer and the path take. Several connections have a limit each. What is received is the
-    /// peer's to limit.
+    /// Most payload that this end sends over one connection, in bytes per second, with retransmissions and without
+    /// headers; `None`: as much as the peer and the path take. Each connection has its own limit. The peer limits the
+    /// rate of receives.
     pub max_rate: Option<u64>,
-    /// Longest send, or payload of a message, that leaves with its announcement instead of waiting for a
-    /// grant, bytes, at most 64 KiB; 0: none. The lesser of both ends' counts. It saves a round trip and costs
-    /// the receiver a copy. A put of more than one datagram leaves at once up to this, too, and up to 16 KiB.
+    /// Longest send, or payload of a message, that leaves with its announcement instead of waiting for a grant, in
+    /// bytes, at most 64 KiB; 0: none. The smaller of both ends' values applies. It saves a round trip and costs the
+    /// receiver a copy. A put of more than one datagram also leaves at once up to this length, at most 16 KiB.
     pub eager_limit: u32,
-    /// Length of a Block to aim at, bytes.
+    /// Target length of a Block, in bytes.
     pub block: u32,
     /// Spin this long for the next datagram before sleeping.
     pub spin: Duration,
-    /// Give up connecting after this. Not 0; [`Duration::MAX`] is without end.
+    /// Give up connecting after this time. Not 0; [`Duration::MAX`] means no limit.
     pub connect_timeout: Duration,
-    /// Declare the peer dead after it left requests unanswered for this long. Not 0; [`Duration::MAX`] is without end.
+    /// Declare the peer dead after it left requests unanswered for this time. Not 0; [`Duration::MAX`] means no limit.
     pub idle_timeout: Duration,
     /// How connections are protected, and the identities of the ends.
     pub security: Security,
     /// Transfers the peer may announce before the first is answered.
     pub slots: u16,
-    /// Connections accepted by one listener that may exist at a time.
+    /// Most connections of one listener that may exist at a time.
     pub max_connections: usize,
-    /// Of those, from one origin: an IPv4 address, or an IPv6 network of 64 bits.
+    /// Most of these from one origin: an IPv4 address, or an IPv6 network of 64 bits.
     pub max_connections_of_origin: usize,
-    /// Divides the link that this connection receives on among all connections with the same
-    /// scheduler (incast). `None`: a listener makes one for the connections it accepts, and a
-    /// connection opened from here is bound by nothing but its own window. So is each connection in shared
-    /// memory, which crosses no link.
+    /// Divides the receiving link among all connections with the same scheduler (incast). `None`: a listener makes a
+    /// scheduler for the connections that it accepts, and only its own window limits a connection opened from here. The
+    /// same is true of each connection in shared memory, which uses no link.
     pub scheduler: Option<Scheduler>,
-    /// Where a listener finds the address of one before it, whose connections live: give the same to both. Else
-    /// that address is in use.
+    /// The ports of listeners whose connections live. Give the same value to a later listener at an address whose
+    /// former listener still has connections; otherwise that address is in use.
     pub ports: Ports,
 }
 
@@ -187,14 +187,14 @@ impl Default for Options {
     }
 }
 
-/// Eager Transfers of the longest kind that are held at a time.
+/// Longest eager Transfers that are held at a time.
 const EAGER_TRANSFERS: u32 = limits::DEFAULT_EAGER_CREDIT / limits::DEFAULT_EAGER;
 
 impl Options {
-    /// Checks that a connection can live with these settings. All that connects or listens does so.
+    /// Checks these settings. Each connect and each listen does so.
     ///
     /// # Errors
-    /// `InvalidInput`, in words.
+    /// `InvalidInput`, with a message.
     pub fn check(&self) -> io::Result<()> {
         let times = [
             ("connect_timeout", self.connect_timeout),
@@ -209,7 +209,7 @@ impl Options {
         }
     }
 
-    /// Paths that a connection may have: what is asked for, and no fewer than those named.
+    /// Most paths that a connection may have: the number requested, and at least enough for the paths named.
     pub(crate) fn most_paths(&self) -> u8 {
         let named = u8::try_from(1 + self.links.len()).unwrap_or(MAX_PATHS);
         self.paths.max(named).clamp(1, MAX_PATHS)
@@ -229,7 +229,7 @@ impl Options {
         self.lane == LaneChoice::Ethernet && self.udp_paths && self.most_paths() > 1
     }
 
-    /// Bytes of eager Transfers that the peer may send before receives are posted: some of the longest.
+    /// Bytes of eager Transfers that the peer may send before receives are posted: enough for several of the longest.
     pub(crate) fn eager_credit(&self) -> u32 {
         match self.strict {
             true => 0,

@@ -1,14 +1,14 @@
-//! Tells whether an address is this host's, in the network namespace of the calling thread.
+//! Checks whether an address belongs to this host, in the network namespace of the calling thread.
 //!
-//! That a socket can be bound to it says nothing: where `net.ipv4.ip_nonlocal_bind` is set, as on hosts that take each
-//! other's addresses over, one can be bound to any address.
+//! A successful bind proves nothing: with `net.ipv4.ip_nonlocal_bind`, as on hosts that take over each other's
+//! addresses, a socket can be bound to any address.
 
 use nix::ifaddrs::getifaddrs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
-/// Whether `ip` is of this host: what is sent there does not leave it.
+/// Whether `ip` belongs to this host: datagrams to it do not leave the host.
 ///
-/// Link-local addresses are none: without an interface they name no host.
+/// Never true of link-local addresses: without an interface they name no host.
 pub(crate) fn is_own(ip: IpAddr) -> bool {
     is_own_by(ip, interfaces, source_to)
 }
@@ -26,7 +26,7 @@ fn is_own_by(
     ip.is_loopback() || source_to(ip) == Some(ip) || interfaces().contains(&ip)
 }
 
-/// The addresses of all interfaces; none where the kernel does not say.
+/// The addresses of all interfaces; none if the kernel does not list them.
 fn interfaces() -> Vec<IpAddr> {
     let all = getifaddrs().into_iter().flatten();
     let ip = |it: nix::ifaddrs::InterfaceAddress| {
@@ -37,15 +37,15 @@ fn interfaces() -> Vec<IpAddr> {
     all.filter_map(ip).collect()
 }
 
-/// The address that what is sent to `ip` has as its source: that very address where a local route leads there, also if
-/// no interface has it. An address of an interface may have another of the same interface.
+/// The source address of datagrams to `ip`: `ip` itself if a local route leads there, even if no interface has it. For
+/// an address of an interface it may be another of the same interface.
 fn source_to(ip: IpAddr) -> Option<IpAddr> {
     let any: IpAddr = match ip {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
     let socket = UdpSocket::bind((any, 0)).ok()?;
-    // Nothing is sent. The port is any but 0.
+    // Connecting sends nothing. Any port but 0 will do.
     socket.connect((ip, 9)).ok()?;
     Some(socket.local_addr().ok()?.ip())
 }
@@ -59,7 +59,7 @@ mod tests {
         text.parse().expect("an address")
     }
 
-    /// With two addresses at one interface, and a local route to a network.
+    /// With two addresses on one interface, and a local route to a network.
     fn is_own_there(text: &str) -> bool {
         let interfaces = || {
             ["192.0.2.1", "192.0.2.2", "2001:db8::1", "fe80::1"]
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn is_own__asks_the_kernel() {
         assert!(is_own(ip("127.0.0.1")) && is_own(ip("127.1.2.3")));
-        // Set aside for examples (RFC 5737).
+        // Reserved for examples (RFC 5737).
         assert!(!is_own(ip("192.0.2.1")));
         for it in interfaces() {
             let is_link_local = matches!(it, IpAddr::V6(it) if it.is_unicast_link_local());

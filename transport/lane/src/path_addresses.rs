@@ -1,4 +1,4 @@
-//! Where a path beyond the first begins and ends, how users write it, and why one cannot be had.
+//! Parses and prints the two ends of a path beyond the first, and names the reasons why a path fails.
 
 use crate::ethernet::{EthernetAddress, NoEthernet, Station, is_ethernet};
 use crate::scoped;
@@ -7,13 +7,14 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
-/// Where a path beyond the first begins and ends. As text it is `LOCAL=PEER`.
+/// The two ends of a path beyond the first. As text it is `LOCAL=PEER`.
 ///
-/// Over UDP these are two addresses with or without a port, of which either may be left out: `192.0.2.1=192.0.2.2`,
-/// `[2001:db8::1]:0=`, `fe80::1%eth0=fe80::2%eth0`. Over raw Ethernet they are an interface of this host, which may be left out as it is in the other, and the
-/// hardware address of the peer's behind it: `ether:eth1=ether:eth1/02:00:00:00:00:01`. The interface is looked up when the text is
-/// read, in the network namespace of the calling thread. A port may be written there as in other such addresses and says nothing:
-/// frames find the connection by its key.
+/// Over UDP these are two addresses with or without a port, of which either may be omitted: `192.0.2.1=192.0.2.2`,
+/// `[2001:db8::1]:0=`, `fe80::1%eth0=fe80::2%eth0`. Over raw Ethernet they are an interface of this host, which may be
+/// omitted because the other side repeats it, and after it the hardware address of the peer's interface:
+/// `ether:eth1=ether:eth1/02:00:00:00:00:01`. The interface is looked up when the text is parsed, in the network
+/// namespace of the calling thread. A port is allowed there as in other such addresses, and has no effect: frames find
+/// the connection by its key.
 ///
 /// ```
 /// use zerolane_lane::PathAddresses;
@@ -25,21 +26,22 @@ use std::str::FromStr;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PathAddresses {
-    /// Over UDP; where the first path is over raw Ethernet, to a peer that takes such: [`Options::udp_paths`](crate::Options::udp_paths).
+    /// Over UDP. If the first path is over raw Ethernet, the peer must accept such paths:
+    /// [`Options::udp_paths`](crate::Options::udp_paths).
     Udp {
-        /// Our address: that of the interface to use, with port 0 for any. `None`: what the system chooses, and a port of
-        /// its own.
+        /// This end's address: that of the interface to use, with port 0 for any port. `None`: an address of the
+        /// system's choice, with a new port.
         local: Option<SocketAddr>,
-        /// An address of the peer, and the port that it listens on; port 0: that of the first path. `None`: the address of the
-        /// first path, too, which there is none of where that is over raw Ethernet ([`NoPath::NoAddress`]).
+        /// An address of the peer, and its listening port; port 0: the port of the first path. `None`: the address of
+        /// the first path as well, which does not exist if that path is over raw Ethernet ([`NoPath::NoAddress`]).
         peer: Option<SocketAddr>,
     },
-    /// Over raw Ethernet, to a peer that takes such paths: one that was called over raw Ethernet, or has
-    /// [`Options::ethernet_paths`](crate::Options::ethernet_paths). Needs CAP_NET_RAW.
+    /// Over raw Ethernet, to a peer that accepts such paths: the connection was opened over raw Ethernet, or the peer
+    /// has [`Options::ethernet_paths`](crate::Options::ethernet_paths). Needs CAP_NET_RAW.
     Ethernet {
-        /// The number of this host's interface.
+        /// Index of this host's interface.
         interface: u32,
-        /// The hardware address of the peer's, on the same segment.
+        /// Hardware address of the peer's interface, on the same segment.
         peer: [u8; 6],
     },
 }
@@ -55,7 +57,7 @@ impl Default for PathAddresses {
 }
 
 impl PathAddresses {
-    /// The peer's address, as [`look_ethernet`](crate::look_ethernet) takes it, of a path over raw Ethernet.
+    /// The peer's address of a path over raw Ethernet, in the form that [`look_ethernet`](crate::look_ethernet) takes.
     pub fn ethernet_peer(&self) -> Option<SocketAddr> {
         match *self {
             PathAddresses::Udp { .. } => None,
@@ -71,7 +73,7 @@ impl PathAddresses {
     }
 }
 
-/// As it is read; an interface that is not there is shown by its number.
+/// The same form that is parsed. An interface that does not exist is printed as its index.
 impl fmt::Display for PathAddresses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -93,15 +95,15 @@ impl fmt::Display for PathAddresses {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadPath {
-    /// Nothing parts the two addresses.
+    /// There is no separator between the two addresses.
     NoSign,
-    /// This is no address.
+    /// This is not an address.
     NoAddress(String),
-    /// One is of IPv4, and the other of IPv6.
+    /// One address is IPv4 and the other IPv6.
     Families,
-    /// One is an address of raw Ethernet, and both are not what a path over that is written with.
+    /// One address is of raw Ethernet, but the two do not form a path over it.
     Ethernet,
-    /// The interface is not there, or no Ethernet.
+    /// The interface does not exist, or is no Ethernet.
     Interface(NoEthernet),
 }
 
@@ -148,10 +150,10 @@ impl FromStr for PathAddresses {
     }
 }
 
-/// A path from an interface, which may be left out, to a hardware address behind it.
+/// A path over raw Ethernet from an interface, which may be omitted, to a hardware address reached through it.
 fn over_ethernet(local: &str, peer: &str) -> Result<PathAddresses, BadPath> {
     let station = |text: &str| {
-        // A port that is left out is none.
+        // An address without a port gets port 0.
         let with_port = format!("{text}:0").parse::<EthernetAddress>();
         let address = with_port.or_else(|_| text.parse());
         address.map_err(|_| BadPath::Ethernet)
@@ -160,7 +162,7 @@ fn over_ethernet(local: &str, peer: &str) -> Result<PathAddresses, BadPath> {
     let hardware = to.hardware().ok_or(BadPath::Ethernet)?;
     if !local.is_empty() {
         let from = station(local)?;
-        // The interface's own is not said.
+        // The local side must name no hardware address.
         if from.interface() != to.interface() || local.contains('/') {
             return Err(BadPath::Ethernet);
         }
@@ -171,7 +173,7 @@ fn over_ethernet(local: &str, peer: &str) -> Result<PathAddresses, BadPath> {
     let of_peer = stations
         .into_iter()
         .find(|it| it.hardware == Some(hardware));
-    // Else more than one host may have it.
+    // Without it, more than one host could match.
     let station = of_peer.ok_or(BadPath::Ethernet)?;
     Ok(PathAddresses::Ethernet {
         interface: station.interface,
@@ -179,7 +181,7 @@ fn over_ethernet(local: &str, peer: &str) -> Result<PathAddresses, BadPath> {
     })
 }
 
-/// What of raw Ethernet `error` is about, or else `none`.
+/// The reason in `error`, if it concerns raw Ethernet; else `none`.
 fn why(error: &io::Error, none: NoEthernet) -> BadPath {
     let why = error
         .get_ref()
@@ -187,7 +189,7 @@ fn why(error: &io::Error, none: NoEthernet) -> BadPath {
     BadPath::Interface(why.cloned().unwrap_or(none))
 }
 
-/// An address with or without a port, if it is not left out.
+/// An address with or without a port, or `None` if it is omitted.
 fn address(text: &str) -> Result<Option<SocketAddr>, BadPath> {
     if text.is_empty() {
         return Ok(None);
@@ -201,21 +203,22 @@ fn address(text: &str) -> Result<Option<SocketAddr>, BadPath> {
     address.or_else(scoped).map(Some).ok_or_else(no_address)
 }
 
-/// Why a path could not be added. [`Account::no_path`](crate::Account::no_path) tells it.
+/// Why a path could not be added. See [`Account::no_path`](crate::Account::no_path).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NoPath {
-    /// The connection has as many as both ends take.
+    /// The connection already has as many paths as both ends accept.
     Full,
-    /// This process may not use packet sockets, by which a path over raw Ethernet goes.
+    /// This process may not open packet sockets, which a path over raw Ethernet needs.
     NotPermitted,
     /// The interface is gone, or no Ethernet.
     NoInterface,
-    /// It is over UDP beside a first path over raw Ethernet, and does not say to which address of the peer's.
+    /// The path is over UDP and the first is over raw Ethernet, so the path must name an address of the peer, and does
+    /// not.
     NoAddress,
-    /// Another path of the connection goes between these two interfaces by raw Ethernet.
+    /// Another path of the connection connects these two interfaces by raw Ethernet.
     Taken,
-    /// The system refused a socket or a thread: its reason (errno); 0: none.
+    /// The system refused a socket or a thread, with this errno; 0: without one.
     Refused(i32),
 }
 

@@ -1,20 +1,20 @@
-//! Sleeping on descriptors.
+//! Sleeps until a descriptor is ready or a timeout passes.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-/// What ended a sleep: none of them where it was the timeout, or a signal.
+/// Which descriptors ended a sleep: none after a timeout or a signal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ready {
-    /// The socket is as was asked, or has an error.
+    /// The socket is ready as requested, or has an error.
     pub(crate) socket: bool,
     /// The waker's descriptor is readable.
     pub(crate) waker: bool,
 }
 
-/// Sleeps until the socket, if any, is readable (or writable, if asked), an error is pending, one of `others`, of which
-/// the first is a waker's, is readable, or `timeout`.
+/// Sleeps until the socket, if any, is readable (or writable, if requested) or has an error, until one of `others` is
+/// readable, of which the first is a waker's, or until `timeout`.
 pub(crate) fn wait(
     socket: Option<BorrowedFd<'_>>,
     writable: bool,
@@ -28,7 +28,7 @@ pub(crate) fn wait(
         (waker, libc::POLLIN),
         (other, libc::POLLIN),
     ];
-    // The kernel passes over negative descriptors.
+    // The kernel ignores negative descriptors.
     let mut polls = asked.map(|(descriptor, events)| libc::pollfd {
         fd: descriptor.map_or(-1, |it| it.as_raw_fd()),
         events,
@@ -45,7 +45,7 @@ pub(crate) fn wait(
     let ready = unsafe { libc::ppoll(polls.as_mut_ptr(), 3, timeout, std::ptr::null()) };
     match ready {
         -1 => match io::Error::last_os_error() {
-            // A signal: the caller looks around and comes back.
+            // A signal: the caller checks its state and sleeps again.
             error if error.kind() == io::ErrorKind::Interrupted => Ok(Ready::default()),
             error => Err(error),
         },

@@ -1,15 +1,16 @@
-//! Tells a child of fork from its parent. The child has copies of all there was, without the other threads, and descriptors
-//! that are its parent's as well: what it sends by them, or waits for, disturbs the parent.
+//! Tells a child of fork from its parent. The child has copies of all state, but not the other threads. It shares
+//! descriptors with its parent: its sends and waits on them disturb the parent.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Forks that lie between this process and the one that asked first. `getpid` is a system call; this is looked at for
-/// every request of a handle.
+/// Forks between the process that first called [`Process::current`] and this one. A counter, because `getpid` is a
+/// system call and each request of a handle checks this.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 static WATCHED: Once = Once::new();
 
-/// Names a process among those that fork made of each other. One made without libc's `fork` is not told apart.
+/// Identifies a process among those that descend from each other by fork. A child made without libc's `fork` is not
+/// distinguished.
 ///
 /// ```
 /// use zerolane_lane::Process;
@@ -21,10 +22,10 @@ static WATCHED: Once = Once::new();
 pub struct Process(u32);
 
 impl Process {
-    /// This one.
+    /// The present process.
     pub fn current() -> Process {
         WATCHED.call_once(|| {
-            // SAFETY: the function only adds to an atomic, which is all that a child may do at that moment.
+            // SAFETY: the handler only adds to an atomic, which is allowed in a child right after fork.
             let _ = unsafe { libc::pthread_atfork(None, None, Some(forked)) };
         });
         Process(FORKS.load(Ordering::Relaxed))
@@ -36,7 +37,7 @@ impl Process {
     }
 }
 
-/// The first that a child does.
+/// Runs first in a child.
 extern "C" fn forked() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }

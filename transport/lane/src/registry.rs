@@ -1,14 +1,14 @@
-//! Posted memory by name: turns the core's spans into addresses, checking each.
+//! Names posted memory: turns the core's spans into addresses, and checks each.
 //!
-//! The core is safe code and may err; an address leaves here only if the region is posted in that
-//! very life and the span lies inside it. A closed entry keeps its generation, so that a span of an
-//! earlier life finds nothing.
+//! The core is safe code and may err. An address leaves this module only if the region is posted in that very
+//! generation and the span lies inside it. A closed entry keeps its generation, so that a span of an earlier one finds
+//! nothing.
 //!
-//! Other threads touch an entry's memory only by an [errand](crate::errand), which is called off before an address of the
-//! same bytes is given to be written, and before the entry is closed.
+//! Other threads access an entry's memory only by an [errand](crate::errand). The registry calls the errand off before
+//! it hands out an address to write the same bytes, and before it closes the entry.
 //!
-//! An entry of exported memory is followed only within a turn, which a revocation waits for
-//! ([`ExportWindow`](crate::exported::ExportWindow)), and only as `shared` does it.
+//! Exported memory is accessed only within a turn, which a revocation waits for
+//! ([`ExportWindow`](crate::exported::ExportWindow)), and only in the way of `shared`.
 
 use crate::cleanup::{Move, Source};
 use crate::digest::Digest;
@@ -29,36 +29,36 @@ struct Entry {
     generation: u32,
     open: bool,
     access: EntryFlags,
-    /// Bytes at its start that are not written any more.
+    /// Bytes at its start that are no longer written.
     settled: u64,
 }
 
-/// How an entry's memory may be touched.
+/// How an entry's memory may be accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EntryFlags {
-    /// Received into.
+    /// It is received into.
     pub(crate) writable: bool,
-    /// A mapped file, whose pages may be gone.
+    /// It is a mapped file, whose pages may be gone.
     pub(crate) file: bool,
-    /// Kept by the driver for as long as the lane holds it, so that it may be lent to the kernel.
+    /// The driver keeps it as long as the lane holds it, so it may be lent to the kernel.
     pub(crate) kept: bool,
-    /// Exported: others read and write it too.
+    /// It is exported: others read and write it too.
     pub(crate) shared: bool,
 }
 
-/// Bytes up to which pieces are copied into one when they are posted: each datagram of what leaves as numbered
-/// operations lies in one place, and iovecs for so little cost as much as the copy.
+/// Gathered memory up to this length is copied into one piece when it is posted. Numbered operations need each
+/// datagram's payload in one place, and for such short memory iovecs cost as much as the copy.
 const COPIED: u64 = 16 << 10;
 const _: () = assert!(COPIED >= limits::MAX_SMALL as u64);
 
-/// Bytes of memory that others may touch which are copied at once to be looked at: they stay in the first cache.
+/// Bytes copied at a time to read memory that others may access: they stay in the first-level cache.
 const VISITED: usize = 16 << 10;
 
 /// A piece of memory that is posted as one with others.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     start: *const u8,
-    /// Where it ends in the whole.
+    /// Offset of its end in the whole.
     end: u64,
 }
 
@@ -67,28 +67,28 @@ struct Piece {
 pub struct Registry {
     entries: Vec<Entry>,
     free: Vec<u32>,
-    /// The pieces of entries that are gathered, in their order.
+    /// The pieces of gathered entries, in order.
     gathered: HashMap<u32, Vec<Piece>>,
-    /// Copies of short pieces, by their entry.
+    /// Copies of short gathered memory, by entry.
     copies: HashMap<u32, Vec<u8>>,
-    /// Memory of the connection's own, which lives as long as its entries.
+    /// Memory of the registry itself, which lives as long as its entries.
     own: Vec<Region>,
-    /// What other threads do with it.
+    /// Accesses by other threads.
     away: RefCell<Vec<Away>>,
-    /// How many were handed out to write.
+    /// Number of write accesses handed out.
     writings: Cell<u64>,
 }
 
-/// What another thread does with posted memory.
+/// Another thread's access to posted memory.
 #[derive(Debug)]
 struct Away {
     span: Span,
-    /// By which it is told from others, if it writes.
+    /// Its number, if it writes.
     writes: Option<Writing>,
     recall: Recall,
 }
 
-/// What another thread writes, or wrote: see [`Registry::take_written`].
+/// Another thread's write access: see [`Registry::take_written`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Writing(u64);
 
@@ -103,17 +103,17 @@ impl Away {
     }
 }
 
-// SAFETY: the pointers name memory posted to the connection that owns this registry; they move with
-// it from thread to thread and are only followed while it is driven.
+// SAFETY: the pointers name memory posted to the connection that owns this registry. They move with it from thread to
+// thread, and are only dereferenced while that connection is driven.
 unsafe impl Send for Registry {}
 
 impl Registry {
-    /// Opens an entry for `len` bytes at `start`, to be read, and written if `access` says so.
+    /// Opens an entry for `len` bytes at `start`, to be read, and to be written if `access` says so.
     ///
     /// # Safety
-    /// Until [`Registry::close`], the bytes stay mapped, nothing writes them, and if they are
-    /// writable nothing else reads them. Shared ones stay mapped for every turn that they are open
-    /// in, and nothing touches them but as `shared` does.
+    /// Until [`Registry::close`], the bytes stay mapped, nothing else writes them, and if they are writable nothing
+    /// else reads them. Shared bytes stay mapped for every turn during which the entry is open, and are accessed only
+    /// in the way of `shared`.
     pub(crate) unsafe fn open(&mut self, start: *mut u8, len: usize, access: EntryFlags) -> Span {
         let index = self.free.pop().unwrap_or_else(|| {
             let closed = Entry {
@@ -144,10 +144,10 @@ impl Registry {
         }
     }
 
-    /// Opens an entry for `pieces` as if they were one, to be read.
+    /// Opens an entry to read `pieces` as if they were one.
     ///
     /// # Safety
-    /// As of [`Registry::open`], for each piece; they are not shared.
+    /// As [`Registry::open`], for each piece; the pieces are not shared.
     pub(crate) unsafe fn open_pieces(
         &mut self,
         pieces: &[(*mut u8, usize)],
@@ -162,7 +162,7 @@ impl Registry {
                 Piece { start, end }
             })
             .collect();
-        // No address: nothing follows it but by the pieces.
+        // A null address: accesses go through the pieces.
         let gathered = EntryFlags {
             writable: false,
             kept: false,
@@ -177,8 +177,8 @@ impl Registry {
         span
     }
 
-    /// Makes one piece of a gathered entry. If one of a mapped file is gone it stays as it is, for the
-    /// send to tell.
+    /// Copies a gathered entry into one piece. If a page of a mapped file is gone, the entry stays gathered, and the
+    /// send reports the fault.
     fn copy_pieces(&mut self, span: Span) {
         let mut copy = vec![0; span.len as usize];
         if !self.read(span, &mut copy) {
@@ -191,7 +191,7 @@ impl Registry {
         self.copies.insert(index, copy);
     }
 
-    /// Opens an entry for `len` bytes of new memory, zeroed, that lasts as long as the registry.
+    /// Opens an entry for `len` bytes of new memory, zeroed, that lives as long as the registry.
     ///
     /// # Errors
     /// The system has no memory.
@@ -204,14 +204,13 @@ impl Registry {
             kept: false,
             shared: false,
         };
-        // SAFETY: the region is kept here and never touched but through this registry, whose memory
-        // the driver's lane alone works with.
+        // SAFETY: the registry keeps the region and is the only one to access it, on behalf of the driver's lane alone.
         let span = unsafe { self.open(start, len, access) };
         self.own.push(region);
         Ok(span)
     }
 
-    /// Closes the entry: its name means nothing any more.
+    /// Closes the entry: its name becomes invalid.
     pub(crate) fn close(&mut self, region: RegionId) {
         self.call_back(|it| it.span.region == region);
         if let Some(entry) = self.entries.get_mut(region.index as usize)
@@ -244,7 +243,7 @@ impl Registry {
         Some((start, entry.access))
     }
 
-    /// Where the bytes of `span` may be read, if they lie in one piece.
+    /// The address to read `span`, if it lies in one piece.
     pub(crate) fn source(&self, span: Span) -> Option<*const u8> {
         match self.address(span) {
             Some((start, _)) => Some(start.cast_const()),
@@ -256,7 +255,7 @@ impl Registry {
         }
     }
 
-    /// Where the bytes of `span` may be read, piece by piece.
+    /// The addresses to read `span`, piece by piece.
     pub(crate) fn pieces(&self, span: Span) -> Option<impl Iterator<Item = (*const u8, usize)>> {
         let entry = self.entry(span)?;
         let alone = match entry.start.is_null() {
@@ -283,7 +282,7 @@ impl Registry {
                     .min(span.end())
                     .checked_sub(at)
                     .filter(|len| *len > 0)?;
-                // SAFETY: `at` lies in the piece, which starts at `start` of the whole and ends at `end`.
+                // SAFETY: `at` lies in the piece, which spans `start` to `end` of the whole.
                 let from = unsafe { it.start.add((at - start) as usize) };
                 at += len;
                 Some((from, len as usize))
@@ -292,13 +291,13 @@ impl Registry {
         Some(alone.into_iter().chain(gathered))
     }
 
-    /// Leave for another thread to read `span`. It ends by itself, or is called off.
+    /// Permits another thread to read `span`. The errand ends by itself, or is called off.
     pub(crate) fn hand_out(&self, span: Span) -> Errand {
         self.leave(span, None)
     }
 
-    /// Leave for another thread to write `span`, where [`Registry::target`] said. What it wrote is to be
-    /// [taken](Registry::take_written): until then `span` is away, so that nothing else is put there meanwhile.
+    /// Permits another thread to write `span`, at the address from [`Registry::target`]. The owner must
+    /// [take](Registry::take_written) the result. Until then `span` is away, so that nothing else is put there.
     pub(crate) fn hand_out_to_write(&self, span: Span) -> (Errand, Writing) {
         let writing = Writing(self.writings.get());
         self.writings.set(writing.0 + 1);
@@ -317,32 +316,33 @@ impl Registry {
         errand
     }
 
-    /// What another thread was to write is not [taken](Registry::take_written) any more, and what it does is over when this returns.
+    /// Gives up a write access that will not be [taken](Registry::take_written). On return the thread no longer
+    /// accesses the memory.
     pub(crate) fn give_up(&self, writing: Writing) {
         self.call_back(|it| it.writes == Some(writing));
     }
 
-    /// Whether another thread may write bytes of `span`, or wrote some that were not taken.
+    /// Whether another thread may write bytes of `span`, or wrote bytes that were not taken.
     fn is_away(&self, span: Span) -> bool {
         let away = self.away.borrow();
         away.iter().any(|it| it.writes_in(span))
     }
 
-    /// Whether no other thread touches anything, or will.
+    /// Whether no other thread accesses posted memory or will.
     #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
         self.away.borrow().iter().all(|it| it.recall.is_over())
     }
 
-    /// Whether what another thread wrote is there, which says that it has: false if it was called off, also after it had
-    /// written, for then something else is in its place.
+    /// Takes the bytes that another thread reports as written. False if its access was called off, even after the
+    /// write, because other bytes are in their place then.
     pub(crate) fn take_written(&self, writing: Writing) -> bool {
         let mut away = self.away.borrow_mut();
         let at = away.iter().position(|it| it.writes == Some(writing));
         at.map(|at| away.swap_remove(at)).is_some()
     }
 
-    /// Whatever other threads do with posted memory is over when this returns.
+    /// Ends all accesses of other threads to posted memory before it returns.
     pub(crate) fn call_back_all(&self) {
         self.call_back(|_| true);
     }
@@ -357,19 +357,19 @@ impl Registry {
         }
     }
 
-    /// Where the bytes of `span` may be written: not what is settled. No other thread writes them from here on.
+    /// The address to write `span`, except settled bytes. Other threads no longer write there.
     pub(crate) fn target(&self, span: Span) -> Option<*mut u8> {
         let entry = self.entry(span)?;
         if !entry.access.writable || entry.settled > span.offset {
             return None;
         }
         self.call_back(|it| it.writes_in(span));
-        // SAFETY: offset <= len of an open entry, which is no gathered one: those are not writable.
+        // SAFETY: offset <= len of an open entry. The entry is not gathered, because gathered ones are not writable.
         Some(unsafe { entry.start.add(span.offset as usize) })
     }
 
-    /// Where the bytes of `span` may be written before it is known that they are what comes next: [`Registry::target`], but for what
-    /// is away, of which a wrong guess would call something off.
+    /// The address to write `span` before it is known that its bytes come next: as [`Registry::target`], but not for
+    /// memory that is away, because a wrong prediction would call off an errand.
     pub(crate) fn prediction(&self, span: Span) -> Option<*mut u8> {
         match self.is_away(span) {
             true => None,
@@ -377,7 +377,7 @@ impl Registry {
         }
     }
 
-    /// The first `len` bytes of `region` are not written any more: others may read them meanwhile.
+    /// Marks the first `len` bytes of `region` as no longer written: others may read them.
     pub(crate) fn settle(&mut self, region: RegionId, len: u64) {
         if let Some(entry) = self.entries.get_mut(region.index as usize)
             && entry.generation == region.generation
@@ -386,34 +386,33 @@ impl Registry {
         }
     }
 
-    /// Bytes at the start of `span` that are not written any more.
+    /// Bytes at the start of `span` that are no longer written.
     pub(crate) fn settled(&self, span: Span) -> u64 {
         let entry = self.entries.get(span.region.index as usize);
         let settled = entry.map_or(0, |entry| entry.settled);
         settled.saturating_sub(span.offset).min(span.len)
     }
 
-    /// Whether the region is a mapped file: only the kernel may touch it, or `fault`.
+    /// Whether the region is a mapped file, which only the kernel or `fault` may access.
     pub(crate) fn is_file(&self, region: RegionId) -> bool {
         let entry = self.entries.get(region.index as usize);
         entry.is_some_and(|entry| entry.access.file)
     }
 
-    /// Whether only the lane and the kernel touch the region: it is neither exported nor a mapped
-    /// file.
+    /// Whether only the lane and the kernel access the region: it is neither exported nor a mapped file.
     pub(crate) fn is_exclusive(&self, region: RegionId) -> bool {
         let entry = self.entries.get(region.index as usize);
         entry.is_some_and(|entry| !entry.access.shared && !entry.access.file)
     }
 
-    /// Whether the kernel may go on reading the region after its Transfer is over. Not a mapped file:
-    /// others may change that behind the lane's back.
+    /// Whether the kernel may continue to read the region after its Transfer is over. Not for a mapped file, which
+    /// others may change without the lane's knowledge.
     pub(crate) fn is_lendable(&self, region: RegionId) -> bool {
         let entry = self.entries.get(region.index as usize);
         entry.is_some_and(|entry| entry.access.kept && !entry.access.file)
     }
 
-    /// Where shared memory starts and ends, if the region is exported.
+    /// The bounds of the shared memory, if the region is exported.
     pub(crate) fn bounds(&self, region: RegionId) -> Option<Bounds> {
         let entry = self.entries.get(region.index as usize)?;
         let live = entry.open && entry.generation == region.generation && entry.access.shared;
@@ -423,10 +422,10 @@ impl Registry {
         })
     }
 
-    /// Writes `bytes` at `span`, which was posted to be received into.
+    /// Writes `bytes` at `span` of memory that was posted to be received into.
     ///
     /// # Errors
-    /// It is not there.
+    /// The memory is gone.
     pub(crate) fn fill(&self, span: Span, bytes: &[u8]) -> Result<(), LaneError> {
         let fault = LaneError::Fault(span.region);
         let to = self.target(span).filter(|_| span.len == bytes.len() as u64);
@@ -438,12 +437,12 @@ impl Registry {
             file: self.is_file(span.region),
             shared: self.bounds(span.region),
         };
-        // SAFETY: an open entry's bytes, which `target` checked; ours are another's, and shared memory is
-        // named as such.
+        // SAFETY: `target` checked that the bytes belong to an open entry. The source is other memory, and shared
+        // memory is named as such.
         unsafe { only.perform() }.map_err(|_| LaneError::Fault(span.region))
     }
 
-    /// Writes `bytes` at `span` of exported memory. False if that cannot be.
+    /// Writes `bytes` at `span` of exported memory. False if that is not possible.
     pub(crate) fn store(&self, span: Span, bytes: &[u8]) -> bool {
         let (Some(bounds), Some(_)) = (self.bounds(span.region), self.target(span)) else {
             return false;
@@ -454,16 +453,15 @@ impl Registry {
             && unsafe { exported::store(bounds, span.offset as usize, bytes, file) }
     }
 
-    /// Does `atomic` on the aligned word at `span`; returns the word before. `None` if it cannot be
-    /// accessed.
+    /// Performs `atomic` on the aligned word at `span`, and returns the old word. `None` if it cannot be accessed.
     pub(crate) fn atomic(&self, span: Span, atomic: Atomic) -> Option<u64> {
         let bounds = self.bounds(span.region)?;
         self.target(span).filter(|_| span.len == 8)?;
         if !span.offset.is_multiple_of(8) {
             return None;
         }
-        // SAFETY: an open entry, which stays mapped for this turn, starts at a word and is
-        // touched only so; `target` checked the span.
+        // SAFETY: the entry is open, stays mapped for this turn, starts at a word, and is only accessed atomically;
+        // `target` checked the span.
         let word = unsafe { shared::word(bounds, span.offset as usize) };
         if self.is_file(span.region) && fault::touch(word).is_err() {
             return None;
@@ -471,19 +469,19 @@ impl Registry {
         Some(shared::fetch_op(word, atomic))
     }
 
-    /// The bytes of `span`, if nothing but the lane and the kernel touches them.
+    /// The bytes of `span`, if only the lane and the kernel access them.
     pub(crate) fn bytes(&self, span: Span) -> Option<&[u8]> {
         let start = self
             .source(span)
             .filter(|_| self.is_exclusive(span.region))?;
         let len = usize::try_from(span.len).ok()?;
-        // SAFETY: an open entry's bytes are there, and as long as this registry is borrowed nothing is
-        // received into them: both go through the one thread that drives the lane.
+        // SAFETY: an open entry's bytes are mapped. Nothing is received into them while this registry is borrowed,
+        // because the one thread that drives the lane does both.
         Some(unsafe { std::slice::from_raw_parts(start, len) })
     }
 
-    /// Where the bytes of `span` start, if they are exported memory that may be followed, in whole words: no mapped file,
-    /// whose pages may be gone.
+    /// The start of `span` if it is exported memory that may be read in whole words. Not a mapped file, whose pages may
+    /// be gone.
     pub(crate) fn shared_source(&self, span: Span) -> Option<*const u8> {
         self.bounds(span.region)?;
         let words = [span.offset, span.len].map(|it| it.is_multiple_of(8));
@@ -491,13 +489,13 @@ impl Registry {
         self.source(span).filter(|_| whole)
     }
 
-    /// The one's-complement sum over the bytes of `span`.
+    /// The one's-complement sum of the bytes of `span`.
     ///
     /// # Errors
-    /// They are not there.
+    /// The bytes are gone.
     pub(crate) fn sum(&self, span: Span) -> Result<Sum, LaneError> {
         let mut sum = Sum::EMPTY;
-        // Shared memory may change meanwhile: then the sum is wrong, the bytes are dropped and asked for
+        // Shared memory may change meanwhile. The sum is wrong then, and the receiver drops the bytes and requests them
         // again.
         match self.visit(span, |bytes| sum = sum.join(Sum::of(bytes))) {
             true => Ok(sum),
@@ -505,7 +503,7 @@ impl Registry {
         }
     }
 
-    /// The digest of a train of `header` and the bytes of `span`. `None` if they are not there.
+    /// The digest of a train of `header` and the bytes of `span`. `None` if the bytes are gone.
     pub(crate) fn digest(&self, header: &[u8; HEADER_LEN], span: Span) -> Option<[u8; DIGEST_LEN]> {
         if let Some(bytes) = self.bytes(span) {
             return Some(Digest::of(header, bytes));
@@ -515,8 +513,8 @@ impl Registry {
             .then(|| digest.finish())
     }
 
-    /// Shows the bytes of `span` to `see`, piece by piece: those that others may touch as copies. False if they are
-    /// not there.
+    /// Passes the bytes of `span` to `see`, piece by piece; bytes that others may access are copied first. False if
+    /// they are gone.
     pub(crate) fn visit(&self, span: Span, mut see: impl FnMut(&[u8])) -> bool {
         if let Some(pieces) = self.pieces(span).filter(|_| self.is_exclusive(span.region)) {
             for (start, len) in pieces {
@@ -539,7 +537,7 @@ impl Registry {
         true
     }
 
-    /// Reads the first bytes of `span`, as many as `buffer` takes. False if they are not there.
+    /// Reads the first bytes of `span`, as many as fit in `buffer`. False if they are gone.
     pub(crate) fn read(&self, span: Span, buffer: &mut [u8]) -> bool {
         let len = buffer.len() as u64;
         if len > span.len {
@@ -558,7 +556,7 @@ impl Registry {
             unsafe { shared::load(bounds, span.offset as usize, buffer) };
             return true;
         }
-        // SAFETY: as above, and there.
+        // SAFETY: as above, and not a mapped file.
         buffer.copy_from_slice(unsafe { std::slice::from_raw_parts(start, buffer.len()) });
         true
     }
@@ -574,7 +572,7 @@ impl Registry {
                 // SAFETY: an open entry's bytes are mapped, and nothing writes them now.
                 true => unsafe { fault::read(start, part, None) }.is_ok(),
                 false => {
-                    // SAFETY: as above, and there.
+                    // SAFETY: as above, and not a mapped file.
                     part.copy_from_slice(unsafe { std::slice::from_raw_parts(start, len) });
                     true
                 }
@@ -669,7 +667,7 @@ mod tests {
         assert!(registry.shared_source(exported).is_none(), "closed");
     }
 
-    /// The bytes of `span` by the pieces that the registry names.
+    /// The bytes of `span`, read piece by piece.
     fn collect(registry: &Registry, span: Span) -> Option<Vec<u8>> {
         let mut bytes = vec![];
         for (start, len) in registry.pieces(span)? {
@@ -745,7 +743,7 @@ mod tests {
         assert_eq!(registry.settled(next), 0, "an earlier life's");
     }
 
-    /// A registry of 64 bytes, and the span of them.
+    /// A registry with an entry of 64 bytes, and its span.
     fn sixty_four(bytes: &mut [u8; 64]) -> (Registry, Span) {
         let mut registry = Registry::default();
         // SAFETY: the caller's bytes outlive the entry and are not touched otherwise.
@@ -766,13 +764,14 @@ mod tests {
         assert!(registry.target(span.part(8, 9)).is_some());
         assert!(!errand.begin(), "it was called off");
         assert!(!registry.is_away(span) && !registry.take_written(writing));
-        // What is read may be read by both.
+        // Two threads may read the same bytes.
         let errand = registry.hand_out(span);
         assert!(!registry.is_away(span) && registry.target(span).is_some());
         assert!(errand.begin());
     }
 
-    /// The owner predicts what comes into places that are not away, and would write over what it has not heard of yet.
+    /// The owner predicts arrivals into memory that is not away. Otherwise it would overwrite bytes that another thread
+    /// has written and not reported.
     #[test]
     fn is_away__what_was_written_until_it_is_taken() {
         let mut bytes = [0; 64];

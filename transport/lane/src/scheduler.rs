@@ -1,13 +1,12 @@
-//! The scheduler that the connections of one receiver share: the core's ledger, behind a lock.
+//! Shares one scheduler among the connections of a receiver: the core's ledger behind a lock.
 
 use crate::Process;
 use core::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use zerolane_core::{Admission, Allowance, Demand, FastAnswer, Instant, Ledger, Schedule};
 
-/// Divides one receiver's link among the connections that joined it. Cheap to clone: all clones are
-/// the same scheduler. Connections may be driven by different threads, but their times must share an
-/// epoch.
+/// Divides one receiver's link among the connections that joined it. Cheap to clone: all clones are the same scheduler.
+/// Different threads may drive the connections, but their times must share an epoch.
 #[derive(Clone)]
 pub struct Scheduler {
     ledger: Arc<Mutex<Ledger>>,
@@ -38,12 +37,12 @@ impl Scheduler {
         }
     }
 
-    /// How it divides.
+    /// How it divides the link.
     pub fn schedule(&self) -> Schedule {
         self.lock().schedule()
     }
 
-    /// A place for one connection, of weight 1.
+    /// Joins a connection, with weight 1.
     pub(crate) fn join(&self) -> Member {
         Member {
             id: self.lock().join(),
@@ -52,13 +51,13 @@ impl Scheduler {
         }
     }
 
-    /// The ledger is a plan that is made anew every few milliseconds: half an update does no harm.
+    /// Ignores poison: the ledger is a plan that is remade every few milliseconds, so half an update does no harm.
     fn lock(&self) -> MutexGuard<'_, Ledger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A connection's place in a [`Scheduler`]; what it held is free when this is dropped.
+/// A connection's place in a [`Scheduler`]; its share is freed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Member {
     id: u64,
@@ -82,7 +81,7 @@ impl Admission for Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        // In a child of fork another thread's lock is never let go.
+        // In a child of fork, a lock that another thread held is never released.
         if self.process.is_current() {
             self.scheduler.lock().leave(self.id);
         }

@@ -1,10 +1,10 @@
-//! Reads an IPv6 address with the interface that it needs behind a `%`, which the standard library reads as a number alone.
+//! Parses an IPv6 address with an interface after a `%`, which the standard library accepts only as a number.
 
 use nix::net::if_::if_nametoindex;
 use std::io;
 use std::net::{Ipv6Addr, SocketAddrV6};
 
-/// An address of one link, as it is written.
+/// A parsed address of one link.
 pub(crate) struct Scoped {
     ip: Ipv6Addr,
     interface: u32,
@@ -12,17 +12,17 @@ pub(crate) struct Scoped {
 }
 
 impl Scoped {
-    /// The address; without a port, port 0.
+    /// The address, with port 0 if the text has none.
     pub(crate) fn address(&self) -> SocketAddrV6 {
         SocketAddrV6::new(self.ip, self.port.unwrap_or(0), 0, self.interface)
     }
 }
 
-/// Reads `ADDRESS%INTERFACE`, `[ADDRESS%INTERFACE]` or `[ADDRESS%INTERFACE]:PORT`, with the interface's name or number. Looks for the
-/// interface in the network namespace of the calling thread. `None` if `text` is no such address.
+/// Parses `ADDRESS%INTERFACE`, `[ADDRESS%INTERFACE]` or `[ADDRESS%INTERFACE]:PORT`, with the interface's name or index.
+/// Looks up the interface in the network namespace of the calling thread. `None` if `text` is not such an address.
 ///
 /// # Errors
-/// The interface is not there.
+/// The interface does not exist.
 pub(crate) fn read(text: &str) -> io::Result<Option<Scoped>> {
     let Some((ip, interface, port)) = split(text) else {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! How a user wants connections protected.
+//! Defines how connections are protected.
 
 use crate::seal;
 use std::io;
@@ -8,30 +8,30 @@ use zerolane_handshake::{Anyone, Cipher, Ciphers, Credentials, Identity, PreShar
 /// Protection of a connection's datagrams. Both ends must choose the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Encrypted, authenticated, protected from repetition.
+    /// Encrypted, authenticated and protected from replay.
     #[default]
     Encrypted,
-    /// Authenticated and protected from repetition, and open to any machine on the path: for networks
-    /// where others may, or are to, read along, as long as they change nothing.
+    /// Authenticated and protected from replay, but readable by any machine on the path: for networks where others may
+    /// read the traffic but must not change it.
     Authenticated,
-    /// Not at all. Any machine on the path reads and changes what it likes.
+    /// No protection. Any machine on the path can read and change the traffic.
     Plain,
 }
 
-/// Protection of connections, and the identities of the ends. The default encrypts with a key made for the
-/// occasion and speaks to anyone: no third party can listen in, but the peer's identity is not known.
+/// Protection of connections, and the identities of the ends. The default encrypts with an ephemeral key and accepts
+/// any peer: no third party can read the traffic, but the peer's identity is not known.
 #[derive(Clone, Debug)]
 pub struct Security {
     /// Protection.
     pub mode: Mode,
-    /// The identity of this end. `None`: it has none, and makes a key for each connection or listener.
+    /// The identity of this end. `None`: it makes a key for each connection or listener.
     pub identity: Option<Arc<Identity>>,
-    /// A secret that both ends must know beside their keys.
+    /// A secret that both ends must know in addition to their keys.
     pub pre_shared: Option<PreShared>,
-    /// The peers to speak to.
+    /// The peers to accept.
     pub trust: Arc<dyn Trust>,
-    /// Seal with this one and no other, for those whose rules name one. `None`: the fastest that both
-    /// machines have hardware for.
+    /// The only cipher to use, for users whose rules prescribe one. `None`: the fastest that both machines have
+    /// hardware for.
     pub cipher: Option<Cipher>,
 }
 
@@ -56,7 +56,7 @@ impl Security {
         }
     }
 
-    /// Authenticates, and hides nothing.
+    /// Authentication without encryption.
     pub fn authenticated() -> Security {
         Security {
             mode: Mode::Authenticated,
@@ -64,10 +64,10 @@ impl Security {
         }
     }
 
-    /// What to prove and to ask for, `None` in plain mode.
+    /// The credentials of the key exchange; `None` in plain mode.
     ///
     /// # Errors
-    /// The cipher is not one of the mode, or the system gives no random numbers.
+    /// The cipher does not belong to the mode, or the system gives no random numbers.
     pub(crate) fn credentials(&self) -> io::Result<Option<Credentials>> {
         let ciphers = match (self.mode, self.cipher) {
             (Mode::Plain, None) => return Ok(None),
@@ -101,10 +101,10 @@ impl Security {
     }
 }
 
-/// Bytes that cannot be guessed.
+/// Unpredictable bytes.
 ///
 /// # Errors
-/// The system gives none.
+/// The system gives no random numbers.
 pub fn random() -> io::Result<[u8; 32]> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
@@ -114,7 +114,7 @@ pub fn random() -> io::Result<[u8; 32]> {
 /// Calls `act` with a source of random numbers.
 ///
 /// # Errors
-/// The system gave none; what `act` made is thrown away.
+/// The system gave no random numbers; the result of `act` is discarded.
 pub(crate) fn with_random<T>(act: impl FnOnce(&mut dyn FnMut() -> [u8; 32]) -> T) -> io::Result<T> {
     let mut failed = None;
     let made = act(&mut || {

@@ -1,11 +1,9 @@
-//! Copies into and out of memory that others use at the same time.
+//! Copies into and out of memory that others access at the same time.
 //!
-//! Exported memory is read and written by this program's threads, by the lanes of several
-//! connections and by the kernel, all at once. What Rust code touches of it goes by atomic accesses
-//! of one size: whole aligned words, and parts of a word by compare-exchange; so there is no data
-//! race, and an aligned word is never seen half written. Bytes behind the last whole word have
-//! accesses of their own size. Where the processor has atomic accesses of two words ([`pairs`]), long
-//! copies go by these.
+//! This program's threads, the lanes of several connections and the kernel read and write exported memory at the same
+//! time. Rust code accesses it atomically and with one size: whole aligned words directly, and parts of a word by
+//! compare-exchange. So there is no data race, and no reader sees an aligned word half written. Bytes after the last
+//! whole word are accessed singly. If the processor has atomic accesses of two words ([`pairs`]), long copies use them.
 
 mod pairs;
 
@@ -17,40 +15,40 @@ use zerolane_wire::FetchOpKind;
 
 const WORD: usize = size_of::<u64>();
 
-/// Where a piece of shared memory starts (aligned to a word) and ends.
+/// Start (aligned to a word) and length of a piece of shared memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub(crate) start: *mut u8,
     pub(crate) len: usize,
 }
 
-// SAFETY: an address and a length, which mean the same in every thread. Following it is what the
-// functions below, each with its promise, do.
+// SAFETY: an address and a length, which mean the same in every thread. Only the functions below dereference it, each
+// under its own contract.
 unsafe impl Send for Bounds {}
 // SAFETY: as above.
 unsafe impl Sync for Bounds {}
 
 impl Bounds {
-    /// Bytes in whole words.
+    /// Length of the whole words, in bytes.
     fn words(self) -> usize {
         self.len / WORD * WORD
     }
 
-    /// How far `at`, which lies in it, is from its start.
+    /// The offset of `at`, which must lie in the memory.
     pub(crate) fn offset_of(self, at: *const u8) -> usize {
         at as usize - self.start as usize
     }
 
     /// # Safety
-    /// `at` is a multiple of the word size and below [`Bounds::words`]; the memory is mapped and, but
-    /// for the kernel, only touched as this module does.
+    /// `at` is a multiple of the word size and below [`Bounds::words`]; the memory is mapped and, except by the kernel,
+    /// only accessed in the way of this module.
     unsafe fn word<'a>(self, at: usize) -> &'a AtomicU64 {
         // SAFETY: in bounds and aligned, as promised.
         unsafe { AtomicU64::from_ptr(self.start.add(at).cast()) }
     }
 
     /// # Safety
-    /// As of [`Bounds::word`]; `at` is at least [`Bounds::words`] and below the length.
+    /// As [`Bounds::word`]; `at` is at least [`Bounds::words`] and below the length.
     unsafe fn byte<'a>(self, at: usize) -> &'a AtomicU8 {
         // SAFETY: in bounds, as promised.
         unsafe { AtomicU8::from_ptr(self.start.add(at)) }
@@ -60,10 +58,10 @@ impl Bounds {
 /// Writes `bytes` at `offset`; the last word is written last.
 ///
 /// # Safety
-/// They lie within `bounds`, whose memory is mapped, writable and, but for the kernel, only touched
-/// as this module does.
+/// The bytes lie within `bounds`, whose memory is mapped, writable and, except by the kernel, only accessed in the way
+/// of this module.
 pub(crate) unsafe fn store(bounds: Bounds, offset: usize, bytes: &[u8]) {
-    // What was stored before is seen by all that see any of this.
+    // A thread that sees any of these bytes also sees all earlier stores.
     std::sync::atomic::fence(Ordering::Release);
     #[cfg(test)]
     seam::count_store(bytes.len());
@@ -84,7 +82,7 @@ pub(crate) unsafe fn store(bounds: Bounds, offset: usize, bytes: &[u8]) {
     let store_words = |at: usize, words: &[u8]| unsafe { store_words(bounds, at, words) };
     store_words(at, before);
     at += before.len();
-    // SAFETY: in bounds, and the part that may be stored so.
+    // SAFETY: in bounds, and the part for which pairs are allowed.
     unsafe { pairs::store(bounds.start.add(at), by_pairs) };
     at += by_pairs.len();
     store_words(at, words);
@@ -95,13 +93,12 @@ pub(crate) unsafe fn store(bounds: Bounds, offset: usize, bytes: &[u8]) {
         at += tail.len();
     }
     for (index, &byte) in behind.iter().enumerate() {
-        // SAFETY: behind the whole words and in bounds.
+        // SAFETY: after the whole words and in bounds.
         unsafe { bounds.byte(at + index) }.store(byte, Ordering::Relaxed);
     }
 }
 
-/// How an access falls on words, bytes: the end of one, whole ones, the start of one, and what is behind
-/// all words.
+/// Splits an access by words, in bytes: the end of one, whole words, the start of one, and the rest after all words.
 #[derive(Clone, Copy, Debug)]
 struct Pieces {
     head: usize,
@@ -123,7 +120,7 @@ impl Pieces {
 }
 
 /// # Safety
-/// As of [`store`]; `at` is aligned to a word, and `words` are whole ones.
+/// As [`store`]; `at` is aligned to a word, and `words` are whole words.
 unsafe fn store_words(bounds: Bounds, mut at: usize, words: &[u8]) {
     for whole in words.as_chunks().0 {
         // SAFETY: a whole word in bounds.
@@ -133,7 +130,7 @@ unsafe fn store_words(bounds: Bounds, mut at: usize, words: &[u8]) {
 }
 
 /// # Safety
-/// As of [`load`]; `at` is aligned to a word, and `words` are whole ones.
+/// As [`load`]; `at` is aligned to a word, and `words` are whole words.
 unsafe fn load_words(bounds: Bounds, mut at: usize, words: &mut [MaybeUninit<u8>]) {
     for whole in words.as_chunks_mut().0 {
         // SAFETY: a whole word in bounds.
@@ -152,7 +149,7 @@ fn store_part(word: &AtomicU64, skip: usize, part: &[u8]) {
         bytes[skip..skip + part.len()].copy_from_slice(part);
         Some(u64::from_ne_bytes(bytes))
     };
-    // The closure never refuses.
+    // The closure never returns `None`.
     let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, replace);
 }
 
@@ -164,16 +161,16 @@ fn load_part(word: &AtomicU64, skip: usize, into: &mut [MaybeUninit<u8>]) {
 /// Reads `into.len()` bytes at `offset`.
 ///
 /// # Safety
-/// As of [`store`], but that the memory need not be writable.
+/// As [`store`], except that the memory need not be writable.
 pub(crate) unsafe fn load(bounds: Bounds, offset: usize, into: &mut [u8]) {
     // SAFETY: as promised.
     unsafe { load_uninit(bounds, offset, uninit::to_write(into)) }
 }
 
-/// The same into bytes that need not be initialised, and are then.
+/// Does the same into uninitialised bytes, and initialises them.
 ///
 /// # Safety
-/// As of [`load`].
+/// As [`load`].
 pub(crate) unsafe fn load_uninit(bounds: Bounds, offset: usize, into: &mut [MaybeUninit<u8>]) {
     #[cfg(test)]
     seam::count_load(into.len());
@@ -195,7 +192,7 @@ pub(crate) unsafe fn load_uninit(bounds: Bounds, offset: usize, into: &mut [Mayb
         |at: usize, words: &mut [MaybeUninit<u8>]| unsafe { load_words(bounds, at, words) };
     load_words(at, before);
     at += before.len();
-    // SAFETY: in bounds, and the part that may be loaded so.
+    // SAFETY: in bounds, and the part for which pairs are allowed.
     unsafe { pairs::load(bounds.start.add(at), by_pairs) };
     at += by_pairs.len();
     load_words(at, words);
@@ -206,24 +203,23 @@ pub(crate) unsafe fn load_uninit(bounds: Bounds, offset: usize, into: &mut [Mayb
         at += tail.len();
     }
     for (index, byte) in behind.iter_mut().enumerate() {
-        // SAFETY: behind the whole words and in bounds.
+        // SAFETY: after the whole words and in bounds.
         byte.write(unsafe { bounds.byte(at + index) }.load(Ordering::Relaxed));
     }
-    // What is read from here on is no older.
+    // Later reads are no older than these.
     std::sync::atomic::fence(Ordering::Acquire);
 }
 
 /// The aligned word at `offset`.
 ///
 /// # Safety
-/// As of [`store`], for as long as the reference lives; `offset` is a multiple of 8 and the whole
-/// word in bounds.
+/// As [`store`], as long as the reference lives; `offset` is a multiple of 8 and the whole word is in bounds.
 pub(crate) unsafe fn word<'a>(bounds: Bounds, offset: usize) -> &'a AtomicU64 {
     // SAFETY: as promised.
     unsafe { bounds.word(offset) }
 }
 
-/// Does `atomic` on a word; returns the word before.
+/// Performs `atomic` on a word, and returns the old word.
 pub(crate) fn fetch_op(word: &AtomicU64, atomic: Atomic) -> u64 {
     let Atomic {
         operand, comparand, ..
@@ -243,7 +239,7 @@ pub(crate) fn fetch_op(word: &AtomicU64, atomic: Atomic) -> u64 {
     }
 }
 
-/// What this thread copied out of and into shared memory by atomics, bytes.
+/// Counts the bytes that this thread copied out of and into shared memory by atomics.
 #[cfg(test)]
 pub(crate) mod seam {
     use std::cell::Cell;
@@ -262,7 +258,7 @@ pub(crate) mod seam {
         COPIED.set((loaded, stored + len));
     }
 
-    /// Bytes loaded and stored since this was asked last.
+    /// Bytes loaded and stored since the last call.
     pub(crate) fn take() -> (usize, usize) {
         COPIED.take()
     }

@@ -1,15 +1,14 @@
-//! What many threads submit to the one that runs a worker.
+//! Queues submissions of many threads for the thread that runs a worker.
 //!
-//! Kept apart from descriptors and from `std`'s locks, so that loom can try every order of its steps
-//! (`tests/loom.rs`).
+//! Uses neither descriptors nor `std`'s locks, so that loom can try every order of its steps (`tests/loom.rs`).
 
 use super::sync::{Mutex, MutexGuard};
 use std::collections::VecDeque;
 
-/// A queue with many producers and one consumer. In order for each producer.
+/// A queue with many producers and one consumer. Keeps the order of each producer.
 #[derive(Debug)]
 pub struct Submissions<T> {
-    /// `None` when the consumer is gone.
+    /// `None` after the consumer has closed it.
     list: Mutex<Option<VecDeque<T>>>,
 }
 
@@ -23,10 +22,10 @@ impl<T> Default for Submissions<T> {
 }
 
 impl<T> Submissions<T> {
-    /// Puts `item` in. The consumer has to be woken afterwards.
+    /// Adds `item`. The caller must wake the consumer afterwards.
     ///
     /// # Errors
-    /// Gives it back if the consumer is gone.
+    /// Returns `item` if the consumer is gone.
     pub fn push(&self, item: T) -> Result<(), T> {
         match &mut *self.list() {
             Some(list) => {
@@ -37,7 +36,7 @@ impl<T> Submissions<T> {
         }
     }
 
-    /// All that is there, in exchange for `empty`, whose room is used again.
+    /// Takes all items, in exchange for `empty`, whose capacity is reused.
     pub fn take(&self, empty: VecDeque<T>) -> VecDeque<T> {
         match &mut *self.list() {
             Some(list) => std::mem::replace(list, empty),
@@ -45,12 +44,12 @@ impl<T> Submissions<T> {
         }
     }
 
-    /// The consumer goes: nothing more is taken in. Returns what it did not take.
+    /// Closes the queue for the consumer: it accepts no more items. Returns the items that the consumer did not take.
     pub fn close(&self) -> VecDeque<T> {
         self.list().take().unwrap_or_default()
     }
 
-    /// No code under the lock leaves the list inconsistent.
+    /// Ignores poison: no code under the lock leaves the list inconsistent.
     fn list(&self) -> MutexGuard<'_, Option<VecDeque<T>>> {
         match self.list.lock() {
             Ok(list) => list,

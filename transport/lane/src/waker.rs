@@ -1,4 +1,4 @@
-//! Waking a driver that another thread has work for.
+//! Wakes a driver from another thread that has work for it.
 
 use crate::Process;
 use crate::doorbell::Doorbell;
@@ -8,10 +8,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
-/// Ends a wait of the [`Driver`](crate::Driver) it belongs to, or the next one if there is none.
-/// It ends no request: while a call waits for the end of one, a wake is kept for the next wait. Several
-/// wakes before a wait end one. Costs a syscall only while the driver sleeps. In a child of fork it does nothing: the driver is
-/// the parent's.
+/// Ends a wait of its [`Driver`](crate::Driver), or the next one if there is none. It ends no request: a wake while a
+/// call waits for the end of a request is kept for the next wait. Several wakes before a wait end only one. Makes a
+/// system call only while the driver sleeps. In a child of fork it does nothing: the driver belongs to the parent.
 #[derive(Clone, Debug)]
 pub struct Waker {
     shared: Arc<Shared>,
@@ -20,8 +19,8 @@ pub struct Waker {
 #[derive(Debug)]
 struct Shared {
     bell: Doorbell,
-    /// Made at the first sleep, for a connection that a worker runs never sleeps. `None` if the system had no
-    /// descriptor left; then a sleep ends with its timer.
+    /// Made at the first sleep, because a connection that a worker runs never sleeps. `None` if the system had no
+    /// descriptor left; then only a timer ends a sleep.
     event: OnceLock<Option<std::fs::File>>,
     process: Process,
 }
@@ -30,11 +29,11 @@ struct Shared {
 pub(crate) fn event() -> Option<std::fs::File> {
     // SAFETY: eventfd has no preconditions.
     let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-    // SAFETY: a descriptor just made, that nothing else owns.
+    // SAFETY: a new descriptor that nothing else owns.
     (fd >= 0).then(|| unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(fd) }.into())
 }
 
-/// One that was never used.
+/// A waker that was never used.
 impl Default for Waker {
     fn default() -> Waker {
         Waker {
@@ -70,18 +69,18 @@ impl Waker {
         }
     }
 
-    /// Whether it was used since the last look.
+    /// Whether it was used since the last call.
     pub fn take(&self) -> bool {
         self.shared.bell.take()
     }
 
-    /// Takes the wakes until now, then says whether the driver goes on: not once `ended`, which is set before a wake.
+    /// Takes the wakes so far, then says whether the driver continues: not once `ended`, which is set before a wake.
     pub(crate) fn goes_on(&self, ended: &AtomicBool) -> bool {
         self.shared.bell.goes_on(ended)
     }
 
-    /// Runs `sleep`, which must end when its descriptor is readable, and say whether that is so; not if already used.
-    /// Whether the socket ended it.
+    /// Runs `sleep`, unless a wake came before. `sleep` must end when the waker's descriptor is readable, and report
+    /// whether it is. Returns whether the socket ended the sleep.
     ///
     /// # Errors
     /// Those of `sleep`.
@@ -92,22 +91,22 @@ impl Waker {
         let event = self.descriptor();
         let slept = self.shared.bell.sleep(|| sleep(event));
         let ready = slept.transpose()?.unwrap_or_default();
-        // What is left in the descriptor would end every sleep from then on. A wake that writes only now, after all else of
-        // it was seen, ends the next one, and that takes it out: a system call less for all others.
+        // A value left in the descriptor would end every later sleep. A wake whose write comes only now, after the rest
+        // of it was seen, ends the next sleep, which then reads the value: that saves a system call in all other cases.
         if ready.waker {
             self.drain();
         }
         Ok(ready.socket)
     }
 
-    /// What is readable once a wake came after [`Waker::arm`]. `None` if the system had no descriptor left.
+    /// Readable once a wake follows [`Waker::arm`]. `None` if the system had no descriptor left.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         let event = self.shared.event.get_or_init(event);
         event.as_ref().map(AsFd::as_fd)
     }
 
-    /// From here on a wake makes [`Waker::descriptor`] readable, for a caller that is about to sleep on it in
-    /// another's loop. False if a wake came before: it must not sleep.
+    /// Makes later wakes turn [`Waker::descriptor`] readable, for a caller that is about to sleep on it in its own
+    /// loop. False if a wake came before: the caller must not sleep.
     pub fn arm(&self) -> bool {
         self.shared.bell.arm()
     }

@@ -1,19 +1,19 @@
-//! What has arrived of a request in progress: looked at by copy, or shared while the rest is received.
+//! Reads or shares the bytes of a request that have arrived while it is in progress.
 
 use super::Driver;
 use crate::{Lane, Memory, SharedRegion};
 use zerolane_core::{Span, TransferId};
 
 impl<L: Lane> Driver<L> {
-    /// Bytes at the start of what request `id` receives or gets that are verified and in place. It
-    /// never becomes less. `None` if no such request is in progress.
+    /// Bytes at the start of the memory that request `id` receives or gets into that are verified and in place. The
+    /// number never decreases. `None` if no such request is in progress.
     pub fn arrived(&self, id: TransferId) -> Option<u64> {
         let posted = self.posted.get(&id)?;
         let incoming = posted.info.kind.is_incoming() && posted.region.is_some();
         incoming.then(|| self.core.arrived(id).unwrap_or(0))
     }
 
-    /// Copies what has arrived of request `id`, from `offset` on. Returns how many bytes there were.
+    /// Copies the arrived bytes of request `id`, from `offset` on. Returns how many there were.
     pub fn read_arrived(&self, id: TransferId, offset: u64, into: &mut [u8]) -> usize {
         let region = self.posted.get(&id).and_then(|it| it.region);
         let (Some(region), Some(arrived)) = (region, self.arrived(id)) else {
@@ -31,9 +31,9 @@ impl<L: Lane> Driver<L> {
         }
     }
 
-    /// What has arrived of request `id`, to be looked at and sent while the rest is received. From here on
-    /// its memory is shared: so it comes back with the completion. `None` if no such request is in
-    /// progress, or its memory is borrowed.
+    /// Shares the arrived bytes of request `id`, to be read and sent while the rest is received. Its memory is shared
+    /// from now on, and returns as such with the completion. `None` if no such request is in progress, or its memory is
+    /// borrowed.
     pub fn share_arrived(&mut self, id: TransferId) -> Option<SharedRegion> {
         let arrived = self.arrived(id)?;
         let posted = self.posted.get_mut(&id)?;
@@ -48,7 +48,7 @@ impl<L: Lane> Driver<L> {
         };
         let part = whole.slice(0, arrived as usize);
         posted.memory = Some(whole.into());
-        // Nothing is written there any more: the part may be a slice in any thread.
+        // These bytes are no longer written: a slice of them may be in any thread.
         self.memory.settle(region, arrived);
         Some(part)
     }

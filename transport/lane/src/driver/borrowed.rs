@@ -1,4 +1,4 @@
-//! Requests that end before the call returns: their memory is borrowed.
+//! Carries out requests on borrowed memory, which end before the call returns.
 
 use super::direct::{AtOnce, Local};
 use super::post::{Report, RequestInfo};
@@ -25,10 +25,10 @@ const BORROWED_TO_RECEIVE: EntryFlags = EntryFlags {
 };
 
 impl<L: Lane> Driver<L> {
-    /// Does a request that reads `data`, and waits for its end.
+    /// Carries out a request that reads `data`, and waits for its end.
     ///
     /// # Errors
-    /// The connection's, or see [`PostError`]; the request's failure is in the completion.
+    /// The connection failed, or see [`PostError`]; a failure of the request is in the completion.
     ///
     /// # Panics
     /// The request writes.
@@ -47,8 +47,8 @@ impl<L: Lane> Driver<L> {
             }
             None => {}
         }
-        // SAFETY: the borrow of `data` lasts until this function returns, and `finish` closes the
-        // entry before that, whatever happens.
+        // SAFETY: the borrow of `data` lasts until this function returns, and `finish` closes the entry before that on
+        // every path.
         let span = unsafe {
             let start = data.as_ptr().cast_mut();
             self.memory.open(start, data.len(), BORROWED_TO_SEND)
@@ -56,10 +56,10 @@ impl<L: Lane> Driver<L> {
         self.carry_out(request, info, span)
     }
 
-    /// Does a request that writes `buffer`, and waits for its end.
+    /// Carries out a request that writes `buffer`, and waits for its end.
     ///
     /// # Errors
-    /// As of [`Driver::lend_source`].
+    /// As [`Driver::lend_source`].
     ///
     /// # Panics
     /// The request reads.
@@ -71,10 +71,10 @@ impl<L: Lane> Driver<L> {
         self.lend_target_uninit(request, uninit::to_write(buffer))
     }
 
-    /// The same, into bytes that need not be initialised. Those that the completion counts are then.
+    /// Does the same with uninitialised bytes, and initialises those that the completion counts.
     ///
     /// # Errors
-    /// As of [`Driver::lend_source`].
+    /// As [`Driver::lend_source`].
     ///
     /// # Panics
     /// The request reads.
@@ -109,7 +109,7 @@ impl<L: Lane> Driver<L> {
         self.carry_out(request, info, span)
     }
 
-    /// Posts borrowed memory, waits for the end, and closes the memory's entry in every case.
+    /// Posts borrowed memory, waits for the end, and closes the memory's entry on every path.
     fn carry_out(
         &mut self,
         request: WorkRequest,
@@ -125,10 +125,10 @@ impl<L: Lane> Driver<L> {
         guard.driver.await_request(id)
     }
 
-    /// Does a request without memory, and waits for its end.
+    /// Carries out a request without memory, and waits for its end.
     ///
     /// # Errors
-    /// As of [`Driver::lend_source`].
+    /// As [`Driver::lend_source`].
     pub fn complete(&mut self, request: WorkRequest) -> Result<Completion, DriverError> {
         let info = RequestInfo::of(&request, Report::default());
         if let Some(AtOnce::Done(done)) = self.access(&request, info.report.signalled, Local::None)
@@ -139,13 +139,13 @@ impl<L: Lane> Driver<L> {
         self.await_request(id)
     }
 
-    /// Sets how long a call that waits for the end of its request may take: without end unless set. A request
-    /// that takes longer is cancelled.
+    /// Sets how long a call may wait for the end of its request; there is no limit unless set. A request that takes
+    /// longer is cancelled.
     pub fn set_request_timeout(&mut self, timeout: Option<Duration>) {
         self.request_timeout = timeout;
     }
 
-    /// Waits for request `id` and takes its completion; others stay. A wake does not end it.
+    /// Waits for request `id` and takes its completion; others stay in the queue. A wake does not end the wait.
     pub(super) fn await_request(&mut self, id: TransferId) -> Result<Completion, DriverError> {
         let timeout = self.request_timeout;
         self.wait_through(timeout, |driver| !driver.posted.contains_key(&id))?;
@@ -163,7 +163,7 @@ impl<L: Lane> Driver<L> {
 }
 
 impl<L: Lane> Driver<L> {
-    /// Cancels request `id`, of which no call waits for the end any more. False if it is over.
+    /// Cancels request `id`, for whose end no call waits any more. False if it is over.
     fn abandon(&mut self, id: TransferId) -> bool {
         let Some(posted) = self.posted.get_mut(&id) else {
             return false;
@@ -175,7 +175,7 @@ impl<L: Lane> Driver<L> {
     }
 }
 
-/// A Transfer of borrowed memory: over, and its name closed, when this goes.
+/// A Transfer of borrowed memory. Dropping this ends the Transfer and closes its entry.
 struct Borrowed<'a, L: Lane> {
     driver: &'a mut Driver<L>,
     id: TransferId,

@@ -1,4 +1,4 @@
-//! Completions: how requests ended, for the user.
+//! Reports to the user how requests ended.
 
 use super::direct::Direct;
 use super::post::{Posted, RequestInfo};
@@ -9,32 +9,32 @@ use std::ops::Deref;
 use zerolane_core::{Delivery, Event, RegionId, RemoteRegion, TransferError, TransferId, limits};
 use zerolane_wire::Reason;
 
-/// A request that is over, and the memory that was posted.
+/// A request that is over, and the memory that was posted for it.
 #[derive(Debug)]
 pub struct Completion {
-    /// Which; 0 for an immediate of the peer.
+    /// The request; 0 for an immediate of the peer.
     pub id: TransferId,
-    /// Kind of the request.
+    /// The kind of the request.
     pub kind: WorkKind,
-    /// What the user gave the request: see [`Report`](super::Report).
+    /// The user's number for the request: see [`Report`](super::Report).
     pub context: u64,
-    /// Bytes moved, or why not.
+    /// Bytes moved, or why the request failed.
     pub result: Result<u64, TransferError>,
-    /// What was posted; `None` if it was borrowed, copied, or nothing.
+    /// The memory posted; `None` if it was borrowed or copied, or there was none.
     pub memory: Option<Memory>,
-    /// How the sender asked for it to be delivered (receives only).
+    /// The delivery that the sender requested (receives only).
     pub delivery: Delivery,
-    /// The word before an atomic operation; the number of an immediate; of a receive or get that failed,
-    /// the bytes at its start that are verified and in place.
+    /// The old word of an atomic operation; the number of an immediate; for a receive or get that failed, the number of
+    /// bytes at its start that are verified and in place.
     pub value: u64,
-    /// The control of a message received.
+    /// The control of a received message.
     pub control: MessageControl,
-    /// The region that was asked for by name.
+    /// The region that was opened by name.
     pub region: Option<RemoteRegion>,
 }
 
 impl Completion {
-    /// Of a request that was over when it was posted.
+    /// The completion of a request that was over when it was posted.
     pub(super) fn of_direct(done: Direct, info: RequestInfo, memory: Option<Memory>) -> Completion {
         Completion {
             id: done.id,
@@ -83,18 +83,18 @@ impl fmt::Debug for MessageControl {
 pub(super) struct Held {
     pub(super) region: RegionId,
     pub(super) completion: Completion,
-    /// Its end is to be reported.
+    /// Whether to report its end.
     told: bool,
 }
 
 /// How a request ended.
 struct Ending {
     id: TransferId,
-    /// `None`: all that was posted.
+    /// `None`: the number of bytes posted.
     result: Option<Result<u64, TransferError>>,
     delivery: Delivery,
     value: u64,
-    /// Bytes of control.
+    /// Length of the control in bytes.
     control: u32,
     region: Option<RemoteRegion>,
 }
@@ -170,14 +170,14 @@ impl<L: Lane> Driver<L> {
             }
         }
         if self.completions.has_untold() && self.core.announced().is_some() {
-            // The peer waits for a receive, and memory for one may be in a completion that was not told.
+            // The peer waits for a receive, and memory for it may be in a completion that no wait returned for.
             self.completions.tell_all();
         }
         self.tell_unread();
     }
 
-    /// Tells how many completions were taken whose user has not looked at them either: the peer waits for that user as
-    /// it would for the caller.
+    /// Sets how many completions were taken and not yet read by the user: the peer waits for such a user as it does for
+    /// one that takes none.
     pub fn set_kept(&mut self, kept: usize) {
         self.kept = kept;
         self.tell_unread();
@@ -187,16 +187,15 @@ impl<L: Lane> Driver<L> {
         self.core.set_unread(self.completions.told() + self.kept);
     }
 
-    /// The next completion that is there already, and is not held back.
+    /// Takes the next completion that is there already and not deferred.
     pub fn next_completion(&mut self) -> Option<Completion> {
         let next = self.completions.pop()?;
         self.tell_unread();
         Some(next)
     }
 
-    /// A caller waits for the end of request `id`: it ends a [`Driver::wait`] however its sender wants it
-    /// delivered, also if it is over and held back. False if there is no such request, or its completion
-    /// was taken.
+    /// Makes the end of request `id` end a [`Driver::wait`], whatever delivery its sender requested, even if the
+    /// request is over and its completion deferred. False if there is no such request, or its completion was taken.
     pub fn notify(&mut self, id: TransferId) -> bool {
         if let Some(posted) = self.posted.get_mut(&id) {
             posted.awaited = true;
@@ -207,7 +206,7 @@ impl<L: Lane> Driver<L> {
         told || self.held.iter().any(|held| held.completion.id == id)
     }
 
-    /// Reports the end of a request that was over when it was posted, unless no report is wanted.
+    /// Reports the end of a request that was over when it was posted, unless the user wants no report.
     pub(super) fn report_direct(
         &mut self,
         done: Direct,
@@ -223,13 +222,13 @@ impl<L: Lane> Driver<L> {
         id
     }
 
-    /// Reports the end of a request, unless no report is wanted.
+    /// Reports the end of a request, unless the user wants no report.
     fn end(&mut self, it: &Ending) {
-        // Puts that were copied are not remembered one by one.
+        // The driver does not remember copied puts one by one.
         let posted = self.posted.remove(&it.id);
         let posted = posted.unwrap_or_else(Posted::copied);
         if let Some(region) = posted.region {
-            // Before anything of it is freed.
+            // Before any of its memory is freed.
             self.lane.recall(region);
             self.memory.close(region);
         }
@@ -250,7 +249,7 @@ impl<L: Lane> Driver<L> {
             result,
             memory: posted.memory,
             delivery: it.delivery,
-            // Its memory is gone, in part or whole.
+            // Its memory is gone, in part or as a whole.
             value: if posted.faulted { 0 } else { it.value },
             control,
             region: it.region,
@@ -269,7 +268,7 @@ impl<L: Lane> Driver<L> {
     }
 
     fn release_held(&mut self) {
-        // As a rule none is.
+        // Usually there are none.
         if self.held.is_empty() {
             return;
         }
@@ -281,7 +280,7 @@ impl<L: Lane> Driver<L> {
         told.for_each(|completion| self.completions.push(completion));
     }
 
-    /// Takes the control that came out of its slot, and frees the slot.
+    /// Takes the received control out of its slot, and frees the slot.
     fn take_control(&mut self, posted: &Posted, len: u32) -> MessageControl {
         let mut control = MessageControl::default();
         let Some(slot) = posted.info.control else {
@@ -301,7 +300,7 @@ mod tests {
     #![allow(non_snake_case)]
     use super::*;
 
-    /// docs/reference/security.md says how much: half a MiB, room for as many again included.
+    /// docs/reference/security.md states the amount: half a MiB, with room for as many more.
     #[test]
     fn memory__of_completions_not_looked_at() {
         assert!(2 * limits::MAX_UNREAD * size_of::<Completion>() <= 1 << 19);

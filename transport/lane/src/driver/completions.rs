@@ -1,11 +1,11 @@
-//! Completions that were not taken yet, in order, and which of them the user is told of.
+//! Queues completions in order until the user takes them, and tracks which ones the user may see.
 //!
 //! ```text
 //!  front  | told: a wait returns | shown: taken by a poll | held back |  back
 //! ```
 //!
-//! A completion that wakes is told, with all before it. A polled one is shown. A silent one is held back until
-//! one behind it is shown.
+//! A completion that wakes moves itself and all before it to told. A polled one moves them to shown. A silent one is
+//! deferred until one after it is shown.
 
 use super::Completion;
 use std::collections::VecDeque;
@@ -15,16 +15,16 @@ use zerolane_core::{Delivery, TransferId};
 #[derive(Default)]
 pub(super) struct Completions {
     list: VecDeque<Completion>,
-    /// How many of the first a wait returns for.
+    /// The number at the front for which a wait returns.
     told: usize,
-    /// How many of the first may be taken.
+    /// The number at the front that may be taken.
     shown: usize,
-    /// The connection is over: no later completion can show what is held back.
+    /// The connection is over: no later completion can show deferred ones.
     ended: bool,
 }
 
 impl Completions {
-    /// A failure wakes, whatever the sender asked for.
+    /// Adds a completion. A failure wakes, whatever delivery the sender requested.
     pub(super) fn push(&mut self, completion: Completion) {
         let wakes = completion.delivery == Delivery::Interrupt || completion.result.is_err();
         let polled = completion.delivery == Delivery::Polled;
@@ -36,14 +36,14 @@ impl Completions {
         }
     }
 
-    /// The next that may be taken.
+    /// Takes the next one that may be taken.
     pub(super) fn pop(&mut self) -> Option<Completion> {
         self.shown = self.shown.checked_sub(1)?;
         self.told = self.told.saturating_sub(1);
         self.list.pop_front()
     }
 
-    /// Takes that of request `id` out of its turn.
+    /// Takes the completion of request `id` out of order.
     pub(super) fn take(&mut self, id: TransferId) -> Option<Completion> {
         let place = self.place(id)?;
         self.told -= usize::from(place < self.told);
@@ -51,7 +51,7 @@ impl Completions {
         self.list.remove(place)
     }
 
-    /// Tells of request `id`, and of all before it. False if it is not here.
+    /// Moves the completion of request `id`, and all before it, to told. False if it is not in the queue.
     pub(super) fn tell(&mut self, id: TransferId) -> bool {
         let Some(place) = self.place(id) else {
             return false;
@@ -66,28 +66,28 @@ impl Completions {
         self.shown = self.told;
     }
 
-    /// The connection is over.
+    /// Ends the connection: later completions are told at once.
     pub(super) fn end(&mut self) {
         self.ended = true;
         self.tell_all();
     }
 
-    /// How many there are.
+    /// The number in the queue.
     pub(super) fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// How many a wait returns for.
+    /// The number for which a wait returns.
     pub(super) fn told(&self) -> usize {
         self.told
     }
 
-    /// How many may be taken.
+    /// The number that may be taken.
     pub(super) fn shown(&self) -> usize {
         self.shown
     }
 
-    /// Whether there are some that a wait does not return for.
+    /// Whether there are completions for which no wait returns.
     pub(super) fn has_untold(&self) -> bool {
         self.told < self.list.len()
     }

@@ -1,4 +1,4 @@
-//! Requests on the peer's memory that are done at once, where the lane has it mapped.
+//! Carries out requests on the peer's memory at once, if the lane has mapped it.
 //!
 //! | in progress | put | get, atomic operation |
 //! |---|---|---|
@@ -6,13 +6,13 @@
 //! | immediates alone, whose bytes are in place | its bytes at once, its end behind them; no fence | by the peer |
 //! | anything else | by the peer | by the peer |
 //!
-//! A put with an immediate stores its bytes, and then posts a put of no bytes that brings the immediate. An immediate
-//! promises that what was asked for before it is in place when it is shown, and nothing of what was asked for behind it.
-//! So the bytes of later puts need not wait for it.
+//! A put with an immediate stores its bytes, and then posts a put without bytes that carries the immediate. An
+//! immediate promises that all earlier requests are in place when it is shown. It promises nothing about later ones, so
+//! the bytes of later puts need not wait for it.
 //!
-//! The stores of the bytes are sequenced before the store-release with which the record of the immediate is published
-//! (`shm/ring.rs`). The peer's load-acquire of that synchronizes with it, so the bytes happen before all that the peer
-//! does with the record, on every processor.
+//! The stores of the bytes are sequenced before the store-release that publishes the record of the immediate
+//! (`shm/ring.rs`). The peer's load-acquire synchronizes with that store-release, so the bytes happen before everything
+//! that the peer does with the record, on every processor.
 
 use super::Driver;
 use crate::Lane;
@@ -21,7 +21,8 @@ use std::mem::MaybeUninit;
 use std::time::Duration;
 use zerolane_core::{Ahead, TransferError, TransferId, WorkRequest, limits};
 
-/// Longest that such requests go on without a turn, in which the connection lives: timers fire, a dead peer is missed.
+/// Longest time that such requests continue without a turn. The connection needs turns to fire timers and to detect a
+/// dead peer.
 const TURN_INTERVAL: Duration = Duration::from_millis(1);
 
 /// This end's memory of a request.
@@ -32,13 +33,13 @@ pub(super) enum Local<'a> {
     Target(&'a mut [MaybeUninit<u8>]),
 }
 
-/// What was done at once.
+/// The part of a request that was done at once.
 #[derive(Debug)]
 pub(super) enum AtOnce {
-    /// All of the request.
+    /// The whole request.
     Done(Direct),
-    /// The bytes of a put, as many as this, are in place. The same put without bytes must be posted: it brings the
-    /// immediate, and completes in its turn.
+    /// This many bytes of a put are in place. The caller must post the same put without bytes: it carries the
+    /// immediate, and completes in order.
     Placed(u64),
 }
 
@@ -47,12 +48,12 @@ pub(super) enum AtOnce {
 pub(super) struct Direct {
     pub(super) id: TransferId,
     pub(super) result: Result<u64, TransferError>,
-    /// The word before an atomic operation.
+    /// The old word of an atomic operation.
     pub(super) value: u64,
 }
 
 impl<L: Lane> Driver<L> {
-    /// Whether the lane may do `request` at once: a first look, that costs other lanes nothing.
+    /// Whether the lane may carry out `request` at once: a cheap first test for lanes that cannot.
     pub(super) fn may_be_direct(&self, request: &WorkRequest) -> bool {
         self.lane.reaches_memory()
             && matches!(
@@ -61,15 +62,15 @@ impl<L: Lane> Driver<L> {
             )
     }
 
-    /// Does `request` at once, or what can be done of it; `signalled`: its success is reported. `None`: nothing was done,
-    /// and it must be posted.
+    /// Carries out `request`, or a part of it, at once; `signalled`: its success is reported. `None` if nothing was
+    /// done, and the caller must post the request.
     pub(super) fn access(
         &mut self,
         request: &WorkRequest,
         signalled: bool,
         local: Local<'_>,
     ) -> Option<AtOnce> {
-        // First, for it is all that other lanes do of this.
+        // Tested first: other lanes do no more than this.
         if !self.lane.reaches_memory() {
             return None;
         }
@@ -87,12 +88,12 @@ impl<L: Lane> Driver<L> {
             }
             _ => return None,
         };
-        // Who posts and does not look at what completes is refused some time.
+        // A caller that never takes completions eventually gets `Full`.
         if self.completions.len() >= limits::MAX_POSTED {
             return None;
         }
         if self.clock.now() - self.turned > TURN_INTERVAL {
-            // An error shows in the next turn as well.
+            // The next turn reports the error as well.
             self.turn().ok()?;
         }
         let is_posted = match self.core.ahead() {
@@ -101,7 +102,7 @@ impl<L: Lane> Driver<L> {
             Ahead::Notices if passes_notices(request) => brings_immediate(request) || signalled,
             Ahead::Notices => return None,
         };
-        // Before anything is stored: what is refused must change nothing.
+        // Tested before any store: a refused request must change nothing.
         if is_posted && self.core.room_for_operations() == 0 {
             return None;
         }
@@ -130,8 +131,8 @@ fn brings_immediate(request: &WorkRequest) -> bool {
     immediate.is_some()
 }
 
-/// Whether it may be done while immediates are in progress. What a get or an atomic operation returns is there when it
-/// completes, and it completes in its turn.
+/// Whether the request may be done while immediates are in progress. A get or an atomic operation may not: its result
+/// must be valid at its completion, which comes in order.
 fn passes_notices(request: &WorkRequest) -> bool {
     matches!(request, WorkRequest::Put { flags, .. } if !flags.fence)
 }

@@ -1,28 +1,28 @@
-//! Why a driver cannot go on.
+//! Defines the errors that end a driver's calls.
 
 use core::fmt;
 use std::io;
 use std::time::Duration;
 use zerolane_core::{CloseReason, PostError};
 
-/// Why a driver cannot go on.
+/// Why a driver cannot continue.
 #[derive(Debug)]
 pub enum DriverError {
-    /// The kernel refused.
+    /// A system call failed.
     Io(io::Error),
-    /// Strict mode: this many bytes would have had to be copied in user space.
+    /// Strict mode: payload would have had to be copied in user space.
     Strict {
         /// Bytes to be copied.
         bytes: usize,
     },
     /// The connection ended.
     Closed(CloseReason),
-    /// The request took longer than [`Driver::set_request_timeout`](crate::Driver::set_request_timeout) allows,
-    /// and was cancelled.
+    /// The request took longer than [`Driver::set_request_timeout`](crate::Driver::set_request_timeout) allows, and was
+    /// cancelled.
     TimedOut(Duration),
     /// A Transfer could not be posted.
     Post(PostError),
-    /// This process is a child, by fork, of the one whose connection it is.
+    /// This process is a child, by fork, of the process that owns the connection.
     Forked,
 }
 
@@ -52,16 +52,15 @@ impl From<io::Error> for DriverError {
     }
 }
 
-/// A request that was not posted: why, and the memory that was meant for it, which is the caller's again
-/// as it was.
+/// A request that was not posted, with the reason and the memory, which returns to the caller unchanged.
 ///
-/// [`PostError::Full`] is normal: the connection has enough to do. Make progress, and post the same
+/// [`PostError::Full`] is normal: the connection has as many requests as it takes. Make progress, and post the same
 /// memory again.
 #[derive(Debug)]
 pub struct NotPosted<M> {
     /// Why.
     pub reason: PostError,
-    /// What the call was given.
+    /// The memory given to the call.
     pub memory: M,
 }
 

@@ -1,5 +1,5 @@
-//! Memory exported to the peer. A turn enters the connection's grace period, whatever is exported, so that a
-//! revocation by another thread waits for the turn, and the next one ends the export before all else.
+//! Exports memory to the peer. Each turn enters the connection's grace period if anything is exported. A revocation by
+//! another thread waits for the turn, and the next turn ends the export before anything else.
 
 use super::Driver;
 use crate::exported::{ExportWindow, Exporter};
@@ -21,16 +21,16 @@ struct Export {
 pub(super) struct Exports {
     by_handle: HashMap<u32, Export>,
     exporter: Arc<Exporter>,
-    /// A turn is in progress.
+    /// Whether a turn is in progress.
     entered: bool,
 }
 
 impl Exports {
     /// Begins a turn. True if some exports were revoked.
     fn enter(&mut self) -> bool {
-        // What a panic left.
+        // A panic may have left it entered.
         self.leave();
-        // Without exports, none can come within the turn.
+        // Without exports, none can be added within the turn.
         self.entered = !self.by_handle.is_empty();
         self.entered && self.exporter.grace.enter()
     }
@@ -41,7 +41,7 @@ impl Exports {
         }
     }
 
-    /// Takes an export off the list.
+    /// Removes an export.
     fn remove(&mut self, handle: u32) -> Option<RegionId> {
         let export = self.by_handle.remove(&handle)?;
         export.window.part(&self.exporter, handle);
@@ -49,7 +49,7 @@ impl Exports {
     }
 }
 
-/// Ends the turn, also when that ended in a panic.
+/// Ends the turn, even after a panic in it.
 impl Drop for Exports {
     fn drop(&mut self) {
         self.leave();
@@ -60,11 +60,11 @@ impl Drop for Exports {
 }
 
 impl<L: Lane> Driver<L> {
-    /// Lets the peer use `memory` with `rights`, by the handle returned or by `name`.
+    /// Lets the peer use `memory` with `rights`, under the returned handle or `name`.
     ///
     /// # Errors
-    /// The connection is closed, the name is taken, or too many regions are exported; or the connection or the memory is
-    /// the parent's of this process.
+    /// The connection is closed, the name is taken, too many regions are exported, or the connection or the memory
+    /// belongs to the parent of this process.
     pub fn export(
         &mut self,
         memory: Exporting,
@@ -83,9 +83,9 @@ impl<L: Lane> Driver<L> {
             kept: false,
             shared: true,
         };
-        // SAFETY: the window, kept until the entry is closed, keeps the bytes mapped until it is
-        // revoked; that waits for this connection's turn, and the next one closes the entry before
-        // it follows any. All Rust code goes by `shared`.
+        // SAFETY: the window, kept until the entry is closed, keeps the bytes mapped until it is revoked. A revocation
+        // waits for this connection's turn, and the next turn closes the entry before it follows any. All Rust code
+        // accesses the bytes through `shared`.
         let span = unsafe { self.memory.open(bounds.start, bounds.len, access) };
         match self.core.export(span, rights, name) {
             Ok((handle, mx)) => {
@@ -115,8 +115,8 @@ impl<L: Lane> Driver<L> {
         }
     }
 
-    /// Ends an export on this connection: when this returns, no late packet writes it, and nothing
-    /// of it is sent. False if `handle` names none, or the parent's of this process.
+    /// Ends an export on this connection. On return no late packet writes it, and none of its bytes are sent. False if
+    /// `handle` names no export, or belongs to the parent of this process.
     pub fn revoke(&mut self, handle: u32) -> bool {
         if !self.process.is_current() {
             return false;
@@ -126,7 +126,7 @@ impl<L: Lane> Driver<L> {
         revoked
     }
 
-    /// The same for all that is exported of `memory` on this connection. False if nothing is.
+    /// Does the same for all exports of `memory` on this connection. False if there are none.
     pub fn revoke_region(&mut self, memory: &ExportedRegion) -> bool {
         let exports = self.exports.by_handle.iter();
         let of_it = exports.filter(|(_, it)| Arc::ptr_eq(&it.window, memory.window()));
@@ -145,7 +145,7 @@ impl<L: Lane> Driver<L> {
         true
     }
 
-    /// The region of an export could not be accessed: the export ends.
+    /// Ends the export of a region that could not be accessed.
     pub(super) fn revoke_faulted(&mut self, region: RegionId) {
         let mut exports = self.exports.by_handle.iter();
         let faulted = exports.find(|(_, it)| it.region == region);
@@ -154,7 +154,7 @@ impl<L: Lane> Driver<L> {
         }
     }
 
-    /// Begins a turn. Exports that were revoked meanwhile end here.
+    /// Begins a turn, and ends exports that were revoked meanwhile.
     pub(super) fn enter_exports(&mut self, now: Instant) {
         if self.exports.enter() {
             for handle in self.exports.exporter.take_revoked() {

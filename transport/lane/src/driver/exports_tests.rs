@@ -7,7 +7,7 @@ use std::time::Duration;
 
 type End = Driver<AnyLane>;
 
-/// Turns after which a test has failed.
+/// Turns after which a test fails.
 const PATIENCE: usize = 1 << 22;
 
 fn drive(a: &mut End, b: &mut End, done: impl Fn(&End, &End) -> bool) {

@@ -1,9 +1,9 @@
-//! Requests by their identifiers.
+//! Hashes request identifiers for the table of requests.
 
 use std::hash::Hasher;
 
-/// A hash of identifiers that this end gives out one after the other: no peer chooses them. It spreads them over the
-/// table; that of the standard library, which nobody can foresee, takes a hundred instructions more.
+/// A hash of identifiers that this end assigns in sequence, so no peer can choose them. It spreads them over the table.
+/// The standard library's hash resists chosen keys, and takes a hundred instructions more.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct IdHasher(u64);
 
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    /// A table looks at the lowest bits for the place, and at the highest seven for the entry.
+    /// A table takes the slot from the lowest bits, and compares the highest seven with the entry.
     #[test]
     fn hash__tells_ids_in_a_row_apart() {
         let hash = |id: u32| {

@@ -1,14 +1,14 @@
-//! Short payloads copied when they are posted: a ring, freed as operations are over.
+//! Copies short payloads into a ring when they are posted, and frees them as operations end.
 
 use crate::Registry;
 use std::collections::VecDeque;
 use std::io;
 use zerolane_core::{Span, TransferId, is_older};
 
-/// Bytes of the ring: as many 64-byte puts as may be in flight.
+/// Length of the ring in bytes: as many 64-byte puts as may be in flight.
 const ROOM: usize = 64 << 10;
 
-/// Most bytes of one payload.
+/// Longest payload, in bytes.
 pub const MAX_INLINE: usize = 256;
 
 struct Taken {
@@ -25,8 +25,7 @@ pub(super) struct Inline {
 }
 
 impl Inline {
-    /// Copies `bytes` into the ring; `None` while it is full. `oldest` is the first operation that is not
-    /// over.
+    /// Copies `bytes` into the ring; `None` if it is full. `oldest` is the first operation in progress.
     ///
     /// # Errors
     /// The system has no memory.
@@ -42,7 +41,7 @@ impl Inline {
             None => *self.memory.insert(registry.allocate(ROOM)?),
         };
         if oldest.is_none() {
-            // What asks for one thing at a time stays at the start: a thousand connections touch little then.
+            // A user that has one request at a time stays at the start, so a thousand connections touch little memory.
             self.free(None);
         }
         let Some(start) = self.room(bytes.len()).or_else(|| {
@@ -53,15 +52,15 @@ impl Inline {
         };
         let span = whole.part(start as u64, bytes.len() as u64);
         if let Some(to) = registry.target(span) {
-            // SAFETY: the span lies in the ring and in no part of it that is taken, so that no send
-            // reads it; the ring's memory is only followed by the registry's pointers.
+            // SAFETY: the span lies in the ring, and in no part of it that is taken, so no send reads it. Only the
+            // registry's pointers lead to the ring's memory.
             unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
         }
         self.head = start + bytes.len();
         Ok(Some(span))
     }
 
-    /// What was copied last belongs to `id`, and `span` is where.
+    /// Assigns the last copy, at `span`, to `id`.
     pub(super) fn take(&mut self, id: TransferId, span: Span) {
         if span.len == 0 {
             return;
@@ -70,13 +69,13 @@ impl Inline {
         self.taken.push_back(Taken { id, start });
     }
 
-    /// Where `len` bytes in one piece are free.
+    /// Offset of `len` free bytes in one piece.
     fn room(&self, len: usize) -> Option<usize> {
         let Some(first) = self.taken.front() else {
             return Some(0);
         };
         let tail = first.start;
-        // Wrapped: one byte stays free in front of the oldest, so that the two never meet.
+        // Wrapped: one byte before the oldest stays free, so that the two ends never meet.
         if self.head <= tail {
             return (self.head + len < tail).then_some(self.head);
         }

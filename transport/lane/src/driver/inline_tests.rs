@@ -2,25 +2,24 @@
 use super::*;
 use proptest::prelude::*;
 
-/// Identifiers count from 1 to this and begin anew.
+/// Identifiers run from 1 to this and then start again.
 const LAST_ID: TransferId = (1 << 31) - 1;
 
-/// What is in the ring.
+/// A payload in the ring.
 struct Kept {
     id: TransferId,
     span: Span,
     bytes: Vec<u8>,
 }
 
-/// A ring beside what must be in it: byte strings in the order in which they were copied, dropped from the
-/// front as operations end.
+/// A ring and its expected content: byte strings in the order of the copies, dropped from the front as operations end.
 struct Ring {
     inline: Inline,
     registry: Registry,
     kept: VecDeque<Kept>,
     next_id: TransferId,
     fill: u8,
-    /// The newest bytes belong to no operation: there is less room than `kept` says.
+    /// The newest bytes belong to no operation: there is less room than `kept` suggests.
     wasted: bool,
 }
 
@@ -67,20 +66,20 @@ impl Ring {
         true
     }
 
-    /// A copy that is not taken: what was to be posted was refused.
+    /// Makes a copy and does not take it, as when the post is refused.
     fn waste(&mut self, len: usize) {
         let bytes = self.bytes(len);
         self.wasted |= self.copied(&bytes).is_some();
         self.check();
     }
 
-    /// The oldest operation is over.
+    /// Ends the oldest operation.
     fn end(&mut self) {
         self.kept.pop_front();
     }
 
-    /// Whether `len` bytes fit in one piece: behind the newest up to the end of the ring, or in front of the
-    /// oldest, where one byte always stays free.
+    /// Whether `len` bytes fit in one piece: after the newest up to the end of the ring, or before the oldest, where
+    /// one byte always stays free.
     fn fits(&self, len: usize) -> bool {
         let mut full = self.kept.iter().filter(|it| !it.bytes.is_empty());
         let Some(oldest) = full.next() else {
@@ -94,7 +93,7 @@ impl Ring {
         }
     }
 
-    /// Every operation's bytes are as they were posted.
+    /// Checks that each operation's bytes are as posted.
     fn check(&self) {
         for it in &self.kept {
             let mut bytes = vec![0; it.bytes.len()];
@@ -160,7 +159,7 @@ fn copy__does_not_cut_a_payload_at_the_end_of_the_ring() {
 fn copy__room_comes_back_in_the_order_of_the_operations() {
     let mut ring = Ring::new(1);
     ring.fill_with(MAX_INLINE);
-    // A later operation that is over frees nothing: the oldest is not.
+    // A later operation that ends frees nothing while the oldest is in progress.
     assert!(!ring.post(MAX_INLINE));
     (0..2).for_each(|_| ring.end());
     assert!(ring.post(MAX_INLINE), "the room of the first two");
@@ -217,7 +216,7 @@ proptest! {
         for step in steps {
             match step {
                 Step::Post(len) => {
-                    // As a user does: again, when the oldest operation is over.
+                    // As a user does: retry after the oldest operation ends.
                     while !ring.post(len) {
                         ring.end();
                     }

@@ -1,4 +1,4 @@
-//! What kind of request a completion is of.
+//! Names the kinds of requests that completions report.
 
 use zerolane_core::WorkRequest;
 
@@ -10,7 +10,7 @@ pub enum WorkKind {
     Send,
     /// A Transfer received.
     Receive,
-    /// A Transfer offered to the peer's Read.
+    /// A Transfer offered for the peer's Read.
     Offer,
     /// A Transfer read.
     Read,
@@ -24,9 +24,9 @@ pub enum WorkKind {
     Message,
     /// A message received.
     MessageReceived,
-    /// A put of the peer that came with a number. Nothing was posted for it.
+    /// A put of the peer with an immediate number. Nothing was posted for it.
     Immediate,
-    /// A region asked for by name.
+    /// A region opened by name.
     Open,
 }
 
@@ -55,7 +55,7 @@ impl WorkKind {
         )
     }
 
-    /// Whether this end brings something to the peer: closing waits for it.
+    /// Whether it delivers something to the peer: closing waits for it.
     pub fn is_outgoing(self) -> bool {
         matches!(
             self,

@@ -1,4 +1,4 @@
-//! Messages, whose control is copied, and regions asked for by name.
+//! Sends and receives messages, whose control is copied, and opens regions by name.
 
 use super::post::{Report, RequestInfo};
 use super::{Completion, Driver, DriverError, NotPosted};
@@ -26,7 +26,7 @@ impl<L: Lane> Driver<L> {
             Ok(control) => control,
             Err(reason) => return Err(refused(reason, payload)),
         };
-        // What is posted comes back when it is confirmed, for which no caller waits: the peer's answer may go first.
+        // The payload returns when the peer confirms it. No caller waits for that, so the peer's answer may go first.
         let awaited = flags.awaited && payload.is_none();
         let flags = WorkFlags { awaited, ..flags };
         let request = WorkRequest::Message { control, flags };
@@ -81,7 +81,7 @@ impl<L: Lane> Driver<L> {
         posted
     }
 
-    /// A receive of a message, with a slot for its control. `None`: the system has no memory.
+    /// Prepares a receive of a message, with a slot for its control. `None`: the system has no memory.
     fn message_receive(&mut self, report: Report) -> Option<(WorkRequest, RequestInfo)> {
         let slot = self.controls.take(&mut self.memory)?;
         let request = WorkRequest::ReceiveMessage {
@@ -94,10 +94,10 @@ impl<L: Lane> Driver<L> {
         Some((request, info))
     }
 
-    /// Sends a message whose payload is borrowed, and waits until the peer has it.
+    /// Sends a message with borrowed payload, and waits until the peer has it.
     ///
     /// # Errors
-    /// The connection's, or see [`PostError`]; the message's failure is in the completion.
+    /// The connection failed, or see [`PostError`]; a failure of the message is in the completion.
     pub fn send_message(
         &mut self,
         control: &[u8],
@@ -106,7 +106,7 @@ impl<L: Lane> Driver<L> {
         let control = self.copy_control(control)?;
         let flags = WorkFlags::default();
         let sent = self.lend_source(WorkRequest::Message { control, flags }, payload)?;
-        // Until here nothing else was posted, so the copy was not overwritten.
+        // Nothing else was posted in between, so the copy is intact.
         self.inline.take(sent.id, control);
         Ok(sent)
     }
@@ -114,15 +114,15 @@ impl<L: Lane> Driver<L> {
     /// Receives a message, its payload into `payload`, and waits for it.
     ///
     /// # Errors
-    /// The connection's, or see [`PostError`]; the message's failure is in the completion.
+    /// The connection failed, or see [`PostError`]; a failure of the message is in the completion.
     pub fn receive_message(&mut self, payload: &mut [u8]) -> Result<Completion, DriverError> {
         self.receive_message_uninit(uninit::to_write(payload))
     }
 
-    /// The same, into bytes that need not be initialised. Those that the completion counts are then.
+    /// Does the same with uninitialised bytes, and initialises those that the completion counts.
     ///
     /// # Errors
-    /// As of [`Driver::receive_message`].
+    /// As [`Driver::receive_message`].
     pub fn receive_message_uninit(
         &mut self,
         payload: &mut [MaybeUninit<u8>],
@@ -136,10 +136,10 @@ impl<L: Lane> Driver<L> {
         received
     }
 
-    /// Asks for a region of the peer by name and waits for the answer.
+    /// Opens a region of the peer by name, and waits for the answer.
     ///
     /// # Errors
-    /// The refusal inside, the connection's outside.
+    /// The inner error is the peer's refusal, the outer one is the connection's.
     pub fn open_region(
         &mut self,
         name: RegionName,
@@ -153,7 +153,7 @@ impl<L: Lane> Driver<L> {
     }
 }
 
-/// Slots for the control of messages to be received, in pieces that are allocated as needed.
+/// Slots for the control of messages to receive, in pieces that are allocated as needed.
 #[derive(Default)]
 pub(super) struct Controls {
     pieces: Vec<Span>,

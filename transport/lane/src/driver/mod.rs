@@ -1,4 +1,4 @@
-//! The loop: one connection over one lane, driven by the calling thread.
+//! Drives one connection over one lane in the calling thread.
 
 mod arrived;
 mod borrowed;
@@ -43,21 +43,21 @@ use zerolane_core::{
 };
 use zerolane_wire::Reason;
 
-/// What one turn of the loop did.
+/// The result of one turn of the loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// Something moved.
+    /// Something was received or sent.
     Moved,
     /// Nothing to do until a datagram arrives or a timer expires.
     Idle,
 }
 
-/// One connection over one lane. All progress is made inside its calls.
+/// One connection over one lane. It makes progress only inside its calls.
 pub struct Driver<L: Lane> {
     lane: L,
     core: Connection,
     memory: Registry,
-    /// Payload that no receive was posted for yet.
+    /// Payload that came before its receive was posted.
     holds: Holds,
     posted: HashMap<TransferId, Posted, BuildHasherDefault<IdHasher>>,
     exports: Exports,
@@ -66,7 +66,7 @@ pub struct Driver<L: Lane> {
     copied_at: Option<Instant>,
     controls: Controls,
     completions: Completions,
-    /// Completions that were taken and that nobody has looked at.
+    /// Completions that were taken and not yet read by the user.
     kept: usize,
     /// Completions whose memory the lane still holds.
     held: Vec<Held>,
@@ -76,17 +76,17 @@ pub struct Driver<L: Lane> {
     turned: Instant,
     waker: Waker,
     max_spin: Duration,
-    /// Most that a call waits for the end of its request.
+    /// Longest wait of a call for the end of its request.
     request_timeout: Option<Duration>,
     spin: Duration,
     nap: Nap,
-    /// Whose connection it is: a child of fork has a copy, and no say.
+    /// The process that owns the connection. A child of fork has a copy, and must not use it.
     process: Process,
     connected: bool,
     closed: Option<CloseReason>,
-    /// The last turn moved something: the next one may find more.
+    /// The last turn moved something, so the next one may find more.
     moved: bool,
-    /// The lane stopped at the bound of the last turn.
+    /// The lane stopped at the limit of the last turn.
     more: bool,
 }
 
@@ -99,15 +99,15 @@ impl<L: Lane + fmt::Debug> fmt::Debug for Driver<L> {
     }
 }
 
-/// Tells the peer once, if the network takes it. Otherwise the peer detects it by its timeout.
+/// Tells the peer once, if the network accepts the datagram. Otherwise the peer detects the end by its timeout.
 impl<L: Lane> Drop for Driver<L> {
     fn drop(&mut self) {
-        // The socket is the parent's as well, which goes on.
+        // The socket belongs to the parent as well, which continues to use it.
         if self.process.is_current() {
             self.say_goodbye();
         }
         if self.process.is_current() {
-            // In a child there is no other thread that could touch it.
+            // A child has no other thread that could access it.
             self.memory.call_back_all();
         }
         self.leave_what_is_held();
@@ -117,8 +117,8 @@ impl<L: Lane> Drop for Driver<L> {
 impl<L: Lane> Driver<L> {
     fn say_goodbye(&mut self) {
         if self.core.life() == Life::Answered {
-            // The operation that proves the peer's address may lie in the socket; before that, the peer is
-            // told nothing.
+            // The operation that proves the peer's address may be in the socket; before that proof, the peer is told
+            // nothing.
             let _ = self.turn();
         }
         if self.core.life() != Life::Established {
@@ -127,11 +127,12 @@ impl<L: Lane> Driver<L> {
         let now = self.clock.now();
         self.core.close_with(now, Reason::GoingAway);
         self.core.on_timeout(now);
-        // No caller is left to report an error to.
+        // There is no caller left to take an error.
         let _ = self.transmit_entered(now);
     }
 
-    /// Recalls what was sent, and leaks memory that the kernel still reads: a later owner's bytes would be sent.
+    /// Recalls sent memory, and leaks memory that the kernel still reads, because otherwise the bytes of its next owner
+    /// would be sent.
     fn leave_what_is_held(&mut self) {
         let posted = self.posted.drain().map(|(_, it)| (it.region, it.memory));
         let held = self.held.drain(..);
@@ -160,7 +161,7 @@ impl<L: Lane> Driver<L> {
     }
 
     /// # Errors
-    /// That of `core`, and the lane again.
+    /// That of `core`, with the lane.
     pub(crate) fn try_new<E>(
         lane: L,
         options: &Options,
@@ -208,10 +209,11 @@ impl<L: Lane> Driver<L> {
         &mut self.lane
     }
 
-    /// The time until the next turn is due, if nothing arrives. Zero after a turn that moved something,
-    /// for a turn is bounded and may have left more.
+    /// The time until the next turn is due, if nothing arrives. Zero after a turn that moved something: a turn is
+    /// bounded and may have left more.
     pub fn next_timeout(&self) -> Option<Duration> {
-        // A child of fork is to learn that it has none: a lane in shared memory would tell the peer of a sleep.
+        // A child of fork must turn at once to learn that it has no connection: a lane in shared memory would tell the
+        // peer that this end sleeps.
         if self.moved || !self.process.is_current() {
             return Some(Duration::ZERO);
         }
@@ -219,8 +221,8 @@ impl<L: Lane> Driver<L> {
         of_core.into_iter().chain(self.lane.longest_sleep()).min()
     }
 
-    /// The time until a timer of the connection is due; `None`: none runs. Unlike [`Driver::next_timeout`] without
-    /// what the lane looks for at times, which a worker does by its own means.
+    /// The time until a timer of the connection is due; `None`: no timer runs. Unlike [`Driver::next_timeout`], this
+    /// leaves out the lane's periodic checks, which a worker performs by its own means.
     pub fn next_timer(&self) -> Option<Duration> {
         self.core.next_timeout().map(|at| at - self.clock.now())
     }
@@ -230,16 +232,16 @@ impl<L: Lane> Driver<L> {
         self.moved
     }
 
-    /// Whether a turn is due that neither the socket nor a timer tells of: the last one stopped at its bound.
+    /// Whether a turn is due that neither the socket nor a timer announces: the last one stopped at its limit.
     pub fn has_more(&self) -> bool {
         self.more
     }
 
-    /// As [`Driver::turn`], for a socket in which nothing has arrived: fires due timers, sends what is owed. A peer
-    /// that may be elsewhere is looked for.
+    /// Does a [`Driver::turn`] for a socket in which nothing has arrived: fires due timers, and sends what the
+    /// connection owes. If the peer is silent, it does a whole turn, which looks for the peer at other addresses.
     ///
     /// # Errors
-    /// As of [`Driver::turn`].
+    /// As [`Driver::turn`].
     pub fn turn_unread(&mut self) -> Result<(), DriverError> {
         let now = self.clock.now();
         if self.core.is_peer_silent(now) {
@@ -252,7 +254,7 @@ impl<L: Lane> Driver<L> {
         self.flush()
     }
 
-    /// Sends what may otherwise wait for something to ride on: the caller is about to sleep.
+    /// Sends control operations that could otherwise wait for a later datagram: the caller is about to sleep.
     ///
     /// # Errors
     /// As [`Driver::turn`].
@@ -272,8 +274,8 @@ impl<L: Lane> Driver<L> {
     }
 
     /// # Errors
-    /// [`DriverError::Forked`]: this process is a child of the one whose connection it is. Numbers, keys and the socket are
-    /// the parent's, which goes on with them.
+    /// [`DriverError::Forked`]: this process is a child of the process that owns the connection. The parent continues
+    /// with the numbers, keys and socket.
     pub fn check_process(&self) -> Result<(), DriverError> {
         match self.process.is_current() {
             true => Ok(()),
@@ -286,8 +288,8 @@ impl<L: Lane> Driver<L> {
         self.waker.clone()
     }
 
-    /// Cancels a Transfer: its completion follows at once, or when the kernel releases memory that it
-    /// was lent. False if it is over already, or the parent's of this process.
+    /// Cancels a Transfer: its completion follows at once, or when the kernel releases memory that it was lent. False
+    /// if the Transfer is over, or belongs to the parent of this process.
     pub fn cancel(&mut self, id: TransferId) -> bool {
         if !self.process.is_current() {
             return false;
@@ -297,33 +299,33 @@ impl<L: Lane> Driver<L> {
         cancelled
     }
 
-    /// Finishes sending: what was posted is delivered, and nothing that meets a receive is posted behind it.
+    /// Finishes sending: posted requests are delivered, and no later request that needs a receive may be posted.
     ///
     /// # Errors
-    /// The connection is closed, or the parent's of this process.
+    /// The connection is closed, or belongs to the parent of this process.
     pub fn finish(&mut self) -> Result<(), PostError> {
         self.check_poster()?;
         self.core.finish(self.clock.now())
     }
 
-    /// Asks for fast mode: this connection receives at full speed, others to this end at a trickle.
+    /// Requests fast mode: this connection receives at full speed, and others to this end at a trickle.
     pub fn request_fast(&mut self) -> FastAnswer {
         self.core.request_fast(self.clock.now())
     }
 
-    /// Sets the part of this end's link that the connection gets when others of its scheduler
-    /// receive too, relative to theirs: 1 unless set, 0 counts as 1.
+    /// Sets the connection's share of this end's link while others of its scheduler receive too, relative to theirs: 1
+    /// unless set, 0 counts as 1.
     pub fn set_weight(&mut self, weight: u32) {
         self.core.set_weight(weight);
     }
 
-    /// Sets the most payload that leaves from now on, bytes per second, as
-    /// [`Options::max_rate`](crate::Options::max_rate) has it.
+    /// Sets the most payload to send from now on, in bytes per second, as
+    /// [`Options::max_rate`](crate::Options::max_rate).
     pub fn set_max_rate(&mut self, max_rate: Option<u64>) {
         self.core.set_max_rate(max_rate);
     }
 
-    /// The paths that there are, by their indexes: the first is 0.
+    /// The paths of the connection, by index: the first is 0.
     pub fn paths(&self) -> Vec<(usize, PathState)> {
         let now = self.clock.now();
         let all = 0..self.core.max_paths();
@@ -331,12 +333,12 @@ impl<L: Lane> Driver<L> {
             .collect()
     }
 
-    /// Uses path `path`, which is not the first, no more: what it had in flight goes by others.
+    /// Stops using path `path`, which must not be the first: other paths retransmit what it had in flight.
     pub fn remove_path(&mut self, path: usize) {
         self.core.remove_path(self.clock.now(), path);
     }
 
-    /// Begins to disconnect.
+    /// Starts to disconnect.
     pub fn close(&mut self) {
         self.core.close(self.clock.now());
         self.collect();
@@ -347,38 +349,37 @@ impl<L: Lane> Driver<L> {
         self.connected
     }
 
-    /// Why the connection ended, if it did.
+    /// Why the connection ended, if it has.
     pub fn closed(&self) -> Option<CloseReason> {
         self.closed
     }
 
-    /// Where the connection stands.
+    /// The state of the connection.
     pub fn life(&self) -> Life {
         self.core.life()
     }
 
-    /// Length of the announced Transfer that waits for a receive, if one does.
+    /// Length of the announced Transfer that waits for a receive, if there is one.
     pub fn announced(&self) -> Option<u64> {
         self.core.announced()
     }
 
-    /// Requests posted and not over, without puts posted inline.
+    /// Requests in progress, without puts posted inline.
     pub fn in_flight(&self) -> usize {
         self.posted.len() + self.held.len()
     }
 
-    /// Whether a completion is there and not held back.
+    /// Whether there is a completion that is not deferred.
     pub fn has_completion(&self) -> bool {
         self.completions.shown() > 0
     }
 
-    /// Whether a completion is there that wakes, or that a caller waits for: see
-    /// [`Delivery`](crate::Delivery).
+    /// Whether there is a completion that wakes, or for which a caller waits: see [`Delivery`](crate::Delivery).
     pub fn has_notice(&self) -> bool {
         self.completions.told() > 0
     }
 
-    /// Whether a [`Waker`] was used since the last look: this is one.
+    /// Whether a [`Waker`] was used since the last call.
     pub fn take_wake(&mut self) -> bool {
         self.waker.take()
     }
@@ -388,12 +389,12 @@ impl<L: Lane> Driver<L> {
         self.core.is_sending()
     }
 
-    /// How far what is posted has come: see [`SendingMark`].
+    /// How far posted requests have progressed: see [`SendingMark`].
     pub fn sending_mark(&self) -> SendingMark {
         self.core.sending_mark()
     }
 
-    /// What was counted so far.
+    /// The counters so far.
     pub fn account(&self) -> Account {
         let mut account = self.account;
         account.protocol = *self.core.counters();
@@ -403,10 +404,10 @@ impl<L: Lane> Driver<L> {
         account
     }
 
-    /// One turn: takes what has arrived, fires due timers, sends what is owed. Never sleeps.
+    /// Does one turn: takes arrivals, fires due timers, and sends what the connection owes. Never sleeps.
     ///
     /// # Errors
-    /// The kernel refused, or strict mode would have had to copy; or [`Driver::check_process`] says no.
+    /// A system call failed, strict mode would have needed a copy, or [`Driver::check_process`] failed.
     pub fn turn(&mut self) -> Result<Progress, DriverError> {
         self.check_process()?;
         let now = self.clock.now();
@@ -420,12 +421,13 @@ impl<L: Lane> Driver<L> {
     }
 
     fn turn_entered(&mut self, now: Instant) -> Result<Progress, DriverError> {
-        // What was posted just now is sent before the socket is read.
+        // New requests are sent before the socket is read.
         let eager = self.core.is_eager() && self.transmit(now)?;
         let (lane, mut turn) = self.lend(now);
         let received = lane.receive(&mut turn);
         let more = turn.more;
-        // The time at the start of the turn may be old: see `Turn::refresh`. Nothing is sent by it if all is quiet.
+        // The time of the turn's start may be old: see `Turn::refresh`. It suffices if nothing arrived, because then
+        // nothing is sent by it.
         let now = match received {
             Ok(true) => turn.now,
             Ok(false) if self.core.is_quiet() && !self.core.is_due(now) => now,
@@ -445,7 +447,7 @@ impl<L: Lane> Driver<L> {
         })
     }
 
-    /// The lane, and the parts it works with.
+    /// The lane, and the parts that it works with.
     fn lend(&mut self, now: Instant) -> (&mut L, Turn<'_>) {
         let turn = Turn {
             now,
@@ -459,7 +461,7 @@ impl<L: Lane> Driver<L> {
         (&mut self.lane, turn)
     }
 
-    /// Does what the core orders with payload that is held: before the peer or the user is told of it.
+    /// Carries out the core's orders for held payload, before the peer or the user learns of it.
     fn place_held(&mut self) {
         while let Some(order) = self.core.poll_hold() {
             match order {
@@ -483,7 +485,7 @@ impl<L: Lane> Driver<L> {
         outcome.or_else(|error| self.survive_error(error))
     }
 
-    /// A fault of one Transfer's memory ends that Transfer, not the connection.
+    /// Ends only the affected Transfer, not the connection, if the memory of a Transfer faults.
     #[cold]
     fn survive_error(&mut self, error: LaneError) -> Result<bool, DriverError> {
         match error {
@@ -509,7 +511,7 @@ impl<L: Lane> Driver<L> {
         }
     }
 
-    /// The memory of `region` is gone.
+    /// Handles the loss of `region`'s memory.
     fn fault(&mut self, region: RegionId) {
         let ours = |it: &Posted| it.region == Some(region);
         let named = self.posted.iter_mut().find(|(_, it)| ours(it));

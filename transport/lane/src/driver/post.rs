@@ -1,4 +1,4 @@
-//! Posting requests: with memory that is owned, copied or lent, or without any.
+//! Posts requests: with owned, copied or lent memory, or without any.
 
 use super::direct::{AtOnce, Local};
 use super::inline::MAX_INLINE;
@@ -11,13 +11,13 @@ use zerolane_core::{PostError, RegionId, RemotePlace, Span, TransferId, WorkRequ
 /// How the end of a request is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// Its success is reported. A failure always is.
+    /// Whether its success is reported. A failure always is.
     pub signalled: bool,
-    /// The user's own number, which the completion carries (`wr_id` of verbs).
+    /// The user's own number, which the completion returns (`wr_id` of verbs).
     pub context: u64,
 }
 
-/// Reported, with context 0.
+/// Signalled, with context 0.
 impl Default for Report {
     fn default() -> Report {
         Report {
@@ -27,7 +27,7 @@ impl Default for Report {
     }
 }
 
-/// What the driver remembers of a request.
+/// The driver's record of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RequestInfo {
     pub(super) kind: WorkKind,
@@ -46,18 +46,18 @@ impl RequestInfo {
     }
 }
 
-/// A request that is not over, and what it was posted with.
+/// A request in progress, and the memory it was posted with.
 #[derive(Debug)]
 pub(super) struct Posted {
     pub(super) info: RequestInfo,
     pub(super) region: Option<RegionId>,
     pub(super) len: u64,
     pub(super) memory: Option<Memory>,
-    /// A memory fault was found, perhaps after the core had taken it for complete.
+    /// A memory fault was found, possibly after the core had counted the request as complete.
     pub(super) faulted: bool,
     /// No call waits for it any more.
     pub(super) abandoned: bool,
-    /// A caller waits for this one in particular.
+    /// A caller waits for this request in particular.
     pub(super) awaited: bool,
 }
 
@@ -85,10 +85,10 @@ impl Posted {
 }
 
 impl<L: Lane> Driver<L> {
-    /// Posts a request that reads `memory`, which comes back with its completion.
+    /// Posts a request that reads `memory`, which returns with its completion.
     ///
     /// # Errors
-    /// See [`PostError`]. The memory comes back at once.
+    /// See [`PostError`]. The memory returns at once.
     ///
     /// # Panics
     /// The request writes.
@@ -118,10 +118,10 @@ impl<L: Lane> Driver<L> {
         }
     }
 
-    /// Posts a request that writes `region`, which comes back with its completion.
+    /// Posts a request that writes `region`, which returns with its completion.
     ///
     /// # Errors
-    /// See [`PostError`]. The region comes back at once.
+    /// See [`PostError`]. The region returns at once.
     ///
     /// # Panics
     /// The request reads.
@@ -171,7 +171,7 @@ impl<L: Lane> Driver<L> {
         self.core.puts_at_once(place, len)
     }
 
-    /// Posts a put of a copy of at most [`MAX_INLINE`] bytes: `data` is the caller's again at once.
+    /// Posts a put of a copy of at most [`MAX_INLINE`] bytes: the caller may reuse `data` at once.
     ///
     /// # Errors
     /// See [`PostError`]; `Full` also while the copies in flight fill their ring.
@@ -195,10 +195,10 @@ impl<L: Lane> Driver<L> {
             None => self.copy_inline(data)?,
         };
         let id = match report.context {
-            // Not remembered: there may be millions in a second.
+            // Not remembered, because there may be millions in a second.
             0 => {
-                // Nor does each look at the clock: those that leave together count as posted together. What is timed
-                // of them is timed from when they leave.
+                // Nor does each read the clock: puts that leave together count as posted together. Their times are
+                // measured from when they leave.
                 let now = *self.copied_at.get_or_insert_with(|| self.clock.now());
                 self.core.post(now, request, span)?
             }
@@ -212,14 +212,14 @@ impl<L: Lane> Driver<L> {
         Ok(id)
     }
 
-    /// Copies `data` into the ring; whatever is posted next has to take it.
+    /// Copies `data` into the ring; the next request posted must take it.
     pub(super) fn copy_inline(&mut self, data: &[u8]) -> Result<Span, PostError> {
         let oldest = self.core.oldest_work();
         let copied = self.inline.copy(data, &mut self.memory, oldest);
         copied.ok().flatten().ok_or(PostError::Full)
     }
 
-    /// Posts `request`. The driver is always told of its end, for it keeps the memory posted.
+    /// Posts `request`. The core always reports its end, because the driver keeps the memory until then.
     pub(super) fn post(
         &mut self,
         request: WorkRequest,
@@ -230,7 +230,7 @@ impl<L: Lane> Driver<L> {
     }
 
     /// # Errors
-    /// [`PostError::Forked`], where [`Driver::check_process`] says no.
+    /// [`PostError::Forked`], if [`Driver::check_process`] fails.
     pub(super) fn check_poster(&self) -> Result<(), PostError> {
         self.check_process().map_err(|_| PostError::Forked)
     }
@@ -247,9 +247,9 @@ impl<L: Lane> Driver<L> {
             kept: true,
             shared: false,
         };
-        // `memory` is kept in `posted` until the entry is closed, so its bytes stay mapped;
-        // an exclusive region is ours alone, a shared one is only read. After a refusal the entry is
-        // closed before the memory is given back.
+        // `memory` is kept in `posted` until the entry is closed, so its bytes stay mapped. An exclusive region belongs
+        // to this end alone; a shared one is only read. After a refusal the entry is closed before the memory is
+        // returned.
         let span = match memory.alone() {
             // SAFETY: as above.
             Some((start, len)) => unsafe { self.memory.open(start, len, access) },
@@ -274,7 +274,7 @@ impl<L: Lane> Driver<L> {
         }
     }
 
-    /// Posts what is left of a put of which `len` bytes are in place: its immediate, and its end.
+    /// Posts the rest of a put of which `len` bytes are in place: its immediate, and its end.
     pub(super) fn post_placed(
         &mut self,
         request: WorkRequest,
@@ -289,7 +289,7 @@ impl<L: Lane> Driver<L> {
         Ok((id, self.posted.entry(id).insert_entry(posted).into_mut()))
     }
 
-    /// Posts an open entry, which is closed if that is refused.
+    /// Posts a request on an open entry, and closes the entry if the request is refused.
     pub(super) fn post_open(
         &mut self,
         request: WorkRequest,

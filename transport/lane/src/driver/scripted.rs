@@ -1,4 +1,4 @@
-//! A lane for tests that carries nothing, and answers the driver's calls as a script says.
+//! Answers the driver's calls by a script, as a lane for tests that carries nothing.
 
 use super::Driver;
 use crate::{Account, Lane, LaneError, Options, Turn, Waker};
@@ -7,24 +7,24 @@ use std::io;
 use std::time::Duration;
 use zerolane_core::{Config, Connection, Entropy, RegionId};
 
-/// What a call to [`Lane::receive`] or [`Lane::transmit`] comes to.
+/// The result of a call to [`Lane::receive`] or [`Lane::transmit`].
 pub(super) type Answer = Result<bool, LaneError>;
 
-/// Without a script nothing arrives, nothing is sent, and a sleep ends with its time.
+/// Without a script nothing arrives, nothing is sent, and a sleep lasts until its timeout.
 #[derive(Debug, Default)]
 pub(super) struct ScriptedLane {
     pub(super) receives: VecDeque<Answer>,
     pub(super) transmits: VecDeque<Answer>,
-    /// Sleeps that the driver began.
+    /// Number of sleeps that the driver began.
     pub(super) sleeps: usize,
     /// Regions that were recalled.
     pub(super) recalled: Vec<RegionId>,
-    /// Regions that are in use below.
+    /// Regions that the lane says are in use.
     pub(super) held: Vec<RegionId>,
 }
 
 impl ScriptedLane {
-    /// A driver that begins to connect by it, and sleeps as soon as there is nothing to do.
+    /// A driver over this lane that begins to connect, and sleeps as soon as there is nothing to do.
     pub(super) fn driver(self) -> Driver<ScriptedLane> {
         let entropy = Entropy {
             key: 1,

@@ -1,27 +1,28 @@
-//! What a driver does while nothing moves: spin, nap or sleep.
+//! Spins, naps or sleeps while nothing moves.
 
 use super::{Driver, DriverError, Progress};
 use crate::{Lane, Waker, spin};
 use std::time::Duration;
 use zerolane_core::{Instant, Life};
 
-/// Spin hints between two looks while much is in flight: a microsecond or two, the time a burst of 8 KiB takes at 32 to
-/// 64 Gb/s.
+/// Spin hints between two polls while much is in flight: a microsecond or two, the time of a burst of 8 KiB at 32 to 64
+/// Gb/s.
 const PAUSE_LOOPS: u32 = 32;
 
 /// Payload in flight above which a receiver naps instead of spinning, bytes.
 const NAP_BYTES: u64 = 1 << 20;
-/// Shortest nap; the kernel's timer slack adds about 50 us. And the longest: a sender takes it for no lateness.
+/// Shortest nap; the kernel's timer slack adds about 50 us. The longest is too short for a sender to count it as
+/// lateness.
 const NAP: Duration = Duration::from_micros(5);
 const MAX_NAP: Duration = Duration::from_micros(300);
-/// What is to arrive during a nap, bytes: a thirty-second of the window, and enough to wake for.
+/// Bytes that should arrive during a nap: a thirty-second of the window, and enough to wake for.
 const NAP_ARRIVALS: u64 = 64 << 10;
 
-/// How long to nap, by what arrived during the naps before.
+/// Adapts the length of naps to the bytes that arrived during earlier ones.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Nap {
     length: Duration,
-    /// Bytes that had arrived before the last one.
+    /// Bytes that had arrived before the last nap.
     received: u64,
 }
 
@@ -35,8 +36,8 @@ impl Default for Nap {
 }
 
 impl Nap {
-    /// The length of the next one, with so many bytes `received` in all. Where little comes, a nap for each packet
-    /// would cost more than the packet.
+    /// The length of the next nap, after `received` bytes in total. If little arrives, a nap for each packet would cost
+    /// more than the packet.
     fn next(&mut self, received: u64) -> Duration {
         self.length = match received - self.received {
             0 => self.length,
@@ -50,8 +51,8 @@ impl Nap {
 }
 
 impl<L: Lane> Driver<L> {
-    /// Turns until `done`, the connection's end, a [`Waker`], or `timeout`; sleeps when there is nothing
-    /// to do, after spinning for a time that adapts to the success of spinning. A timeout of zero is one turn.
+    /// Turns until `done`, the connection's end, a [`Waker`], or `timeout`. If there is nothing to do, it spins and
+    /// then sleeps; the spin adapts to its success. A timeout of zero is one turn.
     ///
     /// # Errors
     /// As [`Driver::turn`].
@@ -63,8 +64,8 @@ impl<L: Lane> Driver<L> {
         self.wait_unless(timeout, done, Waker::take)
     }
 
-    /// As [`Driver::wait`], for the end of a request. A [`Waker`] does not end it: a wake meanwhile
-    /// ends the next wait instead.
+    /// Waits as [`Driver::wait`], for the end of a request. A [`Waker`] does not end it: a wake meanwhile ends the next
+    /// wait instead.
     ///
     /// # Errors
     /// As [`Driver::turn`].
@@ -75,7 +76,7 @@ impl<L: Lane> Driver<L> {
     ) -> Result<(), DriverError> {
         let mut woken = false;
         let waited = self.wait_unless(timeout, done, |waker| {
-            // Taken, for a wake that is not taken prevents sleeping.
+            // Taken, because a wake that is left prevents sleep.
             woken |= waker.take();
             false
         });
@@ -91,7 +92,7 @@ impl<L: Lane> Driver<L> {
         mut done: impl FnMut(&Driver<L>) -> bool,
         mut woken: impl FnMut(&Waker) -> bool,
     ) -> Result<(), DriverError> {
-        // Before the look at what is there: that is the parent's to take.
+        // Before `done` looks at completions, which belong to the parent.
         self.check_process()?;
         let mut over = |driver: &Driver<L>| {
             done(driver) || driver.closed.is_some() && driver.core.life() == Life::Closed
@@ -103,12 +104,12 @@ impl<L: Lane> Driver<L> {
         let mut idle_since = None;
         loop {
             let progress = self.turn()?;
-            // Checked before the waker, so that a wake at the same time ends the next wait.
+            // Before the waker, so that a simultaneous wake ends the next wait.
             if over(self) {
                 return self.flush_owed();
             }
-            // After each turn, for a peer can prevent idle turns. By the turn's time: a look at the clock takes
-            // as long as a fifth of the look at the socket.
+            // After each turn, because a peer can prevent idle turns. Uses the turn's time: reading the clock takes a
+            // fifth of the time of polling the socket.
             let now = self.turned;
             if deadline.is_some_and(|at| at <= now) || woken(&self.waker) {
                 return Ok(());
@@ -124,9 +125,9 @@ impl<L: Lane> Driver<L> {
                 continue;
             }
             let since = idle_since.take().unwrap_or(now);
-            // So the peer does not wait for our wake-up to learn what was done.
+            // So the peer learns of completed work without waiting for this end to wake up.
             self.rest()?;
-            // What is sent may fail, and end a request or the connection.
+            // Sending may fail, and end a request or the connection.
             if over(self) {
                 return self.flush_owed();
             }
@@ -136,7 +137,7 @@ impl<L: Lane> Driver<L> {
         }
     }
 
-    /// Sends what is still owed, if anything is.
+    /// Sends what the connection still owes, if anything.
     fn flush_owed(&mut self) -> Result<(), DriverError> {
         match self.core.is_quiet() {
             true => Ok(()),
@@ -144,10 +145,10 @@ impl<L: Lane> Driver<L> {
         }
     }
 
-    /// A pause between two looks at an empty socket: every look takes the socket's cache lines from
-    /// the core that is about to fill it. While much is in flight, a nap costs no latency that
-    /// matters and leaves the core to others; the window covers it many times (P0.4). What answers a small
-    /// operation would wait for half of a pause, which is the longer part of its way.
+    /// Pauses between two polls of an empty socket: each poll takes the socket's cache lines from the core that is
+    /// about to fill it. While much is in flight, a nap adds no significant latency and leaves the core to others; the
+    /// window covers it many times (P0.4). Without bulk in flight the pause is one spin hint: a longer pause would add
+    /// half its length to the latency of small operations.
     fn pause(&mut self) {
         if self.core.expected_payload() >= NAP_BYTES {
             self.account.naps += 1;
@@ -163,7 +164,7 @@ impl<L: Lane> Driver<L> {
         }
     }
 
-    /// Whether something arrived.
+    /// Sleeps until `deadline` or a timer. True if something arrived.
     fn sleep(&mut self, deadline: Option<Instant>) -> Result<bool, DriverError> {
         let until = [self.core.next_timeout(), deadline]
             .into_iter()
@@ -189,7 +190,7 @@ mod tests {
     #![allow(non_snake_case)]
     use super::*;
 
-    /// The length of a nap after many in which so many bytes came each.
+    /// The length of the nap after many naps in each of which `bytes` arrived.
     fn after(bytes: u64) -> Duration {
         let mut nap = Nap::default();
         (1..100).map(|n| nap.next(n * bytes)).last().unwrap()

@@ -1,4 +1,4 @@
-//! Waiting over a lane that fails when it sends.
+//! Tests that a wait ends when its lane fails to send.
 #![allow(non_snake_case)]
 use super::*;
 use crate::driver::scripted::{Answer, ScriptedLane};
@@ -6,7 +6,8 @@ use crate::{LaneError, Region, Report};
 use zerolane_core::{CloseReason, Delivery, TransferError, WorkRequest};
 use zerolane_wire::Reason;
 
-/// A driver whose lane fails so when the second thing is sent: that before its first sleep. The first is sent in the turn.
+/// A driver whose lane fails with `failure` on its second send, the one before its first sleep. The first send is in
+/// the turn.
 fn failing_before_its_sleep(failure: LaneError) -> Driver<ScriptedLane> {
     let transmits: [Answer; 2] = [Ok(false), Err(failure)];
     let lane = ScriptedLane {
@@ -69,7 +70,7 @@ fn wait__says_what_the_lane_cannot_go_on_for() {
     assert_eq!(driver.lane().sleeps, 0);
 }
 
-/// Its memory comes back when the lane lets go of it.
+/// Its memory returns when the lane releases it.
 #[test]
 fn fault__of_memory_that_the_lane_holds_completes_later() {
     let mut driver = ScriptedLane::default().driver();

@@ -1,4 +1,4 @@
-//! Control messages (cmsg) that the kernel adds to what it received.
+//! Reads the control messages (cmsg) that the kernel adds to a received message.
 
 use super::Receiver;
 use crate::Account;
@@ -7,18 +7,18 @@ use std::time::{Duration, SystemTime};
 /// The ECN field of an IP header; all ones: congestion experienced.
 pub(super) const ECN_MASK: u8 = 0b11;
 
-/// What the kernel says of a message.
+/// What the kernel reports about a message.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ancillary {
-    /// The segment size, if it merged.
+    /// The segment size, if the kernel merged datagrams.
     pub(super) segment: Option<usize>,
-    /// The ECN field of its datagrams: what differs in it is not merged.
+    /// The ECN field of its datagrams: the kernel does not merge datagrams whose fields differ.
     pub(super) ecn: u8,
-    /// How long the first of them has waited, where the kernel tells when it arrived.
+    /// How long the first datagram has waited, if the kernel reports when it arrived.
     pub(super) waited: Option<Duration>,
 }
 
-/// The time from `arrived` until `taken` by the system's clock: none if that was set back meanwhile.
+/// The time from `arrived` until `taken` by the system's clock: zero if the clock was set back meanwhile.
 fn waited(arrived: libc::timespec, taken: SystemTime) -> Duration {
     let seconds = u64::try_from(arrived.tv_sec).unwrap_or(0);
     let nanos = u64::try_from(arrived.tv_nsec).unwrap_or(0);
@@ -28,7 +28,7 @@ fn waited(arrived: libc::timespec, taken: SystemTime) -> Duration {
 }
 
 impl Receiver {
-    /// What the kernel says of a message; counts what it dropped.
+    /// Reads what the kernel reports about a message, and counts the datagrams that it dropped.
     pub(super) fn read_ancillary(&mut self, index: usize, account: &mut Account) -> Ancillary {
         let message = &self.buffers.messages[index].msg_hdr;
         let mut ancillary = Ancillary::default();
@@ -43,7 +43,7 @@ impl Receiver {
                         let segment = data.cast::<i32>().read_unaligned();
                         ancillary.segment = usize::try_from(segment).ok();
                     }
-                    // An int in the one, a byte in the other; the field is the lowest bits of either.
+                    // IPv6 reports an int and IPv4 a byte; the field is in the lowest bits of either.
                     (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
                         ancillary.ecn = data.cast::<i32>().read_unaligned() as u8 & ECN_MASK;
                     }

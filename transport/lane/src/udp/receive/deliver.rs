@@ -1,4 +1,4 @@
-//! What has arrived, shown to the core: where it lies if the prediction held, else made linear.
+//! Shows received datagrams to the core: in place if the prediction held, else from a linear copy.
 
 use super::cmsg::{Ancillary, ECN_MASK};
 use super::layout::Message;
@@ -10,12 +10,12 @@ use crate::{MoveCause, Registry, Turn};
 use zerolane_core::{DropReason, Placement, Run, Span};
 use zerolane_wire::{Frames, HEADER_LEN, Header, OPTIONS_LEN, Op, checksum::Sum};
 
-/// How long bytes outside of any place are there.
+/// How long bytes outside of any place remain valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lives {
-    /// Until all of the batch is delivered, and moved.
+    /// Until the whole batch is delivered and moved.
     ToEndOfBatch,
-    /// No longer than the call.
+    /// Until the call returns.
     Now,
 }
 
@@ -52,7 +52,7 @@ impl Receiver {
         }
     }
 
-    /// Takes note of one message, and of what the kernel says of it. `None`: it is dropped, and counted.
+    /// Records a message and what the kernel reports about it. `None`: it is dropped, and counted.
     pub(super) fn note(&mut self, index: usize, turn: &mut Turn<'_>) -> Option<Message> {
         let total = self.buffers.messages[index].msg_len as usize;
         let dropped = turn.account.dropped_socket_buffer;
@@ -88,7 +88,7 @@ impl Receiver {
         if message.segments() > 1 {
             (self.singles, self.small_singles, self.merges) = (0, 0, true);
         } else if predicted && total > self.incoming.around() + OPTIONS_LEN {
-            // What was not predicted says nothing about those that are: small puts come on their own.
+            // An unpredicted datagram says nothing about predicted ones: small puts come singly.
             self.singles = self.singles.saturating_add(1);
             if total >= LARGE_DATAGRAM {
                 (self.small_singles, self.merges) = (0, true);
@@ -100,7 +100,7 @@ impl Receiver {
         Some(message)
     }
 
-    /// Delivers one that was taken note of, and lies where it was predicted.
+    /// Delivers a recorded message that lies where it was predicted.
     pub(super) fn deliver_noted(&mut self, message: Message, turn: &mut Turn<'_>) {
         let around = self.incoming.around();
         let Message {
@@ -126,7 +126,7 @@ impl Receiver {
         }
     }
 
-    /// The prediction's pattern held: deliver the STUs where they lie, consecutive ones as one.
+    /// Delivers STUs in place, consecutive ones as one: the prediction's pattern held.
     fn deliver_in_place(&mut self, message: Message, turn: &mut Turn<'_>) {
         let layout = std::mem::take(&mut self.buffers.layouts[message.index]);
         let mut group: Option<Group> = None;
@@ -177,7 +177,7 @@ impl Receiver {
         })
     }
 
-    /// A control operation whose header lies in a slot, the rest in the place and behind it.
+    /// Delivers a control operation whose header lies in a slot, and the rest in the place and after it.
     fn deliver_control(
         &mut self,
         at: (usize, usize),
@@ -186,7 +186,7 @@ impl Receiver {
         turn: &mut Turn<'_>,
     ) {
         let mut bytes = std::mem::take(&mut self.buffers.copy);
-        // To be opened, it has to be there as a whole.
+        // A sealed operation must be complete before it can be opened.
         let sealed = self.incoming.is_protected();
         let count = if sealed {
             len
@@ -194,7 +194,7 @@ impl Receiver {
             len.min(CONTROL_DATAGRAM)
         };
         bytes.resize(count, 0);
-        // Else its place is gone with its page: as if lost.
+        // Otherwise the page of its place is gone: treated as lost.
         if self.gather(at, place, &mut bytes, turn)
             && let Some(opened) = self.unseal(&mut bytes, turn)
         {
@@ -204,7 +204,7 @@ impl Receiver {
         self.buffers.copy = bytes;
     }
 
-    /// Delivers a copy of what landed where it does not belong, by `deliver`.
+    /// Passes to `deliver` a copy of a datagram that landed in the wrong place.
     fn with_copy(
         &mut self,
         landed: Span,
@@ -258,7 +258,7 @@ impl Receiver {
         }
     }
 
-    /// What landed where something else was predicted belongs to `span`.
+    /// Moves bytes that landed where others were predicted to `span`.
     pub(super) fn move_landed(
         &mut self,
         landed: Span,
@@ -274,15 +274,14 @@ impl Receiver {
         self.push_move(from, span, cause, turn);
     }
 
-    /// A put or a value that came without announcement: done now, in order.
+    /// Carries out, at once and in order, a put or a value that came without announcement.
     fn deliver_small(&mut self, placement: Placement, payload: &[u8], turn: &mut Turn<'_>) {
         if let Err(region) = arrival::deliver_small(placement, payload, turn) {
             self.fault = Some(region);
         }
     }
 
-    /// Operations that share a datagram: each is shown as the Data that it would be on its own, and done before
-    /// the next.
+    /// Delivers operations that share a datagram: each is shown as a Data of its own, and carried out before the next.
     fn deliver_frames(
         &mut self,
         header: &Header,
@@ -325,9 +324,9 @@ impl Receiver {
         }
     }
 
-    /// Has `span` filled at the end of the batch. How many bytes that takes.
+    /// Schedules a fill of `span` at the end of the batch. Returns the number of bytes.
     fn push_copy(&mut self, from: Option<Source>, span: Span, turn: &Turn<'_>) -> u64 {
-        // What a repair holds beside what was missing, and was handed out, is not written again.
+        // A repair does not rewrite the part that had already arrived and was handed out.
         let settled = turn.memory.settled(span);
         let (from, span) = (
             from.map(|it| it.behind(settled)),
@@ -348,10 +347,10 @@ impl Receiver {
         span.len
     }
 
-    /// The pattern did not hold: make the message linear, then deliver datagram by datagram.
+    /// Makes a message linear and delivers it datagram by datagram: the pattern did not hold.
     fn deliver_linear(&mut self, message: Message, turn: &mut Turn<'_>) {
         if self.buffers.layouts[message.index].pairs == 0 {
-            // Nothing was predicted: all of it lies in the spill, in one piece.
+            // Nothing was predicted: the whole message lies in the spill, in one piece.
             let mut spill = std::mem::take(&mut self.buffers.spill);
             let bytes = &mut spill[message.index * SPILL..][..message.total];
             self.deliver_datagrams(message, bytes, MoveCause::Unexpected, turn);
@@ -360,7 +359,7 @@ impl Receiver {
         }
         let mut bytes = std::mem::take(&mut self.buffers.linear[message.index]);
         bytes.resize(message.total, 0);
-        // Else part of it landed in a page that is gone already: as if lost.
+        // Otherwise part of it landed in a page that is gone: treated as lost.
         if self.linearize(message, turn.memory, &mut bytes) {
             self.deliver_datagrams(message, &mut bytes, MoveCause::Pattern, turn);
         }
@@ -383,8 +382,8 @@ impl Receiver {
         }
     }
 
-    /// A datagram of `len` bytes, of which `opened` are header and payload, outside any place; without a `cause`, the one copy of it
-    /// is the lane's to make.
+    /// Delivers a datagram of `len` bytes outside any place, of which `opened` are header and payload. Without a
+    /// `cause`, the single copy is the lane's by design.
     pub(super) fn deliver_opened(
         &mut self,
         opened: &[u8],
@@ -433,7 +432,8 @@ impl Receiver {
         }
     }
 
-    /// Puts the message's bytes into `bytes`, which are as many. False if some lie in a mapped file's page that is gone.
+    /// Copies the message into `bytes`, which has its length. False if a part lies in a mapped file's page that is
+    /// gone.
     pub(super) fn linearize(&self, message: Message, memory: &Registry, bytes: &mut [u8]) -> bool {
         let index = message.index;
         let mut rest = bytes;
@@ -456,7 +456,7 @@ impl Receiver {
     }
 }
 
-/// What memory `start` lies in: that of a place of one of `runs`, or the lane's own.
+/// The memory that `start` lies in: the place of one of `runs`, or the lane's own.
 fn source_at(start: *const u8, runs: &[Run], memory: &Registry) -> Source {
     let lies_in = |run: &&Run| {
         let place = memory.source(run.span);

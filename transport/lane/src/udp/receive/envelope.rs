@@ -1,5 +1,4 @@
-//! What is around a datagram where no UDP carries it, and what is done to a message before it is looked at as a
-//! datagram.
+//! Removes the envelope of a datagram that does not come by UDP, before the message is read as a datagram.
 
 use super::layout::Message;
 use super::{Buffers, Receiver, SPILL};
@@ -13,16 +12,16 @@ use zerolane_wire::encapsulation::{PADDED_CODE, PADDED_FRAME, padded};
 /// Bytes of an IPv4 header without options.
 pub(crate) const IPV4_HEADER: usize = 20;
 
-/// What is around the datagrams of a socket, each of which comes on its own but by UDP.
+/// The envelope of a socket's datagrams. Only UDP's may hold several datagrams.
 #[derive(Debug)]
 pub(crate) enum Envelope {
-    /// Nothing that is shown: UDP's, of which the kernel may merge some.
+    /// UDP's, which is not shown. The kernel may merge datagrams.
     Udp,
-    /// IPv4's header, without options, stands in front: of a raw socket.
+    /// An IPv4 header without options in front: of a raw socket.
     Ipv4,
-    /// Nothing that is shown: IPv6's, of a raw socket.
+    /// IPv6's, which is not shown: of a raw socket.
     Ipv6,
-    /// A frame's, and the datagram may be lengthened. Apart, for most connections have none.
+    /// A frame's, which may lengthen the datagram. Boxed, because most connections have none.
     Frame(Box<IncomingFrames>),
 }
 
@@ -32,26 +31,26 @@ impl Envelope {
         matches!(self, Envelope::Udp)
     }
 
-    /// Whether datagrams come marked by the path (ECN).
+    /// Whether routers can mark the datagrams (ECN).
     pub(super) fn has_marks(&self) -> bool {
         !matches!(self, Envelope::Frame(_))
     }
 
-    /// The pieces of a message that stand in front of the datagram.
+    /// Number of pieces of a message in front of the datagram.
     pub(super) fn pieces(&self) -> usize {
         usize::from(matches!(self, Envelope::Ipv4))
     }
 
-    /// Puts them in front of those of the next message.
+    /// Adds those pieces to the next message.
     pub(super) fn push_front(&self, buffers: &mut Buffers) {
         if let Envelope::Ipv4 = self {
-            // The filter has looked at it, and the kernel: all messages have the same place for it.
+            // The filter and the kernel have checked the header, so all messages share one place for it.
             let place = buffers.ip_header.as_mut_ptr();
             buffers.iovs.push(iovec(place, IPV4_HEADER));
         }
     }
 
-    /// Why nothing will come any more, if that is so.
+    /// Why no more datagrams can come, if that is so.
     pub(super) fn gone(&self, socket: &Socket) -> Option<NoEthernet> {
         match self {
             Envelope::Frame(frames) => frames.gone(socket),
@@ -61,7 +60,7 @@ impl Envelope {
 }
 
 impl Receiver {
-    /// The message without what is around its datagram. `None`: it is dropped, and counted.
+    /// The message without its envelope. `None`: it is dropped, and counted.
     pub(super) fn unwrap(&mut self, message: Message, turn: &mut Turn<'_>) -> Option<Message> {
         match &self.envelope {
             Envelope::Udp | Envelope::Ipv6 => Some(message),
@@ -70,7 +69,7 @@ impl Receiver {
         }
     }
 
-    /// The message behind the piece that took the header.
+    /// The message after the piece that took the IP header.
     fn behind_ip_header(&self, message: Message, turn: &mut Turn<'_>) -> Option<Message> {
         let Some(total) = message.total.checked_sub(IPV4_HEADER) else {
             turn.core.on_dropped(DropReason::Malformed);
@@ -83,7 +82,7 @@ impl Receiver {
         })
     }
 
-    /// The message without what the frame added to it.
+    /// The message without the padding that the frame added.
     fn unframe(&mut self, message: Message, turn: &mut Turn<'_>) -> Option<Message> {
         let Envelope::Frame(frames) = &self.envelope else {
             return Some(message);
@@ -102,7 +101,7 @@ impl Receiver {
         }
         let mut frame = [0; PADDED_FRAME];
         let whole = message.total == frame.len();
-        // Else its place is gone with its page: as if lost.
+        // Otherwise the page of its place is gone: treated as lost.
         if whole && !self.linearize(message, turn.memory, &mut frame) {
             return None;
         }

@@ -1,5 +1,5 @@
-//! Receiving by the path's thread: what it received is looked at here, in order; whole trains it opens into the places that
-//! they are told to have, and all else is taken from its buffers.
+//! Delivers messages that the path's thread received, in order. The thread opens whole trains into their places; all
+//! other messages are read from its buffers.
 
 use super::layout::Message;
 use super::train_buffer::Expected;
@@ -16,15 +16,15 @@ use std::time::{Duration, SystemTime};
 use zerolane_core::{DropReason, Placement, Span};
 use zerolane_wire::{HEADER_LEN, Header, Train};
 
-/// What came from the path's thread. Bounded by its buffers.
+/// Messages from the path's thread. The thread's buffers bound their number.
 #[derive(Debug)]
 pub(super) struct Inbox {
     channel: Arc<Channel>,
-    /// Messages not looked at, and the first perhaps taken note of.
+    /// Messages not yet delivered; the first may already be recorded.
     waiting: VecDeque<(Box<Arrived>, Option<Message>)>,
     /// Trains that the thread opens, in order.
     away: VecDeque<TrainAway>,
-    /// What became of the first of them: see [`Receiver::on_opened`].
+    /// The results of the first of them: see [`Receiver::on_opened`].
     opened: VecDeque<Option<bool>>,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Inbox {
 struct TrainAway {
     number: u64,
     header: Header,
-    /// Bytes of each of its datagrams but the last.
+    /// Bytes of each of its datagrams except the last.
     datagram: u32,
     place: Span,
     writing: Writing,
@@ -46,7 +46,7 @@ impl std::fmt::Debug for Arrived {
 }
 
 impl Receiver {
-    /// Messages come from this thread of the path from here on, or from none. What an earlier one did is lost.
+    /// Receives from this thread of the path from now on, or from none. An earlier thread's messages are lost.
     pub(crate) fn begin_thread(&mut self, channel: Option<Arc<Channel>>, memory: &Registry) {
         for train in self.inbox.take().into_iter().flat_map(|it| it.away) {
             memory.give_up(train.writing);
@@ -61,31 +61,31 @@ impl Receiver {
         });
     }
 
-    /// The thread received a message.
+    /// Takes a message that the thread received.
     pub(crate) fn on_arrived(&mut self, message: Box<Arrived>) {
         if let Some(inbox) = &mut self.inbox {
             inbox.waiting.push_back((message, None));
         }
     }
 
-    /// The thread opened the first of the trains that it had, or saw that it was not the peer's. `None`: it was called off,
-    /// for its memory is another's, or something else was put there.
+    /// Records whether the thread opened the first of its trains, or found it forged. `None`: the train was called off,
+    /// because its memory returned to the owner or other bytes were put there.
     pub(crate) fn on_opened(&mut self, opened: Option<bool>) {
         if let Some(inbox) = &mut self.inbox {
             inbox.opened.push_back(opened);
         }
     }
 
-    /// The next train of which is known whether it was opened.
+    /// The next train whose result is known.
     fn next_opened(&mut self) -> Option<(TrainAway, Option<bool>)> {
         let inbox = self.inbox.as_mut()?;
         let opened = inbox.opened.pop_front()?;
         Some((inbox.away.pop_front()?, opened))
     }
 
-    /// A train was opened, or was not.
+    /// Takes the result of a train.
     fn take_opened(&mut self, train: &TrainAway, opened: Option<bool>, turn: &mut Turn<'_>) {
-        // What was put in its place since may be anything: as if it had been called off.
+        // Other bytes may have been put in its place since: treat the train as called off.
         let is_there = turn.memory.take_written(train.writing);
         let Some(opened) = opened.filter(|_| is_there) else {
             return;
@@ -99,13 +99,13 @@ impl Receiver {
             .core
             .on_train(turn.now, &train.header, train.datagram, Some(place));
         match placement {
-            // It was granted anew meanwhile.
+            // The bytes were granted again meanwhile, elsewhere.
             Placement::Move(span) => self.move_landed(place, span, MoveCause::Mispredicted, turn),
             _ => self.note_placed(placement, place, turn),
         }
     }
 
-    /// Delivers what the thread received, as far as nothing of it is to wait for a train that is being opened.
+    /// Delivers messages that the thread received, up to the first that must wait for a train in progress.
     ///
     /// # Errors
     /// See [`LaneError`].
@@ -132,7 +132,7 @@ impl Receiver {
     }
 
     /// # Errors
-    /// The first; all that can be is delivered nonetheless, for nothing else tells of it.
+    /// The first. Later messages are delivered nonetheless, because nothing else announces them.
     fn deliver_waiting(&mut self, turn: &mut Turn<'_>, strict: bool) -> Result<(), LaneError> {
         let mut outcome = Ok(());
         self.taken = self.timed.then(SystemTime::now);
@@ -147,7 +147,8 @@ impl Receiver {
                 continue;
             };
             if let Some(inbox) = self.inbox.as_mut().filter(|it| !it.away.is_empty()) {
-                // It came behind them: what the peer says of them is not heard before they are there.
+                // It came after the trains, and the peer's word about them must not be heard before their bytes are in
+                // place.
                 inbox.waiting.push_front((arrived, Some(message)));
                 break;
             }
@@ -157,7 +158,7 @@ impl Receiver {
                 true => turn.account.rx_control_syscalls += 1,
                 false => turn.account.rx_data_syscalls += 1,
             }
-            // Now, for the next one lies in the same memory.
+            // At once, because the next message uses the same memory.
             outcome = outcome.and(self.clean_up(strict));
             self.free(arrived);
         }
@@ -170,7 +171,7 @@ impl Receiver {
         }
     }
 
-    /// Takes note of a message as if it had been received here.
+    /// Records a message as if it had been received here.
     fn note_arrived(&mut self, arrived: &Arrived, turn: &mut Turn<'_>) -> Option<Message> {
         self.buffers.iovs.clear();
         self.buffers.messages.clear();
@@ -186,7 +187,7 @@ impl Receiver {
         self.note(0, turn)
     }
 
-    /// Delivers a message from a copy, where one received here would lie.
+    /// Delivers a message from a copy, placed where a message received here would lie.
     fn deliver_copied(&mut self, arrived: &Arrived, message: Message, turn: &mut Turn<'_>) {
         self.buffers.layouts[0].clear();
         self.trains.expected = Expected::Collected;
@@ -195,15 +196,15 @@ impl Receiver {
             false => &mut self.buffers.spill[..SPILL],
         };
         let bytes = arrived.bytes();
-        // There is always room for a datagram.
+        // There is always room for one datagram.
         if let Some(place) = place.get_mut(..bytes.len()) {
             place.copy_from_slice(bytes);
             self.deliver_noted(message, turn);
         }
     }
 
-    /// Has the thread open a message into its place, if it is a train as a whole, sealed, and bound for memory that nothing but
-    /// the lane touches. What is not comes back.
+    /// Lets the thread open a message into its place, if the message is one whole sealed train for memory that only the
+    /// lane accesses. Returns any other message.
     fn open_away(
         &mut self,
         from: Box<Arrived>,
@@ -255,11 +256,11 @@ impl Receiver {
     }
 }
 
-/// What opens the train of `trailer`, and where to. `None`: it is not for another thread; or there is an opening under way in its
-/// place, which is not called off for one of which it is not known whether it is the peer's.
+/// The opening of the train of `trailer`, with its target. `None` if another thread must not open it; or if an opening
+/// into its place is in progress, which is not called off for a train that may be forged.
 ///
 /// # Errors
-/// It came before, or no key is its.
+/// It is a duplicate, or no key fits it.
 fn hand_out(
     incoming: &mut Incoming,
     memory: &Registry,
@@ -272,7 +273,7 @@ fn hand_out(
     Ok(to.map(|to| (opening, to)))
 }
 
-/// The header behind the train that `bytes` are, as bytes, too, and what seals it. `None` if they are not one, or more.
+/// The header after the train in `bytes`, also as bytes, and the trailer. `None` if `bytes` is not exactly one train.
 fn whole_train(bytes: &[u8]) -> Option<([u8; HEADER_LEN], Header, Trailer)> {
     let (rest, trailer) = bytes.split_last_chunk::<TRAILER_LEN>()?;
     let (rest, head) = rest.split_last_chunk::<HEADER_LEN>()?;

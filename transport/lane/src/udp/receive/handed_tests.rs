@@ -8,7 +8,7 @@ use zerolane_handshake::Cipher;
 
 const SECRET: [u8; 32] = [7; 32];
 
-/// The network may double a train, and anybody on the path may send one that is not the peer's.
+/// The network may duplicate a train, and anybody on the path may forge one.
 #[test]
 fn hand_out__of_a_train_that_came_before_calls_nothing_off() {
     let region = Region::anonymous(4096).expect("memory");
@@ -20,7 +20,7 @@ fn hand_out__of_a_train_that_came_before_calls_nothing_off() {
         kept: true,
         shared: false,
     };
-    // SAFETY: the region outlives the entry, and nothing touches its bytes.
+    // SAFETY: the region outlives the entry, and nothing accesses its bytes.
     let place = unsafe { memory.open(start, len, flags) };
     let key = || Zeroizing::new(SECRET);
     let mut sealer = Sealer::new(Cipher::Aegis128X2, key()).expect("a key");

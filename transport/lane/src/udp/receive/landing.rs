@@ -1,9 +1,10 @@
-//! Plain trains, which land where they belong: the forecast says where the next one begins, and all that comes goes there
-//! and behind it.
+//! Receives plain trains in place: the forecast says where the next one begins, and all arrivals go there, one after
+//! the other.
 //!
-//! How long it is need not be known: as long as it is the next, its payload is where it belongs, and its end, which lies
-//! behind that, says the rest. Nothing of it is believed before its digest was made of the bytes in their place. What is no
-//! such train is taken out again and put together in the buffer, as is one of which a part landed and the rest did not.
+//! Its length need not be known. As long as the train is the next one, its payload is in place, and its end, after the
+//! payload, tells the rest. Nothing of it is trusted before its digest was computed from the bytes in place. If a
+//! message is not part of such a train, or only a part of the train landed, its bytes are taken out again and assembled
+//! in the buffer.
 
 use super::layout::Message;
 use super::train_buffer::{Expected, Landing, is_operation};
@@ -14,10 +15,10 @@ use zerolane_core::limits::{LARGE_TRAIN, MIN_TRAIN};
 use zerolane_core::{Forecast, Run};
 use zerolane_wire::{DIGEST_LEN, HEADER_LEN, Header, MAX_TRAIN, Train};
 
-/// Bytes of a train's end, padding aside.
+/// Bytes of a train's end, without padding.
 const END: usize = HEADER_LEN + DIGEST_LEN;
 
-/// What stands behind the payload of a train that landed.
+/// The end after the payload of a train that landed.
 struct LandedEnd {
     bytes: [u8; END],
     header: Header,
@@ -25,12 +26,12 @@ struct LandedEnd {
 }
 
 impl Receiver {
-    /// Whether what comes while trains may come is put together apart, wherever it belongs.
+    /// Whether arrivals, which may be trains, are assembled in the buffer, whatever their place.
     pub(super) fn is_collecting(&self) -> bool {
         !self.incoming.lands_trains() || !self.trains.is_empty()
     }
 
-    /// What is expected while trains may come; a prediction of one that lands is made.
+    /// The expectation while trains may come. Predicts a train that lands, if that is it.
     pub(super) fn expect(&mut self, forecast: &Forecast, memory: &Registry) -> Expected {
         if self.is_collecting() {
             return Expected::Collected;
@@ -39,7 +40,7 @@ impl Receiver {
         let Some(run) = next.filter(|_| !self.trains.expects_headers()) else {
             return Expected::Headers;
         };
-        // What is left of a Block is no train if it is short.
+        // The short rest of a Block is no train.
         let short =
             run.span.len <= u64::from(MIN_TRAIN * run.stu) && run.span.len < LARGE_TRAIN.into();
         let begun = self.trains.landing.is_some_and(|it| it.filled > 0);
@@ -52,12 +53,12 @@ impl Receiver {
         }
     }
 
-    /// Predicts that the next message belongs to the train that is landing, or to one that begins where `run` does. False
-    /// if that has no place.
+    /// Predicts that the next message belongs to the train that is landing, or to one that begins where `run` does.
+    /// False if `run` has no place.
     fn predict_landing(&mut self, run: Run, memory: &Registry) -> bool {
         let before = self.trains.landing.take();
         let place = run.span.part(0, run.span.len.min(MAX_TRAIN.into()));
-        // What was landing elsewhere is lost: it came by other ways.
+        // A train that was landing elsewhere is lost: its bytes came another way.
         let landing = before.filter(|it| it.place == place).unwrap_or(Landing {
             place,
             filled: 0,
@@ -75,7 +76,7 @@ impl Receiver {
         true
     }
 
-    /// A message that was predicted to be of the train that is landing.
+    /// Delivers a message that was predicted to belong to the train that is landing.
     pub(super) fn deliver_landed(&mut self, message: Message, turn: &mut Turn<'_>) {
         let Some(landing) = self.trains.landing.take() else {
             return;
@@ -94,7 +95,7 @@ impl Receiver {
         }
     }
 
-    /// The last bytes of the first `all`, if they are the end of a train, and what they say.
+    /// Reads the last of the first `all` bytes, if they are the end of a train.
     fn landed_end(&self, landing: &Landing, all: usize, turn: &Turn<'_>) -> Option<LandedEnd> {
         let mut bytes = [0; END];
         let at = all.checked_sub(END)?;
@@ -110,7 +111,7 @@ impl Receiver {
         })
     }
 
-    /// Takes the train of this `end`, if all of it is where it belongs. False if it is not.
+    /// Takes the train of this `end`, if all of it is in place. False if not.
     fn take_landed_train(
         &mut self,
         landing: &Landing,
@@ -144,7 +145,7 @@ impl Receiver {
         true
     }
 
-    /// Whether `message`, which has no end, is part of the train that is landing, so far as can be told.
+    /// Whether `message`, which has no end, can be part of the train that is landing.
     fn is_part(&self, landing: &Landing, message: Message, turn: &Turn<'_>) -> bool {
         let Message { total, segment, .. } = message;
         let fits = (landing.filled + total) as u64 <= landing.place.len;
@@ -160,7 +161,7 @@ impl Receiver {
             })
     }
 
-    /// Reads what landed, from byte `at` of the train on.
+    /// Reads landed bytes, from byte `at` of the train on.
     fn read_landed(
         &self,
         landing: &Landing,
@@ -176,7 +177,7 @@ impl Receiver {
         first.is_empty() || memory.read(place.part(at as u64, placed), first)
     }
 
-    /// Takes out of its place what does not belong there, with what landed before it.
+    /// Takes the message out of its place, with the bytes that landed before it, because they do not belong there.
     fn take_out(&mut self, landing: &Landing, message: Message, turn: &mut Turn<'_>) {
         let Landing {
             place,
@@ -191,10 +192,10 @@ impl Receiver {
         }
     }
 
-    /// Puts a message behind what the buffer has, and delivers it from there.
+    /// Appends a message to the buffer, and delivers it from there.
     pub(super) fn collect(&mut self, message: Message, turn: &mut Turn<'_>) {
         let (mut bytes, at) = self.trains.take_bytes();
-        // Else part of it landed in a page that is gone already: as if lost.
+        // Otherwise part of it landed in a page that is gone: treated as lost.
         let there = self.linearize(message, turn.memory, &mut bytes[at..at + message.total]);
         self.trains.put_back(bytes);
         if there {
@@ -202,7 +203,7 @@ impl Receiver {
         }
     }
 
-    /// Whether each datagram of `message`, which fits the pairs predicted, has a header in front.
+    /// Whether each datagram of `message`, which fits the predicted pairs, begins with a header.
     pub(super) fn has_headers(&self, message: Message, turn: &Turn<'_>) -> bool {
         let slots = &self.buffers.slots[..message.segments()];
         slots.iter().all(|it| is_operation(&it.header, turn))

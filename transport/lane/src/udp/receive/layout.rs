@@ -1,4 +1,4 @@
-//! What one message was predicted to be, and whether it was.
+//! Describes the predicted layout of a message, and checks whether it held.
 
 use zerolane_core::{Run, pattern_holds};
 
@@ -6,9 +6,9 @@ use zerolane_core::{Run, pattern_holds};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Message {
     pub(super) index: usize,
-    /// Bytes of all datagrams in it.
+    /// Bytes of all its datagrams.
     pub(super) total: usize,
-    /// Bytes of each of them, the last one aside.
+    /// Bytes of each datagram except the last.
     pub(super) segment: usize,
 }
 
@@ -34,8 +34,8 @@ impl Layout {
         self.pairs = 0;
     }
 
-    /// Whether segment n, with `around` bytes around its payload, lies in pair n, for all of them:
-    /// header in its slot, payload in its place.
+    /// Whether each segment n lies in pair n, header in its slot and payload in its place, with `around` bytes around
+    /// the payload.
     pub(super) fn fits(&self, total: usize, segment: usize, around: usize) -> bool {
         pattern_holds(&self.runs, self.pairs, total, segment, around)
     }

@@ -6,7 +6,7 @@ use zerolane_wire::HEADER_LEN;
 const STU: u32 = 1000;
 const SEGMENT: usize = HEADER_LEN + STU as usize;
 
-/// Runs of so many bytes, in STUs of 1000.
+/// Runs of these lengths, in STUs of 1000 bytes.
 fn layout(lens: &[u64]) -> Layout {
     let run = |&len: &u64| Run {
         span: Span {
@@ -29,7 +29,7 @@ fn layout(lens: &[u64]) -> Layout {
 }
 
 fn fits(layout: &Layout, total: usize, segment: usize) -> bool {
-    // However much lies around the payload: it is the same for all.
+    // Any number of bytes around the payload, the same for all.
     let sealed = 24;
     let more = total.div_ceil(segment.max(1)) * sealed;
     let fits = layout.fits(total, segment, HEADER_LEN);

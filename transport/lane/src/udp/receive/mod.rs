@@ -1,8 +1,8 @@
-//! Receiving by forecast: recvmsg or recvmmsg scatters [header][final place] pairs, the checks come after, and
-//! what missed is moved (row P2.1).
+//! Receives by forecast: recvmsg or recvmmsg scatters [header][final place] pairs, the checks follow, and misplaced
+//! payload is moved (row P2.1).
 //!
-//! Every message's iovec ends with a spill: whatever is longer than predicted goes there, so that
-//! nothing is truncated and a wrong guess costs a copy, never data.
+//! The iovec of each message ends with a spill, which takes bytes beyond the prediction. So nothing is truncated, and a
+//! wrong prediction costs a copy, never data.
 
 mod cmsg;
 mod deliver;
@@ -36,27 +36,27 @@ use zerolane_core::{Connection, RegionId, limits};
 use zerolane_handshake::{Exchange, Session};
 use zerolane_wire::HEADER_LEN;
 
-/// Segments in one GRO super-packet: the kernel merges 64 at most.
+/// Segments in one GRO super-packet: the kernel merges at most 64.
 const MAX_SEGMENTS: usize = 64;
-/// Messages of one recvmmsg when every datagram comes on its own. A control operation among them
-/// shifts all that follow by one place, so more would cost copies; fewer would cost system calls.
+/// Messages of one recvmmsg when each datagram comes singly. A control operation among them shifts all that follow by
+/// one place, so more messages would cost copies, and fewer would cost system calls.
 pub(crate) const MAX_MESSAGES: usize = 40;
-/// Bytes of payload one recvmmsg is to bring, for the same reason: large datagrams come one a call.
+/// Target bytes of payload for one recvmmsg, for the same reason: large datagrams come one a call.
 const BATCH: u32 = 96 << 10;
-/// Lone datagrams in a row after which no super-packet is expected: the interface merges nothing. A
-/// few come in any stream, at the ends of Blocks and as repairs.
+/// Consecutive single datagrams after which no super-packet is expected: the interface merges nothing. Each stream has
+/// a few, at the ends of Blocks and as repairs.
 const SINGLES: u32 = 16;
-/// Bytes of a datagram that is as good as many that were merged.
+/// Bytes of a datagram that is as good as several merged ones.
 const LARGE_DATAGRAM: usize = limits::LARGE_TRAIN as usize;
-/// Bytes of one message, a super-packet, behind which there are likely more.
+/// Bytes of one message, a super-packet, after which more are likely.
 const MANY_BYTES: u32 = 8 << 10;
-/// Bytes of spill a message: the largest datagram or super-packet there is.
+/// Bytes of spill per message: the largest datagram or super-packet.
 const SPILL: usize = 65_536;
-/// Bytes of control messages a message: UDP_GRO, SO_RXQ_OVFL, the ECN field, and SCM_TIMESTAMPNS.
+/// Bytes of control messages per message: UDP_GRO, SO_RXQ_OVFL, the ECN field, and SCM_TIMESTAMPNS.
 const CONTROL: usize = 128;
 
-/// What lies between two payloads: the trailer of the datagram before, if datagrams have one, and
-/// the header of the next. In one piece, so that one iovec takes both.
+/// The bytes between two payloads: the trailer of the datagram before, if datagrams have one, and the header of the
+/// next. They are contiguous, so that one iovec takes both.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 struct Slot {
@@ -72,12 +72,12 @@ impl Slot {
         header: [0; HEADER_LEN],
     };
 
-    /// The place for a trailer alone, behind the last payload.
+    /// The place for a trailer alone, after the last payload.
     fn iovec_of_trailer(&mut self) -> libc::iovec {
         iovec(self.trailer.as_mut_ptr(), TRAILER_LEN)
     }
 
-    /// The place for a header, and for the trailer in front of it if there is one.
+    /// The place for a header, and for the trailer before it if there is one.
     fn iovec(&mut self, trailer: bool) -> libc::iovec {
         match trailer {
             true => iovec(std::ptr::from_mut(self).cast(), size_of::<Slot>()),
@@ -87,29 +87,29 @@ impl Slot {
 }
 
 thread_local! {
-    /// The buffers of all connections that this thread drives: a thousand of them need one.
+    /// The buffers of all connections that this thread drives: a thousand of them share one set.
     static SPARE: Cell<Option<Box<Buffers>>> = const { Cell::new(None) };
 }
 
-/// What nothing outlives a batch in: a connection that receives little touches none of its own.
+/// Buffers whose content no batch leaves behind. A connection that receives little touches no memory of its own.
 #[derive(Debug, Default)]
 struct Buffers {
     layouts: Vec<Layout>,
     slots: Box<[Slot]>,
-    /// Where what is longer than predicted goes, [`SPILL`] bytes for each message.
+    /// Takes bytes beyond the prediction, [`SPILL`] bytes for each message.
     spill: Box<[u8]>,
-    /// Messages that did not fit the prediction, made linear: [`SPILL`] bytes each at most, once they
-    /// are needed. What is moved from them stays until the end of the batch.
+    /// Linear copies of messages that did not fit the prediction, at most [`SPILL`] bytes each, allocated when needed.
+    /// Sources of moves stay here until the end of the batch.
     linear: Vec<Vec<u8>>,
     controls: Box<[[u64; CONTROL / 8]]>,
     iovs: Vec<libc::iovec>,
     messages: Vec<libc::mmsghdr>,
-    /// Where the headers of raw sockets' packets go, which nothing reads.
+    /// Takes the headers of raw sockets' packets. Nothing reads it.
     ip_header: [u8; IPV4_HEADER],
     moves: Vec<Move>,
-    /// A put or a control operation that landed where something else was predicted.
+    /// A put or a control operation that landed where other bytes were predicted.
     copy: Vec<u8>,
-    /// Where trains are put together, once one is expected.
+    /// Assembles trains, once one is expected.
     train: Box<[u8]>,
 }
 
@@ -135,39 +135,39 @@ impl Buffers {
 pub(crate) struct Receiver {
     pub(crate) gro: bool,
     envelope: Envelope,
-    /// Lone datagrams since the last super-packet.
+    /// Single datagrams since the last super-packet.
     singles: u32,
-    /// Small ones of these since the last large one.
+    /// Small single datagrams since the last large one.
     small_singles: u32,
-    /// The kernel merges what comes, or it comes in large datagrams.
+    /// The kernel merges datagrams, or they are large.
     merges: bool,
-    /// Whether trains are to be taken at all.
+    /// Whether trains may be accepted at all.
     wants_trains: bool,
-    /// Whether the core was told that trains are taken.
+    /// Whether the core was told that trains are accepted.
     takes_trains: bool,
     trains: TrainBuffer,
     incoming: Incoming,
-    /// This end's part in the key exchange, where there is one.
+    /// This end's part of the key exchange, if there is one.
     exchange: Option<Exchange>,
-    /// What the exchange gave.
+    /// The result of the key exchange.
     session: Option<Box<Session>>,
-    /// Lent by the thread for the length of a call: what they hold is delivered before that ends.
+    /// Lent by the thread for the length of a call: their content is delivered before the call ends.
     buffers: Box<Buffers>,
-    /// Bytes of the moves that were granted, so that a forecast could have placed them.
+    /// Bytes moved that were granted, so a forecast could have placed them.
     missed: usize,
     /// A region whose memory was found to be gone.
     fault: Option<RegionId>,
     overflow: u32,
-    /// The kernel tells when datagrams arrived.
+    /// The kernel reports when datagrams arrived.
     timed: bool,
-    /// When the batch was taken, by the clock that it tells with.
+    /// When the batch was taken, by the clock of those reports.
     taken: Option<SystemTime>,
-    /// From the thread of the path, where it has one of its own.
+    /// Messages from the path's own thread, if it has one.
     inbox: Option<Box<Inbox>>,
 }
 
-// SAFETY: the raw pointers in iovs, messages and moves are made anew for every syscall and mean
-// nothing between two.
+// SAFETY: the raw pointers in iovs, messages and moves are made anew for each system call, and are not used between two
+// calls.
 unsafe impl Send for Receiver {}
 
 impl Receiver {
@@ -177,7 +177,7 @@ impl Receiver {
         receiver
     }
 
-    /// Of no socket yet: [`Receiver::begin_at`] says which.
+    /// A receiver without a socket: [`Receiver::begin_at`] sets it.
     pub(crate) fn unbound(options: &Options) -> Receiver {
         Receiver {
             gro: false,
@@ -204,13 +204,13 @@ impl Receiver {
         }
     }
 
-    /// Whether the kernel was asked when datagrams arrived.
+    /// Whether the kernel was asked to report when datagrams arrived.
     #[cfg(test)]
     pub(super) fn is_timed(&self) -> bool {
         self.timed
     }
 
-    /// What follows comes by another socket, in such envelopes.
+    /// Receives from another socket from now on, in such envelopes.
     pub(crate) fn begin_at(&mut self, socket: &Socket, envelope: Envelope, options: &Options) {
         let merges = envelope.merges();
         if envelope.has_marks() {
@@ -218,29 +218,29 @@ impl Receiver {
         }
         self.gro = merges && options.gro && socket::enable_gro(socket);
         self.wants_trains = merges && options.trains;
-        // Whether the other paths have trains merged is theirs to say.
+        // The other paths decide whether they have trains merged.
         self.takes_trains &= merges;
         self.merges &= merges;
         self.envelope = envelope;
         (self.overflow, self.timed) = (0, false);
     }
 
-    /// Handshake messages are `exchange`'s.
+    /// Passes handshake messages to `exchange`.
     pub(crate) fn begin(&mut self, exchange: Exchange) {
         self.exchange = Some(exchange);
     }
 
-    /// The key exchange, where there is one.
+    /// The key exchange, if there is one.
     pub(crate) fn exchange(&mut self) -> Option<&mut Exchange> {
         self.exchange.as_mut()
     }
 
-    /// What the key exchange gave, once.
+    /// Takes the result of the key exchange, once.
     pub(crate) fn take_session(&mut self) -> Option<Box<Session>> {
         self.session.take()
     }
 
-    /// Opens everything from here on.
+    /// Opens all datagrams from now on.
     pub(crate) fn protect(&mut self, opener: Opener) {
         self.incoming = Incoming::Sealed {
             opener: Box::new(opener),
@@ -248,7 +248,7 @@ impl Receiver {
         };
     }
 
-    /// Takes what the socket has, at most one system call. True if there was anything.
+    /// Receives from the socket, with at most one system call. True if there was anything.
     pub(crate) fn receive(
         &mut self,
         socket: &Socket,
@@ -256,7 +256,8 @@ impl Receiver {
         strict: bool,
     ) -> Result<bool, LaneError> {
         self.with_buffers(|it| {
-            // The peer sends none where nothing merges them, which another path of the connection may.
+            // The peer sends no trains over a path that does not merge them, even if another path of the connection
+            // does.
             let trains = it.envelope.merges() && turn.core.expects_trains();
             it.trains.begin(trains, &mut it.buffers.train);
             let received = it.receive_batch(socket, turn, strict);
@@ -265,7 +266,7 @@ impl Receiver {
         })
     }
 
-    /// Does `work` with the buffers that all connections of a thread share.
+    /// Runs `work` with the buffers that all connections of a thread share.
     fn with_buffers<T>(&mut self, work: impl FnOnce(&mut Receiver) -> T) -> T {
         let mut lent = SPARE.take().unwrap_or_else(Buffers::allocate);
         std::mem::swap(&mut self.buffers, &mut lent);
@@ -287,17 +288,17 @@ impl Receiver {
             Ok(received) => received,
             Err(error) => return self.refused(error, socket, turn),
         };
-        // A bound was met: of messages, or of what one of them holds.
+        // A limit was reached: the number of messages, or the size of one.
         turn.more =
             received == count && (count > 1 || self.buffers.messages[0].msg_len >= MANY_BYTES);
-        // Before the time of the turn, or a thread that is off its core in between would take that for a wait.
+        // Before the turn's time is read. Otherwise a preemption in between would count as a wait.
         self.taken = self.timed.then(SystemTime::now);
         turn.refresh();
         let before = self.payload_taken(turn.core);
         for index in 0..received {
             self.deliver(index, turn);
         }
-        // What is shown by other ways says nothing of when it came.
+        // Datagrams received in other ways carry no arrival time.
         turn.core.on_waited(Duration::ZERO);
         self.offer_trains(strict, turn);
         match self.payload_taken(turn.core) == before {
@@ -308,12 +309,12 @@ impl Receiver {
         Ok(true)
     }
 
-    /// What changes when payload is taken.
+    /// Changes when payload is taken.
     fn payload_taken(&self, core: &Connection) -> (u64, [usize; 2]) {
         (core.counters().stus_received, self.trains.begun())
     }
 
-    /// Asks the kernel when datagrams arrived, from when the core wants to know.
+    /// Asks the kernel to report arrival times, once the core wants them.
     fn ask_for_times(&mut self, socket: &Socket, turn: &Turn<'_>) {
         if !self.timed && turn.core.wants_arrival_times() {
             self.timed = true;
@@ -321,16 +322,16 @@ impl Receiver {
         }
     }
 
-    /// Has the kernel fill the first `count` messages. How many it filled.
+    /// Lets the kernel fill the first `count` messages. Returns how many it filled.
     fn fill(&mut self, socket: &Socket, count: usize) -> io::Result<usize> {
         let fd = socket.as_raw_fd();
         let received = if count == 1 {
             let message = &mut self.buffers.messages[0];
-            // SAFETY: the message's iovecs name header slots, spill and control space of ours, and
-            // places that the registry has open for writing and the core granted: theirs for the call.
+            // SAFETY: the message's iovecs name header slots, spill and control space of ours, and places that the
+            // registry has open for writing and that the core granted, for the length of the call.
             let len = unsafe { libc::recvmsg(fd, &raw mut message.msg_hdr, libc::MSG_DONTWAIT) };
             message.msg_len = u32::try_from(len).unwrap_or(0);
-            // An empty datagram is one, too.
+            // An empty datagram counts as one.
             if len < 0 { -1 } else { 1 }
         } else {
             // SAFETY: as above, for all of them.
@@ -374,13 +375,13 @@ impl Receiver {
                 turn.core.unreachable(turn.now);
                 Ok(true)
             }
-            // Errors of datagrams sent earlier, reported here: as if they had been lost. Or the interface is down.
+            // A late error of a datagram sent earlier, treated as lost; or the interface is down.
             (Some(IcmpReport::Undelivered | IcmpReport::TooLong), _)
             | (None, Some(libc::ENETDOWN)) => match self.envelope.gone(socket) {
                 Some(gone) => Err(LaneError::Io(gone.into())),
                 None => Ok(true),
             },
-            // A place could not be written: a mapped file that shrank.
+            // A place could not be written: a mapped file shrank.
             (None, Some(libc::EFAULT)) => match find_fault(turn.core, turn.memory) {
                 Some(region) => Err(LaneError::Fault(region)),
                 None => Ok(true),
@@ -389,12 +390,12 @@ impl Receiver {
         }
     }
 
-    /// Moves what missed its place. In strict mode that is the last thing done if any of it was granted:
-    /// what is complete by then is right, and the connection ends.
+    /// Moves misplaced payload. In strict mode this is the last step if any of it was granted: bytes reported complete
+    /// by then are right, and the connection ends.
     fn clean_up(&mut self, strict: bool) -> Result<(), LaneError> {
         let bytes = std::mem::take(&mut self.missed);
-        // SAFETY: sources are places or linear buffers that live to the end of the batch;
-        // targets are spans the core accepted once each, so they are disjoint, and open for writing.
+        // SAFETY: sources are places, or linear buffers that live to the end of the batch. Targets are spans that the
+        // core accepted once each, so they are disjoint, and open for writing.
         let moved = unsafe { cleanup::perform(&mut self.buffers.moves) };
         let fault = self.fault.take().or(moved.err());
         match fault {
@@ -405,15 +406,15 @@ impl Receiver {
     }
 }
 
-/// The region that made the kernel's copy fail. `None` if all that is forecast can be written:
-/// the error was an earlier datagram's, and its Transfer will meet the next one.
+/// The region that made the kernel's copy fail. `None` if all forecast memory can be written: the error was that of an
+/// earlier datagram, whose Transfer will meet the next one.
 fn find_fault(core: &Connection, memory: &Registry) -> Option<RegionId> {
     predict::forecast(core).runs().find_map(|run| {
         let writable = memory.target(run.span).and_then(|start| {
             // SAFETY: the registry has these bytes open, so they are mapped.
             unsafe { fault::is_writable(start, run.span.len as usize) }
         });
-        // Where the kernel cannot tell, the first one is suspected.
+        // If the kernel cannot tell, the first region is suspected.
         (writable != Some(true)).then_some(run.span.region)
     })
 }
@@ -423,12 +424,12 @@ mod tests {
     #![allow(non_snake_case)]
     use super::*;
 
-    /// docs/reference/security.md says how much: of a thread, not of each of its connections.
+    /// docs/reference/security.md states the amount for a thread, not for each of its connections.
     #[test]
     fn memory__of_a_thread_that_receives() {
         let mut buffers = Buffers::allocate();
         for linear in &mut buffers.linear {
-            // As long as a message can be.
+            // The longest possible message.
             linear.resize(SPILL, 0);
         }
         let linear: usize = buffers.linear.iter().map(Vec::capacity).sum();

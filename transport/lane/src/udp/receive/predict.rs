@@ -1,4 +1,4 @@
-//! From the core's forecast to iovecs.
+//! Turns the core's forecast into iovecs.
 
 use super::train_buffer::Expected;
 use super::{BATCH, CONTROL, Envelope, MAX_MESSAGES, MAX_SEGMENTS, Receiver, SINGLES, SPILL};
@@ -8,7 +8,7 @@ use std::ops::Range;
 use zerolane_core::{Connection, Forecast, Run};
 
 impl Receiver {
-    /// Builds iovecs by the forecast. Returns the number of messages.
+    /// Builds iovecs from the forecast. Returns the number of messages.
     pub(super) fn predict(&mut self, core: &Connection, memory: &Registry, strict: bool) -> usize {
         self.buffers.iovs.clear();
         self.buffers.messages.clear();
@@ -28,14 +28,14 @@ impl Receiver {
             return 1;
         }
         let one_by_one = !self.gro || self.singles >= SINGLES;
-        // A control operation among several would shift all that follow, which `strict` does not permit.
+        // A control operation among several messages would shift all that follow, which `strict` does not permit.
         let messages = if one_by_one && !strict {
             ((BATCH / core.expected_stu()) as usize).clamp(1, MAX_MESSAGES)
         } else {
             1
         };
         if core.expected_payload() == 0 {
-            // As between small operations, whose end waits for this.
+            // The common case between small operations, whose completion waits for this step.
             self.leave_unpredicted(0..messages);
         } else if one_by_one {
             self.predict_datagrams(&forecast(core), messages, memory);
@@ -46,7 +46,7 @@ impl Receiver {
         messages
     }
 
-    /// All of what comes goes behind what is there of a train.
+    /// Appends all arrivals to the part of a train in the buffer.
     fn predict_collected(&mut self) {
         let place = self.trains.place();
         self.buffers
@@ -54,7 +54,7 @@ impl Receiver {
             .push(iovec(place.as_mut_ptr(), place.len()));
     }
 
-    /// One pair for each of `messages`.
+    /// Predicts one pair for each of `messages`.
     fn predict_datagrams(&mut self, forecast: &Forecast, messages: usize, memory: &Registry) {
         let sealed = self.incoming.is_protected();
         let mut message = 0;
@@ -94,7 +94,7 @@ impl Receiver {
         self.leave_unpredicted(message..messages);
     }
 
-    /// These messages have no prediction.
+    /// Leaves these messages without a prediction.
     #[inline]
     fn leave_unpredicted(&mut self, messages: Range<usize>) {
         for message in messages {
@@ -106,7 +106,7 @@ impl Receiver {
         }
     }
 
-    /// All pairs in one message, up to the first short STU: nothing is merged behind that.
+    /// Predicts all pairs in one message, up to the first short STU, after which the kernel merges nothing.
     fn predict_super_packet(&mut self, forecast: &Forecast, memory: &Registry) {
         let sealed = self.incoming.is_protected();
         let layout = &mut self.buffers.layouts[0];
@@ -160,7 +160,8 @@ impl Receiver {
                 _ => front + 2 * pairs + 1 + usize::from(sealed && pairs > 0),
             };
             let mut message = empty_message();
-            // Of all of them, not of one: the kernel, and what looks at the message, read `iovs` pieces there.
+            // A pointer into the whole vector, not to one element: the kernel and the reader of the message access
+            // `iovs` pieces there.
             message.msg_iov = self.buffers.iovs.as_mut_ptr().wrapping_add(next);
             message.msg_iovlen = iovs;
             message.msg_control = self.buffers.controls[index].as_mut_ptr().cast();
@@ -177,7 +178,7 @@ impl Receiver {
     }
 }
 
-/// The next STUs, as many as a message holds.
+/// The next STUs, as many as fit in a message.
 pub(super) fn forecast(core: &Connection) -> Forecast {
     let mut forecast = Forecast::default();
     core.forecast(MAX_SEGMENTS as u32, &mut forecast);

@@ -1,5 +1,5 @@
-//! Frames that lie in memory which the lane shares with the kernel: their headers are seen before any copy, so that nothing need be
-//! forecast, and the one copy, or the pass that opens them, is into their place.
+//! Receives frames from memory that the lane shares with the kernel. The header is read before any copy, so nothing
+//! need be forecast, and the only copy, or the opening pass, writes the payload to its place.
 
 use super::{Envelope, Receiver};
 use crate::ethernet::{AROUND, Incoming, Queues};
@@ -7,15 +7,15 @@ use crate::{LaneError, Turn};
 use zerolane_core::DropReason;
 use zerolane_wire::encapsulation::padded;
 
-/// Frames taken in one turn, and bytes of them: what is beyond waits for the next one. An answer leaves with the end of a turn.
+/// Frames, and bytes of frames, taken in one turn; the rest waits for the next one. Answers leave at the end of a turn.
 const FRAMES_PER_TURN: usize = 64;
 const BYTES_PER_TURN: usize = 128 << 10;
 
 impl Receiver {
-    /// Takes what came, a bounded part. True if there was anything.
+    /// Takes a bounded number of frames. True if there were any.
     ///
     /// # Errors
-    /// As of [`Receiver::receive`].
+    /// As [`Receiver::receive`].
     pub(crate) fn receive_frames(
         &mut self,
         queues: &mut Queues,
@@ -31,7 +31,7 @@ impl Receiver {
         turn: &mut Turn<'_>,
         strict: bool,
     ) -> Result<bool, LaneError> {
-        // An answer to what was just sent is not of the time when this turn began.
+        // An answer to a datagram just sent is later than the start of this turn.
         turn.refresh();
         let (mut frames, mut bytes) = (0, 0);
         while let Some(incoming) = queues.next_frame() {
@@ -49,7 +49,7 @@ impl Receiver {
             }
         }
         let cleaned = self.clean_up(strict);
-        // What is copied in the end lay there.
+        // Frames may be released only now: the last copy read from them.
         queues.release();
         cleaned.map(|()| frames > 0)
     }

@@ -1,28 +1,28 @@
-//! Where parts of trains are kept until the rest of them comes, and what is known of what comes next.
+//! Keeps parts of trains until the rest arrives, and tracks what is expected next.
 
 use super::SPILL;
 use crate::Turn;
 use zerolane_core::Span;
 use zerolane_wire::{Assembled, Assembler, Header, Train};
 
-/// Where a connection's trains are put together.
+/// Assembles the trains of a connection.
 #[derive(Debug, Default)]
 pub(super) struct TrainBuffer {
     assembler: Assembler,
-    /// The thread's, for the length of a call; the connection's own as long as there is a part of a train in it.
+    /// The thread's room, for the length of a call. The connection keeps it while a part of a train is in it.
     bytes: Box<[u8]>,
-    /// What was predicted of the message that comes next.
+    /// The prediction for the next message.
     pub(super) expected: Expected,
     /// The train that is landing.
     pub(super) landing: Option<Landing>,
-    /// The payload that came last had a header in each datagram.
+    /// Whether each datagram of the last payload had a header.
     headers: bool,
 }
 
-/// Where a message is predicted to belong, while trains may come.
+/// Where the next message is predicted to belong, while trains may come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Expected {
-    /// Behind what the buffer has.
+    /// After the content of the buffer.
     #[default]
     Collected,
     /// In the place of its train.
@@ -32,7 +32,8 @@ pub(super) enum Expected {
 }
 
 impl TrainBuffer {
-    /// Takes the thread's room if trains are `expected` and none is at hand; forgets what is there if not.
+    /// Takes the thread's room if trains are `expected` and the connection has none; if not expected, discards the
+    /// content.
     pub(super) fn begin(&mut self, expected: bool, room: &mut Box<[u8]>) {
         if !expected {
             (self.assembler, self.landing) = (Assembler::default(), None);
@@ -46,40 +47,40 @@ impl TrainBuffer {
         }
     }
 
-    /// Leaves the room to the thread's other connections, if there is nothing in it.
+    /// Returns the room to the thread if it is empty.
     pub(super) fn end(&mut self, room: &mut Box<[u8]>) {
         if self.is_lent() && self.is_empty() {
             *room = std::mem::take(&mut self.bytes);
         }
     }
 
-    /// Whether what comes goes here, unless it belongs to where it lands.
+    /// Whether the next message goes to the buffer, unless it lands in place.
     pub(super) fn is_lent(&self) -> bool {
         !self.bytes.is_empty()
     }
 
-    /// Whether there is no part of a train.
+    /// Whether it holds no part of a train.
     pub(super) fn is_empty(&self) -> bool {
         self.assembler.filled() == 0
     }
 
-    /// Bytes of trains of which the rest has not come: put together, and in their place.
+    /// Bytes of incomplete trains: in the buffer, and in place.
     pub(super) fn begun(&self) -> [usize; 2] {
         let landed = self.landing.map_or(0, |it| it.filled);
         [self.assembler.filled(), landed]
     }
 
-    /// The payload that comes next is likely to have a header in each datagram, or not.
+    /// Predicts whether the next payload has a header in each datagram.
     pub(super) fn expect_headers(&mut self, headers: bool) {
         self.headers = headers;
     }
 
-    /// Whether payload comes with a header in each datagram, as far as known.
+    /// Whether payload is expected with a header in each datagram.
     pub(super) fn expects_headers(&self) -> bool {
         self.headers
     }
 
-    /// Takes a piece of `len` bytes behind what is there, as [`Assembler::take`]; `bytes` are the buffer, taken.
+    /// Appends a piece of `len` bytes, as [`Assembler::take`]; `bytes` is the buffer, taken out.
     pub(super) fn assemble(
         &mut self,
         bytes: &[u8],
@@ -90,7 +91,7 @@ impl TrainBuffer {
         self.assembler.take(bytes, piece, check, owns)
     }
 
-    /// The buffer, and how much of it is filled; to be [put back](TrainBuffer::put_back).
+    /// Takes out the buffer, and the length of its content; the caller must [put it back](TrainBuffer::put_back).
     pub(super) fn take_bytes(&mut self) -> (Box<[u8]>, usize) {
         (std::mem::take(&mut self.bytes), self.assembler.filled())
     }
@@ -106,8 +107,8 @@ impl TrainBuffer {
         &mut rest[..len]
     }
 
-    /// Takes what landed of a train elsewhere: `len` bytes in datagrams of `datagram`, which `read` writes. False if
-    /// it does not.
+    /// Takes over a part of a train that landed in place: `len` bytes in datagrams of `datagram`, which `read` copies.
+    /// False if `read` fails.
     pub(super) fn take_over(
         &mut self,
         (len, datagram): (usize, usize),
@@ -126,24 +127,24 @@ impl TrainBuffer {
 /// A train that lands in its place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Landing {
-    /// Where it begins, and what is granted and missing from there on: as much as a train may have at most.
+    /// Its start, with the granted and missing bytes from there on: at most as much as a train may have.
     pub(super) place: Span,
-    /// Bytes of it that came.
+    /// Bytes of it that arrived.
     pub(super) filled: usize,
     /// Bytes of each of its datagrams so far.
     pub(super) datagram: usize,
 }
 
 impl Landing {
-    /// Where the next of it belongs.
+    /// Where its next bytes belong.
     pub(super) fn rest(&self) -> Span {
         let filled = self.filled as u64;
         self.place.part(filled, self.place.len - filled)
     }
 }
 
-/// Whether a datagram has a header of this connection in front: all others are parts of trains, or nothing. A message
-/// of the key exchange, which has none, is late: what was granted under its keys comes already.
+/// Whether a datagram begins with a header of this connection. All others are parts of trains, or invalid. A message of
+/// the key exchange, which has no such header, is late: payload granted under its keys is already arriving.
 pub(super) fn is_operation(datagram: &[u8], turn: &Turn<'_>) -> bool {
     let ours = |it: Header| turn.core.owns(&it) && Train::of(&it) == Ok(None);
     Header::parse(datagram).is_ok_and(ours)

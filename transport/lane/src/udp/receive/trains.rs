@@ -1,9 +1,9 @@
-//! Trains: payload without headers, put together and shown to the core when all of it was checked.
+//! Assembles trains, payload without headers, and shows them to the core when they are complete and checked.
 //!
-//! What is sealed is put together in one buffer. That is used over and over, so the kernel's copy ends in the cache, and
-//! the pass that opens the train writes its place, so nothing is copied twice. The pass writes before the tag is checked: if
-//! the tag does not hold, the place has unspecified bytes, and nothing is reported. What is plain lands in its place, by the
-//! forecast; see [`super::landing`].
+//! Sealed trains are assembled in one buffer. The buffer is reused, so the kernel's copy stays in the cache, and the
+//! pass that opens the train writes to its place, so nothing is copied twice. The pass writes before the tag is
+//! checked: if the tag does not match, the place has unspecified bytes, and nothing is reported. Plain trains land in
+//! place, by the forecast; see [`super::landing`].
 
 use super::Receiver;
 use super::layout::Message;
@@ -16,9 +16,9 @@ use zerolane_core::{DropReason, Placement, Span};
 use zerolane_wire::{Assembled, Flags, HEADER_LEN, Header, OPTIONS_LEN, Op, Train};
 
 impl Receiver {
-    /// Tells the core whether trains are taken, when that has changed.
+    /// Tells the core whether trains are accepted, when that has changed.
     pub(super) fn offer_trains(&mut self, strict: bool, turn: &mut Turn<'_>) {
-        // A burst that turns out to be none is copied, which strict mode forbids.
+        // A broken train is copied, which strict mode forbids.
         let lands = self.incoming.lands_trains() && !strict;
         let takes = self.wants_trains && self.merges && (lands || self.incoming.opens_trains());
         if takes != self.takes_trains {
@@ -27,7 +27,7 @@ impl Receiver {
         }
     }
 
-    /// A message that lies behind what is there of a train: operations, datagrams of trains, or both.
+    /// Delivers a message appended to a part of a train: operations, datagrams of trains, or both.
     pub(super) fn deliver_collected(&mut self, message: Message, turn: &mut Turn<'_>) {
         let Message { total, segment, .. } = message;
         let (mut bytes, start) = self.trains.take_bytes();
@@ -55,14 +55,14 @@ impl Receiver {
         self.trains.put_back(bytes);
     }
 
-    /// Takes the operations out of `piece`. How many bytes are left at its start.
+    /// Takes the operations out of `piece`. Returns how many bytes are left at its start.
     fn deliver_operations_of(
         &mut self,
         piece: &mut [u8],
         segment: usize,
         turn: &mut Turn<'_>,
     ) -> usize {
-        // What is moved from there stays until the end of the batch.
+        // Sources of moves stay there until the end of the batch.
         let mut copy = std::mem::take(&mut self.buffers.linear[0]);
         copy.clear();
         copy.extend_from_slice(piece);
@@ -79,8 +79,8 @@ impl Receiver {
         left
     }
 
-    /// An operation that lies in one piece. Payload that was granted is opened into its place; what cannot be is copied, for
-    /// `cause`.
+    /// Delivers an operation that lies in one piece. Opens granted payload into its place if possible, and otherwise
+    /// copies it, for `cause`.
     pub(super) fn deliver_whole(
         &mut self,
         datagram: &mut [u8],
@@ -110,12 +110,12 @@ impl Receiver {
         }
     }
 
-    /// A piece of a train: `len` bytes behind what is there, in datagrams of `segment`.
+    /// Appends a piece of a train: `len` bytes in datagrams of `segment`.
     fn assemble(&mut self, bytes: &mut [u8], piece: (usize, usize), turn: &mut Turn<'_>) {
         let owns = |header: &Header| turn.core.owns(header);
         let check = self.incoming.train_check();
         match self.trains.assemble(bytes, piece, check, owns) {
-            // A shorter one that ends no train was left out of it.
+            // A shorter datagram that ends no train was left out of it.
             Assembled::Part if piece.0.is_multiple_of(piece.1) => {}
             Assembled::Part | Assembled::Stray => turn.core.on_dropped(DropReason::Malformed),
             Assembled::Incomplete => turn.core.on_spoiled_train(),
@@ -135,7 +135,7 @@ impl Receiver {
         datagram: u32,
         turn: &mut Turn<'_>,
     ) {
-        // What is in front of it was of no train, or of one that lost its end.
+        // The datagrams before the payload belonged to no train, or to one that lost its end.
         for _ in 0..payload.start.div_ceil(datagram.max(1) as usize) {
             turn.core.on_dropped(DropReason::Malformed);
         }
@@ -167,7 +167,7 @@ impl Receiver {
         }
     }
 
-    /// A train that could not be opened into its place: a mapped file's, whose pages may be gone.
+    /// Copies a train that could not be opened into its place: a mapped file, whose pages may be gone.
     fn move_train(&mut self, header: &Header, payload: &[u8], datagram: u32, turn: &mut Turn<'_>) {
         if let Placement::Move(span) = turn.core.on_train(turn.now, header, datagram, None) {
             let cause = match self.incoming.can_open_in(turn.memory, span.region) {
@@ -178,7 +178,8 @@ impl Receiver {
         }
     }
 
-    /// Opens `payload` into its place, if that was granted, none of it is there yet, and it can be. Where that is.
+    /// Opens `payload` into its place, and returns the place. The place must be granted, free of reported bytes, and of
+    /// a kind that can be opened into.
     fn open_into_place(
         &mut self,
         (head, header): (&[u8; HEADER_LEN], &Header),
@@ -192,13 +193,13 @@ impl Receiver {
         }
         let to = turn.memory.target(place)?;
         // SAFETY: the registry has these bytes open for writing, for this turn. They are granted, and none of them was
-        // reported. Exported memory is touched by others with atomic accesses alone; a mapped file is not opened
-        // here; the rest is the lane's.
+        // reported. Others access exported memory atomically only; mapped files are not opened here; all other memory
+        // is the lane's alone.
         let opened = unsafe { self.incoming.open_into(head, payload, to, trailer) };
         Some(opened.map(|()| place))
     }
 
-    /// What the core says of payload that was opened into `place`.
+    /// Records the core's answer about payload that was opened into `place`.
     pub(super) fn note_placed(&mut self, placement: Placement, place: Span, turn: &mut Turn<'_>) {
         debug_assert!(matches!(placement, Placement::InPlace | Placement::Drop(_)));
         if placement == Placement::InPlace {

@@ -1,5 +1,4 @@
-//! Opening what has arrived: sealed payload is decrypted where it landed, before anything is shown
-//! to the core.
+//! Opens sealed datagrams: decrypts payload where it landed, before the core sees any of it.
 
 use super::{Receiver, SPILL};
 use crate::digest::Digest;
@@ -9,24 +8,24 @@ use zerolane_core::{DropReason, HandshakeOutcome, RegionId, Span};
 use zerolane_wire::handshake::HandshakeMessage;
 use zerolane_wire::{DIGEST_LEN, HEADER_LEN};
 
-/// What has to be done to datagrams before they are looked at.
+/// How received datagrams are checked before they are read.
 #[derive(Debug)]
 pub(super) enum Incoming {
-    /// Nothing.
+    /// They are not sealed.
     Plain,
-    /// They are to be opened, and the keys are not there yet.
+    /// They are sealed, and the keys are not there yet.
     Waiting,
-    /// They are opened.
+    /// They are opened with these keys.
     Sealed {
         opener: Box<Opener>,
-        /// So many more that are bound for exported memory are opened apart from it.
+        /// Number of further datagrams for exported memory that are opened outside of it.
         apart: u32,
     },
 }
 
-/// Datagrams that are opened apart once one failed to open where it landed in exported memory. It was forged,
-/// or the bytes were changed there before it was opened, which may go on: what is sent again must not meet
-/// the same.
+/// Number of datagrams opened outside of exported memory after one failed to open in it. That datagram was forged, or
+/// the bytes were changed in place before they were opened. Such changes may continue, and must not spoil the repair as
+/// well.
 const APART: u32 = 1024;
 
 impl Incoming {
@@ -59,8 +58,8 @@ impl Incoming {
     /// Opens the payload of `len` bytes at `place`.
     ///
     /// # Safety
-    /// They are mapped and writable as long as the call lasts, and no reference to them is alive. `exclusive`:
-    /// nothing else touches them; else others do so by atomic accesses.
+    /// The bytes are mapped and writable for the length of the call, and no reference to them is alive. `exclusive`:
+    /// nothing else accesses them; otherwise others access them atomically only.
     unsafe fn open_at(
         &mut self,
         header: &[u8; HEADER_LEN],
@@ -85,17 +84,17 @@ impl Incoming {
         }
     }
 
-    /// Whether sealed trains can be taken: what lies in the lane's memory is opened into its place, in one pass.
+    /// Whether sealed trains can be accepted: one pass opens them from the lane's memory into their place.
     pub(super) fn opens_trains(&self) -> bool {
         matches!(self, Incoming::Sealed { opener, .. } if opener.opens_at())
     }
 
-    /// Whether trains can be taken that land in their place, and are checked there.
+    /// Whether trains can be accepted that land in place and are checked there.
     pub(super) fn lands_trains(&self) -> bool {
         matches!(self, Incoming::Plain)
     }
 
-    /// Bytes behind the header of a train.
+    /// Bytes after the header of a train.
     pub(super) fn train_check(&self) -> usize {
         match self {
             Incoming::Plain => DIGEST_LEN,
@@ -103,7 +102,7 @@ impl Incoming {
         }
     }
 
-    /// Opens a train that lies in the lane's memory, or sees that its digest holds; `check` is what follows its header.
+    /// Opens a train in the lane's memory, or checks its digest; `check` is the part after its header.
     pub(super) fn open_train(
         &mut self,
         header: &[u8; HEADER_LEN],
@@ -120,11 +119,11 @@ impl Incoming {
         }
     }
 
-    /// Opens `source` into the as many bytes at `place`.
+    /// Opens `source` into `place`, which has the same length.
     ///
     /// # Safety
-    /// They are mapped and writable as long as the call lasts, and no reference to them is alive; others touch them by
-    /// atomic accesses, if at all.
+    /// The bytes are mapped and writable for the length of the call, and no reference to them is alive; others access
+    /// them atomically, if at all.
     pub(super) unsafe fn open_into(
         &mut self,
         header: &[u8; HEADER_LEN],
@@ -141,10 +140,10 @@ impl Incoming {
         }
     }
 
-    /// What opens the datagram of `trailer`, for another thread; what came of it is for [`Incoming::opened`].
+    /// The opening of the datagram of `trailer`, for another thread, whose result goes to [`Incoming::opened`].
     ///
     /// # Errors
-    /// It is not to be opened.
+    /// The datagram must not be opened.
     pub(super) fn hand_out(&mut self, trailer: &Trailer) -> Result<Opening, DropReason> {
         match self {
             Incoming::Sealed { opener, .. } => opener.hand_out(trailer),
@@ -152,10 +151,10 @@ impl Incoming {
         }
     }
 
-    /// Datagram `number` was opened by another thread, or was not the peer's.
+    /// Records that another thread opened datagram `number`, or found it forged.
     ///
     /// # Errors
-    /// It counts for nothing.
+    /// The datagram must be dropped.
     pub(super) fn opened(&mut self, number: u64, opened: bool) -> Result<(), DropReason> {
         match self {
             Incoming::Sealed { opener, .. } => opener.opened(number, opened),
@@ -163,8 +162,8 @@ impl Incoming {
         }
     }
 
-    /// Whether what is bound for `region` could be opened where it lands. A page of a mapped file may be gone,
-    /// and not every cipher works on bytes that others may touch meanwhile.
+    /// Whether payload for `region` could be opened where it lands. A page of a mapped file may be gone, and not every
+    /// cipher works on bytes that others may access meanwhile.
     pub(super) fn can_open_in(&self, memory: &Registry, region: RegionId) -> bool {
         let anywhere = match self {
             Incoming::Plain => true,
@@ -174,7 +173,7 @@ impl Incoming {
         memory.is_exclusive(region) || anywhere && !memory.is_file(region)
     }
 
-    /// Whether what is sealed and bound for `region` is opened outside of it.
+    /// Whether sealed payload for `region` is opened outside of it.
     pub(super) fn opens_apart(&self, memory: &Registry, region: RegionId) -> bool {
         let apart = matches!(self, Incoming::Sealed { apart: 1.., .. });
         let may = !apart || memory.is_exclusive(region);
@@ -200,7 +199,7 @@ impl Incoming {
 }
 
 impl Receiver {
-    /// Takes a message of the key exchange; the core is told what came of it.
+    /// Takes a message of the key exchange, and tells the core the result.
     fn take_handshake(&mut self, datagram: &[u8], turn: &mut Turn<'_>) {
         let (request, len) = turn.core.request();
         let outcome = match &mut self.exchange {
@@ -214,8 +213,7 @@ impl Receiver {
         turn.core.on_handshake(turn.now, outcome);
     }
 
-    /// Opens a datagram in one piece and returns its header and payload: `None` if there is nothing
-    /// left to do with it.
+    /// Opens a datagram in one piece and returns its header and payload: `None` if it needs no further processing.
     pub(crate) fn unseal<'d>(
         &mut self,
         datagram: &'d mut [u8],
@@ -248,9 +246,9 @@ impl Receiver {
         }
         let opened = match self.trailer(slot, landed, place, turn) {
             None => Err(DropReason::Forged),
-            // SAFETY: the registry has these bytes open for writing, for this turn, and the kernel has
-            // filled them. They are granted and not reported yet. Exported memory is touched by others
-            // with atomic accesses alone; a mapped file is not opened here; the rest is the lane's.
+            // SAFETY: the registry has these bytes open for writing, for this turn, and the kernel has filled them.
+            // They are granted and not reported yet. Others access exported memory atomically only; mapped files are
+            // not opened here; all other memory is the lane's alone.
             Some((start, trailer)) => unsafe {
                 let place = (start, landed.len as usize);
                 let exclusive = turn.memory.is_exclusive(landed.region);
@@ -267,8 +265,8 @@ impl Receiver {
         }
     }
 
-    /// Where the payload starts, and the trailer behind it: in its slot, or, behind a payload that is
-    /// shorter than its place, the first of it still in the place.
+    /// The start of the payload, and the trailer after it. The trailer is in its slot or, if the payload is shorter
+    /// than its place, begins in the place.
     fn trailer(
         &self,
         slot: usize,
@@ -297,9 +295,8 @@ impl Receiver {
         Some((start, trailer))
     }
 
-    /// Fills `bytes` with the start of a datagram that was scattered: its header in `slot`, the rest
-    /// in its place, in the next slot's trailer, and in the spill. False if the place is gone with
-    /// its page.
+    /// Copies the start of a scattered datagram into `bytes`: its header from `slot`, the rest from its place, the next
+    /// slot's trailer, and the spill. False if the page of the place is gone.
     pub(super) fn gather(
         &self,
         (index, slot): (usize, usize),

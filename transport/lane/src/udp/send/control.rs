@@ -1,4 +1,4 @@
-//! Sending what is no payload: control operations, messages of the key exchange, path probes.
+//! Sends datagrams without payload: control operations, messages of the key exchange, path probes.
 
 use super::{Protection, Sender, iovec, is_full};
 use crate::{Account, Turn};
@@ -7,13 +7,13 @@ use std::io;
 use std::net::SocketAddr;
 use zerolane_core::{ControlDatagram, Transmit};
 
-/// Most control datagrams in one call.
+/// Most control datagrams in one system call.
 const MAX_TOGETHER: usize = 8;
 
-/// Zeros behind a path probe.
+/// Zeros for the padding of a path probe.
 static PADDING: Padding = Padding([0; 65_536]);
 
-/// On pages of its own, so that a probe of any size has few enough fragments.
+/// Page-aligned, so that a probe of any size has few enough fragments.
 #[repr(C, align(4096))]
 struct Padding([u8; 65_536]);
 
@@ -31,9 +31,9 @@ impl Sender {
         self.send_alone(socket, account)
     }
 
-    /// Sends `first`, and with it, in one call, what control follows it of the same length: a confirmation and the grant of
-    /// the next receive cost the sender's peer one look at its socket. What follows those is held for the next burst of this
-    /// turn; `last`: there is none, and nothing that follows is asked for.
+    /// Sends `first` in one call with the control datagrams of the same length that follow it: a confirmation and the
+    /// grant of the next receive cost the peer one read of its socket. The transmission after these is held for the
+    /// next burst of this turn; `last`: there is no such burst, and the core is asked for nothing more.
     pub(super) fn controls(
         &mut self,
         socket: &Socket,
@@ -62,13 +62,13 @@ impl Sender {
         };
         let full = outcome.as_ref().is_err_and(is_full);
         match behind {
-            // As where these are refused themselves.
+            // As when these operations are refused themselves.
             Some(Transmit::Operations(it)) if full => turn.core.take_back(&it),
             Some(other) => self.held.push_front(other),
             None => {}
         }
         if full {
-            // The first one is held by the caller.
+            // The caller holds the first one.
             for it in together[1..].iter().rev() {
                 self.held.push_front(Transmit::Control(*it));
             }
@@ -139,7 +139,7 @@ impl Sender {
         to: SocketAddr,
     ) {
         let to = SockAddr::from(to);
-        // As good as lost if it cannot be sent.
+        // If it cannot be sent, it counts as lost.
         let _ = match &mut self.protection {
             Protection::Plain => socket.send_to(datagram.bytes(), &to),
             Protection::Waiting => return,
@@ -153,7 +153,7 @@ impl Sender {
         };
     }
 
-    /// A control datagram as it is, with its padding.
+    /// Prepares an unsealed control datagram, with its padding.
     fn bare_control(
         &mut self,
         socket: &Socket,
@@ -173,8 +173,8 @@ impl Sender {
         self.send_alone(socket, account)
     }
 
-    /// Sends the probe that is gathered, with `bytes` in front, without the kernel's copy. `None` if
-    /// it is to be sent with it.
+    /// Sends the gathered probe, with `bytes` in front, without the kernel's copy. `None` if it must be sent with a
+    /// copy.
     fn lend_probe(
         &mut self,
         socket: &Socket,
@@ -192,7 +192,7 @@ impl Sender {
         outcome
     }
 
-    /// Sends what is gathered as one datagram that carries no Data.
+    /// Sends the gathered pieces as one datagram that carries no Data.
     fn send_alone(&mut self, socket: &Socket, account: &mut Account) -> io::Result<()> {
         account.tx_control_syscalls += 1;
         account.datagrams_sent += 1;

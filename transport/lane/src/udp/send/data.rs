@@ -1,4 +1,4 @@
-//! Sending payload: a burst of STUs, from where the user has it or sealed, copied by the kernel or lent to it.
+//! Sends payload: a burst of STUs, plain or sealed, copied by the kernel or lent to it.
 
 use super::seal_buffer::SealError;
 use super::{Protection, Sender, iovec};
@@ -9,7 +9,7 @@ use std::io;
 use zerolane_core::{DataBurst, RegionId};
 use zerolane_wire::HEADER_LEN;
 
-/// Pieces that one call takes: the kernel's UIO_MAXIOV. A burst of more is copied into one.
+/// Most pieces of one call: the kernel's UIO_MAXIOV. A burst of more pieces is copied into one.
 const MAX_IOVECS: usize = 1024;
 
 impl Sender {
@@ -56,20 +56,20 @@ impl Sender {
         }
     }
 
-    /// A burst leaves, by one call.
+    /// Counts a burst that left by one call.
     pub(super) fn count(&mut self, burst: &DataBurst, turn: &mut Turn<'_>) {
         self.count_payload(burst, turn);
         turn.account.tx_data_syscalls += 1;
     }
 
-    /// A burst leaves, by calls that are counted elsewhere.
+    /// Counts a burst that left by calls counted elsewhere.
     pub(super) fn count_payload(&mut self, burst: &DataBurst, turn: &mut Turn<'_>) {
         self.grow(turn.now);
         turn.account.datagrams_sent += u64::from(burst.segments);
         turn.account.bytes_sent += burst.span.len;
     }
 
-    /// Sends what is gathered without the kernel's copy. `None` if it is to be sent with it.
+    /// Sends the gathered pieces without the kernel's copy. `None` if they must be sent with a copy.
     fn lend_burst(
         &mut self,
         socket: &Socket,
@@ -80,7 +80,7 @@ impl Sender {
         if !self.lendable || !self.segments() || !self.zerocopy_tracker.pays(burst) {
             return None;
         }
-        // The kernel will still read the headers when the next burst overwrites ours.
+        // The kernel will still read the headers when the next burst overwrites the shared ones.
         let mut own = self.zerocopy_tracker.headers();
         for (index, slot) in own.0.iter_mut().enumerate().take(count) {
             slot[..HEADER_LEN].copy_from_slice(&self.buffers.headers[index]);
@@ -100,8 +100,8 @@ impl Sender {
         outcome
     }
 
-    /// Lends what is gathered, with headers in `own`, to the kernel. `None` if that was refused for a
-    /// reason of its own.
+    /// Lends the gathered pieces, with headers in `own`, to the kernel. `None` if the kernel refused for a reason of
+    /// lending.
     pub(super) fn lend(
         &mut self,
         socket: &Socket,
@@ -140,7 +140,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Fills the iovecs where the payload lies in several pieces: header, pieces, header, pieces.
+    /// Fills the iovecs if the payload lies in several pieces: header, pieces, header, pieces.
     fn gather_pieces(&mut self, burst: &DataBurst, turn: &mut Turn<'_>) -> Result<(), LaneError> {
         let gone = LaneError::Fault(burst.span.region);
         let (mut at, mut count) = (0, 0);

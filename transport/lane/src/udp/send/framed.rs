@@ -1,4 +1,4 @@
-//! Sending past the socket: each datagram is put together in the frame that leaves, in one pass over its payload.
+//! Sends past the socket: assembles each datagram in the outgoing frame, in one pass over its payload.
 
 use super::seal_buffer::{self, SealError};
 use super::{Protection, Sender};
@@ -9,7 +9,7 @@ use zerolane_core::{ControlDatagram, DataBurst, OperationBurst, Span, Transmit};
 use zerolane_handshake::Exchange;
 
 impl Sender {
-    /// Sends `transmit` by `queues`: all of it, or, without room, nothing.
+    /// Sends `transmit` by `queues`: all of it, or nothing if there is no room.
     pub(super) fn framed(
         &mut self,
         queues: &mut Queues,
@@ -65,7 +65,7 @@ impl Sender {
                 seal_buffer::seal_operation(stage.sealer_mut(), content, it.pad_to, place).ok()
             }
         };
-        // As if lost: a path probe that is longer than any frame.
+        // A path probe longer than any frame counts as lost.
         if let Some(len) = put {
             turn.account.datagrams_sent += 1;
             queues.push(len);
@@ -110,7 +110,8 @@ impl Sender {
     }
 }
 
-/// Has a datagram of `head` and what `payload` names leave, sealed if it is to be. What the cryptography refuses is as if lost.
+/// Sends a datagram of `head` and the bytes of `payload`, sealed in protected modes. It counts as lost if the
+/// cryptography refuses it.
 fn put(
     protection: &mut Protection,
     queues: &mut Queues,
@@ -135,7 +136,7 @@ fn put(
     Ok(())
 }
 
-/// Puts a datagram as it is at the start of `place`. Returns its length.
+/// Copies an unsealed datagram to the start of `place`. Returns its length.
 fn copy(
     head: &[u8],
     payload: Option<Span>,
@@ -152,7 +153,7 @@ fn copy(
     }
 }
 
-/// What a socket without room says.
+/// The error of a socket without room.
 fn no_room() -> io::Error {
     io::Error::from_raw_os_error(libc::EAGAIN)
 }

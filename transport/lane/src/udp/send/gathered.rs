@@ -1,4 +1,4 @@
-//! The system calls that take what was gathered, with GSO or without.
+//! Sends gathered pieces by system calls, with GSO or without.
 
 use super::seal_buffer::AROUND;
 use super::{Protection, Sender};
@@ -15,7 +15,7 @@ use zerolane_wire::HEADER_LEN;
 const CONTROL_LEN: usize = 32;
 
 impl Sender {
-    /// Sends what is gathered, as one if the kernel cuts it, and one by one from when it does not.
+    /// Sends the gathered pieces in one call if the kernel segments them, and one by one once it does not.
     pub(super) fn send_burst(
         &mut self,
         socket: &Socket,
@@ -33,7 +33,7 @@ impl Sender {
         self.send_cut(socket, burst.stu as usize + around, account)
     }
 
-    /// Sends what is gathered, cut every `segment` bytes.
+    /// Sends the gathered pieces, segmented every `segment` bytes.
     pub(super) fn send_cut(
         &mut self,
         socket: &Socket,
@@ -73,14 +73,14 @@ impl Sender {
         if segment > 0 {
             cut_after(segment, &mut message, &mut control);
         }
-        // SAFETY: message points to iovecs over memory that is mapped for the length of the call:
-        // headers and padding are ours, payload is posted and open in the registry. What is lent is
-        // kept until the kernel lets go: `ZerocopyTracker` keeps the headers, `Driver` the payload.
+        // SAFETY: message points to iovecs over memory that is mapped for the length of the call: headers and padding
+        // are the lane's, payload is posted and open in the registry. Lent memory is kept until the kernel releases it:
+        // `ZerocopyTracker` keeps the headers, `Driver` the payload.
         twice_on_fault(|| unsafe { system::sendmsg(socket.as_raw_fd(), &message, flags) })?;
         Ok(())
     }
 
-    /// One datagram for every `segment` bytes, by sendmmsg: for kernels and interfaces without GSO.
+    /// Sends one datagram for each `segment` bytes, by sendmmsg: for kernels and interfaces without GSO.
     fn send_separately(&mut self, socket: &Socket, segment: usize) -> io::Result<()> {
         self.giver.leave_whole(socket, &self.buffers.iovs);
         self.buffers.messages.clear();
@@ -108,7 +108,7 @@ impl Sender {
             let sent = twice_on_fault(|| unsafe { system::sendmmsg(socket.as_raw_fd(), rest) });
             match sent {
                 Ok(sent) => done += sent,
-                // Part of the burst is out; what is not counts as lost and is asked for again.
+                // Part of the burst has left; the rest counts as lost and will be requested again.
                 Err(error) if done > 0 && error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),
             }
@@ -117,14 +117,14 @@ impl Sender {
     }
 }
 
-/// What the kernel is to send of `pieces`, which begin with a header in the lane's own memory. Of all messages of one call, only
-/// the last may be shorter than a frame.
+/// The kernel's message for `pieces`, which begin with a header in the lane's own memory. Among the messages of one
+/// call, only the last may be shorter than a frame.
 fn message_of(pieces: &mut [libc::iovec], mut frames: Option<&mut OutgoingFrames>) -> libc::msghdr {
     let mut message = empty_message();
     if let Some(frames) = &mut frames {
         frames.address(&mut message);
     }
-    // SAFETY: headers are emitted into buffers of the lane, with what is put behind them.
+    // SAFETY: headers are emitted into buffers of the lane, together with the bytes after them.
     let padded = frames.and_then(|it| unsafe { it.pad(pieces) });
     let pieces = padded.unwrap_or(pieces);
     message.msg_iov = pieces.as_mut_ptr();
@@ -132,7 +132,7 @@ fn message_of(pieces: &mut [libc::iovec], mut frames: Option<&mut OutgoingFrames
     message
 }
 
-/// Has the kernel cut `message` every `segment` bytes.
+/// Makes the kernel segment `message` every `segment` bytes.
 fn cut_after(segment: usize, message: &mut libc::msghdr, control: &mut [u64; CONTROL_LEN / 8]) {
     message.msg_control = control.as_mut_ptr().cast();
     // SAFETY: CMSG_SPACE and CMSG_LEN only compute; the control buffer is aligned and larger
@@ -149,7 +149,7 @@ fn cut_after(segment: usize, message: &mut libc::msghdr, control: &mut [u64; CON
     }
 }
 
-/// Sends `bytes`, which the kernel cuts every `segment` of them, if that is not 0.
+/// Sends `bytes`. The kernel segments them every `segment` bytes, if that is not 0.
 ///
 /// # Errors
 /// The socket's.
@@ -162,13 +162,13 @@ pub(in crate::udp) fn send_bytes(socket: &Socket, bytes: &[u8], segment: usize) 
     if segment > 0 {
         cut_after(segment, &mut message, &mut control);
     }
-    // SAFETY: the message names a slice, which is there as long as the call lasts, and control of ours.
+    // SAFETY: the message names a slice and control space of ours, both of which live through the call.
     twice_on_fault(|| unsafe { system::sendmsg(socket.as_raw_fd(), &message, 0) })?;
     Ok(())
 }
 
-/// Makes a call again that failed with EFAULT: recvmmsg leaves that error of a later message in the
-/// socket, for the next call to find, whatever that is. An EFAULT of its own comes again.
+/// Repeats a call that failed with EFAULT: recvmmsg leaves such an error of a later message in the socket, and the next
+/// call of any kind reports it. An EFAULT of the call itself comes again.
 fn twice_on_fault(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     match call() {
         Err(error) if error.raw_os_error() == Some(libc::EFAULT) => call(),
@@ -176,8 +176,8 @@ fn twice_on_fault(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usi
     }
 }
 
-/// Whether a GSO send failed because the offload is gone, not because datagrams of `segment` bytes
-/// are too large for the path: older kernels say EINVAL to either.
+/// Whether a GSO send failed because the offload is gone, not because datagrams of `segment` bytes are too large for
+/// the path: older kernels report EINVAL for both.
 pub(super) fn is_lost_offload(
     error: &io::Error,
     segment: usize,
@@ -185,13 +185,13 @@ pub(super) fn is_lost_offload(
 ) -> bool {
     match error.raw_os_error() {
         Some(libc::EIO | libc::EOPNOTSUPP) => true,
-        // Without a path there is no source address, or no route: no fault of the offload either.
+        // Without a path there is no source address, or no route, and the offload is not at fault either.
         Some(libc::EINVAL) => path_datagram.is_some_and(|largest| segment <= largest),
         _ => false,
     }
 }
 
-/// Cuts pieces where a datagram of `segment` bytes ends.
+/// Splits pieces where a datagram of `segment` bytes ends.
 fn cut(iovs: &mut Vec<libc::iovec>, segment: usize) {
     let mut room = segment;
     for piece in std::mem::take(iovs) {

@@ -1,11 +1,12 @@
-//! Giving memory to the kernel instead of having it copied: by reference into a pipe (vmsplice), and from there to the
-//! socket (splice), which the kernel cuts as any send.
+//! Gives memory to the kernel instead of having it copied: by reference into a pipe (vmsplice), and from there to the
+//! socket (splice), which segments it as in any send.
 //!
-//! What is given is a train: sealed, in memory of the lane's own, or plain, where the user has it. The kernel refers to
-//! its pages until the peer's has copied them, so they are written again when the peer said that it has seen the train,
-//! or one that left later; the user's also once nothing of the socket waits to leave. Were that too early, the peer
-//! would find other bytes there, which no seal or digest of the train fits: what is early costs a repair, never a byte.
-//! Unlike MSG_ZEROCOPY this is not undone on loopback and veth, and needs no report of the kernel.
+//! Only trains are given: sealed ones in the lane's own memory, and plain ones from the user's. The kernel refers to
+//! the pages until the peer's kernel has copied them. So the lane writes them again only once the peer has confirmed
+//! the train, or one that left later; the user's memory must also wait until the socket's queue is empty. If that were
+//! too early, the peer would find other bytes there, and the seal or digest of the train would not match: the price is
+//! a repair, never a wrong byte. Unlike MSG_ZEROCOPY this is not undone on loopback and veth, and needs no report of
+//! the kernel.
 
 use super::iovec;
 use super::method::Method;
@@ -22,27 +23,28 @@ use zerolane_core::RegionId;
 
 /// Bytes of memory for one train: whole pages.
 pub(super) const SLOT: usize = 65_536;
-/// Bytes for what stands behind the payload of a train that is given from the user's memory.
+/// Bytes for the end of a train that is given from the user's memory.
 pub(super) const TRAIN_END: usize = 64;
-/// Bytes that are cut into such: a page.
+/// Bytes of the block that is divided into such ends: a page.
 const ENDS: usize = 4096;
-/// Trains that a connection has given away at most (8 MiB): more than is in flight on a short path between two reports
-/// of the peer. A train that finds no slot is copied.
+/// Most trains that a connection has given away at a time (8 MiB): more than is in flight on a short path between two
+/// reports of the peer. A train without a slot is copied.
 const MAX_SLOTS: usize = 128;
-/// Trains of the user's memory that a connection has given away at most: their ends are small.
+/// Most trains of the user's memory that a connection has given away at a time: their ends are small.
 const MAX_LENT: usize = 1024;
-/// Slots of a process (32 MiB).
+/// Most slots of a process (32 MiB).
 const MAX_SLOTS_OF_PROCESS: usize = 512;
 
-/// Slots that the process has made: a bound to its memory, whatever connections are whose.
+/// Slots that the process has made. This bounds its memory for all connections together.
 static SLOTS: AtomicUsize = AtomicUsize::new(0);
 
-/// Memory that the kernel may still read. That of the lane is mapped for this alone, and unmapped with the connection: the
-/// kernel keeps the pages as they are. Of a heap others would write there, and the peer would get what is theirs.
+/// Memory that the kernel may still read. The lane maps its own memory for this purpose alone and unmaps it with the
+/// connection; the kernel keeps the pages unchanged. Heap memory would be reused, and the peer would receive the bytes
+/// of another owner.
 #[derive(Debug)]
 enum Given {
     Slot(Region),
-    /// The user's, and the end of the train.
+    /// Memory of the user, and the end of the train.
     Lent(RegionId, Region),
 }
 
@@ -51,26 +53,27 @@ thread_local! {
     static PIPE: Cell<Option<(OwnedFd, OwnedFd)>> = const { Cell::new(None) };
 }
 
-/// What one connection has given away. Its slots are its own: what a peer finds in one that was written again too early
-/// was meant for it as well.
+/// The memory that one connection has given away. It shares its slots with no other: if a slot is rewritten too early,
+/// the bytes that the peer finds are meant for it as well.
 #[derive(Debug, Default)]
 pub(super) struct Giver {
-    /// The kernel, or what it runs in, does not permit it.
+    /// The kernel or its sandbox does not permit it.
     refused: bool,
-    /// By number of the burst.
+    /// Given memory, by number of the burst.
     given: VecDeque<(u32, Given)>,
     free: Vec<Region>,
     free_ends: Vec<Region>,
-    /// Slots made.
+    /// Number of slots made.
     slots: usize,
-    /// The socket cuts what has no size of its own after so many bytes; 0: nothing.
+    /// The socket segments data without a size of its own after this many bytes; 0: not at all.
     segment: usize,
-    /// Whether the peer is at an address of this host, once that was looked at.
+    /// Whether the peer is at an address of this host, once checked.
     stays_here: Option<bool>,
 }
 
 impl Giver {
-    /// The peer has seen the bursts up to `seen` of the path, which the highest `path_bits` bits of numbers name.
+    /// Records that the peer has seen the bursts up to `seen` of the path, which the highest `path_bits` bits of
+    /// numbers name.
     #[inline]
     pub(super) fn settle(&mut self, seen: u32, path_bits: u32) {
         let is_over =
@@ -85,19 +88,20 @@ impl Giver {
         }
     }
 
-    /// Memory for a train that leaves by `method`, if it takes some and there is some.
+    /// Memory for a train that leaves by `method`, if the method needs some and some is free.
     pub(super) fn slot_for(&mut self, method: Method) -> Option<Region> {
         (method == Method::Given).then(|| self.slot()).flatten()
     }
 
-    /// Memory for the end of one that leaves so from where the user has it, if it takes some and may.
+    /// Memory for the end of a train that leaves by `method` from the user's memory, if the method needs some and
+    /// lending is permitted.
     pub(super) fn end_for(&mut self, method: Method, socket: &Socket) -> Option<Region> {
         let may = method == Method::Given && !self.stays_here(socket);
         may.then(|| self.end()).flatten()
     }
 
-    /// Whether what `socket` sends does not leave the host. Then it lies in the peer's queue with the very pages, which
-    /// nothing tells the end of but the peer: the user's are not lent.
+    /// Whether datagrams of `socket` stay on this host. Then the same pages lie in the peer's queue, and only the peer
+    /// could tell when it is done with them: the user's memory is not lent.
     fn stays_here(&mut self, socket: &Socket) -> bool {
         let look = || {
             let peer = socket.peer_addr().ok().and_then(|it| it.as_socket());
@@ -106,7 +110,7 @@ impl Giver {
         *self.stays_here.get_or_insert_with(look)
     }
 
-    /// Memory for a train, if there is some.
+    /// Memory for a train, if some is free.
     fn slot(&mut self) -> Option<Region> {
         if self.refused {
             return None;
@@ -114,7 +118,7 @@ impl Giver {
         self.free.pop().or_else(|| self.new_slot())
     }
 
-    /// Memory for the end of a train that is given from where the user has it, if one may be.
+    /// Memory for the end of a train that is given from the user's memory, if one may be.
     fn end(&mut self) -> Option<Region> {
         if self.refused || self.given.len() >= MAX_LENT {
             return None;
@@ -129,7 +133,7 @@ impl Giver {
         self.free_ends.pop()
     }
 
-    /// Whether the kernel may still have memory of `region`.
+    /// Whether the kernel may still read memory of `region`.
     pub(super) fn holds(&self, socket: &Socket, region: RegionId) -> bool {
         let is_of = |it: &(u32, Given)| matches!(it.1, Given::Lent(of, _) if of == region);
         self.given.iter().any(is_of) && socket::has_unsent(socket)
@@ -142,20 +146,20 @@ impl Giver {
         Some(slot)
     }
 
-    /// The slot was not given.
+    /// Takes back a slot that was not given.
     pub(super) fn put_back(&mut self, slot: Region) {
         self.free.push(slot);
     }
 
-    /// The end was not lent.
+    /// Takes back an end that was not lent.
     pub(super) fn put_back_end(&mut self, end: Region) {
         self.free_ends.push(end);
     }
 
-    /// Gives the first `len` bytes of `slot`, burst `number`, to be cut after every `segment` of them.
+    /// Gives the first `len` bytes of `slot` as burst `number`, segmented every `segment` bytes.
     ///
     /// # Errors
-    /// The kernel did not take all of it, and has none of it: the slot comes back.
+    /// The kernel did not take all of the bytes, and keeps none: returns the slot.
     pub(super) fn give(
         &mut self,
         socket: &Socket,
@@ -175,7 +179,7 @@ impl Giver {
     /// Gives `pieces`, which are memory of `region` and the first bytes of `end`, as [`Giver::give`].
     ///
     /// # Errors
-    /// As there: the end comes back.
+    /// As [`Giver::give`]: returns the end.
     pub(super) fn lend(
         &mut self,
         socket: &Socket,
@@ -192,9 +196,9 @@ impl Giver {
         }
     }
 
-    /// Has the kernel send `pieces` from where they lie, cut after every `segment` bytes. False if it did not.
-    /// With a size to cut after, also where nothing is cut: else the kernel sums what comes to it in two calls by itself
-    /// (seen on 6.18: sums that do not hold).
+    /// Makes the kernel send `pieces` from where they lie, segmented every `segment` bytes. False if it did not. Sets a
+    /// segment size even if there is only one segment: without it the kernel itself computes the checksum of data that
+    /// comes in two calls (seen on 6.18: wrong checksums).
     fn send(&mut self, socket: &Socket, pieces: &[libc::iovec], segment: usize) -> bool {
         let sent = self
             .cut_after(socket, segment)
@@ -203,11 +207,11 @@ impl Giver {
         sent.is_ok()
     }
 
-    /// What is gathered is to leave as it is, not cut.
+    /// Prepares the socket to send the gathered pieces without segmentation.
     pub(super) fn leave_whole(&mut self, socket: &Socket, gathered: &[libc::iovec]) {
         let len = || gathered.iter().map(|it| it.iov_len).sum::<usize>();
         if self.segment > 0 && len() > self.segment {
-            // As good as lost if it cannot be: a path probe.
+            // If that fails, the send counts as lost: it is a path probe.
             let _ = self.cut_after(socket, 0);
         }
     }
@@ -221,7 +225,7 @@ impl Giver {
     }
 }
 
-/// What `make` makes, if the process, which has `slots`, may have another.
+/// Makes a slot with `make`, if the process, which has `slots`, may have one more.
 fn new_slot(slots: &AtomicUsize, make: impl FnOnce() -> io::Result<Region>) -> Option<Region> {
     if !reserve(slots) {
         return None;
@@ -241,28 +245,28 @@ fn reserve(slots: &AtomicUsize) -> bool {
         .is_ok()
 }
 
-/// The kernel keeps the pages of what it has not sent.
+/// The kernel keeps the pages that it has not sent.
 impl Drop for Giver {
     fn drop(&mut self) {
         SLOTS.fetch_sub(self.slots, Ordering::Relaxed);
     }
 }
 
-/// Has the kernel send `pieces` from where they lie.
+/// Makes the kernel send `pieces` from where they lie.
 fn send(pieces: &[libc::iovec], socket: &Socket) -> io::Result<()> {
     let pipe = match PIPE.take() {
         Some(pipe) => pipe,
         None => system::pipe()?,
     };
-    // SAFETY: the bytes are mapped. The kernel holds their pages by itself until it has sent them, also when they are
-    // no longer ours; what it finds there then is no concern of Rust's.
+    // SAFETY: the bytes are mapped. The kernel itself holds their pages until it has sent them, even after they are no
+    // longer ours; what it then reads there does not concern Rust.
     unsafe { system::give(pieces, &pipe, socket.as_raw_fd()) }?;
-    // Empty again. One that is not is closed, and what is in it goes with it.
+    // It is empty again. On failure the pipe is closed, and its content is discarded.
     PIPE.set(Some(pipe));
     Ok(())
 }
 
-/// Whether the kernel will never take it.
+/// Whether the kernel will never accept it.
 fn is_refusal(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -334,7 +338,7 @@ mod tests {
 
     #[test]
     fn holds__what_was_lent_until_it_has_left_or_was_seen() {
-        // What the other has not read waits to leave.
+        // Datagrams that the other end has not read wait in the queue.
         let (socket, peer) = Socket::pair(Domain::UNIX, Type::DGRAM, None).expect("a pair");
         let region = |index| RegionId {
             index,

@@ -1,4 +1,4 @@
-//! Sending by the path's thread: what takes time for each byte is its, what is decided is ours.
+//! Hands bursts to the path's thread: the thread does the work for each byte, the driver decides.
 
 use super::{Protection, Sender};
 use crate::udp::path_thread::{Channel, Order, SendOrder};
@@ -9,32 +9,33 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use zerolane_core::DataBurst;
 
-/// Bursts that the thread has at a time: what it sends while the driver has a turn for other paths.
+/// Most bursts that the thread has at a time: it sends them while the driver serves other paths.
 const MOST: usize = 8;
 
-/// What the path's thread has to send.
+/// The bursts that the path's thread must send.
 #[derive(Debug)]
 pub(super) struct Outbox {
     channel: Arc<Channel>,
-    /// Bursts.
+    /// Number of bursts.
     away: usize,
 }
 
 impl Sender {
-    /// Bursts are sent by this thread of the path from here on, or by none.
+    /// Sends bursts by this thread of the path from now on, or by none.
     pub(crate) fn begin_thread(&mut self, channel: Option<Arc<Channel>>) {
         self.outbox = channel.map(|channel| Outbox { channel, away: 0 });
     }
 
-    /// Whether the thread will say when there is room.
+    /// Whether the thread will announce room.
     pub(crate) fn waits_for_thread(&self) -> bool {
         self.outbox.as_ref().is_some_and(|it| it.away > 0)
     }
 
-    /// Has the path's thread send a burst, or says that there is no room. `None`: it is ours to send.
+    /// Hands a burst to the path's thread, or reports that there is no room. `None`: the driver must send it.
     ///
-    /// The thread takes what is sealed, lies in one piece, and is touched by nothing but the lane: its user has the memory back
-    /// only after it was called off. Exported memory stays mapped for a turn alone, and a mapped file may be gone.
+    /// The thread takes sealed bursts whose payload lies in one piece that only the lane accesses: the user gets the
+    /// memory back only after the errand was called off. Exported memory stays mapped for one turn only, and a mapped
+    /// file may be gone.
     pub(super) fn hand_over(
         &mut self,
         burst: &DataBurst,
@@ -68,7 +69,7 @@ impl Sender {
             _ => None,
         };
         let Some(order) = order else {
-            // Bursts of a path leave in order: the peer takes what was overtaken for lost.
+            // Bursts of a path leave in order: the peer counts overtaken ones as lost.
             return if outbox.away > 0 { no_room() } else { None };
         };
         outbox.away += 1;
@@ -78,7 +79,7 @@ impl Sender {
         Some(Ok(()))
     }
 
-    /// The thread sent the first burst that it had, or could not.
+    /// Records that the thread sent its first burst, or could not.
     ///
     /// # Errors
     /// The path is broken.
@@ -94,7 +95,7 @@ impl Sender {
         let Err(error) = &outcome else { return Ok(()) };
         let datagram = crate::udp::socket::path_datagram_now(socket);
         if self.gso && super::gathered::is_lost_offload(error, turn.core.stu() as usize, datagram) {
-            // What it had is lost, and sent again without.
+            // The segments of this burst are lost, and are sent again without GSO.
             self.gso = false;
             turn.account.dropped_on_send += 1;
             return Ok(());

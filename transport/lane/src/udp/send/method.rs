@@ -1,25 +1,25 @@
-//! Whether trains are given to the kernel or copied by it: what costs less here, by measurement.
+//! Chooses by measurement whether trains are given to the kernel or copied by it.
 //!
-//! Which that is depends on the machine, and on the payload. A copy of what lies in the cache costs little; the kernel's
-//! references to pages, which the peer's core drops, cost most where both ends share a machine. So either is
-//! tried for some trains now and then, and what took the calling thread less time for each byte is used in between.
+//! The cheaper method depends on the machine and on the payload. A copy of cached bytes costs little; the kernel's
+//! references to pages, which the peer's core drops, cost most if both ends share a machine. So each method is tried
+//! for some trains now and then. In between, the one that took the calling thread less time for each byte is used.
 
 use std::time::Duration;
 
-/// Trains of a trial.
+/// Trains in a trial.
 const TRIAL: usize = 48;
-/// Of those, the ones at its beginning that are not counted: they pay for what was sent before.
+/// Trains at the start of a trial that are not counted, because they pay for earlier sends.
 const SETTLING: usize = 12;
-/// Of those counted, the ones that took longest for each byte and count no more: the thread was off its core.
+/// Counted trains with the highest time for each byte that are discarded: the thread was preempted.
 const OUTLIERS: usize = 6;
-/// Shorter trains are not counted: what a call costs counts for more there.
+/// Shorter trains are not counted, because the cost of the call dominates.
 const LEAST: usize = 16 << 10;
 /// Trains between two trials.
 const STAY: usize = 2048;
-/// The other method is chosen if it costs less than so many hundredths of this one's.
+/// The other method is chosen if its cost is below this percentage of the present one's.
 const WORTHWHILE: u64 = 97;
 
-/// How trains come to the kernel.
+/// How trains reach the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Method {
     Copied,
@@ -35,14 +35,14 @@ impl Method {
     }
 }
 
-/// What is done at present.
+/// The present activity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// The method in use is timed, to be compared with the other.
+    /// The method in use is timed, for comparison.
     TimesUsed,
-    /// The other one is, of which the one in use took so many picoseconds a byte.
+    /// The other method is timed; the one in use took this many picoseconds a byte.
     TimesOther(u64),
-    /// Nothing, for so many trains.
+    /// No trial for this many trains.
     Stays(usize),
 }
 
@@ -51,9 +51,9 @@ enum Phase {
 pub(super) struct Chooser {
     used: Method,
     phase: Phase,
-    /// Trains of this trial.
+    /// Trains in this trial so far.
     tried: usize,
-    /// What those that count took, picoseconds a byte.
+    /// Costs of the counted trains, in picoseconds a byte.
     costs: Vec<u64>,
 }
 
@@ -69,7 +69,7 @@ impl Default for Chooser {
 }
 
 impl Chooser {
-    /// How the next train is to leave.
+    /// The method for the next train.
     pub(super) fn method(&self) -> Method {
         #[cfg(test)]
         if crate::udp::system::seam::always_gives() {
@@ -85,12 +85,12 @@ impl Chooser {
         }
     }
 
-    /// Whether the next train is to be timed.
+    /// Whether to time the next train.
     pub(super) fn is_timing(&self) -> bool {
         !matches!(self.phase, Phase::Stays(_))
     }
 
-    /// A train of `len` bytes left by `method`, and took so long if it was timed.
+    /// Records that a train of `len` bytes left by `method`, and took `took` if it was timed.
     pub(super) fn note(&mut self, method: Method, len: usize, took: Duration) {
         if let Phase::Stays(left) = &mut self.phase {
             *left -= 1;
@@ -99,7 +99,7 @@ impl Chooser {
             }
             return;
         }
-        // One that could not leave as it was to says nothing; but it counts, so that every trial ends.
+        // A train that could not leave by the chosen method tells nothing, but counts, so that each trial ends.
         self.tried += 1;
         if self.tried > SETTLING && method == self.measured() && len >= LEAST {
             let picoseconds = u64::try_from(took.as_nanos() * 1000).unwrap_or(u64::MAX);
@@ -122,7 +122,7 @@ impl Chooser {
         }
     }
 
-    /// Mean cost of those that count; `None` if they are too few.
+    /// Mean cost of the counted trains; `None` if there are too few.
     fn cost(&mut self) -> Option<u64> {
         self.costs.sort_unstable();
         let counted = self
@@ -147,7 +147,7 @@ mod tests {
 
     const LEN: usize = 60_000;
 
-    /// Sends `trains`, of which each takes what `cost` says of its method, nanoseconds; those given.
+    /// Sends `trains`, whose costs in nanoseconds `cost` gives for each method; returns how many were given.
     fn run(chooser: &mut Chooser, trains: usize, cost: impl Fn(Method, usize) -> u64) -> usize {
         let given = (0..trains).filter(|&n| {
             let method = chooser.measured();
@@ -206,7 +206,7 @@ mod tests {
     fn method__refused_or_short_trains_end_every_trial() {
         let mut chooser = Chooser::default();
         for _ in 0..10 * (2 * TRIAL + STAY) {
-            // Whatever it is to be, it is copied.
+            // Copied, whatever method was chosen.
             chooser.note(Method::Copied, LEN, Duration::from_micros(9));
         }
         for _ in 0..10 * (2 * TRIAL + STAY) {

@@ -1,4 +1,4 @@
-//! Sending: one sendmsg for up to 64 KiB of STUs, headers and payload gathered where they lie.
+//! Sends up to 64 KiB of STUs with one sendmsg, which gathers headers and payload where they lie.
 
 mod control;
 mod data;
@@ -34,28 +34,28 @@ use zerolane_wire::HEADER_LEN;
 
 /// Segments of one GSO send. The kernel has taken 64 since 4.18, and 128 since 6.9.
 pub(super) const MAX_SEGMENTS: usize = 64;
-/// Bursts sent before the receive side gets a look.
+/// Bursts sent before the receive side gets a turn.
 const BURSTS_PER_TURN: usize = 8;
-/// Segments of the first burst after an idle time: the receiver starts while we go on (P0.3).
+/// Segments of the first burst after an idle time: the receiver starts while the sender continues (P0.3).
 const FIRST_BURST: u32 = 8;
-/// Silence after which the next burst is a first one again.
+/// Idle time after which the next burst is a first one again.
 const IDLE: std::time::Duration = std::time::Duration::from_millis(1);
-/// What became of a send.
+/// The result of a send.
 enum SendOutcome {
-    /// The kernel has it.
+    /// The kernel took it.
     Done,
     /// The socket buffer is full.
     Full,
-    /// It will not be sent: as if lost on the wire.
+    /// It will not be sent, and counts as lost on the wire.
     Lost,
 }
 
 thread_local! {
-    /// The buffers of all connections that this thread drives: a thousand of them need one.
+    /// The buffers of all connections that this thread drives: a thousand of them share one set.
     static SPARE: Cell<Option<Box<Buffers>>> = const { Cell::new(None) };
 }
 
-/// What nothing outlives a turn in: a connection that sends little touches none of its own.
+/// Buffers whose content no turn leaves behind. A connection that sends little touches no memory of its own.
 #[derive(Debug, Default)]
 struct Buffers {
     headers: Box<[[u8; HEADER_LEN]]>,
@@ -65,7 +65,7 @@ struct Buffers {
     /// Headers and short payloads of small operations.
     small: Vec<u8>,
     messages: Vec<libc::mmsghdr>,
-    /// Control that leaves together.
+    /// Control datagrams that leave together.
     controls: Vec<ControlDatagram>,
 }
 
@@ -85,44 +85,44 @@ impl Buffers {
 #[derive(Debug)]
 pub(crate) struct Sender {
     pub(crate) gso: bool,
-    /// What is being sent is longer than the path carries: routers may take it apart.
+    /// The present datagrams are longer than the path's MTU: routers may fragment them.
     apart: bool,
-    /// Datagrams leave in frames, each on its own. Apart, for most connections have none.
+    /// Datagrams leave in frames, one in each. Boxed, because most connections have none.
     frames: Option<Box<OutgoingFrames>>,
     zerocopy_tracker: ZerocopyTracker,
     giver: Giver,
-    /// Whether trains are given.
+    /// Chooses whether trains are given.
     chooser: Chooser,
     /// The last burst was of memory that may be lent.
     lendable: bool,
-    /// Lent by the thread for the length of a call: what they hold has left when that ends.
+    /// Lent by the thread for the length of a call: their content has left when the call ends.
     buffers: Box<Buffers>,
     /// Datagrams leave ECN-capable.
     ect: bool,
-    /// The last transmission met a full socket buffer.
+    /// The last transmission found a full socket buffer.
     full: bool,
-    /// That transmission, unless the core has it back, and what the core said behind it.
+    /// That transmission, unless the core took it back, and later ones of the core.
     held: VecDeque<Transmit>,
     burst: u32,
     last: Instant,
     protection: Protection,
-    /// To the thread of the path, where it has one of its own.
+    /// The queue to the path's own thread, if it has one.
     outbox: Option<Outbox>,
 }
 
-/// What is done to datagrams before they leave.
+/// How datagrams are protected before they leave.
 #[derive(Debug)]
 enum Protection {
-    /// Nothing.
+    /// They are not sealed.
     Plain,
-    /// They are to be sealed, and the keys are not there yet: none may leave.
+    /// They must be sealed, and the keys are not there yet: none may leave.
     Waiting,
-    /// They are sealed.
+    /// They are sealed with these keys.
     Sealed(Box<SealBuffer>),
 }
 
-// SAFETY: the raw pointers in iovs and messages are made anew before every syscall and mean nothing
-// between two.
+// SAFETY: the raw pointers in iovs and messages are made anew before each system call, and are not used between two
+// calls.
 unsafe impl Send for Sender {}
 
 impl Sender {
@@ -137,7 +137,7 @@ impl Sender {
             gso: frames.is_none() && options.gso && socket::has_gso(socket),
             apart: false,
             frames: frames.map(Box::new),
-            // What is sealed is the lane's own already, and written again for the next burst.
+            // A sealed burst lies in the lane's own memory, which the next burst overwrites.
             zerocopy_tracker: ZerocopyTracker::new(socket, options.zerocopy && !copies),
             giver: Giver::default(),
             chooser: Chooser::default(),
@@ -156,12 +156,12 @@ impl Sender {
         }
     }
 
-    /// Seals everything from here on.
+    /// Seals all datagrams from now on.
     pub(crate) fn protect(&mut self, sealer: Sealer) {
         self.protection = Protection::Sealed(Box::new(SealBuffer::new(sealer)));
     }
 
-    /// What follows leaves by another socket, in frames or not: what waited for room in the one before is lost.
+    /// Sends by another socket from now on, in frames or not. Datagrams that waited for room in the old one are lost.
     pub(crate) fn begin_at(
         &mut self,
         socket: &Socket,
@@ -174,7 +174,7 @@ impl Sender {
         (self.full, self.ect) = (false, false);
     }
 
-    /// What seals, if anything does by now.
+    /// The cipher that seals datagrams, if there is one by now.
     pub(crate) fn cipher(&self) -> Option<Cipher> {
         match &self.protection {
             Protection::Sealed(stage) => Some(stage.sealer().cipher()),
@@ -182,12 +182,12 @@ impl Sender {
         }
     }
 
-    /// Whether something waits for room in the socket buffer.
+    /// Whether a datagram waits for room in the socket buffer.
     pub(crate) fn is_full(&self) -> bool {
         self.full
     }
 
-    /// Whether the kernel still has memory of `region`.
+    /// Whether the kernel still uses memory of `region`.
     pub(crate) fn holds(&self, socket: &Socket, region: RegionId) -> bool {
         self.zerocopy_tracker.holds(region) || self.giver.holds(socket, region)
     }
@@ -196,7 +196,7 @@ impl Sender {
         self.zerocopy_tracker.state()
     }
 
-    /// Sends what the core owes, for one turn, by `queues` if there are such. True if anything was sent.
+    /// Sends what the core owes, for one turn, by `queues` if they are given. True if anything was sent.
     pub(crate) fn transmit(
         &mut self,
         socket: &Socket,
@@ -215,7 +215,7 @@ impl Sender {
         Ok(self.transmit_owed(socket, peer, queues, exchange, turn)? || settled)
     }
 
-    /// As [`Sender::transmit`], where there may be something. Most turns of an end that waits do not come here.
+    /// Does the work of [`Sender::transmit`] if there may be something to send, which is rare at an end that waits.
     #[inline(never)]
     fn transmit_owed(
         &mut self,
@@ -227,7 +227,7 @@ impl Sender {
     ) -> Result<bool, LaneError> {
         if turn.core.wants_marks() != self.ect {
             self.ect = !self.ect;
-            // A frame has no place for it: no marks come back, and the core finds out.
+            // Frames have no ECN field: no marks come back, and the core detects that.
             if self.frames.is_none() {
                 socket::send_ect(socket, peer, self.ect);
             }
@@ -249,12 +249,12 @@ impl Sender {
         sent
     }
 
-    /// What leaves next.
+    /// The next transmission.
     fn next(&mut self, turn: &mut Turn<'_>) -> Option<Transmit> {
-        // Hardly ever, where the path has no thread.
+        // Almost never, unless the path has a thread.
         if !self.held.is_empty() {
             if turn.core.life() != Life::Established {
-                // What says that it ends does not wait behind payload, of which nothing comes any more.
+                // An operation that ends the connection does not wait behind payload, which no longer makes progress.
                 self.held.retain(|it| !matches!(it, Transmit::Data(_)));
             }
             if let Some(held) = self.held.pop_front() {
@@ -269,7 +269,7 @@ impl Sender {
         Some(transmit)
     }
 
-    /// Sends `first` and what follows it.
+    /// Sends `first` and the transmissions after it.
     fn transmit_bursts(
         &mut self,
         first: Transmit,
@@ -313,7 +313,7 @@ impl Sender {
                 SendOutcome::Full => {
                     self.full = true;
                     match transmit {
-                        // What of it is over by the next turn need not leave.
+                        // Operations that are over by the next turn need not leave.
                         Transmit::Operations(it) => turn.core.take_back(&it),
                         transmit => self.held.push_front(transmit),
                     }
@@ -334,8 +334,8 @@ impl Sender {
         Ok(sent)
     }
 
-    /// What follows may be taken apart by routers if its datagrams are longer than the path carries: it was numbered, or asked for,
-    /// in one piece when more was thought to pass.
+    /// Permits routers to fragment the next datagrams if they are longer than the path's MTU: they were numbered, or
+    /// requested, in one piece when the MTU was larger.
     fn permit_apart(&mut self, socket: &Socket, longest: u32, turn: &Turn<'_>) {
         self.apart = self.frames.is_none() && turn.core.exceeds_path(longest);
         if self.apart {
@@ -349,18 +349,18 @@ impl Sender {
         }
     }
 
-    /// Whether the kernel is to cut what leaves into segments. It refuses segments that are longer than the path carries.
+    /// Whether the kernel should segment the next burst. It refuses segments longer than the path's MTU.
     fn segments(&self) -> bool {
         self.gso && !self.apart
     }
 
-    /// A burst left.
+    /// Allows larger bursts after one that left.
     fn grow(&mut self, now: Instant) {
         self.burst = (self.burst * 2).min(MAX_SEGMENTS as u32);
         self.last = now;
     }
 
-    /// Small bursts while idle, for latency; full ones under load, for bandwidth.
+    /// Limits bursts: small ones after an idle time, for latency; full ones under load, for bandwidth.
     fn limit(&mut self, now: Instant, stu: u32) -> BurstLimit {
         if now - self.last > IDLE {
             self.burst = FIRST_BURST;
@@ -376,7 +376,7 @@ impl Sender {
         }
     }
 
-    /// What a refused send means.
+    /// Classifies a refused send.
     fn classify(
         &mut self,
         outcome: io::Result<()>,

@@ -1,5 +1,5 @@
-//! Where sealed datagrams are put together: one contiguous piece for each burst, written in one pass
-//! over the payload, and cheaper for the kernel to take than header and payload by turns.
+//! Assembles sealed datagrams: one contiguous piece for each burst, written in one pass over the payload, and cheaper
+//! for the kernel to take than alternating headers and payload.
 
 use crate::Registry;
 use crate::seal::{Sealer, TRAILER_LEN, Trailer};
@@ -8,7 +8,7 @@ use std::sync::atomic::{Ordering, fence};
 use zerolane_core::{ControlDatagram, DataBurst, Span};
 use zerolane_wire::{HEADER_LEN, Packet, Train};
 
-/// The largest burst there is, headers and seals included, bytes.
+/// Bytes of the largest burst, with headers and seals.
 const STAGE: usize = 65_536;
 
 /// Bytes around the payload of a sealed datagram.
@@ -17,27 +17,26 @@ pub(in crate::udp) const AROUND: usize = HEADER_LEN + TRAILER_LEN;
 /// Why there is nothing to send.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::udp) enum SealError {
-    /// The payload is not there any more: a mapped file that shrank.
+    /// The payload is gone: a mapped file shrank.
     Gone,
-    /// The cryptography refuses, or the core wants more than any datagram holds. Never seen; as if
-    /// lost.
+    /// The cryptography refuses, or the core asks for more than fits a datagram. Never observed; counts as lost.
     Refused,
 }
 
 thread_local! {
-    /// The room of all connections that this thread drives: a thousand of them need one.
+    /// The room of all connections that this thread drives: a thousand of them share one.
     static SPARE: Cell<Option<Box<[u8]>>> = const { Cell::new(None) };
 }
 
 #[derive(Debug)]
 pub(in crate::udp) struct SealBuffer {
     sealer: Sealer,
-    /// Lent by the thread for the length of a call: what it holds has left when that ends.
+    /// Lent by the thread for the length of a call: its content has left when the call ends.
     bytes: Box<[u8]>,
 }
 
 impl SealBuffer {
-    /// Without room: nothing can be staged but between [`SealBuffer::lend`] and [`SealBuffer::give_back`].
+    /// Starts without room: datagrams can be staged only between [`SealBuffer::lend`] and [`SealBuffer::give_back`].
     pub(in crate::udp) fn new(sealer: Sealer) -> SealBuffer {
         SealBuffer {
             sealer,
@@ -50,7 +49,7 @@ impl SealBuffer {
         self.bytes = SPARE.take().unwrap_or_else(|| vec![0; STAGE].into());
     }
 
-    /// Leaves it to the thread's other connections.
+    /// Returns the room to the thread's other connections.
     pub(in crate::udp) fn give_back(&mut self) {
         SPARE.set(Some(std::mem::take(&mut self.bytes)));
     }
@@ -63,12 +62,12 @@ impl SealBuffer {
         &mut self.sealer
     }
 
-    /// A control datagram, sealed: its header, and its options or padding.
+    /// Seals a control datagram: its header, and its options or padding.
     pub(super) fn control(&mut self, datagram: &ControlDatagram) -> Result<&[u8], SealError> {
         self.operation(datagram.bytes(), datagram.pad_to)
     }
 
-    /// A control operation of no connection, sealed.
+    /// Seals a control operation that belongs to no connection.
     pub(in crate::udp) fn packet(&mut self, packet: &Packet) -> Result<&[u8], SealError> {
         let (bytes, len) = packet.emit();
         self.operation(&bytes[..len], 0)
@@ -79,7 +78,7 @@ impl SealBuffer {
         Ok(&self.bytes[..len])
     }
 
-    /// A burst, sealed: `headers` and the payload that `burst` names, one datagram behind another.
+    /// Seals a burst: `headers` and the payload of `burst`, one datagram after another.
     pub(super) fn data(
         &mut self,
         burst: &DataBurst,
@@ -95,7 +94,7 @@ impl SealBuffer {
         Ok(&self.bytes[..filled])
     }
 
-    /// A train, sealed as one, in `room` or the thread's: payload, padding, header, trailer.
+    /// Seals a train as one unit, in `room` or the thread's: payload, padding, header, trailer.
     pub(super) fn train<'r>(
         &'r mut self,
         burst: &DataBurst,
@@ -117,7 +116,7 @@ impl SealBuffer {
         Ok(place)
     }
 
-    /// Seals one datagram at `at`, made of `head` and what `payload` names. Returns its end.
+    /// Seals one datagram at `at`, made of `head` and the bytes of `payload`. Returns its end.
     pub(super) fn append(
         &mut self,
         at: usize,
@@ -130,13 +129,13 @@ impl SealBuffer {
         Ok(at + len)
     }
 
-    /// What lies in front of `end`.
+    /// The staged bytes before `end`.
     pub(super) fn staged(&self, end: usize) -> &[u8] {
         &self.bytes[..end]
     }
 }
 
-/// Puts a control operation, sealed, at the start of `place`, padded to `pad_to` bytes. Returns its length.
+/// Seals a control operation at the start of `place`, padded to `pad_to` bytes. Returns its length.
 pub(super) fn seal_operation(
     sealer: &mut Sealer,
     content: &[u8],
@@ -151,7 +150,7 @@ pub(super) fn seal_operation(
     Ok(len)
 }
 
-/// Puts a datagram, sealed, at the start of `place`: made of `head` and what `payload` names. Returns its length.
+/// Seals a datagram of `head` and the bytes of `payload` at the start of `place`. Returns its length.
 pub(super) fn seal_datagram(
     sealer: &mut Sealer,
     (head, payload): (&[u8], Option<Span>),
@@ -177,8 +176,8 @@ pub(super) fn seal_datagram(
     Ok(end)
 }
 
-/// Puts what `span` names, sealed with `header`, in `place`, which is as long: in one pass, if nobody else touches it, or if
-/// the cipher takes its address.
+/// Seals the bytes of `span` with `header` into `place`, which has the same length: in one pass if only the lane
+/// accesses them, or if the cipher accepts their address.
 fn seal_span(
     sealer: &mut Sealer,
     header: &[u8; HEADER_LEN],
@@ -190,11 +189,11 @@ fn seal_span(
     let sealed = if let Some(source) = memory.bytes(span) {
         sealer.seal_from(header, source, place)
     } else if let Some(source) = shared {
-        // SAFETY: the registry has these bytes open, for this turn; `place` is the lane's own. Exported memory is touched
-        // by others with atomic accesses alone, and never as a slice. They are whole words, which
-        // libaegis loads once and by vectors, so that none is torn.
+        // SAFETY: the registry has these bytes open, for this turn; `place` is the lane's own. Others access exported
+        // memory atomically only, and never as a slice. The bytes are whole words, which libaegis loads once and by
+        // vectors, so that none is torn.
         let sealed = unsafe { sealer.seal_at(header, (source, span.len as usize), place) };
-        // As at the end of `shared::load`: what is read from here on is no older.
+        // As at the end of `shared::load`: later reads are no older.
         fence(Ordering::Acquire);
         sealed
     } else if memory.read(span, place) {

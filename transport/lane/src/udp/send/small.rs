@@ -1,4 +1,4 @@
-//! Sending small operations: many queued together leave as one burst.
+//! Sends many queued small operations as one burst.
 
 use super::gathered::is_lost_offload;
 use super::seal_buffer::SealError;
@@ -11,8 +11,8 @@ use zerolane_core::{OperationBurst, OperationDatagram, Outgoing, Span};
 use zerolane_wire::checksum::Sum;
 use zerolane_wire::{HEADER_LEN, Header};
 
-/// Payload up to this many bytes is put behind its header, so that a whole burst is one piece for
-/// the kernel; a longer one is gathered where it lies.
+/// Longest payload that is copied after its header, so that a whole burst is one piece for the kernel, in bytes. Longer
+/// payload is gathered where it lies.
 const SHORT: u64 = 256;
 
 impl Sender {
@@ -49,14 +49,14 @@ impl Sender {
         for datagram in burst.datagrams() {
             self.make_operations(std::iter::once(datagram), turn)?;
             if let Err(error) = self.send_operations(socket, 0, turn) {
-                // Those that left will be repeated with it: they are counted once.
+                // The operations that left will be repeated with it, and are counted once.
                 return Ok(Err(error));
             }
         }
         Ok(Ok(()))
     }
 
-    /// Sends what [`Sender::make_operations`] made, cut at `segment` bytes; 0 for one datagram.
+    /// Sends the datagrams of [`Sender::make_operations`], segmented every `segment` bytes; 0: as one datagram.
     fn send_operations(
         &mut self,
         socket: &Socket,
@@ -64,14 +64,14 @@ impl Sender {
         turn: &mut Turn<'_>,
     ) -> io::Result<()> {
         if self.buffers.iovs.is_empty() {
-            // The cryptography refused: as if lost.
+            // The cryptography refused: counts as lost.
             return Ok(());
         }
         turn.account.tx_data_syscalls += 1;
         self.send_gathered(socket, segment, 0)
     }
 
-    /// Makes iovecs of `datagrams`, sealed if they are to be.
+    /// Makes iovecs of `datagrams`, sealed in protected modes.
     fn make_operations<'a>(
         &mut self,
         datagrams: impl Iterator<Item = OperationDatagram<'a>> + Clone,
@@ -92,7 +92,7 @@ impl Sender {
         self.buffers.iovs.clear();
         for datagram in datagrams {
             let payload = self.push_datagram(datagram, turn)?;
-            // Before there is a key, the core sends no operations.
+            // The core sends no operations before there is a key.
             let Protection::Sealed(stage) = &mut self.protection else {
                 return Ok(());
             };
@@ -112,7 +112,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Makes a datagram in the buffer, but for the payload that is returned, which is behind that.
+    /// Makes a datagram in the buffer, except for the returned payload, which follows it.
     pub(super) fn push_datagram(
         &mut self,
         datagram: OperationDatagram<'_>,
@@ -133,7 +133,7 @@ impl Sender {
         }
     }
 
-    /// A datagram of frames, all of it.
+    /// Makes a whole datagram of frames.
     fn push_frames(
         &mut self,
         datagram: OperationDatagram<'_>,
@@ -177,7 +177,7 @@ impl Sender {
     ) -> Result<(), LaneError> {
         self.buffers.iovs.clear();
         self.buffers.small.clear();
-        // The pointers into it must hold.
+        // Reserved now, because pointers into the buffer must stay valid.
         let copied = datagrams.clone().flat_map(|it| it.operations());
         self.buffers
             .small
@@ -210,7 +210,7 @@ impl Sender {
         Ok(())
     }
 
-    /// What a datagram of one operation has in front of its payload.
+    /// Makes the part of a one-operation datagram before its payload.
     fn push_head(
         &mut self,
         datagram: OperationDatagram<'_>,
@@ -223,7 +223,7 @@ impl Sender {
         self.add_checksum(at, datagram, turn)
     }
 
-    /// Gives a datagram, whose header is at `at`, a checksum over all of it, if Data has one.
+    /// Adds a checksum over the whole datagram, whose header is at `at`, if its Data has one.
     fn add_checksum(
         &mut self,
         at: usize,
@@ -250,12 +250,12 @@ impl Sender {
     }
 }
 
-/// Whether a payload is put behind its header.
+/// Whether a payload is copied after its header.
 fn is_short(payload: Span) -> bool {
     payload.len <= SHORT
 }
 
-/// Bytes of an operation that are copied to be sent.
+/// Bytes of an operation that are copied for the send.
 fn copied_len(it: Outgoing<'_>) -> usize {
     let payload = it.payload.filter(|&it| is_short(it));
     it.head.len() + payload.map_or(0, |it| it.len as usize) + it.padding as usize

@@ -1,5 +1,5 @@
-//! Sending trains: sealed into memory of the lane's own, or plain from where the user has them; given to the kernel where
-//! that is possible and costs less, else copied by it.
+//! Sends trains: sealed into the lane's own memory, or plain from the user's; given to the kernel if that is possible
+//! and cheaper, else copied by it.
 
 use super::give::{SLOT, TRAIN_END};
 use super::method::Method;
@@ -13,12 +13,12 @@ use std::time::Duration;
 use zerolane_core::DataBurst;
 use zerolane_wire::{DIGEST_LEN, HEADER_LEN, MAX_TRAIN, Train};
 
-/// Payload of a plain train, bytes: with its end it is 17 pieces of pages at most, wherever it begins, which is what one
-/// packet of the kernel refers to.
+/// Most payload of a plain train, in bytes: with its end it spans at most 17 page fragments, wherever it begins, which
+/// is what one packet of the kernel can refer to.
 const MAX_PLAIN: u32 = 15 * 4096;
 
 impl Sender {
-    /// Most payload of a train, bytes; 0: none is sent.
+    /// Most payload of a train, in bytes; 0: no trains are sent.
     pub(super) fn longest_train(&self) -> u32 {
         match self.protection {
             _ if !self.gso => 0,
@@ -35,9 +35,9 @@ impl Sender {
         train: Train,
         turn: &mut Turn<'_>,
     ) -> Result<io::Result<()>, LaneError> {
-        // The next burst, likely a train as well, is as long as can be, not as one that is lent.
+        // The next burst, probably another train, has full length and not that of a lent one.
         self.lendable = false;
-        // What a socket is to cut what is given after is told to the socket, which the path's thread uses, too.
+        // The segment size of given data is a setting of the socket, which the path's thread uses as well.
         let method = match self.outbox {
             Some(_) => Method::Copied,
             None => self.chooser.method(),
@@ -87,8 +87,8 @@ impl Sender {
         Ok(self.give(socket, burst, slot, iovec(start, len), turn))
     }
 
-    /// A train with a digest: from where its payload lies, if that is in one piece and none but the lane and its user
-    /// have it; else from a copy, so that what is sent is what the digest is of.
+    /// Sends a train with a digest: from where its payload lies, if that is one piece which only the lane and its user
+    /// access; else from a copy, so that the digest matches the bytes sent.
     fn plain_train(
         &mut self,
         socket: &Socket,
@@ -126,7 +126,7 @@ impl Sender {
         self.buffers.iovs.clear();
         self.buffers.iovs.extend(pieces);
         let outcome = self.send_burst(socket, burst, turn.account);
-        // The last piece may lie there, until here.
+        // The last piece may refer to it until here.
         own.into_iter().for_each(|end| self.giver.put_back_end(end));
         match outcome {
             Err(error) if error.raw_os_error() == Some(libc::EFAULT) => Err(gone()),
@@ -134,7 +134,7 @@ impl Sender {
         }
     }
 
-    /// The same, from a copy.
+    /// Sends such a train from a copy.
     fn copied_train(
         &mut self,
         socket: &Socket,
@@ -162,7 +162,7 @@ impl Sender {
         Ok(self.give(socket, burst, slot, bytes, turn))
     }
 
-    /// Gives `bytes`, which lie in `slot` if there is one; has them copied where that is refused.
+    /// Gives `bytes`, which lie in `slot` if there is one; has them copied if giving is refused.
     fn give(
         &mut self,
         socket: &Socket,
@@ -189,13 +189,13 @@ impl Sender {
     }
 }
 
-/// A burst was given, which takes a call more.
+/// Counts a given burst, which takes one call more.
 fn note_given(burst: &DataBurst, turn: &mut Turn<'_>) {
     turn.account.bytes_given += burst.span.len;
     turn.account.tx_data_syscalls += 1;
 }
 
-/// Writes what stands behind the payload of a plain train: padding, header, digest. How many bytes that is.
+/// Writes the end of a plain train after its payload: padding, header, digest. Returns its length.
 fn emit_end(
     place: &mut [u8],
     train: Train,
