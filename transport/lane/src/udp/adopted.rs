@@ -1,8 +1,8 @@
-//! A listening socket that another program opened and bound, such as a service manager's.
+//! Adopts a listening socket that another program opened and bound, such as a service manager.
 //!
-//! It may be another user's, and the kernel lets sockets of two users share an address by SO_REUSEADDR alone, which
-//! both must have. Who has it lets every user of the host join and hear strangers. So it is there only while a
-//! connection's socket is bound, and taken away from both after that.
+//! The socket may belong to another user. The kernel lets sockets of two users share an address only if both have
+//! SO_REUSEADDR. A socket with that option lets every user of the host bind beside it and receive unauthenticated
+//! peers' datagrams. So both have the option only while a connection's socket is bound.
 
 use super::socket;
 use socket2::{SockAddr, Socket};
@@ -10,10 +10,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Takes `passed` for a listening socket, with the options that one of ours has; and its address.
+/// Takes `passed` for a listening socket, and sets the options of this crate's own ones. Returns its address as well.
 ///
 /// # Errors
-/// It is no UDP socket that is bound and hears everyone, or connections could not share its address.
+/// It is not a UDP socket that is bound and unconnected, or connections could not share its address.
 pub(super) fn adopt(passed: OwnedFd, receive_buffer: usize) -> io::Result<(Socket, SocketAddr)> {
     let socket = Socket::from(passed);
     let local = check(&socket).map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))?;
@@ -22,7 +22,7 @@ pub(super) fn adopt(passed: OwnedFd, receive_buffer: usize) -> io::Result<(Socke
     socket.set_reuse_address(false)?;
     socket::forbid_fragmentation(socket.as_raw_fd(), local);
     socket::prepare(&socket, receive_buffer);
-    // Better now than when the first one connects.
+    // Checked now rather than at the first connection.
     bind_beside(&socket, local).map_err(|why| {
         let why = format!(
             "connections cannot share {local} with it: {why} (a port below 1024 needs CAP_NET_BIND_SERVICE)"
@@ -32,7 +32,7 @@ pub(super) fn adopt(passed: OwnedFd, receive_buffer: usize) -> io::Result<(Socke
     Ok((socket, local))
 }
 
-/// The address of a socket that can be listened on, or why it cannot.
+/// The address of a socket that can be used for listening, or why it cannot.
 fn check(socket: &Socket) -> Result<SocketAddr, String> {
     let fd = socket.as_raw_fd();
     let option = |name| socket::get(fd, libc::SOL_SOCKET, name);
@@ -56,17 +56,17 @@ fn check(socket: &Socket) -> Result<SocketAddr, String> {
     bound.ok_or_else(|| "not bound to an address and a port".into())
 }
 
-/// A socket bound to `local`, the address of `adopted` or one that this includes, beside it.
+/// Binds a socket beside `adopted`, to `local`: its address, or one that its wildcard includes.
 ///
 /// # Errors
 /// The kernel refuses.
 pub(super) fn bind_beside(adopted: &Socket, local: SocketAddr) -> io::Result<Socket> {
     let socket = socket::unbound(local)?;
     if local.is_ipv6() {
-        // Else it may claim an IPv4 address that is somebody else's.
+        // Otherwise it could claim an IPv4 address that belongs to another socket.
         socket.set_only_v6(adopted.only_v6()?)?;
     }
-    // For the connections among themselves.
+    // So that connections can share the address with each other.
     socket.set_reuse_port(true)?;
     socket.set_reuse_address(true)?;
     adopted.set_reuse_address(true)?;

@@ -18,7 +18,7 @@ fn adopt(passed: impl Into<OwnedFd>) -> io::Result<Listener> {
     Listener::adopt(passed.into(), over_udp())
 }
 
-/// One as systemd makes it.
+/// A socket as systemd makes it.
 fn passed(address: &str) -> Socket {
     let address: SocketAddr = address.parse().expect("an address");
     let domain = Domain::for_address(address);

@@ -1,7 +1,7 @@
-//! Addresses that change while connections last.
+//! Follows peers, and this host's own address, when addresses change during a connection.
 //!
-//! A connected socket hears its peer at one address. When a NAT gives the peer another one, or it moves,
-//! what it sends finds no connected socket of ours and goes to the unconnected one of the same port:
+//! A connected socket receives from its peer at one address. If the peer moves, or a NAT changes its address, its
+//! datagrams match no connected socket and arrive at the unconnected one of the same port:
 //!
 //! ```text
 //!  peer, new address --> unconnected socket --> SharedPort: by the key in the header
@@ -9,10 +9,10 @@
 //!  connected socket  <-- connect() <-- the core asks that address, and believes the answer
 //! ```
 //!
-//! The listener, if there is one, sorts what it reads; a connection whose peer is silent reads there
-//! itself, for there may be no call to accept, and opens the unconnected socket if it is not open. An end whose own
-//! address is gone, or is not the one that the system would choose now, connects its socket anew, unless
-//! it was bound to that address on purpose.
+//! The listener, if there is one, sorts these datagrams. A connection with a silent peer also reads the unconnected
+//! socket itself, because the program may not be calling accept, and opens that socket if it is closed. If this end's
+//! own address is gone, or the system would now choose another, this end reconnects its socket, unless the user bound
+//! it to that address.
 
 use super::port::{SHOWN, SharedPort};
 use super::receive::Receiver;
@@ -27,35 +27,35 @@ use std::sync::Arc;
 use std::time::Duration;
 use zerolane_core::{Instant, PathValidation};
 
-/// Time between two looks of an end whose peer is silent: doubled for each that found nothing, for
-/// a thousand idle connections may be polled all the time.
+/// Time between two checks while the peer is silent. It doubles after each check that finds nothing, because a thousand
+/// idle connections may be polled all the time.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 const MAX_LOOK_INTERVAL: Duration = Duration::from_millis(128);
-/// The same at its own address, which costs more.
+/// The same for checks of this end's own address, which cost more.
 const SOURCE_INTERVAL: Duration = Duration::from_millis(250);
-/// Longest sleep of an end that may have to look elsewhere for its peer.
+/// Longest sleep of an end that may have to look for its peer at other addresses.
 pub(crate) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// What seals and opens.
+/// The halves that seal and open.
 type Ends<'a> = (&'a mut Sender, &'a mut Receiver);
 
-/// How a lane finds its peer again, and is found by it.
+/// Finds a peer that moved, and this end's new address.
 #[derive(Debug)]
 pub(crate) struct PeerMigration {
-    /// Where the peer may be heard, and by what key.
+    /// The unconnected socket, and the key by which it recognises the peer.
     unmatched: Unmatched,
-    /// Whether the system chooses our address.
+    /// Whether the system chooses this end's address.
     free: bool,
-    /// When to look there again, and how long after that.
+    /// When to check the unconnected socket next, and the interval after that.
     next_look: Instant,
     interval: Duration,
-    /// When to look at our own address again.
+    /// When to check this end's own address next.
     next_source: Instant,
 }
 
 impl PeerMigration {
-    /// Of the connection with that key to us, whose peer is at `peer`, and whose socket was bound to
-    /// `local`. It is one of [`SharedPort::connections`] until this is dropped.
+    /// For the connection with key `key` at this end, whose peer is at `peer` and whose socket was bound to `local`. It
+    /// counts among [`SharedPort::connections`] until this is dropped.
     pub(crate) fn new(
         port: &Arc<SharedPort>,
         local: SocketAddr,
@@ -75,17 +75,17 @@ impl PeerMigration {
         self.unmatched.seat().key()
     }
 
-    /// What came from others than the peer.
+    /// The datagrams that came from other addresses than the peer's.
     pub(super) fn unmatched(&mut self) -> &mut Unmatched {
         &mut self.unmatched
     }
 
-    /// The next [`PeerMigration::look`] at a silent peer does not wait for its time.
+    /// Makes the next [`PeerMigration::look`] check a silent peer at once.
     pub(super) fn look_now(&mut self) {
         self.next_look = Instant::ZERO;
     }
 
-    /// The same of a connection that has its port for itself, that of `socket`.
+    /// The same for a connection that has its port, that of `socket`, for itself.
     ///
     /// # Errors
     /// The socket is not bound.
@@ -99,8 +99,8 @@ impl PeerMigration {
         Ok(PeerMigration::new(&port, local, key, peer))
     }
 
-    /// Looks for a peer that is silent. Returns where `socket` is connected to then, if the way to the peer
-    /// is another now.
+    /// Looks for a silent peer. Returns the address to which `socket` is then connected, if the path to the peer
+    /// changed.
     #[inline]
     pub(super) fn look(
         &mut self,
@@ -131,7 +131,7 @@ impl PeerMigration {
         moved.or_else(|| self.look_at_source(socket, peer, turn))
     }
 
-    /// The new address of the peer, to which `socket` is connected then.
+    /// The new address of the peer, to which `socket` is then connected.
     fn look_for_peer(
         &mut self,
         socket: &Socket,
@@ -142,7 +142,7 @@ impl PeerMigration {
             return None;
         }
         let received = self.unmatched.take().unwrap_or_default();
-        // What was found calls for an answer, which comes the same way.
+        // A datagram found calls for an answer, which comes the same way.
         self.interval = match received.is_empty() {
             true => (self.interval * 2).min(MAX_LOOK_INTERVAL),
             false => LOOK_INTERVAL,
@@ -152,12 +152,12 @@ impl PeerMigration {
             let ends = (&mut *sender, &mut *receiver);
             is_peers(&mut bytes, addresses.peer, socket, ends, turn).then_some(addresses.peer)
         })?;
-        // If there is no way there, there is none to the old address either.
+        // If there is no route there, there is none to the old address either.
         let _ = socket.connect(&SockAddr::from(from));
         Some(from)
     }
 
-    /// `peer`, if our own address is another now.
+    /// `peer`, if this end's address has changed.
     fn look_at_source(
         &mut self,
         socket: &Socket,
@@ -189,7 +189,7 @@ fn port_of(socket: &Socket) -> io::Result<u16> {
         .ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
 }
 
-/// Whether `bytes` prove that the peer is at `from`. Asks for the proof if they do not.
+/// Whether `bytes` prove that the peer is at `from`. If not, asks for the proof.
 fn is_peers(
     bytes: &mut [u8],
     from: SocketAddr,
@@ -198,10 +198,10 @@ fn is_peers(
     turn: &mut Turn<'_>,
 ) -> bool {
     if bytes.len() >= SHOWN {
-        // Perhaps not all of it: there is no opening that.
+        // The datagram may be truncated, and cannot be opened then.
         return false;
     }
-    // A sender without the connection's keys is not asked either.
+    // A sender without the connection's keys is not asked for proof either.
     let Some(opened) = receiver.unseal(bytes, turn) else {
         return false;
     };

@@ -1,4 +1,4 @@
-//! The UDP lane: any network, no privileges.
+//! Carries connections over UDP: on any network, without privileges.
 
 mod adopted;
 mod migration;
@@ -42,11 +42,11 @@ use zerolane_handshake::{Exchange, PublicKey, Session};
 use zerolane_wire::Packet;
 use zerolane_wire::encapsulation::Encapsulation;
 
-/// Keys drawn for one connection, at most: of the 2^32 that there are thousands are taken.
+/// Most keys drawn for one connection: thousands of the 2^32 keys are taken.
 const MAX_DRAWS: u32 = 16;
 
-/// One connected UDP socket: the kernel finds the connection by the peer's address, so that all
-/// that arrives is the connection's and the forecast holds.
+/// One connected UDP socket. The kernel finds the connection by the peer's address, so that all arrivals belong to the
+/// connection and the forecast holds.
 #[derive(Debug)]
 pub struct UdpLane {
     socket: Socket,
@@ -55,9 +55,9 @@ pub struct UdpLane {
     receiver: Receiver,
     migration: PeerMigration,
     strict: bool,
-    /// The paths beside this one, if there may be any.
+    /// The paths besides this one, if there may be any.
     links: Option<Box<Links>>,
-    /// Who the peer proved to be.
+    /// The identity that the peer proved.
     peer_key: Option<PublicKey>,
 }
 
@@ -84,8 +84,8 @@ impl UdpLane {
         })
     }
 
-    /// Seals and opens with the keys of `session` from here on. False if the cryptography refuses
-    /// them: nothing is sent or received then.
+    /// Seals and opens with the keys of `session` from now on. False if the cryptography refuses them: then nothing is
+    /// sent or received.
     pub(crate) fn protect(&mut self, session: Session) -> bool {
         self.peer_key = Some(session.peer);
         if let Some(links) = &mut self.links {
@@ -94,19 +94,19 @@ impl UdpLane {
         protect(&mut self.sender, &mut self.receiver, session)
     }
 
-    /// This end's part in the key exchange.
+    /// Takes this end's part of the key exchange.
     pub(crate) fn begin(&mut self, exchange: Exchange) {
         self.receiver.begin(exchange);
     }
 
-    /// What the core is to know of the socket.
+    /// The core's configuration for the socket.
     pub(crate) fn config(&self, options: &Options) -> Config {
         let path_datagram = socket::path_datagram(&self.socket, self.peer);
         let encapsulation = socket::encapsulation(&self.socket, self.peer);
         config(&self.socket, options, encapsulation, path_datagram)
     }
 
-    /// Who the peer proved to be: `None` in plain mode, and before it did.
+    /// The identity that the peer proved: `None` in plain mode, and before the proof.
     pub fn peer_key(&self) -> Option<PublicKey> {
         self.peer_key
     }
@@ -116,7 +116,7 @@ impl UdpLane {
         self.migration.key()
     }
 
-    /// The next turn that receives nothing looks whether the peer moved, if it is silent.
+    /// Makes the next turn that receives nothing check whether a silent peer moved.
     pub fn look_for_peer(&mut self) {
         self.migration.look_now();
         if let Some(links) = &mut self.links {
@@ -130,7 +130,7 @@ impl UdpLane {
         links.map(|it| it.want(addresses)).is_some()
     }
 
-    /// The socket, to be waited on together with others. Of several, what is readable when one of them is.
+    /// The descriptor to wait on together with others. With several paths, it is readable when one of their sockets is.
     pub fn socket(&self) -> std::os::fd::BorrowedFd<'_> {
         match &self.links {
             Some(links) => links.watched(),
@@ -138,7 +138,7 @@ impl UdpLane {
         }
     }
 
-    /// Our address at present, if there is a way to the peer.
+    /// This end's address at present, if there is a route to the peer.
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.socket.local_addr().ok()?.as_socket()
     }
@@ -202,7 +202,7 @@ impl Lane for UdpLane {
     }
 
     fn wants_write(&self) -> bool {
-        // Of several, what is watched says it.
+        // With several paths, the watched descriptor reports room.
         self.links.is_none() && self.sender.is_full()
     }
 
@@ -227,15 +227,15 @@ impl Lane for UdpLane {
 /// Opens a connection to `peer`. The handshake runs inside the driver's calls.
 ///
 /// # Errors
-/// No socket, or no route to `peer`.
+/// There is no socket, or no route to `peer`.
 pub fn connect(peer: SocketAddr, options: &Options) -> io::Result<Driver<UdpLane>> {
     connect_as(peer, options, entropy()?, |lane| lane)
 }
 
-/// As [`connect`], with a lane that `wrap` makes of this one.
+/// Connects as [`connect`], with a lane that `wrap` makes of this one.
 ///
 /// # Errors
-/// As of [`connect`].
+/// As [`connect`].
 pub(crate) fn connect_as<L: Lane>(
     peer: SocketAddr,
     options: &Options,
@@ -247,10 +247,10 @@ pub(crate) fn connect_as<L: Lane>(
     initiate(lane, config, options, entropy, UdpLane::begin, wrap)
 }
 
-/// A lane to `peer`, to which our key is that of `entropy`.
+/// A lane to `peer`, with this end's key from `entropy`.
 ///
 /// # Errors
-/// As of [`connect`].
+/// As [`connect`].
 pub(crate) fn to(peer: SocketAddr, options: &Options, entropy: Entropy) -> io::Result<UdpLane> {
     let socket = socket::bind(
         socket::any_address(peer, 0),
@@ -261,7 +261,7 @@ pub(crate) fn to(peer: SocketAddr, options: &Options, entropy: Entropy) -> io::R
     UdpLane::new(socket, peer, migration, options)
 }
 
-/// What the core is to know of this socket, and of what carries its datagrams, of this length if that is known.
+/// The core's configuration for this socket and its encapsulation, with the longest datagram if it is known.
 pub(crate) fn config(
     socket: &Socket,
     options: &Options,
@@ -295,17 +295,17 @@ pub(crate) fn entropy() -> io::Result<Entropy> {
     getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
     let [a, b, c, d, e, f, g, h, i, j] = bytes;
     Ok(Entropy {
-        // Frames that find neighbours have 0 in its place.
+        // Frames of neighbour discovery have 0 in its place.
         key: u32::from_le_bytes([a, b, c, d]).max(1),
         sync: u32::from_le_bytes([e, f, g, h]),
         port: u16::from_le_bytes([i, j]).max(1),
     })
 }
 
-/// What `draw` gives, with a key that is not `taken` by another connection.
+/// The result of `draw`, with a key that is not `taken` by another connection.
 ///
 /// # Errors
-/// Those of `draw`; or it gives the same again and again.
+/// Those of `draw`; or it returns taken keys again and again.
 pub(crate) fn distinct(
     mut draw: impl FnMut() -> io::Result<Entropy>,
     taken: impl Fn(u32) -> bool,
@@ -319,13 +319,13 @@ pub(crate) fn distinct(
     Err(io::Error::other("the system's random numbers repeat"))
 }
 
-/// Sends a stranger something from the address that was called.
+/// Answers an unauthenticated peer from the address that it called.
 pub(crate) fn answer(socket: &Socket, bytes: &[u8], addresses: PacketAddresses) {
-    // As good as lost if it cannot be sent.
+    // If it cannot be sent, it counts as lost.
     let _ = packet_info::send(socket, bytes, addresses);
 }
 
-/// A datagram for a stranger, sealed with the keys of `session`. `None` if the cryptography refuses them.
+/// A datagram for an unauthenticated peer, sealed with the keys of `session`. `None` if the cryptography refuses them.
 pub(crate) fn sealed(session: Session, packet: &Packet) -> Option<Vec<u8>> {
     let sealer = Sealer::new(session.cipher, session.send)?;
     let mut stage = send::SealBuffer::new(sealer);

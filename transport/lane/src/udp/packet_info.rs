@@ -1,7 +1,7 @@
-//! Datagrams of an unconnected socket, with the addresses of both ends.
+//! Receives and sends datagrams of an unconnected socket, with the addresses of both ends.
 //!
-//! A host may have several addresses. A peer that called one of them hears that one only, so what is answered
-//! has to come from there, not from the address that the system would choose.
+//! A host may have several addresses. A peer that called one of them accepts datagrams from that one only, so answers
+//! must come from it, not from the address that the system would choose.
 
 use nix::libc::{in_addr, in_pktinfo, in6_addr, in6_pktinfo};
 use nix::sys::socket::{
@@ -13,16 +13,16 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::AsRawFd;
 
-/// Where a datagram came from, and goes back to.
+/// The addresses of a received datagram, for the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PacketAddresses {
     pub(crate) peer: SocketAddr,
-    /// Our address that was called, if the kernel said.
+    /// This end's address that the peer called, if the kernel reports it.
     pub(crate) here: Option<IpAddr>,
 }
 
 impl PacketAddresses {
-    /// `local`, at the address that was called.
+    /// `local`, with the address that the peer called.
     pub(crate) fn called(&self, local: SocketAddr) -> Option<SocketAddr> {
         let port = local.port();
         Some(match self.here? {
@@ -31,7 +31,7 @@ impl PacketAddresses {
         })
     }
 
-    /// The interface that a link-local address means.
+    /// The interface of a link-local address.
     fn scope(&self) -> u32 {
         match self.peer {
             SocketAddr::V4(_) => 0,
@@ -40,8 +40,8 @@ impl PacketAddresses {
     }
 }
 
-/// Has `socket`, bound to `local`, say which of our addresses was called. Where the kernel cannot, answers
-/// come from the address that it chooses.
+/// Makes `socket`, bound to `local`, report which of this end's addresses a peer called. If the kernel cannot, it
+/// chooses the source address of answers.
 pub(crate) fn show_called(socket: &Socket, local: SocketAddr) {
     let _ = match local {
         SocketAddr::V4(_) => setsockopt(socket, sockopt::Ipv4PacketInfo, &true),
@@ -49,10 +49,10 @@ pub(crate) fn show_called(socket: &Socket, local: SocketAddr) {
     };
 }
 
-/// The next datagram at `socket`, of which `buffer` takes the beginning. `None` when it is empty.
+/// The next datagram at `socket`; `buffer` takes its start. `None` if there is none.
 ///
 /// # Errors
-/// The socket's, those of datagrams sent earlier among them.
+/// Errors of the socket, including those of datagrams sent earlier.
 pub(crate) fn receive(
     socket: &Socket,
     buffer: &mut [u8],
@@ -78,13 +78,13 @@ fn address(of: &SockaddrStorage) -> Option<SocketAddr> {
     v4.or_else(|| of.as_sockaddr_in6().map(|it| SocketAddr::V6((*it).into())))
 }
 
-/// Our address that was called, if answers can come from there.
+/// This end's address that the peer called, if answers can come from it.
 fn called(said: ControlMessageOwned) -> Option<IpAddr> {
     match said {
-        // For a broadcast, the address of the device that it came by.
+        // For a broadcast, the address of the receiving device.
         ControlMessageOwned::Ipv4PacketInfo(info) => {
             let ip = Ipv4Addr::from(info.ipi_spec_dst.s_addr.to_ne_bytes());
-            // It is, of a datagram that was there before the socket was asked to say it.
+            // It is unspecified if the datagram arrived before the option was set.
             (!ip.is_unspecified()).then_some(ip.into())
         }
         ControlMessageOwned::Ipv6PacketInfo(info) => {
@@ -95,10 +95,10 @@ fn called(said: ControlMessageOwned) -> Option<IpAddr> {
     }
 }
 
-/// Sends `bytes` back on `way`.
+/// Sends `bytes` back by `addresses`.
 ///
 /// # Errors
-/// The socket's.
+/// Those of the socket.
 pub(crate) fn send(socket: &Socket, bytes: &[u8], addresses: PacketAddresses) -> io::Result<usize> {
     let (v4, v6);
     let control = match addresses.here {
@@ -143,7 +143,8 @@ mod tests {
     use crate::udp::socket::{self, Share};
     use std::net::UdpSocket;
 
-    /// What a socket on `wildcard` hears of a peer that calls `called`, and what that peer hears.
+    /// The addresses that a socket on `wildcard` sees of a peer that calls `called`, and the address that the peer
+    /// sees.
     fn exchange(wildcard: &str, called: &str) -> (PacketAddresses, SocketAddr) {
         let wildcard = wildcard.parse().expect("an address");
         let here = socket::open(wildcard, Share::WithJoining).expect("bound");

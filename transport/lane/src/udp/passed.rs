@@ -1,5 +1,5 @@
-//! Descriptors that a service manager opened for this process and passed to it: socket activation, as sd_listen_fds(3)
-//! has it.
+//! Takes descriptors that a service manager opened for this process and passed to it: socket activation, as in
+//! sd_listen_fds(3).
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
@@ -7,13 +7,13 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 /// The first passed descriptor. The others follow.
 const FIRST: RawFd = 3;
 
-/// The descriptors that were passed to this process when it was started, in their order, each a duplicate that no
-/// program which this one starts inherits: none, unless `LISTEN_PID` names this process. To be called before this process
-/// opens files of its own: their numbers may be promised too. What the descriptors are is not looked at: see
-/// [`Listener::adopt`](crate::Listener::adopt).
+/// The descriptors that were passed to this process when it started, in order. Each is a duplicate that this process's
+/// own children do not inherit. There are none unless `LISTEN_PID` names this process. Call this before the process
+/// opens files of its own, because their numbers could be among the promised ones. The kind of each descriptor is not
+/// checked: see [`Listener::adopt`](crate::Listener::adopt).
 ///
 /// # Errors
-/// `LISTEN_FDS` is no number, or says more than there are.
+/// `LISTEN_FDS` is not a number, or promises more descriptors than there are.
 pub fn passed_sockets() -> io::Result<Vec<OwnedFd>> {
     let variable = |name| std::env::var_os(name).map(|it| it.to_string_lossy().into_owned());
     let pid = std::process::id();
@@ -22,13 +22,13 @@ pub fn passed_sockets() -> io::Result<Vec<OwnedFd>> {
     (FIRST..end).map(|fd| duplicate(fd, end)).collect()
 }
 
-/// How many descriptors the variables promise to the process `own`.
+/// Number of descriptors that the variables promise to the process `own`.
 fn count(pid: Option<String>, fds: Option<String>, own: u32) -> io::Result<u16> {
     let (Some(pid), Some(fds)) = (pid, fds) else {
         return Ok(0);
     };
     if pid.parse() != Ok(own) {
-        // Another process was meant, which passed its environment on.
+        // They were meant for another process, whose environment this one inherited.
         return Ok(0);
     }
     fds.parse()
@@ -37,7 +37,7 @@ fn count(pid: Option<String>, fds: Option<String>, own: u32) -> io::Result<u16> 
 
 /// A duplicate of `fd` with a number of at least `least`.
 fn duplicate(fd: RawFd, least: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: the calls touch no memory of ours, and whatever the number refers to stays open.
+    // SAFETY: the calls touch no memory of ours, and the descriptor stays open, whatever it refers to.
     let new = unsafe {
         libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC);
         libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, least)
@@ -46,7 +46,7 @@ fn duplicate(fd: RawFd, least: RawFd) -> io::Result<OwnedFd> {
         let why = io::Error::last_os_error();
         return Err(wrong(format!("LISTEN_FDS promises descriptor {fd}: {why}")));
     }
-    // SAFETY: the kernel just made it, for us alone.
+    // SAFETY: the kernel has just made the descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(new) })
 }
 

@@ -1,8 +1,8 @@
-//! What arrives at a port from others than those that its connections are connected to.
+//! Sorts the datagrams that arrive at a port from addresses to which no connection is connected.
 //!
-//! A connected socket hears its peer at one address. What comes from another finds the unconnected
-//! socket of the same port: the listener's, or one that a connection opens when it misses its peer. What
-//! reads that sorts what is there by the key in the header: it may be any connection's.
+//! A connected socket receives from its peer at one address. Datagrams from other addresses arrive at the unconnected
+//! socket of the same port: the listener's, or one that a connection opens when its peer is silent. The reader of that
+//! socket sorts them by the key in the header, because they may belong to any connection.
 
 use super::packet_info::{self, PacketAddresses};
 use super::{adopted, socket};
@@ -16,32 +16,32 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use zerolane_handshake::Origin;
 
-/// Bytes of a datagram that are looked at: more than any that is not payload has.
+/// Bytes read of a datagram: more than any datagram without payload has.
 pub(crate) const SHOWN: usize = 2048;
-/// Datagrams kept for one connection, and for the listener. Their senders repeat what was dropped.
+/// Most datagrams kept for one connection, and for the listener. Their senders repeat dropped ones.
 const MAX_KEPT: usize = 64;
-/// Datagrams read in one look: what a sender has in flight when its address changes.
+/// Most datagrams read at a time: as many as a sender has in flight when its address changes.
 const MAX_READ: usize = 4096;
-/// Datagrams read while others have to wait for the port.
+/// Datagrams read under the port's lock at a time.
 const READ_AT_A_TIME: usize = 64;
-/// Where a D_Key lies in a header.
+/// Position of the D_Key in a header.
 const KEY: std::ops::Range<usize> = 8..12;
 
-/// The ports that listeners listened on and connections still have. A listener finds there the address of one
-/// before it, whose connections live. Cheap to clone: all clones are the same.
+/// The ports of listeners, as long as their connections live. A new listener finds here the address of an earlier one
+/// whose connections live. Cheap to clone: all clones are the same.
 #[derive(Clone, Debug, Default)]
 pub struct Ports {
     list: Arc<Mutex<Vec<Weak<SharedPort>>>>,
 }
 
-/// The beginning of a datagram, and where it came from.
+/// The start of a datagram, and its addresses.
 pub(crate) type Received = (Vec<u8>, PacketAddresses);
 
-/// A port, and what came there for connections that exist.
+/// A port, and the datagrams that arrived there for existing connections.
 #[derive(Debug)]
 pub(crate) struct SharedPort {
     local: SocketAddr,
-    /// The unconnected socket, if it was passed to this process: there will be no other.
+    /// The unconnected socket, if it was passed to this process, which cannot open another.
     adopted: Option<Arc<Socket>>,
     kept: Mutex<PortState>,
 }
@@ -50,23 +50,23 @@ pub(crate) struct SharedPort {
 struct PortState {
     /// The unconnected socket, open as long as it is held.
     socket: Weak<Socket>,
-    /// The connections that exist, by their keys.
+    /// Existing connections by key.
     known: HashMap<u32, KnownConnection>,
-    /// Keys of those for which something came since [`SharedPort::unmatched`].
+    /// Keys of connections with new datagrams since [`SharedPort::unmatched`].
     news: Vec<u32>,
-    /// Of the listener, if there is one.
+    /// The listener's datagrams, if there is a listener.
     others: Option<Others>,
-    /// Seats given so far.
+    /// Seats assigned so far.
     seats: u64,
     /// Datagrams dropped because of [`MAX_KEPT`].
     dropped: u64,
 }
 
-/// What connections read that is the listener's.
+/// Datagrams for the listener that connections read.
 #[derive(Debug)]
 struct Others {
     kept: VecDeque<Received>,
-    /// Readable while there is any: the listener may sleep.
+    /// Readable while there are any, because the listener may sleep.
     waits: Arc<EventFd>,
 }
 
@@ -74,15 +74,15 @@ struct Others {
 struct KnownConnection {
     /// Number of its seat.
     seat: u64,
-    /// Where its peer was at first.
+    /// Its peer's first address.
     origin: Origin,
     unmatched: VecDeque<Received>,
-    /// It is among the news.
+    /// Whether it is in `news`.
     is_news: bool,
 }
 
 impl SharedPort {
-    /// Of a port without a listener.
+    /// A port without a listener.
     pub(crate) fn unattended(local: SocketAddr) -> SharedPort {
         SharedPort {
             local,
@@ -91,11 +91,11 @@ impl SharedPort {
         }
     }
 
-    /// A listener's port, until it says [`SharedPort::leave`], and its socket. One of `ports` that
-    /// connections still have, and a listener had that left, can be listened on again.
+    /// The port of a listener, until [`SharedPort::leave`], and its socket. A listener may take a port of `ports` that
+    /// another listener left and connections still use.
     ///
     /// # Errors
-    /// The address is not to be had.
+    /// The address is not available.
     pub(crate) fn attend(
         local: SocketAddr,
         receive_buffer: usize,
@@ -118,10 +118,10 @@ impl SharedPort {
         Ok((port, socket))
     }
 
-    /// The same with a socket that was passed to this process.
+    /// Does the same with a socket that was passed to this process.
     ///
     /// # Errors
-    /// It cannot be listened on.
+    /// The socket cannot be used for listening.
     pub(crate) fn adopt(
         passed: OwnedFd,
         receive_buffer: usize,
@@ -154,7 +154,7 @@ impl SharedPort {
         }))
     }
 
-    /// A socket for a connection, bound to `local`: this port, at its address or one that it includes.
+    /// A socket for a connection, bound to `local`: this port, at its address or one that its wildcard includes.
     ///
     /// # Errors
     /// The system gives none.
@@ -167,7 +167,8 @@ impl SharedPort {
         Ok(socket)
     }
 
-    /// A place among [`SharedPort::connections`], of the connection with that key to us, whose peer is at `peer`.
+    /// A place among [`SharedPort::connections`] for the connection with key `key` at this end, whose peer is at
+    /// `peer`.
     pub(crate) fn seat(self: &Arc<SharedPort>, key: u32, peer: SocketAddr) -> Seat {
         let number = self.expect(key, peer);
         Seat {
@@ -178,27 +179,27 @@ impl SharedPort {
         }
     }
 
-    /// Whether a connection here has that key: another is not to draw it.
+    /// Whether a connection of this port has that key, so that another must not draw it.
     pub(crate) fn is_taken(&self, key: u32) -> bool {
         self.kept().known.contains_key(&key)
     }
 
-    /// The listener is no more.
+    /// Records that the listener is gone.
     pub(crate) fn leave(&self) {
         self.kept().others = None;
     }
 
-    /// The address, perhaps none in particular, and the port.
+    /// The address, possibly a wildcard, and the port.
     pub(crate) fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// No holder of the lock leaves it half changed.
+    /// Ignores poison: no holder of the lock leaves the state half changed.
     fn kept(&self) -> MutexGuard<'_, PortState> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `key` is a connection's from here on, whose peer is at `peer`: the number of its seat.
+    /// Records the connection with key `key`, whose peer is at `peer`. Returns the number of its seat.
     fn expect(&self, key: u32, peer: SocketAddr) -> u64 {
         let mut kept = self.kept();
         kept.seats += 1;
@@ -213,7 +214,7 @@ impl SharedPort {
         seat
     }
 
-    /// The connection of that seat is no more. One that has the key since stays.
+    /// Removes the connection of that seat. A later one with the same key stays.
     fn forget(&self, key: u32, seat: u64) {
         let mut kept = self.kept();
         if kept.known.get(&key).is_some_and(|it| it.seat == seat) {
@@ -222,23 +223,22 @@ impl SharedPort {
         }
     }
 
-    /// Connections that exist: all, and those of `origin`.
+    /// The number of existing connections: all, and those of `origin`.
     pub(crate) fn connections(&self, origin: Origin) -> (usize, usize) {
         let known = &self.kept().known;
         let of_origin = known.values().filter(|it| it.origin == origin);
         (known.len(), of_origin.count())
     }
 
-    /// Datagrams dropped because too many waited to be looked at.
+    /// Datagrams dropped because too many waited.
     pub(crate) fn dropped(&self) -> u64 {
         self.kept().dropped
     }
 
-    /// The unconnected socket of the port, which is opened unless it is open. It is closed when the
-    /// last one that holds it lets it go.
+    /// The unconnected socket of the port, which is opened if necessary. It closes when its last holder drops it.
     ///
     /// # Errors
-    /// It cannot be opened: others have the port, or there are no more descriptors.
+    /// It cannot be opened: another process has the port, or there is no descriptor left.
     pub(crate) fn listen(&self) -> io::Result<Arc<Socket>> {
         let mut kept = self.kept();
         if let Some(socket) = kept.socket.upgrade() {
@@ -250,13 +250,13 @@ impl SharedPort {
         Ok(socket)
     }
 
-    /// Readable while something of strangers waits for the listener that a connection read. `None`: there is no listener.
+    /// Readable while a datagram for the listener waits that a connection read. `None`: there is no listener.
     pub(crate) fn others_wait(&self) -> Option<Arc<EventFd>> {
         self.kept().others.as_ref().map(|it| Arc::clone(&it.waits))
     }
 
-    /// The keys of connections for which something came from elsewhere than their peer's address, since this was asked
-    /// last, and that did not look at it.
+    /// The keys of connections for which datagrams came from other addresses than their peers' since the last call, and
+    /// that did not take them.
     pub(crate) fn unmatched(&self) -> Vec<u32> {
         let mut kept = self.kept();
         let PortState { known, news, .. } = &mut *kept;
@@ -270,12 +270,12 @@ impl SharedPort {
         found
     }
 
-    /// The next datagram at `socket`, this port's, that is no connection's. `None` when it is empty, or when
-    /// [`MAX_KEPT`] in a row were connections': a sender of those without end must not keep the caller from
-    /// its deadline, nor the lock from others.
+    /// The next datagram at `socket`, this port's, that belongs to no connection. `None` if there is none, or if
+    /// [`MAX_KEPT`] in a row belonged to connections: an endless sender of those must not keep the caller from its
+    /// deadline, nor the lock from others.
     ///
     /// # Errors
-    /// The socket's, those of datagrams sent earlier among them.
+    /// Errors of the socket, including those of datagrams sent earlier.
     pub(crate) fn next_other(&self, socket: &Socket) -> io::Result<Option<Received>> {
         let mut kept = self.kept();
         for _ in 0..MAX_KEPT {
@@ -293,9 +293,9 @@ impl SharedPort {
         Ok(None)
     }
 
-    /// What came for `key`, what can be read at `socket`, this port's, included.
+    /// Takes the datagrams for `key`, including those readable at `socket`, this port's.
     pub(crate) fn of(&self, key: u32, socket: &Socket) -> VecDeque<Received> {
-        // Whoever sends to the port without end must not keep the other connections of the port waiting.
+        // An endless sender must not keep the other connections of the port waiting.
         let reads = MAX_READ / READ_AT_A_TIME;
         let _empty = (0..reads).any(|_| !self.read_some(socket));
         let mut kept = self.kept();
@@ -305,7 +305,7 @@ impl SharedPort {
             .unwrap_or_default()
     }
 
-    /// Sorts up to [`READ_AT_A_TIME`] datagrams of `socket`: whether there may be more.
+    /// Sorts up to [`READ_AT_A_TIME`] datagrams of `socket`. True if there may be more.
     fn read_some(&self, socket: &Socket) -> bool {
         let mut kept = self.kept();
         for _ in 0..READ_AT_A_TIME {
@@ -316,7 +316,7 @@ impl SharedPort {
                     }
                 }
                 Ok(None) => return false,
-                // Of something sent earlier, and taken by this.
+                // An error of an earlier send, which this call cleared.
                 Err(_) => {}
             }
         }
@@ -324,7 +324,7 @@ impl SharedPort {
     }
 }
 
-/// A place among the connections of a port, which is free again when this is dropped.
+/// A place among the connections of a port, which is freed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Seat {
     port: Arc<SharedPort>,
@@ -345,7 +345,7 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        // In a child of fork another thread's lock is never let go.
+        // In a child of fork, a lock that another thread held is never released.
         if self.process.is_current() {
             self.port.forget(self.key, self.number);
         }
@@ -353,7 +353,7 @@ impl Drop for Seat {
 }
 
 impl PortState {
-    /// Keeps what is a connection's, and gives back what is not.
+    /// Keeps a connection's datagram, and returns any other.
     fn sort(&mut self, received: Received) -> Option<Received> {
         let key = received.0.get(KEY).and_then(|key| key.try_into().ok());
         let key = key.map(u32::from_be_bytes);
@@ -373,7 +373,7 @@ impl PortState {
         None
     }
 
-    /// Keeps for the listener what is no connection's.
+    /// Keeps for the listener a datagram that belongs to no connection.
     fn keep_other(&mut self, other: Received) {
         match &mut self.others {
             Some(others) if others.kept.len() < MAX_KEPT => others.keep(other),
@@ -393,7 +393,7 @@ impl Others {
 
     fn keep(&mut self, other: Received) {
         if self.kept.is_empty() {
-            // Its count is 0: there is room for one more.
+            // The count is 0, so one more fits.
             let _ = self.waits.write(1);
         }
         self.kept.push_back(other);
@@ -455,7 +455,7 @@ mod tests {
         port.forget(9, 3);
         assert_eq!(port.unmatched(), [7, 8]);
         assert!(port.unmatched().is_empty(), "nothing came since");
-        // Not looked at yet, and more came.
+        // It was not taken yet, and another one came.
         assert!(port.kept().sort(datagram(7)).is_none());
         assert_eq!(port.unmatched(), [7]);
         let socket = port.listen().expect("a port");
@@ -568,7 +568,7 @@ mod tests {
         let (again, socket) = attend(local).expect("no listener");
         assert!(Arc::ptr_eq(&port, &again));
         assert!(in_use(attend(local)), "there is one");
-        // While a connection misses its peer.
+        // While a connection's peer is silent.
         port.leave();
         let (fallback, (_, again)) = (socket, attend(local).expect("no listener"));
         assert!(Arc::ptr_eq(&fallback, &again), "strangers are not divided");
@@ -584,7 +584,7 @@ mod tests {
         let stranger = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
         stranger.connect(local).expect("UDP");
         let refused = || {
-            // The second call is told what became of the first one's.
+            // The second call reports the error of the first one.
             let _ = stranger.send(&[0; 40]);
             stranger.send(&[0; 40]).is_err()
         };

@@ -1,12 +1,12 @@
-//! Keys for both halves of what sends and receives.
+//! Gives the keys of a session to the sender and the receiver.
 
 use super::receive::Receiver;
 use super::send::Sender;
 use crate::seal::{Opener, Sealer};
 use zerolane_handshake::Session;
 
-/// Has both halves seal and open with the keys of `session` from here on. False if the cryptography refuses them: nothing is
-/// sent or received then.
+/// Makes both halves seal and open with the keys of `session` from now on. False if the cryptography refuses them: then
+/// nothing is sent or received.
 pub(crate) fn protect(sender: &mut Sender, receiver: &mut Receiver, session: Session) -> bool {
     let Session {
         send,

@@ -1,5 +1,4 @@
-//! The socket and its options: everything that has to do with the kernel's UDP and nothing with
-//! the protocol.
+//! Opens UDP sockets and sets their options: everything about the kernel's UDP and nothing about the protocol.
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::io;
@@ -7,14 +6,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
 use zerolane_wire::encapsulation::{Encapsulation, IP_PROTOCOL};
 
-/// UDP sockets count their buffers in what the kernel allocates, not in payload. A 1500-byte
-/// datagram may hold a page and its descriptor: three times its payload at worst.
+/// The kernel accounts UDP buffers by its allocations, not by payload. A 1500-byte datagram may hold a page and its
+/// descriptor: three times its payload at worst.
 const BUFFER_OVERHEAD: usize = 3;
 
-/// Send buffer to ask for, bytes: a few bursts.
+/// Send buffer to request, in bytes: a few bursts.
 const SEND_BUFFER: usize = 2 << 20;
 
-/// What carries the datagrams that `socket`, a UDP or a raw one, sends to `peer`.
+/// The encapsulation of datagrams that `socket`, a UDP or a raw one, sends to `peer`.
 pub(crate) fn encapsulation(socket: &Socket, peer: SocketAddr) -> Encapsulation {
     let protocol = get(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PROTOCOL);
     match (
@@ -28,19 +27,19 @@ pub(crate) fn encapsulation(socket: &Socket, peer: SocketAddr) -> Encapsulation 
     }
 }
 
-/// Whether others may be bound to the same address.
+/// Whether other sockets may be bound to the same address.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Share {
-    /// Those of [`Share::Joins`] may: a listener's, and an Initiator's. No other socket is bound to the address
-    /// when it is taken, a listener of the same user included, with which the kernel would divide strangers
-    /// (and whose port it would give out when any port is asked for).
+    /// Only sockets with [`Share::Joins`] may join it: for the sockets of listeners and of Initiators. When the address
+    /// is bound, no other socket has it, not even a listener of the same user; the kernel would divide unauthenticated
+    /// peers among the two (and would assign that port to a socket that asks for any).
     WithJoining,
-    /// It joins one of those: the connected sockets of accepted connections do, which the kernel prefers,
-    /// and those that hear peers that the connected ones do not.
+    /// It joins such a socket. The connected sockets of accepted connections do, which the kernel prefers, and the
+    /// sockets that receive from peers at new addresses.
     Joins,
 }
 
-/// A socket with the options that those at `local` have before they are bound.
+/// A socket with the options that sockets at `local` have before bind.
 pub(super) fn unbound(local: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_nonblocking(true)?;
@@ -61,23 +60,23 @@ pub(super) fn open(local: SocketAddr, share: Share) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// As [`open`], with a receive buffer of so many bytes, if the system gives it.
+/// As [`open`], with this receive buffer in bytes, if the system permits.
 pub(crate) fn bind(local: SocketAddr, share: Share, receive_buffer: usize) -> io::Result<Socket> {
     let socket = open(local, share)?;
     prepare(&socket, receive_buffer);
     Ok(socket)
 }
 
-/// Gives `socket` its buffers.
+/// Sets the buffer sizes of `socket`.
 pub(crate) fn prepare(socket: &Socket, receive_buffer: usize) {
     let fd = socket.as_raw_fd();
     raise_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, receive_buffer);
     raise_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BUFFER);
-    // Counting drops is a courtesy of the kernel; without it we count none.
+    // If the kernel cannot count drops, none are counted.
     let _ = set(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
 }
 
-/// Asks for `bytes` of buffer, beyond the system's limit if we may.
+/// Requests `bytes` of buffer, beyond the system's limit if permitted.
 fn raise_buffer(fd: RawFd, force: i32, plain: i32, bytes: usize) {
     let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
     if set(fd, libc::SOL_SOCKET, force, bytes).is_err() {
@@ -85,7 +84,7 @@ fn raise_buffer(fd: RawFd, force: i32, plain: i32, bytes: usize) {
     }
 }
 
-/// Sets DF and leaves path MTU discovery to the protocol, which does not trust ICMP.
+/// Sets DF. The protocol does its own path MTU discovery and does not trust ICMP.
 pub(crate) fn forbid_fragmentation(fd: RawFd, local: SocketAddr) {
     let _ = match local {
         SocketAddr::V4(_) => set(
@@ -103,28 +102,28 @@ pub(crate) fn forbid_fragmentation(fd: RawFd, local: SocketAddr) {
     };
 }
 
-/// Has routers take apart what is sent from here on where it is longer than they carry, or forbids it again. Over IPv6 they
-/// do not, and no path is so narrow.
+/// Permits or forbids routers to fragment datagrams sent from now on that exceed their MTU. IPv6 routers never
+/// fragment, and no IPv6 path has so small an MTU.
 pub(super) fn permit_fragmentation(socket: &Socket, permit: bool) {
     let value = match permit {
         true => libc::IP_PMTUDISC_DONT,
         false => libc::IP_PMTUDISC_PROBE,
     };
     let fd = socket.as_raw_fd();
-    // An option of IPv4 alone; a socket of IPv6 that reaches IPv4 has it as well.
+    // An option of IPv4 only; an IPv6 socket that reaches IPv4 has it as well.
     let _ = set(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, value);
 }
 
-/// Bytes of receive buffer the kernel granted, in its own counting.
+/// Receive buffer that the kernel granted, in bytes of its own accounting.
 pub(crate) fn receive_buffer(socket: &Socket) -> usize {
     get(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF).map_or(0, |bytes| bytes as usize)
 }
 
-/// Payload granted at a time on a short path, bytes, however large the buffer: more gains nothing
-/// there and leaves the caches.
+/// Most payload granted at a time on a short path, in bytes, however large the buffer: more gains nothing there and
+/// exceeds the caches.
 const WINDOW: u32 = 2 << 20;
 
-/// Payload that fits the receive buffer whatever the datagrams look like, `most` at most.
+/// Payload that fits the receive buffer for datagrams of any size, at most `most`.
 pub(super) fn window(socket: &Socket, most: u32) -> u32 {
     let fits = receive_buffer(socket) / BUFFER_OVERHEAD;
     WINDOW
@@ -133,7 +132,7 @@ pub(super) fn window(socket: &Socket, most: u32) -> u32 {
         .max(4096)
 }
 
-/// Longest datagram that the route to the connected peer carries.
+/// Longest datagram for the route to the connected peer.
 pub(crate) fn path_datagram(socket: &Socket, peer: SocketAddr) -> Option<usize> {
     let fd = socket.as_raw_fd();
     let mtu = match peer {
@@ -144,11 +143,11 @@ pub(crate) fn path_datagram(socket: &Socket, peer: SocketAddr) -> Option<usize> 
     Some(encapsulation(socket, peer).max_stu(mtu) + zerolane_wire::HEADER_LEN)
 }
 
-/// Connects `socket` anew if the system would choose another source address for `peer` at present; the
-/// port stays if it can. True if our address is another now.
+/// Reconnects `socket` if the system would now choose another source address for `peer`; keeps the port if possible.
+/// True if this end's address changed.
 pub(super) fn renew_source(socket: &Socket, peer: SocketAddr) -> io::Result<bool> {
     let before = socket.local_addr()?.as_socket();
-    // Asked of another socket first: an unconnected socket receives from every address.
+    // A second socket finds it out, because an unconnected socket receives from every address.
     let chosen = open(any_address(peer, 0), Share::WithJoining)?;
     chosen.connect(&SockAddr::from(peer))?;
     let chosen = chosen.local_addr()?.as_socket();
@@ -157,14 +156,14 @@ pub(super) fn renew_source(socket: &Socket, peer: SocketAddr) -> io::Result<bool
     }
     let port = before.map_or(0, |address| address.port());
     disconnect(socket)?;
-    // Refused where it is still bound, or was taken: then there is another.
+    // Refused if the port is still bound or was taken; then the system assigns another.
     let _ = socket.bind(&SockAddr::from(any_address(peer, port)));
-    // Without a way to the peer it stays unconnected until the next try.
+    // Without a route to the peer it stays unconnected until the next attempt.
     socket.connect(&SockAddr::from(peer))?;
     Ok(socket.local_addr()?.as_socket() != before)
 }
 
-/// No address in particular, of the family of `like`.
+/// The wildcard address of `like`'s family.
 pub(crate) fn any_address(like: SocketAddr, port: u16) -> SocketAddr {
     let any: IpAddr = match like {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -173,30 +172,30 @@ pub(crate) fn any_address(like: SocketAddr, port: u16) -> SocketAddr {
     SocketAddr::new(any, port)
 }
 
-/// Lets go of the peer's address, and so of our own.
+/// Releases the peer's address, and with it this end's own.
 fn disconnect(socket: &Socket) -> io::Result<()> {
     // SAFETY: all fields of sockaddr are integers, for which zero is a value.
     let mut nothing: libc::sockaddr = unsafe { std::mem::zeroed() };
     nothing.sa_family = libc::AF_UNSPEC as libc::sa_family_t;
     let len = size_of::<libc::sockaddr>() as libc::socklen_t;
-    // SAFETY: an address of that length that lives across the call; fd is an open socket.
+    // SAFETY: an address of that length lives across the call; fd is an open socket.
     match unsafe { libc::connect(socket.as_raw_fd(), &raw const nothing, len) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// As [`path_datagram`], of the peer that the socket is connected to.
+/// As [`path_datagram`], for the peer that the socket is connected to.
 pub(super) fn path_datagram_now(socket: &Socket) -> Option<usize> {
     path_datagram(socket, socket.peer_addr().ok()?.as_socket()?)
 }
 
-/// Whether the kernel knows UDP segmentation offload on this socket.
+/// Whether the kernel supports UDP segmentation offload on this socket.
 pub(super) fn has_gso(socket: &Socket) -> bool {
     get(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT).is_ok()
 }
 
-/// Has the socket cut what is longer after every `segment` bytes, where a send does not say so itself; 0: nothing.
+/// Makes the socket segment longer data every `segment` bytes, unless a send says otherwise; 0: not at all.
 pub(super) fn set_segment(socket: &Socket, segment: usize) -> io::Result<()> {
     set(
         socket.as_raw_fd(),
@@ -206,24 +205,23 @@ pub(super) fn set_segment(socket: &Socket, segment: usize) -> io::Result<()> {
     )
 }
 
-/// Permits sends without a copy, if the kernel has them.
+/// Permits sends without a copy, if the kernel supports them.
 pub(super) fn enable_zerocopy(socket: &Socket) -> bool {
     set(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ZEROCOPY, 1).is_ok()
 }
 
-/// ECN-capable: the path may mark it instead of dropping it (ECT(0), RFC 3168).
+/// ECN-capable: routers may mark the datagram instead of dropping it (ECT(0), RFC 3168).
 const ECT_0: i32 = 0b10;
 
-/// Has the socket say of each datagram what its ECN field was. GRO merges none that differ in it.
+/// Makes the socket report each datagram's ECN field. GRO does not merge datagrams whose fields differ.
 pub(super) fn show_ecn(socket: &Socket) {
     let fd = socket.as_raw_fd();
-    // Where the kernel has one of them only, the other address family is not in use.
+    // If the kernel has only one of the two, the other address family is not in use.
     let _ = set(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1);
     let _ = set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1);
 }
 
-/// Sends ECN-capable datagrams to `peer`, or such as cannot be marked. Where the kernel refuses, no marks
-/// come back, and the core finds out.
+/// Makes datagrams to `peer` ECN-capable or not. If the kernel refuses, no marks come back, and the core detects that.
 pub(super) fn send_ect(socket: &Socket, peer: SocketAddr, ect: bool) {
     let fd = socket.as_raw_fd();
     let field = if ect { ECT_0 } else { 0 };
@@ -233,9 +231,9 @@ pub(super) fn send_ect(socket: &Socket, peer: SocketAddr, ect: bool) {
     };
 }
 
-/// Has the socket say of each datagram when it arrived, by the system's clock.
+/// Makes the socket report when each datagram arrived, by the system's clock.
 pub(super) fn show_arrival_times(socket: &Socket) {
-    // Without, what is read counts as just arrived.
+    // If the kernel refuses, datagrams count as just arrived.
     let _ = set(
         socket.as_raw_fd(),
         libc::SOL_SOCKET,
@@ -244,13 +242,13 @@ pub(super) fn show_arrival_times(socket: &Socket) {
     );
 }
 
-/// Whether it does.
+/// Whether the socket reports arrival times.
 #[cfg(test)]
 pub(super) fn tells_arrival_times(socket: &Socket) -> bool {
     get(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS).is_ok_and(|set| set == 1)
 }
 
-/// Turns receive offload on, if the kernel has it.
+/// Turns receive offload on, if the kernel supports it.
 pub(super) fn enable_gro(socket: &Socket) -> bool {
     set(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_GRO, 1).is_ok()
 }
@@ -285,7 +283,7 @@ pub(super) fn get(fd: RawFd, level: i32, name: i32) -> io::Result<i32> {
     }
 }
 
-/// Whether the kernel has something of this socket that has not left.
+/// Whether the kernel holds data of this socket that has not left.
 pub(super) fn has_unsent(socket: &Socket) -> bool {
     let mut unsent = 0i32;
     // SAFETY: the request writes one int, which lives across the call.

@@ -1,4 +1,4 @@
-//! The kernel's calls of the sending side, in one place: tests put refusals between here and there.
+//! Makes the sending side's system calls in one place, so that tests can inject errors.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -6,8 +6,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 /// sendmsg. Returns the bytes taken.
 ///
 /// # Safety
-/// All that `message` points to is mapped for the length of the call; with MSG_ZEROCOPY, until the
-/// kernel has said that it let go.
+/// All memory that `message` points to is mapped for the length of the call; with MSG_ZEROCOPY, until the kernel has
+/// reported its release.
 pub(super) unsafe fn sendmsg(fd: RawFd, message: &libc::msghdr, flags: i32) -> io::Result<usize> {
     #[cfg(test)]
     if let Some(refusal) = seam::refusal(message, flags) {
@@ -17,7 +17,7 @@ pub(super) unsafe fn sendmsg(fd: RawFd, message: &libc::msghdr, flags: i32) -> i
     result(unsafe { libc::sendmsg(fd, std::ptr::from_ref(message), flags) })
 }
 
-/// send: sendmsg of one piece, which the kernel has less to read of. Returns the bytes taken.
+/// send: sendmsg of one piece, for which the kernel reads less. Returns the bytes taken.
 ///
 /// # Safety
 /// `piece` is mapped for the length of the call.
@@ -50,29 +50,31 @@ pub(super) unsafe fn receive_error(fd: RawFd, message: &mut libc::msghdr) -> io:
     result(unsafe { libc::recvmsg(fd, std::ptr::from_mut(message), flags) })
 }
 
-/// A pipe that holds a train, wherever its pages begin: its end to read, and its end to write.
+/// A pipe that holds a train at any page offset: its read end and its write end.
 pub(super) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut ends = [0; 2];
     // SAFETY: the array is ours and as large as the call fills.
     result(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) } as isize)?;
-    // SAFETY: the kernel just opened both, for us alone.
+    // SAFETY: the kernel has just opened both, and nothing else owns them.
     let pipe: (OwnedFd, OwnedFd) = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) }).into();
     // SAFETY: the call touches no memory of ours.
     result(unsafe { libc::fcntl(pipe.1.as_raw_fd(), libc::F_SETPIPE_SZ, PIPE) } as isize)?;
     Ok(pipe)
 }
 
-/// Bytes that a pipe holds if each of its pages is full: it has one for each piece of a page, and a train with its end
-/// has 17.
+/// Bytes that a pipe holds if each of its pages is full: it uses one for each piece of a page, and a train with its end
+/// has 17 pieces.
 const PIPE: i32 = 32 * 4096;
 
-/// Sends `pieces`, one behind another, by reference, through a pipe that is empty.
+/// Sends `pieces`, one after the other, by reference, through an empty pipe.
 ///
 /// # Errors
-/// Not all of it was taken. Some of it may be in the pipe, and some have left, as the start of a train without an end.
+/// Not all of the bytes were taken. Some may be in the pipe, and some may have left, as the start of a train without an
+/// end.
 ///
 /// # Safety
-/// What `pieces` name stays mapped for the call. The kernel keeps its pages by itself, also when they are no longer ours.
+/// The memory of `pieces` stays mapped for the call. The kernel itself keeps its pages, even after they are no longer
+/// ours.
 pub(super) unsafe fn give(
     pieces: &[libc::iovec],
     (read, write): &(OwnedFd, OwnedFd),
@@ -83,20 +85,20 @@ pub(super) unsafe fn give(
         return Err(refusal);
     }
     let flags = libc::SPLICE_F_NONBLOCK;
-    // SAFETY: the caller's promise; the kernel reads the iovecs during the call alone.
+    // SAFETY: the caller's promise; the kernel reads the iovecs only during the call.
     let filled =
         result(unsafe { libc::vmsplice(write.as_raw_fd(), pieces.as_ptr(), pieces.len(), flags) })?;
     if filled != pieces.iter().map(|it| it.iov_len).sum() {
         return Err(io::ErrorKind::WouldBlock.into());
     }
     let none = std::ptr::null_mut();
-    // SAFETY: without offsets the call touches no memory of ours but what the pipe refers to.
+    // SAFETY: without offsets the call touches no memory of ours except that which the pipe refers to.
     let sent =
         result(unsafe { libc::splice(read.as_raw_fd(), none, socket, none, filled, flags) })?;
     match sent == filled {
         true => Ok(()),
         false => {
-            // Else the next send would continue it.
+            // Otherwise the next send would continue it.
             let off = 0i32;
             let (len, name) = (size_of::<i32>() as libc::socklen_t, libc::UDP_CORK);
             // SAFETY: the option value is an int that lives across the call.
@@ -110,26 +112,26 @@ fn result(returned: isize) -> io::Result<usize> {
     usize::try_from(returned).map_err(|_| io::Error::last_os_error())
 }
 
-/// A kernel with other moods than the one the tests run on. For the calling thread only.
+/// Makes the kernel seem to behave differently from the one that the tests run on, for the calling thread only.
 #[cfg(test)]
 pub(super) mod seam {
     use std::cell::{Cell, RefCell};
     use std::io;
 
-    /// Which sends are refused.
+    /// The kind of send to refuse.
     #[derive(Clone, Copy, PartialEq, Eq)]
     pub(crate) enum Sends {
-        /// Those of bulk to be cut by the kernel.
+        /// Sends of bulk that the kernel should segment.
         Segmented,
-        /// Those of several control datagrams.
+        /// Sends of several control datagrams.
         Together,
-        /// Those without a copy.
+        /// Sends without a copy.
         Zerocopy,
-        /// Those of memory that is given.
+        /// Sends of memory that is given.
         Given,
     }
 
-    /// What is sent together and is longer, bytes, is no control.
+    /// Longest data sent together that still counts as control, in bytes.
     const LEAST_BULK: usize = 2048;
 
     thread_local! {
@@ -139,7 +141,7 @@ pub(super) mod seam {
         static MEASURES: Cell<bool> = const { Cell::new(false) };
     }
 
-    /// The next of these sends is refused so.
+    /// Refuses the next send of this kind with `errno`.
     pub(crate) fn refuse(sends: Sends, errno: i32) {
         REFUSED.with_borrow_mut(|all| all.push((sends, errno)));
     }
@@ -149,18 +151,18 @@ pub(super) mod seam {
         REFUSED.with_borrow(Vec::len)
     }
 
-    /// Refuses no more.
+    /// Cancels the refusals.
     pub(crate) fn take_back() {
         REFUSED.take();
     }
 
-    /// The kernel keeps what it was lent until told otherwise.
+    /// Makes the kernel keep lent memory until told otherwise.
     pub(crate) fn hold_reports(hold: bool) {
         HOLDS_REPORTS.set(hold);
     }
 
-    /// Whether trains are given or copied is found by measurement. Else, in tests, they are given, so that what they
-    /// show depends on no clock.
+    /// Whether measurement decides if trains are given or copied. Otherwise, in tests, they are given, so that results
+    /// depend on no clock.
     pub(crate) fn measure(measures: bool) {
         MEASURES.set(measures);
     }
@@ -169,13 +171,13 @@ pub(super) mod seam {
         !MEASURES.get()
     }
 
-    /// The kernel says that it copied nothing.
+    /// Makes the kernel report that it copied nothing.
     pub(crate) fn say_not_copied(say: bool) {
         SAYS_NOT_COPIED.set(say);
     }
 
     pub(super) fn refusal(message: &libc::msghdr, flags: i32) -> Option<io::Error> {
-        // SAFETY: the caller's promise: as many iovecs are there.
+        // SAFETY: the caller's promise: msg_iov points to msg_iovlen iovecs.
         let pieces = unsafe { std::slice::from_raw_parts(message.msg_iov, message.msg_iovlen) };
         let len: usize = pieces.iter().map(|it| it.iov_len).sum();
         let is = |sends| match sends {

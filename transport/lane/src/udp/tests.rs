@@ -1,4 +1,4 @@
-//! Two drivers in one thread, and a kernel that refuses, or says that it copies nothing.
+//! Tests that two drivers in one thread survive a kernel that refuses sends, or reports that it copies nothing.
 #![allow(non_snake_case)]
 
 mod arrival;
@@ -23,8 +23,8 @@ use zerolane_wire::Rights;
 
 type End = Driver<AnyLane>;
 
-/// Turns without progress at either end after which a test has failed. A turn that finds nothing
-/// takes microseconds, a retransmission up to a second.
+/// Turns without progress at either end after which a test fails. A turn that finds nothing takes microseconds, a
+/// retransmission up to a second.
 const PATIENCE: usize = 1 << 24;
 
 /// Turns both ends until `done`.
@@ -46,7 +46,7 @@ fn join(hosts: Option<&Topology>, options: &Options) -> (End, End) {
     join_at(hosts, address.into(), options)
 }
 
-/// The same, where b is at `address`.
+/// Does the same, with b at `address`.
 fn join_at(hosts: Option<&Topology>, address: IpAddr, options: &Options) -> (End, End) {
     let at_a = |work: &mut (dyn FnMut() -> End + Send)| match hosts {
         Some(hosts) => hosts.a().enter_thread(work).expect("entered"),
@@ -63,7 +63,7 @@ fn join_at(hosts: Option<&Topology>, address: IpAddr, options: &Options) -> (End
         let wait = Some(Duration::from_millis(1));
         listener.accept(wait).expect("accepting")
     };
-    // A key exchange goes to and fro.
+    // A key exchange takes several messages.
     let accepted = (0..PATIENCE).find_map(|_| {
         a.turn().expect("asking");
         match hosts {
@@ -76,7 +76,7 @@ fn join_at(hosts: Option<&Topology>, address: IpAddr, options: &Options) -> (End
     (a, b)
 }
 
-/// As users have it by default, but to this host as to any.
+/// The default options, for a peer on this host treated like any other.
 fn sealed() -> Options {
     Options {
         lane: LaneChoice::Udp,
@@ -84,7 +84,7 @@ fn sealed() -> Options {
     }
 }
 
-/// Neither end protects anything, so that memory can be lent to the kernel as it is.
+/// Plain mode at both ends, so that memory can be lent to the kernel as it is.
 fn plain() -> Options {
     Options {
         security: Security::plain(),
@@ -100,7 +100,7 @@ fn hosts(mtu: u32) -> Option<Topology> {
     Some(Topology::pair("zc", mtu).expect("permitted"))
 }
 
-/// Content that tells its place.
+/// Content that depends on the position.
 fn content(len: usize, seed: usize) -> Vec<u8> {
     (0..len)
         .map(|at| (at / 251 + at * 7 + seed) as u8)
@@ -124,7 +124,7 @@ fn post(a: &mut End, b: &mut End, bytes: &[u8]) {
         .expect("posted");
 }
 
-/// The same, and returns what b has.
+/// Does the same, and returns b's completion.
 fn transfer(a: &mut End, b: &mut End, bytes: &[u8]) -> Option<Completion> {
     post(a, b, bytes);
     drive(a, b, |_, b| b.has_completion());
@@ -144,7 +144,7 @@ fn verify(received: Option<Completion>, bytes: &[u8]) {
     assert!(exclusive(received.memory)[..] == *bytes, "content");
 }
 
-/// Nothing was sent again by either end, unless one waited in vain: the machine was busy for longer than that.
+/// Checks that neither end retransmitted, unless a timeout expired because the machine was busy.
 fn assert_sent_once(a: &Account, b: &Account) {
     let sum = |count: fn(&Counters) -> u64| count(&a.protocol) + count(&b.protocol);
     let (resent, timeouts) = (sum(|it| it.bytes_resent), sum(|it| it.timeouts));
@@ -153,7 +153,7 @@ fn assert_sent_once(a: &Account, b: &Account) {
 
 const SIZE: usize = 3 << 20;
 
-/// The next send that the kernel is to cut is refused, whichever way it goes.
+/// Refuses the next send that the kernel should segment, in any form.
 fn refuse_segmented(errno: i32) {
     seam::refuse(Sends::Given, errno);
     seam::refuse(Sends::Segmented, errno);
@@ -201,7 +201,8 @@ fn gso__refused_at_run_time_loses_nothing() {
     }
 }
 
-/// What an end owes at once, and is of one length, is one call: here the announcements of four Transfers.
+/// Control datagrams of one length that an end owes at once leave in one call: here the announcements of four
+/// Transfers.
 #[test]
 fn control__of_one_length_leaves_together() {
     for options in [plain(), sealed()] {
@@ -211,7 +212,7 @@ fn control__of_one_length_leaves_together() {
                 gso,
                 ..options.clone()
             };
-            // A timer that ran out on a busy machine has something to say, too, but not each time.
+            // A timer that expires on a busy machine adds a datagram, but not in each attempt.
             let expected = (if gso { 1 } else { 4 }, 4);
             let mut seen = (0..10).map(|_| calls_and_datagrams(&hosts, &options));
             assert!(seen.any(|it| it == expected), "{expected:?}");
@@ -219,7 +220,7 @@ fn control__of_one_length_leaves_together() {
     }
 }
 
-/// What it takes to announce four Transfers.
+/// The calls and datagrams that announce four Transfers.
 fn calls_and_datagrams(hosts: &Topology, options: &Options) -> (u64, u64) {
     let (mut a, mut b) = join(Some(hosts), options);
     let bytes = content(100_000, 1);
@@ -240,7 +241,7 @@ fn calls_and_datagrams(hosts: &Topology, options: &Options) -> (u64, u64) {
     )
 }
 
-/// Control that the socket has no room for leaves later, all of it.
+/// Control datagrams for which the socket has no room all leave later.
 #[test]
 fn control__that_was_refused_leaves_later() {
     let Some(hosts) = hosts(1500) else { return };
@@ -258,7 +259,7 @@ fn control__that_was_refused_leaves_later() {
         assert_eq!(a.account().dropped_on_send, 0);
         a.account().protocol.timeouts
     };
-    // A busy machine may have an end wait in vain, but not each time.
+    // A timeout may expire on a busy machine, but not in each attempt.
     assert!((0..10).any(|_| timeouts() == 0));
 }
 
@@ -330,7 +331,7 @@ fn zerocopy__off_asks_nothing() {
     assert_eq!(a.account().zerocopy, Zerocopy::Off);
 }
 
-/// Two ends whose kernel says that it copies nothing, after the probe.
+/// Two ends whose kernel reports that it copies nothing, after the probe.
 fn uncopied(hosts: &Topology) -> (End, End) {
     seam::say_not_copied(true);
     let (mut a, mut b) = join(Some(hosts), &plain());
@@ -392,7 +393,7 @@ fn zerocopy__refused_at_run_time_loses_nothing() {
     ] {
         let (mut a, mut b) = uncopied(&hosts);
         seam::refuse(Sends::Zerocopy, errno);
-        // A fault is asked about twice.
+        // A send that fails with a fault is repeated once.
         seam::refuse(Sends::Zerocopy, errno);
         let bytes = content(SIZE, 4);
         verify(transfer(&mut a, &mut b, &bytes), &bytes);
@@ -443,7 +444,7 @@ fn zerocopy__memory_that_the_kernel_keeps_is_never_given_back() {
     let start = NonNull::from(&mut owned[..]).cast();
     let alive = Arc::new(());
     let owner = Box::new((alive.clone(), owned));
-    // SAFETY: the bytes lie on the heap, the owner keeps them, and nothing else has a name for them.
+    // SAFETY: the bytes lie on the heap, the owner keeps them, and nothing else has a pointer to them.
     let memory = unsafe { Region::foreign(start, SIZE, false, owner) };
     b.post_target(
         WorkRequest::Receive,
@@ -465,11 +466,10 @@ fn zerocopy__memory_that_the_kernel_keeps_is_never_given_back() {
     assert_eq!(Arc::strong_count(&alive), 2, "still in use");
 }
 
-/// Turns after which a wait that each turn brings something has not ended.
+/// Turns after which a wait in which each turn brings something must have ended.
 const BUSY_TURNS: usize = 1 << 18;
 
-/// Waits at b while a puts something there before each of its turns, so that none is idle. How many
-/// turns that took.
+/// Waits at b while a puts something there before each of its turns, so that none is idle. Returns the number of turns.
 fn wait_busy(a: &mut End, b: &mut End, timeout: Option<Duration>) -> usize {
     let memory = ExportedRegion::new(Region::anonymous(4096).expect("memory"));
     let memory = memory.expect("page-aligned");
@@ -543,7 +543,7 @@ fn miss_exported_place(gro: bool, cause: MoveCause) {
     put(&mut a, &mut b, &content(SIZE, 1));
     let before = b.account();
     let _ = shared::seam::take();
-    // A burst is lost: what follows lands in its place.
+    // A burst is lost, and the next one lands in its place.
     if gro {
         seam::refuse(Sends::Given, libc::EAGAIN);
     }
@@ -565,16 +565,16 @@ fn miss_exported_place(gro: bool, cause: MoveCause) {
     assert!(there == bytes, "content");
 }
 
-/// The child of a fork has copies of the descriptors: what it drops, the parent goes on with.
+/// The child of a fork has copies of the descriptors: the parent continues with those that the child drops.
 #[test]
 fn drop__in_a_child_of_fork_says_nothing_to_the_peer() {
     let (a, mut b) = join(None, &sealed());
     let mut a = std::mem::ManuallyDrop::new(a);
-    // SAFETY: the child drops one value, which takes no lock that another thread of this program may hold but
-    // the allocator's, which survives a fork, and ends without running anything else.
+    // SAFETY: the child drops one value and exits without running anything else. The drop takes no lock that another
+    // thread of this program may hold, except the allocator's, which survives a fork.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        // SAFETY: not used after that: the child ends here.
+        // SAFETY: the value is not used afterwards, because the child ends here.
         unsafe {
             std::mem::ManuallyDrop::drop(&mut a);
             libc::_exit(0);
@@ -592,7 +592,7 @@ fn drop__in_a_child_of_fork_says_nothing_to_the_peer() {
     assert!(b.closed().is_none());
 }
 
-/// Puts `bytes` into `memory` of b's.
+/// Puts `bytes` into b's `memory`.
 fn put_into(a: &mut End, b: &mut End, memory: &ExportedRegion, bytes: &[u8]) {
     let exported = b
         .export(memory.exporting(), Rights::ALL, None)
@@ -634,8 +634,8 @@ fn exported__sealed_payload_is_opened_where_it_lands_if_the_cipher_can() {
     }
 }
 
-/// A word of what is put changes all the time, by the program that owns it: what cannot be opened where it
-/// landed for that is opened apart when it comes again.
+/// The program that owns the memory changes a word of the target all the time. Payload that therefore fails to open in
+/// place is opened outside when it comes again.
 #[test]
 fn exported__sealed_payload_comes_through_while_its_place_is_written() {
     let (mut a, mut b) = join(None, &sealed());
@@ -666,7 +666,7 @@ fn exported__sealed_payload_comes_through_while_its_place_is_written() {
     assert!(forged <= 1, "{forged} times in a row");
 }
 
-/// Each byte of a word that is stored is the same, so one of two halves shows.
+/// All bytes of each stored word are equal, so a torn word would show.
 #[test]
 fn exported__a_sealed_get_takes_each_word_whole_while_all_are_written() {
     let (mut a, mut b) = join(None, &sealed());
@@ -694,7 +694,7 @@ fn exported__a_sealed_get_takes_each_word_whole_while_all_are_written() {
         let got = exclusive(got.memory);
         let (words, _) = got[(8 - start % 8) % 8..].as_chunks::<8>();
         let torn = words.iter().find(|it| **it != [it[0]; 8]);
-        // Behind an odd start a word may lie in two trains.
+        // After an odd start, a word may lie in two trains.
         assert!(
             torn.is_none() || !start.is_multiple_of(8),
             "{len} at {start}: {torn:?}"

@@ -1,4 +1,5 @@
-//! What comes for a connection to the unconnected socket of a port, from elsewhere than its peers' addresses.
+//! Receives a connection's datagrams that arrive at the port's unconnected socket, from other addresses than its
+//! peer's.
 
 use super::packet_info::PacketAddresses;
 use super::port::{Received, Seat};
@@ -7,16 +8,16 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-/// Where a connection hears it, and by what key.
+/// Where a connection receives such datagrams, and the key that identifies them.
 #[derive(Debug)]
 pub(crate) struct Unmatched {
     seat: Seat,
-    /// Held while something may come there.
+    /// Held while such datagrams may arrive.
     socket: Option<Arc<Socket>>,
 }
 
 impl Unmatched {
-    /// Of the connection that has `seat`.
+    /// For the connection that has `seat`.
     pub(crate) fn of(seat: Seat) -> Unmatched {
         Unmatched { seat, socket: None }
     }
@@ -25,10 +26,10 @@ impl Unmatched {
         &self.seat
     }
 
-    /// What came since this was asked last.
+    /// Takes the datagrams that arrived since the last call.
     ///
     /// # Errors
-    /// The port cannot be listened on: others have it, or there are no more descriptors.
+    /// The unconnected socket cannot be opened: another process has the port, or there is no descriptor left.
     pub(crate) fn take(&mut self) -> io::Result<VecDeque<Received>> {
         let socket = match self.socket.take() {
             Some(socket) => socket,
@@ -39,15 +40,15 @@ impl Unmatched {
         Ok(received)
     }
 
-    /// Nothing is expected there for now.
+    /// Stops listening: no such datagrams are expected for now.
     pub(crate) fn close(&mut self) {
         self.socket = None;
     }
 
-    /// A socket of this port for a path by which something came: it speaks from the address that was called.
+    /// A socket of this port for a path on which a datagram came: it sends from the address that the peer called.
     ///
     /// # Errors
-    /// The system gives none, or there is no way back.
+    /// The system gives none, or there is no route back.
     pub(crate) fn join(
         &self,
         addresses: PacketAddresses,

@@ -1,9 +1,9 @@
-//! Sending without the kernel's copy (MSG_ZEROCOPY), where it does without.
+//! Sends without the kernel's copy (MSG_ZEROCOPY), if the kernel really omits it.
 //!
-//! The kernel takes the flag and may copy all the same; loopback and veth always do. It says so
-//! afterwards, on the error queue. So the first path probe, a datagram of the lane's own memory, is
-//! sent with the flag, and what the kernel reports decides for the connection. What was lent to the
-//! kernel is kept, and not written, until it reports that it let go.
+//! The kernel accepts the flag and may copy anyway; loopback and veth always do. It reports that afterwards, on the
+//! error queue. So the first path probe, a datagram of the lane's own memory, is sent with the flag, and the kernel's
+//! report decides for the connection. Memory lent to the kernel is kept, and not written, until the kernel reports its
+//! release.
 
 use super::system;
 use crate::Zerocopy;
@@ -14,27 +14,26 @@ use std::os::fd::AsRawFd;
 use zerolane_core::{DataBurst, RegionId};
 use zerolane_wire::HEADER_LEN;
 
-/// Fragments of one send: the kernel's MAX_SKB_FRAGS.
+/// Most fragments of one send: the kernel's MAX_SKB_FRAGS.
 const MAX_FRAGMENTS: usize = 17;
-/// Page size the fragments are counted in; larger pages only make for fewer.
+/// Page size for counting fragments; larger pages only reduce their number.
 const PAGE: usize = 4096;
-/// Payload of one send from which doing without the copy pays, bytes. The kernel's documentation
-/// names 10 KB for a call as such; a burst with the copy carries up to 64 KiB, and more calls are
-/// the price.
+/// Least payload of one send for which avoiding the copy pays, in bytes. The kernel's documentation names 10 KB for
+/// each call; but a burst with the copy carries up to 64 KiB, so avoiding it needs more calls.
 const WORTHWHILE: usize = 16 << 10;
-/// Sends that the kernel may hold at a time. Each holds headers, and the kernel has its own limit.
+/// Most sends that the kernel may hold at a time. Each holds headers, and the kernel has its own limit.
 const MAX_HELD: usize = 256;
-/// Errors of the network that one look at the error queue passes over: the next look goes on behind them.
+/// Most network errors that one read of the error queue skips: the next read continues after them.
 const MAX_SKIPPED: usize = 64;
-/// A header, and nothing that shares its page boundary: 40 bytes must not lie across two pages.
+/// Bytes for one header: its 40 bytes must not cross a page boundary.
 const SLOT: usize = 64;
-/// Headers of one send: each has a fragment, and each payload one at least.
+/// Most datagrams of one send: each header takes a fragment, and each payload at least one.
 pub(super) const MAX_DATAGRAMS: usize = MAX_FRAGMENTS / 2;
 /// Room for one report: an address and a sock_extended_err.
 const CONTROL_LEN: usize = 128;
 /// `ee_origin` of a report of zerocopy (linux/errqueue.h).
 const ORIGIN_ZEROCOPY: u8 = 5;
-/// `ee_code`: the kernel copied.
+/// `ee_code` if the kernel copied.
 const COPIED: u8 = 1;
 
 #[repr(C, align(512))]
@@ -44,12 +43,12 @@ pub(super) struct Headers(pub(super) [[u8; SLOT]; MAX_DATAGRAMS]);
 const _: () =
     assert!(SLOT >= HEADER_LEN && size_of::<Headers>() == 512 && PAGE.is_multiple_of(512));
 
-/// A send whose memory the kernel still has.
+/// A send whose memory the kernel still holds.
 #[derive(Debug)]
 struct LentSend {
-    /// The kernel counts the sends of a socket, from 0.
+    /// Its number: the kernel counts the sends of a socket, from 0.
     number: u32,
-    /// Whose payload it is; `None` for a probe.
+    /// The region of its payload; `None` for a probe.
     region: Option<RegionId>,
     headers: Box<Headers>,
 }
@@ -82,22 +81,22 @@ impl ZerocopyTracker {
         self.state
     }
 
-    /// Whether the kernel has memory of ours.
+    /// Whether the kernel holds memory of this end.
     pub(super) fn is_lending(&self) -> bool {
         !self.held.is_empty()
     }
 
-    /// Whether the kernel has memory of `region`.
+    /// Whether the kernel holds memory of `region`.
     pub(super) fn holds(&self, region: RegionId) -> bool {
         self.held.iter().any(|held| held.region == Some(region))
     }
 
-    /// Datagrams with `stu` bytes of payload for one send. 0 if it does not pay, or is not to be had.
+    /// Datagrams with `stu` bytes of payload for one send. 0 if lending does not pay, or is not possible.
     pub(super) fn datagrams(&self, stu: usize) -> usize {
         if self.state != Zerocopy::Used || self.held.len() >= MAX_HELD {
             return 0;
         }
-        // One for the header, and payload begins anywhere in its first page.
+        // One for the header, and the payload may begin anywhere in its first page.
         let fragments = 1 + stu.div_ceil(PAGE) + 1;
         let datagrams = MAX_FRAGMENTS / fragments;
         if datagrams * stu < WORTHWHILE {
@@ -107,7 +106,7 @@ impl ZerocopyTracker {
         }
     }
 
-    /// Whether this burst is one to lend.
+    /// Whether to lend this burst.
     pub(super) fn pays(&self, burst: &DataBurst) -> bool {
         burst.segments as usize <= self.datagrams(burst.stu as usize)
             && burst.span.len >= WORTHWHILE as u64
@@ -119,7 +118,7 @@ impl ZerocopyTracker {
         self.free.pop().unwrap_or_else(new)
     }
 
-    /// A probe's own memory, if one is to be made now.
+    /// A probe's own memory, if a probe should be sent now.
     pub(super) fn probe(&mut self, bytes: &[u8]) -> Option<Box<Headers>> {
         if self.state != Zerocopy::Untried {
             return None;
@@ -129,7 +128,7 @@ impl ZerocopyTracker {
         Some(headers)
     }
 
-    /// The kernel has taken a send.
+    /// Records a send that the kernel took.
     pub(super) fn lent(&mut self, headers: Box<Headers>, region: Option<RegionId>) {
         if self.state == Zerocopy::Untried {
             self.state = Zerocopy::Probing;
@@ -142,13 +141,13 @@ impl ZerocopyTracker {
         self.next = self.next.wrapping_add(1);
     }
 
-    /// The kernel has not taken it. True if for a reason of zerocopy's own, so that a send with the
-    /// copy is worth trying.
+    /// Records a send that the kernel refused. True if the cause is zerocopy, so that a send with the copy is worth
+    /// trying.
     pub(super) fn refused(&mut self, headers: Box<Headers>, error: &io::Error) -> bool {
         self.free.push(headers);
         match error.raw_os_error() {
-            // No room for another report, too many pages pinned, pages that cannot be; too many
-            // fragments. Or what has nothing to do with it: that comes again with the copy.
+            // Too many reports, too many pinned pages, pages that cannot be pinned, or too many fragments. Or an
+            // unrelated cause, which then fails the send with the copy as well.
             Some(libc::ENOBUFS | libc::EMSGSIZE | libc::EFAULT) => true,
             Some(libc::EINVAL | libc::EOPNOTSUPP | libc::EPERM | libc::EIO) => {
                 self.state = Zerocopy::Refused;
@@ -158,10 +157,10 @@ impl ZerocopyTracker {
         }
     }
 
-    /// Takes what the kernel reports. True if it let go of anything.
+    /// Takes the kernel's reports. True if it released anything.
     pub(super) fn settle(&mut self, socket: &Socket) -> bool {
         let held = self.held.len();
-        // The kernel may put several sends into one report, never one into several.
+        // The kernel may merge several sends into one report, but never splits one.
         for _ in 0..held {
             let Some(report) = next_report(socket) else {
                 break;
@@ -189,7 +188,7 @@ impl ZerocopyTracker {
     }
 }
 
-/// The kernel may still send from it: never given back.
+/// The kernel may still read this memory, so it is never freed.
 impl Drop for ZerocopyTracker {
     fn drop(&mut self) {
         for held in self.held.drain(..) {
@@ -198,7 +197,7 @@ impl Drop for ZerocopyTracker {
     }
 }
 
-/// The kernel let go of the sends `first..=last`.
+/// The kernel released the sends `first..=last`.
 #[derive(Clone, Copy, Debug)]
 struct Report {
     first: u32,
@@ -206,7 +205,7 @@ struct Report {
     copied: bool,
 }
 
-/// The next report of the error queue, skipping up to [`MAX_SKIPPED`] others that may lie there.
+/// The next report of the error queue; skips up to [`MAX_SKIPPED`] other entries.
 fn next_report(socket: &Socket) -> Option<Report> {
     for _ in 0..MAX_SKIPPED {
         let mut control = [0u64; CONTROL_LEN / 8];

@@ -1,11 +1,11 @@
-//! A message that a path's thread received, and what the kernel said of it.
+//! Receives a message into a buffer of a path's thread, with the kernel's control messages.
 
 use crate::udp::send::{empty_message, iovec};
 use socket2::Socket;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// Bytes of a message: the largest datagram or super-packet there is.
+/// Bytes of a message: the largest datagram or super-packet.
 const BYTES: usize = 65_536;
 /// Bytes of control messages: as many as the receiver reads.
 pub(crate) const CONTROL: usize = 128;
@@ -20,7 +20,7 @@ pub(crate) struct Arrived {
 }
 
 impl Arrived {
-    /// Of no message.
+    /// A buffer without a message.
     pub(super) fn empty() -> Box<Arrived> {
         Box::new(Arrived {
             bytes: vec![0; BYTES].into(),
@@ -31,10 +31,10 @@ impl Arrived {
         })
     }
 
-    /// Takes the next message. False if there is none.
+    /// Receives the next message. False if there is none.
     ///
     /// # Errors
-    /// The socket's.
+    /// Those of the socket.
     pub(super) fn receive(&mut self, socket: &Socket) -> io::Result<bool> {
         let mut piece = iovec(self.bytes.as_mut_ptr(), self.bytes.len());
         let mut message = empty_message();
@@ -42,7 +42,7 @@ impl Arrived {
         message.msg_iovlen = 1;
         message.msg_control = self.control.as_mut_ptr().cast();
         message.msg_controllen = CONTROL;
-        // SAFETY: the message names a piece and control space of ours, as long as they are.
+        // SAFETY: the message names a piece and control space of ours, with their lengths.
         let len =
             unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
         let Ok(len) = usize::try_from(len) else {
@@ -62,7 +62,7 @@ impl Arrived {
         &self.bytes[..self.len]
     }
 
-    /// Its control messages, of which so many bytes are, and its flags.
+    /// Its control messages, their length in bytes, and its flags.
     pub(crate) fn told(&self) -> (&[u64; CONTROL / 8], usize, i32) {
         (&self.control, self.control_len, self.flags)
     }

@@ -1,7 +1,7 @@
-//! A thread for a path: it receives, seals and sends what the path carries, and opens sealed payload into its place.
+//! Runs a thread for a path, which receives, seals and sends the path's datagrams, and opens sealed payload in place.
 //!
-//! The connection stays with the thread that drives it, which says what is sent, where payload belongs, and by which numbers
-//! and keys. Orders go to the path's thread, reports come back:
+//! The connection stays with the thread that drives it. That thread decides what to send, where payload belongs, and
+//! which numbers and keys to use. It sends orders to the path's thread, which returns reports:
 //!
 //! ```text
 //!  driver                                    the path's thread
@@ -13,9 +13,9 @@
 //!  control, and all else    -- Free -->
 //! ```
 //!
-//! Whatever it does to posted memory is an [errand](crate::errand), which ends with the order, and which the registry calls off
-//! before it gives the memory away otherwise. Both ways are bounded: by the buffers, which are [`BUFFERS`], and by the bursts
-//! that the driver has it send at a time.
+//! Each access to posted memory is an [errand](crate::errand), which ends with the order. The registry calls the errand
+//! off before it lets the memory be used in any other way. Both directions are bounded: by the number of buffers,
+//! [`BUFFERS`], and by the number of bursts that the driver hands over at a time.
 
 mod arrived;
 mod run;
@@ -40,55 +40,55 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use zerolane_wire::HEADER_LEN;
 
-/// Messages received and not done with, of one path: 1 MiB.
+/// Messages of one path that were received and not yet released: 1 MiB.
 pub(crate) const BUFFERS: usize = 16;
 
-/// What the path's thread is to do.
+/// An order to the path's thread.
 pub(crate) enum Order {
     Send(SendOrder),
     Open(OpenOrder),
-    /// This buffer may be received into again.
+    /// A buffer to receive into again.
     Free(Box<Arrived>),
     #[cfg(test)]
     Panic,
 }
 
-/// A train that is to be opened into its place.
+/// An order to open a train into its place.
 pub(crate) struct OpenOrder {
     pub(crate) errand: Errand,
-    /// What it lies in, with all that is around it.
+    /// The message that holds the train, with all that surrounds it.
     pub(crate) from: Box<Arrived>,
     pub(crate) header: [u8; HEADER_LEN],
     pub(crate) payload: Range<usize>,
     pub(crate) opening: Opening,
-    /// As many bytes as its payload has, to be written as long as the errand is under way.
+    /// Start of as many bytes as the payload has, which may be written while the errand is in progress.
     pub(crate) place: *mut u8,
 }
 
-// SAFETY: the place is touched only as the errand permits, whatever thread that is in.
+// SAFETY: the place is accessed only as the errand permits, in any thread.
 unsafe impl Send for OpenOrder {}
 
-/// What it did.
+/// A report of the path's thread.
 pub(crate) enum Report {
-    /// The first burst of those that were to be sent left, or was called off, or why not.
+    /// The result of the first burst in progress: it left or was called off, or why it did not leave.
     Sent(io::Result<()>),
-    /// A message.
+    /// A received message.
     Arrived(Box<Arrived>),
-    /// The socket gave none.
+    /// An error of the socket, with the unused buffer.
     Refused(Box<Arrived>, io::Error),
-    /// Whether the first train of those that were to be opened was the peer's. `None`: it was called off.
+    /// The result of the first train in progress: whether it is the peer's. `None`: it was called off.
     Opened(Option<bool>),
-    /// The thread is over, and nothing that it was ordered to do will be reported.
+    /// The thread has ended, and no order will be reported any more.
     Ended,
 }
 
-/// What a path's thread and the one that drives the connection share.
+/// State shared by a path's thread and the thread that drives the connection.
 pub(crate) struct Channel {
     orders: Submissions<Order>,
     waker: Waker,
     stop: AtomicBool,
     reports: Mailbox<Report>,
-    /// Readable when there is a report that the driver was to be told of.
+    /// Readable if there is a report that the driver must be notified of.
     event: std::fs::File,
 }
 
@@ -100,19 +100,19 @@ impl std::fmt::Debug for Channel {
 
 impl Channel {
     pub(crate) fn order(&self, order: Order) {
-        // Closed only when the thread ended, which gives up what it was to do.
+        // It is closed only after the thread has ended, which abandons its orders.
         let _ = self.orders.push(order);
         self.waker.wake();
     }
 
     fn report(&self, report: Report) {
         if self.reports.push(report) {
-            // A full counter tells as well.
+            // A full counter notifies as well.
             let _ = (&self.event).write(&1u64.to_ne_bytes());
         }
     }
 
-    /// What was reported since this was asked last.
+    /// Takes the reports since the last call.
     pub(crate) fn reports(&self) -> VecDeque<Report> {
         self.reports.take(VecDeque::new(), || {
             let mut told = [0; 8];
@@ -123,24 +123,24 @@ impl Channel {
         })
     }
 
-    /// What is readable when there are reports.
+    /// The descriptor that is readable when there are reports.
     pub(crate) fn watched(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
 }
 
-/// Tells the driver when the thread ends, a panic included.
+/// Notifies the driver when the thread ends, even by a panic.
 struct Ended<'a>(&'a Channel);
 
 impl Drop for Ended<'_> {
     fn drop(&mut self) {
-        // What was ordered and not done is over, and what will be ordered, too.
+        // All orders, present and later, are over.
         self.0.orders.close();
         self.0.report(Report::Ended);
     }
 }
 
-/// The thread of one path, which ends when this is dropped.
+/// The thread of one path. Dropping this ends it.
 #[derive(Debug)]
 pub(crate) struct PathThread {
     channel: Arc<Channel>,
@@ -149,10 +149,10 @@ pub(crate) struct PathThread {
 }
 
 impl PathThread {
-    /// For path `path`, whose `socket` it has together with the driver. It spins for as long as `spin` before it sleeps.
+    /// Starts the thread of path `path`, which shares `socket` with the driver. It spins for `spin` before it sleeps.
     ///
     /// # Errors
-    /// There are no more threads, or descriptors.
+    /// The system has no thread or no descriptor left.
     pub(crate) fn spawn(
         path: usize,
         socket: Arc<Socket>,
@@ -186,12 +186,12 @@ impl PathThread {
 
 impl Drop for PathThread {
     fn drop(&mut self) {
-        // A child of fork has none to wait for.
+        // A child of fork has no such thread to wait for.
         let ours = self.thread.take().filter(|_| self.process.is_current());
         if let Some(thread) = ours {
             self.channel.stop.store(true, Ordering::Release);
             self.channel.waker.wake();
-            // One that panicked has ended, and its errands with it.
+            // A thread that panicked has ended, and its errands with it.
             let _ = thread.join();
         }
     }

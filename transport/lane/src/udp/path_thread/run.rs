@@ -1,4 +1,4 @@
-//! What a path's thread does, over and over.
+//! Runs a path's thread: takes orders, opens, sends, receives and sleeps.
 
 use super::send::Stage;
 use super::{Arrived, BUFFERS, Channel, OpenOrder, Order, Report, SendOrder};
@@ -9,23 +9,23 @@ use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// Longest sleep where nothing tells of what is waited for: the system had no descriptor left to be woken by, or there is no
-/// buffer to receive into while the socket has no room.
+/// Longest sleep if no event ends it: the system had no descriptor left for the waker, or there is no buffer to receive
+/// into while the socket has no room.
 const UNWOKEN_SLEEP: Duration = Duration::from_millis(1);
 
-/// The thread's own.
+/// State of the thread alone.
 pub(super) struct Run<'a> {
     channel: &'a Channel,
     socket: &'a Socket,
     spin: Duration,
-    /// Buffers to receive into.
+    /// Free buffers to receive into.
     #[allow(clippy::vec_box, reason = "they come and go as they are, boxed")]
     free: Vec<Box<Arrived>>,
     /// Bursts to send, in order.
     bursts: VecDeque<SendOrder>,
-    /// The one that is sealed.
+    /// The burst that is sealed and not yet sent.
     stage: Stage,
-    /// Lent to the queue of orders.
+    /// Exchanged with the queue of orders.
     orders: VecDeque<Order>,
 }
 
@@ -44,7 +44,7 @@ impl<'a> Run<'a> {
 
     pub(super) fn until_stopped(&mut self) {
         let mut idle_since = None;
-        // Before the orders are taken, so that one that comes behind them is no order slept through.
+        // Before the orders are taken, so that the thread does not sleep through a wake that follows them.
         while self.channel.waker.goes_on(&self.channel.stop) {
             let mut moved = self.obey();
             moved |= self.send();
@@ -54,7 +54,7 @@ impl<'a> Run<'a> {
                 continue;
             }
             if idle_since.get_or_insert_with(Instant::now).elapsed() < self.spin {
-                // The core may be the driver's as well.
+                // The driver may run on the same core.
                 std::thread::yield_now();
                 continue;
             }
@@ -63,7 +63,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Takes what was ordered. True if there was anything.
+    /// Takes the orders. True if there were any.
     fn obey(&mut self) -> bool {
         let mut orders = self.channel.orders.take(std::mem::take(&mut self.orders));
         let any = !orders.is_empty();
@@ -91,9 +91,9 @@ impl<'a> Run<'a> {
         } = order;
         let source = &from.bytes()[payload];
         let opened = errand.begin().then(|| {
-            // SAFETY: the errand is under way, so that as many bytes are mapped at the place and may be written: they were
-            // granted and not reported, nothing but the lane touches them, and of the lane no other thread. The source is
-            // a buffer of ours.
+            // SAFETY: the errand is in progress, so as many bytes are mapped at the place and may be written: they were
+            // granted and not reported. Only the lane accesses them, and within the lane only this thread. The source
+            // is a buffer of ours.
             unsafe { opening.open_into(&header, source, place) }
         });
         drop(errand);
@@ -101,7 +101,7 @@ impl<'a> Run<'a> {
         self.channel.report(Report::Opened(opened));
     }
 
-    /// Seals and sends one burst. True if one left, or will not.
+    /// Seals and sends one burst. True if one left, or never will.
     fn send(&mut self) -> bool {
         if self.stage.is_empty() {
             let Some(next) = self.bursts.pop_front() else {
@@ -138,13 +138,14 @@ impl<'a> Run<'a> {
         true
     }
 
-    /// Sleeps until something arrives that there is a buffer for, there is room for what waits for it, or something is ordered.
+    /// Sleeps until a message arrives for which there is a buffer, the socket has room for a waiting burst, or an order
+    /// comes.
     fn sleep(&self) {
         let full = !self.stage.is_empty();
         let waker = &self.channel.waker;
-        // One that cannot sleep looks again.
+        // If it cannot sleep, it checks again.
         let _ = waker.sleep(|wake| {
-            // What arrives waits for a buffer, which is ordered to be free.
+            // Arrivals wait until an order frees a buffer.
             let awaits_order = wake.is_some() && self.free.is_empty();
             let socket = (!awaits_order).then(|| self.socket.as_fd());
             let looks_again = wake.is_none() || awaits_order && full;

@@ -1,4 +1,4 @@
-//! A burst that a path's thread seals and sends.
+//! Seals a burst in the path's thread and sends it.
 
 use crate::errand::Errand;
 use crate::seal::{SealNumbers, TRAILER_LEN};
@@ -8,27 +8,27 @@ use std::io;
 use zerolane_core::DataBurst;
 use zerolane_wire::HEADER_LEN;
 
-/// The largest burst there is, headers and seals included, bytes.
+/// Bytes of the largest burst, with headers and seals.
 const STAGE: usize = 65_536;
 
-/// A burst that is to be sealed, and sent.
+/// An order to seal and send a burst.
 pub(crate) struct SendOrder {
     pub(crate) errand: Errand,
     pub(crate) burst: DataBurst,
     pub(crate) numbers: SealNumbers,
-    /// The payload, in one piece, to be read as long as the errand is under way.
+    /// Start of the payload, in one piece, which may be read while the errand is in progress.
     pub(crate) payload: *const u8,
 }
 
-// SAFETY: the payload is touched only as the errand permits, whatever thread that is in.
+// SAFETY: the payload is accessed only as the errand permits, in any thread.
 unsafe impl Send for SendOrder {}
 
-/// A burst that is sealed, and has not left.
+/// A burst that is sealed and has not left.
 pub(super) struct Stage {
     bytes: Box<[u8]>,
-    /// Bytes of it.
+    /// Length of the burst in bytes.
     filled: usize,
-    /// Bytes of each datagram but the last; 0: there is one.
+    /// Bytes of each datagram except the last; 0: there is only one.
     segment: usize,
 }
 
@@ -45,16 +45,16 @@ impl Stage {
         self.filled == 0
     }
 
-    /// Seals what `order` says; nothing if it was called off.
+    /// Seals the burst of `order`, unless the order was called off.
     pub(super) fn seal(&mut self, mut order: SendOrder) {
         if !order.errand.begin() {
             return;
         }
         let len = order.burst.span.len as usize;
-        // SAFETY: the errand is under way, so that as many bytes are mapped there, and nothing writes them: memory that
-        // is posted to be sent, and neither exported nor a mapped file.
+        // SAFETY: the errand is in progress, so as many bytes are mapped there, and nothing writes them: the memory is
+        // posted to be sent, and is neither exported nor a mapped file.
         let payload = unsafe { std::slice::from_raw_parts(order.payload, len) };
-        // What the cryptography refuses is as if lost.
+        // If the cryptography refuses, the burst counts as lost.
         self.filled = fill(&mut self.bytes, &order.burst, payload, &mut order.numbers).unwrap_or(0);
         let datagram = match order.burst.train {
             Some(_) => order.burst.stu as usize,
@@ -67,10 +67,10 @@ impl Stage {
         };
     }
 
-    /// Sends it. Without room for it, it stays.
+    /// Sends the burst, which stays if there is no room.
     ///
     /// # Errors
-    /// The socket's.
+    /// Those of the socket.
     pub(super) fn send(&mut self, socket: &Socket) -> io::Result<()> {
         let sent = send_bytes(socket, &self.bytes[..self.filled], self.segment);
         if !sent.as_ref().is_err_and(super::super::send::is_full) {
@@ -80,7 +80,7 @@ impl Stage {
     }
 }
 
-/// Puts the burst, sealed, at the start of `place`: how many bytes.
+/// Seals the burst into `place`. Returns its length.
 fn fill(
     place: &mut [u8],
     burst: &DataBurst,

@@ -1,4 +1,4 @@
-//! The thread alone, with a peer that the test is.
+//! Tests that a path's thread seals, opens and obeys orders, with the test as its peer.
 #![allow(non_snake_case)]
 use super::*;
 use crate::registry::EntryFlags;
@@ -24,7 +24,7 @@ const MEMORY: EntryFlags = EntryFlags {
 struct Ends {
     thread: PathThread,
     peer: UdpSocket,
-    /// What was reported, and not looked at.
+    /// Reports not yet checked.
     reports: VecDeque<Report>,
 }
 
@@ -76,7 +76,7 @@ fn opener() -> Opener {
     Opener::new(Cipher::Aegis128X2, Zeroizing::new(SECRET)).expect("a key")
 }
 
-/// A payload, sealed, as the peer sends it: payload and trailer.
+/// A payload, sealed as by the peer: payload and trailer.
 fn sealed(sealer: &mut Sealer, payload: &[u8]) -> Vec<u8> {
     let mut bytes = payload.to_vec();
     let trailer = sealer.seal(&HEADER, &mut bytes).expect("sealed");
@@ -84,7 +84,7 @@ fn sealed(sealer: &mut Sealer, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What has `from`, without its trailer, opened into `place`.
+/// An order to open the bytes of `from`, without its trailer, into `place`.
 fn order(opener: &mut Opener, from: Box<Arrived>, memory: &Registry, place: Span) -> Order {
     let bytes = from.bytes();
     let trailer: &Trailer = bytes.last_chunk().expect("a trailer");
@@ -104,7 +104,7 @@ fn thread__opens_into_the_place_and_nothing_that_was_called_off() {
     let region = Region::anonymous(8192).expect("memory");
     let (start, len) = region.raw();
     let mut memory = Registry::default();
-    // SAFETY: the region outlives the entry, and is looked at only where nothing is away.
+    // SAFETY: the region outlives the entry, and is read only when no errand is in progress.
     let whole = unsafe { memory.open(start, len, MEMORY) };
     let mut sealer = Sealer::new(Cipher::Aegis128X2, Zeroizing::new(SECRET)).expect("a key");
     let mut opener = opener();
@@ -114,7 +114,7 @@ fn thread__opens_into_the_place_and_nothing_that_was_called_off() {
             .send(&sealed(&mut sealer, &payload))
             .expect("sent");
     }
-    // A forged one.
+    // A forgery.
     let mut forged = sealed(&mut sealer, &[4; 1000]);
     forged[5] ^= 1;
     ends.peer.send(&forged).expect("sent");
@@ -128,7 +128,7 @@ fn thread__opens_into_the_place_and_nothing_that_was_called_off() {
             whole.part(at * 1000, 1000),
         ));
     }
-    // The second one's place is given to something else before it is ordered.
+    // Other bytes take the second one's place before the order.
     assert!(memory.target(whole.part(1500, 1)).is_some());
     for it in orders {
         ends.thread.channel().order(it);
@@ -160,7 +160,7 @@ fn thread__writes_nothing_once_its_memory_is_closed() {
             let datagram = sealed(&mut sealer, &[9; 8000]);
             ends.peer.send(&datagram).expect("sent");
         }
-        // All of them first: what is reported of an order comes between.
+        // All of them first, because reports of orders come in between.
         let messages: Vec<_> = (0..8).map(|_| ends.arrived()).collect();
         for (at, message) in (0..).zip(messages) {
             let order = order(&mut opener, message, &memory, whole.part(at * 8000, 8000));
@@ -169,7 +169,7 @@ fn thread__writes_nothing_once_its_memory_is_closed() {
         for _ in 0..round * 37 {
             std::hint::spin_loop();
         }
-        // Somewhere in the middle of them.
+        // Somewhere among them.
         memory.close(whole.region);
         region.fill(5);
         let opened: Vec<_> = (0..8).map(|_| ends.opened()).collect();

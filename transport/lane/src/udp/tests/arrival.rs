@@ -1,8 +1,8 @@
-//! When the kernel is asked to tell how long datagrams waited.
+//! Tests that the kernel is asked for arrival times only once there is bulk to time.
 
 use super::*;
 
-/// It costs every message a little, so short ones do without.
+/// Arrival times cost a little for each message, so short ones do without.
 #[test]
 fn arrival_times__are_told_of_bulk_and_not_before() {
     let (mut a, mut b) = join(None, &sealed());

@@ -1,4 +1,4 @@
-//! Operations that share a datagram, and land where something else was forecast.
+//! Tests that operations in one datagram are carried out even if they land where other bytes were forecast.
 
 use super::*;
 use zerolane_core::RemotePlace;
@@ -31,7 +31,7 @@ fn send_frames(a: &mut End, to: RemotePlace) {
     a.turn().expect("sent");
 }
 
-/// They come while a long get is expected: they are done from where they landed, and the get is as it should be.
+/// They come while a long get is expected. They are carried out from where they landed, and the get is intact.
 #[test]
 fn frames__that_land_where_something_else_was_forecast_are_done() {
     for options in [plain(), sealed()] {
@@ -49,7 +49,7 @@ fn frames__that_land_where_something_else_was_forecast_are_done() {
             b.post_message_receive(Report::default(), None)
                 .expect("posted");
         }
-        // Expected from here on, though it is not asked for before the next turn.
+        // Expected from now on, although it is not requested before the next turn.
         let place = Region::anonymous(SIZE).expect("memory");
         let start = place.as_ptr();
         let get = WorkRequest::Get {
@@ -62,9 +62,9 @@ fn frames__that_land_where_something_else_was_forecast_are_done() {
         while !b.has_completion() {
             b.turn().expect("received");
         }
-        // SAFETY: the region is the driver's until it is complete, and is written in its turns only.
+        // SAFETY: the region belongs to the driver until it completes, and is written in the driver's turns only.
         let landed = unsafe { std::slice::from_raw_parts(start, 1000) };
-        // All of them: a datagram of its own would have overwritten what landed before.
+        // All of them: a second datagram would have overwritten the first one's landing.
         for n in 0..8 {
             let there = landed.windows(64).any(|it| it == bytes_of(n));
             assert!(there, "put {n} did not land where the get was forecast");

@@ -1,12 +1,12 @@
-//! What somebody says by ICMP that need not know more than the addresses and the ports.
+//! Tests that ICMP messages forged with nothing but the addresses and ports end no connection.
 
 use super::*;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 
-/// Type and code of those that the kernel shows a connected socket: every one of `icmp_err_convert` that is fatal, one
-/// that a datagram is too long for the path, one of a bad header.
+/// Type and code of messages that the kernel reports to a connected socket: every fatal one of `icmp_err_convert`, one
+/// for a datagram longer than the path's MTU, and one for a bad header.
 const IPV4: [(u8, u8); 12] = [
     (3, 2),
     (3, 3),
@@ -25,10 +25,10 @@ const IPV4: [(u8, u8); 12] = [
 const IPV6: [(u8, u8); 5] = [(1, 1), (1, 4), (1, 5), (1, 6), (4, 0)];
 const UDP: u8 = 17;
 
-/// Sends from b's host what says that a datagram from `from` to `to` came to nothing.
+/// Sends a forged report from b's host that a datagram from `from` to `to` was not delivered.
 fn forge(hosts: &Topology, (from, to): (SocketAddr, SocketAddr), (kind, code): (u8, u8)) {
     let mut message = vec![kind, code, 0, 0, 0, 0, 0, 0];
-    // The path of 3, 4 carries 1400 bytes.
+    // Code 4 of type 3 reports an MTU of 1400 bytes.
     message[6..8].copy_from_slice(&[5, 120]);
     let (domain, protocol) = match (from.ip(), to.ip()) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
@@ -62,7 +62,7 @@ fn forge(hosts: &Topology, (from, to): (SocketAddr, SocketAddr), (kind, code): (
     assert_eq!(sent.expect("entered").expect("sent"), message.len());
 }
 
-/// Waits until the kernel has an error for the socket.
+/// Waits until the kernel holds an error for the socket.
 fn await_error(end: &End) {
     let mut socket = libc::pollfd {
         fd: end.lane().socket().as_raw_fd(),
@@ -78,7 +78,7 @@ fn await_error(end: &End) {
     );
 }
 
-/// Who does not know the keys has no say in whether a connection goes on.
+/// A sender without the keys cannot end a connection.
 #[test]
 fn icmp__that_is_forged_ends_nothing() {
     let Some(hosts) = hosts(1500) else { return };

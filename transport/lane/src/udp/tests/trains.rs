@@ -1,4 +1,4 @@
-//! Trains between two drivers in one thread: what they carry, what they cost, and kernels that will not have them.
+//! Tests that trains carry payload at the expected cost, and fall back when the kernel refuses them.
 #![allow(non_snake_case)]
 
 use super::*;
@@ -21,8 +21,8 @@ fn send_bytes(a: &mut End, b: &mut End, bytes: &[u8]) {
     while a.next_completion().is_some() {}
 }
 
-/// The accounts of both ends before and after four Transfers. On a busy machine an end may wait in vain and have
-/// something sent again: then of another run, five at most.
+/// The accounts of both ends before and after four Transfers. If a timeout expires on a busy machine, and something is
+/// sent again, it measures another run, at most five.
 fn around_bulk(hosts: Option<&Topology>, options: &Options) -> ([Account; 2], [Account; 2]) {
     let mut runs = (0..5).map(|_| {
         let (mut a, mut b) = join(hosts, options);
@@ -136,7 +136,7 @@ fn trains__not_without_merging_nor_in_plain_strictness_nor_unasked() {
     }
 }
 
-/// What brings no payload is no data call, though trains are expected.
+/// Calls that bring no payload are not data calls, even if trains are expected.
 #[test]
 fn trains__expected_make_no_data_calls_of_others() {
     for options in [sealed(), plain()] {
@@ -149,7 +149,7 @@ fn trains__expected_make_no_data_calls_of_others() {
             .expect("exported");
         send(&mut a, &mut b, 2);
         drive(&mut a, &mut b, |a, b| a.in_flight() + b.in_flight() == 0);
-        // Trains are expected from here on, and none comes: a does not turn when it is asked.
+        // Trains are expected from now on and none comes, because a does not turn.
         let place = Region::anonymous(SIZE).expect("memory");
         let get = WorkRequest::Get {
             place: theirs.start,
@@ -181,7 +181,7 @@ fn trains__expected_make_no_data_calls_of_others() {
     }
 }
 
-/// Whichever costs less here, both are tried.
+/// Whichever method is cheaper, both are tried.
 #[test]
 fn trains__are_given_or_copied_as_measured() {
     for options in [sealed(), plain()] {
@@ -234,7 +234,7 @@ fn change_when_over(options: &Options) {
     for seed in 1..7 {
         let bytes = content(SIZE, seed);
         if seed > 3 {
-            // A burst of it is lost, and sent again.
+            // One of its bursts is lost, and sent again.
             seam::refuse(Sends::Given, libc::EAGAIN);
             seam::refuse(Sends::Segmented, libc::EMSGSIZE);
         }
@@ -251,7 +251,7 @@ fn change_when_over(options: &Options) {
     assert!(a.account().bytes_given > 0);
 }
 
-/// What is cancelled is the user's at once: what it becomes then is not taken for what was sent.
+/// Cancelled memory returns to the user at once: later content is not accepted in place of the sent bytes.
 #[test]
 fn given__changed_when_it_is_cancelled_is_not_received() {
     for options in [sealed(), plain()] {
@@ -286,7 +286,7 @@ fn given__changed_when_it_is_cancelled_is_not_received() {
     }
 }
 
-/// Memory that its next owner fills with something else as soon as it is given up, or keeps.
+/// Memory that its next owner overwrites as soon as it is released, or keeps.
 struct Owned {
     memory: Region,
     fills: bool,
@@ -305,13 +305,14 @@ impl Owned {
         let mut memory = region(bytes);
         let start = NonNull::from(&mut memory[..]).cast();
         let owner = Box::new(Owned { memory, fills });
-        // SAFETY: the owner keeps the memory where it is, and touches it when the region has gone.
+        // SAFETY: the owner keeps the memory in place, and touches it only after the region is gone.
         unsafe { Region::foreign(start, bytes.len(), false, owner) }
     }
 }
 
-/// The kernel still has trains when their sender is dropped. The lane's own memory stays as it is then: trains are whole, and
-/// bring nothing that the process keeps elsewhere. What the user makes of theirs is not taken for what was sent.
+/// The kernel still has trains when their sender is dropped. The lane's own memory stays unchanged: its trains are
+/// whole, and reveal nothing else of the process. Later content of the user's memory is not accepted in place of the
+/// sent bytes.
 #[test]
 fn given__of_a_connection_that_is_dropped() {
     let Some(hosts) = hosts(1500) else { return };
@@ -338,7 +339,7 @@ fn given__of_a_connection_that_is_dropped() {
             }
             given += a.account().bytes_given - before;
             drop(a);
-            // What the process allocates next.
+            // Allocations that follow in the process.
             let reused = vec![vec![0xee_u8; 65_536]; 32];
             drive_alone(&mut b);
             drop(reused);
@@ -355,10 +356,10 @@ fn given__of_a_connection_that_is_dropped() {
     }
 }
 
-/// Until something is over, or the connection.
+/// Drives until the request or the connection is over.
 fn drive_alone(b: &mut End) {
     let ended = (0..PATIENCE).any(|_| {
-        // That the peer has gone is one of the outcomes.
+        // That the peer is gone is one of the outcomes.
         let _ = b.turn();
         b.has_completion() || b.closed().is_some()
     });
@@ -370,7 +371,7 @@ fn verify_all(received: Completion, bytes: &[u8], len: u64) {
     verify(Some(received), bytes);
 }
 
-/// The kernel cuts no train any more: its datagrams come one by one, and are put together all the same.
+/// The kernel stops segmenting trains: their datagrams come one by one, and are assembled nevertheless.
 #[test]
 fn gso__refused_in_the_midst_of_trains_loses_nothing() {
     for options in [sealed(), plain()] {
@@ -385,13 +386,13 @@ fn gso__refused_in_the_midst_of_trains_loses_nothing() {
         assert_sent_once(&a.account(), &b.account());
         let after = b.account();
         assert_eq!(after.protocol.trains_spoiled, 0);
-        // The parts of that train are where they belong. Of what came then some was predicted to be merged.
+        // The parts of that train are in place. Some later arrivals were predicted to be merged.
         let moved = after.bytes_moved() - before.bytes_moved();
         assert!(moved < SIZE as u64 / 8, "{moved} moved: {after:?}");
     }
 }
 
-/// A train whose datagrams come in pieces, between which is another operation: it is taken out of its place.
+/// A train whose datagrams come in pieces with another operation between them is taken out of its place.
 #[test]
 fn plain__parts_with_an_operation_between_them() {
     let Some(hosts) = hosts(1500) else { return };
@@ -460,15 +461,15 @@ fn trains__both_ways_at_once() {
     assert_sent_once(&a.account(), &b.account());
 }
 
-/// Datagrams of 64 KiB, as loopback takes them: each is a train. Of those that are sealed none is copied by the sender's kernel;
-/// plain ones would lie in the peer's queue with the user's own pages, for as long as the peer does not read it.
+/// Datagrams of 64 KiB, as loopback carries them: each is a train. The sender's kernel copies none of the sealed ones.
+/// Plain ones would lie in the peer's queue with the user's own pages until the peer reads them.
 #[test]
 fn trains__of_one_datagram() {
     for (options, is_given) in [(sealed(), true), (plain(), false)] {
         let ([before_a, before_b], [a, b]) = around_bulk(None, &options);
         let len = 4 * SIZE as u64;
         let given = a.bytes_given - before_a.bytes_given;
-        // What finds no slot is copied: the peer reports seldom on so short a path.
+        // Trains without a slot are copied: the peer reports rarely on so short a path.
         assert_eq!(given > len / 2, is_given, "{given} of {len} given");
         assert!(given == 0 || is_given, "{given} of the user's");
         assert!(b.protocol.trains_received > before_b.protocol.trains_received);
@@ -478,7 +479,7 @@ fn trains__of_one_datagram() {
     }
 }
 
-/// A put of `bytes` into memory of b's, and a get of them by b from memory of a's.
+/// A put of `bytes` into b's memory, and a get of them by b from a's memory.
 fn put_and_get(a: &mut End, b: &mut End, bytes: &[u8]) {
     let flags = WorkFlags::default();
     let place = Region::anonymous(bytes.len()).expect("memory");
@@ -519,7 +520,7 @@ fn put_and_get(a: &mut End, b: &mut End, bytes: &[u8]) {
 fn exported__gets_and_puts_come_as_trains() {
     for options in [sealed(), plain()] {
         let Some(hosts) = hosts(1500) else { return };
-        // On a busy machine an end may wait in vain: then another run, five at most.
+        // A timeout may expire on a busy machine: then another run, at most five.
         let undisturbed = (0..5).any(|seed| {
             let (mut a, mut b) = join(Some(&hosts), &options);
             put_and_get(&mut a, &mut b, &content(SIZE, seed));
@@ -532,7 +533,7 @@ fn exported__gets_and_puts_come_as_trains() {
             assert_sent_once(&a, &b);
             let waited = a.protocol.timeouts + b.protocol.timeouts > 0;
             if !waited {
-                // Of all of both: what has a header in each datagram is more than these.
+                // Of all payload both ways: more than these have a header in each datagram.
                 assert!(trains >= 2 * SIZE as u64 / 65_536, "{trains}");
                 assert!(trains <= 2 * SIZE as u64 / 40_000, "{trains}");
                 assert_eq!(b.protocol.trains_spoiled, 0);
@@ -545,8 +546,8 @@ fn exported__gets_and_puts_come_as_trains() {
     }
 }
 
-/// Without the offload every packet is a real one on the way, and the receiver's kernel merges no more of them than its
-/// device is said to take: a train comes in pieces, which end wherever that is.
+/// Without the offload each packet is sent separately, and the receiver's kernel merges at most as many as its device
+/// permits: a train comes in pieces, which end anywhere.
 #[test]
 fn trains__cut_by_the_sender_s_interface() {
     for options in [sealed(), plain()] {
