@@ -1,4 +1,4 @@
-//! The peer's exported memory that is mapped here, and accesses to it that need no CPU of the target.
+//! Maps the peer's exported memory and accesses it without the target's CPU.
 
 use super::ShmLane;
 use super::lease::{Accessor, LEASES};
@@ -14,12 +14,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use zerolane_core::RemotePlace;
 use zerolane_wire::Reason;
 
-/// Bytes copied between two looks whether the lease stands: a revocation waits no longer than that takes.
+/// Bytes copied between two checks of the lease. A revocation waits no longer than such a copy takes.
 const PIECE: usize = 1 << 20;
-/// Bytes mapped of one peer at a time, in whole: addresses, of which a process has 128 TiB. The memory is the peer's.
+/// Most bytes mapped of one peer at a time. The limit is for addresses, of which a process has 128 TiB. The memory is
+/// the peer's.
 const MAX_MAPPED: u64 = 1 << 40;
 
-/// Memory of the peer's.
+/// A mapping of the peer's memory.
 #[derive(Debug)]
 struct Mapped {
     lent: Lent,
@@ -35,14 +36,14 @@ impl Mapped {
     }
 }
 
-/// What is mapped on one connection.
+/// The mappings of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Reached {
     mapped: Vec<Mapped>,
     accessor: Accessor,
 }
 
-/// Maps what the peer passed, if it is what was said and can be mapped for good. `None`: it goes by the ring.
+/// Maps memory that the peer passed, if it is as announced and can be mapped safely. `None`: requests go by the ring.
 fn map(lent: &Lent, memory: &OwnedFd, others: u64) -> Option<Mapping> {
     let len = usize::try_from(lent.len).ok().filter(|it| *it > 0)?;
     // Longer memory could not be indexed either.
@@ -50,7 +51,7 @@ fn map(lent: &Lent, memory: &OwnedFd, others: u64) -> Option<Mapping> {
     others
         .checked_add(lent.len)
         .filter(|it| *it <= MAX_MAPPED)?;
-    // What can shrink would end this process by a signal.
+    // An access to memory that shrank would end this process by a signal.
     memfd::check(memory.as_fd(), whole_pages(len)?, SealFlag::F_SEAL_SHRINK).ok()?;
     let of = (memory.as_fd(), 0);
     let mapped = match lent.writable {
@@ -60,20 +61,20 @@ fn map(lent: &Lent, memory: &OwnedFd, others: u64) -> Option<Mapping> {
     mapped.ok()
 }
 
-/// Memory is as long as its pages.
+/// The length of memory in whole pages.
 fn whole_pages(len: usize) -> Option<usize> {
     len.checked_next_multiple_of(crate::mapping::page())
 }
 
 impl Reached {
-    /// Maps what a record of the peer's names. True if it could be.
+    /// Maps the memory that a record of the peer names. False if it cannot be mapped.
     ///
     /// # Errors
-    /// There is no such record.
+    /// The record is invalid.
     pub(super) fn map(&mut self, record: &[u8], link: &mut Link) -> Result<bool, RingFault> {
         let lent = Lent::parse(record).ok_or(RingFault::Record)?;
         self.forget_ended(link);
-        // One lease of a place at a time.
+        // Each place has one lease at a time.
         self.mapped.retain(|it| it.lent.place != lent.place);
         let Some(memory) = link.take_passed(|it| memfd::inode(it).ok() == Some(lent.inode)) else {
             return Ok(false);
@@ -87,15 +88,15 @@ impl Reached {
         Ok(true)
     }
 
-    /// Unmaps what the peer revoked.
+    /// Unmaps memory that the peer revoked.
     pub(super) fn forget_ended(&mut self, link: &Link) {
         let shared = link.shared();
         self.mapped
             .retain(|it| shared.peers_lease(it.lent.place).stands(it.lent.number));
     }
 
-    /// Does `access` at once. `None`: nothing was done, and it is to go by the ring. Its stores are relaxed: a record that
-    /// is published later orders them ([`super::ring::Producer::publish`]).
+    /// Performs `access` at once. `None` if nothing was done, and the request must go by the ring. The stores are
+    /// relaxed: a record that is published later orders them ([`super::ring::Producer::publish`]).
     fn access(
         &mut self,
         at: RemotePlace,
@@ -115,19 +116,19 @@ impl Reached {
         let (bounds, start) = (mapped.bounds(), at.address as usize);
         let stands = || lease.stands(number);
         let done = accessor.access(link.shared().own_accesses(), (lease, number), || {
-            // SAFETY: in bounds, as was checked, of memory that is mapped as long as `mapped`, is sealed against
-            // shrinking, and can be written if the access writes; it is touched by atomic accesses alone.
+            // SAFETY: in bounds, as checked, of memory that is mapped as long as `mapped`, is sealed against shrinking,
+            // and is writable if the access writes; it is only accessed atomically.
             unsafe { perform(bounds, start, access, stands) }
         });
         Some(done?.flatten().ok_or(Reason::Revoked))
     }
 }
 
-/// Does `access` at `start` of the peer's memory; stops in between where it is not `stands` any more. The word before,
-/// or 0.
+/// Performs `access` at `start` of the peer's memory, in pieces, and stops once `stands` is false. Returns the old
+/// word, or 0.
 ///
 /// # Safety
-/// As of [`shared::store`] if it writes, else of [`shared::load`]; a word is aligned.
+/// As [`shared::store`] if it writes, else as [`shared::load`]; a word is aligned.
 unsafe fn perform(
     bounds: Bounds,
     start: usize,
@@ -177,7 +178,7 @@ impl ShmLane {
         Ok(())
     }
 
-    /// Whether memory of the peer's is mapped that an access may be to.
+    /// Whether some of the peer's memory is mapped.
     pub(super) fn reaches(&self) -> bool {
         !self.reached.mapped.is_empty()
     }
@@ -187,7 +188,7 @@ impl ShmLane {
         at: RemotePlace,
         access: &mut RemoteAccess<'_>,
     ) -> Option<Result<u64, Reason>> {
-        // A child of fork shares the memory, and has no say.
+        // A child of fork shares the memory, and must not access it.
         if self.fault.is_some() || self.link.is_closed() || !self.process.is_current() {
             return None;
         }

@@ -1,24 +1,24 @@
-//! The word by which both ends agree whether the Initiator is let in, or goes another way.
+//! Decides, in one shared word, whether the listener admits the Initiator or the Initiator leaves.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The listener looks at what the Initiator says.
+/// The listener has admitted the Initiator.
 const LET_IN: u32 = 1;
-/// The Initiator goes another way.
+/// The Initiator has left for another lane.
 const LEFT: u32 = 2;
 
-/// Decided once, by whichever end is first: an Initiator that left is no connection of the listener's. 0 at first.
+/// Set once, by whichever end is first: an Initiator that left becomes no connection of the listener. Initially 0.
 #[derive(Debug, Default)]
 #[repr(transparent)]
 pub(super) struct Entry(AtomicU32);
 
 impl Entry {
-    /// Lets the Initiator in. False if it left.
+    /// Admits the Initiator. False if it has left.
     pub(super) fn let_in(&self) -> bool {
         self.decide(LET_IN)
     }
 
-    /// The Initiator leaves. False if it was let in.
+    /// Leaves, for the Initiator. False if it has been admitted.
     pub(super) fn leave(&self) -> bool {
         self.decide(LEFT)
     }

@@ -1,4 +1,4 @@
-//! Puts around immediates that are on their way: what is stored at once, what waits, and what is told when.
+//! Tests that puts around an immediate in flight are stored, delayed and reported in the right order.
 #![allow(non_snake_case)]
 
 use super::tests::{End, content, drive, export, join, memfd, options, put, read, region};
@@ -48,7 +48,7 @@ fn word(memory: &ExportedRegion, offset: usize) -> u64 {
     memory.word(offset).load(Ordering::SeqCst)
 }
 
-/// All that is there.
+/// All completions that are there.
 fn completions(end: &mut End) -> Vec<Completion> {
     std::iter::from_fn(|| end.next_completion()).collect()
 }
@@ -131,7 +131,7 @@ fn immediate__that_is_unsignalled_is_over_before_what_tells_behind_it() {
     ended[0].result.expect("done");
 }
 
-/// Gets, atomic operations, messages, and what is fenced wait for the immediate, and puts wait for those.
+/// Gets, atomic operations, messages and fenced requests wait for the immediate, and puts wait for those.
 #[test]
 fn immediate__holds_up_all_but_puts() {
     for case in 0..4 {
@@ -205,7 +205,7 @@ fn immediate__holds_up_all_but_puts() {
             }
             _ => assert_eq!(word(&memory, 16), 3),
         }
-        // All is over: at once again.
+        // All requests are over, so the next is done at once again.
         words(&mut a, at, None, 1);
         assert_eq!(a.account().direct_operations, 2, "case {case}");
     }
@@ -254,7 +254,7 @@ fn immediate__out_of_bounds_changes_nothing() {
     assert_eq!(word(&memory, 4088), 0);
 }
 
-/// The peer shows no more than so many immediates that its user has not looked at. What is refused here changes nothing there.
+/// The peer shows at most this many immediates that its user has not read. Requests refused here change nothing there.
 #[test]
 fn immediate__not_looked_at_holds_up_no_bytes_until_this_end_is_full() {
     let (mut a, mut b, memory, at) = mapped(4096);
@@ -275,7 +275,7 @@ fn immediate__not_looked_at_holds_up_no_bytes_until_this_end_is_full() {
     assert_eq!(error, PostError::Full);
     assert_eq!(word(&memory, 0), accepted, "what was refused is not there");
     assert_eq!(a.account().direct_operations, accepted);
-    // What asks for no answer goes on.
+    // A request without an answer proceeds.
     let silent = unsignalled(put(offset(at, 8), None));
     let posted = a.post_inline(silent, UNSIGNALLED, &7_u64.to_ne_bytes());
     posted.expect("stored");

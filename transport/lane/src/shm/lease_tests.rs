@@ -1,4 +1,5 @@
-//! Leases with numbers that only a peer would choose. Every order of the steps: `tests/loom.rs`.
+//! Tests that leases survive numbers that only a malicious peer would choose. `tests/loom.rs` has every order of the
+//! steps.
 #![allow(non_snake_case)]
 use super::lease::{Accesses, Accessor, Lease};
 

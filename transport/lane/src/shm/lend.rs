@@ -1,4 +1,4 @@
-//! This end's exported memory that the peer maps: its descriptor is passed once, with a lease that a revocation ends.
+//! Lends this end's exported memory to the peer: passes its descriptor once, with a lease that a revocation ends.
 
 use super::lease::LEASES;
 use super::link::{Kind, Link};
@@ -15,21 +15,21 @@ use std::time::{Duration, Instant};
 use zerolane_core::RemotePlace;
 use zerolane_wire::Rights;
 
-/// How long a revocation waits for an access of the peer's that is in progress. One takes less than a millisecond,
-/// unless the peer's thread lost its core, or the process is stopped, or lies.
+/// How long a revocation waits for an access of the peer in progress. An access takes less than a millisecond, unless
+/// the peer's thread was preempted, or its process is stopped or malicious.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// What the record that goes with a descriptor says.
+/// The record that goes with a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lent {
     pub(super) handle: u32,
     pub(super) mx: u16,
-    /// The lease: its place, and its number.
+    /// The lease: its place and its number.
     pub(super) place: usize,
     pub(super) number: u64,
-    /// Bytes, from the start of the memory on.
+    /// Length in bytes, from the start of the memory.
     pub(super) len: u64,
-    /// By which the descriptor is known.
+    /// The inode that identifies the descriptor.
     pub(super) inode: u64,
     pub(super) writable: bool,
 }
@@ -50,7 +50,7 @@ impl Lent {
         record
     }
 
-    /// `None` if it is none that there is.
+    /// `None` if the record is invalid.
     pub(super) fn parse(record: &[u8]) -> Option<Lent> {
         let record: &[u8; RECORD] = record.try_into().ok()?;
         let word = |at: usize| {
@@ -72,7 +72,7 @@ impl Lent {
     }
 }
 
-/// A lease that this end granted, for the threads that end it.
+/// A lease that this end granted, for the threads that may end it.
 #[derive(Debug)]
 struct Granted {
     shared: Arc<Shared>,
@@ -85,7 +85,7 @@ struct Granted {
 
 impl Loan for Granted {
     fn end(&self) {
-        // A child of fork shares the lease, which is its parent's.
+        // A child of fork shares the lease, which belongs to its parent.
         if !self.process.is_current() {
             return;
         }
@@ -101,7 +101,7 @@ impl Loan for Granted {
 }
 
 impl Granted {
-    /// Waits until the access that is in progress is over. False if it does not end.
+    /// Waits until the access in progress is over. False if it does not end in time.
     fn is_quiet(&self) -> bool {
         let accesses = self.shared.peers_accesses();
         let Some(current) = accesses.current() else {
@@ -109,7 +109,7 @@ impl Granted {
         };
         let until = Instant::now() + PATIENCE;
         while accesses.current() == Some(current) {
-            // It was waited for already.
+            // An earlier revocation has waited for it already.
             if self.stuck.load(Ordering::Relaxed) == current || Instant::now() >= until {
                 self.stuck.store(current, Ordering::Relaxed);
                 return false;
@@ -120,7 +120,7 @@ impl Granted {
     }
 }
 
-/// Memory to be lent as soon as the peer is known.
+/// Memory to lend once the peer is known.
 #[derive(Debug)]
 struct Offer {
     place: RemotePlace,
@@ -136,15 +136,15 @@ struct OnLoan {
     loan: Arc<dyn Loan>,
 }
 
-/// What is lent on one connection.
+/// The memory that one connection lends.
 #[derive(Debug)]
 pub(super) struct Lending {
     offers: VecDeque<Offer>,
-    /// By the place of its lease.
+    /// Loans by the place of their leases.
     granted: [Option<OnLoan>; LEASES],
-    /// The numbers of the leases granted last.
+    /// Number of the last lease of each place.
     numbers: [u64; LEASES],
-    /// The access that a revocation waited for in vain.
+    /// The access for which a revocation waited in vain.
     stuck: Arc<AtomicU64>,
     process: Process,
 }
@@ -162,9 +162,9 @@ impl Default for Lending {
 }
 
 impl Lending {
-    /// Lends `memory`, exported at `place`, once there is room and a peer, if it can be mapped.
+    /// Lends `memory`, exported at `place`, once there is room and a peer, if the memory can be mapped.
     pub(super) fn offer(&mut self, memory: &Exporting, place: RemotePlace, rights: Rights) {
-        // A mapping that can be written can be read.
+        // A writable mapping is readable as well, so READ is required.
         if memory.0.memfd().is_some() && rights.contains(Rights::READ) {
             self.offers.push_back(Offer {
                 place,
@@ -174,7 +174,7 @@ impl Lending {
         }
     }
 
-    /// The export is over.
+    /// Ends the loans of an export.
     pub(super) fn take_back(&mut self, handle: u32) {
         self.offers.retain(|it| it.place.handle != handle);
         let of_it = self
@@ -188,15 +188,15 @@ impl Lending {
         !self.offers.is_empty()
     }
 
-    /// Lends what was offered, as far as there is room. True if anything was lent.
+    /// Lends offered memory, as far as there is room. True if any was lent.
     ///
     /// # Errors
-    /// As of [`Link::push`].
+    /// As [`Link::push`].
     pub(super) fn lend_offered(&mut self, link: &mut Link) -> Result<bool, RingFault> {
         let mut lent = false;
         while let Some(offer) = self.offers.front() {
             let place = self.granted.iter().position(Option::is_none);
-            // What is beyond so many goes by the ring.
+            // Without a free lease, requests on the memory go by the ring.
             if let (Some(place), Some(passed)) = (place, to_pass(offer)) {
                 if !link.has_room(super::link::record_len(RECORD))? {
                     return Ok(lent);
@@ -224,7 +224,7 @@ impl Lending {
             process: self.process,
         });
         let window = &offer.memory.0;
-        // In this order: once the peer may have it, a revocation knows.
+        // In this order, so that a revocation knows of the loan before the peer may have it.
         if !window.lend(&loan) || link.pass(passed.memory.as_fd()).is_err() {
             window.return_loan(&loan);
             loan.end();
@@ -249,7 +249,7 @@ impl Lending {
     }
 }
 
-/// Ends the lease in a place, for another to be granted there.
+/// Ends the lease of a place, so that another can be granted there.
 fn end(place: &mut Option<OnLoan>) {
     if let Some(OnLoan { memory, loan, .. }) = place.take() {
         memory.0.return_loan(&loan);
@@ -257,10 +257,10 @@ fn end(place: &mut Option<OnLoan>) {
     }
 }
 
-/// The connection is over.
+/// Ends all loans with the connection.
 impl Drop for Lending {
     fn drop(&mut self) {
-        // A child of fork has copies, and its parent goes on.
+        // A child of fork has copies, and its parent continues to use the loans.
         if self.process.is_current() {
             self.granted.iter_mut().for_each(end);
         }

@@ -1,7 +1,7 @@
-//! Two rings, the socket by which one process wakes the other, and the process at its other end.
+//! Exchanges records with the peer by two rings, and wakes it by a socket.
 //!
-//! The socket is the one by which the two met. A byte in it wakes; its end tells that the peer's process is gone. One
-//! descriptor does what an eventfd for each direction and one for the end would.
+//! The socket is the one by which the two processes met. A byte in it wakes the peer; end of file means that the peer's
+//! process is gone. One descriptor replaces an eventfd for each direction and one for the end.
 
 use super::lease::LEASES;
 use super::mapping::{RING, Shared};
@@ -18,38 +18,38 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use zerolane_wire::HEADER_LEN;
 use zerolane_wire::encapsulation::MAX_MEMORY_STU;
 
-/// Most bytes of a record behind its first word: the longest datagram.
+/// Most bytes of a record after its first word: the longest datagram.
 pub(super) const MAX_RECORD: usize = MAX_MEMORY_STU + HEADER_LEN;
 const _: () = assert!(3 * (MAX_RECORD + WORD).next_multiple_of(ALIGN as usize) <= RING);
-/// The word in front of a record: its length, and in the lowest byte its kind.
+/// Bytes of the word before a record: its length, and in the lowest byte its kind.
 const WORD: usize = 8;
 const CAPACITY: u64 = RING as u64;
 
-/// What a record holds.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A datagram.
     Datagram = 1,
-    /// Headers of payload, and where it lies in the producer's memory.
+    /// Headers of payload, and the payload's address in the producer's memory.
     Reference = 2,
-    /// What is said of memory that the peer may map, whose descriptor is in the socket.
+    /// A description of memory that the peer may map, whose descriptor is in the socket.
     Region = 3,
 }
 
-/// Payload shorter than this is copied through the ring although it could be read where it lies: a system call costs more
-/// than two copies of so little.
+/// Shorter payload is copied through the ring although it could be read in place: a system call costs more than two
+/// copies of so little.
 const SHORT: u32 = 8 << 10;
-/// All payload that can, by reference.
+/// All possible payload by reference.
 const ALL: u32 = 1;
-/// None.
+/// No payload by reference.
 const NONE: u32 = u32::MAX;
 
 /// Whether this end may read the peer's memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Reading {
-    /// It was not tried yet.
+    /// Not tried yet.
     Unknown,
-    /// It may, where this is.
+    /// It may, and checks this mark.
     Works(Mark),
     /// The kernel refuses: payload comes through the ring.
     Refused,
@@ -63,18 +63,18 @@ pub(super) struct Link {
     producer: Producer,
     consumer: Consumer,
     pub(super) reading: Reading,
-    /// All payload is to come by reference: it must not be copied here.
+    /// All payload must come by reference, because it must not be copied here.
     strict: bool,
-    /// A number that the peer reads here, to learn whether it may read what is here.
+    /// A number that the peer reads from here to learn whether it may read this process's memory.
     #[allow(dead_code, reason = "read by another process")]
     mark: Box<u64>,
-    /// It said that it sleeps.
+    /// This end has announced that it sleeps.
     armed: AtomicBool,
     /// The peer has written to the socket, or is about to.
     owed: bool,
     /// The other end of the socket is closed.
     closed: bool,
-    /// Descriptors that were read with what wakes, and no record named yet.
+    /// Descriptors that came with wake-up bytes and that no record has named yet.
     passed: VecDeque<OwnedFd>,
 }
 
@@ -106,7 +106,7 @@ impl Link {
             reading: Reading::Unknown,
             strict,
             mark,
-            // The Initiator said so for it.
+            // The Initiator announced it on behalf of the Responder.
             armed: AtomicBool::new(responds),
             owed: false,
             closed: false,
@@ -114,7 +114,7 @@ impl Link {
         }
     }
 
-    /// Of the end that made the memory: the other one is to be woken by the first record.
+    /// Announces, for the end that made the memory, that the peer must be woken by the first record.
     pub(super) fn await_peer(&self) {
         self.shared.peers_end().arm(ARRIVAL);
     }
@@ -137,7 +137,7 @@ impl Link {
     }
 }
 
-/// What tests do to a link that no peer would.
+/// Operations of tests that no honest peer would do.
 #[cfg(test)]
 impl Link {
     pub(super) fn hang_up(&self) {
@@ -154,8 +154,7 @@ impl Link {
         self.producer.has_room(self.shared.way_out(), CAPACITY, len)
     }
 
-    /// Writes a record of `parts`, one behind the other. False if it does not fit now. Where it ends: see
-    /// [`Link::written`].
+    /// Writes a record of `parts`, one after the other. False if it does not fit now. [`Link::written`] is its end.
     pub(super) fn push(&mut self, kind: Kind, parts: &[&[u8]]) -> Result<bool, RingFault> {
         let len = parts.iter().map(|it| it.len()).sum();
         debug_assert!(len <= MAX_RECORD, "{len}");
@@ -177,7 +176,7 @@ impl Link {
         Ok(true)
     }
 
-    /// Wakes the peer, if it sleeps and what was written is to wake it.
+    /// Wakes the peer if it sleeps and wants to be woken by new records.
     pub(super) fn tell_written(&self) {
         if self.shared.peers_end().claim(ARRIVAL) {
             self.wake();
@@ -185,7 +184,7 @@ impl Link {
     }
 
     fn wake(&self) {
-        // A full socket wakes as well, and a closed one has nobody to be woken.
+        // EAGAIN means a wake-up is already queued; EPIPE means the peer is gone.
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         let _ = self.socket.send_with_flags(&[1], flags);
     }
@@ -195,19 +194,20 @@ impl Link {
         self.producer.position()
     }
 
-    /// Of these, the bytes that the peer is done with. What it says may be wrong, but not more than was written.
+    /// Of these, the bytes that the peer has released. The peer may report a wrong number, but at most the bytes
+    /// written.
     pub(super) fn taken(&mut self) -> u64 {
-        // A fault is named when something is written or read.
+        // The next read or write reports the fault.
         let _ = self.producer.look(self.shared.way_out());
         self.producer.taken()
     }
 
-    /// The memory that records written so far name goes back to its owner.
+    /// Voids all records written so far: the memory that they name returns to its owner.
     pub(super) fn void(&self) {
         self.producer.void(self.shared.way_out());
     }
 
-    /// Payload of so many bytes is to be sent by reference: what the peer said.
+    /// Least length of payload to send by reference, as the peer requested.
     pub(super) fn by_reference_from(&self) -> u32 {
         let from = &self.shared.peers_end().by_reference_from;
         match from.load(Ordering::Relaxed) {
@@ -219,20 +219,21 @@ impl Link {
 
 /// Descriptors.
 impl Link {
-    /// Passes `memory` to the peer, which a record is to name behind it.
+    /// Passes `memory` to the peer. A later record must name it.
     ///
     /// # Errors
-    /// The socket has no room, or the system.
+    /// The socket has no room, or the system refuses.
     pub(super) fn pass(&self, memory: BorrowedFd<'_>) -> io::Result<()> {
         rendezvous::pass(&self.socket, &[1], memory)
     }
 
-    /// The first descriptor passed that `is_it`; those before it are closed, for their records are gone.
+    /// Takes the first descriptor that satisfies `is_it`. Closes those before it, because their records are gone.
     pub(super) fn take_passed(
         &mut self,
         is_it: impl Fn(BorrowedFd<'_>) -> bool,
     ) -> Option<OwnedFd> {
-        // It was passed before its record was written, behind fewer than there are leases, and bytes that wake.
+        // It was passed before its record was written, after fewer descriptors than there are leases, and after wake-up
+        // bytes.
         for _ in 0..2 * LEASES {
             while let Some(passed) = self.passed.pop_front() {
                 if is_it(passed.as_fd()) {
@@ -249,7 +250,7 @@ impl Link {
 
 /// Reading.
 impl Link {
-    /// Copies the next record into `record`. Its kind, and where it began.
+    /// Copies the next record into `record`. Returns its kind and its start.
     pub(super) fn next(&mut self, record: &mut Vec<u8>) -> Result<Option<(Kind, u64)>, RingFault> {
         let available = self.consumer.available(self.shared.way_in(), CAPACITY)?;
         if available == 0 {
@@ -257,7 +258,7 @@ impl Link {
         }
         let ring = self.shared.ring_in();
         let at = self.consumer.position();
-        // SAFETY: as in `push`; what is not aligned is not available, so there is at least a word.
+        // SAFETY: as in `push`; unaligned lengths are never available, so there is at least a word.
         let word = unsafe { shared::word(ring, place(at)) }.load(Ordering::Relaxed);
         let kind = match word & 0xff {
             1 => Kind::Datagram,
@@ -275,12 +276,12 @@ impl Link {
         Ok(Some((kind, at)))
     }
 
-    /// Whether something can be read.
+    /// Whether there is a record to read.
     pub(super) fn has_more(&self) -> bool {
         self.consumer.has_more(self.shared.way_in())
     }
 
-    /// What was read is done with: its place, and the memory that it named, are the peer's again.
+    /// Releases the records read: their place, and the memory that they named, belong to the peer again.
     pub(super) fn release(&self) {
         self.consumer.release(self.shared.way_in());
         if self.shared.peers_end().claim(ROOM) {
@@ -288,12 +289,13 @@ impl Link {
         }
     }
 
-    /// Whether what a record at `position` named is not the peer's to give any more.
+    /// Whether the peer has voided the record at `position`, so that its memory may hold other bytes.
     pub(super) fn is_void(&self, position: u64) -> bool {
         self.consumer.is_void(self.shared.way_in(), position)
     }
 
-    /// Finds out whether this end may read the peer's memory, and says so, once the peer has said where to try.
+    /// Finds out whether this end may read the peer's memory, once the peer has published a mark, and publishes the
+    /// result.
     pub(super) fn try_reading(&mut self) {
         let peers = self.shared.peers_end();
         let address = peers.mark_address.load(Ordering::Acquire);
@@ -311,13 +313,13 @@ impl Link {
         self.say_reading();
     }
 
-    /// The kernel does not permit it any more.
+    /// Records that the kernel no longer permits it.
     pub(super) fn stop_reading(&mut self) {
         self.reading = Reading::Refused;
         self.say_reading();
     }
 
-    /// Says which payload is to come by reference, once that is known.
+    /// Publishes which payload should come by reference, once that is known.
     fn say_reading(&self) {
         let from = match (self.reading, self.strict) {
             (Reading::Unknown, _) => return,
@@ -329,7 +331,7 @@ impl Link {
         own.by_reference_from.store(from, Ordering::Relaxed);
     }
 
-    /// Whether this end may read the peer's memory, and the peer this one's. `None`: not known yet.
+    /// Whether this end may read the peer's memory, and the peer this end's. `None`: not known yet.
     pub(super) fn readable(&self) -> [Option<bool>; 2] {
         let own = match self.reading {
             Reading::Unknown => None,
@@ -347,8 +349,8 @@ impl Link {
 
 /// Sleeping.
 impl Link {
-    /// It is about to sleep until the socket is readable; `room`: also for room to write. False if there is something to
-    /// do already: then it must not.
+    /// Announces that this end is about to sleep until the socket is readable; `room`: also until there is room to
+    /// write. False if there is something to do already: then it must not sleep.
     pub(super) fn arm(&self, room: bool) -> bool {
         let wanted = if room { ARRIVAL | ROOM } else { ARRIVAL };
         self.shared.own_end().arm(wanted);
@@ -356,12 +358,12 @@ impl Link {
         !(self.has_more() || room && self.has_made_room())
     }
 
-    /// Whether the peer has taken more than when it was looked last.
+    /// Whether the peer has released records since the last check.
     pub(super) fn has_made_room(&self) -> bool {
         self.producer.is_behind(self.shared.way_out())
     }
 
-    /// It sleeps no more. Takes what woke it out of the socket; `look`: also where nothing says that there is anything.
+    /// Ends the announcement, and reads wake-up bytes from the socket; `look`: even if no wake-up is known.
     pub(super) fn disarm(&mut self, look: bool) {
         let armed = std::mem::take(self.armed.get_mut());
         if armed {
@@ -373,14 +375,14 @@ impl Link {
         self.read_socket();
     }
 
-    /// Takes bytes out of the socket, and the descriptors that came with them. False if there was nothing.
+    /// Reads bytes from the socket, and the descriptors that came with them. False if there was nothing.
     fn read_socket(&mut self) -> bool {
         let mut bytes = [0; 64];
         match rendezvous::read(&self.socket, &mut bytes) {
             Ok(read) if read.len > 0 => {
                 self.owed = false;
                 self.passed.extend(read.passed);
-                // An honest peer has no more leases to pass them for.
+                // An honest peer has no more leases to pass descriptors for.
                 self.passed.truncate(LEASES);
                 return true;
             }
@@ -390,32 +392,33 @@ impl Link {
         false
     }
 
-    /// Whether it said that it sleeps, and was not turned since.
+    /// Whether this end announced sleep, and has not turned since.
     pub(super) fn is_armed(&self) -> bool {
         self.armed.load(Ordering::Relaxed)
     }
 
-    /// Whether the peer is gone: nothing is written any more.
+    /// Whether the peer is gone: it writes nothing any more.
     pub(super) fn is_closed(&self) -> bool {
         self.closed
     }
 
-    /// Looks whether the peer's process ended although its end of the socket is open, as where a child of it has a copy.
+    /// Checks whether the peer's process ended although its end of the socket is open, for example in a child of that
+    /// process.
     pub(super) fn look_at_process(&mut self) {
         self.closed |= self.process.is_gone();
     }
 }
 
-/// Where position `at` of a ring lies in it.
+/// The place in a ring of position `at`.
 fn place(at: u64) -> usize {
     (at % CAPACITY) as usize
 }
 
-/// Writes `bytes` at position `at` of a ring, of which they are a part.
+/// Writes `bytes`, which are part of a record, at position `at` of a ring.
 fn write(ring: Bounds, at: u64, bytes: &[u8]) {
     let start = place(at);
     let (first, rest) = bytes.split_at(bytes.len().min(RING - start));
-    // SAFETY: both lie in the ring, which is mapped as long as the link and touched by atomic accesses alone.
+    // SAFETY: both lie in the ring, which is mapped as long as the link and is only accessed atomically.
     unsafe {
         shared::store(ring, start, first);
         if !rest.is_empty() {
@@ -424,7 +427,7 @@ fn write(ring: Bounds, at: u64, bytes: &[u8]) {
     }
 }
 
-/// Reads as many bytes from position `at` of a ring.
+/// Reads `bytes.len()` bytes from position `at` of a ring.
 fn read(ring: Bounds, at: u64, bytes: &mut [u8]) {
     let start = place(at);
     let len = bytes.len();

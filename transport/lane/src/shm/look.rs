@@ -1,4 +1,4 @@
-//! What shared memory with a listener would be like, found out without a connection.
+//! Finds out, without a connection, what shared memory with a listener would permit.
 
 use super::rendezvous::NoSharedMemory;
 use crate::Options;
@@ -6,22 +6,23 @@ use std::net::SocketAddr;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long a listener that is there may take to say what it may read.
+/// How long a listener may take to publish whether it can read this process's memory.
 const PATIENCE: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Whose memory the kernel lets whom read. Where it does not, payload comes through the ring, with two copies more.
+/// Which process the kernel lets read the other's memory. Without that right, payload comes through the ring, with two
+/// more copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reach {
-    /// Whether this process may read the listener's memory, from which it receives. `None`: the listener was silent for 1 s,
-    /// as one that is stopped is, or busy.
+    /// Whether this process may read the listener's memory, which receives need. `None`: the listener was silent for 1
+    /// s, because it is stopped or busy.
     pub reads: Option<bool>,
-    /// Whether the listener may read this process's memory, from which this one sends. `None`: as above.
+    /// Whether the listener may read this process's memory, which sends need. `None`: as above.
     pub is_read: Option<bool>,
 }
 
-/// Meets what listens at `peer`, as an Initiator with these `options` would (whatever lane they choose), and goes away
-/// again. The listener counts one more that was turned away.
+/// Meets the listener at `peer`, as an Initiator with these `options` would (whatever their lane), and leaves again.
+/// The listener counts one more refusal.
 ///
 /// # Errors
 /// Why there is no shared memory.
@@ -37,7 +38,7 @@ pub fn look(peer: SocketAddr, options: &Options) -> Result<Reach, NoSharedMemory
             return Ok(Reach { reads, is_read });
         }
         if link.is_closed() {
-            // It is of this user's directory, so it was this user's.
+            // The socket is in this user's directory, so it was this user's.
             return Err(NoSharedMemory::OtherUser);
         }
         sleep(PAUSE);

@@ -1,4 +1,5 @@
-//! The memory that two processes share: made and sealed by the Initiator, checked by the Responder before it is mapped.
+//! Maps the memory that two processes share: the Initiator makes and seals it, and the Responder checks it before it
+//! maps it.
 
 use super::entry::Entry;
 use super::lease::{Accesses, LEASES, Lease};
@@ -10,35 +11,35 @@ use nix::fcntl::SealFlag;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Bytes of a ring, a power of two: three of the longest records, and what stays in the second cache.
+/// Bytes of a ring, a power of two: three of the longest records, and small enough for the second-level cache.
 pub(super) const RING: usize = 256 << 10;
-/// Bytes in front of the rings.
+/// Bytes before the rings.
 const WORDS: usize = 4096;
-/// Bytes of all of it.
+/// Bytes of the whole memory.
 pub(super) const SHARED: usize = WORDS + 2 * RING;
 
-/// What is in front of the rings.
+/// The words before the rings.
 #[derive(Debug)]
 #[repr(C)]
 struct Words {
-    /// The Initiator's, and the Responder's.
+    /// The Initiator's direction, then the Responder's.
     ways: [Way; 2],
     ends: [End; 2],
-    /// Accesses to the other one's memory.
+    /// Accesses of each end to the other's memory.
     accesses: [Accesses; 2],
-    /// What each lets the other one access.
+    /// The leases that each end grants.
     leases: [[Lease; LEASES]; 2],
     entry: Entry,
 }
 
 const _: () = assert!(size_of::<Words>() <= WORDS);
 
-/// Nothing that would change its length under the feet of the other one.
+/// Seals against changes of length, which would fault the other end.
 fn seals() -> SealFlag {
     SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL
 }
 
-/// The memory, as one end sees it. All of it is zero at first.
+/// The memory, as one end sees it. Initially zero.
 #[derive(Debug)]
 pub(super) struct Shared {
     memory: Mapping,
@@ -47,7 +48,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// The Initiator's, and the descriptor to be passed on.
+    /// The Initiator's, with the descriptor to pass on.
     ///
     /// # Errors
     /// The system has no memory, or no descriptor.
@@ -56,10 +57,10 @@ impl Shared {
         Ok((Shared::map(&memory, 0)?, memory))
     }
 
-    /// The Responder's, of a descriptor that was passed.
+    /// The Responder's, from a descriptor that was passed.
     ///
     /// # Errors
-    /// It is no memory of this length that stays so, or cannot be mapped.
+    /// It is not memory of this length with the seals, or cannot be mapped.
     pub(super) fn open(memory: &OwnedFd) -> io::Result<Shared> {
         memfd::check(memory.as_fd(), SHARED, seals())?;
         Shared::map(memory, 1)
@@ -70,23 +71,23 @@ impl Shared {
         Ok(Shared { memory, own })
     }
 
-    /// Whether it is the Responder's.
+    /// Whether this is the Responder's end.
     pub(super) fn is_passed(&self) -> bool {
         self.own == 1
     }
 
     fn words(&self) -> &Words {
-        // SAFETY: mapped as long as self, aligned to a page, and longer; all fields are atomics, for which any bytes are
-        // a value and which others may change.
+        // SAFETY: mapped as long as self, aligned to a page, and longer; all fields are atomics, which allow any bytes
+        // and concurrent changes.
         unsafe { self.memory.start().cast::<Words>().as_ref() }
     }
 
-    /// What this end writes.
+    /// The direction that this end writes.
     pub(super) fn way_out(&self) -> &Way {
         &self.words().ways[self.own]
     }
 
-    /// What this end reads.
+    /// The direction that this end reads.
     pub(super) fn way_in(&self) -> &Way {
         &self.words().ways[1 - self.own]
     }
@@ -99,12 +100,12 @@ impl Shared {
         &self.words().ends[1 - self.own]
     }
 
-    /// Whether the Initiator is let in.
+    /// Whether the Initiator is admitted.
     pub(super) fn entry(&self) -> &Entry {
         &self.words().entry
     }
 
-    /// What this end says of its accesses.
+    /// This end's count of its accesses.
     pub(super) fn own_accesses(&self) -> &Accesses {
         &self.words().accesses[self.own]
     }
@@ -113,7 +114,7 @@ impl Shared {
         &self.words().accesses[1 - self.own]
     }
 
-    /// What the peer may access: lease `place` of this end's.
+    /// Lease `place` of those that this end grants.
     pub(super) fn own_lease(&self, place: usize) -> &Lease {
         &self.words().leases[self.own][place]
     }

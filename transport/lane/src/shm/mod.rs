@@ -1,4 +1,4 @@
-//! The lane of two processes of one host and one user: memory that they share.
+//! Carries connections between two processes of one host and one user through shared memory.
 //!
 //! ```text
 //!   Initiator                                   Responder
@@ -11,11 +11,12 @@
 //! ```
 //!
 //! Short payload travels in the ring, long payload by reference: the receiver shows the header to the core, copies from
-//! the sender's memory into the final place by one system call, and tells the core that it is there. Memory that a record
-//! names may go back to its owner before the record was taken: the sender says so first
-//! ([`ring::Producer::void`]), and the receiver looks after each copy, before anything of it is told.
+//! the sender's memory into the final place by one system call, and reports the payload to the core. Memory that a
+//! record names may return to its owner before the receiver has taken the record. The sender voids the record first
+//! ([`ring::Producer::void`]), and the receiver checks for that after each copy, before it reports any of the bytes.
 //!
-//! Nothing is encrypted: who may read this memory may read the processes as well. Identities are proven as on every lane.
+//! Nothing is encrypted: a user who can read this memory can read the processes as well. Identities are proven as on
+//! every lane.
 
 mod access;
 mod entry;
@@ -57,24 +58,24 @@ use zerolane_handshake::{Exchange, PublicKey, Session};
 use zerolane_wire::encapsulation::{Encapsulation, MAX_MEMORY_STU};
 use zerolane_wire::{Reason, Rights};
 
-/// Payload granted at a time, bytes: more leaves the caches.
+/// Payload granted at a time, in bytes: more would exceed the caches.
 const WINDOW: u32 = 4 << 20;
-/// How often an end that finds nothing looks whether the peer's process lives, which a sleeping one is told of.
+/// How often an idle end checks whether the peer's process lives. A sleeping end learns of that by the socket.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
-/// Longest sleep on the socket alone, for the same reason: a child of the peer's may have a copy of it.
+/// Longest sleep on the socket alone, because a child of the peer may have a copy of the socket.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// One connection over memory that is shared with the peer.
+/// One connection over memory shared with the peer.
 #[derive(Debug)]
 pub struct ShmLane {
     link: Link,
     outgoing: Outgoing,
-    /// This end's memory that the peer maps, and the peer's that is mapped here.
+    /// This end's memory that the peer maps, and the peer's memory that this end maps.
     lending: Box<Lending>,
     reached: Reached,
-    /// This end's part in the key exchange, where there is one.
+    /// This end's part of the key exchange, if there is one.
     exchange: Option<Exchange>,
-    /// The key exchange is not done: nothing else is taken, or sent.
+    /// The key exchange is in progress: nothing else is received or sent.
     waiting: bool,
     peer_key: Option<PublicKey>,
     peer: SocketAddr,
@@ -83,15 +84,15 @@ pub struct ShmLane {
     /// Its place among the connections of a listener.
     seat: Option<Seat>,
     fault: Option<RingFault>,
-    /// When something was sent last.
+    /// When something was last sent.
     sent: Option<Instant>,
-    /// When it is looked next whether the peer's process lives.
+    /// When to check next whether the peer's process lives.
     next_look: Instant,
     strict: bool,
     process: crate::Process,
 }
 
-/// The two ends of a connection, as far as addresses have a meaning in memory: what was called, and for an Initiator port 0.
+/// The addresses of the two ends, as far as memory has any: the address called, and for an Initiator port 0.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ends {
     pub(crate) local: SocketAddr,
@@ -120,7 +121,7 @@ impl ShmLane {
         }
     }
 
-    /// Of a stranger that a listener lets in, who is one of those that have a seat.
+    /// A lane for a visitor that a listener admits and that has a seat.
     pub(crate) fn accepted(visitor: Visitor, ends: Ends, seat: Seat, options: &Options) -> ShmLane {
         let mut link = visitor.into_link();
         link.set_strict(options.strict);
@@ -129,24 +130,24 @@ impl ShmLane {
         lane
     }
 
-    /// Of one that is not let in after all.
+    /// Turns the lane back into a visitor that was not admitted after all.
     pub(crate) fn into_visitor(self) -> Visitor {
         Visitor::of(self.link)
     }
 
-    /// This end's part in the key exchange: nothing else is taken or sent until it is done.
+    /// Takes this end's part of the key exchange: nothing else is received or sent until that is done.
     fn begin(&mut self, exchange: Exchange) {
         self.exchange = Some(exchange);
         self.waiting = true;
     }
 
-    /// What the key exchange gave: who the peer is.
+    /// Takes the result of the key exchange: the peer's identity.
     pub(crate) fn admit(&mut self, exchange: Exchange, session: &Session) {
         self.exchange = Some(exchange);
         self.peer_key = Some(session.peer);
     }
 
-    /// Who the peer proved to be: `None` in plain mode, and before it did.
+    /// The identity that the peer proved: `None` in plain mode, and before the proof.
     pub fn peer_key(&self) -> Option<PublicKey> {
         self.peer_key
     }
@@ -156,44 +157,44 @@ impl ShmLane {
         self.key
     }
 
-    /// The socket, to be waited on together with others once [`Lane::longest_sleep`] was asked for.
+    /// The descriptor to wait on together with others, after a call to [`Lane::longest_sleep`].
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.link.socket()
     }
 
-    /// Readable once the peer's process ended, also while a child of it has its end of the socket: to be waited on besides
-    /// that. `None` where the kernel has no such thing (before 5.3), or no descriptor was left for it, and for a peer in this
-    /// very process.
+    /// Readable once the peer's process has ended, even while a child of that process has its end of the socket: wait
+    /// on it besides the socket. `None` if the kernel has no such descriptor (before 5.3), none was left, or the peer
+    /// is this very process.
     pub fn peer_process(&self) -> Option<BorrowedFd<'_>> {
         self.link.process.handle()
     }
 
-    /// Our address: of a Responder what it listens on, of an Initiator that of the host.
+    /// This end's address: for a Responder its listening address, for an Initiator the host's.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
 
-    /// The peer's address: of an Initiator that of the host, with port 0.
+    /// The peer's address: for an Initiator the host's, with port 0.
     pub fn peer_addr(&self) -> SocketAddr {
         self.peer
     }
 
-    /// Whether something has arrived, or there is room that was waited for. Costs no system call.
+    /// Whether there is something to receive, or the room that this end waited for. Makes no system call.
     pub fn has_arrived(&self) -> bool {
         self.link.has_more() || self.outgoing.is_full() && self.link.has_made_room()
     }
 
-    /// Gives the listener up. False if it has let this Initiator in: then it is to be waited for.
+    /// Leaves the listener. False if the listener has admitted this Initiator, which must then wait for it.
     pub(crate) fn leave(&self) -> bool {
         self.link.shared().entry().leave()
     }
 
-    /// Whether the socket tells of what arrives: it was asked for [`Lane::longest_sleep`], and not turned since.
+    /// Whether the socket reports arrivals: [`Lane::longest_sleep`] was called, and no turn came since.
     pub fn is_armed(&self) -> bool {
         self.link.is_armed()
     }
 
-    /// The peer broke what is shared.
+    /// Records how the peer violated the protocol.
     fn broken(&mut self, fault: RingFault) -> LaneError {
         self.fault = Some(fault);
         LaneError::Broken
@@ -218,24 +219,24 @@ impl Lane for ShmLane {
         waker.sleep(|wake| poll::wait(Some(socket), false, [wake, process], Some(timeout)))
     }
 
-    /// Room in the ring is told of as what arrives is.
+    /// The socket reports room in the ring as it reports arrivals.
     fn wants_write(&self) -> bool {
         false
     }
 
-    /// From here on the peer tells by the socket of what it writes: to be asked for before a sleep.
+    /// Makes the peer report its writes by the socket from now on. Call it before a sleep.
     fn longest_sleep(&self) -> Option<Duration> {
         let quiet = self.link.arm(self.outgoing.is_full());
         Some(if quiet { LONGEST_SLEEP } else { Duration::ZERO })
     }
 
-    /// What a record names goes back at once: see [`Lane::recall`].
+    /// Memory that a record names returns at once: see [`Lane::recall`].
     fn holds(&self, _: RegionId) -> bool {
         false
     }
 
     fn recall(&mut self, region: RegionId) {
-        // A child of fork gives back copies of its own.
+        // In a child of fork the memory is a copy, and the ring belongs to the parent.
         if self.process.is_current() {
             self.outgoing.recall(region, &mut self.link);
         }
@@ -267,13 +268,13 @@ impl Lane for ShmLane {
     }
 }
 
-/// What an Initiator needs of a peer of its host.
+/// The result of a meeting with a peer of this host, for the Initiator.
 pub(crate) struct Met {
     link: Link,
     ends: Ends,
 }
 
-/// Meets what listens at `peer`, if that is of this host and this user, and shares memory with it.
+/// Meets the listener at `peer`, if it belongs to this host and this user, and shares memory with it.
 ///
 /// # Errors
 /// Why not.
@@ -294,21 +295,21 @@ pub(crate) fn meet(peer: SocketAddr, options: &Options) -> Result<Met, NoSharedM
         io::Result::Ok(link)
     };
     let link = share().map_err(|_| NoSharedMemory::System)?;
-    // Of this host, too: the same address, with its interface.
+    // On this host as well: the same address, with its interface.
     let mut local = peer;
     local.set_port(0);
     let ends = Ends { local, peer };
     Ok(Met { link, ends })
 }
 
-/// A number that does not lie in the memory of another process by chance.
+/// A number that another process's memory does not contain by chance.
 fn mark() -> io::Result<u64> {
     let random = crate::random()?;
     let [a, b, c, d, e, f, g, h, ..] = random;
     Ok(u64::from_ne_bytes([a, b, c, d, e, f, g, h]))
 }
 
-/// Opens a connection over what was met. The handshake runs inside the driver's calls.
+/// Opens a connection in the memory of a meeting. The handshake runs inside the driver's calls.
 ///
 /// # Errors
 /// The system gives no random numbers, or the cryptography refuses this end's key.
@@ -323,7 +324,7 @@ pub(crate) fn connect<L: Lane>(
     initiate(lane, config, options, entropy, ShmLane::begin, wrap)
 }
 
-/// What the core is to know: nothing is lost here, there is no path to be shared or probed, and nothing is sealed.
+/// The core's configuration: nothing is lost here, there is no path to share or probe, and nothing is sealed.
 pub(crate) fn config(options: &Options) -> Config {
     Config {
         profiles: options.profiles,

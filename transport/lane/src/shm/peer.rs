@@ -1,13 +1,13 @@
-//! The peer's process: whether it lives, and reading what lies in its memory.
+//! Watches the peer's process, and reads from its memory.
 
 use nix::sys::socket::{UnixCredentials, getsockopt, sockopt};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// Runs of payload in one record.
+/// Most runs of payload in one record.
 pub(super) const MAX_RUNS: usize = 2;
 
-/// Bytes of the peer's memory, and where they go.
+/// Bytes of the peer's memory, and their target here.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Copied {
     pub(super) from: u64,
@@ -15,8 +15,8 @@ pub(super) struct Copied {
     pub(super) len: usize,
 }
 
-/// A number, and where it lies in the peer's memory. What is read together with it is read from the program that said
-/// so, and not from one that has its number by now, or that it became by exec.
+/// A number, and its address in the peer's memory. A read that includes it reads from the program that published it,
+/// and not from another that has the same process id by now, or that replaced it by exec.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Mark {
     pub(super) address: u64,
@@ -28,7 +28,7 @@ pub(super) struct Mark {
 pub(super) enum ReadError {
     /// The kernel does not permit it (Yama, another pid namespace, a sandbox).
     Refused,
-    /// There is no such process any more, or it is another program.
+    /// The process has ended, or is another program by now.
     Gone,
     /// Some of the bytes, here or there, are not mapped.
     Fault,
@@ -37,22 +37,22 @@ pub(super) enum ReadError {
 /// The process at the other end of a socket.
 #[derive(Debug)]
 pub(super) struct PeerProcess {
-    /// 0 if it is none that this one can see.
+    /// 0 if this process cannot see it.
     pid: i32,
-    /// Tells that it ended. `None` for this process itself, and where there is none.
+    /// Readable once the process has ended. `None` for this process itself, and if there is no such descriptor.
     handle: Option<OwnedFd>,
 }
 
-/// Who made the socket's other end.
+/// The credentials of the process that made the socket's other end.
 ///
 /// # Errors
-/// The kernel does not say.
+/// The kernel does not report them.
 pub(super) fn credentials(socket: BorrowedFd<'_>) -> io::Result<UnixCredentials> {
     Ok(getsockopt(&socket, sockopt::PeerCredentials)?)
 }
 
 impl PeerProcess {
-    /// Of the one that made the socket's other end.
+    /// The process that made the socket's other end.
     pub(super) fn of(credentials: &UnixCredentials) -> PeerProcess {
         let pid = credentials.pid();
         let own = u32::try_from(pid) == Ok(std::process::id());
@@ -60,12 +60,12 @@ impl PeerProcess {
         PeerProcess { pid, handle }
     }
 
-    /// What is readable once it ended.
+    /// The descriptor that is readable once the process has ended.
     pub(super) fn handle(&self) -> Option<BorrowedFd<'_>> {
         self.handle.as_ref().map(AsFd::as_fd)
     }
 
-    /// Whether it ended.
+    /// Whether it has ended.
     pub(super) fn is_gone(&self) -> bool {
         let Some(handle) = &self.handle else {
             return false;
@@ -80,13 +80,13 @@ impl PeerProcess {
         ready > 0
     }
 
-    /// Copies all of `parts`, [`MAX_RUNS`] at most, from its memory, by one call, if `mark` is there as well.
+    /// Copies all of `parts`, at most [`MAX_RUNS`], from its memory, by one call, and checks `mark` with them.
     ///
     /// # Errors
-    /// What was copied then is not to be used.
+    /// The copied bytes must not be used.
     ///
     /// # Safety
-    /// The targets lie in mappings, there or gone, and nothing else touches them but by atomic accesses.
+    /// The targets lie in mappings, whose pages may be gone, and are otherwise only accessed atomically.
     pub(super) unsafe fn read(&self, parts: &[Copied], mark: Mark) -> Result<(), ReadError> {
         if self.pid == 0 {
             return Err(ReadError::Refused);
@@ -109,14 +109,14 @@ impl PeerProcess {
                 iov_len: part.len,
             };
             from[index] = libc::iovec {
-                // An address of the other process, which is not followed here.
+                // An address of the other process, which this one does not dereference.
                 iov_base: std::ptr::without_provenance_mut(part.from as usize),
                 iov_len: part.len,
             };
             all += part.len;
         }
         let count = (parts.len() + 1) as libc::c_ulong;
-        // SAFETY: as many iovecs as are said, alive across the call; the local side is as promised, the other one is
+        // SAFETY: as many iovecs as given, alive across the call. The local side is as promised; the remote side is
         // only read, by the kernel, which checks it.
         let read = unsafe {
             libc::process_vm_readv(self.pid, to.as_ptr(), count, from.as_ptr(), count, 0)
@@ -134,7 +134,8 @@ impl PeerProcess {
     }
 }
 
-/// A handle of the process with this number. `None` if it is not to be seen, or the kernel has none (before 5.3).
+/// A handle of the process with this id. `None` if this process cannot see it, or the kernel has no such handles
+/// (before 5.3).
 fn open(pid: i32) -> Option<OwnedFd> {
     if pid <= 0 {
         return None;
@@ -142,6 +143,6 @@ fn open(pid: i32) -> Option<OwnedFd> {
     // SAFETY: two integers; pidfd_open has no other preconditions.
     let handle = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
     let handle = i32::try_from(handle).ok().filter(|it| *it >= 0)?;
-    // SAFETY: a descriptor just made, that nothing else owns.
+    // SAFETY: a new descriptor that nothing else owns.
     Some(unsafe { OwnedFd::from_raw_fd(handle) })
 }

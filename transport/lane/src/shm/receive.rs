@@ -1,4 +1,4 @@
-//! Receiving: records of the ring, one after the other, each copied before it is looked at.
+//! Receives records from the ring, one after the other, each copied before it is parsed.
 
 use super::link::{Kind, Reading};
 use super::peer::{Copied, MAX_RUNS, ReadError};
@@ -12,17 +12,17 @@ use zerolane_core::{DropReason, HandshakeOutcome, Placement, RegionId, Span};
 use zerolane_wire::handshake::HandshakeMessage;
 use zerolane_wire::{HEADER_LEN, Header, Op};
 
-/// Records taken in one turn, and bytes that their payload has: what is beyond waits for the next one. A sender of a few
-/// short Transfers can go on only once it is told of one, which the end of a turn does.
+/// Records, and bytes of their payload, taken in one turn; the rest waits for the next one. A sender of a few short
+/// Transfers can continue only after it learns of one, at the end of a turn.
 const RECORDS_PER_TURN: usize = 64;
 const BYTES_PER_TURN: usize = 128 << 10;
 
 thread_local! {
-    /// Where records are copied to, of all connections that this thread drives.
+    /// The buffer for records of all connections that this thread drives.
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Payload of STUs that continue each other, in the peer's memory.
+/// Payload of consecutive STUs, in the peer's memory.
 struct Run {
     header: Header,
     address: u64,
@@ -46,7 +46,7 @@ impl Run {
     }
 }
 
-/// What came of one record that was no fault of the peer's.
+/// The result of one record, unless the peer violated the protocol.
 enum Delivered {
     All,
     /// Memory of this region is gone.
@@ -54,7 +54,7 @@ enum Delivered {
 }
 
 impl ShmLane {
-    /// Takes what is in the ring, a bounded part. True if there was anything.
+    /// Takes a bounded number of records from the ring. True if there were any.
     pub(super) fn take_arrived(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
         if self.fault.is_some() {
             return Ok(false);
@@ -66,13 +66,14 @@ impl ShmLane {
         self.link.disarm(false);
         self.link.try_reading();
         if self.sent == Some(turn.now) {
-            // An answer to that is not of the same moment. Else no system call lies between the turn's time and this.
+            // Such an answer comes later than the turn's start. Otherwise no system call lies between the turn's time
+            // and this.
             turn.refresh();
         }
         let mut record = SPARE.take();
         let taken = self.take_records(&mut record, turn);
         SPARE.set(record);
-        // Whatever came of them: all were copied, or are void.
+        // Whatever their results, all records were copied, or are void.
         self.link.release();
         taken
     }
@@ -93,7 +94,7 @@ impl ShmLane {
             let delivered = match kind {
                 Kind::Datagram => self.datagram(record, turn),
                 Kind::Reference => self.reference(record, position, turn)?,
-                // Nobody lends to a stranger.
+                // An unauthenticated peer may not lend memory.
                 Kind::Region if self.waiting => return Err(self.broken(RingFault::Record)),
                 Kind::Region => {
                     self.region(record, turn)?;
@@ -119,9 +120,9 @@ impl ShmLane {
         }
     }
 
-    /// Nothing is there: whether anything will be.
+    /// With nothing to receive, checks whether the peer is still there.
     fn look_at_peer(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
-        // One that slept may have been woken by just that.
+        // This end may have been woken by the peer's end.
         let due = turn.now >= self.next_look || self.link.is_armed();
         if due {
             self.next_look = turn.now + LOOK_INTERVAL;
@@ -129,7 +130,7 @@ impl ShmLane {
             self.reached.forget_ended(&self.link);
         }
         self.link.disarm(due);
-        // What it wrote before it ended is taken first.
+        // Records that it wrote before it ended are taken first.
         let gone = self.link.is_closed() && !self.link.has_more();
         match gone && turn.core.life() != zerolane_core::Life::Closed {
             true => Err(LaneError::Gone),
@@ -153,7 +154,7 @@ impl ShmLane {
         }
     }
 
-    /// Takes a message of the key exchange; the core is told what came of it.
+    /// Takes a message of the key exchange, and tells the core the result.
     fn take_handshake(&mut self, record: &[u8], turn: &mut Turn<'_>) {
         let (request, len) = turn.core.request();
         let outcome = match &mut self.exchange {
@@ -171,7 +172,7 @@ impl ShmLane {
         turn.core.on_handshake(turn.now, outcome);
     }
 
-    /// Copies what a record at `position` names to where it belongs.
+    /// Copies the payload that the record at `position` names to its place.
     fn reference(
         &mut self,
         record: &[u8],
@@ -197,7 +198,7 @@ impl ShmLane {
             let target = place.and_then(|it| turn.memory.target(it).map(|to| (it, to)));
             match target {
                 Some((place, to)) => placed.push((run, place, to)),
-                // Some of it may be there: what is missing is told only with the payload at hand.
+                // A part may already be in place: the core names the missing part only when it sees the payload.
                 None => {
                     if let Delivered::Fault(region) = self.copy_apart(&run, position, turn)? {
                         delivered = Delivered::Fault(region);
@@ -233,7 +234,7 @@ impl ShmLane {
         Ok(delivered)
     }
 
-    /// Copies `parts` out of the peer's memory. False if they are not to be used: they count as lost.
+    /// Copies `parts` out of the peer's memory. False if they must not be used, and count as lost.
     fn copy(
         &mut self,
         parts: &[Copied],
@@ -246,21 +247,21 @@ impl ShmLane {
             return Ok(false);
         }
         let Reading::Works(mark) = self.link.reading else {
-            // It was told that nothing can be read, perhaps after it wrote this.
+            // The peer was told that its memory cannot be read, perhaps after it wrote this record.
             return Ok(false);
         };
         turn.account.rx_data_syscalls += 1;
-        // SAFETY: the targets are open for writing in the Registry, for this turn, and long enough; they are granted and
-        // not reported yet, or our own. Exported memory is touched by others with atomic accesses alone.
+        // SAFETY: the targets are open for writing in the Registry, for this turn, and long enough; they are granted
+        // and not reported yet, or our own. Others access exported memory atomically only.
         let read = unsafe { self.link.process.read(parts, mark) };
-        // What was the peer's no more when it was copied may be anything, or not be mapped.
+        // Voided memory may hold any bytes, or not be mapped.
         if self.link.is_void(position) {
             turn.account.dropped_void += 1;
             return Ok(false);
         }
         match read {
             Ok(()) => Ok(true),
-            // The socket tells.
+            // The socket reports that.
             Err(ReadError::Gone) => Ok(false),
             Err(ReadError::Refused) => {
                 self.link.stop_reading();
@@ -273,7 +274,7 @@ impl ShmLane {
         }
     }
 
-    /// Copies a run into memory of the lane's own, and what is missing of it from there.
+    /// Copies a run into the lane's own memory, and its missing part to its place from there.
     fn copy_apart(
         &mut self,
         run: &Run,

@@ -1,5 +1,5 @@
-//! How two processes of one host and one user find each other: by a socket in a directory that is that user's alone, named
-//! after the network namespace and the address that is listened on, or by a name that both ends are told.
+//! Lets two processes of one host and one user find each other: by a socket in a directory of that user alone, named
+//! after the network namespace and the listening address, or by a name given to both ends.
 
 use super::mapping::Shared;
 use super::peer::credentials;
@@ -19,25 +19,25 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use zerolane_wire::discovery::is_neighbour_name;
 
-/// What the Initiator says with the memory that it passes: a name, and the version of what lies in the memory.
+/// The Initiator's message with the memory that it passes: a name, and the version of the memory's layout.
 const HELLO: [u8; 8] = *b"zl-shm\x00\x04";
-/// Descriptors of which more are not looked at: one is right.
+/// Most descriptors read from one message: one is right.
 const MAX_PASSED: usize = 4;
-/// Initiators that may wait to be accepted, where the system permits as many (`net.core.somaxconn`). Each has passed a
-/// descriptor that nobody has taken, of which the kernel lets a user have as many as open files.
+/// Most Initiators that wait to be accepted, if the system permits as many (`net.core.somaxconn`). Each has passed a
+/// descriptor that no process has received yet; the kernel lets a user have as many of these as open files.
 pub(super) const BACKLOG: i32 = 512;
-/// How long a listener waits for others that take a name in the same directory. One needs some system calls.
+/// How long a listener waits while others take a name in the same directory. Taking one needs some system calls.
 const PATIENCE: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// A name by which processes of one user and one kernel meet whatever their network namespaces and addresses: those of
-/// containers that have one directory of the rendezvous mounted. One listener at a time has it.
+/// A name by which processes of one user and one kernel meet whatever their network namespaces and addresses, for
+/// example those of containers that mount one rendezvous directory. One listener at a time has it.
 ///
-/// 1 to 63 letters, digits, `-`, `_` and `.`, of which the first is a letter or a digit.
+/// 1 to 63 letters, digits, `-`, `_` and `.`; the first is a letter or a digit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RendezvousName(String);
 
-/// What is no [`RendezvousName`].
+/// The error for text that is not a [`RendezvousName`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadRendezvousName;
 
@@ -61,7 +61,7 @@ impl FromStr for RendezvousName {
 }
 
 impl RendezvousName {
-    /// The name of its socket: that of an address begins with a digit and holds no such sign.
+    /// The name of its socket. Names for addresses begin with a digit and do not contain this sign.
     fn socket(&self) -> String {
         format!("+{}", self.0)
     }
@@ -70,26 +70,28 @@ impl RendezvousName {
 /// Why there is no shared memory with a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NoSharedMemory {
-    /// The options name a cipher, and nothing is enciphered in shared memory.
+    /// The options name a cipher, and shared memory is not encrypted.
     Cipher,
-    /// The address is none of this network namespace.
+    /// The address does not belong to this network namespace.
     NotHere,
-    /// Nothing listens for it there: another user's program, one that was told not to, or none.
+    /// There is no listener in shared memory for it: the program belongs to another user, was told not to use shared
+    /// memory, or does not exist.
     NoListener,
-    /// The options ask for several paths, and in shared memory there is one.
+    /// The options ask for several paths, and shared memory has only one.
     Paths,
-    /// The directory by which processes meet is not there, or not this user's alone.
+    /// The rendezvous directory does not exist, or does not belong to this user alone.
     Directory,
-    /// What listens is another user's.
+    /// The listener belongs to another user.
     OtherUser,
     /// As many processes wait at the listener as may.
     Crowded,
-    /// The listener did not look at this process within 1 s, or half of [`Options::connect_timeout`](crate::Options::connect_timeout)
-    /// if that is less: others have its places, or it looks at nobody.
+    /// The listener did not admit this process within 1 s, or half of
+    /// [`Options::connect_timeout`](crate::Options::connect_timeout) if that is less: other processes have its places,
+    /// or it does not poll its rendezvous.
     NotLetIn,
     /// The listener turned this process away.
     TurnedAway,
-    /// The system has no memory or descriptor left for it, or lacks what it needs.
+    /// The system has no memory or descriptor left, or lacks a feature.
     System,
 }
 
@@ -130,7 +132,7 @@ impl From<NoSharedMemory> for io::Error {
     }
 }
 
-/// The directory by which this user's processes meet, made if it is not there.
+/// This user's rendezvous directory, which is made if it does not exist.
 pub(super) fn directory() -> io::Result<PathBuf> {
     let user = geteuid();
     let own = PathBuf::from(format!("/run/user/{user}"));
@@ -146,7 +148,7 @@ pub(super) fn directory() -> io::Result<PathBuf> {
     Ok(directory)
 }
 
-/// Makes `directory` if it is not there, and checks that it is this user's alone, and no link.
+/// Makes `directory` if it does not exist, and checks that it belongs to this user alone and is not a symbolic link.
 pub(super) fn check_own(directory: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(directory) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -161,9 +163,9 @@ pub(super) fn check_own(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The name of the socket that goes with `address` in this network namespace.
+/// The name of the socket for `address` in this network namespace.
 fn name(address: SocketAddr) -> io::Result<String> {
-    // A thread may have another than its process.
+    // A thread may be in another one than its process.
     let namespace = fs::metadata("/proc/thread-self/ns/net")?.ino();
     Ok(format!("{namespace}-{}-{}", address.ip(), address.port()))
 }
@@ -174,10 +176,10 @@ fn unix_socket() -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Keeps other listeners from taking a name in `directory`: until it is unlocked.
+/// Keeps other listeners from taking a name in `directory`, until it is unlocked.
 ///
 /// # Errors
-/// Another one does so for too long, as one that is stopped.
+/// Another process holds the lock for too long, for example because it is stopped.
 pub(super) fn lock(directory: &Path) -> io::Result<File> {
     let held = File::open(directory)?;
     let end = Instant::now() + PATIENCE;
@@ -190,16 +192,17 @@ pub(super) fn lock(directory: &Path) -> io::Result<File> {
     }
 }
 
-/// A socket that listens at `path`, and its inode. To be called with the directory locked: a name that refuses is
-/// otherwise of one that was bound and does not listen yet, or of one that took it meanwhile.
+/// A socket that listens at `path`, and its inode. Call it with the directory locked. Otherwise a name that refuses
+/// connections could belong to a socket that was bound and does not listen yet, or to a listener that took it
+/// meanwhile.
 ///
 /// # Errors
-/// Another one listens there.
+/// Another listener is there.
 fn take_name(path: &Path) -> io::Result<(Socket, u64)> {
     let at = SockAddr::unix(path)?;
     let socket = unix_socket()?;
     if let Err(error) = socket.bind(&at) {
-        // That of a process which ended without taking it away refuses.
+        // The socket of a process that ended without removing it refuses.
         let met = unix_socket()?.connect(&at);
         let lives = met.map_or_else(|it| it.kind() == io::ErrorKind::WouldBlock, |()| true);
         if error.kind() != io::ErrorKind::AddrInUse || lives {
@@ -212,7 +215,7 @@ fn take_name(path: &Path) -> io::Result<(Socket, u64)> {
     Ok((socket, fs::symlink_metadata(path)?.ino()))
 }
 
-/// Where a listener meets Initiators of its host. The name goes with it.
+/// The place where a listener meets Initiators of its host. Dropping it removes the name.
 #[derive(Debug)]
 pub(crate) struct Rendezvous {
     socket: Socket,
@@ -222,10 +225,10 @@ pub(crate) struct Rendezvous {
 }
 
 impl Rendezvous {
-    /// Of a listener that has `address`, or is met by `named`.
+    /// The rendezvous of a listener at `address`, or under the name `named`.
     ///
     /// # Errors
-    /// The directory is not this user's alone, or the name is another's that lives.
+    /// The directory does not belong to this user alone, or the name belongs to a live listener.
     pub(crate) fn listen(
         address: SocketAddr,
         named: Option<&RendezvousName>,
@@ -244,7 +247,7 @@ impl Rendezvous {
         });
         let held = lock(directory)?;
         let taken = take_name(&path);
-        // A child that another thread forked meanwhile has the descriptor as well, and would hold on to it.
+        // A child that another thread forked meanwhile has the descriptor as well, and would hold the lock.
         held.unlock()?;
         let (socket, inode) = taken?;
         Ok(Rendezvous {
@@ -255,7 +258,7 @@ impl Rendezvous {
         })
     }
 
-    /// The next process that has come, if it is of the same user.
+    /// The next process that has come, if it belongs to the same user.
     pub(super) fn accept(&self) -> io::Result<Option<Socket>> {
         let socket = match self.socket.accept() {
             Ok((socket, _)) => socket,
@@ -273,7 +276,7 @@ impl Rendezvous {
         &self.path
     }
 
-    /// As where the process ends without a word.
+    /// As when the process ends without cleaning up.
     pub(super) fn abandon(mut self) {
         self.inode = 0;
     }
@@ -289,22 +292,22 @@ impl Drop for Rendezvous {
     fn drop(&mut self) {
         let ours = || fs::symlink_metadata(&self.path).is_ok_and(|it| it.ino() == self.inode);
         if self.process.is_current() && ours() {
-            // Else the next listener finds that it refuses.
+            // Otherwise the next listener finds that it refuses.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Whether the process at the other end of `socket` is of this process's user.
+/// The credentials of the process at the other end of `socket`, if it belongs to this process's user.
 pub(super) fn same_user(socket: &Socket) -> io::Result<Option<UnixCredentials>> {
     let peer = credentials(socket.as_fd())?;
     Ok((peer.uid() == geteuid().as_raw()).then_some(peer))
 }
 
-/// A socket to what listens at `address`, or is met by `named`, if that is of this host and this user.
+/// A socket to the listener at `address`, or with the name `named`, if it belongs to this host and this user.
 ///
 /// # Errors
-/// Why not.
+/// Why there is none.
 pub(super) fn meet(
     address: SocketAddr,
     named: Option<&RendezvousName>,
@@ -337,7 +340,7 @@ pub(super) fn meet_in(
     Err(NoSharedMemory::NoListener)
 }
 
-/// A socket to what listens by that name. `None` if nothing does.
+/// A socket to the listener of that name. `None` if there is none.
 fn meet_one(
     directory: &Path,
     name: &str,
@@ -350,18 +353,18 @@ fn meet_one(
             let peer = same_user(&socket).map_err(system)?;
             Ok(Some((socket, peer.ok_or(NoSharedMemory::OtherUser)?)))
         }
-        // It does not wait for room.
+        // The call does not wait for room.
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(NoSharedMemory::Crowded),
         Err(_) => Ok(None),
     }
 }
 
-/// Passes the memory that the two are to share.
+/// Passes the memory that the two will share.
 pub(super) fn pass_shared(socket: &Socket, memory: &OwnedFd) -> io::Result<()> {
     pass(socket, &HELLO, memory.as_fd())
 }
 
-/// Passes `memory` to the process at the other end, with bytes that say what it is.
+/// Passes `memory` to the process at the other end, with bytes that describe it.
 pub(super) fn pass(socket: &Socket, said: &[u8], memory: BorrowedFd<'_>) -> io::Result<()> {
     let passed = [memory.as_raw_fd()];
     let control = [ControlMessage::ScmRights(&passed)];
@@ -374,40 +377,40 @@ pub(super) fn pass(socket: &Socket, said: &[u8], memory: BorrowedFd<'_>) -> io::
     }
 }
 
-/// What was read of the socket.
+/// The result of a read from the socket.
 pub(super) struct Read {
-    /// Bytes; none where the other end is closed.
+    /// Number of bytes; 0 if the other end is closed.
     pub(super) len: usize,
-    /// The descriptors that came with them: of one message at most, which ends what is read.
+    /// The descriptors that came with them: of one message at most, which ends the read.
     pub(super) passed: Vec<OwnedFd>,
-    /// There was no descriptor left for what was passed.
+    /// There was no descriptor left for one that was passed.
     lost: bool,
 }
 
-/// Reads what came into `said`, with the descriptors that were passed.
+/// Reads bytes into `said`, with the descriptors that were passed.
 ///
-/// Not by nix, which gives none where more came than there was room for, or than the process may have: those that the
+/// Does not use nix, which returns no descriptors if more came than fit or than the process may have: those that the
 /// kernel made would stay open.
 ///
 /// # Errors
-/// `EAGAIN`: nothing came.
+/// `EAGAIN`: nothing has arrived.
 pub(super) fn read(socket: &Socket, said: &mut [u8]) -> nix::Result<Read> {
     let mut piece = libc::iovec {
         iov_base: said.as_mut_ptr().cast(),
         iov_len: said.len(),
     };
     let mut room = [0u64; ROOM.div_ceil(8)];
-    // SAFETY: of numbers and pointers alone, for which zeros are right.
+    // SAFETY: msghdr consists of integers and pointers, for which zero is a value.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = &raw mut piece;
     message.msg_iovlen = 1;
     message.msg_control = room.as_mut_ptr().cast();
     message.msg_controllen = ROOM;
     let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
-    // SAFETY: the message names a piece and control space of ours, as long as they are.
+    // SAFETY: the message names a piece and control space of ours, with their lengths.
     let len = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
     let len = nix::Error::result(len)? as usize;
-    // SAFETY: the kernel just wrote the message's control.
+    // SAFETY: the kernel has just written the message's control.
     let passed = unsafe { descriptors(&message) };
     Ok(Read {
         len,
@@ -417,17 +420,17 @@ pub(super) fn read(socket: &Socket, said: &mut [u8]) -> nix::Result<Read> {
 }
 
 /// Bytes of control of a message that passes [`MAX_PASSED`] descriptors.
-// SAFETY: a sum.
+// SAFETY: CMSG_SPACE only computes a sum.
 const ROOM: usize = unsafe { libc::CMSG_SPACE((MAX_PASSED * size_of::<RawFd>()) as u32) } as usize;
 
-/// Owns the descriptors that `message` passed.
+/// Takes ownership of the descriptors that `message` passed.
 ///
 /// # Safety
-/// The kernel wrote its control, and nobody has looked at it.
+/// The kernel wrote the control of `message`, and no code has taken its descriptors.
 unsafe fn descriptors(message: &libc::msghdr) -> Vec<OwnedFd> {
     let mut passed = Vec::new();
-    // SAFETY: the macros walk well-formed control within its length, and its descriptors were made for us alone: each is
-    // closed unless it is kept.
+    // SAFETY: the macros walk well-formed control within its length. Its descriptors were made for this process and
+    // have no other owner: each is closed unless it is kept.
     unsafe {
         let mut header = libc::CMSG_FIRSTHDR(message);
         while let Some(it) = header.as_ref() {
@@ -444,10 +447,10 @@ unsafe fn descriptors(message: &libc::msghdr) -> Vec<OwnedFd> {
     passed
 }
 
-/// Takes the memory that was passed and maps it. `None` if nothing came yet.
+/// Receives the memory that was passed, and maps it. `None` if nothing has arrived yet.
 ///
 /// # Errors
-/// Something else came, or the process is gone.
+/// Something else arrived, or the process is gone.
 pub(super) fn take(socket: &Socket) -> io::Result<Option<Shared>> {
     let mut said = [0; HELLO.len()];
     let read = match read(socket, &mut said) {

@@ -1,28 +1,28 @@
-//! The words of a ring in memory that two processes share: how far it was written and taken, what of it is void, and who
-//! sleeps.
+//! Synchronises a ring in memory that two processes share: how far it was written and read, which records are void, and
+//! which end sleeps.
 //!
-//! Each process keeps its own count and reads the other's alone, once for each use, and checks it: what lies in the
-//! memory may be anything at any time. Kept apart from memory and descriptors, so that loom can try every order of the
-//! steps (`tests/loom.rs`).
+//! Each process keeps its own count, reads only the other's, once for each use, and checks it: the memory may hold
+//! anything at any time. Uses neither memory nor descriptors, so that loom can try every order of the steps
+//! (`tests/loom.rs`).
 
 use super::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use core::fmt;
 
-/// Records begin at multiples of this, bytes: cache lines, so that a short message is one that moves between the ends, and
-/// what is written next is none that the other end still reads.
+/// Alignment of records in bytes: a cache line. So a short message moves one line between the ends, and the next record
+/// shares no line with one that the other end is still reading.
 pub(crate) const ALIGN: u64 = 64;
 
-/// It wants to be woken by what arrives.
+/// The end wants to be woken by arrivals.
 pub(crate) const ARRIVAL: u32 = 1;
-/// It wants to be woken by room in the ring that it writes.
+/// The end wants to be woken by room in the ring that it writes.
 pub(crate) const ROOM: u32 = 2;
 
-/// How a peer broke the memory that it shares with this end.
+/// How a peer violated the protocol of the shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RingFault {
-    /// An index is beyond what the ring holds, or at no record.
+    /// An index exceeds the bytes in the ring, or is not at a record.
     Index,
-    /// A record is longer than any is, or than what was written, or of no kind that there is.
+    /// A record is longer than the maximum or than the bytes written, or of an unknown kind.
     Record,
     /// A record names memory that the peer does not have.
     Address,
@@ -38,7 +38,7 @@ impl fmt::Display for RingFault {
     }
 }
 
-/// One direction: what its producer writes, and what its consumer does, in cache lines of their own.
+/// One direction: the words of its producer and of its consumer, in separate cache lines.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct Way {
@@ -49,16 +49,16 @@ pub(crate) struct Way {
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub(super) struct Produced {
-    /// Bytes ever written.
+    /// Bytes written in total.
     pub(super) published: AtomicU64,
-    /// What is named by records before this position is not the producer's to give any more.
+    /// Records before this position are void: the memory that they name has returned to its owner.
     pub(super) void_below: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub(super) struct Consumed {
-    /// Bytes ever taken.
+    /// Bytes read in total.
     pub(super) taken: AtomicU64,
 }
 
@@ -75,15 +75,15 @@ impl Producer {
         self.head
     }
 
-    /// What was taken when it was looked last.
+    /// Bytes read by the consumer at the last check.
     pub(crate) fn taken(&self) -> u64 {
         self.taken
     }
 
-    /// Whether `len` more bytes fit into the ring of `capacity`.
+    /// Whether `len` more bytes fit in the ring of `capacity`.
     ///
     /// # Errors
-    /// The consumer's index cannot be.
+    /// The consumer's index is impossible.
     pub(crate) fn has_room(
         &mut self,
         way: &Way,
@@ -96,10 +96,10 @@ impl Producer {
         Ok(self.head - self.taken + len <= capacity)
     }
 
-    /// Looks what was taken.
+    /// Checks how much the consumer has read.
     ///
     /// # Errors
-    /// As of [`Producer::has_room`].
+    /// As [`Producer::has_room`].
     pub(crate) fn look(&mut self, way: &Way) -> Result<(), RingFault> {
         let taken = way.consumed.taken.load(Ordering::Acquire);
         if taken < self.taken || taken > self.head || !taken.is_multiple_of(ALIGN) {
@@ -109,21 +109,21 @@ impl Producer {
         Ok(())
     }
 
-    /// Whether more was taken than when it was looked last.
+    /// Whether the consumer has read more since the last check.
     pub(crate) fn is_behind(&self, way: &Way) -> bool {
         way.consumed.taken.load(Ordering::Acquire) != self.taken
     }
 
-    /// Shows `len` bytes that were written from [`Producer::position`] on.
+    /// Publishes `len` bytes that were written from [`Producer::position`] on.
     pub(crate) fn publish(&mut self, way: &Way, len: u64) {
         self.head += len;
-        // A store-release: the consumer's load-acquire synchronizes with it. So what this thread stored before, in the
-        // ring and in memory that the consumer lends, happens before what the consumer does with the record.
+        // A store-release: the consumer's load-acquire synchronizes with it. So this thread's earlier stores, in the
+        // ring and in memory that the consumer lends, happen before the consumer's use of the record.
         way.produced.published.store(self.head, Ordering::Release);
     }
 
-    /// What is named by the records written so far is not to be used any more. What its memory is written with after
-    /// this, a consumer that has copied it finds out by [`Consumer::is_void`].
+    /// Voids the records written so far: the memory that they name must not be used any more. A consumer that copied
+    /// later content of that memory learns of it by [`Consumer::is_void`].
     pub(crate) fn void(&self, way: &Way) {
         way.produced.void_below.store(self.head, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -143,10 +143,10 @@ impl Consumer {
         self.tail
     }
 
-    /// Bytes that can be taken of the ring of `capacity`.
+    /// Bytes available in the ring of `capacity`.
     ///
     /// # Errors
-    /// The producer's index cannot be.
+    /// The producer's index is impossible.
     pub(crate) fn available(&mut self, way: &Way, capacity: u64) -> Result<u64, RingFault> {
         if self.published == self.tail {
             let published = way.produced.published.load(Ordering::Acquire);
@@ -159,57 +159,58 @@ impl Consumer {
         Ok(self.published - self.tail)
     }
 
-    /// Whether something can be taken.
+    /// Whether bytes are available.
     pub(crate) fn has_more(&self, way: &Way) -> bool {
         way.produced.published.load(Ordering::Acquire) != self.tail
     }
 
-    /// Goes on behind the next `len` bytes, which are available.
+    /// Advances by the next `len` bytes, which are available.
     pub(crate) fn take(&mut self, len: u64) {
         self.tail += len;
     }
 
-    /// The producer may write again where what was taken lay.
+    /// Lets the producer overwrite the bytes that were read.
     pub(crate) fn release(&self, way: &Way) {
         way.consumed.taken.store(self.tail, Ordering::Release);
     }
 
-    /// Whether what a record at `position` names is not the producer's to give any more: to be asked when it was copied,
-    /// before anything is told of it.
+    /// Whether the record at `position` is void. Check this after each copy of its payload, before the payload is
+    /// reported.
     pub(crate) fn is_void(&self, way: &Way, position: u64) -> bool {
         fence(Ordering::SeqCst);
         way.produced.void_below.load(Ordering::Relaxed) > position
     }
 }
 
-/// What an end says of itself.
+/// The state that an end publishes.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub(crate) struct End {
-    /// What it wants to be woken by; 0: it does not sleep, or is being woken.
+    /// Events by which it wants to be woken; 0: it does not sleep, or is being woken.
     sleeping: AtomicU32,
-    /// Payload of so many bytes is to come by reference; 0: it has not said so yet.
+    /// Least length of payload that should come by reference; 0: not decided yet.
     pub(crate) by_reference_from: AtomicU32,
-    /// Where a number lies in its memory, and the number: who can read it there may read what records name.
+    /// Address of a number in its memory, and the number: an end that can read it there can read the memory that
+    /// records name.
     pub(crate) mark_address: AtomicU64,
     pub(crate) mark: AtomicU64,
 }
 
 impl End {
-    /// It is about to sleep: it has to look once more before it does.
+    /// Announces that this end is about to sleep. It must check for work once more before it does.
     pub(crate) fn arm(&self, wanted: u32) {
         self.sleeping.store(wanted, Ordering::Relaxed);
-        // Says that it sleeps, then looks; the other one writes, then looks who sleeps. The fences put the two in one
-        // order, so that one of them sees the other.
+        // This end announces its sleep, then checks for work; the other end writes, then checks for a sleeper. The
+        // fences order the two, so that at least one of them sees the other.
         fence(Ordering::SeqCst);
     }
 
-    /// It sleeps no more. Whether it was, or is about to be, woken.
+    /// Ends the announcement. True if this end was woken, or is about to be.
     pub(crate) fn disarm(&self) -> bool {
         self.sleeping.swap(0, Ordering::Relaxed) == 0
     }
 
-    /// Whether it has to be woken by what was just done, which is of the kind `done`: true for one caller only.
+    /// Whether the caller must wake this end because of an event of the kind `done`: true for one caller only.
     pub(crate) fn claim(&self, done: u32) -> bool {
         fence(Ordering::SeqCst);
         self.sleeping.load(Ordering::Relaxed) & done != 0

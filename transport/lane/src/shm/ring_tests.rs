@@ -64,7 +64,7 @@ fn void__what_was_written_before_and_nothing_after() {
     assert!(!consumer.is_void(&way, 16));
 }
 
-/// What moves between the ends for a message of 8 bytes, besides the word that tells of it.
+/// The bytes that move between the ends for a message of 8 bytes, besides the word that announces it.
 #[test]
 fn record__of_a_message_of_8_bytes_is_a_cache_line() {
     let len = zerolane_wire::HEADER_LEN + 8;

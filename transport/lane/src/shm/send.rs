@@ -1,4 +1,4 @@
-//! Sending: datagrams into the ring, and references to what stays where it is.
+//! Sends datagrams through the ring, and references to payload that stays in place.
 
 use super::ShmLane;
 use super::link::{Kind, Link, MAX_RECORD, record_len};
@@ -9,36 +9,36 @@ use std::collections::VecDeque;
 use zerolane_core::{BurstLimit, DataBurst, Life, OperationBurst, RegionId, Transmit};
 use zerolane_wire::{Flags, HEADER_LEN, Header};
 
-/// STUs of one burst.
+/// Most STUs in one burst.
 pub(super) const MAX_STUS: u32 = 64;
-/// Bytes of one burst: a Block of the usual length, so that one system call of the peer copies it.
+/// Most bytes of one burst: a Block of the usual length, so that one system call of the peer copies it.
 pub(super) const MAX_BURST: u32 = 1 << 20;
-/// Bursts sent before the receive side gets a look.
+/// Bursts sent before the receive side gets a turn.
 const BURSTS_PER_TURN: usize = 16;
 /// Bytes of a run in a reference: header, address, length, STU.
 pub(super) const RUN: usize = HEADER_LEN + 16;
 
 thread_local! {
-    /// Where datagrams are put together, of all connections that this thread drives.
+    /// The buffer for datagrams of all connections that this thread drives.
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// What was sent and not taken yet, or could not be sent.
+/// Records that the peer has not taken, and transmissions that found no room.
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
-    /// Regions that records name, and where those end: until the peer has taken them.
+    /// Regions that records name, each with the end of the record, until the peer has taken the record.
     referenced: VecDeque<(u64, RegionId)>,
-    /// What found no room, and how many of its datagrams are in the ring.
+    /// The transmission that found no room, and how many of its datagrams are in the ring.
     held: Option<(Transmit, u32)>,
 }
 
 impl Outgoing {
-    /// Whether something waits for room.
+    /// Whether a transmission waits for room.
     pub(super) fn is_full(&self) -> bool {
         self.held.is_some()
     }
 
-    /// `region` goes back to its owner.
+    /// Prepares to return `region` to its owner.
     pub(super) fn recall(&mut self, region: RegionId, link: &mut Link) {
         let is_named = |it: &Option<(Transmit, u32)>| match it {
             Some((Transmit::Data(burst), _)) => burst.span.region == region,
@@ -52,7 +52,7 @@ impl Outgoing {
         }
         self.forget_taken(link);
         if self.referenced.iter().any(|(_, it)| *it == region) {
-            // The other ones are void with it: the core sends them again, as if they had been lost.
+            // The other records become void as well: the core sends their payload again, as if lost.
             link.void();
             self.referenced.clear();
         }
@@ -79,7 +79,7 @@ impl ShmLane {
         }
         let written = self.link.written();
         if self.lending.has_offers() && turn.core.life() == Life::Established && !self.waiting {
-            // Before the peer is told by which name it is there.
+            // Before the peer learns the name of the memory.
             let lent = self.lending.lend_offered(&mut self.link);
             lent.map_err(|it| self.broken(it))?;
         }
@@ -90,7 +90,7 @@ impl ShmLane {
             self.sent = Some(turn.now);
             self.link.tell_written();
         }
-        // Who said that it sleeps is to be woken by room, too.
+        // An end that announced sleep must be woken by room as well.
         if self.outgoing.is_full() && self.link.is_armed() {
             turn.more |= !self.link.arm(true);
         }
@@ -104,7 +104,7 @@ impl ShmLane {
     ) -> Result<bool, LaneError> {
         let mut sent = false;
         for burst in 1..=BURSTS_PER_TURN {
-            // As a rule none is held, and to move nothing takes as long as to move one.
+            // Usually none is held, and moving an empty value costs as much as a full one.
             let held = match self.outgoing.is_full() {
                 true => self.outgoing.held.take(),
                 false => None,
@@ -116,11 +116,11 @@ impl ShmLane {
                 None => sent = true,
                 Some(done) => {
                     match transmit {
-                        // What of it is over by the next turn need not leave.
+                        // Operations that are over by the next turn need not leave.
                         Transmit::Operations(it) => turn.core.take_back(&it),
                         transmit => self.outgoing.held = Some((transmit, done)),
                     }
-                    // Nothing that follows has room either.
+                    // Later transmissions have no room either.
                     return Ok(sent);
                 }
             }
@@ -129,7 +129,8 @@ impl ShmLane {
         Ok(sent)
     }
 
-    /// Sends `transmit`, of which `done` datagrams were sent. `None`: all of it; else how many were by now.
+    /// Sends `transmit`, of which `done` datagrams were sent before. `None`: all of it is sent; else the number sent so
+    /// far.
     fn send(
         &mut self,
         transmit: &Transmit,
@@ -160,7 +161,7 @@ impl ShmLane {
         }
     }
 
-    /// All of them or none.
+    /// Sends all of them or none.
     fn operations(
         &mut self,
         burst: &OperationBurst,
@@ -260,7 +261,7 @@ fn next(turn: &mut Turn<'_>) -> Option<Transmit> {
     turn.core.poll_transmit(turn.now, limit)
 }
 
-/// The record that names a burst: its STUs, and the last one apart where its flags are others.
+/// The record that names a burst: its STUs, and the last one separately if its flags differ.
 fn reference(burst: &DataBurst, start: *const u8) -> Vec<u8> {
     let address = start.expose_provenance() as u64;
     let last = burst.segments - 1;

@@ -1,4 +1,4 @@
-//! Two drivers in one thread, of which one may write into the shared memory what it likes.
+//! Tests that two drivers in one thread share memory, and survive an end that writes anything into it.
 #![allow(non_snake_case)]
 
 use super::link::{Kind, MAX_RECORD, Reading};
@@ -14,7 +14,7 @@ use zerolane_core::{CloseReason, Delivery, Life, WorkFlags, WorkRequest};
 
 pub(super) type End = Driver<AnyLane>;
 
-/// Turns without progress after which a test has failed.
+/// Turns without progress after which a test fails.
 pub(super) const PATIENCE: usize = 1 << 22;
 
 pub(super) fn options() -> Options {
@@ -85,7 +85,7 @@ pub(super) fn received(b: &mut End) -> Region {
         .expect("exclusive")
 }
 
-/// Turns the victim until its connection is over; then every request is.
+/// Turns the victim until its connection, and every request, is over.
 fn broken(b: &mut End, fault: RingFault) {
     for _ in 0..PATIENCE {
         b.turn().expect("no other error");
@@ -147,7 +147,7 @@ fn cancel__memory_that_comes_back_is_not_read_any_more() {
     let (mut a, mut b) = join(&options());
     let bytes = content(1 << 20);
     let id = post(&mut a, &mut b, &bytes);
-    // The grant arrives, and the record is written: b has not looked at it.
+    // The grant arrives, and the record is written; b has not read it.
     while a.account().bytes_given < bytes.len() as u64 {
         a.turn().expect("a");
         if a.account().bytes_given == 0 {
@@ -184,7 +184,7 @@ fn hostile__indices_that_cannot_be() {
             .store(now.wrapping_add(published), Ordering::SeqCst);
         broken(&mut b, RingFault::Index);
     }
-    // What was taken cannot be more than was written.
+    // The bytes read cannot exceed those written.
     let (mut a, mut b) = join(&options());
     let way = lane(&mut a).link.shared().way_in();
     way.consumed.taken.store(1 << 30, Ordering::SeqCst);
@@ -201,9 +201,9 @@ fn hostile__records_that_cannot_be() {
         0xff,
         (MAX_RECORD as u64 + 1) << 8 | 1,
         u64::MAX,
-        // Longer than what was written.
+        // Longer than the bytes written.
         64 << 8 | 1,
-        // A reference of no whole run.
+        // A reference that is not a multiple of a run.
         2,
     ];
     for word in words {
@@ -223,7 +223,7 @@ fn hostile__records_that_cannot_be() {
     }
 }
 
-/// Puts another address into the references that were written from position `from` on.
+/// Overwrites the address in the references written from position `from` on.
 fn forge(lane: &mut ShmLane, from: u64, address: u64) {
     let to = lane.link.written();
     let ring = lane.link.shared().ring_out();
@@ -231,7 +231,7 @@ fn forge(lane: &mut ShmLane, from: u64, address: u64) {
     while at < to {
         let place = |at: u64| (at % mapping::RING as u64) as usize;
         let mut word = [0; 8];
-        // SAFETY: the ring is mapped; a test writes less than one, so that nothing is cut by its end.
+        // SAFETY: the ring is mapped; a test writes less than one ring, so its end splits nothing.
         unsafe { crate::shared::load(ring, place(at), &mut word) };
         let word = u64::from_ne_bytes(word);
         if word & 0xff == Kind::Reference as u64 {
@@ -245,12 +245,12 @@ fn forge(lane: &mut ShmLane, from: u64, address: u64) {
 
 #[test]
 fn hostile__addresses_that_are_not_mapped() {
-    // A granted record as it was sent, and another address in it.
+    // A granted record as it was sent, with another address.
     for address in [0u64, 4096, u64::MAX - 4096, 1 << 63] {
         let (mut a, mut b) = join(&options());
         post(&mut a, &mut b, &content(1 << 20));
         let written = |a: &mut End| lane(a).link.written();
-        // The last that a writes is the record.
+        // The record is the last that a writes.
         let mut before = written(&mut a);
         while a.account().bytes_given == 0 {
             b.turn().expect("b");
@@ -293,7 +293,7 @@ fn hostile__any_bytes_in_the_ring_end_nothing_but_the_connection() {
     }
 }
 
-/// What comes to a listener in place of memory: none, other files, memory that may become another length, another word.
+/// Messages to a listener without proper memory: none, other files, memory whose length can change, another word.
 #[test]
 fn visitors__that_pass_something_else_are_turned_away_and_others_met() {
     use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -335,7 +335,7 @@ fn visitors__that_pass_something_else_are_turned_away_and_others_met() {
 #[test]
 fn sleep__a_record_wakes_and_so_does_the_end_of_the_peer() {
     let (a, mut b) = join(&options());
-    // Nothing there: it would sleep.
+    // Nothing to do: it would sleep.
     while b.turn().expect("b") == Progress::Moved {}
     let woken = std::thread::scope(|scope| {
         let woken = scope.spawn(|| {
@@ -344,7 +344,7 @@ fn sleep__a_record_wakes_and_so_does_the_end_of_the_peer() {
             b.closed()
         });
         std::thread::sleep(Duration::from_millis(20));
-        // Without a word, as if it had been killed.
+        // Without a farewell, as if it had been killed.
         let mut a = std::mem::ManuallyDrop::new(a);
         lane(&mut a).link.hang_up();
         woken.join().expect("no panic")
@@ -371,7 +371,7 @@ fn rendezvous__a_directory_that_is_not_ones_own_is_refused() {
     std::fs::remove_file(&directory).expect("there");
     std::fs::write(&directory, b"").expect("a file");
     assert!(rendezvous::check_own(&directory).is_err(), "a file");
-    // Where it would be another user's: /proc is root's, and root's alone is not this mode.
+    // A directory of another user: /proc belongs to root, and has the wrong mode even for root.
     assert!(rendezvous::check_own(std::path::Path::new("/proc")).is_err());
     std::fs::remove_dir_all(&base).expect("ours");
 }
@@ -394,7 +394,7 @@ fn rendezvous__by_name_of_the_address_and_after_a_dead_one() {
     assert_eq!(meets("[::1]:9"), Err(NoSharedMemory::NoListener));
     drop(any);
     assert_eq!(meets("127.0.0.2:9"), Err(NoSharedMemory::NoListener));
-    // A process that ended without a word leaves its name.
+    // A process that ended without cleaning up leaves its name.
     one.abandon();
     assert_eq!(meets("127.0.0.1:9"), Err(NoSharedMemory::NoListener));
     let again = listens("127.0.0.1:9").expect("a dead one's");
@@ -420,7 +420,7 @@ fn rendezvous__of_one_that_does_not_listen_yet_is_not_taken() {
     slow.bind(&at).expect("free");
     std::thread::scope(|scope| {
         let other = scope.spawn(|| Rendezvous::listen_in(&base, address, None).map(drop));
-        // Time to take it, were it not locked.
+        // Enough time to take it, if it were not locked.
         for _ in 0..50 {
             std::thread::sleep(Duration::from_millis(1));
             assert!(!other.is_finished(), "it took the name");
@@ -455,7 +455,7 @@ fn rendezvous__that_many_want_at_once_is_one_s() {
     std::fs::remove_dir_all(&base).expect("ours");
 }
 
-/// As where hosts take each other's addresses over (keepalived): any address can be bound.
+/// As on hosts that take over each other's addresses (keepalived): any address can be bound.
 #[test]
 fn connect__to_a_remote_address_that_can_be_bound_is_not_here() {
     let Some(hosts) = crate::ethernet::tests::hosts(1500) else {
@@ -466,7 +466,7 @@ fn connect__to_a_remote_address_that_can_be_bound_is_not_here() {
         std::fs::write("/proc/sys/net/ipv4/ip_nonlocal_bind", "1").expect("permitted");
         let bound = std::net::UdpSocket::bind((elsewhere, 0));
         bound.expect("any address can be bound");
-        // One that the other host's port would be taken for.
+        // A port for which the other host's could be mistaken.
         let any = Listener::bind(([0, 0, 0, 0], 0).into(), options()).expect("listening");
         let port = any.local_addr().port();
         let refused = rendezvous::meet((elsewhere, port).into(), None).map(drop);
@@ -540,7 +540,7 @@ fn reference__to_what_may_not_be_read_any_more_is_lost_and_sent_again_through_th
             b.turn().expect("b");
         }
     }
-    // As where the peer became undumpable meanwhile.
+    // As if the peer had become undumpable meanwhile.
     lane(&mut b).link.stop_reading();
     assert!(matches!(lane(&mut b).link.reading, Reading::Refused));
     drive(&mut a, &mut b, |_, b| b.has_completion());
@@ -558,7 +558,7 @@ fn look__says_what_each_end_may_read() {
         let any = ([127, 0, 0, 1], 0).into();
         let mut listener = Listener::bind(any, options.clone()).expect("listening");
         let at = listener.local_addr();
-        // Nobody accepts.
+        // No process accepts.
         let silent = look(at, &options).expect("it listens");
         assert_eq!(silent.reads.or(silent.is_read), None);
         let over = AtomicBool::new(false);
@@ -570,7 +570,7 @@ fn look__says_what_each_end_may_read() {
                     assert!(accepted.is_none(), "it only looks");
                 }
             });
-            // A listener that does not run for a second tells nothing.
+            // A listener that does not run for a second gives no answer.
             let mut tries = (0..20).map(|_| look(at, &options));
             let found = tries.find(|found| !matches!(found, Ok(Reach { reads: None, .. })));
             over.store(true, Ordering::Relaxed);
@@ -593,7 +593,7 @@ fn look__says_what_each_end_may_read() {
     assert_eq!(found, Err(NoSharedMemory::NoListener));
 }
 
-/// Exports `memory` of b's with `rights`; a is told, and may have it mapped.
+/// Exports b's `memory` with `rights`; a learns of it, and may map it.
 pub(super) fn export(
     a: &mut End,
     b: &mut End,
@@ -754,8 +754,8 @@ fn region__revoked_is_its_owners_alone_whatever_a_peer_has_mapped() {
     a.post_inline(put(at, None), Report::default(), &[9; 8])
         .expect("room");
     assert_eq!(a.account().direct_operations, 1);
-    // A peer that is stopped in the middle, or lies, is in an access for ever; it has the memory mapped for ever as
-    // well.
+    // A peer that is stopped in the middle of an access, or lies, is in it without end, and has the memory mapped
+    // without end.
     let link = &lane(&mut a).link;
     link.shared().own_accesses().pretend(1);
     let kept = {
@@ -770,10 +770,10 @@ fn region__revoked_is_its_owners_alone_whatever_a_peer_has_mapped() {
         start: kept.start().as_ptr(),
         len: kept.len(),
     };
-    // SAFETY: mapped, in bounds, and touched only so.
+    // SAFETY: mapped, in bounds, and only accessed in this way.
     unsafe { crate::shared::store(bounds, 0, &[7; 8192]) };
     assert!(own.iter().all(|it| *it == 5));
-    // What comes later is refused, by the owner.
+    // The owner refuses later requests.
     a.post_inline(put(at, None), Report::default(), &[9; 8])
         .expect("room");
     drive(&mut a, &mut b, |a, _| a.has_completion());
@@ -832,18 +832,18 @@ fn hostile__descriptors_that_are_not_what_was_said_are_not_mapped() {
         b.turn().expect("b");
         assert!(!b.lane().reaches_memory(), "{what}");
     }
-    // Another one than was passed, and none.
+    // A descriptor other than the one passed, and none.
     say_lent(&mut a, &good(), (8192, 1, true));
     b.turn().expect("b");
     assert_eq!(b.account().regions_not_mapped, refused + 1);
-    // The connection goes on, and what is right is mapped.
+    // The connection continues, and maps memory that is right.
     let memory = good();
     let inode = memfd::inode(memory.as_fd()).expect("open");
     say_lent(&mut a, &memory, (8192, inode, true));
     b.turn().expect("b");
     assert!(b.lane().reaches_memory());
     assert_eq!(b.account().regions_not_mapped, refused + 1);
-    // A lease of a place that there is not.
+    // A lease of a place that does not exist.
     let link = &mut lane(&mut a).link;
     link.push(Kind::Region, &[&[0xff; 40]]).expect("room");
     link.tell_written();
@@ -851,14 +851,13 @@ fn hostile__descriptors_that_are_not_what_was_said_are_not_mapped() {
     assert_eq!(b.account().ring_fault, Some(RingFault::Record));
 }
 
-/// Descriptors of this process that are open.
+/// Number of open descriptors of this process.
 fn open_descriptors() -> usize {
     let all = std::fs::read_dir("/proc/self/fd").expect("Linux has it");
     all.count()
 }
 
-/// Runs the test `name`, which is ignored otherwise, in a process of its own: it counts or limits the descriptors of its
-/// process.
+/// Runs the otherwise ignored test `name` in a process of its own: it counts or limits the descriptors of its process.
 fn alone(name: &str) {
     let name = format!("shm::tests::{name}");
     let ran = std::process::Command::new(std::env::current_exe().expect("this program"))
@@ -898,7 +897,7 @@ fn descriptors_beyond_the_room__job() {
     }
 }
 
-/// docs/reference/lanes.md: what cannot be mapped is reached by the ring.
+/// docs/reference/lanes.md: requests on memory that cannot be mapped go by the ring.
 #[test]
 fn descriptors__none_left_for_lent_memory_leaves_the_ring() {
     alone("no_descriptor_for_lent_memory__job");
@@ -911,7 +910,7 @@ fn no_descriptor_for_lent_memory__job() {
     let (mut a, mut b) = join(&options());
     let memory = memfd(8192);
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("Linux has it");
-    // Those that are open stay so.
+    // Open descriptors stay open.
     setrlimit(Resource::RLIMIT_NOFILE, 3, hard).expect("lower");
     let at = export(&mut a, &mut b, &memory, Rights::ALL);
     setrlimit(Resource::RLIMIT_NOFILE, soft, hard).expect("as it was");
@@ -926,7 +925,7 @@ fn no_descriptor_for_lent_memory__job() {
     assert_eq!(read(&memory, 0, 8), [9; 8]);
 }
 
-/// Lends `memory` as a peer may that says what it likes: length, inode, and whether it can be written.
+/// Lends `memory` with any length, inode and rights, as a malicious peer may.
 fn say_lent(a: &mut End, memory: &OwnedFd, (len, inode, writable): (u64, u64, bool)) {
     let link = &mut lane(a).link;
     let number = link.shared().own_lease(3).grant(0);

@@ -1,4 +1,4 @@
-//! An Initiator that is not let in at a rendezvous, and goes by UDP.
+//! Tests that an Initiator that a rendezvous does not admit continues by UDP.
 #![allow(non_snake_case)]
 
 use super::rendezvous::{BACKLOG, Rendezvous};
@@ -13,7 +13,7 @@ fn options(lane: LaneChoice) -> Options {
     Options {
         lane,
         security: Security::plain(),
-        // Half of it is left to those that are not let in.
+        // An Initiator that is not admitted waits half of it.
         connect_timeout: Duration::from_secs(40),
         ..Options::default()
     }
@@ -23,7 +23,7 @@ fn listen(lane: LaneChoice) -> Listener {
     Listener::bind(([127, 0, 0, 1], 0).into(), options(lane)).expect("listening")
 }
 
-/// A listener by UDP, and a rendezvous for its address that is not its own.
+/// A listener by UDP, and a separate rendezvous for its address.
 fn apart() -> (Listener, Rendezvous) {
     let listener = listen(LaneChoice::Udp);
     let rendezvous = Rendezvous::listen(listener.local_addr(), None).expect("free");
@@ -34,7 +34,7 @@ fn connect(to: SocketAddr) -> End {
     crate::connect(to, &options(LaneChoice::Best)).expect("met")
 }
 
-/// Turns `a` until it goes by UDP: why.
+/// Turns `a` until it goes by UDP. Returns why.
 fn gives_up(a: &mut End) -> NoSharedMemory {
     for _ in 0..PATIENCE {
         a.turn().expect("no error");
@@ -46,7 +46,7 @@ fn gives_up(a: &mut End) -> NoSharedMemory {
     panic!("it waits");
 }
 
-/// The one connection that comes to `listener`, once it stands.
+/// The single connection that comes to `listener`, once it is established.
 fn accept(a: &mut End, listener: &mut Listener) -> End {
     let accepted = (0..PATIENCE).find_map(|_| {
         a.turn().expect("asking");
@@ -61,7 +61,7 @@ fn accept(a: &mut End, listener: &mut Listener) -> End {
     b
 }
 
-/// What was posted before anything was decided arrives, and what is posted after.
+/// Requests posted before the decision arrive, and later ones as well.
 fn goes_by_udp(mut a: End, listener: &mut Listener, early: &[u8]) {
     let mut b = accept(&mut a, listener);
     assert_eq!(b.account().lane, LaneKind::Udp);
@@ -110,7 +110,7 @@ fn undecided__where_it_is_turned_away_it_goes_by_udp() {
     goes_by_udp(a, &mut listener, &early);
 }
 
-/// A listener that comes to look when the Initiator has left makes no connection of what that said there.
+/// A listener that checks after the Initiator has left makes no connection of the messages there.
 #[test]
 fn undecided__what_left_is_one_connection_by_udp() {
     let mut listener = listen(LaneChoice::Best);
@@ -123,12 +123,12 @@ fn undecided__what_left_is_one_connection_by_udp() {
     assert!(listener.counters().refused > 0, "it came, and left");
 }
 
-/// And one that was let in waits, however long the listener's program takes.
+/// An Initiator that was admitted waits, however slow the listener's program is.
 #[test]
 fn undecided__what_was_let_in_stays() {
     let mut listener = listen(LaneChoice::Best);
     let mut a = connect(listener.local_addr());
-    // The memory is taken, and nothing was said yet.
+    // The listener has taken the memory and not answered yet.
     for _ in 0..10 {
         assert!(matches!(
             listener.try_accept().expect("looking"),
@@ -143,7 +143,7 @@ fn undecided__what_was_let_in_stays() {
     assert!(!a.lane().is_undecided());
 }
 
-/// As many wait as may.
+/// As many processes wait as may.
 #[test]
 fn connect__where_no_more_may_wait_is_by_udp_or_an_error() {
     let (mut listener, rendezvous) = apart();
@@ -169,7 +169,7 @@ fn connect__where_no_more_may_wait_is_by_udp_or_an_error() {
     goes_by_udp(a, &mut listener, &early);
 }
 
-/// What the options ask for that shared memory does not have.
+/// Options that shared memory does not support.
 #[test]
 fn connect__where_the_options_rule_shared_memory_out_is_by_udp() {
     let mut listener = listen(LaneChoice::Best);

@@ -1,4 +1,4 @@
-//! Processes that came to a listener's rendezvous and are no connections yet.
+//! Receives processes that came to a listener's rendezvous and are not connections yet.
 
 use super::link::{Kind, Link};
 use super::mapping::Shared;
@@ -11,25 +11,25 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// Processes that are looked at a time: all of them are this user's. Others wait to be accepted.
+/// Most processes that are served at a time: all belong to this user. Others wait to be accepted.
 const MAX_VISITORS: usize = 128;
-/// How long one may say nothing.
+/// Longest silence of a visitor.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Datagrams after which more of them are no reason to wait longer. To become a connection takes three.
+/// Datagrams after which more of them do not extend the wait. A connection takes three.
 const MAX_HEARD: u32 = 8;
 
-/// A process that shares memory, and is no connection yet.
+/// A process that shares memory, and is not a connection yet.
 #[derive(Debug)]
 pub(crate) struct Visitor {
     link: Link,
-    /// When it came, or was heard last.
+    /// When it came, or last sent a datagram.
     since: Instant,
-    /// Datagrams heard of it.
+    /// Number of its datagrams.
     heard: u32,
 }
 
 impl Visitor {
-    /// One that is not let in after all.
+    /// Turns back into a visitor a process that was not admitted after all.
     pub(super) fn of(link: Link) -> Visitor {
         Visitor {
             link,
@@ -42,7 +42,7 @@ impl Visitor {
         self.link
     }
 
-    /// Sends it something. What finds no room is as good as lost: it asks again.
+    /// Sends it a datagram. One that finds no room counts as lost: the visitor asks again.
     pub(crate) fn answer(&mut self, bytes: &[u8]) {
         if let Ok(true) = self.link.push(Kind::Datagram, &[bytes]) {
             self.link.tell_written();
@@ -54,10 +54,10 @@ impl Visitor {
     }
 }
 
-/// Where a visitor stands.
+/// The state of a visitor.
 #[derive(Debug)]
 enum Waiting {
-    /// The memory is to come, since then.
+    /// It came at this time, and has not passed its memory yet.
     Met(Socket, PeerProcess, Instant),
     Shares(Visitor),
 }
@@ -71,33 +71,33 @@ impl Waiting {
     }
 }
 
-/// What [`Visitors::next`] found.
+/// The result of [`Visitors::next`].
 #[derive(Debug)]
 pub(crate) enum Arrived {
-    /// A datagram of a visitor, who is given back by [`Visitors::keep`] unless it is a connection now.
+    /// A datagram of a visitor. [`Visitors::keep`] returns the visitor, unless it is a connection now.
     Datagram(Vec<u8>, Box<Visitor>),
-    /// Something else: there may be more.
+    /// Another event: there may be more.
     Other,
     Nothing,
 }
 
-/// Those that wait.
+/// The visitors that wait.
 #[derive(Debug)]
 pub(crate) struct Visitors {
     rendezvous: Rendezvous,
     waiting: Vec<Waiting>,
-    /// The one looked at next.
+    /// Index of the next one to serve.
     next: usize,
-    /// Turned away: of another user, or that passed no proper memory, or too slow; or gone.
+    /// Number turned away: of another user, without proper memory, too slow, or gone.
     pub(crate) refused: u64,
     process: Process,
 }
 
 impl Visitors {
-    /// Of a listener at `address`, or that is met by `named`.
+    /// The visitors of a listener at `address`, or with the name `named`.
     ///
     /// # Errors
-    /// As of [`Rendezvous::listen`].
+    /// As [`Rendezvous::listen`].
     pub(crate) fn listen(
         address: SocketAddr,
         named: Option<&RendezvousName>,
@@ -111,7 +111,7 @@ impl Visitors {
         })
     }
 
-    /// What is to be watched: it is readable when there is something to look at.
+    /// The descriptor to watch, which is readable when a process waits.
     pub(crate) fn rendezvous(&self) -> BorrowedFd<'_> {
         self.rendezvous.as_fd()
     }
@@ -121,11 +121,11 @@ impl Visitors {
         self.waiting.len() < MAX_VISITORS
     }
 
-    /// Looks at the next thing that came; `accepts`: also at the rendezvous, for there is a place. `watch` is told the sockets
-    /// of those that came, which are closed with them.
+    /// Serves the next visitor; `accepts`: also the rendezvous, because there is a place. `watch` receives the sockets
+    /// of new visitors, which are closed with them.
     ///
     /// # Errors
-    /// The rendezvous failed, or no more descriptors.
+    /// The rendezvous failed, or there is no descriptor left.
     pub(crate) fn next(
         &mut self,
         accepts: bool,
@@ -153,11 +153,11 @@ impl Visitors {
                 found => return Ok(found),
             }
         }
-        // All of them were looked at, and have nothing to say.
+        // All were served, and have sent nothing.
         Ok(self.forget_slow())
     }
 
-    /// A visitor who is no connection yet.
+    /// Keeps a visitor that is not a connection yet.
     pub(crate) fn keep(&mut self, mut visitor: Visitor) {
         if visitor.heard < MAX_HEARD {
             visitor.heard += 1;
@@ -183,7 +183,7 @@ impl Visitors {
                 Ok(None) => return Ok(Arrived::Nothing),
                 Ok(Some(shared)) => return self.share(index, shared),
                 Err(error) if error.raw_os_error() == Some(libc::EMFILE) => {
-                    // What it passed is lost.
+                    // The descriptor that it passed is lost.
                     self.waiting.swap_remove(index);
                     return Err(error);
                 }
@@ -202,13 +202,13 @@ impl Visitors {
                 }
             }
             Ok(None) if !visitor.link.is_closed() => {
-                // Something may have come since it was looked.
+                // Something may have arrived since the check.
                 Ok(match visitor.link.arm(false) {
                     true => Arrived::Nothing,
                     false => Arrived::Other,
                 })
             }
-            // A stranger has no payload to refer to.
+            // An unauthenticated peer has no payload to refer to.
             Ok(_) | Err(_) => Ok(self.turn_away(index)),
         }
     }
@@ -219,7 +219,7 @@ impl Visitors {
         }
         if let Waiting::Met(socket, process, since) = self.waiting.swap_remove(index) {
             let mut link = Link::new(socket, shared, process, super::mark()?, false);
-            // One that only looks is told as well.
+            // A process that only looks learns the result as well.
             link.try_reading();
             let heard = 0;
             self.waiting
