@@ -1,4 +1,4 @@
-//! The socket of a path, over UDP or raw Ethernet, at either end.
+//! Opens the socket of a path, over UDP or raw Ethernet, at either end.
 
 use super::FirstPath;
 use crate::ethernet::{EthernetPath, OutgoingFrames, Station};
@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use zerolane_core::Config;
 use zerolane_wire::encapsulation::Encapsulation;
 
-/// Where the first path goes.
+/// The peer of the first path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FirstPeer {
     Udp(SocketAddr),
@@ -19,7 +19,7 @@ pub(crate) enum FirstPeer {
 }
 
 impl FirstPeer {
-    /// The peer's address of a path over UDP to `peer`, or what of that is said.
+    /// The peer's address of a path over UDP to `peer`, completed from the first path.
     ///
     /// # Errors
     /// [`NoPath::NoAddress`]
@@ -41,24 +41,24 @@ impl FirstPeer {
     }
 }
 
-/// A socket for a path, and what is around its datagrams.
+/// The socket of a path, and how its datagrams are framed.
 pub(super) struct PathSocket {
     pub(super) socket: Socket,
     pub(super) peer: SocketAddr,
-    /// The same, if it is over raw Ethernet.
+    /// The peer's station, if the path is over raw Ethernet.
     pub(super) station: Option<Station>,
     pub(super) envelope: Envelope,
-    /// Those that its datagrams leave in, if they do so in frames.
+    /// The frames in which its datagrams leave, if they do.
     pub(super) frames: Option<OutgoingFrames>,
-    /// What carries its datagrams, and the longest that it carries.
+    /// The encapsulation of its datagrams, and the longest datagram.
     pub(super) size: (Encapsulation, usize),
 }
 
 impl PathSocket {
-    /// From this end to `addresses`. `others`: where paths over raw Ethernet go.
+    /// Opens a path from this end to `addresses`. `others`: the peers of other paths over raw Ethernet.
     ///
     /// # Errors
-    /// No such address or interface, no way there, or no right to use it.
+    /// The address or interface does not exist, no route leads there, or this process may not use it.
     pub(super) fn open(
         addresses: PathAddresses,
         first: &FirstPath<'_>,
@@ -84,7 +84,7 @@ impl PathSocket {
         }
     }
 
-    /// `socket` is connected to `peer`.
+    /// The path of `socket`, which is connected to `peer`.
     fn of_udp(socket: Socket, peer: SocketAddr) -> PathSocket {
         let datagram = path_datagram(&socket, peer);
         let encapsulation = encapsulation(&socket, peer);
@@ -121,7 +121,7 @@ impl PathSocket {
     }
 }
 
-/// The longest datagram of a path of which that is not known.
+/// The longest datagram of a path for which it is not known.
 fn any_datagram() -> usize {
     Config::default().path_datagram
 }
@@ -138,15 +138,15 @@ impl Asker {
     pub(super) fn address(&self) -> SocketAddr {
         match *self {
             Asker::Packet(addresses) => addresses.peer,
-            // A path has no port: its frames find the connection by the key.
+            // A path has no port: frames find the connection by its key.
             Asker::Frame(station) => Station { port: 0, ..station }.address(),
         }
     }
 
-    /// A socket for the path, to where the question came from. `others`: where paths over raw Ethernet go.
+    /// A socket for the path, to the origin of the question. `others`: the peers of other paths over raw Ethernet.
     ///
     /// # Errors
-    /// The system gives none, or there is no way back.
+    /// The system gives none, or there is no route back.
     pub(super) fn answer(
         &self,
         first: &FirstPath<'_>,
@@ -201,7 +201,7 @@ mod tests {
             };
             assert_eq!(udp_peer(by_ethernet, text), named, "{text}");
         }
-        // The interface that a link-local address needs is not left out.
+        // The interface of a link-local address is kept.
         let of_link = "[fe80::2%7]:9181".parse().expect("an address");
         assert_eq!(udp_peer(by_udp, "=[fe80::2%7]"), Ok(of_link));
     }

@@ -1,4 +1,4 @@
-//! One path beyond the first: what it sends and receives with.
+//! Holds the sender and receiver of one path beyond the first.
 
 use crate::ethernet::Station;
 use crate::udp::{Order, PathThread, Receiver, Report, Sender};
@@ -7,24 +7,24 @@ use socket2::Socket;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// A path beyond the first. Without a socket it is none at present, and what sealed and opened stays.
+/// A path beyond the first. Without a socket it is not in use at present; its sender and receiver keep their state.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) path: usize,
     pub(super) socket: Option<Arc<Socket>>,
     pub(super) peer: SocketAddr,
-    /// The same, if it is over raw Ethernet.
+    /// The peer's station, if the path is over raw Ethernet.
     pub(super) station: Option<Station>,
     pub(super) sender: Sender,
     pub(super) receiver: Receiver,
-    /// The one that receives and sends here, if the path has one of its own.
+    /// The path's own thread, which receives and sends here, if there is one.
     pub(super) thread: Option<PathThread>,
-    /// Room in the socket is waited for, which its thread does not tell of.
+    /// Whether to watch for room in the socket, which the thread does not report.
     pub(super) watches_room: bool,
 }
 
 impl Link {
-    /// The path is none any more: its thread ends, and what it had is lost.
+    /// Takes the path out of use: its thread ends, and the thread's work is lost.
     pub(super) fn detach(&mut self, memory: &Registry) {
         self.thread = None;
         self.sender.begin_thread(None);
@@ -32,7 +32,7 @@ impl Link {
         (self.socket, self.station) = (None, None);
     }
 
-    /// Takes what the path's thread reports. True if there was anything.
+    /// Takes the reports of the path's thread. True if there were any.
     pub(super) fn take_reports(
         &mut self,
         turn: &mut Turn<'_>,
@@ -58,7 +58,7 @@ impl Link {
                     self.receiver.on_arrived(message);
                     Ok(())
                 }
-                // Its bursts are never sent, and what arrives is not read: the path is broken.
+                // Its bursts are never sent, and arrivals are not read: the path is broken.
                 Report::Ended => Err(LaneError::Io(std::io::ErrorKind::BrokenPipe.into())),
                 Report::Refused(buffer, error) => {
                     thread.channel().order(Order::Free(buffer));

@@ -1,8 +1,8 @@
-//! Several paths of one connection: a socket for each, beside the first one's.
+//! Carries one connection over several paths: opens, serves and closes a socket for each besides the first.
 //!
-//! The Initiator opens them, each from an address of its own, and asks by each whether the peer is there. That question
-//! finds no connected socket at the peer and goes to the unconnected one of the port, where the connection looks
-//! for it; it gets a socket of its own there, once it was opened with that path's keys:
+//! The Initiator opens the paths, each from an address of its own, and asks on each whether the peer is there. That
+//! question matches no connected socket at the peer and arrives at the port's unconnected one, where the connection
+//! looks for it. Once the question is opened with the path's keys, the path gets a socket of its own there:
 //!
 //! ```text
 //!  path 1, question --> unconnected socket --> SharedPort: by the key in the header
@@ -12,11 +12,11 @@
 //!
 //! A path may have a thread of its own (`udp::path_thread`).
 //!
-//! A path may go by raw Ethernet: its socket is a packet socket then, and the question for it comes to an [`Ear`]. Packet sockets at
-//! one interface all see what comes there: each leaves to the others what their peers sent.
+//! A path over raw Ethernet has a packet socket, and its question arrives at an [`Ear`]. Packet sockets at one
+//! interface all see each frame there: each leaves to the others the frames of their peers.
 //!
-//! Keys are of a path: so numbers are counted, and what is repeated is told, path by path, and whatever comes by
-//! another path than it was sealed for is dropped. They outlive the socket, for numbers must not begin again.
+//! Each path has its own keys. So numbers are counted and duplicates detected path by path, and a datagram that comes
+//! by another path than it was sealed for is dropped. Keys outlive the socket, because numbers must not start again.
 
 mod ends;
 mod link;
@@ -42,18 +42,18 @@ use zerolane_core::{Connection, Instant, Life, PathLife};
 use zerolane_handshake::Session;
 use zerolane_wire::{HEADER_LEN, Header, Op};
 
-/// Time between two looks for paths that the peer adds.
+/// Time between two checks for paths that the peer adds.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
-/// Frames taken in one look: a sender of questions without end must not keep the connection from its turn.
+/// Most frames taken in one check: an endless sender of questions must not keep the connection from its turn.
 const MAX_QUESTIONS: usize = 64;
 
-/// What the others need of the first path.
+/// The parts of the first path that the others need.
 pub(crate) struct FirstPath<'a> {
     pub(crate) socket: &'a Socket,
     pub(crate) peer: FirstPeer,
-    /// The connection's key to us.
+    /// This end's key of the connection.
     pub(crate) key: u32,
-    /// Where questions for paths over UDP arrive, if there may be such.
+    /// Where questions for paths over UDP arrive, if the peer may ask.
     pub(crate) unmatched: Option<&'a mut Unmatched>,
 }
 
@@ -61,16 +61,16 @@ pub(crate) struct FirstPath<'a> {
 #[derive(Debug)]
 pub(crate) struct Links {
     list: Vec<Link>,
-    /// All sockets of the connection: one descriptor to wait for.
+    /// All sockets of the connection, in one descriptor to wait on.
     watched: Epoll,
     secrets: Option<PathSecrets>,
     options: Options,
-    /// To be added once the connection is open.
+    /// Paths to add once the connection is open.
     wanted: VecDeque<PathAddresses>,
     next_look: Instant,
-    /// The peer may add paths over raw Ethernet.
+    /// Whether the peer may add paths over raw Ethernet.
     takes_frames: bool,
-    /// What is shown the questions for these, while one may come.
+    /// Receives the questions for these, while one may come.
     ear: Option<Ear>,
 }
 
@@ -83,7 +83,8 @@ fn interest(full: bool) -> EpollEvent {
 }
 
 impl Links {
-    /// Beside the path of `first`; `None` unless `options` ask for several. `takes_frames`: the peer may add such over raw Ethernet.
+    /// The paths besides that of `first`; `None` unless `options` ask for several. `takes_frames`: the peer may add
+    /// paths over raw Ethernet.
     pub(crate) fn new(
         first: &Socket,
         options: &Options,
@@ -98,7 +99,7 @@ impl Links {
             list: Vec::new(),
             watched,
             secrets: None,
-            // What is lent to the kernel would be one socket's, and outlive it.
+            // Lent memory would belong to one socket, and outlive it.
             options: Options {
                 zerocopy: false,
                 ..options.clone()
@@ -110,33 +111,33 @@ impl Links {
         })))
     }
 
-    /// What is readable when anything came by any path, or has room that was waited for.
+    /// Readable when a datagram arrived on any path, or a path has the room that it waits for.
     pub(crate) fn watched(&self) -> BorrowedFd<'_> {
         self.watched.0.as_fd()
     }
 
-    /// The keys of the connection, of which those of its paths are made.
+    /// Takes the keys of the connection, from which the paths' keys are derived.
     pub(crate) fn protect(&mut self, session: &Session) {
         self.secrets = Some(PathSecrets::of(session));
     }
 
-    /// A path more is wanted.
+    /// Adds a path later.
     pub(crate) fn want(&mut self, addresses: PathAddresses) {
         self.wanted.push_back(addresses);
     }
 
-    /// The next look for paths that the peer adds does not wait for its time.
+    /// Makes the next check for paths that the peer adds happen at once.
     pub(crate) fn look_now(&mut self) {
         self.next_look = Instant::ZERO;
     }
 
-    /// Whether there is any beside the first.
+    /// Whether there is any path besides the first.
     pub(crate) fn is_any(&self, core: &Connection) -> bool {
         (1..core.max_paths()).any(|path| core.path_life(path) != PathLife::Absent)
     }
 
-    /// The place of `path` in the list, which has it from here on, with keys of its own. `like`: a socket of the
-    /// connection. `None` if the cryptography refuses the keys.
+    /// The index of `path` in the list, to which it is added if necessary, with keys of its own. `like`: a socket of
+    /// the connection. `None` if the cryptography refuses the keys.
     fn place(&mut self, path: usize, like: &Socket, peer: SocketAddr) -> Option<usize> {
         if let Some(at) = self.list.iter().position(|it| it.path == path) {
             return Some(at);
@@ -147,7 +148,7 @@ impl Links {
             peer,
             station: None,
             sender: Sender::new(like, None, &self.options),
-            // The peer has not proven its question yet: no socket is changed for it.
+            // The peer has not proved its question yet, so no socket is changed for it.
             receiver: Receiver::unbound(&self.options),
             thread: None,
             watches_room: false,
@@ -162,7 +163,7 @@ impl Links {
         Some(self.list.len() - 1)
     }
 
-    /// Closes what is over, adds what is wanted, and looks for what the peer adds.
+    /// Closes paths that are over, adds wanted ones, and checks for paths that the peer adds.
     pub(crate) fn tend(&mut self, mut first: FirstPath<'_>, turn: &mut Turn<'_>) {
         if turn.core.life() != Life::Established {
             return;
@@ -192,7 +193,7 @@ impl Links {
         }
     }
 
-    /// Where the peer is, by path, on the segments of those that are over raw Ethernet.
+    /// The peer's stations by path, for the paths over raw Ethernet.
     fn stations(&self, first: &FirstPath<'_>) -> Vec<(usize, Station)> {
         let of_first = match first.peer {
             FirstPeer::Ethernet(station) => Some((0, station)),
@@ -205,13 +206,14 @@ impl Links {
         of_first.into_iter().chain(others).collect()
     }
 
-    /// Where it is by those but `path`.
+    /// The peer's stations of all of these paths except `path`.
     fn others(&self, path: usize, first: &FirstPath<'_>) -> Vec<Station> {
         let all = self.stations(first).into_iter();
         all.filter(|it| it.0 != path).map(|it| it.1).collect()
     }
 
-    /// The paths over raw Ethernet at `interface` are others than they were: each socket there leaves to the others what is theirs.
+    /// Updates the sockets of the paths over raw Ethernet at `interface` after a change: each leaves to the others the
+    /// frames of their peers.
     fn part(&self, interface: u32, first: &FirstPath<'_>) {
         for (path, station) in self.stations(first) {
             if station.interface != interface {
@@ -223,7 +225,7 @@ impl Links {
                 _ => link.and_then(|it| it.socket.as_deref()),
             };
             if let Some(socket) = socket {
-                // Else what is others' is dropped here as foreign.
+                // If that fails, this socket receives the others' frames and drops them as foreign.
                 let others = self.others(path, first);
                 let _ = leave_to(&others, (socket, interface), first.key);
             }
@@ -238,7 +240,7 @@ impl Links {
         turn: &mut Turn<'_>,
     ) -> Result<(), NoPath> {
         let receive_buffer = self.options.receive_buffer;
-        // None of those that are over is left.
+        // Paths that are over are gone from the list.
         let others = self.others(usize::MAX, first);
         let made = PathSocket::open(addresses, first, &others, receive_buffer)?;
         let path = turn.core.add_path(turn.now, made.size);
@@ -249,7 +251,7 @@ impl Links {
         Ok(self.attach(at, made, first, turn.memory)?)
     }
 
-    /// From here on the path at `at` has this socket.
+    /// Gives the path at `at` this socket.
     fn attach(
         &mut self,
         at: usize,
@@ -269,7 +271,7 @@ impl Links {
         link.detach(memory);
         let threads = match envelope {
             Envelope::Udp => self.options.path_threads,
-            // What a path's thread does is for sockets that merge and cut.
+            // A path's thread works only with sockets that merge and segment.
             _ => PathThreads::OneForAll,
         };
         link.receiver.begin_at(&socket, envelope, &self.options);
@@ -297,7 +299,7 @@ impl Links {
         Ok(())
     }
 
-    /// Looks for questions of the peer by paths that it adds.
+    /// Checks for questions of the peer on paths that it adds.
     fn look(&mut self, first: &mut FirstPath<'_>, turn: &mut Turn<'_>) {
         if !turn.core.awaits_paths() {
             self.ear = None;
@@ -314,7 +316,7 @@ impl Links {
         }
     }
 
-    /// What came in frames for the connection with that key to us.
+    /// The questions in frames for the connection with this end's key `key`.
     fn framed_questions(&mut self, key: u32, account: &mut Account) -> Vec<(Vec<u8>, Station)> {
         let ear = match self.ear.take() {
             Some(ear) => Ok(ear),
@@ -325,7 +327,7 @@ impl Links {
         };
         let ear = match ear {
             Ok(ear) => self.ear.insert(ear),
-            // None comes this way.
+            // No question can come this way.
             Err(error) => {
                 self.takes_frames = false;
                 refuse(account, error.into());
@@ -338,14 +340,14 @@ impl Links {
                 Ok(Some(Some(question))) => questions.push(question),
                 Ok(Some(None)) => account.dropped_foreign += 1,
                 Ok(None) => break,
-                // An interface went down, which is told once.
+                // The error of an interface that went down, which is reported once.
                 Err(_) => {}
             }
         }
         questions
     }
 
-    /// What came by none of the paths may be a question of the peer by one that it adds.
+    /// Takes a datagram that came on no path and may be a question of the peer for a new one.
     fn on_question(
         &mut self,
         mut bytes: Vec<u8>,
@@ -363,7 +365,7 @@ impl Links {
         if matches!(from, Asker::Frame(_)) && self.hears(path, from.address(), turn) {
             return;
         }
-        // The rest costs nobody anything without the keys.
+        // Without the keys, a question costs nothing from here on.
         let Some(at) = self.place(path, first.socket, from.address()) else {
             return;
         };
@@ -393,8 +395,8 @@ impl Links {
         }
     }
 
-    /// Whether what comes in frames from `peer` by `path`, which all that listens to frames hears, is heard by the path's own
-    /// socket, or the path is not to have another.
+    /// Whether to ignore frames from `peer` for `path`, which every listener to frames receives: the path's own socket
+    /// receives them, or the path must not get another.
     fn hears(&self, path: usize, peer: SocketAddr, turn: &Turn<'_>) -> bool {
         let mut links = self.list.iter();
         let own = |it: &Link| it.path == path && it.socket.is_some() && it.peer == peer;
@@ -405,7 +407,7 @@ impl Links {
         }
     }
 
-    /// Takes what came by all paths but the first, which is selected again then.
+    /// Receives from all paths except the first, which is selected again afterwards.
     pub(crate) fn receive(&mut self, turn: &mut Turn<'_>, strict: bool) -> Result<bool, LaneError> {
         let received = self.receive_each(turn, strict);
         turn.core.select_path(0);
@@ -423,7 +425,7 @@ impl Links {
             };
             match taken {
                 Ok(any) => received |= any,
-                // The path is broken, and not the connection.
+                // The path is broken, and the connection is not.
                 Err(LaneError::Io(_)) => turn.core.remove_path(turn.now, link.path),
                 Err(error) => return Err(error),
             }
@@ -431,7 +433,7 @@ impl Links {
         Ok(received)
     }
 
-    /// Sends what is to leave by all paths but the first, which is selected again then. `first`: its socket, and whether that
+    /// Sends on all paths except the first, which is selected again afterwards. `first`: its socket, and whether that
     /// is full.
     pub(crate) fn transmit(
         &mut self,
@@ -454,7 +456,7 @@ impl Links {
                 Err(LaneError::Io(_)) => turn.core.remove_path(turn.now, link.path),
                 Err(error) => return Err(error),
             }
-            // What waits for its thread, the thread tells of.
+            // A path's thread itself reports room for bursts that wait for it.
             let watches_room = link.sender.is_full() && !link.sender.waits_for_thread();
             if watches_room != link.watches_room {
                 link.watches_room = watches_room;
@@ -471,7 +473,7 @@ impl Links {
         Ok(sent)
     }
 
-    /// Whether the kernel has memory of `region` for any of them.
+    /// Whether the kernel holds memory of `region` for any of them.
     pub(crate) fn holds(&self, region: zerolane_core::RegionId) -> bool {
         let mut open = self
             .list
@@ -481,7 +483,7 @@ impl Links {
     }
 }
 
-/// A path was to be added, and could not be.
+/// Counts a path that could not be added.
 fn refuse(account: &mut Account, why: NoPath) {
     account.paths_refused += 1;
     account.no_path = Some(why);

@@ -1,9 +1,9 @@
-//! The keys of paths beyond the first, each of its own.
+//! Derives the keys of paths beyond the first, separate ones for each.
 
 use zeroize::Zeroizing;
 use zerolane_handshake::{Cipher, PublicKey, Session};
 
-/// What keys of paths are made of.
+/// The secrets from which paths' keys are derived.
 #[derive(Debug)]
 pub(super) struct PathSecrets {
     send: Zeroizing<[u8; 32]>,
@@ -13,7 +13,7 @@ pub(super) struct PathSecrets {
 }
 
 impl PathSecrets {
-    /// Those of the connection with the keys of `session`.
+    /// The secrets of the connection with the keys of `session`.
     pub(super) fn of(session: &Session) -> PathSecrets {
         let root = |secret: &[u8; 32]| {
             Zeroizing::new(blake3::derive_key("Zerolane 1, secret of paths", secret))
@@ -26,7 +26,7 @@ impl PathSecrets {
         }
     }
 
-    /// Keys of `path`, beyond the first.
+    /// The keys of `path`, which is not the first.
     pub(super) fn of_path(&self, path: usize) -> Session {
         let of = |root: &[u8; 32]| {
             let mut hasher = blake3::Hasher::new_derive_key("Zerolane 1, secret of a path");

@@ -1,4 +1,4 @@
-//! How a stranger becomes a connection, or is told why not.
+//! Makes connections of unauthenticated peers, or tells them why not.
 
 use super::Listener;
 use super::caller::Caller;
@@ -15,22 +15,22 @@ use zerolane_handshake::{Admitted, Exchange, Origin, Reply, Session, refuse_hell
 use zerolane_wire::handshake::HandshakeMessage;
 use zerolane_wire::{Operation, Packet, Reason};
 
-/// Whether a stranger becomes a connection.
+/// Whether an unauthenticated peer becomes a connection.
 #[allow(clippy::large_enum_variant, reason = "it is taken apart at once")]
 enum Admittance {
-    /// By this lane.
+    /// Yes, by this lane.
     By(AnyLane),
-    /// There are as many as may be, or the system has no more of what one needs.
+    /// No: there are as many connections as may be, or a resource of the system is exhausted.
     Busy,
-    /// It cannot be reached.
+    /// No: it cannot be reached.
     Unreachable,
 }
 
 impl Listener {
-    /// Considers what a stranger says: it becomes a connection, or is answered, or not.
+    /// Handles a datagram of an unauthenticated peer: the peer becomes a connection, or gets an answer, or neither.
     ///
     /// # Errors
-    /// The system gave no random numbers, or no socket for another reason than that there is none left.
+    /// The system gave no random numbers, or no socket for another reason than exhaustion.
     pub(super) fn consider(
         &mut self,
         datagram: &[u8],
@@ -59,7 +59,7 @@ impl Listener {
         }
     }
 
-    /// A message of the key exchange.
+    /// Handles a message of the key exchange.
     fn knock(
         &mut self,
         datagram: &[u8],
@@ -83,7 +83,7 @@ impl Listener {
         }
     }
 
-    /// A stranger whose key is proven becomes a connection, or is told why not.
+    /// Makes a connection of a peer whose key is proved, or tells it why not.
     fn admit(
         &mut self,
         admitted: Admitted,
@@ -129,7 +129,7 @@ impl Listener {
         }
     }
 
-    /// A Request_Connection without protection.
+    /// Handles a Request_Connection without protection.
     fn request(
         &mut self,
         datagram: &[u8],
@@ -174,7 +174,7 @@ impl Listener {
         }
     }
 
-    /// Random numbers for a connection, with a key that none has of those which datagrams are told apart by it from.
+    /// Random numbers for a connection, with a key that differs from all those on its ports and its device.
     fn entropy(&self) -> io::Result<Entropy> {
         let ports = [Some(&self.port), self.udp_port()];
         let device = self.options.device.as_ref();
@@ -184,7 +184,7 @@ impl Listener {
         })
     }
 
-    /// A lane to a stranger, to which our key is `key`, if there may be one more.
+    /// A lane to an unauthenticated peer, with this end's key `key`, if there may be one more connection.
     fn let_in(&mut self, caller: &mut Caller, key: u32) -> io::Result<Admittance> {
         if self.is_full(caller.address(self.port.local())) {
             return Ok(Admittance::Busy);
@@ -199,7 +199,7 @@ impl Listener {
         }
     }
 
-    /// Whether there may not be one more connection with `peer`, which is counted.
+    /// Whether the limits forbid one more connection with `peer`; counts the refusal.
     fn is_full(&mut self, peer: SocketAddr) -> bool {
         let (all, of_origin) = self.port.connections(Origin::of(peer.ip()));
         let full = all >= self.options.max_connections;
@@ -209,7 +209,7 @@ impl Listener {
         full || full_of_origin
     }
 
-    /// A lane to a stranger, to which our key is `key`; `None` if it cannot be reached.
+    /// A lane to an unauthenticated peer, with this end's key `key`; `None` if it cannot be reached.
     fn lane(&self, caller: &mut Caller, key: u32) -> io::Result<Option<AnyLane>> {
         let peer = caller.address(self.port.local());
         match caller {
@@ -228,7 +228,7 @@ impl Listener {
             }
             Caller::Visitor(visitor) => Ok(visitor.take().map(|visitor| {
                 if let Some(host) = &self.host {
-                    // From here on the connection's alone.
+                    // It belongs to the connection alone from now on.
                     host.leave(&visitor);
                 }
                 let mut local = peer;
@@ -241,8 +241,8 @@ impl Listener {
         }
     }
 
-    /// A socket of its own for a peer, to which our key is `key`; `None` if the peer cannot be reached. It
-    /// speaks from the address that was called, and is bound to that if the system would choose another.
+    /// A lane with a socket of its own to a peer, with this end's key `key`; `None` if the peer cannot be reached. It
+    /// sends from the address that the peer called, and is bound to that address if the system would choose another.
     fn udp_lane(&self, addresses: PacketAddresses, key: u32) -> io::Result<Option<UdpLane>> {
         let local = self.port.local();
         let lane = self.lane_at(local, addresses.peer, key)?;
@@ -267,14 +267,14 @@ impl Listener {
         reachable(UdpLane::new(socket, peer, roam, &self.options))
     }
 
-    /// Tells a stranger why not, with the keys of `session` if there is one.
+    /// Tells an unauthenticated peer why not, with the keys of `session` if there is one.
     fn refuse(&mut self, rejection: Option<Packet>, session: Option<Session>, caller: &mut Caller) {
         self.counters.refused += 1;
         let Some(rejection) = rejection else {
             return;
         };
         match (session, &caller) {
-            // In memory nothing is sealed.
+            // Shared memory is never sealed.
             (Some(session), Caller::Packet(_) | Caller::Frame(_) | Caller::Raw(_)) => {
                 if let Some(bytes) = udp::sealed(session, &rejection) {
                     caller.answer(&self.socket, &bytes);

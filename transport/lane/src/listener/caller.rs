@@ -1,4 +1,4 @@
-//! Strangers, by the way that they come.
+//! Answers an unauthenticated peer on the lane by which it came.
 
 use crate::ethernet::{self, Station};
 use crate::shm::Visitor;
@@ -7,7 +7,7 @@ use crate::{AnyLane, ip};
 use socket2::Socket;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Where a stranger is.
+/// Where an unauthenticated peer is.
 pub(super) enum Caller {
     /// Where its packets come from.
     Packet(PacketAddresses),
@@ -15,24 +15,24 @@ pub(super) enum Caller {
     Frame(Station),
     /// Where its packets of IP protocol 118 come from.
     Raw(PacketAddresses),
-    /// In memory that it shares. `None` once it is a connection's.
+    /// In memory that it shares. `None` once a connection has it.
     Visitor(Option<Box<Visitor>>),
 }
 
 impl Caller {
-    /// Sends something to it, by the `socket` listened on.
+    /// Sends an answer, by the listening `socket`.
     pub(super) fn answer(&mut self, socket: &Socket, bytes: &[u8]) {
         match self {
             Caller::Packet(addresses) => udp::answer(socket, bytes, *addresses),
             Caller::Raw(addresses) => ip::answer(socket, bytes, *addresses),
-            // As good as lost if it cannot be sent.
+            // If it cannot be sent, it counts as lost.
             Caller::Frame(from) => drop(ethernet::send(socket, bytes, *from)),
             Caller::Visitor(Some(visitor)) => visitor.answer(bytes),
             Caller::Visitor(None) => {}
         }
     }
 
-    /// The address by which it is counted, where the listener has `local`. In memory it has none but the host's.
+    /// The address by which it is counted, if the listener has `local`. In memory it has only the host's.
     pub(super) fn address(&self, local: SocketAddr) -> SocketAddr {
         match (self, local.ip()) {
             (Caller::Packet(addresses) | Caller::Raw(addresses), _) => addresses.peer,
@@ -47,7 +47,7 @@ impl Caller {
         }
     }
 
-    /// Takes back the `lane` that it got, for the connection was refused and is to be told so.
+    /// Takes back its `lane`, because the connection was refused and the peer must be told.
     pub(super) fn take_back(&mut self, lane: AnyLane) {
         if let AnyLane::SharedMemory(lane, _) = lane {
             *self = Caller::Visitor(Some(Box::new(lane.into_visitor())));

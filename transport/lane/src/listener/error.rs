@@ -1,10 +1,10 @@
-//! Whose an error is: the listener's, the system's, or a stranger's.
+//! Classifies errors: the listener's, the system's, or an unauthenticated peer's.
 
 use crate::ethernet::NoEthernet;
 use crate::icmp;
 use std::io;
 
-/// Whether the process, the system or the device has no more of what a connection needs.
+/// Whether the process, the system or the device has exhausted a resource that a connection needs.
 pub(super) fn is_exhausted(error: &io::Error) -> bool {
     let why = error.get_ref().and_then(|it| it.downcast_ref());
     if let Some(NoEthernet::Full | NoEthernet::Refused { .. }) = why {
@@ -16,7 +16,7 @@ pub(super) fn is_exhausted(error: &io::Error) -> bool {
     )
 }
 
-/// A lane to a peer; `None` if that cannot be reached.
+/// A lane to a peer; `None` if the peer cannot be reached.
 pub(super) fn reachable<L>(lane: io::Result<L>) -> io::Result<Option<L>> {
     match lane {
         Ok(lane) => Ok(Some(lane)),
@@ -25,7 +25,7 @@ pub(super) fn reachable<L>(lane: io::Result<L>) -> io::Result<Option<L>> {
     }
 }
 
-/// Whether it is of an answer sent earlier, or of a peer that is not there.
+/// Whether it belongs to an earlier answer, or to a peer that is not there.
 pub(super) fn is_peers(error: &io::Error) -> bool {
     icmp::report(error).is_some()
         || matches!(

@@ -1,4 +1,4 @@
-//! Processes of this host, who meet the listener in memory.
+//! Admits processes of this host, which meet the listener in shared memory.
 
 use crate::Options;
 use crate::shm::{Arrived, Visitor, Visitors};
@@ -9,25 +9,25 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-/// The rendezvous of processes of this host, and one descriptor to watch for it and for those who came.
+/// The rendezvous for processes of this host, and one descriptor to watch for it and for its visitors.
 #[derive(Debug)]
 pub(super) struct Host {
     visitors: Visitors,
     watched: Epoll,
-    /// Has the listener look again after [`PAUSE`].
+    /// Makes the listener check again after [`PAUSE`].
     timer: TimerFd,
     timed: bool,
-    /// There were no descriptors.
+    /// There were no descriptors left.
     paused: bool,
-    /// The rendezvous is watched.
+    /// Whether the rendezvous is watched.
     watches: bool,
 }
 
-/// How long a listener without descriptors, or with as many visitors as it may have, lets processes of this host wait before
-/// it looks at them again. A visitor that becomes a connection, or leaves, ends the wait for a place at once.
+/// How long a listener without descriptors, or with as many visitors as it may have, lets processes of this host wait
+/// before it checks again. If a visitor becomes a connection or leaves, the wait for a place ends at once.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// An event for what is to be watched; none for what is not at present.
+/// The event to watch for; none to watch nothing at present.
 fn event(watch: bool) -> EpollEvent {
     let flags = match watch {
         true => EpollFlags::EPOLLIN,
@@ -54,7 +54,7 @@ impl Host {
         })
     }
 
-    /// The next thing that they want.
+    /// The next event of these processes.
     ///
     /// # Errors
     /// The system's: there may be no descriptor left.
@@ -64,7 +64,7 @@ impl Host {
         }
         let has_place = self.visitors.has_place();
         if !has_place {
-            // One that says nothing is told by nothing else.
+            // No other event ends the wait for a silent visitor.
             self.look_again()?;
         }
         let accepts = has_place && !self.paused;
@@ -74,7 +74,7 @@ impl Host {
         self.visitors.next(accepts, watch)
     }
 
-    /// Those who wait at the rendezvous keep it readable, so it is watched only where they are let in.
+    /// Watches the rendezvous only while visitors are accepted, because processes that wait there keep it readable.
     fn watch_rendezvous(&mut self, watch: bool) -> io::Result<()> {
         if watch != self.watches {
             let rendezvous = self.visitors.rendezvous();
@@ -93,30 +93,30 @@ impl Host {
         Ok(())
     }
 
-    /// None can be let in for now.
+    /// Accepts no visitor for now.
     pub(super) fn pause(&mut self) -> io::Result<()> {
         self.paused = true;
         self.look_again()?;
         self.watch_rendezvous(false)
     }
 
-    /// `visitor` waits to be heard further.
+    /// Keeps `visitor`, which waits for more.
     pub(super) fn keep(&mut self, visitor: Visitor) {
         self.visitors.keep(visitor);
     }
 
-    /// `visitor` is a connection's alone from here on.
+    /// Stops watching `visitor`, which belongs to a connection from now on.
     pub(super) fn leave(&self, visitor: &Visitor) {
         let _ = self.watched.delete(visitor.socket());
     }
 
-    /// Those who became no connection.
+    /// Number of visitors that became no connection.
     pub(super) fn refused(&self) -> u64 {
         self.visitors.refused
     }
 }
 
-/// Readable when there is something to look at.
+/// Readable when there is an event.
 impl AsFd for Host {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.watched.0.as_fd()

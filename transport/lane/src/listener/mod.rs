@@ -1,4 +1,4 @@
-//! Where strangers arrive, over any lane. Each client that proves its identity (or, in plain mode, merely asks) gets a
+//! Accepts connections on any lane. Each client that proves its identity (or, in plain mode, merely asks) gets a
 //! connected socket of its own, or the memory that it shares.
 
 mod admission;
@@ -32,73 +32,72 @@ use std::time::{Duration, Instant};
 use udp_paths::UdpPaths;
 use zerolane_handshake::{Gate, GateCounters, PublicKey};
 
-/// What a listening end counted besides what its gate did ([`Listener::gate_counters`]).
+/// The listener's counters, besides those of its gate ([`Listener::gate_counters`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ListenerCounters {
-    /// Datagrams that were no Request_Connection, or one that was refused; and processes of this host that became no
-    /// connection: of another user, without proper memory to share, too slow, or gone.
+    /// Datagrams other than an accepted Request_Connection; and processes of this host that became no connection: of
+    /// another user, without proper memory to share, too slow, or gone.
     pub refused: u64,
-    /// Connections refused because there were [`Options::max_connections`].
+    /// Connections refused because of [`Options::max_connections`].
     pub full: u64,
-    /// Connections refused because this process or the system had no descriptor or memory left; and how often processes
-    /// of this host were left waiting for that reason.
+    /// Connections refused because this process or the system had no descriptor or memory left, and how often processes
+    /// of this host had to wait for that reason.
     pub exhausted: u64,
-    /// Connections refused because their origin had [`Options::max_connections_of_origin`].
+    /// Connections refused because of [`Options::max_connections_of_origin`].
     pub full_of_origin: u64,
-    /// Datagrams of connections whose peer moved, or of strangers meanwhile, that were dropped because
-    /// too many waited to be looked at.
+    /// Datagrams dropped because too many waited: of connections whose peer moved, or of unauthenticated peers
+    /// meanwhile.
     pub unread: u64,
 }
 
-/// How strangers' datagrams are heard.
+/// How datagrams of unauthenticated peers arrive.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "a listener has one")]
 enum Door {
-    /// At a UDP port, which is the kernel's.
+    /// At a UDP port of the kernel.
     Udp,
-    /// At a port of raw Ethernet, on which nobody else listens; and what is said of this host's name.
+    /// At a port of raw Ethernet, which no other listener has; and the answers for this host's name.
     Ethernet(#[allow(dead_code, reason = "held")] Attended, Answering),
-    /// At a port of IP protocol 118, on which nobody else listens.
+    /// At a port of IP protocol 118, which no other listener has.
     Ip118(#[allow(dead_code, reason = "held")] Claim),
 }
 
-/// A listening UDP port, or one of raw Ethernet or IP protocol 118, and the rendezvous of processes of this host if
+/// A listening port of UDP, raw Ethernet or IP protocol 118, and the rendezvous for processes of this host if
 /// [`Options::lane`] asks for it.
 #[derive(Debug)]
 pub struct Listener {
     socket: Arc<Socket>,
-    /// Readable when there is something to look at, however it came.
+    /// Readable when there is an event of any kind.
     watched: Epoll,
     host: Option<Host>,
     options: Options,
-    /// What comes for connections that exist.
+    /// Receives for existing connections.
     port: Arc<SharedPort>,
     door: Door,
-    /// Where paths over UDP come from, for connections over raw Ethernet that may have such.
+    /// Where paths over UDP are added to connections over raw Ethernet, if that is permitted.
     udp_paths: Option<UdpPaths>,
-    /// What strangers meet; `None` in plain mode.
+    /// Checks unauthenticated peers; `None` in plain mode.
     gate: Option<Gate>,
     key: Option<PublicKey>,
     clock: Clock,
     remembered: Remembered,
     counters: ListenerCounters,
     untrusted: Untrusted,
-    /// Why it listens by UDP alone, where shared memory would be best.
+    /// Why it listens by UDP alone, if shared memory would be best.
     no_shared_memory: Option<NoSharedMemory>,
-    /// Processes of this host are looked at first, the next time.
+    /// Serve processes of this host first, the next time.
     visitors_first: bool,
     process: Process,
 }
 
 impl Listener {
-    /// Listens on `local` (port 0: any), which may be an address that connections of an earlier listener of
-    /// this process still have. The connections accepted share a scheduler, that of
-    /// `options` or one of their own.
+    /// Listens on `local` (port 0: any), which may be an address that connections of an earlier listener of this
+    /// process still have. The connections accepted share a scheduler: that of `options`, or the listener's own.
     ///
     /// # Errors
-    /// The address is in use or not ours, or the system gives no random numbers; or paths over raw Ethernet were to be taken, and
-    /// may not be ([`NoEthernet::NotPermitted`]); or paths over UDP beside raw Ethernet, and the UDP port is in use. Or as of
-    /// [`Options::check`].
+    /// The address is in use or does not belong to this host. The system gives no random numbers. Paths over raw
+    /// Ethernet were requested, and this process may not use them ([`NoEthernet::NotPermitted`]). Paths over UDP
+    /// besides raw Ethernet were requested, and the UDP port is in use. Or as [`Options::check`].
     pub fn bind(local: SocketAddr, options: Options) -> io::Result<Listener> {
         Listener::at(options, |options| match options.lane {
             LaneChoice::Ethernet => {
@@ -118,12 +117,13 @@ impl Listener {
         })
     }
 
-    /// Listens on a UDP socket that another program opened and bound, such as one of [`passed_sockets`](crate::udp::passed_sockets). It may be
-    /// another user's. What else has it should leave it alone.
+    /// Listens on a UDP socket that another program opened and bound, such as one of
+    /// [`passed_sockets`](crate::udp::passed_sockets). The socket may belong to another user. No other holder of it
+    /// should use it.
     ///
     /// # Errors
-    /// It is no UDP socket that is bound and not connected, or connections could not share its address; or the
-    /// system gives no random numbers.
+    /// It is not a UDP socket that is bound and unconnected, or connections could not share its address; or the system
+    /// gives no random numbers.
     pub fn adopt(socket: OwnedFd, options: Options) -> io::Result<Listener> {
         if let LaneChoice::Ethernet | LaneChoice::Ip118 = options.lane {
             let why = "a UDP socket carries neither raw Ethernet nor IP protocol 118";
@@ -172,7 +172,7 @@ impl Listener {
             }
             LaneChoice::Best => match Host::listen(port.local(), &options) {
                 Ok(host) => (Some(host), None),
-                // Processes of this host come by UDP.
+                // Processes of this host then come by UDP.
                 Err(_) => (None, Some(NoSharedMemory::without_rendezvous())),
             },
         };
@@ -207,13 +207,13 @@ impl Listener {
         })
     }
 
-    /// Makes the address one of the user `uid`, for a process that is about to become that user: every
-    /// connection binds a socket of its own to it, and the kernel lets only one user's sockets share
-    /// an address. It listens by UDP alone from here on: a rendezvous stays its maker's.
+    /// Gives the address to the user `uid`, for a process that is about to become that user: each connection binds a
+    /// socket of its own to the address, and the kernel lets only one user's sockets share it. From now on the listener
+    /// uses UDP alone: a rendezvous stays with the user who made it.
     ///
     /// # Errors
-    /// Only root may give to others; and the options insist on something else than UDP, which is another user's, or needs
-    /// the rights that are about to go.
+    /// Only root may give to others. Or the options insist on a lane other than UDP, whose rendezvous belongs to the
+    /// old user, or which needs the rights that the process is about to give up.
     pub fn give_to(&mut self, uid: u32) -> io::Result<()> {
         if !matches!(self.options.lane, LaneChoice::Udp | LaneChoice::Best) {
             let why = "only a listener by UDP can become another user's";
@@ -235,33 +235,33 @@ impl Listener {
         self.no_shared_memory
     }
 
-    /// The key by which clients know this end: `None` in plain mode.
+    /// The key by which clients identify this end: `None` in plain mode.
     pub fn public_key(&self) -> Option<PublicKey> {
         self.key
     }
 
-    /// What the gate counted: `None` in plain mode.
+    /// The counters of the gate: `None` in plain mode.
     pub fn gate_counters(&self) -> Option<&GateCounters> {
         self.gate.as_ref().map(Gate::counters)
     }
 
-    /// Whether no stranger gets in any more by the one-time code that is asked for.
+    /// Whether the required one-time code is used up, so that no client can get in any more.
     pub fn is_spent(&self) -> bool {
         self.gate.as_ref().is_some_and(Gate::is_spent)
     }
 
-    /// The address listened on.
+    /// The listening address.
     pub fn local_addr(&self) -> SocketAddr {
         self.port.local()
     }
 
-    /// Whose listener it is. A child of fork must not accept: half of what a client says would go to the parent, and both would
-    /// give out the same numbers.
+    /// The process that owns the listener. A child of fork must not accept: half of a client's messages would go to the
+    /// parent, and both would assign the same numbers.
     pub fn process(&self) -> Process {
         self.process
     }
 
-    /// What was counted of those that did not become connections.
+    /// The counters of clients that did not become connections.
     pub fn counters(&self) -> ListenerCounters {
         let visitors = self.host.as_ref().map_or(0, Host::refused);
         ListenerCounters {
@@ -271,18 +271,17 @@ impl Listener {
         }
     }
 
-    /// The clients that were not trusted since this was asked the last time.
+    /// Takes the clients that were not trusted since the last call.
     pub fn take_untrusted(&mut self) -> Untrusted {
         std::mem::take(&mut self.untrusted)
     }
 
-    /// The next connection, or `None` when `timeout` ran out. Its answer leaves with the driver's
-    /// first call.
+    /// The next connection, or `None` after `timeout`. Its answer leaves with the driver's first call.
     ///
     /// # Errors
     /// The socket failed.
     pub fn accept(&mut self, timeout: Option<Duration>) -> io::Result<Option<Driver<AnyLane>>> {
-        // A time beyond what the clock counts to is no limit.
+        // A timeout beyond the clock's range is no limit.
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let left = || deadline.map(|at| at.saturating_duration_since(Instant::now()));
         loop {
@@ -290,7 +289,7 @@ impl Listener {
             if let Accept::Connection(driver) = accepted {
                 return Ok(Some(*driver));
             }
-            // Also when strangers never stop talking.
+            // Even if unauthenticated peers never stop sending.
             let left = left();
             if left == Some(Duration::ZERO) {
                 return Ok(None);
@@ -301,12 +300,12 @@ impl Listener {
         }
     }
 
-    /// Looks at the next datagram, without waiting for one.
+    /// Handles the next datagram, if there is one.
     ///
     /// # Errors
     /// The socket failed.
     pub fn try_accept(&mut self) -> io::Result<Accept> {
-        // By turns, so that neither keeps the other from being looked at.
+        // In turn, so that neither starves the other.
         let visitors_first = self.visitors_first;
         self.visitors_first = !visitors_first;
         let found = match visitors_first {
@@ -320,7 +319,7 @@ impl Listener {
         }
     }
 
-    /// Looks at the next datagram of a stranger.
+    /// Handles the next datagram of an unauthenticated peer.
     fn next_stranger(&mut self) -> io::Result<Accept> {
         let Some((datagram, mut caller)) = self.next_datagram()? else {
             return Ok(self.sort_udp());
@@ -333,7 +332,7 @@ impl Listener {
         Ok(driver.map_or(Accept::Stranger, |it| Accept::Connection(Box::new(it))))
     }
 
-    /// Sorts what came by UDP for paths of connections. No stranger is let in there.
+    /// Sorts UDP datagrams for paths of connections. No unauthenticated peer is admitted there.
     fn sort_udp(&mut self) -> Accept {
         match self.udp_paths.as_ref().is_some_and(UdpPaths::sort) {
             true => {
@@ -348,7 +347,7 @@ impl Listener {
         self.udp_paths.as_ref().map(UdpPaths::port)
     }
 
-    /// Looks at the next thing that processes of this host want.
+    /// Handles the next event of processes of this host.
     fn next_visitor(&mut self) -> io::Result<Accept> {
         let Some(host) = &mut self.host else {
             return Ok(Accept::Nothing);
@@ -375,21 +374,21 @@ impl Listener {
         Ok(driver.map_or(Accept::Stranger, |it| Accept::Connection(Box::new(it))))
     }
 
-    /// The keys of connections for which something came from elsewhere than their peer's address, since this was asked
-    /// last: the peer may have moved, or adds a path. See [`AnyLane::look_for_peer`].
+    /// The keys of connections for which datagrams came from other addresses than their peers' since the last call: the
+    /// peer may have moved, or adds a path. See [`AnyLane::look_for_peer`].
     pub fn unmatched(&self) -> Vec<u32> {
         let mut keys = self.port.unmatched();
         keys.extend(self.udp_port().into_iter().flat_map(|it| it.unmatched()));
         keys
     }
 
-    /// The next datagram. `None` when the socket is empty, or when there was something else than a stranger's.
+    /// The next datagram of an unauthenticated peer. `None` if the socket is empty, or had another datagram.
     fn next_datagram(&mut self) -> io::Result<Option<(Vec<u8>, Caller)>> {
         let next = match &mut self.door {
             Door::Ethernet(_, answering) => ethernet::receive(&self.socket).map(|it| match it? {
                 Strange::Discovery(frame, from) => {
                     if let Some(answer) = answering.answer(&frame, Instant::now()) {
-                        // Who does not get it asks again.
+                        // A host that does not get the answer asks again.
                         let _ = ethernet::send(&self.socket, &answer, from);
                     }
                     None
@@ -409,13 +408,13 @@ impl Listener {
         };
         match next {
             Err(error) if self.is_interface_gone(&error) => Err(NoEthernet::Gone.into()),
-            // Errors of answers sent earlier are not the listener's.
+            // Errors of earlier answers do not concern the listener.
             Err(error) if is_peers(&error) => Ok(None),
             next => next,
         }
     }
 
-    /// Whether the interface listened on is no more, as `error` may say.
+    /// Whether `error` may mean that the listening interface is gone.
     fn is_interface_gone(&self, error: &io::Error) -> bool {
         let down = error.raw_os_error() == Some(libc::ENETDOWN);
         let local = Station::of(self.port.local())
@@ -424,18 +423,18 @@ impl Listener {
     }
 }
 
-/// What [`Listener::try_accept`] found.
+/// The result of [`Listener::try_accept`].
 #[derive(Debug)]
 pub enum Accept {
     /// A connection. Its answer leaves with the driver's first call.
     Connection(Box<Driver<AnyLane>>),
-    /// A datagram of a stranger who is not, or not yet, a connection.
+    /// A datagram of a peer that is not a connection, or not yet.
     Stranger,
-    /// Nothing, or what came for connections.
+    /// Nothing, or datagrams for connections.
     Nothing,
 }
 
-/// What to watch: [`Listener::try_accept`] has something to look at when it is readable.
+/// The descriptor to watch: [`Listener::try_accept`] has something to do when it is readable.
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.watched.0.as_fd()
@@ -444,7 +443,7 @@ impl AsFd for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // In a child of fork another thread's lock is never let go.
+        // In a child of fork, a lock that another thread held is never released.
         if self.process.is_current() {
             self.port.leave();
         }

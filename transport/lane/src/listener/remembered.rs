@@ -1,25 +1,25 @@
-//! Initiators that became connections a short while ago, in plain mode.
+//! Remembers Initiators that recently became connections, in plain mode.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// Initiators remembered, so that a repeated request does not become a second connection.
+/// Most Initiators remembered, so that a repeated request does not become a second connection.
 const MAX_REMEMBERED: usize = 1024;
-/// How long: longer than an Initiator tries.
+/// How long they are remembered: longer than an Initiator repeats its request.
 const REMEMBER: Duration = Duration::from_secs(30);
 
-/// Initiators, by their addresses and keys, the oldest first.
+/// Initiators, by address and key, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Remembered(VecDeque<(Instant, SocketAddr, u32)>);
 
 impl Remembered {
-    /// This one became a connection.
+    /// Records that this one became a connection.
     pub(super) fn note(&mut self, peer: SocketAddr, key: u32) {
         self.0.push_back((Instant::now(), peer, key));
     }
 
-    /// Whether this one became a connection.
+    /// Whether this one became a connection recently.
     pub(super) fn has(&mut self, peer: SocketAddr, key: u32) -> bool {
         let now = Instant::now();
         let is_old = |(at, ..): &(Instant, SocketAddr, u32)| now - *at > REMEMBER;

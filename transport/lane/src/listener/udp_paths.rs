@@ -1,4 +1,4 @@
-//! The UDP port of a listener of raw Ethernet, at which clients add paths over UDP to the connections that they have.
+//! Opens the UDP port of a raw Ethernet listener, at which clients add paths over UDP to their connections.
 
 use crate::Options;
 use crate::udp::{SharedPort, any_address};
@@ -8,7 +8,7 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-/// Bytes of receive buffer: questions come here, and no payload.
+/// Bytes of receive buffer: only questions come here, and no payload.
 const RECEIVE_BUFFER: usize = 256 << 10;
 
 #[derive(Debug)]
@@ -18,15 +18,15 @@ pub(super) struct UdpPaths {
 }
 
 impl UdpPaths {
-    /// At any address of the host, at the UDP port of the same `number` as the listener's.
+    /// Listens on all addresses of the host, at the UDP port with the listener's `number`.
     ///
     /// # Errors
-    /// The port is in use, or there are no more descriptors.
+    /// The port is in use, or there is no descriptor left.
     pub(super) fn attend(number: u16, options: &Options) -> io::Result<UdpPaths> {
         let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, number));
         let attend = |local| SharedPort::attend(local, RECEIVE_BUFFER, &options.ports);
         let attended = match attend(any) {
-            // A kernel without IPv6.
+            // The kernel has no IPv6.
             Err(error) if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => {
                 let of_ipv4 = ([0, 0, 0, 0], 0).into();
                 attend(any_address(of_ipv4, number))
@@ -44,14 +44,14 @@ impl UdpPaths {
         &self.port
     }
 
-    /// Keeps what came for connections, and drops what came for none: whether there was such.
+    /// Keeps datagrams for connections, and drops one for none. True if it dropped one.
     pub(super) fn sort(&self) -> bool {
-        // Errors are those of nothing that was sent from here.
+        // Errors are ignored: nothing is sent from this socket.
         matches!(self.port.next_other(&self.socket), Ok(Some(_)))
     }
 }
 
-/// Readable when there is something to look at.
+/// Readable when there is a datagram.
 impl AsFd for UdpPaths {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()

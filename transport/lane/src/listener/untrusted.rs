@@ -1,18 +1,18 @@
-//! Clients that are to be named to the program, for they may be let in another time.
+//! Keeps untrusted clients to report to the program, which may admit them another time.
 
 use std::net::SocketAddr;
 use zerolane_handshake::PublicKey;
 
-/// Most clients with a key that is not trusted that are kept until somebody asks for them. A proof of a key takes some
-/// 100 us: a flood of strangers makes more than are worth naming.
+/// Most clients with an untrusted key that are kept until the program takes them. The proof of a key costs some 100 us:
+/// a flood makes more clients than are worth reporting.
 const UNTRUSTED_CLIENTS: usize = 64;
 
-/// Clients that proved a key which is not trusted, and got no connection.
+/// Clients that proved an untrusted key, and got no connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Untrusted {
-    /// Their keys, and where they came from.
+    /// Their keys and addresses.
     pub clients: Vec<(PublicKey, SocketAddr)>,
-    /// How many there were besides.
+    /// Number of further ones.
     pub more: u64,
 }
 

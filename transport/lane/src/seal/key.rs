@@ -1,4 +1,4 @@
-//! The key of one generation, and what it does to one datagram.
+//! Seals and opens one datagram with the key of one generation.
 
 use super::NUMBER_LEN;
 use super::one_pass::{self, TAG_LEN, Tag};
@@ -8,14 +8,13 @@ use zeroize::Zeroizing;
 use zerolane_handshake::Cipher;
 use zerolane_wire::HEADER_LEN;
 
-/// Bytes of secret that a key is made of: at most 32 of key, 16 of mask.
+/// Bytes of secret in a key: at most 32 of key, and 16 of mask.
 pub(super) const MATERIAL_LEN: usize = 48;
 
 /// The key of one generation.
 pub(super) struct Key {
     algorithm: Algorithm,
-    /// Makes nonces that cannot be guessed, as TLS 1.3 does (RFC 8446, 5.3). The shorter nonces take the
-    /// end of it.
+    /// Makes unpredictable nonces, as in TLS 1.3 (RFC 8446, 5.3). Shorter nonces take the end of it.
     mask: [u8; 16],
 }
 
@@ -26,7 +25,7 @@ enum Algorithm {
 }
 
 impl Key {
-    /// `None` if the cryptography refuses the key, which a sane build never does.
+    /// `None` if the cryptography refuses the key, which a correct build never does.
     pub(super) fn new(cipher: Cipher, material: &[u8; MATERIAL_LEN]) -> Option<Key> {
         let (key, mask) = material.split_last_chunk()?;
         let short = || key.first_chunk().copied().map(Zeroizing::new);
@@ -49,7 +48,7 @@ impl Key {
         })
     }
 
-    /// Protects datagram `number` where it lies; `None` if it cannot be.
+    /// Seals datagram `number` in place; `None` if that fails.
     pub(super) fn seal(
         &self,
         number: u64,
@@ -72,8 +71,8 @@ impl Key {
         }
     }
 
-    /// Protects datagram `number`, whose payload is `source`, and puts that in `place`, which is as long.
-    /// `None` if it cannot be.
+    /// Seals datagram `number`, whose payload is `source`, into `place`, which has the same length. `None` if that
+    /// fails.
     pub(super) fn seal_from(
         &self,
         number: u64,
@@ -88,11 +87,11 @@ impl Key {
         self.seal(number, header, place)
     }
 
-    /// As [`Key::seal_from`], of the bytes of `source`, an address and a length: others may touch them meanwhile. `None`
-    /// also if the cipher cannot.
+    /// Does the same for `source` as an address and a length: others may access the bytes meanwhile. `None` also if the
+    /// cipher cannot.
     ///
     /// # Safety
-    /// As of [`one_pass::encrypt_at`].
+    /// As [`one_pass::encrypt_at`].
     pub(super) unsafe fn seal_at(
         &self,
         number: u64,
@@ -109,8 +108,7 @@ impl Key {
         }
     }
 
-    /// Restores datagram `number` where it lies. False if its peer did not seal it so; `payload` is
-    /// unspecified bytes then.
+    /// Opens datagram `number` in place. False if the peer did not seal it; `payload` is unspecified then.
     pub(super) fn open(
         &self,
         number: u64,
@@ -137,16 +135,16 @@ impl Key {
         }
     }
 
-    /// Whether [`Key::seal_at`] and [`Key::open_at`] can.
+    /// Whether [`Key::seal_at`] and [`Key::open_at`] are possible.
     pub(super) fn takes_addresses(&self) -> bool {
         matches!(self.algorithm, Algorithm::Aegis(_))
     }
 
-    /// As [`Key::open`], of the bytes of `source`, an address and a length, to the as many at `place`, which may be the
-    /// same: others may touch them meanwhile. False also if the cipher cannot.
+    /// Opens the bytes of `source`, an address and a length, into `place`, which has the same length and may be the
+    /// same address: others may access the bytes meanwhile. False as [`Key::open`], and if the cipher cannot.
     ///
     /// # Safety
-    /// As of [`one_pass::decrypt`].
+    /// As [`one_pass::decrypt`].
     pub(super) unsafe fn open_at(
         &self,
         number: u64,

@@ -1,10 +1,10 @@
-//! Sealing datagrams and opening them: encryption and authentication of one connection's traffic.
+//! Seals datagrams and opens them: encrypts and authenticates the traffic of one connection.
 //!
-//! A sealed datagram is `[header][payload, encrypted][number][tag]`. The header stays readable and
-//! is authenticated with the payload. The number counts the datagrams of one direction and is never
-//! used twice under one key, since the one [`Sealer`] of a direction counts it up and cannot be
-//! copied. Keys change every [`GENERATION`] datagrams: the number says which key it is, so that
-//! neither end has to tell the other, and an old key cannot be had from a new one.
+//! A sealed datagram is `[header][payload, encrypted][number][tag]`. The header stays readable and is authenticated
+//! with the payload. The number counts the datagrams of one direction. It is never used twice with one key, because a
+//! direction has one [`Sealer`], which increments the number and cannot be copied. Keys change every [`GENERATION`]
+//! datagrams. The number determines the key, so neither end has to announce a change, and an old key cannot be derived
+//! from a new one.
 
 mod key;
 mod one_pass;
@@ -19,25 +19,25 @@ use zerolane_core::DropReason;
 use zerolane_handshake::{Cipher, Ciphers};
 use zerolane_wire::HEADER_LEN;
 
-/// Bytes of the number behind the payload.
+/// Bytes of the number after the payload.
 const NUMBER_LEN: usize = 8;
-/// Bytes of the tag behind the number.
+/// Bytes of the tag after the number.
 const TAG_LEN: usize = one_pass::TAG_LEN;
 /// Bytes that sealing adds to a datagram.
 pub(crate) const TRAILER_LEN: usize = NUMBER_LEN + TAG_LEN;
 
-/// log2 of the datagrams sealed with one key. RFC 9001 (B.1) allows AES-GCM 2^23 packets of up to
-/// 64 KiB, the largest we send; half of that.
+/// log2 of the datagrams sealed with one key. RFC 9001 (B.1) allows AES-GCM 2^23 packets of up to 64 KiB, which is also
+/// the longest datagram here; this is half of that.
 const GENERATION_LOG2: u32 = 22;
 
-/// Forged datagrams after which a direction opens nothing more: RFC 9001 (6.6) allows
-/// ChaCha20-Poly1305 2^36, and AES-GCM more. The connection dies of silence then.
+/// Forged datagrams after which a direction opens no more: RFC 9001 (6.6) allows ChaCha20-Poly1305 2^36, and AES-GCM
+/// more. The connection then ends by its idle timeout.
 const MAX_FORGED: u64 = 1 << 36;
 
-/// What follows a sealed payload.
+/// The bytes after a sealed payload.
 pub(crate) type Trailer = [u8; TRAILER_LEN];
 
-/// What this machine seals well.
+/// The ciphers that this machine computes fast.
 pub(crate) fn ciphers() -> Ciphers {
     #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
     let aes = std::is_x86_feature_detected!("aes") && std::is_x86_feature_detected!("pclmulqdq");
@@ -49,7 +49,7 @@ pub(crate) fn ciphers() -> Ciphers {
     Ciphers::of_machine(aes)
 }
 
-/// The secret that a generation's key is made of, and that the next one's secret is made of.
+/// The secret of a generation, from which its key and the next generation's secret are derived.
 #[derive(Clone)]
 struct Secret(Zeroizing<[u8; 32]>);
 
@@ -78,7 +78,7 @@ fn trailer(number: u64, tag: &[u8; TAG_LEN]) -> Trailer {
 fn split(trailer: &Trailer) -> (u64, &[u8; TAG_LEN]) {
     let (number, tag) = trailer.split_at(NUMBER_LEN);
     let number = number.try_into().map_or(0, u64::from_be_bytes);
-    // As long as that, for the two are a trailer.
+    // Always that long, because number and tag make up a trailer.
     (number, tag.first_chunk().unwrap_or(&[0; TAG_LEN]))
 }
 
@@ -86,8 +86,8 @@ fn generation(number: u64) -> u64 {
     number >> GENERATION_LOG2
 }
 
-/// Seals what one end sends. Owned by that connection's sender, and not to be copied: its numbers
-/// are what makes the nonces unique.
+/// Seals the datagrams of one end. The connection's sender owns it, and it must not be copied: its numbers make the
+/// nonces unique.
 pub(crate) struct Sealer {
     cipher: Cipher,
     secret: Secret,
@@ -95,14 +95,14 @@ pub(crate) struct Sealer {
     next: u64,
 }
 
-/// Numbers of a [`Sealer`], which are nobody else's, and their key: for another thread to seal with.
+/// Reserved numbers of a [`Sealer`], and their key, with which another thread seals.
 pub(crate) struct SealNumbers {
     key: Arc<Key>,
     left: std::ops::Range<u64>,
 }
 
 impl SealNumbers {
-    /// As [`Sealer::seal_from`]; `None` also where no number is left.
+    /// Seals as [`Sealer::seal_from`]; `None` also if no number is left.
     pub(crate) fn seal_from(
         &mut self,
         header: &[u8; HEADER_LEN],
@@ -116,7 +116,7 @@ impl SealNumbers {
 }
 
 impl Sealer {
-    /// `None` if the cryptography refuses the key, which a sane build never does.
+    /// `None` if the cryptography refuses the key, which a correct build never does.
     pub(crate) fn new(cipher: Cipher, secret: Zeroizing<[u8; 32]>) -> Option<Sealer> {
         let secret = Secret(secret);
         Some(Sealer {
@@ -127,8 +127,7 @@ impl Sealer {
         })
     }
 
-    /// Encrypts `payload` where it lies, if the cipher hides anything. `None` if it cannot be: the
-    /// datagram counts as lost.
+    /// Encrypts `payload` in place, if the cipher encrypts. `None` if that fails: the datagram counts as lost.
     pub(crate) fn seal(
         &mut self,
         header: &[u8; HEADER_LEN],
@@ -139,7 +138,7 @@ impl Sealer {
         Some(trailer(number, &tag))
     }
 
-    /// Puts `source`, sealed, in `place`, which is as long: in one pass, if the cipher can. Otherwise as
+    /// Seals `source` into `place`, which has the same length: in one pass, if the cipher can; otherwise as
     /// [`Sealer::seal`].
     pub(crate) fn seal_from(
         &mut self,
@@ -152,19 +151,20 @@ impl Sealer {
         Some(trailer(number, &tag))
     }
 
-    /// Whether [`Sealer::seal_at`] can: the cipher's implementation takes an address.
+    /// Whether [`Sealer::seal_at`] is possible: the cipher's implementation accepts an address.
     pub(crate) fn seals_at(&self) -> bool {
         self.key.takes_addresses()
     }
 
-    /// As [`Sealer::seal_from`], of the bytes of `source`, an address and a length, which others may touch meanwhile: what
-    /// is sealed is what was there at some moment of the call, aligned words whole if `source` is made of such.
+    /// Seals as [`Sealer::seal_from`], with `source` as an address and a length. Others may write these bytes
+    /// meanwhile: each sealed byte is the one there at some moment of the call, and aligned words are whole if `source`
+    /// consists of such.
     ///
     /// `None` also if [`Sealer::seals_at`] is false.
     ///
     /// # Safety
-    /// They are mapped and readable as long as the call lasts, and none of them lies in `place`. No reference that writes
-    /// is to them; other threads may touch them by atomic accesses, and the kernel as it likes.
+    /// The bytes are mapped and readable for the length of the call, and none of them lies in `place`. No mutable
+    /// reference to them exists; other threads may access them atomically, and the kernel in any way.
     pub(crate) unsafe fn seal_at(
         &mut self,
         header: &[u8; HEADER_LEN],
@@ -177,7 +177,7 @@ impl Sealer {
         Some(trailer(number, &tag))
     }
 
-    /// The next number, with its key in place.
+    /// The next number, after a change of keys if it needs one.
     fn number(&mut self) -> Option<u64> {
         let number = self.next;
         if number > 0 && number.trailing_zeros() >= GENERATION_LOG2 {
@@ -189,8 +189,8 @@ impl Sealer {
         Some(number)
     }
 
-    /// The next `count` numbers, for another thread to seal with. `None` if the key changes among them: some are left
-    /// unused then.
+    /// Reserves the next `count` numbers, with which another thread seals. `None` if the key changes among them: some
+    /// numbers then stay unused.
     pub(crate) fn reserve(&mut self, count: u32) -> Option<SealNumbers> {
         let first = self.number()?;
         let end = first.checked_add(u64::from(count))?;
@@ -204,13 +204,13 @@ impl Sealer {
         })
     }
 
-    /// With which cipher.
+    /// The cipher in use.
     pub(crate) fn cipher(&self) -> Cipher {
         self.cipher
     }
 }
 
-/// What opens one datagram, wherever that is done.
+/// Opens one datagram, in any thread.
 pub(crate) struct Opening {
     key: Arc<Key>,
     number: u64,
@@ -218,15 +218,15 @@ pub(crate) struct Opening {
 }
 
 impl Opening {
-    /// Of the datagram.
+    /// The datagram's number.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
-    /// As [`Opener::open_into`]; false if the peer did not seal it.
+    /// Opens as [`Opener::open_into`]; false if the peer did not seal the datagram.
     ///
     /// # Safety
-    /// As there.
+    /// As [`Opener::open_into`].
     pub(crate) unsafe fn open_into(
         &self,
         header: &[u8; HEADER_LEN],
@@ -242,12 +242,12 @@ impl Opening {
     }
 }
 
-/// Opens what one end receives.
+/// Opens the datagrams that one end receives.
 pub(crate) struct Opener {
     cipher: Cipher,
     /// Generation of `current`.
     generation: u64,
-    /// For datagrams that were overtaken by the change of keys.
+    /// For datagrams that the change of keys overtook.
     previous: Option<Arc<Key>>,
     current: Arc<Key>,
     next: Arc<Key>,
@@ -258,7 +258,7 @@ pub(crate) struct Opener {
 }
 
 impl Opener {
-    /// `None` if the cryptography refuses the key, which a sane build never does.
+    /// `None` if the cryptography refuses the key, which a correct build never does.
     pub(crate) fn new(cipher: Cipher, secret: Zeroizing<[u8; 32]>) -> Option<Opener> {
         let secret = Secret(secret);
         let next_secret = secret.next();
@@ -274,10 +274,10 @@ impl Opener {
         })
     }
 
-    /// Decrypts `payload` where it lies, if it was encrypted.
+    /// Decrypts `payload` in place, if it is encrypted.
     ///
     /// # Errors
-    /// It came before, or the peer did not seal it. `payload` is unspecified bytes then.
+    /// It is a duplicate, or the peer did not seal it. `payload` is unspecified then.
     pub(crate) fn open(
         &mut self,
         header: &[u8; HEADER_LEN],
@@ -289,20 +289,21 @@ impl Opener {
         })
     }
 
-    /// Whether [`Opener::open_at`] and [`Opener::open_into`] can: the cipher's implementation takes an address.
+    /// Whether [`Opener::open_at`] and [`Opener::open_into`] are possible: the cipher's implementation accepts an
+    /// address.
     pub(crate) fn opens_at(&self) -> bool {
         self.current.takes_addresses()
     }
 
-    /// As [`Opener::open`], of the `len` bytes at `place`, which others may touch meanwhile. What they store
-    /// there is what they would have stored a moment later; what is opened there is what was sealed.
+    /// Opens as [`Opener::open`], with the `len` bytes at `place`, which others may write meanwhile. Bytes that they
+    /// store are as if stored a moment later; bytes that are opened are the sealed ones.
     ///
     /// # Errors
-    /// As of [`Opener::open`]; always if [`Opener::opens_at`] is false.
+    /// As [`Opener::open`]; always if [`Opener::opens_at`] is false.
     ///
     /// # Safety
-    /// They are mapped and writable as long as the call lasts. No reference to them is alive; other threads
-    /// may touch them by atomic accesses, and the kernel as it likes.
+    /// The bytes are mapped and writable for the length of the call. No reference to them is alive; other threads may
+    /// access them atomically, and the kernel in any way.
     pub(crate) unsafe fn open_at(
         &mut self,
         header: &[u8; HEADER_LEN],
@@ -316,13 +317,13 @@ impl Opener {
         })
     }
 
-    /// As [`Opener::open_at`], of `source` to the as many bytes at `place`.
+    /// Opens as [`Opener::open_at`], from `source` into `place`, which has the same length.
     ///
     /// # Errors
-    /// As of [`Opener::open_at`].
+    /// As [`Opener::open_at`].
     ///
     /// # Safety
-    /// As of [`Opener::open_at`].
+    /// As [`Opener::open_at`].
     pub(crate) unsafe fn open_into(
         &mut self,
         header: &[u8; HEADER_LEN],
@@ -351,10 +352,10 @@ impl Opener {
         self.opened(number, opened)
     }
 
-    /// What opens the datagram of `trailer`, for another thread. What came of it is for [`Opener::opened`].
+    /// The opening of the datagram of `trailer`, for another thread, whose result goes to [`Opener::opened`].
     ///
     /// # Errors
-    /// It came before, or no key is its.
+    /// It is a duplicate, or no key fits it.
     pub(crate) fn hand_out(&mut self, trailer: &Trailer) -> Result<Opening, DropReason> {
         let (number, tag) = split(trailer);
         if !self.window.is_new(number) {
@@ -370,10 +371,10 @@ impl Opener {
         })
     }
 
-    /// Datagram `number` was opened, or was not the peer's.
+    /// Records that datagram `number` was opened, or was forged.
     ///
     /// # Errors
-    /// It was not, or another of its number was opened meanwhile.
+    /// It was forged, or another of its number was opened meanwhile.
     pub(crate) fn opened(&mut self, number: u64, opened: bool) -> Result<(), DropReason> {
         if !opened {
             self.forged += 1;
@@ -400,10 +401,10 @@ impl Opener {
         }
     }
 
-    /// The peer has changed its key: so do we.
+    /// Changes the key, as the peer has.
     fn advance(&mut self) {
         let secret = self.next_secret.next();
-        // Without a key for after the next change, this one goes on until then.
+        // Without a key for the generation after next, the present one stays in use.
         let Some(next) = secret.key(self.cipher) else {
             return;
         };

@@ -1,13 +1,13 @@
-//! AEGIS-128X2 from one place to another, and in a place that is not ours alone: what libaegis can, and its
-//! crate offers for a slice that is.
+//! Applies AEGIS-128X2 from one place to another, and to memory shared with others: libaegis can do both, but its crate
+//! takes only exclusive slices.
 //!
-//! A payload is read once and its ciphertext written where the burst is put together, instead of
-//! being copied there first: a fifth of what sealing costs. Exported memory, which others may touch at the
-//! same time, is no slice: libaegis gets its address. It loads each block once, and what it stores is what
-//! it has authenticated; what others store meanwhile is theirs, as it would be a moment later.
+//! A payload is read once, and its ciphertext is written where the burst is assembled. A separate copy would add a
+//! fifth to the cost of the seal. Exported memory, which others may access at the same time, is no slice: libaegis gets
+//! its address. It loads each block once, and stores only what it has authenticated. Concurrent stores of others have
+//! the same effect as stores a moment later.
 //!
-//! It loads and stores blocks as vectors, or copies the last of them into its own memory. That a word of 64 bits is read
-//! whole, if source and length are whole words, rests on processors that do not tear an aligned part of a vector.
+//! It loads and stores blocks as vectors, or copies the last block into its own memory. If source and length are whole
+//! words, each 64-bit word is read whole. This relies on processors that do not tear an aligned part of a vector.
 
 use aegis::aegis128x2::Aegis128X2;
 use std::ffi::c_int;
@@ -18,7 +18,7 @@ pub(super) const TAG_LEN: usize = 16;
 pub(super) type Tag = [u8; TAG_LEN];
 
 unsafe extern "C" {
-    // Of libaegis's public interface (aegis128x2.h), which the `aegis` crate carries.
+    // From libaegis's public interface (aegis128x2.h), which the `aegis` crate contains.
     fn aegis128x2_encrypt_detached(
         c: *mut u8,
         mac: *mut u8,
@@ -44,13 +44,13 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// Makes libaegis choose what this processor does best, once: to be called before the others.
+/// Makes libaegis select the best implementation for this processor. Call it once before the others.
 pub(super) fn prepare() {
     let _ = Aegis128X2::<TAG_LEN>::new(&[0; 16], &[0; 16]);
 }
 
-/// Encrypts `source` into `place`, which is as long, and authenticates `header` with it. `None` if it is
-/// not.
+/// Encrypts `source` into `place`, which has the same length, and authenticates `header` with it. `None` if the lengths
+/// differ.
 pub(super) fn encrypt(
     key: &[u8; 16],
     nonce: &[u8; 16],
@@ -62,11 +62,11 @@ pub(super) fn encrypt(
     unsafe { encrypt_at(key, nonce, header, (source.as_ptr(), source.len()), place) }
 }
 
-/// As [`encrypt`], of the bytes of `source`, an address and a length.
+/// Does the same for `source` as an address and a length.
 ///
 /// # Safety
-/// They are mapped and readable as long as the call lasts, and none of them lies in `place`. No reference that writes is
-/// to them; other threads may touch them by atomic accesses, and the kernel as it likes.
+/// The bytes are mapped and readable for the length of the call, and none of them lies in `place`. No mutable reference
+/// to them exists; other threads may access them atomically, and the kernel in any way.
 pub(super) unsafe fn encrypt_at(
     key: &[u8; 16],
     nonce: &[u8; 16],
@@ -78,10 +78,10 @@ pub(super) unsafe fn encrypt_at(
         return None;
     }
     let mut tag = [0; TAG_LEN];
-    // SAFETY: `source` as promised; the other pointers are of slices of the lengths given, and of arrays of the lengths
-    // that AEGIS-128X2 is defined with; `place` and `tag` are ours alone to write, as long as the call lasts. What is at
-    // `source` is loaded once: the last use of a block comes after a store to `place`, which C has to take for one
-    // that may be to the source, so that it cannot be loaded again. Nothing read there is branched on.
+    // SAFETY: `source` as promised. The other pointers are of slices of the given lengths, and of arrays of the lengths
+    // that AEGIS-128X2 is defined with. Nothing else writes `place` and `tag` during the call. Each byte of `source` is
+    // loaded once: the last use of a block comes after a store to `place`, which C must assume may alias the source, so
+    // the block cannot be loaded again. No branch depends on a byte read there.
     let done = unsafe {
         aegis128x2_encrypt_detached(
             place.as_mut_ptr(),
@@ -98,13 +98,13 @@ pub(super) unsafe fn encrypt_at(
     (done == 0).then_some(tag)
 }
 
-/// Decrypts the bytes of `source`, an address and a length, to the as many at `place`, which may be the same. False if
-/// `tag` is not theirs and `header`'s: unspecified bytes are at `place` then.
+/// Decrypts the bytes of `source`, an address and a length, into `place`, which has the same length and may be the same
+/// address. False if `tag` does not match the bytes and `header`: `place` has unspecified bytes then.
 ///
 /// # Safety
-/// Those of `source` are mapped and readable, those at `place` writable, as long as the call lasts. No reference that
-/// writes is to the former and none at all to the latter; other threads may touch them by atomic accesses, and the
-/// kernel as it likes. They are the same bytes, or none of them is.
+/// The bytes of `source` are mapped and readable, those at `place` writable, for the length of the call. No mutable
+/// reference to the former exists, and no reference at all to the latter; other threads may access them atomically, and
+/// the kernel in any way. The two are the same bytes, or do not overlap.
 pub(super) unsafe fn decrypt(
     key: &[u8; 16],
     nonce: &[u8; 16],
@@ -113,8 +113,8 @@ pub(super) unsafe fn decrypt(
     place: *mut u8,
     tag: &Tag,
 ) -> bool {
-    // SAFETY: `source` and `place` as promised; the other pointers are of slices of the lengths given, and of arrays of
-    // the lengths that AEGIS-128X2 is defined with. The function branches on nothing that it reads at either.
+    // SAFETY: `source` and `place` as promised. The other pointers are of slices of the given lengths, and of arrays of
+    // the lengths that AEGIS-128X2 is defined with. No branch depends on a byte read at either.
     let done = unsafe {
         aegis128x2_decrypt_detached(
             place,

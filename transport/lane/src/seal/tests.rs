@@ -31,7 +31,7 @@ fn open__what_was_sealed() {
 /// Opens `bytes` by their address.
 fn open_at(opener: &mut Opener, bytes: &mut [u8], trailer: &Trailer) -> Result<(), DropReason> {
     let place = (bytes.as_mut_ptr(), bytes.len());
-    // SAFETY: all of a slice that is ours alone.
+    // SAFETY: all of a slice that is exclusively ours.
     unsafe { opener.open_at(&HEADER, place, trailer) }
 }
 
@@ -99,25 +99,25 @@ fn seal_at__gives_what_sealing_in_place_gives_or_nothing() {
             let (mut in_place, mut apart) = (source.to_vec(), vec![0xa5; len]);
             let trailer = here.seal(&HEADER, &mut in_place).unwrap();
             let address = (source.as_ptr(), source.len());
-            // SAFETY: all of a slice that nothing writes, and not in the other.
+            // SAFETY: all of a slice that nothing writes, and that does not overlap the other.
             let sealed = unsafe { there.seal_at(&HEADER, address, &mut apart) };
             if !there.seals_at() {
                 assert_eq!(sealed, None, "{cipher:?}, {len} at {at}");
                 continue;
             }
-            // The same number, so the same nonce: one is drawn for each.
+            // The same number, so the same nonce: each sealer assigns its own.
             assert_eq!(sealed, Some(trailer), "{len} at {at}");
             assert_eq!(apart, in_place, "{len} at {at}");
             assert_eq!(opener.open(&HEADER, &mut apart, &trailer), Ok(()));
             assert_eq!(apart, source);
         }
-        // SAFETY: as above; none is written, the lengths differ.
+        // SAFETY: as above; nothing is written, because the lengths differ.
         let other = unsafe { there.seal_at(&HEADER, (memory.as_ptr(), 9), &mut [0; 8]) };
         assert_eq!(other, None, "{cipher:?}");
     }
 }
 
-/// What docs/reference/protocol.md says of keys, nonces and tags, as bytes: a change here is a change of the wire.
+/// The keys, nonces and tags of docs/reference/protocol.md, as bytes: a change here changes the wire format.
 #[test]
 fn seal__bytes_are_those_of_version_1() {
     let sealed = |cipher: Cipher| {
@@ -191,7 +191,7 @@ fn seal__numbers_and_so_nonces_never_repeat() {
     assert_eq!(numbers.len(), 10_000);
 }
 
-/// A sealer that is about to use number `next`.
+/// A sealer whose next number is `next`.
 fn at(next: u64) -> Sealer {
     let mut sealer = Sealer::new(Cipher::Aes128Gcm, secret()).unwrap();
     for _ in 0..generation(next.saturating_sub(1)) {
@@ -214,7 +214,7 @@ fn open__across_changes_of_keys_with_late_ones() {
                 (bytes, trailer)
             })
             .collect();
-        // The last before the change comes after the first behind it.
+        // The last before the change comes after the first one following it.
         sealed.swap(1, 2);
         for (bytes, trailer) in &mut sealed {
             assert_eq!(opener.open(&HEADER, bytes, trailer), Ok(()), "{change}");
@@ -238,7 +238,7 @@ fn seal__another_generation_is_another_key() {
     let mut texts = std::collections::HashSet::new();
     for change in 0..3u64 {
         let mut sealer = at((change << GENERATION_LOG2) + 1);
-        // The same number in each: only the key differs.
+        // The same number each time: only the key differs.
         sealer.next = 1;
         let mut bytes = [0; 32];
         sealer.seal(&HEADER, &mut bytes).unwrap();
@@ -263,7 +263,7 @@ fn debug__shows_no_secret() {
     assert!(!shown.contains("09") && !shown.contains("9, 9"), "{shown}");
 }
 
-/// Memory that a thread writes as long as a test works on it: words of eight equal bytes, by atomic stores.
+/// Memory that a thread writes while a test works on it: words of eight equal bytes, by atomic stores.
 struct Written {
     words: Vec<AtomicU64>,
     done: AtomicBool,
@@ -283,7 +283,7 @@ impl Written {
         self.words.as_ptr().cast_mut().cast()
     }
 
-    /// Calls `work` again and again while a thread writes.
+    /// Calls `work` repeatedly while a thread writes.
     fn during(&self, rounds: usize, mut work: impl FnMut()) {
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -295,7 +295,7 @@ impl Written {
                         .for_each(|it| it.store(word, Ordering::Relaxed));
                 }
             });
-            // Also where one of the calls panics.
+            // Even if one of the calls panics.
             let _stop = Stop(&self.done);
             (0..rounds).for_each(|_| work());
         });
@@ -310,12 +310,12 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Whether a word is one that [`Written`] has.
+/// Whether a word is one that [`Written`] contains.
 fn is_written(word: &[u8; 8]) -> bool {
     word.iter().all(|it| it == &word[0])
 }
 
-/// What is sealed is what was authenticated, and whole words: libaegis loads each block once, by vectors.
+/// The sealed bytes are those that were authenticated, and whole words: libaegis loads each block once, by vectors.
 #[test]
 fn seal_at__of_what_a_thread_writes_opens_to_words_that_it_wrote() {
     let (mut sealer, mut opener) = pair(Cipher::Aegis128X2);
@@ -331,7 +331,8 @@ fn seal_at__of_what_a_thread_writes_opens_to_words_that_it_wrote() {
     });
 }
 
-/// What is opened where a thread writes is opened or refused: then words are there that were sealed, or written.
+/// Memory that a thread writes is opened or refused. If it is opened, each word is one that was sealed, or that the
+/// thread wrote.
 #[test]
 fn open_at__where_a_thread_writes_is_opened_or_refused() {
     let (mut sealer, mut opener) = pair(Cipher::Aegis128X2);
@@ -344,7 +345,7 @@ fn open_at__where_a_thread_writes_is_opened_or_refused() {
             word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
         }
         let place = (memory.start(), sealed.len());
-        // SAFETY: the words live as long as the call, and others touch them by atomic stores alone.
+        // SAFETY: the words live as long as the call, and others access them by atomic stores alone.
         match unsafe { opener.open_at(&HEADER, place, &trailer) } {
             Ok(()) => {
                 let words = memory.words.iter();

@@ -1,10 +1,10 @@
-//! Which numbers were seen: the newest, and a bit for each of those before it (RFC 6479).
+//! Tracks which numbers were seen: the newest, and one bit for each number before it (RFC 6479).
 
-/// Numbers before the newest that are still told apart. What is older counts as seen. Datagrams
-/// overtake each other by a few bursts at most.
+/// Numbers before the newest that are tracked. Older ones count as seen. Datagrams overtake each other by a few bursts
+/// at most.
 const WINDOW: u64 = 8192;
 const BITS: u64 = u64::BITS as u64;
-/// One word more than the window, so that a word can be emptied as a whole.
+/// One word more than the window, so that a word can be cleared as a whole.
 const WORDS: u64 = WINDOW / BITS + 1;
 
 #[derive(Debug)]
@@ -29,7 +29,7 @@ fn place(number: u64) -> (usize, u64) {
 }
 
 impl ReplayWindow {
-    /// Whether `number` was neither seen nor is too old to tell.
+    /// Whether `number` was not seen and is not too old to tell.
     pub(super) fn is_new(&self, number: u64) -> bool {
         if number >= self.end {
             return number < u64::MAX;
@@ -38,7 +38,7 @@ impl ReplayWindow {
         self.end - number <= WINDOW && self.words[word] & bit == 0
     }
 
-    /// Remembers `number`, which must be new.
+    /// Records `number`, which must be new.
     pub(super) fn mark(&mut self, number: u64) {
         if number >= self.end {
             let from = self.end.div_ceil(BITS);
@@ -73,7 +73,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a set of all numbers seen.
+        /// Compares with a set of all numbers seen.
         #[test]
         fn is_new__agrees_with_a_set(steps in prop::collection::vec((any::<bool>(), 0u64..20_000), 1..400)) {
             let mut window = ReplayWindow::default();
