@@ -1,3 +1,4 @@
+//! Tests that available memory is the least of the machine and the process's control groups.
 #![allow(non_snake_case)]
 use super::*;
 use std::process::Command;
@@ -8,7 +9,7 @@ const MACHINE: (&str, &str) = (
     "MemTotal:       24576 kB\nMemFree:         1024 kB\nMemAvailable:    8192 kB\n",
 );
 
-/// What is left in a system that has these files and no others.
+/// The bytes left on a system that has only these files.
 fn left(files: &[(&str, &str)]) -> Option<u64> {
     available(|path| {
         let file = files.iter().find(|it| Path::new(it.0) == path)?;
@@ -37,11 +38,11 @@ fn available__of_groups_is_the_least_around_the_process() {
         MACHINE, groups, mounts, outer, outer_used, inner, inner_used,
     ];
     assert_eq!(left(&files), Some(MIB));
-    // What is cached of files is free when it is needed.
+    // The page cache is reclaimable.
     let stat = "anon 1048576\nfile 2097152\ninactive_file 1048576\nactive_file 524288\n";
     files.push(("/sys/fs/cgroup/outer/memory.stat", stat));
     assert_eq!(left(&files), Some(MIB + MIB + MIB / 2));
-    // More is used than may be.
+    // The usage exceeds the limit.
     files[3].1 = "1048576\n";
     assert_eq!(left(&files), Some(0));
 }
@@ -79,15 +80,15 @@ fn check__of_more_than_there_is_is_refused_in_words() {
     assert_eq!(error.to_string(), words);
 }
 
-/// Set for the process that takes memory in a group of its own.
+/// Set for the process that allocates memory in a group of its own.
 const CONFINED: &str = "ZEROLANE_TEST_CONFINED";
 const GROUP_BYTES: u64 = 256 * MIB;
 
-/// A memory control group that is removed with this.
+/// A memory control group, removed when this is dropped.
 struct Group(PathBuf);
 
 impl Group {
-    /// `None` where this process may make none.
+    /// `None` if this process may not make one.
     fn new() -> Option<Group> {
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let (groups, mounts) = (text("/proc/self/cgroup"), text("/proc/self/mountinfo"));
@@ -96,7 +97,7 @@ impl Group {
             let made = directory.join(&name);
             fs::create_dir(&made).ok()?;
             let group = Group(made);
-            // In a group that passes this controller on to no other there is no such file.
+            // A group that does not delegate this controller has no such file.
             fs::write(group.0.join(version.limit), GROUP_BYTES.to_string()).ok()?;
             Some(group)
         };
@@ -113,7 +114,7 @@ impl Drop for Group {
     }
 }
 
-/// Without the question the kernel ends the process, or others of its group.
+/// Without the check the kernel kills the process, or others of its group.
 #[test]
 fn memfd__of_more_than_the_group_has_is_refused() {
     if std::env::var_os(CONFINED).is_some() {

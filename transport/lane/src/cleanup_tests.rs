@@ -1,8 +1,9 @@
+//! Tests that moves of misplaced payload end in the right content, in bounded steps.
 #![allow(non_snake_case)]
 use super::*;
 use proptest::prelude::*;
 
-/// How the memory is to be touched: the properties must hold for all ways.
+/// How the memory is accessed: the properties must hold for each way.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Own,
@@ -17,7 +18,7 @@ fn run(memory: &mut [u8], list: &[(usize, usize, usize)]) {
     for kind in [Kind::File, Kind::Shared] {
         // Exported memory starts at a word.
         let mut words = vec![0u64; before.len().div_ceil(8)];
-        // SAFETY: as many bytes as the words have at least.
+        // SAFETY: the words have at least as many bytes.
         let bytes = unsafe {
             std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), before.len())
         };
@@ -33,7 +34,7 @@ fn run_with(memory: &mut [u8], list: &[(usize, usize, usize)], kind: Kind) {
     unsafe { perform(&mut moves) }.expect("nothing is gone");
 }
 
-/// Moves of `(from, to, len)`.
+/// Moves from a list of `(from, to, len)`.
 fn moves_in(memory: &mut [u8], list: &[(usize, usize, usize)], kind: Kind) -> Vec<Move> {
     let base = memory.as_mut_ptr();
     let file = kind == Kind::File;
@@ -63,7 +64,7 @@ fn moves_in(memory: &mut [u8], list: &[(usize, usize, usize)], kind: Kind) -> Ve
         .collect()
 }
 
-/// What lies in exported memory, or belongs there, is touched by atomics, whatever the other end is.
+/// Bytes in exported memory are accessed atomically, at either end of a move.
 #[test]
 fn perform__exported_memory_by_atomics_alone() {
     let mut exported = [0u64; 8];
@@ -76,7 +77,7 @@ fn perform__exported_memory_by_atomics_alone() {
     };
     let copied = |moves: &[Move]| {
         shared::seam::take();
-        // SAFETY: both live and are as long as said.
+        // SAFETY: both buffers live, and have the given lengths.
         unsafe { perform(&mut moves.to_vec()) }.expect("nothing is gone");
         shared::seam::take()
     };
@@ -110,7 +111,7 @@ fn perform__exported_memory_by_atomics_alone() {
         ..into
     };
     assert_eq!(copied(&[within]), (10, 10));
-    // A cycle: one of them is bounced.
+    // A cycle: one of the moves is bounced.
     let back = Move {
         from: Source {
             start: at(8),
@@ -145,7 +146,7 @@ fn perform__self_overlap_both_ways() {
     assert_eq!(memory[..10], (0..10).collect::<Vec<u8>>());
 }
 
-/// The first move waits for a cycle that it is no part of (it was once bounced again and again, without end).
+/// The first move waits for a cycle that it is not part of. It must not be bounced again and again.
 #[test]
 fn perform__one_blocked_by_a_cycle_it_is_not_in() {
     let mut memory: Vec<u8> = (0..120).collect();
@@ -171,7 +172,7 @@ fn order__bounces_only_in_cycles_and_each_once() {
     );
 }
 
-/// Each is performed once and bounced at most once, before that.
+/// Each move is performed once, and bounced at most once before that.
 fn steps(mut order: Order) -> Vec<Step> {
     let mut steps = vec![];
     while let Some(step) = order.next() {
@@ -203,7 +204,7 @@ fn unequal() -> impl Strategy<Value = Vec<(usize, usize, usize)>> {
     })
 }
 
-/// The same, with targets that overlap: a peer may send what overlaps, in part, what it sent already.
+/// The same with targets that overlap: a peer may send bytes that partly overlap earlier ones.
 fn overlapping() -> impl Strategy<Value = Vec<(usize, usize, usize)>> {
     let piece = (0..MEMORY - 24, 0..MEMORY - 24, 1..24usize);
     prop::collection::vec(piece, 1..40)
@@ -223,7 +224,7 @@ proptest! {
         prop_assert_eq!(memory, expected);
     }
 
-    /// Whatever is to be moved where: as many steps as there are moves, and one bounce each at most.
+    /// Any moves take as many steps as there are moves, and at most one bounce each.
     #[test]
     fn order__ends_for_any_moves(list in overlapping()) {
         let mut memory = vec![0; MEMORY];
@@ -232,7 +233,7 @@ proptest! {
         prop_assert_eq!(performed, list.len());
     }
 
-    /// Any permutation of STUs within a burst, some missing.
+    /// Any permutation of STUs within a burst, with some missing.
     #[test]
     fn perform__any_permutation(order in Just((0..12usize).collect::<Vec<_>>()).prop_shuffle(), drop in prop::collection::vec(any::<bool>(), 12)) {
         const STU: usize = 7;

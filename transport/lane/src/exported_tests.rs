@@ -1,3 +1,4 @@
+//! Tests that exported memory can be accessed, revoked and returned.
 #![allow(non_snake_case)]
 use super::*;
 use crate::sync::Ordering;
@@ -57,7 +58,7 @@ fn exporting__keeps_the_bytes_until_they_are_revoked() {
     region.write(0, b"abc");
     let exporting = region.exporting();
     drop(region);
-    // Served on: nobody revoked it.
+    // Still exported: it was not revoked.
     assert!(!exporting.is_revoked() && exporting.0.state().region.is_some());
 
     let region = exported(64);
@@ -73,7 +74,7 @@ fn exporting__keeps_the_bytes_until_they_are_revoked() {
     assert!(exporting.0.state().region.is_none(), "kept for nobody");
 }
 
-/// A peer that has the memory mapped.
+/// A peer that has mapped the memory.
 #[derive(Debug, Default)]
 struct Mapped {
     ended: AtomicBool,
@@ -85,7 +86,8 @@ impl Loan for Mapped {
     }
 }
 
-/// What is wanted back comes in other memory, for the peer may still write what it mapped. For what is not, none is taken.
+/// Memory that is wanted back is copied, because the peer may still write to its mapping. Memory that is not needs no
+/// copy.
 #[test]
 fn end__of_lent_memory_takes_none_and_frees_it() {
     for (end, created) in [(false, 1), (true, 0)] {
@@ -151,7 +153,7 @@ fn revoke__waits_for_turns_in_progress() {
     assert!(window.join(&exporter, 1) && !exporter.grace.enter());
     let left = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // Two threads, each with a handle: the second waits as the first does.
+        // Two threads, each with a handle: both wait.
         let revoked: Vec<_> = [region.clone(), region]
             .into_iter()
             .map(|region| {

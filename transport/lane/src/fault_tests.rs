@@ -1,3 +1,4 @@
+//! Tests that accesses to a shrunk file fail without a signal.
 #![allow(non_snake_case)]
 use super::*;
 use crate::{Access, Memory, Region};
@@ -7,16 +8,16 @@ use std::sync::atomic::Ordering;
 
 const PAGE: usize = 4096;
 
-/// A file that has no name, of `len` bytes, mapped for writing.
+/// An unnamed file of `len` bytes, mapped for writing.
 fn mapped(len: usize) -> (File, Region) {
-    // SAFETY: the name is a C string; the descriptor is new and no other's.
+    // SAFETY: the name is a C string; the descriptor is new, and nothing else owns it.
     let file = unsafe { File::from_raw_fd(libc::memfd_create(c"fault".as_ptr(), 0)) };
     file.set_len(len as u64).expect("sized");
     let region = Region::map_file(&file, 0, len, Access::Write).expect("mapped");
     (file, region)
 }
 
-/// Where it lies, without a reference to what may be gone.
+/// Its address, without a reference to pages that may be gone.
 fn start(region: Region) -> (*mut u8, Memory) {
     (region.raw().0, Memory::from(region))
 }
@@ -39,10 +40,10 @@ fn read_write__of_what_is_gone_fail_without_a_signal() {
     }
 }
 
-/// Most that the kernel of this test moves at a time, as the real one moves less than 2 GiB.
+/// Most bytes that the kernel of this test moves at a time, as the real one moves less than 2 GiB.
 const MOST: usize = 1000;
 
-/// As process_vm_readv, a bounded part at a time.
+/// process_vm_readv, with a bounded part at a time.
 unsafe extern "C" fn read_a_part(
     process: libc::pid_t,
     local: *const libc::iovec,
@@ -51,12 +52,12 @@ unsafe extern "C" fn read_a_part(
     remotes: libc::c_ulong,
     flags: libc::c_ulong,
 ) -> isize {
-    // SAFETY: one iovec a side, as the caller has it.
+    // SAFETY: one iovec a side, as the caller provides.
     let (mut local, mut remote) = unsafe { (*local, *remote) };
     local.iov_len = local.iov_len.min(MOST);
     remote.iov_len = remote.iov_len.min(MOST);
     let (local, remote) = (&raw const local, &raw const remote);
-    // SAFETY: as promised to this.
+    // SAFETY: as the caller of this function promised.
     unsafe { libc::process_vm_readv(process, local, locals, remote, remotes, flags) }
 }
 
@@ -70,7 +71,7 @@ fn through_kernel__goes_on_where_a_call_moved_less() {
     let expected = region.to_vec();
     let (at, _memory) = start(region);
     let mut bytes = vec![0; 2 * PAGE];
-    // SAFETY: within the mapping, and a buffer of our own.
+    // SAFETY: within the mapping, and our own buffer.
     let mut read = || unsafe {
         through_kernel(read_a_part, bytes.as_mut_ptr(), at, 2 * PAGE).expect("permitted")
     };
@@ -87,7 +88,7 @@ fn is_writable__tells_what_is_gone() {
     file.set_len(PAGE as u64).expect("truncated");
     // SAFETY: within the mapping.
     unsafe {
-        // A kernel that cannot tell says neither.
+        // A kernel that cannot tell returns `None`.
         assert_ne!(is_writable(at.add(10), 100), Some(false));
         assert_ne!(is_writable(at.add(PAGE - 1), 2), Some(true));
     }
@@ -97,12 +98,12 @@ fn is_writable__tells_what_is_gone() {
 fn touch__fails_without_a_signal_where_a_write_would_and_changes_nothing() {
     let (file, region) = mapped(4 * PAGE);
     let (at, _memory) = start(region);
-    // SAFETY: words of the mapping, which are touched only so.
+    // SAFETY: words of the mapping, which are only accessed atomically.
     let [there, only_read, gone] =
         [0, PAGE, 2 * PAGE].map(|it| unsafe { AtomicU64::from_ptr(at.add(it + 8).cast()) });
     there.store(u64::MAX, Ordering::SeqCst);
-    // As where the disk has no room for a hole: it can be read.
-    // SAFETY: a page of the mapping, which nothing writes to any more.
+    // As if the disk had no room for a hole: the page can only be read. SAFETY: a page of the mapping, which nothing
+    // writes any more.
     let set = unsafe { libc::mprotect(at.add(PAGE).cast(), PAGE, libc::PROT_READ) };
     assert_eq!(set, 0);
     file.set_len(2 * PAGE as u64).expect("truncated");

@@ -1,3 +1,4 @@
+//! Tests that held payload is stored in any order and freed completely.
 #![allow(non_snake_case)]
 use super::*;
 
@@ -12,7 +13,7 @@ fn store__pieces_in_any_order_and_nothing_outside() {
     holds.store(at(4), b"efgh");
     holds.store(at(0), b"abcd");
     assert_eq!(holds.bytes(7, 2, 4), Some(&b"cdef"[..]));
-    // The core says nothing of the kind; if it did, nothing would be written.
+    // The core gives no such order; if it did, nothing would be written.
     holds.store(at(6), b"xyz");
     holds.store(at(9), b"x");
     assert_eq!(holds.bytes(7, 0, 8), Some(&b"abcdefgh"[..]));

@@ -1,3 +1,4 @@
+//! Tests that regions can be cut, joined and shared without two owners of one byte.
 #![allow(non_snake_case)]
 use super::*;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +19,7 @@ fn unsplit__joins_only_what_was_cut_there() {
     assert_eq!(head[..], (0..30).collect::<Vec<u8>>());
 }
 
-/// Joins from the back, each part written through meanwhile.
+/// Joins from the back, and writes through each part meanwhile.
 fn tail_first(mut head: Region, mut middle: Region, tail: Region) -> Region {
     middle.unsplit(tail).expect("it follows");
     assert_eq!(middle.len(), 20);
@@ -65,7 +66,7 @@ fn memfd__of_no_bytes_is_refused() {
     assert_eq!(Region::memfd(1).expect("memory").len(), 1);
 }
 
-/// The bytes from `start` on that are advised to be in huge pages. More than any region where the kernel has none of them.
+/// Bytes from `start` on that are advised to be in huge pages. If the kernel has none, more than any region.
 fn advised_huge(start: usize) -> usize {
     if !std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
         return usize::MAX;
@@ -101,7 +102,7 @@ fn slice__beyond_the_end_panics() {
     let _ = part.slice(5, 6);
 }
 
-/// Says when it is dropped.
+/// Reports when it is dropped.
 struct Kept(
     #[allow(dead_code, reason = "held, not read")] Box<[u8]>,
     Arc<AtomicBool>,
@@ -119,7 +120,7 @@ fn foreign__keeps_its_owner_until_the_last_part_goes() {
     let mut bytes: Box<[u8]> = (0..30).collect();
     let start = NonNull::from(&mut bytes[..]).cast();
     let owner = Box::new(Kept(bytes, Arc::clone(&gone)));
-    // SAFETY: the box's bytes stay where they are while it lives, and only the region names them.
+    // SAFETY: the box's bytes stay in place while it lives, and only the region names them.
     let mut head = unsafe { Region::foreign(start, 30, false, owner) };
     let mut tail = head.split_off(10);
     tail[0] = 77;
@@ -146,7 +147,7 @@ fn try_unique__when_no_clone_and_no_slice_lives() {
     let shared = shared.try_unique().expect_err("a slice lives");
     assert_eq!(shared[..3], [0, 1, 2]);
     drop(part);
-    // The tail is no part of what was shared.
+    // The tail is not part of the shared memory.
     let mut head = shared.try_unique().expect("the only one");
     head[0] = 77;
     head.unsplit(tail).expect("it follows");
@@ -162,7 +163,7 @@ fn try_unique__of_the_last_slice_gives_its_own_bytes() {
     let mut part = part.try_unique().expect("the last one");
     assert_eq!(part[..], [76, 77, 78]);
     part.fill(1);
-    // Gone are the bytes around it, and with them the neighbourhood.
+    // The bytes around it are freed, so it has no neighbours any more.
     let part = region.unsplit(part).expect_err("there is a gap");
     assert_eq!(part[..], [1, 1, 1]);
     let memory = Memory::from(region.share());
@@ -193,7 +194,7 @@ fn gathered__has_a_length_and_no_slice() {
     assert!(Memory::from(vec![]).is_empty());
 }
 
-/// Else two processes would have it exclusively.
+/// Otherwise two processes would have it exclusively.
 #[test]
 fn memfd__a_child_of_fork_does_not_have_it() {
     const LEN: usize = 8192;
@@ -201,18 +202,19 @@ fn memfd__a_child_of_fork_does_not_have_it() {
     region.fill(7);
     let start = region.as_mut_ptr();
     let mut region = std::mem::ManuallyDrop::new(region);
-    // SAFETY: what the child runs takes no lock that another thread of this program may hold but the allocator's, which
+    // SAFETY: the child takes no lock that another thread of this program may hold, except the allocator's, which
     // survives a fork.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: where nothing is mapped; dropped once, in this process; the child ends here, or by the signal if it hangs.
+        // SAFETY: nothing is mapped there; dropped once, in this process; the child exits here, or by the signal if it
+        // hangs.
         unsafe {
             libc::alarm(20);
             let other = libc::mmap(start.cast(), LEN, protection, flags, -1, 0).cast::<u8>();
             std::mem::ManuallyDrop::drop(&mut region);
-            // What is there now is not unmapped with the region.
+            // A new mapping at the address is not unmapped with the region.
             let is_free = other == start && {
                 other.write_volatile(9);
                 other.read_volatile() == 9

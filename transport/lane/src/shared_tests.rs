@@ -1,3 +1,4 @@
+//! Tests that copies to and from shared memory are exact and never tear a word.
 #![allow(non_snake_case)]
 use super::*;
 use proptest::prelude::*;
@@ -5,7 +6,7 @@ use proptest::prelude::*;
 proptest! {
     #[test]
     fn store__changes_just_these_bytes(
-        // Of words, and of pairs of them.
+        // By words, and by pairs of words.
         long in any::<bool>(),
         first in 0..2usize,
         len in 1..80usize,
@@ -21,7 +22,7 @@ proptest! {
         let all = Bounds { len: whole, ..bounds };
         let (mut before, mut after) = (vec![0; whole], vec![0; whole]);
         let mut read = vec![0; bytes.len()];
-        // SAFETY: `memory` is ours alone and larger than both bounds.
+        // SAFETY: `memory` is exclusively ours and larger than both bounds.
         unsafe {
             load(all, 0, &mut before);
             store(bounds, at, bytes);
@@ -34,7 +35,7 @@ proptest! {
     }
 }
 
-/// Long copies go by pairs of words, in both directions.
+/// Long copies use pairs of words, in both directions.
 #[test]
 fn copies__of_many_words_have_none_half_written() {
     const WORDS: usize = 515;
@@ -47,7 +48,7 @@ fn copies__of_many_words_have_none_half_written() {
         let writer = scope.spawn(move || {
             for n in 0..20_000u64 {
                 let value = [if n % 2 == 0 { 0 } else { 0xff }; 8 * WORDS];
-                // SAFETY: in bounds; only touched as this module does until both threads are done.
+                // SAFETY: in bounds; only accessed in the way of this module until both threads are done.
                 unsafe { store(bounds, 0, &value) };
             }
         });
@@ -74,7 +75,7 @@ fn store__a_word_is_never_seen_half_written() {
         start: memory.as_mut_ptr().cast(),
         len: 32,
     };
-    // SAFETY: in bounds; only touched as this module does until both threads are done.
+    // SAFETY: in bounds; only accessed in the way of this module until both threads are done.
     let word = unsafe { word(bounds, 8) };
     std::thread::scope(|scope| {
         let writer = scope.spawn(move || {

@@ -1,8 +1,9 @@
+//! Tests that a wake is never lost and ends exactly one sleep.
 #![allow(non_snake_case)]
 use super::*;
 use std::sync::mpsc;
 
-/// Whether the descriptor would end a sleep, after waiting so long for it.
+/// Whether the descriptor would end a sleep within this time.
 fn is_ready(event: BorrowedFd<'_>, milliseconds: i32) -> bool {
     let mut poll = libc::pollfd {
         fd: std::os::fd::AsRawFd::as_raw_fd(&event),
@@ -20,7 +21,7 @@ fn woken(waker: bool) -> Ready {
     }
 }
 
-/// Whether a sleep would end at once. `None`: it was left out.
+/// Whether a sleep would end at once. `None`: the sleep was skipped.
 fn looks(waker: &Waker) -> Option<bool> {
     let mut seen = None;
     let slept = waker.sleep(|event| {
@@ -32,7 +33,7 @@ fn looks(waker: &Waker) -> Option<bool> {
     seen
 }
 
-/// Sleeps until woken, for as long as it takes: a lost wake-up would hang here.
+/// Sleeps until woken, without a timeout: a lost wake-up would hang here.
 fn sleep_until_woken(waker: &Waker) {
     while !waker.take() {
         let slept = waker.sleep(|event| {
@@ -51,7 +52,7 @@ fn wake__is_never_lost_between_two_threads() {
     let (woken, next) = mpsc::channel();
     let waking = std::thread::spawn(move || {
         for round in 0..20_000 {
-            // At another moment of the sleeper's way to sleep every time.
+            // At a different moment of the sleeper's way to sleep in each round.
             for _ in 0..round % 64 {
                 std::hint::spin_loop();
             }
@@ -79,7 +80,7 @@ fn sleep__is_left_out_when_already_asked() {
 #[test]
 fn sleep__is_ended_once_by_a_wake_that_writes_late() {
     let waker = Waker::default();
-    // The other thread is held up between asking and writing, and the asking was seen meanwhile.
+    // The other thread is delayed between its ring and its write, and the ring was seen meanwhile.
     waker.descriptor().expect("a descriptor");
     let event = waker.shared.event.get().and_then(Option::as_ref);
     let mut event = event.expect("a descriptor");

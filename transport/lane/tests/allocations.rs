@@ -1,4 +1,4 @@
-//! What a Transfer takes from the allocator once all has warmed up: a few pieces, however long it is.
+//! Tests that a warm Transfer of any length makes only a few allocations.
 #![allow(non_snake_case)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -10,14 +10,14 @@ use zerolane_lane::{
     Delivery, Driver, LaneChoice, Memory, Options, Progress, Region, Report, Security, WorkRequest,
 };
 
-/// Counts what this thread takes.
+/// Counts the allocations of this thread.
 struct Counting;
 
 thread_local! {
     static TAKEN: Cell<u64> = const { Cell::new(0) };
 }
 
-// SAFETY: all is left to the system's allocator; counting touches no memory of its.
+// SAFETY: forwards all calls to the system's allocator; counting touches none of its memory.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         TAKEN.set(TAKEN.get() + 1);
@@ -62,7 +62,7 @@ fn pair(security: Security) -> (End, End) {
     let mut listener = Listener::bind(any, options.clone()).expect("bound");
     let mut a = zerolane_lane::connect(listener.local_addr(), &options).expect("connecting");
     let wait = Some(Duration::from_millis(1));
-    // A key exchange goes to and fro.
+    // A key exchange takes several messages.
     let accepted = (0..10_000).find_map(|_| {
         a.turn().expect("asking");
         listener.accept(wait).expect("accepting")
@@ -72,7 +72,7 @@ fn pair(security: Security) -> (End, End) {
     (a, b)
 }
 
-/// One Transfer from a to b; the memory comes back.
+/// Carries out one Transfer from a to b, and returns the memory.
 fn transfer(a: &mut End, b: &mut End, from: Memory, to: Region) -> (Memory, Region) {
     b.post_target(WorkRequest::Receive, Report::default(), to)
         .expect("posted");
@@ -94,7 +94,7 @@ fn transfer(a: &mut End, b: &mut End, from: Memory, to: Region) -> (Memory, Regi
     (sent.memory.expect("posted"), received)
 }
 
-/// What `rounds` Transfers of `len` bytes take, at both ends together.
+/// The allocations of `rounds` Transfers of `len` bytes, at both ends together.
 fn taken(a: &mut End, b: &mut End, len: usize, rounds: u64) -> u64 {
     let mut from = Region::anonymous(len).expect("memory");
     for (at, byte) in from.iter_mut().enumerate() {
@@ -111,11 +111,11 @@ fn taken(a: &mut End, b: &mut End, len: usize, rounds: u64) -> u64 {
     taken
 }
 
-/// At both ends together, for one Transfer. It is 1; timers that strike on a busy machine take a few
-/// more. A long one has 1024 STUs in 64 Blocks.
+/// Allocations of one Transfer, at both ends together. It is 1; timers that expire on a busy machine add a few. A long
+/// Transfer has 1024 STUs in 64 Blocks.
 const PER_TRANSFER: u64 = 16;
 
-/// What memory per STU takes, it takes each time; what losses take on a machine that is busy for a while, once.
+/// Allocations for each STU would appear in each try; allocations after losses on a busy machine appear once.
 const TRIES: u32 = 5;
 
 #[test]
@@ -129,7 +129,7 @@ fn transfer__sealed_takes_no_memory_per_stu() {
 }
 
 fn check((mut a, mut b): (End, End)) {
-    // Queues and tables grow to what is needed, path probes settle.
+    // Queues and tables grow to their final size, and path probes settle.
     taken(&mut a, &mut b, 64 << 20, 2);
     taken(&mut a, &mut b, 1 << 20, 32);
     let rounds = 16;

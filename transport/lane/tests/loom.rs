@@ -1,4 +1,4 @@
-//! Every order in which threads can take the steps of what they share, tried by loom.
+//! Tests the synchronisation between threads in every order of its steps, by loom.
 #![allow(non_snake_case)]
 
 mod sync {
@@ -15,17 +15,17 @@ mod doorbell;
 mod errand;
 #[path = "../src/grace.rs"]
 mod grace;
-// Its tests run in the lane.
+// Its own tests run in the lane.
 #[allow(dead_code, unreachable_pub)]
 #[path = "../src/shm/lease.rs"]
 mod lease;
 #[path = "../src/mailbox.rs"]
 mod mailbox;
-// Its tests run in the lane.
+// Its own tests run in the lane.
 #[allow(dead_code, unreachable_pub)]
 #[path = "../src/shm/ring.rs"]
 mod ring;
-// The lane offers it to the crates above.
+// The lane exports it to the crates above.
 #[allow(unreachable_pub)]
 #[path = "../src/submissions.rs"]
 mod submissions;
@@ -42,7 +42,7 @@ use std::collections::VecDeque;
 use submissions::Submissions;
 use sync::{AtomicBool, AtomicUsize, Ordering};
 
-/// Sleeps as a driver does, until woken; loom reports one that never wakes.
+/// Sleeps as a driver does, until woken; loom reports a sleep without end.
 fn hear(bell: &Doorbell, event: &Notify) {
     while !bell.take() {
         bell.sleep(|| event.wait());
@@ -118,7 +118,7 @@ fn grace__what_was_taken_away_is_touched_by_no_turn() {
             for _ in 0..2 {
                 gone |= theirs.0.enter();
                 if !gone {
-                    // loom's cell tells if the other thread is in it, too.
+                    // loom's cell reports if the other thread accesses it, too.
                     theirs.1.with_mut(|it| assert!(!it.is_null()));
                 }
                 theirs.0.leave();
@@ -205,7 +205,7 @@ fn lease__abandoned_has_all_accesses_that_count() {
 
 #[test]
 fn submissions__each_is_taken_once_in_order_and_none_is_slept_through() {
-    // loom has room for four threads. Three have too many orders to try all with two pushes each.
+    // loom supports four threads. Three have too many orders to try all with two pushes each.
     for (producers, pushes) in [(1, 2), (2, 2), (3, 1)] {
         let mut few = loom::model::Builder::new();
         few.preemption_bound = Some(2);
@@ -251,7 +251,7 @@ fn submissions__closed_gives_each_back_to_one_side() {
     });
 }
 
-/// As a descriptor that is readable from a write to a read.
+/// Behaves as a descriptor that is readable from a write to a read.
 #[derive(Default)]
 struct Bell(loom::sync::Mutex<bool>, loom::sync::Condvar);
 
@@ -269,7 +269,7 @@ impl Bell {
     }
 }
 
-/// A way, its producer's end and its consumer's, and what wakes them.
+/// A direction, with its producer, its consumer, and the events that wake them.
 #[derive(Default)]
 struct Shared {
     way: Way,
@@ -278,7 +278,7 @@ struct Shared {
     slots: [UnsafeCell<u64>; 2],
 }
 
-/// Two records of the shortest length.
+/// Room for two records of the shortest length.
 const CAPACITY: u64 = 2 * ALIGN;
 
 #[test]
@@ -299,7 +299,7 @@ fn ring__each_record_is_taken_once_in_order_and_no_end_sleeps_through_the_other(
                     theirs.ends[0].disarm();
                 }
                 let slot = producer.position() % CAPACITY / ALIGN;
-                // SAFETY: loom's cell tells if the consumer is in it, too.
+                // SAFETY: loom's cell reports if the consumer accesses it, too.
                 theirs.slots[slot as usize].with_mut(|it| unsafe { *it = n });
                 producer.publish(&theirs.way, ALIGN);
                 if theirs.ends[1].claim(ARRIVAL) {
@@ -317,7 +317,7 @@ fn ring__each_record_is_taken_once_in_order_and_no_end_sleeps_through_the_other(
                 shared.ends[1].disarm();
             }
             let slot = consumer.position() % CAPACITY / ALIGN;
-            // SAFETY: loom's cell tells if the producer is in it, too.
+            // SAFETY: loom's cell reports if the producer accesses it, too.
             let found = shared.slots[slot as usize].with(|it| unsafe { *it });
             assert_eq!(found, n, "lost, or out of order");
             consumer.take(ALIGN);
@@ -334,7 +334,7 @@ fn ring__each_record_is_taken_once_in_order_and_no_end_sleeps_through_the_other(
 fn ring__what_was_given_back_is_never_told() {
     loom::model(|| {
         let way = Arc::new(Way::default());
-        // The producer's memory: right until it is given back.
+        // The producer's memory: valid until it returns to its owner.
         let memory = Arc::new(AtomicUsize::new(7));
         let (theirs, named) = (Arc::clone(&way), Arc::clone(&memory));
         let producing = thread::spawn(move || {
@@ -352,7 +352,7 @@ fn ring__what_was_given_back_is_never_told() {
     });
 }
 
-/// A direct put, the record of its immediate, and a direct put behind it.
+/// A direct put, the record of its immediate, and another direct put.
 #[test]
 fn ring__a_record_tells_of_all_that_was_stored_before_it() {
     loom::model(|| {
@@ -389,7 +389,7 @@ fn errand__what_was_called_off_is_touched_no_more() {
         let theirs = Arc::clone(&memory);
         let running = thread::spawn(move || {
             if errand.begin() {
-                // loom's cell tells if the other thread is in it, too.
+                // loom's cell reports if the other thread accesses it, too.
                 theirs.with_mut(|it| assert!(!it.is_null()));
             }
         });
@@ -418,7 +418,7 @@ fn errand__what_is_over_by_itself_is_seen() {
     });
 }
 
-/// What a reader sleeps on as long as nothing was told, and what was told is taken back from.
+/// The notifications that a reader sleeps on, and takes back.
 #[derive(Default)]
 struct Told {
     times: AtomicUsize,
@@ -468,7 +468,7 @@ fn mailbox__no_item_is_slept_through_and_no_telling_is_left() {
         }
         assert_eq!(seen, [0, 1]);
         putting.join().unwrap();
-        // Else its descriptor would end every sleep from then on.
+        // Otherwise its descriptor would end every later sleep.
         let left = (0..2).map(|_| look().len()).sum::<usize>();
         assert_eq!((left, shared.1.untell()), (0, 0));
     });

@@ -1,3 +1,4 @@
+//! Tests that completions are told, shown and deferred in order.
 #![allow(non_snake_case)]
 use super::*;
 use crate::driver::{MessageControl, WorkKind};

@@ -1,3 +1,4 @@
+//! Tests that turns and revocations of exported memory meet correctly.
 #![allow(non_snake_case)]
 use super::*;
 use crate::exported::seam;

@@ -1,3 +1,4 @@
+//! Tests that the ring of short payloads keeps each operation's bytes until it ends.
 #![allow(non_snake_case)]
 use super::*;
 use proptest::prelude::*;

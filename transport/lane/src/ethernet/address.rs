@@ -1,7 +1,7 @@
-//! Addresses of raw Ethernet, which are socket addresses as all others: the link-local IPv6 address that follows from a
-//! hardware address (RFC 4291, appendix A), and the number of the interface as its scope.
+//! Represents raw Ethernet addresses as socket addresses: the link-local IPv6 address that follows from a hardware
+//! address (RFC 4291, appendix A), with the interface's index as its scope.
 //!
-//! An interface whose link-local address the kernel makes so has the very same one for UDP.
+//! If the kernel derives an interface's link-local address in this way, UDP uses the very same address.
 
 use super::NoEthernet;
 use nix::ifaddrs::getifaddrs;
@@ -15,24 +15,24 @@ use zerolane_wire::discovery::is_neighbour_name;
 /// A hardware address.
 pub(crate) type Hardware = [u8; 6];
 
-/// The bit of a hardware address's first byte that more than one host has.
+/// The bit of a hardware address's first byte that marks a group of hosts.
 const GROUP: u8 = 0x01;
-/// The bit that RFC 4291 has the other way round.
+/// The bit that RFC 4291 inverts.
 const LOCAL: u8 = 0x02;
 
-/// Where an end is on a segment.
+/// The place of an end on a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Station {
-    /// Number of this host's interface.
+    /// Index of this host's interface.
     pub(crate) interface: u32,
-    /// `None`: of whatever the interface's is.
+    /// `None`: the interface's own address.
     pub(crate) hardware: Option<Hardware>,
-    /// The port: for a listener, by which it is asked for connections.
+    /// The port: for a listener, the one that clients ask for.
     pub(crate) port: u16,
 }
 
 impl Station {
-    /// What `address` says; `None` if it is no such address.
+    /// The station that `address` represents; `None` if it is not such an address.
     pub(crate) fn of(address: SocketAddr) -> Option<Station> {
         let SocketAddr::V6(address) = address else {
             return None;
@@ -53,7 +53,7 @@ impl Station {
         })
     }
 
-    /// The address that says so.
+    /// The address that represents this station.
     pub(crate) fn address(self) -> SocketAddr {
         let ip = match self.hardware {
             None => Ipv6Addr::UNSPECIFIED,
@@ -66,13 +66,14 @@ impl Station {
     }
 }
 
-/// An address of raw Ethernet, for [`LaneChoice::Ethernet`](crate::LaneChoice::Ethernet): an interface of this host, the hardware
-/// address of one on the same segment, and a port. Written `ether:eth0/02:00:00:00:00:01:7411`; without a hardware address,
-/// `ether:eth0:7411`, it is the interface's own, to listen on. `ether:eth0/box:7411` is the address of the host that says that it is
-/// called `box`: anybody on the segment can say so, and the keys of the connection tell who it is.
+/// An address of raw Ethernet, for [`LaneChoice::Ethernet`](crate::LaneChoice::Ethernet): an interface of this host,
+/// the hardware address of one on the same segment, and a port. Written `ether:eth0/02:00:00:00:00:01:7411`. Without a
+/// hardware address, `ether:eth0:7411`, it is the interface's own, for listening. `ether:eth0/box:7411` is the address
+/// of the host that claims the name `box`: anybody on the segment can claim it, and the keys of the connection prove
+/// the identity.
 ///
-/// It stands for the link-local IPv6 address that follows from the hardware address (RFC 4291, appendix A), with the interface's
-/// number as its scope, and is looked up when it is used.
+/// It represents the link-local IPv6 address that follows from the hardware address (RFC 4291, appendix A), with the
+/// interface's index as its scope. It is resolved on use.
 ///
 /// ```
 /// let address: zerolane_lane::EthernetAddress = "ether:eth0/02:00:00:00:00:01:7411".parse()?;
@@ -86,18 +87,19 @@ pub struct EthernetAddress {
     pub(super) port: u16,
 }
 
-/// Whose address it is.
+/// The host of an address.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Who {
-    /// The interface's own.
+    /// The interface itself.
     Own,
     Hardware(Hardware),
-    /// A host's that says that it is called so.
+    /// A host that claims this name.
     Named(String),
 }
 
 impl EthernetAddress {
-    /// The address of `hardware` behind this host's interface of that name, at `port`; `None`: of the interface itself.
+    /// The address of `hardware`, reached through this host's interface of that name, at `port`; `None`: of the
+    /// interface itself.
     pub fn new(
         interface: impl Into<String>,
         hardware: Option<[u8; 6]>,
@@ -110,8 +112,8 @@ impl EthernetAddress {
         }
     }
 
-    /// The address of the host behind this host's interface of that name which says that it is called `name`, at `port`. It
-    /// is asked for when the address is used.
+    /// The address of the host that claims the name `name`, reached through this host's interface of that name, at
+    /// `port`. The name is resolved on use.
     pub fn named(
         interface: impl Into<String>,
         name: impl Into<String>,
@@ -124,10 +126,10 @@ impl EthernetAddress {
         }
     }
 
-    /// What stands for `address`, with the present name of its interface, in the network namespace of the calling thread.
+    /// The form of `address` with the present name of its interface, in the network namespace of the calling thread.
     ///
     /// # Errors
-    /// [`NoEthernet`]: it is no address of raw Ethernet, or its interface is not there.
+    /// [`NoEthernet`]: it is not an address of raw Ethernet, or its interface does not exist.
     pub fn of(address: SocketAddr) -> io::Result<EthernetAddress> {
         let station = Station::of(address).ok_or(NoEthernet::NoAddress)?;
         let mut links = links()?;
@@ -142,7 +144,7 @@ impl EthernetAddress {
         &self.interface
     }
 
-    /// The hardware address, if it names one.
+    /// The hardware address, if the address has one.
     pub fn hardware(&self) -> Option<[u8; 6]> {
         match self.who {
             Who::Hardware(hardware) => Some(hardware),
@@ -150,8 +152,8 @@ impl EthernetAddress {
         }
     }
 
-    /// How many bytes of `text` are an address without its port, `ether:IFACE/MAC` or `ether:IFACE/NAME`, if it begins with one that
-    /// ends there or is followed by a `:`. For texts in which something else follows.
+    /// Length of the prefix of `text` that is an address without its port, `ether:IFACE/MAC` or `ether:IFACE/NAME`, and
+    /// that ends the text or precedes a `:`. For texts in which something else follows.
     ///
     /// ```
     /// use zerolane_lane::EthernetAddress;
@@ -177,12 +179,12 @@ impl EthernetAddress {
     }
 }
 
-/// How texts of these addresses begin.
+/// The prefix of these addresses in text.
 pub(super) const SCHEME: &str = "ether:";
 /// Bytes of a hardware address in text.
 const HARDWARE_TEXT: usize = "02:00:00:00:00:01".len();
 
-/// Whether an interface may have that name.
+/// Whether `name` is a valid interface name.
 fn is_interface(name: &str) -> bool {
     let whole = (1..16).contains(&name.len()) && name != "." && name != "..";
     whole && !name.contains(|it: char| matches!(it, ':' | '/') || it.is_whitespace())
@@ -238,7 +240,7 @@ pub(super) fn hardware_text([a, b, c, d, e, f]: Hardware) -> String {
     format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
 }
 
-/// Whether more than one host may have it.
+/// Whether it belongs to more than one host.
 pub(super) fn is_group(hardware: Hardware) -> bool {
     hardware[0] & GROUP != 0
 }
@@ -254,7 +256,7 @@ fn parse_hardware(text: &str) -> Option<Hardware> {
     parts.next().is_none().then_some(bytes)
 }
 
-/// The number of the interface of that name, which is Ethernet, and its hardware address.
+/// The index and hardware address of the Ethernet interface of that name.
 ///
 /// # Errors
 /// [`NoEthernet`]: there is none.
@@ -270,7 +272,7 @@ pub(super) fn link(name: &str) -> io::Result<(u32, Option<Hardware>)> {
     Err(none.into())
 }
 
-/// Whether `host` is one of raw Ethernet, by how it is written.
+/// Whether `host` is written as an address of raw Ethernet.
 pub fn is_ethernet(host: &str) -> bool {
     host.starts_with(SCHEME)
 }
@@ -308,7 +310,7 @@ mod tests {
             // Without an interface.
             "[fe80::11:22ff:fe33:4455]:9",
             "[::]:9",
-            // Of a group.
+            // A group address.
             "[fe80::311:22ff:fe33:4455%7]:9",
         ] {
             assert_eq!(Station::of(other.parse().expect("one")), None, "{other}");

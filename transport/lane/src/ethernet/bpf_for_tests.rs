@@ -1,4 +1,4 @@
-//! What tests ask of the kernel's BPF and aya does not do.
+//! Makes bpf(2) calls that tests need and aya does not offer.
 
 use super::bpf::bpf;
 use std::io;
@@ -10,20 +10,20 @@ const BPF_LINK_GET_FD_BY_ID: libc::c_int = 30;
 const BPF_LINK_DETACH: libc::c_int = 34;
 
 fn descriptor(made: libc::c_int) -> OwnedFd {
-    // SAFETY: the kernel just made it, and nothing else has it.
+    // SAFETY: the kernel has just made it, and nothing else owns it.
     unsafe { OwnedFd::from_raw_fd(made) }
 }
 
-/// Detaches the link with that number, whoever's it is: what `bpftool link detach` does.
+/// Detaches the link with that number, even another program's, as `bpftool link detach` does.
 pub(super) fn detach(link: u32) -> io::Result<()> {
-    // SAFETY: no pointers.
+    // SAFETY: the attributes have no pointers.
     let link = descriptor(unsafe { bpf(BPF_LINK_GET_FD_BY_ID, &[link])? });
-    // SAFETY: no pointers.
+    // SAFETY: the attributes have no pointers.
     unsafe { bpf(BPF_LINK_DETACH, &[link.as_raw_fd()]) }.map(drop)
 }
 
-/// Frames that the kernel makes itself and puts out at an interface, without a socket buffer for each: the cheapest
-/// generator that there is (BPF_F_TEST_XDP_LIVE_FRAMES, Linux 5.18).
+/// Frames that the kernel itself makes and sends at an interface, without a socket buffer for each: the cheapest
+/// generator (BPF_F_TEST_XDP_LIVE_FRAMES, Linux 5.18).
 pub(super) struct Generator(OwnedFd);
 
 #[repr(C)]
@@ -53,15 +53,15 @@ struct Run {
     flags: u32,
     cpu: u32,
     batch: u32,
-    /// The kernel refuses what it does not know unless it is zero, and what pads a structure need not be.
+    /// The kernel refuses unknown fields unless they are zero, and padding of a structure might not be.
     zero: u32,
 }
 
 impl Generator {
-    /// At the interface with that number.
+    /// A generator at the interface with that index.
     pub(super) fn new(interface: u32) -> io::Result<Generator> {
         const XDP: u32 = 6;
-        // The first argument, the second, bpf_redirect, the end.
+        // The first argument, the second, a call of bpf_redirect, and the end.
         let code = [[0x01b7, interface], [0x02b7, 0], [0x0085, 23], [0x0095, 0]];
         let license = c"GPL";
         let load = Load {
@@ -74,7 +74,7 @@ impl Generator {
         Ok(Generator(descriptor(unsafe { bpf(BPF_PROG_LOAD, &load)? })))
     }
 
-    /// Puts out `frame` so many times. From a thread in the network namespace of the interface.
+    /// Sends `frame` `count` times. The calling thread must be in the network namespace of the interface.
     pub(super) fn send(&self, frame: &[u8], count: u32) -> io::Result<()> {
         const LIVE_FRAMES: u32 = 1 << 1;
         let run = Run {

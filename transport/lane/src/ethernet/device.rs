@@ -1,4 +1,4 @@
-//! A device: what an interface has once for all of its connections, opened by the user as a context of verbs is.
+//! Opens an interface as a device that its connections share, as a context of verbs is.
 
 use super::address::{self, Hardware, Station};
 use super::afxdp::{Queues, Shared};
@@ -11,12 +11,13 @@ use zerolane_core::Config;
 /// Most connections of a device.
 const MAX_CONNECTIONS: u32 = 1024;
 
-/// An interface for raw Ethernet with a program in its driver that drops what none of this process's connections granted, before
-/// the kernel makes anything of it, and whose other frames of theirs come and leave by AF_XDP: past the kernel's network stack, in memory
-/// that is shared with it. To be given to connections, and to listeners, by [`Options::device`](crate::Options::device).
+/// An interface for raw Ethernet with a program in its driver. The program drops frames that none of this process's
+/// connections granted, before the kernel handles them. Other frames of these connections come and leave by AF_XDP:
+/// past the kernel's network stack, in memory shared with it. Pass it to connections and listeners by
+/// [`Options::device`](crate::Options::device).
 ///
-/// The program and the memory go with the device and the last of its connections, or when the process ends. A child of fork has no part
-/// in it. Needs CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON and CAP_NET_RAW.
+/// The program and the memory are released with the device and the last of its connections, or when the process ends. A
+/// child of fork does not have the device. Needs CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON and CAP_NET_RAW.
 #[derive(Debug)]
 pub struct EthernetDevice {
     interface: u32,
@@ -30,8 +31,9 @@ impl EthernetDevice {
     /// Opens the interface of that name, in the network namespace of the calling thread.
     ///
     /// # Errors
-    /// [`NoEthernet`]: there is no such interface, or AF_XDP is refused. [`NoXdp`](super::NoXdp): the interface has a program already, or
-    /// this process or kernel may not run one. The refusals are no errors with [`DeviceOptions::fall_back`].
+    /// [`NoEthernet`]: there is no such interface, or AF_XDP is refused. [`NoXdp`](super::NoXdp): the interface has a
+    /// program already, or this process or kernel may not run one. With [`DeviceOptions::fall_back`] the refusals are
+    /// not errors.
     pub fn open(interface: &str, options: DeviceOptions) -> io::Result<Arc<EthernetDevice>> {
         let (interface, _) = address::link(interface)?;
         let (socket, _) = socket::open(interface, &filter::of_nobody())?;
@@ -51,7 +53,7 @@ impl EthernetDevice {
             Ok(()) => {}
             Err(why) if !options.fall_back => return Err(why.into()),
             Err(why) => {
-                // Nothing of it stays at the interface.
+                // Leave no part of it at the interface.
                 device.program = None;
                 device.refused = Some(why);
             }
@@ -74,7 +76,7 @@ impl EthernetDevice {
         Ok(())
     }
 
-    /// Why AF_XDP or the program is not used, although it was asked for.
+    /// Why AF_XDP or the program is not used, although it was requested.
     pub fn refused(&self) -> Option<&NoEthernet> {
         self.refused.as_ref()
     }
@@ -84,12 +86,12 @@ impl EthernetDevice {
         self.shared.is_some()
     }
 
-    /// Whether the driver itself reads and writes the memory; else the kernel copies each frame once more.
+    /// Whether the driver itself reads and writes the memory; otherwise the kernel copies each frame once more.
     pub fn is_zero_copy(&self) -> bool {
         self.shared.as_ref().is_some_and(|it| it.is_zero_copy())
     }
 
-    /// What the program let pass and dropped.
+    /// What the program passed and dropped.
     ///
     /// # Errors
     /// The kernel's.
@@ -100,10 +102,11 @@ impl EthernetDevice {
         }
     }
 
-    /// The queues of a connection between these hardware addresses, this host's first; or packet sockets are to do.
+    /// The queues of a connection between these hardware addresses, this host's first; or none if packet sockets must
+    /// do.
     ///
     /// # Errors
-    /// [`NoEthernet`]: it is another interface's, or there is no place.
+    /// [`NoEthernet`]: the device belongs to another interface, or is full.
     pub(super) fn line(&self, interface: u32, ends: (Hardware, Hardware)) -> io::Result<Line> {
         self.check(interface)?;
         match self.shared.as_ref().map(|it| it.line(ends)) {
@@ -113,16 +116,16 @@ impl EthernetDevice {
         }
     }
 
-    /// Whether the program knows a connection with that key: another is not to draw it.
+    /// Whether the program has a connection with that key, so that another must not draw it.
     pub(crate) fn is_taken(&self, key: u32) -> bool {
         self.program.as_ref().is_some_and(|it| it.is_taken(key))
     }
 
-    /// The part of the connection with `key` between `local` and the host with the hardware address `peer`, whose line is in `slot`, with `seal` bytes
-    /// behind each datagram.
+    /// Registers the connection with `key` between `local` and the host with the hardware address `peer`, whose line is
+    /// in `slot`, with `seal` bytes after each datagram.
     ///
     /// # Errors
-    /// [`NoEthernet`]: it is another interface's, or there are too many.
+    /// [`NoEthernet`]: the device belongs to another interface, or has too many connections.
     pub(super) fn direct(
         &self,
         key: u32,
@@ -144,10 +147,10 @@ impl EthernetDevice {
         grants.map_err(|_| NoEthernet::Full.into())
     }
 
-    /// A listener's part: what strangers ask by its port, as long as it is held.
+    /// Passes requests of unauthenticated peers to `port`, as long as the result is held.
     ///
     /// # Errors
-    /// It is another interface's, there are too many, or the kernel's.
+    /// The device belongs to another interface, there are too many listeners, or the kernel refuses.
     pub(super) fn listen(&self, interface: u32, port: u16) -> io::Result<Option<Heard>> {
         self.check(interface)?;
         let Some(program) = self.program.clone() else {
@@ -157,10 +160,10 @@ impl EthernetDevice {
         Ok(Some(Heard { program, port }))
     }
 
-    /// For connections of so many `paths`.
+    /// Checks that connections may have this many `paths`.
     ///
     /// # Errors
-    /// [`NoEthernet::OnePath`]: there is a program, which knows nothing of what is granted by other paths.
+    /// [`NoEthernet::OnePath`]: there is a program, which does not know grants of other paths.
     pub(super) fn permit(&self, paths: u8) -> io::Result<()> {
         match self.program.is_some() && paths > 1 {
             true => Err(NoEthernet::OnePath.into()),
@@ -176,14 +179,14 @@ impl EthernetDevice {
     }
 }
 
-/// What a connection has of its device.
+/// A connection's part of its device.
 pub(super) enum Line {
     Queues(Box<Queues>),
-    /// Packet sockets are to do: why, if there were to be queues.
+    /// Packet sockets must do: why, if queues were requested.
     None(Option<NoBypass>),
 }
 
-/// A port whose strangers the program lets pass.
+/// A port to which the program passes requests of unauthenticated peers.
 #[derive(Debug)]
 pub(crate) struct Heard {
     program: Arc<Program>,
@@ -192,7 +195,7 @@ pub(crate) struct Heard {
 
 impl Drop for Heard {
     fn drop(&mut self) {
-        // What nobody reads costs a frame.
+        // If it fails, the port costs a frame now and then that nothing reads.
         let _ = self.program.listen(self.port, false);
     }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with a device while connections use it. Everything that comes is verified by content.
+//! Tests that faults of a device while connections use it lose nothing: all content is verified.
 #![allow(non_snake_case)]
 
 use super::device_tests::{Devices, by_socket};
@@ -13,13 +13,13 @@ use netsim::link::{LinkConfig, Loss, Reorder};
 use std::sync::atomic::{AtomicBool, Ordering};
 use zerolane_wire::Header;
 
-/// Bytes of what a fault meets in its middle.
+/// Bytes of a transfer with a fault in its middle.
 const WHOLE: usize = 16 << 20;
 
-/// What happens to both ends.
+/// A fault that affects both ends.
 type Fault<'a> = &'a mut dyn FnMut(&mut End, &mut End);
 
-/// A transfer of [`WHOLE`] from a to b, with `faults` after each of these parts of it, in MiB.
+/// A transfer of [`WHOLE`] from a to b, with each of `faults` after the given part of it, in MiB.
 fn transfer_with(a: &mut End, b: &mut End, faults: &mut [(u64, Fault<'_>)]) {
     let bytes = content(WHOLE, faults.len());
     post(a, b, &bytes);
@@ -35,7 +35,7 @@ fn transfer_with(a: &mut End, b: &mut End, faults: &mut [(u64, Fault<'_>)]) {
     verify(b.next_completion(), &bytes);
 }
 
-/// Detaches the program of the interface of `host`, as root can for whoever's it is: what `bpftool link detach` does.
+/// Detaches the program of the interface of `host`, as root can for any program: what `bpftool link detach` does.
 fn detach(host: &Namespace) {
     let program = program_at(host).expect("a program");
     let its = |link: &aya::programs::links::LinkInfo| link.program_id() == program;
@@ -71,7 +71,7 @@ fn detached__in_the_middle_it_goes_on_by_the_packet_socket() {
             );
             transfer(&mut b, &mut a, 5 << 20);
             assert!(by_socket(&a) > 0);
-            // Those that follow do as well.
+            // Later ones do as well.
             let (mut a, mut b) =
                 join_at(&hosts, &mut listener, &devices.options(Side::A, &options));
             transfer(&mut a, &mut b, 300_000);
@@ -147,7 +147,7 @@ fn mtu__changed_in_the_middle_loses_nothing() {
             let mut change = |_: &mut End, _: &mut End| hosts.set_mtu(then).expect("set");
             let mut restore = |_: &mut End, _: &mut End| hosts.set_mtu(opened).expect("set");
             transfer_with(&mut a, &mut b, &mut [(2, &mut change)]);
-            // No longer frames than the memory takes, nor than the interface.
+            // Frames fit the memory and the interface.
             let now = a.account().stu;
             assert!(now <= stu && now < then, "{stu}, then {now} at {then}");
             transfer(&mut b, &mut a, 1 << 20);
@@ -158,7 +158,8 @@ fn mtu__changed_in_the_middle_loses_nothing() {
     }
 }
 
-/// As fast as one thread makes them, while a transfer comes: what anyone on the segment sends to a connection's key.
+/// Forged frames to a connection's key, as any host of the segment can send, as fast as one thread makes them during a
+/// transfer.
 #[test]
 fn forged__truncated_tagged_and_long_frames_in_the_middle_change_nothing() {
     for mtu in [1500, 9000] {
@@ -168,7 +169,7 @@ fn forged__truncated_tagged_and_long_frames_in_the_middle_change_nothing() {
         for options in both() {
             let (devices, _listener, mut a, mut b) = Devices::joined(&hosts, &options);
             transfer(&mut a, &mut b, 1 << 20);
-            // The forger's interface takes longer ones than the receiver's.
+            // The forger's interface permits longer ones than the receiver's.
             hosts.set_mtu_at(Side::A, mtu + 4).expect("set");
             let frames = forgeries(&b, mtu as usize);
             let over = AtomicBool::new(false);
@@ -197,7 +198,7 @@ fn forged__truncated_tagged_and_long_frames_in_the_middle_change_nothing() {
     }
 }
 
-/// Frames with the key of `b`, each wrong in a way.
+/// Frames with the key of `b`, each with one defect.
 fn forgeries(b: &End, mtu: usize) -> Vec<Vec<u8>> {
     let to = hardware(b.lane().local_addr().expect("one"));
     let from = hardware(b.lane().peer_addr());
@@ -214,12 +215,12 @@ fn forgeries(b: &End, mtu: usize) -> Vec<Vec<u8>> {
                 frame(to, [2, 9, 9, 9, 9, 9], &datagram),
                 frame([0xff; 6], from, &datagram),
             ]);
-            // A tag makes it longer.
+            // The tag makes it longer.
             frames.extend(Some(tagged).filter(|_| len <= mtu));
             frames.push(whole);
         }
     }
-    // The header of Data of a Transfer that there may be.
+    // The header of a Data of a Transfer that may exist.
     let header = Header {
         d_key: b.lane().key(),
         ..Header::new(zerolane_wire::Op::Data)
@@ -232,7 +233,7 @@ fn forgeries(b: &End, mtu: usize) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Sends `frames` over and over until `over`, at least once. Returns how many.
+/// Sends `frames` repeatedly until `over`, at least once. Returns how many it sent.
 fn forge(host: &Namespace, frames: &[Vec<u8>], over: &AtomicBool) -> u64 {
     let forger = Forger::open(host.device()).expect("permitted");
     let mut sent = 0;
@@ -247,7 +248,7 @@ fn forge(host: &Namespace, frames: &[Vec<u8>], over: &AtomicBool) -> u64 {
     }
 }
 
-/// A network that loses, doubles and reorders between two hosts whose interfaces are devices.
+/// A network that loses, duplicates and reorders between two hosts whose interfaces are devices.
 #[test]
 fn lossy__networks_are_got_over() {
     if !netns::is_permitted() {

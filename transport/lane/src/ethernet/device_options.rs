@@ -1,26 +1,28 @@
-//! What a user may choose about a device.
+//! Defines the settings of a device.
 
 /// How a [device](super::EthernetDevice) is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceOptions {
-    /// The receive queue of the interface whose frames come by AF_XDP. What the interface puts in another one comes by packet
-    /// sockets. Most interfaces have all frames without IP in queue 0. `None`: all come by packet sockets, validated.
+    /// The receive queue of the interface whose frames come by AF_XDP. Frames in other queues come by packet sockets.
+    /// Most interfaces put all frames without IP in queue 0. `None`: all come by packet sockets, validated.
     pub queue: Option<u32>,
-    /// Connections that may have a place in its memory at a time, 1 to 1024, and whose payload is judged by what they granted. Each takes 8
-    /// KiB of the kernel's memory; and with a queue 4.5 MiB that are not swapped at an MTU of 1500, 11 MiB at 9000.
+    /// Most connections that have a place in its memory at a time, 1 to 1024, and whose payload is checked against
+    /// their grants. Each takes 8 KiB of the kernel's memory. With a queue it also takes unswappable memory: 4.5 MiB at
+    /// an MTU of 1500, 11 MiB at 9000.
     pub max_connections: u32,
-    /// Frames of the Scheduled Transfer that are for nobody who has this device are dropped. Else they go on: to
+    /// Drop frames of the Scheduled Transfer that belong to no connection of this device. Otherwise they continue to
     /// connections without this device, or of other programs.
     pub exclusive: bool,
-    /// Have AF_XDP only where the driver itself reads and writes the memory, and it is
-    /// [refused](crate::NoEthernet::Copies) elsewhere: where the kernel copies each frame once more, much payload is
-    /// slower than by packet sockets, and short operations are faster.
+    /// Use AF_XDP only if the driver itself reads and writes the memory; otherwise it is
+    /// [refused](crate::NoEthernet::Copies). If the kernel copies each frame once more, bulk payload is slower than by
+    /// packet sockets, and short operations are faster.
     pub zero_copy: bool,
-    /// Go on by packet sockets, as without a device, where AF_XDP or the program is refused, or all places are taken. Else that is an
-    /// error.
+    /// Continue by packet sockets, as without a device, if AF_XDP or the program is refused, or all places are taken.
+    /// Otherwise that is an error.
     pub fall_back: bool,
-    /// Poll the driver from the thread that looks for what came, for at most so many frames a call
-    /// (SO_PREFER_BUSY_POLL): for interfaces whose interrupts are slower than that. Costs a system call each time that nothing is there.
+    /// Poll the driver from the thread that polls for arrivals, for at most this many frames a call
+    /// (SO_PREFER_BUSY_POLL): for interfaces whose interrupts are slower. Costs a system call each time that nothing is
+    /// there.
     pub busy_poll: Option<u16>,
 }
 

@@ -1,4 +1,5 @@
-//! Two hosts whose interfaces are opened as devices.
+//! Tests that two hosts whose interfaces are opened as devices exchange payload, and fall back where a device cannot
+//! serve.
 #![allow(non_snake_case)]
 
 use super::tests::*;
@@ -34,7 +35,7 @@ impl Devices {
         }
     }
 
-    /// Of the ordinary kind, and a connection over them.
+    /// Two devices with default options, and a connection over them.
     pub(super) fn joined(hosts: &Topology, options: &Options) -> (Devices, Listener, End, End) {
         let devices = Devices::open(hosts, DeviceOptions::default());
         let mut listener = devices.listen(hosts.b(), options);
@@ -48,7 +49,7 @@ impl Devices {
     }
 }
 
-/// Calls by which `end` took Data from its packet socket.
+/// Number of calls in which `end` received Data by its packet socket.
 pub(super) fn by_socket(end: &End) -> u64 {
     end.account().rx_data_syscalls
 }
@@ -80,7 +81,7 @@ fn transfer__of_every_length_comes_past_the_packet_socket() {
     }
 }
 
-/// The copy out of the shared memory is the only one there is.
+/// The copy out of the shared memory is the only one.
 #[test]
 fn strict__payload_is_copied_once() {
     let Some(hosts) = hosts(1500) else {
@@ -100,7 +101,7 @@ fn strict__payload_is_copied_once() {
     }
 }
 
-/// A frame that is longer than a page is several pieces, of which no copy makes one.
+/// A frame longer than a page comes in several pieces, which no copy has to join.
 #[test]
 fn pieces__lie_end_to_end() {
     let Some(hosts) = hosts(9000) else {
@@ -233,7 +234,7 @@ fn refused__says_what_or_goes_on_by_packet_sockets() {
     };
     let devices = Devices::open(&hosts, falls_back);
     assert!(devices.of(Side::A).refused().is_some());
-    // Nothing stays at the interface.
+    // The interface keeps nothing.
     assert_eq!(program_at(hosts.a()), None);
     let options = options(Security::default());
     let mut listener = devices.listen(hosts.b(), &options);
@@ -247,7 +248,7 @@ fn refused__says_what_or_goes_on_by_packet_sockets() {
     transfer(&mut a, &mut b, 300_000);
 }
 
-/// Another program at the interface, whoever's, is left alone.
+/// A program of another owner at the interface is left alone.
 #[test]
 fn refused__where_another_program_is_it_goes_on_by_packet_sockets() {
     let Some(hosts) = hosts(1500) else {
@@ -289,7 +290,7 @@ fn refused__where_another_program_is_it_goes_on_by_packet_sockets() {
     assert_eq!(devices.of(Side::A).refused(), None);
 }
 
-/// A child that another thread forked has copies of every descriptor until it executes something, or for good.
+/// A child that another thread forked has copies of all descriptors until it executes a program, or permanently.
 #[test]
 fn open__again_while_a_child_has_copies_of_the_descriptors() {
     let Some(hosts) = hosts(1500) else {
@@ -298,7 +299,7 @@ fn open__again_while_a_child_has_copies_of_the_descriptors() {
     let options = options(Security::default());
     let (devices, listener, mut a, mut b) = Devices::joined(&hosts, &options);
     transfer(&mut a, &mut b, 300_000);
-    // SAFETY: the child calls nothing that the thread of another process could have left locked.
+    // SAFETY: the child calls nothing that another thread of the process could have left locked.
     let child = unsafe { libc::fork() };
     if child == 0 {
         // SAFETY: as above.
@@ -358,7 +359,8 @@ fn interface__gone_ends_the_connection_and_says_so() {
     }
 }
 
-/// What anyone on the segment sends to a connection's key, and what is none of this lane's.
+/// Forged frames to a connection's key, as any host of the segment can send, and frames that do not belong to this
+/// lane.
 #[test]
 fn forged__frames_change_nothing() {
     let Some(hosts) = hosts(1500) else {
@@ -389,7 +391,7 @@ fn forged__frames_change_nothing() {
     }
 }
 
-/// The program in the driver knows what is granted by one path.
+/// The program in the driver knows the grants of one path only.
 #[test]
 fn several_paths__are_refused_beside_a_device_and_taken_without() {
     let Some(hosts) = hosts(1500) else {

@@ -1,6 +1,6 @@
-//! Names of hosts: a listener answers who asks for its name, and an Initiator asks all hosts of a segment.
+//! Resolves names of hosts: a listener answers questions for its name, and an Initiator asks all hosts of a segment.
 //!
-//! The message is `zerolane_wire::discovery`'s. What is answered is a hint: anybody of the segment can say it.
+//! The message format is in `zerolane_wire::discovery`. An answer is only a hint: any host of the segment can forge it.
 
 use super::NoEthernet;
 use super::address::{self, EthernetAddress, Hardware, Station};
@@ -13,37 +13,37 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 use zerolane_wire::discovery::{Discovery, DiscoveryKind, is_neighbour_name};
 
-/// How often a question is asked at most, and how long each waits for answers.
+/// Most times that a question is asked, and how long each waits for answers.
 const TRIES: u32 = 4;
 const PATIENCE: Duration = Duration::from_millis(250);
-/// How long others may answer after the first one.
+/// How long other hosts may answer after the first one.
 const GRACE: Duration = Duration::from_millis(100);
 /// Most answers that are kept.
 const MOST: usize = 256;
-/// Answers of a listener in each [`WINDOW`].
+/// Most answers of a listener in each [`WINDOW`].
 const ANSWERS: u32 = 32;
 const WINDOW: Duration = Duration::from_millis(100);
 /// All hosts of a segment.
 const BROADCAST: Hardware = [0xff; 6];
 
-/// A listener of raw Ethernet on the same segment, as it says itself. Nothing of it is proven before a connection is.
+/// A listener of raw Ethernet on the same segment, by its own claim. Only a connection proves it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Neighbour {
-    /// What its host is called.
+    /// The name that its host claims.
     pub name: String,
-    /// Where it listens, by this host's interface.
+    /// Its listening address, by this host's interface.
     pub address: EthernetAddress,
 }
 
-/// Who a listener says that it is.
+/// The name that a listener claims.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum NeighbourName {
-    /// What this host is called, up to the first dot.
+    /// This host's name, up to the first dot.
     #[default]
     Host,
-    /// This: 1 to 63 letters, digits, `-`, `_` and `.` of ASCII. A listener with another one is silent.
+    /// This name: 1 to 63 ASCII letters, digits, `-`, `_` and `.`. A listener with any other name does not answer.
     Named(String),
-    /// It answers nobody.
+    /// The listener answers no question.
     Silent,
 }
 
@@ -61,12 +61,12 @@ impl NeighbourName {
     }
 }
 
-/// What a listener answers, and how often.
+/// A listener's answers, and their rate limit.
 #[derive(Debug)]
 pub(crate) struct Answering {
     name: Option<String>,
     port: u16,
-    /// When answers were counted anew, and how many there were since.
+    /// Start of the present window, and the answers in it.
     window: Option<Instant>,
     answered: u32,
 }
@@ -81,7 +81,7 @@ impl Answering {
         }
     }
 
-    /// The answer to `frame`, if it is a question that is to be answered: of the same length.
+    /// The answer to `frame`, of the same length, if it is a question that should be answered.
     pub(crate) fn answer(&mut self, frame: &[u8], now: Instant) -> Option<Vec<u8>> {
         let name = self.name.as_deref()?;
         let question = Discovery::parse(frame).ok()?;
@@ -106,11 +106,11 @@ impl Answering {
     }
 }
 
-/// The listeners of raw Ethernet behind this host's interface of that name, as they answer within a second: those whose hosts are
-/// called `name`, or all, but for those that are silent. At most 256.
+/// The listeners of raw Ethernet reachable through this host's interface of that name that answer within a second:
+/// those that claim `name`, or all that are not silent. At most 256.
 ///
 /// # Errors
-/// [`NoEthernet`]: no such interface, or this process may not use packet sockets.
+/// [`NoEthernet`]: there is no such interface, or this process may not use packet sockets.
 pub fn neighbours(interface: &str, name: Option<&str>) -> io::Result<Vec<Neighbour>> {
     let (own, _) = address::link(interface)?;
     let random = security::random()?;
@@ -138,7 +138,7 @@ pub fn neighbours(interface: &str, name: Option<&str>) -> io::Result<Vec<Neighbo
             }
             let had = found.len();
             take(&socket, &question, interface, &mut found)?;
-            // One host is asked for, and answered: others that are called so have not much longer.
+            // One host is wanted, and one has answered: others with that name have little time left.
             if name.is_some() && had == 0 && !found.is_empty() {
                 until = until.min(Instant::now() + GRACE);
             }
@@ -150,7 +150,7 @@ pub fn neighbours(interface: &str, name: Option<&str>) -> io::Result<Vec<Neighbo
     Ok(found)
 }
 
-/// Adds what has come to `found`.
+/// Adds the answers that have arrived to `found`.
 fn take(
     socket: &Socket,
     question: &Discovery<'_>,
@@ -178,7 +178,7 @@ fn take(
     Ok(())
 }
 
-/// What `frame` says, if it answers `question`.
+/// The content of `frame`, if it answers `question`.
 fn answer_to<'a>(question: &Discovery<'_>, frame: &'a [u8]) -> Option<Discovery<'a>> {
     let answer = Discovery::parse(frame).ok()?;
     let is_its = answer.kind == DiscoveryKind::Answer && answer.nonce == question.nonce;
@@ -186,7 +186,7 @@ fn answer_to<'a>(question: &Discovery<'_>, frame: &'a [u8]) -> Option<Discovery<
     (is_its && asked && answer.port != 0).then_some(answer)
 }
 
-/// The hardware address of the one host behind `interface` that is called `name`.
+/// The hardware address of the only host behind `interface` that claims `name`.
 ///
 /// # Errors
 /// As [`neighbours`]; [`NoEthernet::NoNeighbour`], [`NoEthernet::SeveralNeighbours`].

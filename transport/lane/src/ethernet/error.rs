@@ -1,58 +1,59 @@
-//! Why raw Ethernet does not carry something, in words.
+//! Defines the reasons why raw Ethernet is not available, and their messages.
 
 use super::NoXdp;
 use std::fmt;
 use std::io;
 
-/// Why raw Ethernet does not carry a connection, or not any more. It is inside of the [`io::Error`] that says so.
+/// Why raw Ethernet does not carry a connection, or no longer does. It is inside the [`io::Error`] that reports it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum NoEthernet {
-    /// The address names no interface, or no hardware address of one host: see
+    /// The address names no interface, or no hardware address of a single host: see
     /// [`EthernetAddress`](crate::EthernetAddress).
     NoAddress,
-    /// The address is one of raw Ethernet, and another lane was chosen.
+    /// The address belongs to raw Ethernet, and another lane was chosen.
     OtherLane,
-    /// There is no interface of this name, or with this number, in this network namespace.
+    /// This network namespace has no interface with this name or index.
     NoInterface(String),
-    /// No listener behind the interface says that its host is called so.
+    /// No listener behind the interface claims this host name.
     NoNeighbour(String),
-    /// Several hosts say that they are called so: the name, and their hardware addresses.
+    /// Several hosts claim this name: the name, and their hardware addresses.
     SeveralNeighbours(String),
-    /// This interface is no Ethernet.
+    /// This interface is not Ethernet.
     OtherKind(String),
-    /// The hardware address to listen on is not the interface's.
+    /// The hardware address to listen on does not belong to the interface.
     OtherHost,
-    /// Something on this host listens on that port of the interface.
+    /// Another listener of this host has that port of the interface.
     InUse,
-    /// [`Options::device`](crate::Options::device) is another interface's.
+    /// [`Options::device`](crate::Options::device) belongs to another interface.
     OtherDevice,
-    /// [`Options::device`](crate::Options::device) is there, whose connections have one path each, and several were asked for
-    /// ([`Options::paths`](crate::Options::paths), [`Options::links`](crate::Options::links)).
+    /// Several paths were requested ([`Options::paths`](crate::Options::paths),
+    /// [`Options::links`](crate::Options::links)) with an [`Options::device`](crate::Options::device), whose
+    /// connections have one path each.
     OnePath,
     /// This process may not use packet sockets.
     NotPermitted,
-    /// The interface is gone: removed, or moved to another network namespace. One that is down, or has another name now, is
-    /// not.
+    /// The interface is gone: removed, or moved to another network namespace. An interface that is down, or was
+    /// renamed, does not count.
     Gone,
-    /// AF_XDP is refused for an [`EthernetDevice`](crate::EthernetDevice): what of it, and what the system says.
+    /// AF_XDP is refused for an [`EthernetDevice`](crate::EthernetDevice): the part refused, and the system's reason.
     Refused {
-        /// What it was asked for.
+        /// The part of AF_XDP.
         what: &'static str,
         /// The system's reason (errno); 0: none.
         errno: i32,
     },
-    /// There is no program in the driver for it.
+    /// The driver does not run the device's program.
     Program(NoXdp),
-    /// The driver has no zero-copy mode, and the kernel was not to copy each frame: see
+    /// The driver has no zero-copy mode, and the options forbid a copy of each frame by the kernel: see
     /// [`DeviceOptions::zero_copy`](crate::DeviceOptions::zero_copy).
     Copies,
-    /// The device has no place for one connection more: see
+    /// The device has no place for another connection: see
     /// [`DeviceOptions::max_connections`](crate::DeviceOptions::max_connections).
     Full,
 }
 
 impl NoEthernet {
-    /// The system refused `what` of AF_XDP.
+    /// The error for a part of AF_XDP, `what`, that the system refused.
     pub(super) fn refused(what: &'static str, error: &io::Error) -> NoEthernet {
         let errno = error.raw_os_error().unwrap_or(0);
         NoEthernet::Refused { what, errno }
@@ -138,26 +139,26 @@ impl From<NoEthernet> for io::Error {
     }
 }
 
-/// Why frames of a connection with a device do not come and leave by AF_XDP, although they were to: what
-/// [`EthernetDevice::refused`](crate::EthernetDevice::refused) says in more words.
+/// Why frames of a connection with a device do not use AF_XDP, although it was requested:
+/// [`EthernetDevice::refused`](crate::EthernetDevice::refused) has the details.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NoBypass {
     /// The interface has another XDP program.
     Taken,
     /// This process may not load a program into the driver, or open such sockets.
     NotPermitted,
-    /// This kernel does not take the program.
+    /// This kernel refuses the program.
     NoProgram,
-    /// The system refused something of AF_XDP: its reason (errno); 0: none.
+    /// The system refused a part of AF_XDP: its reason (errno); 0: none.
     Refused(i32),
-    /// The driver has no zero-copy mode, and the kernel was not to copy each frame.
+    /// The driver has no zero-copy mode, and the options forbid a copy of each frame by the kernel.
     Copies,
-    /// The device has no place for one connection more.
+    /// The device has no place for another connection.
     Full,
 }
 
 impl NoBypass {
-    /// What `why`, for which there is no AF_XDP, comes to.
+    /// The short form of `why` there is no AF_XDP.
     pub(super) fn of(why: &NoEthernet) -> NoBypass {
         match why {
             NoEthernet::Program(NoXdp::Taken) => NoBypass::Taken,

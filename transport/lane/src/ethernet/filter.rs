@@ -1,4 +1,4 @@
-//! What the kernel shows a packet socket: each has only what is for it, although all see what comes by the interface.
+//! Builds kernel filters for packet sockets, each of which would otherwise receive all frames of its interface.
 
 use super::address::Hardware;
 use crate::filter::{ALL, LOAD_BYTE, LOAD_HALF, LOAD_WORD, Program};
@@ -7,14 +7,14 @@ use zerolane_wire::Op;
 use zerolane_wire::discovery::{DISCOVERY_CODE, DiscoveryKind};
 use zerolane_wire::encapsulation::PADDED_CODE;
 
-/// Where the kind and the nonce of a question or an answer lie.
+/// Positions of the kind and the nonce in a question or an answer.
 const KIND: u32 = 1;
 const NONCE: u32 = 16;
-/// Offsets from here on are those of the frame (SKF_LL_OFF), and where its source address lies there.
+/// Base of offsets into the frame (SKF_LL_OFF), and the position of its source address.
 const FRAME: u32 = 0u32.wrapping_sub(0x20_0000);
 const SOURCE: u32 = FRAME + 6;
 
-/// Goes on with what is said of names; else skips so many instructions behind these five.
+/// Continues with messages of name discovery of this `kind`; else skips `skip` instructions after these five.
 fn expect_discovery(program: &mut Program, kind: DiscoveryKind, skip: u8) -> &mut Program {
     program
         .load_code()
@@ -23,19 +23,19 @@ fn expect_discovery(program: &mut Program, kind: DiscoveryKind, skip: u8) -> &mu
         .expect(kind as u32, skip)
 }
 
-/// Nothing.
+/// Accepts nothing.
 pub(super) fn of_nobody() -> Vec<SockFilter> {
     Program::of_datagrams().show(0).take()
 }
 
-/// What a listener is asked by `service`, and who is called how.
+/// Accepts a listener's requests for `service`, and questions for names.
 pub(super) fn of_listener(service: u16) -> Vec<SockFilter> {
     let mut program = Program::of_datagrams();
     expect_discovery(&mut program, DiscoveryKind::Question, 1).show(ALL);
     program.expect_stranger(service, 1).show(ALL).show(0).take()
 }
 
-/// What is answered to a question with this nonce.
+/// Accepts answers to a question with this nonce.
 pub(super) fn of_answers(nonce: [u8; 8]) -> Vec<SockFilter> {
     let [a, b, c, d, e, f, g, h] = nonce;
     let mut program = Program::of_datagrams();
@@ -49,8 +49,8 @@ pub(super) fn of_answers(nonce: [u8; 8]) -> Vec<SockFilter> {
         .take()
 }
 
-/// Questions with a connection's `key`, whoever they are from: a Nop, or what is too short for a frame as it is, which one is
-/// that is not sealed.
+/// Accepts questions with a connection's `key`, from any host: Nops and padded datagrams. An unsealed Nop is shorter
+/// than a minimal frame, and is padded.
 pub(super) fn of_questions(key: u32) -> Vec<SockFilter> {
     Program::of_datagrams()
         .expect_code_of([Op::Nop as u8, PADDED_CODE], 3)
@@ -60,10 +60,10 @@ pub(super) fn of_questions(key: u32) -> Vec<SockFilter> {
         .take()
 }
 
-/// Instructions of [`expect_source`].
+/// Number of instructions of [`expect_source`].
 const SOURCE_LEN: u8 = 4;
 
-/// Goes on with what is from `hardware`; else skips so many instructions behind these four.
+/// Continues with frames from `hardware`; else skips `skip` instructions after these four.
 fn expect_source(program: &mut Program, hardware: Hardware, skip: u8) -> &mut Program {
     let [a, b, c, d, e, f] = hardware;
     program
@@ -73,8 +73,8 @@ fn expect_source(program: &mut Program, hardware: Hardware, skip: u8) -> &mut Pr
         .expect(u16::from_be_bytes([e, f]).into(), skip)
 }
 
-/// What has a connection's `key`, whoever it is from; and where a listener at `service` made it, what its peer, with this
-/// hardware address and port, repeats of what it asked there.
+/// Accepts frames with a connection's `key`, from any host. If a listener at `service` made the connection, also
+/// accepts requests that its peer, with this hardware address and port, repeats.
 pub(super) fn of_connection(key: u32, asked: Option<(u16, Hardware, u16)>) -> Vec<SockFilter> {
     let mut program = Program::of_datagrams();
     program.expect_key(key, 1).show(ALL);
@@ -85,8 +85,8 @@ pub(super) fn of_connection(key: u32, asked: Option<(u16, Hardware, u16)>) -> Ve
     program.show(0).take()
 }
 
-/// What has a connection's `key`, whoever it is from but those of `others`, fewer than a connection has paths: what comes by its other
-/// paths at the same interface is shown to their sockets.
+/// Accepts frames with a connection's `key` from any host except `others`, which are fewer than a connection's paths:
+/// frames of its other paths at the same interface go to their sockets.
 pub(super) fn of_path(key: u32, others: &[Hardware]) -> Vec<SockFilter> {
     let mut program = Program::of_datagrams();
     let each = SOURCE_LEN + 1;

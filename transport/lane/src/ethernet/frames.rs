@@ -1,5 +1,5 @@
-//! What the two halves of a datagram lane do more where frames carry the datagrams: a name for each, and a length for those that
-//! are too short for a frame.
+//! Adds the parts of a datagram lane that frames need: a link-layer name for each datagram, and padding for those too
+//! short for a frame.
 
 use super::address::Hardware;
 use super::socket::{self, LinkName};
@@ -14,15 +14,15 @@ use zerolane_wire::encapsulation::{ETHERTYPE, MIN_FRAME, PADDED_FRAME, padding};
 #[derive(Debug)]
 pub(crate) struct OutgoingFrames {
     peer: LinkName,
-    /// The start of a short datagram, what is behind it, and the pieces of its frame.
+    /// The start of a short datagram, its padding, and the pieces of its frame.
     head: [u8; MIN_FRAME],
     behind: [u8; PADDED_FRAME - HEADER_LEN],
     pieces: Vec<libc::iovec>,
-    /// The connection in the program of the device, if there is one.
+    /// The connection's part of the device's program, if there is one.
     grants: Option<Grants>,
 }
 
-// SAFETY: the raw pointers in `pieces` are made anew for every system call and mean nothing between two.
+// SAFETY: the raw pointers in `pieces` are made anew for each system call, and are not used between two calls.
 unsafe impl Send for OutgoingFrames {}
 
 impl OutgoingFrames {
@@ -36,23 +36,24 @@ impl OutgoingFrames {
         }
     }
 
-    /// `transmit` is about to leave: the program in the driver has to know what that grants.
+    /// Tells the program in the driver what `transmit`, which is about to leave, grants.
     pub(crate) fn note(&mut self, transmit: &Transmit, core: &Connection) {
         if let Some(grants) = &mut self.grants {
             grants.note(transmit, core);
         }
     }
 
-    /// Has `message` go to the peer. The name is read by the call that sends it.
+    /// Addresses `message` to the peer. The call that sends it reads the name.
     pub(crate) fn address(&mut self, message: &mut libc::msghdr) {
         message.msg_name = (&raw mut self.peer).cast();
         message.msg_namelen = size_of::<LinkName>() as libc::socklen_t;
     }
 
-    /// The pieces of the frame for the datagram of `pieces`, if it is too short for one as it is. Until the next call.
+    /// The pieces of a padded frame for the datagram of `pieces`, if it is too short for a frame. Valid until the next
+    /// call.
     ///
     /// # Safety
-    /// The first of `pieces`, in which the header is, is memory of the lane's own that can be read.
+    /// The first of `pieces`, which holds the header, is readable memory of the lane's own.
     pub(crate) unsafe fn pad(&mut self, pieces: &[libc::iovec]) -> Option<&mut [libc::iovec]> {
         let len: usize = pieces.iter().map(|it| it.iov_len).sum();
         if len >= MIN_FRAME {
@@ -62,7 +63,7 @@ impl OutgoingFrames {
             .split_first()
             .filter(|it| it.0.iov_len >= HEADER_LEN)?;
         let head = &mut self.head[..first.iov_len];
-        // SAFETY: the caller's promise; as long as that, which is no longer than all of them.
+        // SAFETY: the caller's promise; the length is at most that of all pieces.
         head.copy_from_slice(unsafe {
             std::slice::from_raw_parts(first.iov_base.cast::<u8>(), first.iov_len)
         });
@@ -77,7 +78,7 @@ impl OutgoingFrames {
         Some(&mut self.pieces)
     }
 
-    /// The longest datagram that the interface carries.
+    /// Longest datagram of the interface.
     pub(crate) fn path_datagram(&self, socket: &Socket) -> Option<usize> {
         socket::path_datagram(socket, self.peer.sll_ifindex.cast_unsigned()).ok()
     }
@@ -101,12 +102,12 @@ pub(crate) struct IncomingFrames {
     interface: u32,
     own: Hardware,
     peer: Hardware,
-    /// Who sent each message of a batch.
+    /// The sender of each message of a batch.
     names: Box<[LinkName]>,
 }
 
 impl IncomingFrames {
-    /// For batches of as many `messages`.
+    /// For batches of this many `messages`.
     pub(super) fn new(
         interface: u32,
         (own, peer): (Hardware, Hardware),
@@ -120,26 +121,26 @@ impl IncomingFrames {
         }
     }
 
-    /// Has the kernel say who sent message `index`.
+    /// Makes the kernel report the sender of message `index`.
     pub(crate) fn ask_name(&mut self, index: usize, message: &mut libc::msghdr) {
         message.msg_name = (&raw mut self.names[index]).cast();
         message.msg_namelen = size_of::<LinkName>() as libc::socklen_t;
     }
 
-    /// Whether message `index` is of the peer, to this host, and of no VLAN.
+    /// Whether message `index` came from the peer to this host, outside of any VLAN.
     pub(crate) fn is_peers(&self, index: usize) -> bool {
         let name = &self.names[index];
         socket::is_ours(name) && socket::hardware_of(name) == self.peer
     }
 
-    /// Whether a frame with this in front of its payload is of the peer, to this host, and of no VLAN.
+    /// Whether a frame with this header came from the peer to this host, outside of any VLAN.
     pub(crate) fn is_of_peer(&self, head: &[u8; AROUND]) -> bool {
         let (to, rest) = head.split_at(6);
         let (from, kind) = rest.split_at(6);
         (to, from, kind) == (&self.own, &self.peer, &ETHERTYPE.to_be_bytes())
     }
 
-    /// Why nothing will come any more, if that is so.
+    /// Why nothing can be received any more, if that is so.
     pub(crate) fn gone(&self, socket: &Socket) -> Option<NoEthernet> {
         socket::is_gone(socket, self.interface).then_some(NoEthernet::Gone)
     }

@@ -1,4 +1,4 @@
-//! The Ethernet lane: frames of EtherType 0x8181 to hosts of the same segment, without IP and UDP.
+//! Carries connections in raw Ethernet frames of EtherType 0x8181 to hosts of the same segment, without IP and UDP.
 //!
 //! ```text
 //!  +-------------+-----------+------+--------------------+---------+
@@ -7,15 +7,16 @@
 //!    the kernel's, by a packet socket   D_Port: which listener;  D_Key: which connection
 //! ```
 //!
-//! Each connection has a packet socket of its own, which a filter in the kernel shows only what has its key, so that all that
-//! arrives is the connection's and the forecast holds, as with a connected UDP socket. Gathering and scattering are the UDP
-//! lane's; each datagram is a frame, for no kernel cuts or merges these. What a connection hears that its peer did not send from
-//! its hardware address, or that is for another host or of a VLAN, is dropped and counted.
+//! Each connection has a packet socket of its own. A filter in the kernel passes only frames with the connection's key,
+//! so that all arrivals belong to the connection and the forecast holds, as with a connected UDP socket. The UDP lane's
+//! code gathers and scatters; each datagram is a frame, because the kernel neither segments nor merges these. Frames
+//! that the peer did not send from its hardware address, and frames for another host or in a VLAN, are dropped and
+//! counted.
 //!
-//! Paths beside this one have sockets of their own (`links`).
+//! Paths besides this one have sockets of their own (`links`).
 //!
-//! With an [`EthernetDevice`] frames lie in memory that is shared with the kernel ([`afxdp`]). The packet socket stays, for what the
-//! program in the driver passes on, which is all of it once that is detached.
+//! With an [`EthernetDevice`], frames lie in memory shared with the kernel ([`afxdp`]). The packet socket remains for
+//! frames that the program in the driver passes on: all of them once the program is detached.
 
 mod address;
 mod afxdp;
@@ -70,10 +71,10 @@ use zerolane_core::{Config, Entropy, Instant, RegionId};
 use zerolane_handshake::{Exchange, PublicKey, Session};
 use zerolane_wire::encapsulation::Encapsulation;
 
-/// Bytes in front of a frame's payload.
+/// Bytes before a frame's payload.
 pub(crate) const AROUND: usize = 14;
 
-/// How often a connection with queues looks at its packet socket while that brings nothing.
+/// Interval at which a connection with queues polls its packet socket while that brings nothing.
 const LOOK_INTERVAL: Duration = Duration::from_micros(200);
 
 /// One packet socket, at one interface, for one peer; and the connection's part of a device.
@@ -81,21 +82,21 @@ const LOOK_INTERVAL: Duration = Duration::from_micros(200);
 pub struct EthernetLane {
     socket: Socket,
     bypass: Option<Bypass>,
-    /// Why there is none, although there was to be one.
+    /// Why there is no bypass, although one was requested.
     no_bypass: Option<NoBypass>,
     local: SocketAddr,
     peer: SocketAddr,
-    /// The same.
+    /// The peer, as a station.
     station: Station,
     sender: Sender,
     receiver: Receiver,
     seat: Seat,
     strict: bool,
-    /// The paths beside this one, if there may be any.
+    /// The paths besides this one, if there may be any.
     links: Option<Box<Links>>,
-    /// Where questions for such over UDP come, if they may.
+    /// Where questions for paths over UDP arrive, if the peer may ask.
     unmatched: Option<Unmatched>,
-    /// Who the peer proved to be.
+    /// The identity that the peer proved.
     peer_key: Option<PublicKey>,
 }
 
@@ -105,7 +106,7 @@ struct Bypass {
     queues: Box<Queues>,
     /// Readable when one of the two sockets is.
     both: Epoll,
-    /// When the packet socket is looked at next.
+    /// When to poll the packet socket next.
     next_look: Instant,
 }
 
@@ -123,7 +124,7 @@ impl Bypass {
 }
 
 impl EthernetLane {
-    /// Of `socket`, which is shown what has the key of `seat`. `local` and `peer` are the two ends.
+    /// A lane of `socket`, which receives frames with the key of `seat`, from `local` to `peer`.
     fn new(
         socket: Socket,
         (local, own): (Station, Hardware),
@@ -165,10 +166,11 @@ impl EthernetLane {
         })
     }
 
-    /// To `peer`, which asked the listener at `port`, and to which our key is `key`. It may add paths over UDP to `udp_port`.
+    /// A lane to `peer`, which asked the listener at `port`, with this end's key `key`. The peer may add paths over UDP
+    /// to `udp_port`.
     ///
     /// # Errors
-    /// [`NoEthernet`], or the system has no more of what a socket needs.
+    /// [`NoEthernet`], or the system has no resources for a socket.
     pub(crate) fn accepted(
         port: &Arc<SharedPort>,
         peer: Station,
@@ -193,7 +195,7 @@ impl EthernetLane {
         })
     }
 
-    /// What the core is to know of the socket.
+    /// The core's configuration for the socket.
     pub(crate) fn config(&self, options: &Options) -> Config {
         let path_datagram = socket::path_datagram(&self.socket, self.station.interface).ok();
         let queues = self.bypass.as_ref().map(|it| &it.queues);
@@ -213,18 +215,18 @@ impl EthernetLane {
         }
     }
 
-    /// This end's part in the key exchange.
+    /// Takes this end's part of the key exchange.
     fn begin(&mut self, exchange: Exchange) {
         self.receiver.begin(exchange);
     }
 
-    /// The peer finished its key exchange. False if the cryptography refuses the keys.
+    /// Completes the peer's key exchange. False if the cryptography refuses the keys.
     pub(crate) fn admit(&mut self, exchange: Exchange, session: Session) -> bool {
         self.begin(exchange);
         self.protect(session)
     }
 
-    /// Takes what came past the packet socket, or, if there is none, now and then what came by that.
+    /// Receives by the queues. If they bring nothing, polls the packet socket now and then.
     fn receive_any(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
         let Some(bypass) = &mut self.bypass else {
             return self.receiver.receive(&self.socket, turn, self.strict);
@@ -240,7 +242,7 @@ impl EthernetLane {
             return Ok(false);
         }
         let received = self.receiver.receive(&self.socket, turn, self.strict)?;
-        // Where something came, more does.
+        // After an arrival, another one is likely.
         bypass.next_look = match received {
             true => Instant::ZERO,
             false => turn.now + LOOK_INTERVAL,
@@ -248,8 +250,8 @@ impl EthernetLane {
         Ok(received)
     }
 
-    /// What comes of `outcome` of the first path where its interface may be gone: as long as there are others, nothing came and
-    /// nothing left.
+    /// Evaluates `outcome` of the first path, whose interface may be gone: as long as there are other paths, that
+    /// counts as nothing received and nothing sent.
     fn without_first(
         &self,
         outcome: Result<bool, LaneError>,
@@ -264,7 +266,7 @@ impl EthernetLane {
         }
     }
 
-    /// Sends what is to leave by the first path.
+    /// Sends on the first path.
     fn transmit_first(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
         let exchange = self.receiver.exchange();
         let Some(bypass) = &mut self.bypass else {
@@ -275,14 +277,14 @@ impl EthernetLane {
         };
         let queues = &mut *bypass.queues;
         if queues.has_unsent() {
-            // What an interface says of it, it says again of what follows.
+            // An interface with an error reports it again at the next send.
             let _ = queues.flush(&mut turn.account.tx_data_syscalls);
         }
         let way = Some(&mut *queues);
         let sent = self
             .sender
             .transmit(&self.socket, self.peer, way, exchange, turn);
-        // Nothing tells of frames that come back.
+        // No event announces the return of transmit frames.
         turn.more |= queues.has_unsent() || self.sender.is_full();
         sent
     }
@@ -295,7 +297,7 @@ impl EthernetLane {
         udp::protect(&mut self.sender, &mut self.receiver, session)
     }
 
-    /// Who the peer proved to be: `None` in plain mode, and before it did.
+    /// The identity that the peer proved: `None` in plain mode, and before the proof.
     pub fn peer_key(&self) -> Option<PublicKey> {
         self.peer_key
     }
@@ -311,14 +313,15 @@ impl EthernetLane {
         links.map(|it| it.want(addresses)).is_some()
     }
 
-    /// The next turn looks for paths that the peer adds.
+    /// Makes the next turn check for paths that the peer adds.
     pub(crate) fn look_for_paths(&mut self) {
         if let Some(links) = &mut self.links {
             links.look_now();
         }
     }
 
-    /// The socket, to be waited on together with others. Of several paths or with queues, what is readable when one of them is.
+    /// The descriptor to wait on together with others. With several paths or with queues, it is readable when one of
+    /// their sockets is.
     pub fn socket(&self) -> BorrowedFd<'_> {
         match (&self.links, &self.bypass) {
             (Some(links), _) => links.watched(),
@@ -327,7 +330,7 @@ impl EthernetLane {
         }
     }
 
-    /// Our address when the connection was made: see [`EthernetAddress`].
+    /// This end's address when the connection was made: see [`EthernetAddress`].
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
@@ -381,12 +384,12 @@ impl Lane for EthernetLane {
     }
 
     fn wants_write(&self) -> bool {
-        // Of several paths, what is watched says it.
+        // With several paths, the watched descriptor reports room.
         self.bypass.is_none() && self.links.is_none() && self.sender.is_full()
     }
 
     fn longest_sleep(&self) -> Option<Duration> {
-        // Others read at the port of UDP, too.
+        // Other connections read the UDP port, too.
         self.unmatched.is_some().then_some(LONGEST_SLEEP)
     }
 
@@ -404,7 +407,7 @@ impl Lane for EthernetLane {
     }
 }
 
-/// Whether it says that the interface is no more.
+/// Whether the error means that the interface is gone.
 fn is_gone_error(error: &LaneError) -> bool {
     let LaneError::Io(error) = error else {
         return false;
@@ -443,7 +446,7 @@ pub(crate) fn connect_as<L: Lane>(
     initiate(lane, config, options, entropy, EthernetLane::begin, wrap)
 }
 
-/// What raw Ethernet to `peer` would be like, found out without a frame: the longest datagram, bytes.
+/// Finds out, without a frame, the longest datagram of raw Ethernet to `peer`, in bytes.
 ///
 /// # Errors
 /// [`NoEthernet`]: why there is none.

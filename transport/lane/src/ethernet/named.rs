@@ -1,4 +1,4 @@
-//! Addresses as users write them, of whichever lane.
+//! Resolves addresses as users write them, for any lane.
 
 use super::address::{EthernetAddress, Station, Who, is_ethernet, link};
 use super::{NoEthernet, discovery};
@@ -8,8 +8,8 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::option;
 
-/// Looks for the interface in the network namespace of the calling thread; a name is asked for on its segment, which takes up to a
-/// second.
+/// Looks up the interface in the network namespace of the calling thread. A name is resolved by a question on its
+/// segment, which takes up to a second.
 impl ToSocketAddrs for EthernetAddress {
     type Iter = option::IntoIter<SocketAddr>;
 
@@ -29,11 +29,13 @@ impl ToSocketAddrs for EthernetAddress {
     }
 }
 
-/// The addresses of `text` for `lane`: `HOST:PORT`, an IPv6 address in brackets, or one of raw Ethernet (see [`EthernetAddress`]). A
-/// link-local address has its interface behind it: `[fe80::1%eth0]:9181`. A name is looked up, which may take a while.
+/// The addresses of `text` for `lane`: `HOST:PORT`, an IPv6 address in brackets, or one of raw Ethernet (see
+/// [`EthernetAddress`]). A link-local address includes its interface: `[fe80::1%eth0]:9181`. Resolving a name may take
+/// some time.
 ///
 /// # Errors
-/// [`NoEthernet::OtherLane`]; `InvalidInput`: `text` is no address, and why; or what it names is not there.
+/// [`NoEthernet::OtherLane`]; `InvalidInput`: `text` is not an address, and why; or the host or interface does not
+/// exist.
 pub fn resolve(text: &str, lane: LaneChoice) -> io::Result<Vec<SocketAddr>> {
     match is_ethernet(text) {
         true if lane != LaneChoice::Ethernet => Err(NoEthernet::OtherLane.into()),
@@ -51,10 +53,10 @@ pub fn resolve(text: &str, lane: LaneChoice) -> io::Result<Vec<SocketAddr>> {
     }
 }
 
-/// Host and port of `HOST:PORT`, an IPv6 address without its brackets.
+/// Host and port of `HOST:PORT`; an IPv6 address comes without its brackets.
 ///
 /// # Errors
-/// `InvalidInput`: what is wrong with it.
+/// `InvalidInput`: the mistake in the text.
 fn split(text: &str) -> io::Result<(&str, u16)> {
     let wrong = |what: String| io::Error::new(io::ErrorKind::InvalidInput, what);
     if let Ok(IpAddr::V6(_)) = text.parse() {
@@ -81,7 +83,7 @@ fn split(text: &str) -> io::Result<(&str, u16)> {
     }
 }
 
-/// The same for a host apart from its port: a name, an address, or one of raw Ethernet without its port.
+/// Does the same for a host separate from its port: a name, an address, or one of raw Ethernet without its port.
 ///
 /// # Errors
 /// As [`resolve`].
@@ -99,7 +101,7 @@ pub fn resolve_host(host: &str, port: u16, lane: LaneChoice) -> io::Result<Vec<S
     }
 }
 
-/// What the system's resolver finds. Without descriptors it says that the name is not known.
+/// The result of the system's resolver. Without free descriptors the resolver claims that the name is unknown.
 fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     let named = |error: io::Error| io::Error::new(error.kind(), format!("host {host:?}: {error}"));
     match (host, port).to_socket_addrs() {
@@ -108,10 +110,10 @@ fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     }
 }
 
-/// Descriptors that a resolver has open at once: its files, a socket for each of some name servers.
+/// Descriptors that a resolver has open at once: its files, and a socket for each of several name servers.
 const RESOLVER_DESCRIPTORS: usize = 8;
 
-/// The error of the system if it gives no more descriptors.
+/// The system's error if it has no free descriptors.
 fn no_descriptors() -> Option<io::Error> {
     let opened = (0..RESOLVER_DESCRIPTORS).map(|_| File::open("/dev/null"));
     let error = opened.collect::<io::Result<Vec<_>>>().err()?;

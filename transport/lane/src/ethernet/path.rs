@@ -1,7 +1,7 @@
-//! A packet socket as one path of a connection that has others.
+//! Opens a packet socket as one path of a connection with several paths.
 //!
-//! The frames of a path have the connection's key, as its datagrams have, so a filter shows the path's socket nothing else. The
-//! peer's first question comes before there is such a socket: an [`Ear`] is shown it, at whichever interface it comes.
+//! The frames of a path carry the connection's key, as its datagrams do, so a filter passes only these to the path's
+//! socket. The peer's first question comes before that socket exists: an [`Ear`] receives it, at any interface.
 
 use super::address::{Hardware, Station};
 use super::socket::Strange;
@@ -11,20 +11,21 @@ use socket2::{SockFilter, Socket};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// The socket of a path, and what is around its datagrams.
+/// The socket of a path, and its framing.
 pub(crate) struct EthernetPath {
     pub(crate) socket: Socket,
     pub(crate) outgoing: OutgoingFrames,
     pub(crate) incoming: IncomingFrames,
-    /// The longest datagram that the interface carries, bytes, if that is known.
+    /// Longest datagram of the interface, in bytes, if known.
     pub(crate) datagram: Option<usize>,
 }
 
 impl EthernetPath {
-    /// To `peer`, for what has the connection's `key` to us. `others`: where its other paths go.
+    /// Opens a path to `peer`, for frames with this end's key of the connection. `others`: the peers of its other
+    /// paths.
     ///
     /// # Errors
-    /// [`NoEthernet`], or the system has no more of what a socket needs.
+    /// [`NoEthernet`], or the system has no resources for a socket.
     pub(crate) fn open(
         peer: Station,
         key: u32,
@@ -44,11 +45,11 @@ impl EthernetPath {
     }
 }
 
-/// Shows `socket`, of a path at `interface` of the connection with that `key` to us, nothing that comes from `others` there from
-/// here on.
+/// Makes `socket`, of a path at `interface` of the connection with this end's key `key`, leave frames from `others`
+/// there to their own sockets from now on.
 ///
 /// # Errors
-/// The system's.
+/// Those of the system.
 pub(crate) fn leave_to(
     others: &[Station],
     (socket, interface): (&Socket, u32),
@@ -63,23 +64,23 @@ fn path_filter(interface: u32, key: u32, others: &[Station]) -> Vec<SockFilter> 
     filter::of_path(key, &others)
 }
 
-/// A question, and where it came from; `None`: a frame that is dropped, and counted.
+/// A question and its sender; `None`: a frame that is dropped and counted.
 pub(crate) type Heard = Option<(Vec<u8>, Station)>;
 
-/// What is shown the questions for paths that a peer adds, at every interface of the network namespace.
+/// Receives the questions for paths that a peer adds, at each interface of the network namespace.
 #[derive(Debug)]
 pub(crate) struct Ear(Socket);
 
 impl Ear {
-    /// For the connection with that key to us.
+    /// For the connection with this end's key `key`.
     ///
     /// # Errors
-    /// [`NoEthernet::NotPermitted`], or the system has no more of what a socket needs.
+    /// [`NoEthernet::NotPermitted`], or the system has no resources for a socket.
     pub(crate) fn of(key: u32) -> io::Result<Ear> {
         socket::open_anywhere(&filter::of_questions(key)).map(Ear)
     }
 
-    /// Whether there may be such.
+    /// Checks that this process may have one.
     ///
     /// # Errors
     /// As [`Ear::of`].
@@ -87,11 +88,11 @@ impl Ear {
         socket::open_anywhere(&filter::of_nobody()).map(drop)
     }
 
-    /// The next question, and where it came from. `None` if none is there; `Some(None)`: a frame that was not for this host, was
-    /// of a VLAN, or badly padded.
+    /// The next question and its sender. `None` if there is none; `Some(None)`: a frame that was not for this host, was
+    /// in a VLAN, or badly padded.
     ///
     /// # Errors
-    /// The socket's.
+    /// Those of the socket.
     pub(crate) fn next(&self) -> io::Result<Option<Heard>> {
         let received = socket::receive(&self.0)?;
         Ok(received.map(|it| match it {

@@ -1,4 +1,4 @@
-//! Listening: a packet socket that is shown what strangers ask by one port of one interface.
+//! Listens on a port of an interface: opens a packet socket for the requests of unauthenticated peers.
 
 use super::address::Station;
 use super::device::Heard;
@@ -11,20 +11,20 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// A port of an interface that is claimed, and its part in the program of the device, for as long as this is held.
+/// A claimed port of an interface, and its part of the device's program, as long as this is held.
 #[derive(Debug)]
 pub(crate) struct Attended {
     #[allow(dead_code, reason = "held")]
     claim: Claim,
-    /// In the program of the device, if there is one.
+    /// Its part of the device's program, if there is one.
     #[allow(dead_code, reason = "held")]
     heard: Option<Heard>,
 }
 
-/// A listener's port at `local`, its socket, and what keeps others from it.
+/// A listener's port at `local`, its socket, and the claim that keeps others from it.
 ///
 /// # Errors
-/// [`NoEthernet`], or the system has no more of what a socket needs.
+/// [`NoEthernet`], or the system has no resources for a socket.
 pub(crate) fn attend(
     local: SocketAddr,
     options: &Options,

@@ -1,7 +1,7 @@
-//! Packet sockets: everything that has to do with the kernel's raw Ethernet and nothing with the protocol.
+//! Opens packet sockets and uses them: everything about the kernel's raw Ethernet and nothing about the protocol.
 //!
-//! They are of the kind that leaves the frame's header to the kernel (SOCK_DGRAM). What they receive begins with the header of
-//! the Scheduled Transfer, and the kernel says who sent it and to whom.
+//! The sockets leave the frame's header to the kernel (SOCK_DGRAM). Received bytes begin with the header of the
+//! Scheduled Transfer, and the kernel reports sender and destination.
 
 use super::NoEthernet;
 use super::address::{Hardware, Station, is_group};
@@ -11,19 +11,19 @@ use std::os::fd::AsRawFd;
 use zerolane_wire::discovery::Discovery;
 use zerolane_wire::encapsulation::{ETHERTYPE, Encapsulation, pad_frame, padded};
 
-/// What the kernel says of a frame, and is told of one.
+/// The link-layer addresses that the kernel reports of a frame, and takes for one.
 pub(crate) type LinkName = libc::sockaddr_ll;
 
-/// Bytes of a frame of a stranger that are looked at: more than any has.
+/// Bytes read of an unauthenticated peer's frame: more than any such frame has.
 const SHOWN: usize = 2048;
 
-/// Where a port lies in a header that came: its sender's.
+/// Position of the sender's port in a received header.
 const S_PORT: std::ops::Range<usize> = 6..8;
 
-/// A packet socket at an interface, which is shown what passes `filter`, and the interface's hardware address.
+/// A packet socket at an interface, which receives frames that pass `filter`, and the interface's hardware address.
 ///
 /// # Errors
-/// [`NoEthernet`], or the system has no more of what a socket needs.
+/// [`NoEthernet`], or the system has no resources for a socket.
 pub(super) fn open(interface: u32, filter: &[SockFilter]) -> io::Result<(Socket, Hardware)> {
     let socket = unbound(filter)?;
     let none = || NoEthernet::NoInterface(format!("number {interface}"));
@@ -40,7 +40,7 @@ pub(super) fn open(interface: u32, filter: &[SockFilter]) -> io::Result<(Socket,
     Ok((socket, hardware_of(&local)))
 }
 
-/// A packet socket at all interfaces, which is shown what passes `filter`.
+/// A packet socket at all interfaces, which receives frames that pass `filter`.
 ///
 /// # Errors
 /// As [`open`].
@@ -50,7 +50,8 @@ pub(super) fn open_anywhere(filter: &[SockFilter]) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// One that hears nothing before it is bound, for it has no protocol until then, and only what passes `filter` from then on.
+/// A socket that receives nothing until it is bound, because it has no protocol before, and then only frames that pass
+/// `filter`.
 fn unbound(filter: &[SockFilter]) -> io::Result<Socket> {
     let socket =
         Socket::new(Domain::PACKET, Type::DGRAM, None).map_err(|error| match error.kind() {
@@ -62,7 +63,7 @@ fn unbound(filter: &[SockFilter]) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// What the kernel is told to send a frame to `hardware`.
+/// The destination for a frame to `hardware`.
 pub(super) fn link_name(interface: u32, hardware: Hardware) -> LinkName {
     let [a, b, c, d, e, f] = hardware;
     LinkName {
@@ -82,18 +83,18 @@ pub(super) fn hardware_of(name: &LinkName) -> Hardware {
     [a, b, c, d, e, f]
 }
 
-/// Whether a frame was for this host, and of no VLAN. One that has a tag with a number, and meets no interface for it, the
-/// kernel shows as another host's.
+/// Whether a frame was for this host, outside of any VLAN. A frame with a numbered tag and no interface for it is shown
+/// by the kernel as another host's.
 pub(super) fn is_ours(name: &LinkName) -> bool {
     name.sll_pkttype == libc::PACKET_HOST && name.sll_halen == 6
 }
 
-/// Whether a frame was for all hosts of the segment, and of no VLAN.
+/// Whether a frame was for all hosts of the segment, outside of any VLAN.
 fn is_for_all(name: &LinkName) -> bool {
     name.sll_pkttype == libc::PACKET_BROADCAST && name.sll_halen == 6
 }
 
-/// Where a frame without a port came from, if that is one host: what is answered is not sent to several.
+/// The sender of a frame without a port, if it is a single host: answers do not go to several.
 fn of_one(name: &LinkName) -> Option<Station> {
     Some(Station {
         interface: name.sll_ifindex.cast_unsigned(),
@@ -123,11 +124,12 @@ fn read_link_name(address: &SockAddr) -> Option<LinkName> {
     if address.family() as i32 != libc::AF_PACKET || !whole {
         return None;
     }
-    // SAFETY: of that family, so this type; all its bytes are there, as the storage is larger, and integers.
+    // SAFETY: the family determines the type. All its bytes are initialised, because the storage is larger, and it
+    // consists of integers.
     Some(unsafe { address.as_ptr().cast::<LinkName>().read() })
 }
 
-/// Asks about the interface with that number. In the network namespace of the socket, in whichever the thread is.
+/// Asks about the interface with that index, in the socket's network namespace, whatever the thread's is.
 fn ask(socket: &Socket, request: libc::Ioctl, ask: &mut libc::ifreq) -> io::Result<()> {
     // SAFETY: the requests here read and write an ifreq, which lives across the call.
     match unsafe { libc::ioctl(socket.as_raw_fd(), request, std::ptr::from_mut(ask)) } {
@@ -144,7 +146,7 @@ fn named(socket: &Socket, interface: u32) -> io::Result<libc::ifreq> {
     Ok(request)
 }
 
-/// The name of the interface with that number at present.
+/// The present name of the interface with that index.
 pub(super) fn name_of(socket: &Socket, interface: u32) -> io::Result<String> {
     let name = named(socket, interface)?.ifr_name;
     let bytes = name.iter().take_while(|&&it| it != 0);
@@ -152,7 +154,7 @@ pub(super) fn name_of(socket: &Socket, interface: u32) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The longest datagram that a frame of the interface carries.
+/// Longest datagram in a frame of the interface.
 pub(super) fn path_datagram(socket: &Socket, interface: u32) -> io::Result<usize> {
     let mut request = named(socket, interface)?;
     ask(socket, libc::SIOCGIFMTU as libc::Ioctl, &mut request)?;
@@ -162,25 +164,25 @@ pub(super) fn path_datagram(socket: &Socket, interface: u32) -> io::Result<usize
     Ok(stu + zerolane_wire::HEADER_LEN)
 }
 
-/// Whether the interface with that number is there no more.
+/// Whether the interface with that index is gone.
 pub(crate) fn is_gone(socket: &Socket, interface: u32) -> bool {
     name_of(socket, interface).is_err_and(|it| it.raw_os_error() == Some(libc::ENODEV))
 }
 
-/// What came for a listener.
+/// A frame for a listener.
 pub(crate) enum Strange {
-    /// A datagram, and where it came from.
+    /// A datagram, and its sender.
     Datagram(Vec<u8>, Station),
-    /// A well-formed question for a name, or an answer to one, from that station.
+    /// A well-formed question for a name, or an answer to one, and its sender.
     Discovery(Vec<u8>, Station),
-    /// A frame that is not for this host, of a VLAN, or badly padded.
+    /// A frame that is not for this host, is in a VLAN, or is badly padded.
     Foreign,
 }
 
-/// The next frame at `socket`. `None` when it is empty.
+/// The next frame at `socket`. `None` if there is none.
 ///
 /// # Errors
-/// The socket's.
+/// Those of the socket.
 pub(crate) fn receive(socket: &Socket) -> io::Result<Option<Strange>> {
     let mut buffer = Vec::with_capacity(SHOWN);
     let (len, from) = match socket.recv_from(buffer.spare_capacity_mut()) {
@@ -188,7 +190,7 @@ pub(crate) fn receive(socket: &Socket) -> io::Result<Option<Strange>> {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
         Err(error) => return Err(error),
     };
-    // SAFETY: the call wrote so many bytes of the capacity.
+    // SAFETY: the call wrote `len` bytes of the capacity.
     unsafe { buffer.set_len(len) };
     let name = read_link_name(&from);
     if Discovery::is(&buffer) {
@@ -223,10 +225,10 @@ pub(crate) fn receive(socket: &Socket) -> io::Result<Option<Strange>> {
     Ok(Some(Strange::Datagram(buffer, station)))
 }
 
-/// Sends a stranger something.
+/// Sends a datagram to an unauthenticated peer.
 ///
 /// # Errors
-/// The socket's.
+/// Those of the socket.
 pub(crate) fn send(socket: &Socket, bytes: &[u8], to: Station) -> io::Result<usize> {
     let hardware = to.hardware.ok_or(NoEthernet::NoAddress)?;
     let to = sock_addr(&link_name(to.interface, hardware));

@@ -1,31 +1,32 @@
-//! Asks the driver of an interface for its statistics: by ioctl, for netlink has only what the standard defines.
+//! Reads the driver statistics of an interface, by ioctl, because netlink has only the standard ones.
 
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::AsRawFd;
 
-/// Counters that an interface may have. Those of one with more are not read.
+/// Most counters of an interface. Statistics of one with more are not read.
 const COUNTERS_LIMIT: usize = 1 << 14;
-/// Memory for so many times as many counters as there were a moment ago: the kernel writes all that there are.
+/// Factor of spare memory over the number of counters a moment ago: the kernel writes all that there are.
 const ROOM: usize = 4;
 
 /// `ETHTOOL_GSTRINGS`, `ETHTOOL_GSTATS` and `ETHTOOL_GSSET_INFO` of linux/ethtool.h.
 const GET_STRINGS: u32 = 0x1b;
 const GET_STATISTICS: u32 = 0x1d;
 const GET_SET_INFO: u32 = 0x37;
-/// The set of the names of counters, `ETH_SS_STATS`.
+/// The set of counter names, `ETH_SS_STATS`.
 const STATISTICS: u32 = 1;
 /// `ETH_GSTRING_LEN`.
 const NAME_LEN: usize = 32;
-/// What is before the names: `struct ethtool_gstrings`.
+/// Bytes before the names: `struct ethtool_gstrings`.
 const STRINGS_HEADER_LEN: usize = 12;
 
-/// Every counter of the driver of an interface in this thread's namespace: none, if it has none or the interface is gone.
+/// All driver counters of an interface in this thread's namespace: none if the driver has none or the interface is
+/// gone.
 ///
 /// # Errors
 /// The kernel's; or the driver has more than 16,384 counters.
 pub fn driver_statistics(interface: &str) -> io::Result<Vec<(String, u64)>> {
-    // Any socket is for questions about interfaces.
+    // Any socket can be used to ask about interfaces.
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     match read(&socket, interface) {
         Err(why) if is_nothing(&why) => Ok(Vec::new()),
@@ -63,16 +64,16 @@ fn read(socket: &UdpSocket, interface: &str) -> io::Result<Vec<(String, u64)>> {
         .collect())
 }
 
-/// Counters that there are.
+/// Number of counters.
 fn count(socket: &UdpSocket, interface: &str) -> io::Result<usize> {
-    // The command, which sets are asked for, and how long each of those is that there are.
+    // The command, the sets requested, and the length of each existing one of these.
     let mut info = [pair(GET_SET_INFO, 0), 1 << STATISTICS, 0];
     ask(socket, interface, &mut info)?;
     let [length, _] = halves(info[2]);
     Ok(if info[1] == 0 { 0 } else { length as usize })
 }
 
-/// Two words of 32 bits as they lie in memory.
+/// Two 32-bit words in memory order.
 fn pair(first: u32, second: u32) -> u64 {
     let [a, b] = [first, second].map(u32::to_ne_bytes);
     u64::from_ne_bytes([a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]])
@@ -89,10 +90,10 @@ fn name(bytes: &[u8]) -> String {
     String::from_utf8_lossy(text).into_owned()
 }
 
-/// Has the kernel answer a request in the memory that it is in. The request begins with a command of linux/ethtool.h and
-/// is as long as its answer, with [`ROOM`] to spare where that depends on the driver.
+/// Makes the kernel answer a request in place. The request begins with a command of linux/ethtool.h and is as long as
+/// its answer, with [`ROOM`] to spare if the length depends on the driver.
 fn ask(socket: &UdpSocket, interface: &str, request: &mut [u64]) -> io::Result<()> {
-    // The last is a zero.
+    // The name needs a zero at its end.
     if interface.len() >= libc::IF_NAMESIZE {
         return Err(io::Error::from_raw_os_error(libc::ENODEV));
     }
@@ -104,8 +105,8 @@ fn ask(socket: &UdpSocket, interface: &str, request: &mut [u64]) -> io::Result<(
         ifru_data: request.as_mut_ptr().cast(),
     };
     let mut ask = libc::ifreq { ifr_name, ifr_ifru };
-    // SAFETY: `ask` and the request that it points to outlive the call, and the request is borrowed alone. The kernel writes an
-    // answer there that is no longer, or that it would be only if the driver had four times the counters of a moment ago.
+    // SAFETY: `ask` and the request that it points to outlive the call, and the request is borrowed exclusively. The
+    // kernel's answer fits, unless the driver now has more than four times the counters of a moment ago.
     match unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut ask) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),

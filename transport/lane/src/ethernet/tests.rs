@@ -1,4 +1,5 @@
-//! Two drivers in one thread, at two hosts joined by veth, and who else is on their segment.
+//! Tests that two drivers in one thread, at two hosts joined by veth, exchange payload despite other hosts of the
+//! segment.
 #![allow(non_snake_case)]
 
 use super::*;
@@ -18,7 +19,7 @@ use zerolane_wire::{HEADER_LEN, Header, Op};
 
 pub(crate) type End = Driver<AnyLane>;
 
-/// Bounds how long a failure takes to show.
+/// Limits how long a failure takes to show.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
 pub(super) fn options(security: Security) -> Options {
     Options {
@@ -32,7 +33,7 @@ pub(super) fn both() -> [Options; 2] {
     [Security::default(), Security::plain()].map(options)
 }
 
-/// Two hosts, or `None` with a message where they are not allowed.
+/// Two hosts, or `None` with a message if this process may not make them.
 pub(crate) fn hosts(mtu: u32) -> Option<Topology> {
     if !netns::is_permitted() {
         eprintln!("skipped: network namespaces and packet sockets need root");
@@ -51,7 +52,7 @@ pub(super) fn own_address(host: &Namespace, port: u16) -> SocketAddr {
     found.next().expect("one")
 }
 
-/// The address of `to` as one on the other end of its link calls it.
+/// The address of `to` as seen from the other end of its link.
 pub(super) fn seen_from(host: &Namespace, to: SocketAddr) -> SocketAddr {
     let (SocketAddr::V6(own), SocketAddr::V6(to)) = (own_address(host, 0), to) else {
         panic!("no addresses of raw Ethernet");
@@ -69,8 +70,8 @@ pub(super) fn listen(host: &Namespace, port: u16, options: &Options) -> io::Resu
     inside(host, || Listener::bind(address, options.clone()))
 }
 
-/// As [`listen`], on a port that was another listener's. A child that another test is starting has that one's sockets until it
-/// executes its program.
+/// Listens as [`listen`], on a port of an earlier listener. A child that another test is starting has that listener's
+/// sockets until it executes its program.
 fn listen_again(host: &Namespace, port: u16, options: &Options) -> Listener {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -87,7 +88,7 @@ pub(super) fn join_at(hosts: &Topology, listener: &mut Listener, options: &Optio
     join_between([hosts.a(), hosts.b()], listener, options)
 }
 
-/// From the first host to the listener at the second.
+/// Connects from the first host to the listener at the second.
 pub(super) fn join_between(
     [from, at]: [&Namespace; 2],
     listener: &mut Listener,
@@ -101,7 +102,7 @@ pub(super) fn join_between(
         assert!(Instant::now() < end, "{:?}", listener.counters());
         a.turn().expect("asking");
         let wait = Some(Duration::from_millis(1));
-        // Sockets of a connection are made at the interface's number, which is of that namespace.
+        // A connection's sockets use the interface's index, which belongs to that namespace.
         let accepted = inside(at, || listener.accept(wait));
         if let Some(b) = accepted.expect("accepting") {
             break b;
@@ -127,7 +128,7 @@ pub(crate) fn drive(a: &mut End, b: &mut End, mut done: impl FnMut(&mut End, &mu
     }
 }
 
-/// Content that tells its place.
+/// Content that depends on the position.
 pub(crate) fn content(len: usize, seed: usize) -> Vec<u8> {
     (0..len)
         .map(|at| (at / 251 + at * 7 + seed) as u8)
@@ -163,7 +164,7 @@ pub(crate) fn transfer(a: &mut End, b: &mut End, len: usize) {
     verify(b.next_completion(), &bytes);
 }
 
-/// The number of the XDP program that the interface of `host` runs.
+/// The id of the XDP program at the interface of `host`.
 pub(super) fn program_at(host: &Namespace) -> Option<u32> {
     let kernel = host.rtnetlink().expect("there");
     kernel.xdp_program(host.device()).expect("an interface")
@@ -174,7 +175,7 @@ pub(super) fn frame(to: Hardware, from: Hardware, payload: &[u8]) -> Vec<u8> {
     [&to, &from, &ETHERTYPE.to_be_bytes()[..], payload].concat()
 }
 
-/// Everything that a device of the calling thread's namespace receives.
+/// A socket that receives all frames of the calling thread's namespace.
 pub(super) fn overhear() -> Socket {
     let ethertype = i32::from(ETHERTYPE.to_be());
     let socket = Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(ethertype)));
@@ -187,7 +188,7 @@ pub(super) fn heard(socket: &Socket) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     let mut frame = Vec::with_capacity(70_000);
     while let Ok(len) = socket.recv(frame.spare_capacity_mut()) {
-        // SAFETY: the call wrote so many bytes of the capacity.
+        // SAFETY: the call wrote `len` bytes of the capacity.
         unsafe { frame.set_len(len) };
         frames.push(frame.clone());
         frame.clear();
@@ -207,7 +208,7 @@ fn transfer__every_length_at_every_mtu() {
             let stu = b.account().stu as usize;
             let whole = stu + HEADER_LEN + options.security.seal_len();
             let most = crate::Config::default().max_stu as usize + HEADER_LEN;
-            // Whole words of payload.
+            // Payload has whole words.
             assert!(whole + 8 > most.min(mtu as usize), "{whole} of {mtu}");
             let edges = [stu - 1, stu, stu + 1, 3 * stu + 5, 64 * stu + 1];
             for len in (0..10).chain(39..48).chain(edges) {
@@ -221,7 +222,7 @@ fn transfer__every_length_at_every_mtu() {
     }
 }
 
-/// A driver of a real interface lengthens what is shorter, and the length would be lost.
+/// The driver of a real interface pads shorter frames, and the length would be lost.
 #[test]
 fn frames__are_never_shorter_than_ethernet_has_them() {
     let Some(hosts) = hosts(1500) else {
@@ -241,7 +242,7 @@ fn frames__are_never_shorter_than_ethernet_has_them() {
     }
 }
 
-/// In its place, although the frame of the last STU has more behind it.
+/// In place, although the frame of the last STU has padding after it.
 #[test]
 fn strict__permits_a_last_stu_of_three_bytes() {
     let Some(hosts) = hosts(1500) else {
@@ -259,7 +260,7 @@ fn strict__permits_a_last_stu_of_three_bytes() {
     assert_eq!(b.account().bytes_placed - before, 40 * stu as u64 + 3);
 }
 
-/// What anyone on the segment can send who knows a connection's key.
+/// Frames that any host of the segment can send if it knows a connection's key.
 #[test]
 fn forged__frames_are_counted_and_change_nothing() {
     let Some(hosts) = hosts(1500) else {
@@ -297,9 +298,9 @@ fn forged__frames_are_counted_and_change_nothing() {
             frame(to, from, &datagram[..HEADER_LEN - 1]),
             frame(to, from, &datagram),
             frame(to, from, &badly_padded),
-            // Longer than the MTU: by as much as a device takes, for a tag.
+            // Longer than the MTU, by as much as a device permits for a tag.
             frame(to, from, &[&datagram[..HEADER_LEN], &[7; 1464]].concat()),
-            // Its number is none: it is as good as untagged.
+            // Its number is 0, which counts as untagged.
             tagged(0),
         ];
         let not_shown = [frame(to, from, &datagram[..11]), frame(to, from, &[0; 100])];
@@ -342,7 +343,7 @@ fn listeners__of_one_interface_have_ports() {
         for (a, b) in &mut pairs {
             transfer(a, b, 300_000);
         }
-        // They go on without it, and it can be listened on again.
+        // The connections continue without the listener, and its port can be used again.
         drop(first);
         let mut first = listen_again(hosts.b(), 7411, &options);
         let (mut a, mut b) = join_at(&hosts, &mut first, &options);
@@ -353,7 +354,7 @@ fn listeners__of_one_interface_have_ports() {
     }
 }
 
-/// As where the answer to it was lost.
+/// As if the answer was lost.
 #[test]
 fn repeated__requests_reach_the_connection_that_they_led_to() {
     let Some(hosts) = hosts(1500) else {
@@ -384,7 +385,7 @@ fn repeated__requests_reach_the_connection_that_they_led_to() {
         assert_eq!(b.account().dropped_foreign, before.dropped_foreign);
         let accept = || listener.accept(Some(Duration::from_millis(20)));
         let second = inside(hosts.b(), accept).expect("accepting");
-        // In plain mode whoever asks from another address gets one.
+        // In plain mode, a request from another address gets a connection.
         let is_plain = options.security.mode == crate::Mode::Plain;
         assert_eq!(second.is_some(), is_plain);
         transfer(&mut a, &mut b, 300_000);
@@ -437,7 +438,7 @@ fn interface__down_renamed_or_narrower_in_the_middle_loses_nothing() {
     }
 }
 
-/// The error that an end meets which sends, or only receives.
+/// The error at an end that sends, or only receives.
 #[test]
 fn interface__gone_is_an_error_that_says_so() {
     for sends in [true, false] {
@@ -455,7 +456,7 @@ fn interface__gone_is_an_error_that_says_so() {
     }
 }
 
-/// The interface of both ends goes, while a sends or not, and both say so.
+/// Removes the interface of both ends, while a sends or not; both ends report it.
 pub(super) fn delete_interface(hosts: &Topology, a: &mut End, b: &mut End, sends: bool) {
     hosts.a().delete(0).expect("there");
     if sends {
@@ -498,7 +499,7 @@ fn address__that_cannot_be_is_an_error_that_says_why() {
     let any: SocketAddr = "127.0.0.1:7411".parse().expect("an address");
     let error = Listener::bind(any, options.clone()).expect_err("no interface");
     assert_eq!(error.to_string(), no_address);
-    // The loopback interface is there, and no Ethernet.
+    // The loopback interface exists, and is not Ethernet.
     let loopback: SocketAddr = "[fe80::ff:fe00:1%1]:7411".parse().expect("an address");
     let error = crate::connect(loopback, &options).expect_err("not permitted, or no Ethernet");
     let why = error

@@ -1,14 +1,14 @@
-//! Why IP protocol 118 does not carry something, in words.
+//! Defines the reasons why IP protocol 118 is not available, and their messages.
 
 use std::fmt;
 use std::io;
 
-/// Why IP protocol 118 does not carry a connection. It is inside of the [`io::Error`] that says so.
+/// Why IP protocol 118 does not carry a connection. It is inside the [`io::Error`] that reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NoIp118 {
     /// This process may not use raw sockets.
     NotPermitted,
-    /// Something on this host listens on that port of the protocol's header, at whatever address.
+    /// Another listener of this host has that port of the protocol's header, at any address.
     InUse,
 }
 

@@ -1,11 +1,11 @@
-//! What the kernel shows a raw socket: each has only what is for it, although all of the host see what is of the
-//! protocol.
+//! Builds kernel filters for raw sockets, each of which would otherwise receive all packets of the protocol on this
+//! host.
 
 use crate::filter::{ALL, Program};
 use socket2::SockFilter;
 use std::net::SocketAddr;
 
-/// For sockets of the family of `like`: those of IPv4 are shown the IP header as well.
+/// For sockets of `like`'s family: IPv4 sockets receive the IP header as well.
 fn program(like: SocketAddr) -> Program {
     match like {
         SocketAddr::V4(_) => Program::of_packets(),
@@ -13,20 +13,20 @@ fn program(like: SocketAddr) -> Program {
     }
 }
 
-/// Nothing.
+/// Accepts nothing.
 pub(super) fn of_nobody() -> Vec<SockFilter> {
     Program::of_datagrams().show(0).take()
 }
 
-/// What the listener at `local` is asked.
+/// Accepts requests to the listener at `local`.
 pub(super) fn of_listener(local: SocketAddr) -> Vec<SockFilter> {
     let mut program = program(local);
     let asked = program.expect_stranger(local.port(), 1);
     asked.show(ALL).show(0).take()
 }
 
-/// What has the `key` of a connection with `peer`; and where a listener made it, what its peer repeats of what it asked
-/// there, by its port and the listener's. That it is the peer's address is the connected socket's to see.
+/// Accepts datagrams with the `key` of a connection with `peer`. If a listener made the connection, also accepts
+/// requests that its peer repeats, by its port and the listener's. The connected socket checks the peer's address.
 pub(super) fn of_connection(
     peer: SocketAddr,
     key: u32,

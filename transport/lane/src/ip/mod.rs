@@ -1,4 +1,4 @@
-//! The lane of IP protocol 118: packets of the Scheduled Transfer's own IP protocol, without UDP, on any network that
+//! Carries connections in packets of IP protocol 118, the Scheduled Transfer's own, without UDP, on any network that
 //! routes them.
 //!
 //! ```text
@@ -9,10 +9,10 @@
 //!    socket
 //! ```
 //!
-//! Each connection has a raw socket of its own. It is connected, so that the kernel shows it what comes from its peer's
-//! address to its own, and a filter shows it only what has its key: all that arrives is the connection's and the
-//! forecast holds. All else is the UDP lane's without its offloads, for the kernel cuts and merges nothing of a
-//! protocol that it does not know. An address that changes is another host to the peer.
+//! Each connection has a raw socket of its own. The socket is connected, so the kernel passes it only packets from its
+//! peer's address to its own, and a filter passes only those with its key: all arrivals belong to the connection and
+//! the forecast holds. The rest is the UDP lane's code without offloads, because the kernel neither segments nor merges
+//! a protocol that it does not know. An end whose address changes is another host to the peer.
 
 mod error;
 mod filter;
@@ -44,12 +44,12 @@ pub struct IpLane {
     receiver: Receiver,
     seat: Seat,
     strict: bool,
-    /// Who the peer proved to be.
+    /// The identity that the peer proved.
     peer_key: Option<PublicKey>,
 }
 
 impl IpLane {
-    /// Of `socket`, which is connected from `local` to `peer` and shown what has the key of `seat`.
+    /// A lane of `socket`, which is connected from `local` to `peer` and receives datagrams with the key of `seat`.
     fn new(
         socket: Socket,
         local: SocketAddr,
@@ -70,10 +70,10 @@ impl IpLane {
         }
     }
 
-    /// To a peer that asked the listener at `port`, from the address that it called. Our key is `key`.
+    /// A lane to a peer that asked the listener at `port`, from the address that it called, with this end's key `key`.
     ///
     /// # Errors
-    /// There is no way to the peer; [`NoIp118`]; or the system has no more of what a socket needs.
+    /// There is no route to the peer; [`NoIp118`]; or the system has no resources for a socket.
     pub(crate) fn accepted(
         port: &Arc<SharedPort>,
         addresses: PacketAddresses,
@@ -90,7 +90,7 @@ impl IpLane {
         Ok(IpLane::new(socket, local, peer, seat, options))
     }
 
-    /// What the core is to know of the socket.
+    /// The core's configuration for the socket.
     pub(crate) fn config(&self, options: &Options) -> Config {
         let path_datagram = udp::path_datagram(&self.socket, self.peer);
         let encapsulation = udp::encapsulation(&self.socket, self.peer);
@@ -100,12 +100,12 @@ impl IpLane {
         }
     }
 
-    /// This end's part in the key exchange.
+    /// Takes this end's part of the key exchange.
     fn begin(&mut self, exchange: Exchange) {
         self.receiver.begin(exchange);
     }
 
-    /// The peer finished its key exchange. False if the cryptography refuses the keys.
+    /// Completes the peer's key exchange. False if the cryptography refuses the keys.
     pub(crate) fn admit(&mut self, exchange: Exchange, session: Session) -> bool {
         self.begin(exchange);
         self.protect(session)
@@ -116,7 +116,7 @@ impl IpLane {
         udp::protect(&mut self.sender, &mut self.receiver, session)
     }
 
-    /// Who the peer proved to be: `None` in plain mode, and before it did.
+    /// The identity that the peer proved: `None` in plain mode, and before the proof.
     pub fn peer_key(&self) -> Option<PublicKey> {
         self.peer_key
     }
@@ -126,12 +126,12 @@ impl IpLane {
         self.seat.key()
     }
 
-    /// The socket, to be waited on together with others.
+    /// The socket, to wait on together with others.
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// Our address when the connection was made, with the port of the protocol's header.
+    /// This end's address when the connection was made, with the port of the protocol's header.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
@@ -206,10 +206,10 @@ pub(crate) fn connect_as<L: Lane>(
     initiate(lane, config, options, entropy, IpLane::begin, wrap)
 }
 
-/// What IP protocol 118 to `peer` would be like, found out without a packet: the longest datagram, bytes.
+/// Finds out, without a packet, the longest datagram of IP protocol 118 to `peer`, in bytes.
 ///
 /// # Errors
-/// [`NoIp118`]: why this process may not; or there is no route.
+/// [`NoIp118`]: why this process may not use it; or there is no route.
 pub fn look_ip118(peer: SocketAddr) -> io::Result<usize> {
     let peer = socket::canonical(peer);
     let socket = socket::connected(None, peer, &filter::of_nobody())?;

@@ -1,4 +1,4 @@
-//! Listening: a raw socket that is shown what strangers ask by one port of the protocol's header.
+//! Listens on a port of the protocol's header: opens a raw socket for the requests of unauthenticated peers.
 
 use super::{NoIp118, filter, socket};
 use crate::Options;
@@ -9,13 +9,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// Where a port lies in a header that came: its sender's.
+/// Position of the sender's port in a received header.
 const S_PORT: std::ops::Range<usize> = 6..8;
 
-/// A listener's port at `local`, its socket, and what keeps others from it.
+/// A listener's port at `local`, its socket, and the claim that keeps others from it.
 ///
 /// # Errors
-/// [`NoIp118`]; the address is not ours; or the system has no more of what a socket needs.
+/// [`NoIp118`]; the address does not belong to this host; or the system has no resources for a socket.
 pub(crate) fn attend(
     local: SocketAddr,
     options: &Options,
@@ -38,11 +38,11 @@ pub(crate) fn attend(
     Ok((Arc::new(port), Arc::new(socket), claim))
 }
 
-/// The next datagram of a stranger at `socket`, of which no more is taken than any of theirs has, and where it came
-/// from, with the port that it says. `None` when it is empty.
+/// The next datagram of an unauthenticated peer at `socket`, read up to the longest that such peers send, and its
+/// sender, with the port in its header. `None` if there is none.
 ///
 /// # Errors
-/// The socket's, those of datagrams sent earlier among them.
+/// Errors of the socket, including those of datagrams sent earlier.
 pub(crate) fn receive(socket: &Socket) -> io::Result<Option<(Vec<u8>, PacketAddresses)>> {
     let mut buffer = [0; SHOWN];
     let Some((len, mut addresses)) = udp::receive_packet(socket, &mut buffer)? else {
@@ -52,7 +52,7 @@ pub(crate) fn receive(socket: &Socket) -> io::Result<Option<(Vec<u8>, PacketAddr
         Envelope::Ipv4 => IPV4_HEADER,
         _ => 0,
     };
-    // What is too short for it is no message of a stranger.
+    // A shorter packet is no message of an unauthenticated peer.
     let datagram = buffer[..len].get(front..).unwrap_or_default();
     let port = datagram.get(S_PORT).and_then(|it| it.try_into().ok());
     let port = u16::from_be_bytes(port.unwrap_or_default());
@@ -60,7 +60,7 @@ pub(crate) fn receive(socket: &Socket) -> io::Result<Option<(Vec<u8>, PacketAddr
     Ok(Some((datagram.to_vec(), addresses)))
 }
 
-/// Sends a stranger something from the address that was called.
+/// Answers an unauthenticated peer from the address that it called.
 pub(crate) fn answer(socket: &Socket, bytes: &[u8], addresses: PacketAddresses) {
     let peer = socket::with_port(addresses.peer, 0);
     udp::answer(socket, bytes, PacketAddresses { peer, ..addresses });

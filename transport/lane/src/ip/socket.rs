@@ -1,4 +1,4 @@
-//! Raw sockets: everything that has to do with the kernel's IP and nothing with the protocol.
+//! Opens raw sockets: everything about the kernel's IP and nothing about the protocol.
 
 use super::{NoIp118, filter};
 use crate::udp::{self, Envelope};
@@ -9,7 +9,7 @@ use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::AsRawFd;
 use zerolane_wire::encapsulation::IP_PROTOCOL;
 
-/// What a socket of the family of `like` shows around a datagram.
+/// The envelope of datagrams at sockets of `like`'s family.
 pub(super) fn envelope(like: SocketAddr) -> Envelope {
     match like {
         SocketAddr::V4(_) => Envelope::Ipv4,
@@ -17,7 +17,7 @@ pub(super) fn envelope(like: SocketAddr) -> Envelope {
     }
 }
 
-/// `address` as one of the family that carries it: an IPv4 address is no IPv6 address to raw sockets.
+/// `address` in the family that carries it: raw sockets do not take an IPv4 address as an IPv6 one.
 pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
     let mapped = match address {
         SocketAddr::V4(_) => None,
@@ -29,7 +29,7 @@ pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// `address`, at another port.
+/// `address`, with another port.
 pub(super) fn with_port(address: SocketAddr, port: u16) -> SocketAddr {
     match address {
         SocketAddr::V4(it) => SocketAddrV4::new(*it.ip(), port).into(),
@@ -37,22 +37,22 @@ pub(super) fn with_port(address: SocketAddr, port: u16) -> SocketAddr {
     }
 }
 
-/// The address that `socket` speaks from, with this port of the protocol's header.
+/// The address from which `socket` sends, with this port of the protocol's header.
 pub(super) fn local(socket: &Socket, port: u16) -> io::Result<SocketAddr> {
     let local = socket.local_addr()?.as_socket();
     let local = local.ok_or(io::ErrorKind::AddrNotAvailable)?;
     Ok(with_port(local, port))
 }
 
-/// What the kernel is told: raw sockets have no ports, and IPv6's take one for the protocol.
+/// The address for the kernel, without a port: raw sockets have none, and IPv6 ones would take it for the protocol.
 pub(super) fn bare(address: SocketAddr) -> SockAddr {
     with_port(address, 0).into()
 }
 
-/// A raw socket at `local`, connected to `peer`, which is shown what passes `filter`.
+/// A raw socket at `local`, connected to `peer`, which receives datagrams that pass `filter`.
 ///
 /// # Errors
-/// There is no way to the peer; [`NoIp118`]; or the system has no more of what a socket needs.
+/// There is no route to the peer; [`NoIp118`]; or the system has no resources for a socket.
 pub(super) fn connected(
     local: Option<SocketAddr>,
     peer: SocketAddr,
@@ -67,10 +67,10 @@ pub(super) fn connected(
     Ok(socket)
 }
 
-/// A raw socket at `local`, which is shown what passes `filter`, whoever it is from.
+/// A raw socket at `local`, which receives datagrams that pass `filter`, from any host.
 ///
 /// # Errors
-/// The address is not ours; [`NoIp118`]; or the system has no more of what a socket needs.
+/// The address does not belong to this host; [`NoIp118`]; or the system has no resources for a socket.
 pub(super) fn bound(local: SocketAddr, filter: &[SockFilter]) -> io::Result<Socket> {
     let socket = silent(local)?;
     socket.bind(&bare(local))?;
@@ -78,7 +78,7 @@ pub(super) fn bound(local: SocketAddr, filter: &[SockFilter]) -> io::Result<Sock
     Ok(socket)
 }
 
-/// A raw socket of the family of `like` that is shown nothing more.
+/// A raw socket of `like`'s family that receives nothing yet.
 fn silent(like: SocketAddr) -> io::Result<Socket> {
     let protocol = Protocol::from(i32::from(IP_PROTOCOL));
     let socket = Socket::new(Domain::for_address(like), Type::RAW, Some(protocol));
@@ -92,7 +92,7 @@ fn silent(like: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Has a socket that is shown nothing be shown what passes `filter`, without what came before it was silent.
+/// Makes such a socket receive datagrams that pass `filter`, without those that arrived before it was silent.
 fn hear(socket: &Socket, filter: &[SockFilter]) -> io::Result<()> {
     while socket.recv(&mut [MaybeUninit::uninit()]).is_ok() {}
     socket.attach_filter(filter)

@@ -1,4 +1,5 @@
-//! Two drivers in one thread, at two hosts joined by veth, and who else sends packets of the protocol.
+//! Tests that two drivers in one thread, at two hosts joined by veth, exchange payload despite other senders of the
+//! protocol.
 #![allow(non_snake_case)]
 
 use super::*;
@@ -34,8 +35,8 @@ fn listen(host: &Namespace, at: (IpAddr, u16), options: &Options) -> io::Result<
     inside(host, || Listener::bind(at.into(), options.clone()))
 }
 
-/// As [`listen`], on a port that was another listener's. A child that another test is starting has that one's sockets
-/// until it executes its program.
+/// Listens as [`listen`], on a port of an earlier listener. A child that another test is starting has that listener's
+/// sockets until it executes its program.
 fn listen_again(host: &Namespace, at: (IpAddr, u16), options: &Options) -> Listener {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -92,7 +93,7 @@ fn transfer__every_length_at_every_mtu() {
                 let header = if ip.is_ipv4() { 20 } else { 40 };
                 let whole = stu + HEADER_LEN + options.security.seal_len();
                 let most = crate::Config::default().max_stu as usize + HEADER_LEN;
-                // Whole words of payload.
+                // Payload has whole words.
                 assert!(
                     whole + 8 > most.min(mtu as usize - header),
                     "{whole} of {mtu}"
@@ -102,7 +103,7 @@ fn transfer__every_length_at_every_mtu() {
                     transfer(&mut a, &mut b, len);
                 }
                 assert!(!a.account().gso && !a.account().gro);
-                // One is of one family, and the other of the listener's port.
+                // One has the family's address, the other the listener's port.
                 assert_eq!(b.lane().local_addr(), Some(a.lane().peer_addr()));
                 assert_eq!(a.lane().local_addr(), Some(b.lane().peer_addr()));
             }
@@ -110,7 +111,7 @@ fn transfer__every_length_at_every_mtu() {
     }
 }
 
-/// No copy in user space but of what no forecast can place.
+/// No copies in user space except of payload that no forecast can place.
 #[test]
 fn strict__permits_payload_in_its_place() {
     let Some(hosts) = hosts(1500) else {
@@ -155,7 +156,7 @@ fn forge(to: Ipv4Addr, packets: &[Vec<u8>]) {
     }
 }
 
-/// What a host can send who knows a connection's key, in the peer's name or its own.
+/// Packets that a host can send if it knows a connection's key, in the peer's name or its own.
 #[test]
 fn forged__packets_are_counted_and_change_nothing() {
     let Some(hosts) = hosts(1500) else {
@@ -188,7 +189,7 @@ fn forged__packets_are_counted_and_change_nothing() {
         inside(hosts.a(), || {
             forge(there, &not_shown);
             forge(there, &broken);
-            // Longer than the MTU: the kernel of the forger cuts it, that of the receiver puts it together.
+            // Longer than the MTU: the forger's kernel fragments it, and the receiver's reassembles it.
             let long = [&datagram[..HEADER_LEN], &[7; 3000]].concat();
             let to = SockAddr::from(SocketAddrV4::new(there, 0));
             assert_eq!(raw_socket().send_to(&long, &to).expect("sent"), long.len());
@@ -198,7 +199,7 @@ fn forged__packets_are_counted_and_change_nothing() {
         drive(&mut a, &mut b, |_, b| dropped(b) >= expected);
         transfer(&mut a, &mut b, 1 << 20);
         assert_eq!(dropped(&b), expected);
-        // Between them came what the ends sent each other.
+        // Among them are datagrams that the ends sent each other.
         let came = b.account().datagrams_received - before.datagrams_received;
         let sent = a.account().datagrams_sent;
         assert!(came <= sent + broken.len() as u64 + 1, "{came} of {sent}");
@@ -266,7 +267,7 @@ fn listeners__of_one_host_have_ports() {
             for (a, b) in &mut pairs {
                 transfer(a, b, 300_000);
             }
-            // They go on without it, and it can be listened on again.
+            // The connections continue without the listener, and its port can be used again.
             drop(first);
             let mut first = listen_again(hosts.b(), (ip, 7411), &options);
             let (mut a, mut b) = join_at(&hosts, &mut first, one, &options);
@@ -278,7 +279,7 @@ fn listeners__of_one_host_have_ports() {
     }
 }
 
-/// Where a listener hears all addresses, its peer hears the one that it called.
+/// A listener at all addresses answers from the one that its peer called.
 #[test]
 fn listener__at_any_address_answers_from_the_one_that_was_called() {
     let Some(hosts) = hosts(1500) else {
@@ -300,7 +301,7 @@ fn listener__at_any_address_answers_from_the_one_that_was_called() {
     }
 }
 
-/// Turns `ends` until each has ended: why.
+/// Turns `ends` until each has ended. Returns why.
 fn ended<const N: usize>(mut ends: [&mut End; N]) -> [CloseReason; N] {
     let end = Instant::now() + PATIENCE;
     while ends.iter().any(|it| it.closed().is_none()) {
@@ -313,7 +314,7 @@ fn ended<const N: usize>(mut ends: [&mut End; N]) -> [CloseReason; N] {
     ends.map(|it| it.closed().expect("ended"))
 }
 
-/// As over UDP: it has no interface of its own, and its peer is missed.
+/// As over UDP: the lane has no interface of its own, and the peer falls silent.
 #[test]
 fn interface__gone_ends_both_ends_after_the_idle_timeout() {
     for options in both() {
@@ -335,7 +336,7 @@ fn interface__gone_ends_both_ends_after_the_idle_timeout() {
     }
 }
 
-/// The kernel of a host without a raw socket of the protocol says so.
+/// The kernel of a host without a raw socket of the protocol reports that.
 #[test]
 fn connect__where_nothing_takes_the_protocol_says_so() {
     let Some(hosts) = hosts(1500) else {

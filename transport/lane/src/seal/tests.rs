@@ -1,3 +1,4 @@
+//! Tests that sealed datagrams open once, only unchanged, and across changes of keys.
 #![allow(non_snake_case)]
 use super::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,9 +1,9 @@
-//! Copies by atomic accesses of two words, where the processor has them: half as many instructions, and in the cache nearly twice
-//! the bytes a second.
+//! Copies by atomic accesses of two words, on processors that have them: half as many instructions, and nearly twice
+//! the bytes a second in the cache.
 //!
-//! x86-64 processors with AVX access aligned 16 bytes as one (Intel, *Software Developer's Manual*, volume 3, "Guaranteed Atomic
-//! Operations"; AMD has said the same). Rust has no such type, so the accesses are written in the processor's language: to the
-//! compiler they are as foreign as what another process does.
+//! x86-64 processors with AVX access aligned 16 bytes atomically (Intel, *Software Developer's Manual*, volume 3,
+//! "Guaranteed Atomic Operations"; AMD guarantees the same). Rust has no such type, so the accesses are in assembly: to
+//! the compiler they are as opaque as those of another process.
 
 use std::mem::MaybeUninit;
 
@@ -11,10 +11,10 @@ use std::mem::MaybeUninit;
 const PAIR: usize = 16;
 /// Bytes of one round.
 const ROUND: usize = 4 * PAIR;
-/// What is shorter is not worth the look at the processor.
+/// Shorter copies are not worth the check of the processor.
 const MIN: usize = 256;
 
-/// Of `len` bytes at this address, which are whole words: how many are in front of those that go by pairs, and how many go so.
+/// Of `len` bytes at this address, which are whole words: how many come before the pairs, and how many the pairs cover.
 pub(super) fn part(address: usize, len: usize) -> (usize, usize) {
     if len < MIN || !is_there() {
         return (0, 0);
@@ -33,17 +33,17 @@ fn is_there() -> bool {
     false
 }
 
-/// Writes `bytes` at `to`, the last last.
+/// Writes `bytes` at `to`; the last pair is written last.
 ///
 /// # Safety
-/// Address and length are of [`part`]; for the memory at `to` the caller answers as for [`super::store`].
+/// Address and length come from [`part`]; for the memory at `to`, the contract of [`super::store`] holds.
 pub(super) unsafe fn store(to: *mut u8, bytes: &[u8]) {
     if bytes.is_empty() {
         return;
     }
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: whole rounds, one at least, are read of `bytes` and written at `to`, which is aligned; AVX is there, else there would
-    // be none.
+    // SAFETY: whole rounds, at least one, are read from `bytes` and written at `to`, which is aligned. The processor
+    // has AVX, because otherwise [`part`] returns no rounds.
     unsafe {
         std::arch::asm!(
             "2:",
@@ -76,14 +76,14 @@ pub(super) unsafe fn store(to: *mut u8, bytes: &[u8]) {
 /// Reads `into.len()` bytes at `from`.
 ///
 /// # Safety
-/// Address and length are of [`part`]; for the memory at `from` the caller answers as for [`super::load`].
+/// Address and length come from [`part`]; for the memory at `from`, the contract of [`super::load`] holds.
 pub(super) unsafe fn load(from: *const u8, into: &mut [MaybeUninit<u8>]) {
     if into.is_empty() {
         return;
     }
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: whole rounds, one at least, are read at `from`, which is aligned, and written into `into`; AVX is there, else there
-    // would be none.
+    // SAFETY: whole rounds, at least one, are read at `from`, which is aligned, and written to `into`. The processor
+    // has AVX, because otherwise [`part`] returns no rounds.
     unsafe {
         std::arch::asm!(
             "2:",

@@ -1,3 +1,4 @@
+//! Tests that a ring rejects hostile indices and voids records.
 #![allow(non_snake_case)]
 use super::ring::*;
 use std::sync::atomic::Ordering;

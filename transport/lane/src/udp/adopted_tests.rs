@@ -1,3 +1,4 @@
+//! Tests that a socket from another program can be adopted, and only a suitable one.
 #![allow(non_snake_case)]
 use super::*;
 use crate::{LaneChoice, Listener, Options};

@@ -1,3 +1,4 @@
+//! Tests that lent memory is released as the kernel reports, and when lending pays.
 #![allow(non_snake_case)]
 use super::*;
 use zerolane_core::RegionId;

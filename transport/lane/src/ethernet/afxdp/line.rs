@@ -1,4 +1,4 @@
-//! A connection's part of a device: its socket, its two rings, its transmit frames.
+//! Sends and receives the frames of one connection: its socket, its two rings, and its transmit frames.
 
 use super::ring::Ring;
 use super::umem::Layout;
@@ -14,19 +14,19 @@ use std::sync::Arc;
 use zerolane_wire::HEADER_LEN;
 use zerolane_wire::encapsulation::{ETHERTYPE, MIN_FRAME, padding};
 
-/// The longest frame, of which the pieces are put together.
+/// The longest frame that is assembled from pieces.
 const MAX_FRAME: usize = 65_535 + AROUND;
-/// More of a frame is in the next entry (XDP_PKT_CONTD).
+/// The frame continues in the next entry (XDP_PKT_CONTD).
 const MORE: u32 = libc::XDP_PKT_CONTD;
 
-/// A socket and its rings, whoever's they are at present.
+/// A socket and its rings, for any connection.
 #[derive(Debug)]
 pub(super) struct Line {
     pub(super) slot: u32,
     socket: OwnedFd,
     receive: Ring<libc::xdp_desc>,
     transmit: Ring<libc::xdp_desc>,
-    /// Transmit frames that the kernel does not have.
+    /// Transmit frames that the kernel does not hold.
     free: Vec<u32>,
 }
 
@@ -48,15 +48,15 @@ impl Line {
     }
 }
 
-/// What has come.
+/// An arrival.
 pub(crate) enum Incoming<'q> {
-    /// A frame, from its header on: until [`Queues::release`].
+    /// A frame, from its header on, valid until [`Queues::release`].
     Frame(&'q mut [u8]),
-    /// Something longer than any frame, or that lies where nothing is received.
+    /// Longer than any frame, or outside of the memory for received frames.
     Broken,
 }
 
-/// Received bytes that lie end to end.
+/// Contiguous received bytes.
 struct Run {
     start: *mut u8,
     len: usize,
@@ -73,9 +73,9 @@ impl Run {
     }
 
     /// # Safety
-    /// They were claimed, each once, and are not given back during `'a`.
+    /// The bytes were claimed, each once, and are not released during `'a`.
     unsafe fn bytes<'a>(&self) -> &'a mut [u8] {
-        // SAFETY: received bytes of one memory, which the kernel does not touch meanwhile.
+        // SAFETY: received bytes of one memory, which the kernel does not access meanwhile.
         unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
     }
 }
@@ -85,11 +85,11 @@ impl Run {
 pub(crate) struct Queues {
     shared: Arc<Shared>,
     line: ManuallyDrop<Line>,
-    /// What is in front of each datagram that is sent.
+    /// The Ethernet header of each datagram sent.
     head: [u8; AROUND],
-    /// What is to go back to the kernel.
+    /// Chunks to return to the kernel.
     taken: Vec<u64>,
-    /// Frames that came in pieces which do not lie end to end, put together, of which the first so many are in use.
+    /// Frames assembled from pieces that were not contiguous; those up to the count are in use.
     whole: Vec<Vec<u8>>,
     in_use: usize,
     unsent: bool,
@@ -97,7 +97,7 @@ pub(crate) struct Queues {
 }
 
 impl Queues {
-    /// Of `line`, between these hardware addresses.
+    /// The queues of `line`, between these hardware addresses.
     pub(super) fn new(
         shared: Arc<Shared>,
         line: Line,
@@ -117,40 +117,41 @@ impl Queues {
             unsent: false,
             process: Process::current(),
         };
-        // What came for the connection that had it before.
+        // Frames for the connection that had the line before.
         while queues.next_frame().is_some() {}
         queues.release();
         queues
     }
 
-    /// Where the program finds it.
+    /// The slot in which the program finds it.
     pub(crate) fn slot(&self) -> u32 {
         self.line.slot
     }
 
-    /// The socket, which is readable when something came.
+    /// The socket, which is readable when a frame arrived.
     pub(crate) fn socket(&self) -> BorrowedFd<'_> {
         self.line.socket.as_fd()
     }
 
-    /// Longest datagram that fits both ways.
+    /// Longest datagram that fits in both directions.
     pub(crate) fn longest(&self) -> usize {
         let layout = self.shared.layout();
         layout.longest_sent().min(layout.longest_received())
     }
 
-    /// Payload that may come at a time, bytes, in STUs of `stu`: what the receive ring holds, with room for control.
+    /// Payload that may arrive at a time, in bytes, with STUs of `stu` bytes: as much as the receive ring holds, with
+    /// room for control operations.
     pub(crate) fn window(&self, stu: usize) -> u32 {
         let stus = self.shared.layout().receives() / 4 * 3;
         u32::try_from(stus as usize * stu).unwrap_or(u32::MAX)
     }
 
-    /// Whether something has come.
+    /// Whether a frame has arrived.
     pub(crate) fn has_more(&self) -> bool {
         self.line.receive.has_more()
     }
 
-    /// Nothing has come: has the driver look, where it is to be asked.
+    /// Makes the driver poll its queue after a look that found nothing, if it must be asked.
     pub(crate) fn look(&self) {
         let asks = self.shared.zero_copy && self.shared.pool().fill.needs_wakeup();
         if asks || self.shared.busy_poll.is_some() {
@@ -166,7 +167,7 @@ impl Queues {
         }
         let len = first.len as usize;
         match self.claim(&first) {
-            // SAFETY: received bytes, which the kernel does not touch before `release`; each is claimed once.
+            // SAFETY: received bytes, which the kernel does not access before `release`; each is claimed once.
             Some(start) => Some(Incoming::Frame(unsafe {
                 std::slice::from_raw_parts_mut(start, len)
             })),
@@ -174,7 +175,7 @@ impl Queues {
         }
     }
 
-    /// Where a piece lies, whose chunk goes back with the next release.
+    /// The address of a piece, whose chunk returns with the next release.
     fn claim(&mut self, piece: &libc::xdp_desc) -> Option<*mut u8> {
         let place = Layout::place_of(piece.addr);
         let chunk = self.shared.layout().chunk_of(place, piece.len)?;
@@ -188,7 +189,7 @@ impl Queues {
         }
         let mut whole = std::mem::take(&mut self.whole[self.in_use]);
         whole.clear();
-        // Pieces that lie end to end, behind those in `whole`.
+        // Contiguous pieces, which follow those in `whole`.
         let mut run = Run::NONE;
         let mut fits = true;
         let mut next = Some(first);
@@ -228,13 +229,13 @@ impl Queues {
         }
     }
 
-    /// Whether a frame ever came in pieces that did not lie end to end.
+    /// Whether a frame ever came in pieces that were not contiguous.
     #[cfg(test)]
     pub(crate) fn has_put_together(&self) -> bool {
         self.whole.iter().any(|it| it.capacity() > 0)
     }
 
-    /// What was taken may be written again.
+    /// Returns the claimed chunks to the kernel.
     pub(crate) fn release(&mut self) {
         self.line.receive.release();
         self.shared.give_back(&self.taken);
@@ -242,7 +243,7 @@ impl Queues {
         self.in_use = 0;
     }
 
-    /// Whether there are transmit frames for so many datagrams.
+    /// Whether there are transmit frames for this many datagrams.
     pub(crate) fn has_room(&mut self, datagrams: usize) -> bool {
         let chunks = self.shared.layout().chunks as usize;
         if self.line.free.len() < datagrams {
@@ -253,7 +254,7 @@ impl Queues {
             && self.line.transmit.room() as usize >= datagrams * chunks
     }
 
-    /// The place of the next datagram, as long as the longest, for which there [is room](Queues::has_room).
+    /// The place of the next datagram, as long as the longest one, if there [is room](Queues::has_room).
     pub(crate) fn place(&mut self) -> Option<&mut [u8]> {
         let layout = self.shared.layout();
         let frame = *self.line.free.last()?;
@@ -262,11 +263,12 @@ impl Queues {
             .shared
             .umem
             .at(layout.address(frame) + AROUND as u64, len);
-        // SAFETY: a transmit frame of this line, which the kernel does not have, behind its header.
+        // SAFETY: the part of a transmit frame after its header; the frame belongs to this line, and the kernel does
+        // not hold it.
         Some(unsafe { std::slice::from_raw_parts_mut(start, len) })
     }
 
-    /// The datagram of `len` bytes that is in the [place](Queues::place) is to leave.
+    /// Queues the datagram of `len` bytes in the [place](Queues::place).
     pub(crate) fn push(&mut self, len: usize) {
         let head = self.head;
         let Some(place) = self.place().filter(|it| it.len() >= len.max(MIN_FRAME)) else {
@@ -286,7 +288,7 @@ impl Queues {
         let layout = *self.shared.layout();
         let start = layout.address(frame);
         let header = self.shared.umem.at(start, AROUND);
-        // SAFETY: the frame, in front of the place.
+        // SAFETY: the part of the frame before the place.
         unsafe { header.copy_from_nonoverlapping(head.as_ptr(), AROUND) };
         let all = (len + AROUND) as u64;
         let chunk = u64::from(layout.chunk);
@@ -302,15 +304,15 @@ impl Queues {
         }
     }
 
-    /// Whether something that was pushed is not with the kernel yet: the next flush takes it along.
+    /// Whether a queued frame is not with the kernel yet: the next flush sends it.
     pub(crate) fn has_unsent(&self) -> bool {
         self.unsent
     }
 
-    /// Has the kernel send what was pushed, as much as it takes. Each call is counted.
+    /// Makes the kernel send queued frames, as many as it takes. Counts each call.
     ///
     /// # Errors
-    /// The interface's.
+    /// Those of the interface.
     pub(crate) fn flush(&mut self, calls: &mut u64) -> io::Result<()> {
         self.line.transmit.publish();
         self.unsent = false;
@@ -322,14 +324,14 @@ impl Queues {
             }
             return Ok(());
         }
-        // In copy mode each call sends some.
+        // In copy mode each call sends some of them.
         let mut left = self.line.transmit.untaken();
         while left > 0 {
             *calls += 1;
             let sent = system::send(self.socket());
             let busy = sent.map_or_else(is_busy, |()| Ok(false))?;
             let before = std::mem::replace(&mut left, self.line.transmit.untaken());
-            // One that has no room for more, or one that was dropped.
+            // The interface has no room for more, or dropped one.
             if left == before {
                 self.unsent = busy;
                 break;
@@ -339,7 +341,7 @@ impl Queues {
     }
 }
 
-/// Whether the kernel takes it another time.
+/// Whether the kernel may accept it later.
 fn is_busy(error: io::Error) -> io::Result<bool> {
     match error.raw_os_error() {
         Some(libc::EAGAIN | libc::ENOBUFS | libc::EBUSY | libc::EINTR) => Ok(true),
@@ -347,12 +349,12 @@ fn is_busy(error: io::Error) -> io::Result<bool> {
     }
 }
 
-/// The line is free for another connection.
+/// Frees the line for another connection.
 impl Drop for Queues {
     fn drop(&mut self) {
-        // SAFETY: not used again.
+        // SAFETY: the field is not used again.
         let line = unsafe { ManuallyDrop::take(&mut self.line) };
-        // A child of fork has copies of what its parent goes on with.
+        // A child of fork has copies of the parent's line.
         if self.process.is_current() {
             self.shared.pool().idle.push(line);
         }

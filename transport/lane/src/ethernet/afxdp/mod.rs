@@ -1,4 +1,4 @@
-//! AF_XDP: frames in memory that is shared with the kernel, to and from one queue of an interface.
+//! Exchanges frames with one queue of an interface by AF_XDP, in memory shared with the kernel.
 //!
 //! ```text
 //!   UMEM  [ receive chunks of all | transmit frames of line 0 | of line 1 | ... ]
@@ -7,13 +7,14 @@
 //!   its connection -- transmit ring of its line --> kernel -- completion ring, one for all --> back to that line
 //! ```
 //!
-//! Each connection has a *line*: a socket of its own with a receive and a transmit ring, so that the program in the driver finds
-//! it by the connection's key, and the kernel wakes who waits for it. Sockets of one queue share their memory and, as the kernel
-//! has it, the two other rings; a lock is around those. A line has as many receive chunks as its ring has entries, so that one
-//! connection that does not look at its ring takes nothing from another, and transmit frames of its own.
+//! Each connection has a *line*: a socket of its own with a receive and a transmit ring. So the program in the driver
+//! finds it by the connection's key, and the kernel wakes the thread that waits for it. Sockets of one queue share
+//! their memory and, in the kernel's design, the two other rings; a lock protects those. A line has as many receive
+//! chunks as its ring has entries, so that a connection that does not read its ring takes nothing from another, and
+//! transmit frames of its own.
 //!
-//! Lines are never closed before the device: the next connection gets one that another left. What the kernel had put in its ring
-//! would be lost to the memory otherwise.
+//! Lines are never closed before the device: the next connection reuses one. Otherwise the chunks that the kernel had
+//! put in the ring would be lost.
 
 mod line;
 mod ring;
@@ -36,55 +37,55 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 use umem::{Layout, Umem};
 
-/// Options of sockets that libc does not name.
+/// Socket options that libc does not name.
 const SO_PREFER_BUSY_POLL: i32 = 69;
 const SO_BUSY_POLL_BUDGET: i32 = 70;
-/// How long a system call may poll the driver, microseconds.
+/// How long a system call may poll the driver, in microseconds.
 const BUSY_POLL: i32 = 20;
 
-/// What all lines of a device have in common.
+/// State shared by all lines of a device.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// Closed behind the lines: it has the memory. Nothing is sent or received by it.
+    /// Holds the memory, and is closed after the lines. Nothing is sent or received by it.
     base: OwnedFd,
     umem: Umem,
     offsets: Offsets,
     zero_copy: bool,
     busy_poll: Option<u16>,
-    /// The interface's number, and the queue's.
+    /// The index of the interface, and of the queue.
     queue: (u32, u32),
-    /// Chunks of each transmit frame that the kernel has.
+    /// Chunks of each transmit frame that the kernel holds.
     sent: Box<[AtomicU8]>,
     pool: Mutex<Pool>,
     program: Arc<Program>,
 }
 
-/// Where the words of each ring lie.
+/// Offsets of each ring's words.
 #[derive(Clone, Copy, Debug)]
 struct Offsets {
     receive: libc::xdp_ring_offset,
     transmit: libc::xdp_ring_offset,
 }
 
-/// What lines take turns at.
+/// State that the lines' lock protects.
 #[derive(Debug)]
 struct Pool {
     fill: Ring<u64>,
     completion: Ring<u64>,
-    /// Transmit frames that came back, of each line.
+    /// Returned transmit frames, for each line.
     free: Vec<Vec<u32>>,
     /// Lines that connections left.
     idle: Vec<Line>,
-    /// Numbers of the lines that were not made.
+    /// Slots of lines that were not made yet.
     slots: Vec<u32>,
 }
 
 impl Shared {
-    /// Of `queue`, an interface's number and the queue's, whose frames carry datagrams of up to `mtu` bytes; `program` sends frames to its
-    /// lines.
+    /// Opens `queue`, given as the index of an interface and of its queue, with frames for datagrams of up to `mtu`
+    /// bytes; `program` directs frames to its lines.
     ///
     /// # Errors
-    /// [`NoEthernet::Refused`]: what of it the system refused.
+    /// [`NoEthernet::Refused`]: the part that the system refused.
     pub(super) fn open(
         queue: (u32, u32),
         mtu: usize,
@@ -94,7 +95,7 @@ impl Shared {
         let apart = Layout::of(mtu, options.max_connections);
         let base = match Base::open(queue, apart, libc::XDP_ZEROCOPY) {
             Ok(base) => base,
-            // It would be so in any mode.
+            // It would fail in any mode.
             Err(
                 why @ NoEthernet::Refused {
                     errno: libc::EBUSY, ..
@@ -110,7 +111,7 @@ impl Shared {
                 });
             }
             Err(_) => {
-                // A kernel without chunks that overlap has them apart.
+                // A kernel without overlapping chunks gets separate ones.
                 let joined = apart.joined();
                 let joined = joined.and_then(|it| Base::open(queue, it, libc::XDP_COPY).ok());
                 joined.map_or_else(|| Base::open(queue, apart, libc::XDP_COPY), Ok)?
@@ -153,7 +154,7 @@ impl Shared {
     }
 
     fn pool(&self) -> MutexGuard<'_, Pool> {
-        // Nothing panics while it is held; and each step leaves it whole.
+        // Ignores poison: no holder of the lock panics, and each step leaves the state whole.
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -165,7 +166,7 @@ impl Shared {
     /// A line for a connection between these hardware addresses, this host's first.
     ///
     /// # Errors
-    /// [`NoEthernet::Full`], or what the system refused.
+    /// [`NoEthernet::Full`], or the part that the system refused.
     pub(super) fn line(
         self: &Arc<Shared>,
         ends: (Hardware, Hardware),
@@ -181,7 +182,7 @@ impl Shared {
     fn make_line(&self) -> Result<Line, NoEthernet> {
         let slot = self.pool().slots.pop().ok_or(NoEthernet::Full)?;
         self.new_line(slot).map_err(|error| {
-            // The program sends nothing to a line before it is whole, so the kernel has none of its frames.
+            // The program directs nothing to a line before it is complete, so the kernel holds none of its frames.
             self.pool().slots.push(slot);
             NoEthernet::refused("a socket", &error)
         })
@@ -207,20 +208,20 @@ impl Shared {
         Ok(Line::new(slot, socket, rx, tx, layout.frames_of(slot)))
     }
 
-    /// The kernel may write into `chunks` again.
+    /// Lets the kernel write to `chunks` again.
     fn give_back(&self, chunks: &[u64]) {
         if chunks.is_empty() {
             return;
         }
         let mut pool = self.pool();
-        // There is room for all that there are.
+        // The ring has room for all chunks.
         for chunk in chunks {
             pool.fill.write(*chunk);
         }
         pool.fill.publish();
     }
 
-    /// Puts transmit frames of line `slot` that came back behind `free`.
+    /// Appends the returned transmit frames of line `slot` to `free`.
     fn take_free(&self, slot: u32, free: &mut Vec<u32>) {
         let layout = self.layout();
         let mut pool = self.pool();
@@ -243,7 +244,7 @@ impl Shared {
     }
 }
 
-/// The socket that has the memory, bound to the queue.
+/// The socket that holds the memory, bound to the queue.
 struct Base {
     socket: OwnedFd,
     umem: Umem,
@@ -254,10 +255,11 @@ struct Base {
 }
 
 impl Base {
-    /// Of `queue`, with memory of this `layout`; `mode`: XDP_ZEROCOPY, the driver is to use that itself, or XDP_COPY.
+    /// Binds to `queue`, with memory of this `layout`. `mode`: XDP_ZEROCOPY, in which the driver itself uses the
+    /// memory, or XDP_COPY.
     ///
     /// # Errors
-    /// [`NoEthernet::Refused`]: what of it the system refused.
+    /// [`NoEthernet::Refused`]: the part that the system refused.
     fn open(queue: (u32, u32), layout: Layout, mode: u16) -> Result<Base, NoEthernet> {
         let refused = |what: &'static str| move |error| NoEthernet::refused(what, &error);
         let socket = system::socket().map_err(refused("a socket"))?;
@@ -269,7 +271,7 @@ impl Base {
             system::set(socket, libc::XDP_UMEM_FILL_RING, &layout.fill_ring())?;
             let completion = layout.completion_ring();
             system::set(socket, libc::XDP_UMEM_COMPLETION_RING, &completion)?;
-            // One that is bound has a ring of its own. The program knows nothing of it.
+            // A bound socket needs a ring of its own. The program does not know this socket.
             system::set(socket, libc::XDP_RX_RING, &1u32)?;
             let offsets = offsets(socket)?;
             let fill = ring(socket, offsets.fr, layout.fill_ring(), FILL)?;
@@ -299,11 +301,11 @@ impl Base {
     }
 }
 
-/// For how long a queue that was just closed may stay taken.
+/// How long a queue that was just closed may stay taken.
 const TAKEN_BACK: Duration = Duration::from_secs(2);
 
-/// Binds `socket` to a queue. The kernel takes one back a while after its socket is closed, and not before children that other threads
-/// forked have closed their copies.
+/// Binds `socket` to a queue. The kernel releases a queue some time after its socket is closed, and not before children
+/// that other threads forked have closed their copies.
 ///
 /// # Errors
 /// The kernel's. EBUSY: another socket has it.
@@ -319,7 +321,7 @@ fn bind_once_it_is_free(socket: BorrowedFd<'_>, queue: (u32, u32), flags: u16) -
     }
 }
 
-/// Where rings lie in what can be mapped of a socket.
+/// Offsets of the rings in a socket's mappings.
 const RECEIVE: u64 = libc::XDP_PGOFF_RX_RING.cast_unsigned();
 const TRANSMIT: u64 = libc::XDP_PGOFF_TX_RING.cast_unsigned();
 const FILL: u64 = libc::XDP_UMEM_PGOFF_FILL_RING;

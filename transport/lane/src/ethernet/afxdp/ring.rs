@@ -1,7 +1,7 @@
-//! Rings that are shared with the kernel: of one producer and one consumer, of which the other one is in the kernel.
+//! Reads and writes rings shared with the kernel: each has one producer and one consumer, one of which is the kernel.
 //!
-//! What the kernel writes there is trusted to be its own: no other process has these pages. Indices are still bounded by the
-//! ring's length, so that nothing outside of it is ever touched.
+//! The kernel's writes are trusted: no other process has these pages. Indices are still limited to the ring's length,
+//! so that nothing outside of it is ever accessed.
 
 use crate::mapping::Mapping;
 use crate::sync::{AtomicU32, Ordering};
@@ -10,21 +10,21 @@ use std::marker::PhantomData;
 /// The kernel wants to be woken (XDP_RING_NEED_WAKEUP).
 const NEED_WAKEUP: u32 = libc::XDP_RING_NEED_WAKEUP;
 
-/// One ring of entries of type `T`, which is what the kernel has there: `xdp_desc` or `u64`.
+/// One ring of entries of type `T`, the kernel's type for this ring: `xdp_desc` or `u64`.
 #[derive(Debug)]
 pub(super) struct Ring<T> {
     memory: Mapping,
     offsets: libc::xdp_ring_offset,
-    /// Entries, a power of two.
+    /// Number of entries, a power of two.
     len: u32,
-    /// This end's index, entries written or taken so far, and the other one's when it was looked at last.
+    /// This end's index, which counts entries written or read, and the kernel's index at the last check.
     own: u32,
     other: u32,
     entries: PhantomData<T>,
 }
 
 impl<T: Copy> Ring<T> {
-    /// Of `len` entries, which lie in `memory` where `offsets` say.
+    /// A ring of `len` entries in `memory`, at `offsets`.
     pub(super) fn new(memory: Mapping, offsets: libc::xdp_ring_offset, len: u32) -> Ring<T> {
         debug_assert!(len.is_power_of_two());
         debug_assert!(
@@ -47,8 +47,8 @@ impl<T: Copy> Ring<T> {
     }
 
     fn word(&self, offset: u64) -> &AtomicU32 {
-        // SAFETY: the kernel's offsets of words in this mapping, which are aligned, live as long as it, and are touched by
-        // atomic accesses alone.
+        // SAFETY: the kernel's offsets of words in this mapping. The words are aligned, live as long as the mapping,
+        // and are only accessed atomically.
         unsafe { &*self.memory.at(offset as usize).cast::<AtomicU32>() }
     }
 
@@ -59,25 +59,26 @@ impl<T: Copy> Ring<T> {
             .cast()
     }
 
-    /// Whether the kernel goes on only when it is called.
+    /// Whether the kernel continues only after a system call.
     pub(super) fn needs_wakeup(&self) -> bool {
         self.word(self.offsets.flags).load(Ordering::Relaxed) & NEED_WAKEUP != 0
     }
 
-    /// Of a producer: entries for which there is room.
+    /// For a producer: the number of free entries.
     pub(super) fn room(&mut self) -> u32 {
         self.other = self.word(self.offsets.consumer).load(Ordering::Acquire);
         self.len.saturating_sub(self.own.wrapping_sub(self.other))
     }
 
-    /// Of a producer: entries that the kernel has not taken.
+    /// For a producer: the number of entries that the kernel has not read.
     pub(super) fn untaken(&mut self) -> u32 {
         self.len - self.room()
     }
 
-    /// Of a producer: writes an entry, for which there is room. The kernel sees it once it is [published](Ring::publish).
+    /// For a producer: writes an entry, for which there is room. The kernel sees it once it is
+    /// [published](Ring::publish).
     pub(super) fn write(&mut self, entry: T) {
-        // SAFETY: within the mapping; the kernel reads it only when it is published.
+        // SAFETY: within the mapping; the kernel reads it only after it is published.
         unsafe { self.entry(self.own).write(entry) };
         self.own = self.own.wrapping_add(1);
     }
@@ -87,13 +88,13 @@ impl<T: Copy> Ring<T> {
             .store(self.own, Ordering::Release);
     }
 
-    /// Of a consumer: whether there is anything.
+    /// For a consumer: whether there is an entry.
     pub(super) fn has_more(&self) -> bool {
         self.other != self.own
             || self.word(self.offsets.producer).load(Ordering::Acquire) != self.own
     }
 
-    /// Of a consumer: the next entry. The kernel writes there again once all taken are [released](Ring::release).
+    /// For a consumer: the next entry. The kernel reuses it once all entries read are [released](Ring::release).
     pub(super) fn take(&mut self) -> Option<T> {
         if self.other == self.own {
             self.other = self.word(self.offsets.producer).load(Ordering::Acquire);

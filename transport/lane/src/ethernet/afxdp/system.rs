@@ -1,4 +1,4 @@
-//! What AF_XDP asks of the kernel: sockets and their options.
+//! Makes AF_XDP sockets and sets their options.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 /// An AF_XDP socket.
 ///
 /// # Errors
-/// The kernel has none, or not for this process.
+/// The kernel has no AF_XDP, or not for this process.
 pub(super) fn socket() -> io::Result<OwnedFd> {
     #[cfg(test)]
     seam::refused()?;
@@ -15,7 +15,7 @@ pub(super) fn socket() -> io::Result<OwnedFd> {
     let fd = unsafe { libc::socket(libc::AF_XDP, kind, 0) };
     match fd {
         -1 => Err(io::Error::last_os_error()),
-        // SAFETY: the call made it, and nobody else has it.
+        // SAFETY: the call made it, and nothing else owns it.
         fd => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
     }
 }
@@ -40,22 +40,22 @@ pub(super) fn set_at<T: Copy>(
 ) -> io::Result<()> {
     let len = size_of::<T>() as libc::socklen_t;
     let value = std::ptr::from_ref(value).cast();
-    // SAFETY: the kernel reads so many bytes of the value, which lives across the call.
+    // SAFETY: the kernel reads `len` bytes of the value, which lives across the call.
     match unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, value, len) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// An option of AF_XDP, of which `zero` is a value.
+/// Reads an option of AF_XDP, for which `zero` is a valid value.
 ///
 /// # Errors
-/// The kernel's; or it knows another, shorter one.
+/// The kernel's; or its structure is shorter.
 pub(super) fn get<T: Copy>(socket: BorrowedFd<'_>, option: i32, zero: T) -> io::Result<T> {
     let mut value = zero;
     let mut len = size_of::<T>() as libc::socklen_t;
     let into = std::ptr::from_mut(&mut value).cast();
-    // SAFETY: the kernel writes at most so many bytes of the value, which is integers.
+    // SAFETY: the kernel writes at most `len` bytes of the value, which consists of integers.
     let got = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -72,7 +72,7 @@ pub(super) fn get<T: Copy>(socket: BorrowedFd<'_>, option: i32, zero: T) -> io::
     }
 }
 
-/// Binds `socket` to a queue of an interface; `shares`: the memory, and two of the rings, of that other socket.
+/// Binds `socket` to a queue of an interface; `shares`: another socket, whose memory and two rings it uses.
 ///
 /// # Errors
 /// The kernel's.
@@ -97,13 +97,13 @@ pub(super) fn bind(
     }
 }
 
-/// Has the kernel send what is in the ring of `socket`, a part.
+/// Makes the kernel send a part of the ring of `socket`.
 ///
 /// # Errors
-/// EAGAIN: there is more; or what the interface says.
+/// EAGAIN: there is more; or the error of the interface.
 pub(super) fn send(socket: BorrowedFd<'_>) -> io::Result<()> {
     let none = std::ptr::null();
-    // SAFETY: nothing but the descriptor is read.
+    // SAFETY: the call reads only the descriptor.
     let sent = unsafe {
         libc::sendto(
             socket.as_raw_fd(),
@@ -120,11 +120,10 @@ pub(super) fn send(socket: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
-/// Has the kernel look for what came.
+/// Makes the kernel poll for arrivals.
 pub(super) fn look(socket: BorrowedFd<'_>) {
     let none = std::ptr::null_mut();
-    // What is refused is told of by what is sent.
-    // SAFETY: nothing is written: there is no buffer.
+    // A later send reports the error. SAFETY: nothing is written, because there is no buffer.
     let _ = unsafe {
         libc::recvfrom(
             socket.as_raw_fd(),
@@ -137,7 +136,7 @@ pub(super) fn look(socket: BorrowedFd<'_>) {
     };
 }
 
-/// Sockets that tests let the kernel refuse to this thread.
+/// Sockets that tests make the kernel refuse to this thread.
 #[cfg(test)]
 pub(in crate::ethernet) mod seam {
     use std::cell::Cell;
@@ -147,7 +146,7 @@ pub(in crate::ethernet) mod seam {
         static REFUSED: Cell<u32> = const { Cell::new(0) };
     }
 
-    /// So many are refused from here on.
+    /// Refuses the next `sockets` sockets.
     pub(in crate::ethernet) fn refuse(sockets: u32) {
         REFUSED.set(sockets);
     }

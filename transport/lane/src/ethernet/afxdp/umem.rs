@@ -1,4 +1,4 @@
-//! The memory in which frames lie.
+//! Divides the memory for frames into receive chunks and transmit frames.
 
 use super::system;
 use crate::ethernet::AROUND;
@@ -6,34 +6,35 @@ use crate::mapping::Mapping;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// Room that the kernel keeps in front of a frame that it writes (XDP_PACKET_HEADROOM).
+/// Room that the kernel reserves before a frame that it writes (XDP_PACKET_HEADROOM).
 const HEADROOM: usize = 256;
-/// Bytes of a chunk: where they hold what comes, the shorter ones, of which more fit a cache. None is longer than a page.
+/// Bytes of a chunk: the shorter ones if they hold a frame, because more of them fit in a cache. None is longer than a
+/// page.
 const CHUNKS: [usize; 2] = [2048, 4096];
-/// Bytes that a frame may have beside its datagram.
+/// Bytes that a frame may have besides its datagram.
 const TAGGED: usize = AROUND + 4;
-/// Chunks of one received frame at most: the pieces of one of the kernel's packets.
+/// Most chunks of one received frame: the most pieces of one packet of the kernel.
 const MAX_CHUNKS: usize = 17;
-/// Receive chunks of each line, and of its ring, a power of two.
+/// Receive chunks of each line, and entries of its ring, a power of two.
 const RECEIVE_CHUNKS: u32 = 2048;
-/// Transmit frames of each line at most: those of some bursts.
+/// Most transmit frames of each line: those of several bursts.
 const FRAMES: u32 = 256;
-/// Least, for frames of many chunks: those of one burst.
+/// Fewest, for frames of many chunks: those of one burst.
 const LEAST_FRAMES: u32 = 64;
 
-/// How the memory is divided: receive chunks, and behind them the transmit frames, line by line.
+/// How the memory is divided: receive chunks, and after them the transmit frames, line by line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
     /// Bytes of a chunk.
     pub(super) chunk: u32,
-    /// Chunks of the longest frame: those of one that is sent lie behind each other.
+    /// Chunks of the longest frame, which are contiguous in a transmit frame.
     pub(super) chunks: u32,
     pub(super) lines: u32,
-    /// Transmit frames of a line.
+    /// Transmit frames of each line.
     pub(super) frames: u32,
-    /// Each receive chunk begins where the one before it has its last [`HEADROOM`] bytes, so that what comes in one
-    /// piece after the other lies end to end. Only where the kernel copies: it writes nothing into the room in front of
-    /// a piece but what a program in the driver puts there, and ours does not.
+    /// Each receive chunk begins at the last [`HEADROOM`] bytes of the chunk before it, so that pieces that arrive one
+    /// after the other are contiguous. Only if the kernel copies: into the room before a piece it writes nothing except
+    /// the data of a program in the driver, and ours has none.
     joined: bool,
 }
 
@@ -54,13 +55,13 @@ impl Layout {
         }
     }
 
-    /// The same with the pieces of a frame end to end. `None`: a frame is one piece.
+    /// The same layout with the pieces of a frame contiguous. `None`: a frame is one piece.
     pub(super) fn joined(self) -> Option<Layout> {
         let joined = true;
         (self.chunks > 1).then_some(Layout { joined, ..self })
     }
 
-    /// From one receive chunk to the next.
+    /// Distance between the starts of two receive chunks.
     fn step(&self) -> u64 {
         match self.joined {
             true => u64::from(self.chunk) - HEADROOM as u64,
@@ -68,12 +69,12 @@ impl Layout {
         }
     }
 
-    /// How many receive chunks there are.
+    /// Number of receive chunks.
     fn receive_count(&self) -> u64 {
         u64::from(self.lines) * u64::from(RECEIVE_CHUNKS)
     }
 
-    /// Bytes of them: whole chunks.
+    /// Bytes of the receive chunks, rounded to whole chunks.
     fn received(&self) -> u64 {
         let end = self.receive_count() * self.step() + (u64::from(self.chunk) - self.step());
         end.next_multiple_of(self.chunk.into())
@@ -83,7 +84,7 @@ impl Layout {
         u64::from(self.chunk) * u64::from(self.chunks)
     }
 
-    /// Bytes of all of it.
+    /// Bytes of the whole memory.
     fn len(&self) -> u64 {
         self.received() + u64::from(self.lines) * u64::from(self.frames) * self.frame_len()
     }
@@ -96,12 +97,12 @@ impl Layout {
         (self.frames * self.chunks).next_power_of_two()
     }
 
-    /// Room for all that there are.
+    /// Entries for all receive chunks.
     pub(super) fn fill_ring(&self) -> u32 {
         (self.lines * RECEIVE_CHUNKS).next_power_of_two()
     }
 
-    /// Room for all that there are.
+    /// Entries for all transmit frames.
     pub(super) fn completion_ring(&self) -> u32 {
         (self.lines * self.frames * self.chunks).next_power_of_two()
     }
@@ -115,21 +116,21 @@ impl Layout {
         line * self.frames..(line + 1) * self.frames
     }
 
-    /// Where a transmit frame begins.
+    /// The start of a transmit frame.
     pub(super) fn address(&self, frame: u32) -> u64 {
         self.received() + u64::from(frame) * self.frame_len()
     }
 
-    /// The transmit frame of which a chunk is at `address`.
+    /// The transmit frame with a chunk at `address`.
     pub(super) fn frame_at(&self, address: u64) -> Option<u32> {
         let behind = address.checked_sub(self.received())?;
         let frame = u32::try_from(behind / self.frame_len()).ok()?;
         (frame < self.lines * self.frames).then_some(frame)
     }
 
-    /// The receive chunk in which so many bytes lie at `address`: that is where it begins. `None` if they do not.
+    /// The start of the receive chunk in which `len` bytes lie at `address`. `None` if there is none.
     pub(super) fn chunk_of(&self, address: u64, len: u32) -> Option<u64> {
-        // What is in front of the first piece is no piece's.
+        // The room before the first piece belongs to no piece.
         let piece = address.checked_sub(u64::from(self.chunk) - self.step())?;
         let start = piece - piece % self.step();
         let end = address.checked_add(u64::from(len))?;
@@ -137,30 +138,30 @@ impl Layout {
         (is_one && end <= start + u64::from(self.chunk)).then_some(start)
     }
 
-    /// Where the bytes of a received piece lie, of which the kernel says `address`: with chunks that overlap, it tells
-    /// apart in it where the chunk begins and how far behind that they lie.
+    /// The position of a received piece from the kernel's `address`: with overlapping chunks, the kernel encodes
+    /// separately where the chunk begins and how far after that the bytes lie.
     pub(super) fn place_of(address: u64) -> u64 {
         const OFFSET: i32 = libc::XSK_UNALIGNED_BUF_OFFSET_SHIFT;
         let start = address & libc::XSK_UNALIGNED_BUF_ADDR_MASK;
         start + (address >> OFFSET)
     }
 
-    /// Longest datagram that is sent.
+    /// Longest datagram that can be sent.
     pub(super) fn longest_sent(&self) -> usize {
         self.frame_len() as usize - AROUND
     }
 
-    /// Longest datagram that is received.
+    /// Longest datagram that can be received.
     pub(super) fn longest_received(&self) -> usize {
         (self.chunk as usize - HEADROOM) * self.chunks as usize - AROUND
     }
 
-    /// Datagrams of the longest kind that the receive ring of a line holds.
+    /// Datagrams of the longest kind that a line's receive ring holds.
     pub(super) fn receives(&self) -> u32 {
         RECEIVE_CHUNKS / self.pieces()
     }
 
-    /// Chunks of the longest frame that is received.
+    /// Chunks of the longest frame that can be received.
     pub(super) fn pieces(&self) -> u32 {
         match self.chunks {
             1 => 1,
@@ -169,7 +170,7 @@ impl Layout {
     }
 }
 
-/// The memory itself. Who has a chunk or a frame, this end or the kernel, the rings say.
+/// The memory itself. The rings tell whether this end or the kernel holds a chunk or frame.
 #[derive(Debug)]
 pub(super) struct Umem {
     memory: Mapping,
@@ -179,12 +180,12 @@ pub(super) struct Umem {
 impl Umem {
     pub(super) fn new(layout: Layout) -> io::Result<Umem> {
         let len = usize::try_from(layout.len()).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        // All of it is there from the beginning.
+        // Allocated as a whole from the start.
         let memory = Mapping::new(len, libc::MAP_PRIVATE | libc::MAP_POPULATE, None)?;
         Ok(Umem { memory, layout })
     }
 
-    /// Shares it with the kernel, by `socket`.
+    /// Registers it with the kernel, by `socket`.
     pub(super) fn register(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
         let memory = libc::xdp_umem_reg {
             addr: self.memory.at(0).expose_provenance() as u64,
@@ -200,7 +201,7 @@ impl Umem {
         system::set(socket, libc::XDP_UMEM_REG, &memory)
     }
 
-    /// `len` bytes at `address`, which lie in it.
+    /// `len` bytes at `address`, which must lie in the memory.
     pub(super) fn at(&self, address: u64, len: usize) -> *mut u8 {
         debug_assert!(address as usize + len <= self.memory.len());
         self.memory.at(address as usize)
@@ -233,7 +234,7 @@ mod tests {
         }
     }
 
-    /// As the kernel fills them: to the end, behind the room in front.
+    /// As the kernel fills them: to the end, after the room in front.
     #[test]
     fn Layout__joined_pieces_lie_end_to_end() {
         let apart = Layout::of(9000, 3);

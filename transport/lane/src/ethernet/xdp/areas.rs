@@ -1,4 +1,4 @@
-//! Memory in which connections tell the program what they granted: written by plain stores, without a system call.
+//! Writes grants into memory that connections share with the program, by plain stores, without a system call.
 
 use super::layout::{AREA_HEAD, AREA_WORDS, GRANT_WORDS, GRANTS};
 use crate::mapping::Mapping;
@@ -14,7 +14,7 @@ pub(super) struct Areas {
 }
 
 impl Areas {
-    /// Of a map with `count` areas.
+    /// The areas of a map with `count` entries.
     pub(super) fn map(map: BorrowedFd<'_>, count: u32) -> io::Result<Areas> {
         let count = count as usize;
         let bytes = count * AREA_WORDS * size_of::<u32>();
@@ -22,43 +22,43 @@ impl Areas {
         Ok(Areas { memory, count })
     }
 
-    /// The words of area `index`, of those that there are.
+    /// The words of area `index`, which must exist.
     fn words(&self, index: u32) -> &[AtomicU32] {
         let index = index as usize;
         assert!(index < self.count);
-        // SAFETY: within the mapping, which lives as long as this; a page's start is aligned for it, and what the kernel's
-        // side does is to load.
+        // SAFETY: within the mapping, which lives as long as this. A page's start is aligned for it, and the kernel's
+        // side only loads.
         unsafe {
             let start = self.memory.start().cast::<AtomicU32>().as_ptr();
             std::slice::from_raw_parts(start.add(index * AREA_WORDS), AREA_WORDS)
         }
     }
 
-    /// Nothing is granted in area `index`.
+    /// Clears the grants of area `index`.
     pub(super) fn clear(&self, index: u32) {
         self.words(index)
             .iter()
             .for_each(|it| it.store(0, Ordering::Relaxed));
     }
 
-    /// Whether Data is judged by area `index`, and buffers' size.
+    /// Sets whether Data is checked against area `index`, and the buffer size.
     pub(super) fn judge(&self, index: u32, judged: bool, buffer_log2: u8) {
         let words = self.words(index);
         words[2].store(buffer_log2.into(), Ordering::Relaxed);
         words[0].store(judged.into(), Ordering::Release);
     }
 
-    /// The port by which the peer addresses the connection of area `index`.
+    /// Sets the port by which the peer addresses the connection of area `index`.
     pub(super) fn set_port(&self, index: u32, port: u16) {
         self.words(index)[3].store(port.into(), Ordering::Release);
     }
 
-    /// Whether answers are awaited that no grant names.
+    /// Sets whether answers are expected that no grant names.
     pub(super) fn await_answers(&self, index: u32, awaited: bool) {
         self.words(index)[1].store(awaited.into(), Ordering::Release);
     }
 
-    /// The grant stands in area `index` from here on, in place of what had its place in the table before.
+    /// Writes a grant into area `index`, in place of the earlier one at its position in the table.
     pub(super) fn set(&self, index: u32, grant: &Granted) {
         let at = AREA_HEAD + usize::from(grant.mx) % GRANTS * GRANT_WORDS;
         let words = &self.words(index)[at..at + GRANT_WORDS];
@@ -72,7 +72,8 @@ impl Areas {
             u32::from_ne_bytes([e, f, g, h]),
             grant.length,
         ];
-        // Nobody sends what is granted here before the grant leaves, so whoever meets it half written is late or a forger.
+        // The peer sends nothing for this grant before the grant leaves, so a frame that meets it half written is late
+        // or forged.
         words[0].store(0, Ordering::Release);
         for (word, field) in words[1..].iter().zip(fields) {
             word.store(field, Ordering::Relaxed);
@@ -88,14 +89,14 @@ pub(super) struct Granted {
     /// This end's Transfer.
     pub(super) d_id: u32,
     pub(super) b_num: u32,
-    /// Where it starts: Bufx and Offset joined.
+    /// Its start: Bufx and Offset joined.
     pub(super) address: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub(super) length: u32,
 }
 
 impl Granted {
-    /// Both, which are parts of one Block.
+    /// Joins two parts of one Block.
     pub(super) fn joined(self, other: Granted) -> Granted {
         let end = |it: Granted| it.address + u64::from(it.length);
         let address = self.address.min(other.address);

@@ -1,18 +1,18 @@
-//! Why there is no program in the driver, in words.
+//! Defines the reasons why no program runs in the driver, and their messages.
 
 use std::fmt;
 use std::io;
 
-/// Why the program that validates frames does not run at an interface. It is inside of the [`io::Error`] that says so.
+/// Why the program that validates frames does not run at an interface. It is inside the [`io::Error`] that reports it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum NoXdp {
     /// Another XDP program is attached to the interface.
     Taken,
-    /// There is no such interface in this network namespace.
+    /// This network namespace has no such interface.
     NoInterface,
     /// This process may not load programs into the kernel.
     NotPermitted,
-    /// This kernel does not take it: what it said.
+    /// This kernel refuses the program, with this message.
     Refused(String),
 }
 
@@ -45,7 +45,7 @@ impl From<NoXdp> for io::Error {
     }
 }
 
-/// What an error on the way to a program means, by the system call that is at its root.
+/// The meaning of an error on the way to a program, by the system call at its root.
 pub(super) fn refused(error: &(dyn std::error::Error + 'static)) -> NoXdp {
     let mut at = Some(error);
     let mut root = None;

@@ -1,4 +1,4 @@
-//! What a connection tells the program: what it grants, as its grants leave.
+//! Tells the program in the driver what a connection grants, as its grants leave.
 
 use super::Program;
 use super::areas::Granted;
@@ -8,20 +8,20 @@ use std::sync::Arc;
 use zerolane_core::{Connection, Transmit};
 use zerolane_wire::{Op, Operation, Packet};
 
-/// Where this end's port lies in a header that leaves.
+/// Position of this end's port in an outgoing header.
 const S_PORT: usize = 6;
 
-/// A connection that the program knows, for as long as this is held.
+/// A connection known to the program, as long as this is held.
 #[derive(Debug)]
 pub(crate) struct Grants {
     program: Arc<Program>,
     key: u32,
-    /// Where its grants stand. `None`: there was no room, and its Data is not judged.
+    /// The area of its grants. `None`: there was no room, and its Data is not checked.
     area: Option<u32>,
     buffer_log2: u8,
-    /// What stands there.
+    /// The content of the area.
     table: Box<[Granted]>,
-    /// The port by which the peer addresses this end, as what leaves says; 0: not known yet.
+    /// The port by which the peer addresses this end, from outgoing headers; 0: not known yet.
     port: u16,
     answers: bool,
     process: Process,
@@ -47,13 +47,13 @@ impl Grants {
         }
     }
 
-    /// Whether its Data is judged: there was room.
+    /// Whether its Data is checked: there was room for an area.
     #[cfg(test)]
     pub(super) fn is_judged(&self) -> bool {
         self.area.is_some()
     }
 
-    /// The connection is about to send `transmit`: what that grants, the program allows from here on.
+    /// Makes the program allow what `transmit`, which is about to be sent, grants.
     pub(crate) fn note(&mut self, transmit: &Transmit, core: &Connection) {
         let Some(area) = self.area else {
             return;
@@ -83,7 +83,7 @@ impl Grants {
         let granted = match operation {
             Ok(Operation::ClearToSend(it)) => {
                 let Some(grant) = it.grant else {
-                    // It has no length in the classic profile.
+                    // A grant of the classic profile has no length.
                     self.program.areas.judge(area, false, self.buffer_log2);
                     return;
                 };
@@ -102,11 +102,11 @@ impl Grants {
                 address: address(it.return_bufx, it.return_offset),
                 length: it.length,
             },
-            // One that a datagram answers has no grant.
+            // An operation that is answered by a single datagram has no grant.
             _ => return,
         };
         let known = &mut self.table[usize::from(granted.mx) % GRANTS];
-        // A Get may ask for parts of its Block again.
+        // A Get may request parts of its Block again.
         let granted = match granted.is_of(known) {
             true => granted.joined(*known),
             false => granted,
@@ -120,7 +120,7 @@ impl Grants {
 
 impl Drop for Grants {
     fn drop(&mut self) {
-        // A child of fork has copies of what its parent goes on with.
+        // A child of fork has copies of its parent's state.
         if self.process.is_current() {
             self.program.forget(self.key, self.area);
         }

@@ -1,12 +1,12 @@
-//! What the program and the process share: the structures of `xdp/validate.c`.
+//! Mirrors the structures of `xdp/validate.c` that the program and the process share.
 
 use crate::ethernet::address::Hardware;
 
 /// No socket, or no area.
 pub(super) const NONE: u32 = u32::MAX;
-/// Grants of a connection that the program knows: as many as live at a time.
+/// Grants of a connection that the program knows: as many as can live at a time.
 pub(super) const GRANTS: usize = zerolane_core::limits::MAX_LIVE_BLOCKS;
-/// Words of 32 bits in front of the grants of an area, and in each of them.
+/// 32-bit words before the grants of an area, and in each grant.
 pub(super) const AREA_HEAD: usize = 8;
 pub(super) const GRANT_WORDS: usize = 8;
 /// Words of an area.
@@ -18,54 +18,54 @@ pub(super) const AREA_WORDS: usize = AREA_HEAD + GRANTS * GRANT_WORDS;
 pub(super) struct Known {
     pub(super) peer: Hardware,
     pub(super) local: Hardware,
-    /// Bytes of the seal behind each datagram.
+    /// Bytes of the seal after each datagram.
     pub(super) seal: u32,
     pub(super) area: u32,
-    /// Where Data goes, and where the rest.
+    /// The sockets for Data and for all other operations.
     pub(super) sockets: [u32; 2],
 }
 
 const _: () = assert!(size_of::<Known>() == 28);
 
-// SAFETY: integers and arrays of them, of which every byte is one of a field.
+// SAFETY: integers and arrays of them, without padding.
 unsafe impl aya::Pod for Known {}
 
-/// Frames of the Scheduled Transfer that a program let pass or dropped, by reason.
+/// Frames of the Scheduled Transfer that a program passed or dropped, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XdpCounters {
-    /// Passed: payload that a grant allows, or that cannot be judged by its header.
+    /// Passed: payload that a grant allows, or that cannot be checked by its header.
     pub passed_data: u64,
-    /// Passed: all else of connections.
+    /// Passed: all other frames of connections.
     pub passed_control: u64,
-    /// Passed: what strangers ask listeners.
+    /// Passed: requests of unauthenticated peers to listeners.
     pub passed_requests: u64,
-    /// Passed, as the device is not exclusive: for nobody that it knows.
+    /// Passed, because the device is not exclusive: frames that belong to nothing it knows.
     pub passed_unknown: u64,
-    /// Dropped: the key is no connection's.
+    /// Dropped: no connection has the key.
     pub unknown_key: u64,
-    /// Dropped: nobody listens on the port.
+    /// Dropped: no listener has the port.
     pub unknown_port: u64,
     /// Dropped: shorter than its header and its seal.
     pub truncated: u64,
     /// Dropped: longer than the MTU of the interface.
     pub too_long: u64,
-    /// Dropped: no operation, another port than the connection's, or badly padded.
+    /// Dropped: not an operation, a port other than the connection's, or badly padded.
     pub malformed: u64,
-    /// Dropped: the key of a connection of this segment, in a VLAN.
+    /// Dropped: in a VLAN, with the key of a connection of this segment.
     pub tagged: u64,
-    /// Dropped: from another hardware address than the peer's, or to another than the interface's.
+    /// Dropped: from a hardware address other than the peer's, or to one other than the interface's.
     pub foreign: u64,
     /// Dropped: payload of a Transfer or Block that was not granted.
     pub ungranted: u64,
-    /// Dropped: payload outside of what was granted.
+    /// Dropped: payload outside of its grant.
     pub out_of_bounds: u64,
 }
 
 impl XdpCounters {
-    /// Counters in the program.
+    /// Number of counters in the program.
     pub(super) const COUNT: u32 = 13;
 
-    /// Of what the program counted, in its order.
+    /// From the program's counters, in its order.
     pub(super) fn new(counted: [u64; XdpCounters::COUNT as usize]) -> XdpCounters {
         let mut counted = counted.into_iter();
         let mut next = || counted.next().unwrap_or_default();
@@ -86,7 +86,7 @@ impl XdpCounters {
         }
     }
 
-    /// All that were dropped.
+    /// All dropped frames.
     pub fn dropped(&self) -> u64 {
         self.unknown_key
             + self.unknown_port

@@ -1,10 +1,10 @@
-//! The program in the driver: the thesis's receive validation in firmware (4, 6.1.3), and the match CAM of the paper on speculative
-//! defragmentation (section 7).
+//! Runs a program in the driver: the receive validation of the thesis in firmware (4, 6.1.3), and the match CAM of the
+//! paper on speculative defragmentation (section 7).
 //!
-//! `xdp/validate.c` is its source, `xdp/validate.o` what a kernel is given. It knows the keys of connections, what each granted, and
-//! the ports of listeners, and drops what none of that allows before the kernel makes anything of it. What it lets pass goes to the
-//! AF_XDP socket of its connection, or on as if there were no program: everything is judged again by the connection, so a
-//! mistake here costs frames and nothing else.
+//! `xdp/validate.c` is its source, and the kernel loads `xdp/validate.o`. The program knows the keys and grants of
+//! connections and the ports of listeners, and drops all other frames before the kernel handles them. Frames that pass
+//! go to the AF_XDP socket of their connection, or continue as if there were no program. The connection checks
+//! everything again, so a mistake here costs frames and nothing else.
 
 mod areas;
 mod error;
@@ -29,32 +29,32 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The object that `.ci/xdp` makes of `xdp/validate.c`.
+/// The object that `.ci/xdp` compiles from `xdp/validate.c`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../xdp/validate.o");
 
-/// Insert what is not there yet, and nothing else (uapi/linux/bpf.h).
+/// Insert only if the key is new (uapi/linux/bpf.h).
 const BPF_NOEXIST: u64 = 1;
 
-/// What a program is to do.
+/// The settings of a program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
-    /// Connections whose Data it can judge; and sockets that it can have.
+    /// Most connections whose Data it can check, and most sockets.
     pub(crate) slots: u32,
-    /// Frames of the Scheduled Transfer for nobody that it knows are dropped; else they are passed on.
+    /// Whether it drops frames of the Scheduled Transfer that belong to nothing it knows; otherwise it passes them on.
     pub(crate) exclusive: bool,
 }
 
-/// The ends of a connection as the program checks them.
+/// The ends of a connection that the program checks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Route {
-    /// Hardware addresses.
+    /// The hardware addresses.
     pub(crate) peer: Hardware,
     pub(crate) local: Hardware,
-    /// Bytes of the seal behind each datagram.
+    /// Bytes of the seal after each datagram.
     pub(crate) seal: usize,
-    /// Of this end's address space.
+    /// log2 of the buffer size in this end's address space.
     pub(crate) buffer_log2: u8,
-    /// Slots of the sockets for Data and for the rest; `None`: passed on.
+    /// Slots of the sockets for Data and for all other operations; `None`: passed on.
     pub(crate) data: Option<u32>,
     pub(crate) control: Option<u32>,
 }
@@ -66,19 +66,19 @@ pub(crate) struct Program {
     areas: Areas,
 }
 
-/// What changes with connections, listeners and sockets.
+/// State that changes with connections, listeners and sockets.
 struct Tables {
     connections: HashMap<MapData, u32, Known>,
     listeners: HashMap<MapData, u16, u32>,
     sockets: XskMap<MapData>,
     counters: PerCpuArray<MapData, u64>,
-    /// Areas that no connection has.
+    /// Areas without a connection.
     free: Vec<u32>,
 }
 
 impl Program {
-    /// At the interface with that number in the network namespace of the calling thread: run by its driver if that can, else by the
-    /// kernel once it has made a packet of the frame.
+    /// Attaches to the interface with that index in the network namespace of the calling thread: in its driver if
+    /// possible, otherwise in the kernel, which has then made a packet of each frame.
     ///
     /// # Errors
     /// [`NoXdp`].
@@ -114,7 +114,7 @@ impl Program {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Frames that are sent to `slot` go to this AF_XDP socket, which has to be of the queue that they come by.
+    /// Directs frames for `slot` to this AF_XDP socket, which must belong to the queue of the frames.
     ///
     /// # Errors
     /// The kernel's.
@@ -123,16 +123,16 @@ impl Program {
         placed.map_err(io::Error::other)
     }
 
-    /// Frames of a connection with this `key` are judged by `route`, and by the grants that what is returned hears of, as long as
-    /// it is held.
+    /// Checks frames of the connection with this `key` against `route`, and against the grants that the result is told
+    /// of, as long as it is held.
     ///
     /// # Errors
-    /// There are too many, or no memory for one more; or a connection has that key.
+    /// There are too many connections, there is no memory for another, or a connection has that key.
     pub(crate) fn direct(self: &Arc<Program>, key: u32, route: Route) -> io::Result<Grants> {
         let mut tables = self.tables();
         let area = tables.free.pop();
         if let Some(area) = area {
-            // Nothing of whoever had it before, from the first frame on.
+            // Without the former connection's grants, from the first frame on.
             self.areas.clear(area);
             self.areas.judge(area, true, route.buffer_log2);
         }
@@ -156,17 +156,17 @@ impl Program {
         self.tables().connections.get(&key.to_be(), 0).is_ok()
     }
 
-    /// Frames with this `key` are nobody's again.
+    /// Removes the connection with this `key`.
     fn forget(&self, key: u32, area: Option<u32>) {
         let mut tables = self.tables();
         let _ = tables.connections.remove(&key.to_be());
         tables.free.extend(area);
     }
 
-    /// What strangers ask by `port` is passed on from here on, or is not.
+    /// Passes requests of unauthenticated peers to `port` from now on, or stops doing so.
     ///
     /// # Errors
-    /// There are too many, or the kernel's.
+    /// There are too many listeners, or the kernel refuses.
     pub(crate) fn listen(&self, port: u16, listens: bool) -> io::Result<()> {
         let listeners = &mut self.tables().listeners;
         let changed = match listens {
@@ -176,7 +176,7 @@ impl Program {
         changed.map_err(io::Error::other)
     }
 
-    /// What it counted, of all processors.
+    /// Its counters, summed over all processors.
     ///
     /// # Errors
     /// The kernel's.
@@ -200,7 +200,7 @@ impl fmt::Debug for Program {
     }
 }
 
-/// Has the interface run what was loaded.
+/// Makes the interface run the loaded program.
 fn run(loaded: &mut Ebpf, interface: u32) -> Result<Attachment, NoXdp> {
     let program = loaded.program_mut("validate");
     let program = program.ok_or_else(|| missing("validate"))?;

@@ -1,4 +1,4 @@
-//! The program at a host's end of a veth pair, and frames that anybody on the segment can send.
+//! Tests that the program at a host's end of a veth pair drops forged frames by reason and passes all others.
 #![allow(non_snake_case)]
 
 use super::*;
@@ -22,7 +22,7 @@ const RULES: Rules = Rules {
     exclusive: true,
 };
 
-/// At the interface of `host`.
+/// Attaches to the interface of `host`.
 fn attach(host: &Namespace, rules: Rules) -> Result<Program, NoXdp> {
     let station = Station::of(own_address(host, 0)).expect("one");
     inside(host, || Program::attach(station.interface, rules))
@@ -34,7 +34,7 @@ fn attach__refuses_a_second_and_detaches_with_the_first() {
         return;
     };
     let first = attach(hosts.b(), RULES).expect("attached");
-    // Run by the driver: generic mode counts as another.
+    // In the driver: a program in generic mode is reported elsewhere.
     assert!(program_at(hosts.b()).is_some());
     let second = attach(hosts.b(), RULES).expect_err("taken");
     assert_eq!(second, NoXdp::Taken);
@@ -44,7 +44,7 @@ fn attach__refuses_a_second_and_detaches_with_the_first() {
     attach(hosts.b(), RULES).expect("free again");
 }
 
-/// The device of `host`, its own.
+/// An exclusive or shared device at the interface of `host`.
 fn device(host: &Namespace, exclusive: bool) -> Arc<EthernetDevice> {
     let options = DeviceOptions {
         queue: None,
@@ -55,7 +55,7 @@ fn device(host: &Namespace, exclusive: bool) -> Arc<EthernetDevice> {
     inside(host, || EthernetDevice::open(host.device(), options)).expect("attached")
 }
 
-/// Connected over `hosts`, b with a device.
+/// Two ends connected over `hosts`, b with a device.
 fn joined(hosts: &Topology, options: &Options, exclusive: bool) -> (End, End, Arc<EthernetDevice>) {
     let device = device(hosts.b(), exclusive);
     let with_device = Options {
@@ -93,7 +93,7 @@ fn transfer__is_not_hindered_by_what_validates_it() {
 /// One of the counters.
 type Counter = fn(&XdpCounters) -> u64;
 
-/// What the driver drops never comes to a socket, and each reason is counted.
+/// Frames that the driver drops never reach a socket, and each reason is counted.
 #[test]
 fn forged__frames_are_dropped_in_the_driver_by_reason() {
     let Some(hosts) = hosts(1500) else {
@@ -102,7 +102,7 @@ fn forged__frames_are_dropped_in_the_driver_by_reason() {
     for options in both() {
         let (mut a, mut b, device) = joined(&hosts, &options, true);
         transfer(&mut a, &mut b, 1 << 20);
-        // One more, of which a part is granted and nothing has come.
+        // Another transfer, of which a part is granted and nothing has arrived.
         let bytes = content(8 << 20, 5);
         let ear = inside(hosts.b(), overhear);
         post(&mut a, &mut b, &bytes);
@@ -224,7 +224,7 @@ fn forged__frames_are_dropped_in_the_driver_by_reason() {
     }
 }
 
-/// Others' frames of the same protocol on the interface.
+/// Frames of the same protocol on the interface that belong to others.
 #[test]
 fn exclusive__or_not_decides_about_frames_for_nobody() {
     let Some(hosts) = hosts(1500) else {
@@ -253,7 +253,7 @@ fn exclusive__or_not_decides_about_frames_for_nobody() {
             ..XdpCounters::default()
         };
         assert_eq!(counted, own);
-        // What is passed on comes to others a little after it was counted.
+        // Frames that are passed on reach other sockets a little after they are counted.
         let mut others = heard(&ear).len();
         while others < usize::from(!exclusive) && Instant::now() < end {
             others += heard(&ear).len();
@@ -262,12 +262,13 @@ fn exclusive__or_not_decides_about_frames_for_nobody() {
     }
 }
 
-/// Forged frames a second at most, and those of a kind that are made at a time: the kernel takes some 30 ms to begin, whatever
-/// their number. It makes them itself: a packet socket, to which a thread gives them by sendmmsg, comes to half as many.
+/// Most forged frames a second, and those of one kind that are made at a time: the kernel takes some 30 ms to start,
+/// whatever their number. The kernel itself makes them: a packet socket that a thread fills by sendmmsg achieves half
+/// as many.
 const FLOOD: f64 = 1.2e6;
 const BATCH: u32 = 1 << 18;
 
-/// Goodput with nothing beside it and under a flood of frames that nothing granted.
+/// Goodput without other traffic, and under a flood of frames that no grant covers.
 #[test]
 #[ignore = "by the clock"]
 fn flood__of_what_was_not_granted_comes_no_further_than_the_driver() {
@@ -345,7 +346,7 @@ fn flood__of_what_was_not_granted_comes_no_further_than_the_driver() {
     }
 }
 
-/// Keys are random: two connections may have drawn the same.
+/// Keys are random: two connections may have drawn the same one.
 #[test]
 fn direct__of_a_key_that_is_taken_leaves_its_owner_alone() {
     let Some(hosts) = hosts(1500) else {

@@ -1,3 +1,4 @@
+//! Tests that a duplicate train does not call off an opening in progress.
 #![allow(non_snake_case)]
 use super::*;
 use crate::Region;

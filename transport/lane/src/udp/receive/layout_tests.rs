@@ -1,3 +1,4 @@
+//! Tests that a message's predicted layout fits exactly when the STUs lie as predicted.
 #![allow(non_snake_case)]
 use super::*;
 use zerolane_core::{RegionId, Span};

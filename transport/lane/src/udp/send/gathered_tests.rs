@@ -1,3 +1,4 @@
+//! Tests that a failed send is attributed to the offload or to the path.
 #![allow(non_snake_case)]
 use super::*;
 
