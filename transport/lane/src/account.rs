@@ -65,7 +65,7 @@ pub enum Zerocopy {
     Used,
 }
 
-/// What carries a connection.
+/// The kind of lane that carries a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LaneKind {
     /// UDP datagrams.
@@ -128,7 +128,7 @@ pub struct Account {
     pub no_path: Option<NoPath>,
     /// Receive buffer the kernel granted, bytes.
     pub receive_buffer: usize,
-    /// What carries the connection.
+    /// The lane that carries the connection.
     pub lane: LaneKind,
     /// Whether raw Ethernet frames come and leave by AF_XDP, past the kernel's network stack.
     pub bypass: bool,
@@ -161,7 +161,7 @@ pub struct Account {
     pub stu: u32,
     /// The present state of the path.
     pub path: PathState,
-    /// What the protocol engine counted.
+    /// Counters of the protocol engine.
     pub protocol: Counters,
 }
 

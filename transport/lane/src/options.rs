@@ -11,7 +11,7 @@ use zerolane_wire::{MAX_PATHS, Profiles};
 /// Which lane carries connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LaneChoice {
-    /// UDP, also to processes of this host.
+    /// UDP, even to processes of this host.
     Udp,
     /// Shared memory to processes of this host and user that listen with this choice or the next. Otherwise UDP,
     /// without an error: the [`Account`](crate::Account) says why. UDP also if the options name a cipher, because

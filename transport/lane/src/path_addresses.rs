@@ -103,7 +103,7 @@ pub enum BadPath {
     Families,
     /// One address is of raw Ethernet, but the two do not form a path over it.
     Ethernet,
-    /// The interface does not exist, or is no Ethernet.
+    /// The interface does not exist, or is not Ethernet.
     Interface(NoEthernet),
 }
 
@@ -211,7 +211,7 @@ pub enum NoPath {
     Full,
     /// This process may not open packet sockets, which a path over raw Ethernet needs.
     NotPermitted,
-    /// The interface is gone, or no Ethernet.
+    /// The interface is gone, or is not Ethernet.
     NoInterface,
     /// The path is over UDP and the first is over raw Ethernet, so the path must name an address of the peer, and does
     /// not.

@@ -1,7 +1,7 @@
 //! Queues completions in order until the user takes them, and tracks which ones the user may see.
 //!
 //! ```text
-//!  front  | told: a wait returns | shown: taken by a poll | held back |  back
+//!  front  | told: a wait returns | shown: taken by a poll | deferred  |  back
 //! ```
 //!
 //! A completion that wakes moves itself and all before it to told. A polled one moves them to shown. A silent one is

@@ -3,7 +3,7 @@
 //! | in progress | put | get, atomic operation |
 //! |---|---|---|
 //! | nothing | at once | at once |
-//! | immediates alone, whose bytes are in place | its bytes at once, its end behind them; no fence | by the peer |
+//! | only immediates with their bytes in place | bytes at once, completion after them; not with a fence | by the peer |
 //! | anything else | by the peer | by the peer |
 //!
 //! A put with an immediate stores its bytes, and then posts a put without bytes that carries the immediate. An

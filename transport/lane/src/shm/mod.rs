@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Initiator                                   Responder
-//!   +-----------+   socket: met by, wakes by, ends with the process   +-----------+
+//!   +-----------+   socket: meeting, wake-ups, end of the process     +-----------+
 //!   |           | <-------------------------------------------------> |           |
 //!   |           |   memfd: ring of records, and back                  |           |
 //!   |           | --- datagram: header, payload --------------------> |           |

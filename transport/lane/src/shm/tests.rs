@@ -164,7 +164,7 @@ fn cancel__memory_that_comes_back_is_not_read_any_more() {
     assert_eq!(completion.value, 0, "nothing of it arrived");
     assert_eq!(b.account().dropped_void, 1);
     assert_eq!(b.account().bytes_placed, 0);
-    // The connection goes on.
+    // The connection continues.
     post(&mut a, &mut b, &bytes);
     drive(&mut a, &mut b, |_, b| b.has_completion());
     assert!(received(&mut b)[..] == bytes[..], "content");
