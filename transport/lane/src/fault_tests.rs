@@ -102,8 +102,8 @@ fn touch__fails_without_a_signal_where_a_write_would_and_changes_nothing() {
     let [there, only_read, gone] =
         [0, PAGE, 2 * PAGE].map(|it| unsafe { AtomicU64::from_ptr(at.add(it + 8).cast()) });
     there.store(u64::MAX, Ordering::SeqCst);
-    // As if the disk had no room for a hole: the page can only be read. SAFETY: a page of the mapping, which nothing
-    // writes any more.
+    // As if the disk had no room for a hole: the page can only be read.
+    // SAFETY: a page of the mapping, which nothing writes any more.
     let set = unsafe { libc::mprotect(at.add(PAGE).cast(), PAGE, libc::PROT_READ) };
     assert_eq!(set, 0);
     file.set_len(2 * PAGE as u64).expect("truncated");

@@ -306,8 +306,8 @@ impl Region {
         let skip = (offset % page) as usize;
         let start = offset - skip as u64;
         let region = Region::map(len + skip, flags, Some((file.as_fd(), start)), skip)?;
-        // One call instead of a fault for each page. If it fails, the pages fault later. SAFETY: the range is the
-        // mapping just made; no content changes.
+        // One call instead of a fault for each page. If it fails, the pages fault later.
+        // SAFETY: the range is the mapping just made; no content changes.
         unsafe { libc::madvise(region.backing.start().as_ptr().cast(), len + skip, populate) };
         Ok(region)
     }

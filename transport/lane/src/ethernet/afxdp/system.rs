@@ -123,7 +123,8 @@ pub(super) fn send(socket: BorrowedFd<'_>) -> io::Result<()> {
 /// Makes the kernel poll for arrivals.
 pub(super) fn look(socket: BorrowedFd<'_>) {
     let none = std::ptr::null_mut();
-    // A later send reports the error. SAFETY: nothing is written, because there is no buffer.
+    // A later send reports the error.
+    // SAFETY: nothing is written, because there is no buffer.
     let _ = unsafe {
         libc::recvfrom(
             socket.as_raw_fd(),

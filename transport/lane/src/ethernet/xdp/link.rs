@@ -61,8 +61,8 @@ impl Attachment {
 
 impl Drop for Attachment {
     fn drop(&mut self) {
-        // It fails if the interface is gone, or another program detached it: then there is nothing to do. SAFETY: the
-        // attributes have no pointers.
+        // It fails if the interface is gone, or another program detached it: then there is nothing to do.
+        // SAFETY: the attributes have no pointers.
         let _ = unsafe { bpf(BPF_LINK_DETACH, &[self.0.as_raw_fd()]) };
     }
 }
