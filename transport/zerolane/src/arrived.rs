@@ -1,4 +1,4 @@
-//! Requests in progress: what of them has arrived.
+//! Reports how much of a request in progress has arrived, and shares that part.
 
 use crate::{Connection, Result};
 use std::time::Duration;
@@ -6,9 +6,10 @@ use zerolane_lane::{SharedRegion, TransferId};
 
 /// # Partial arrival
 ///
-/// What a receive, a read, a get or the payload of a message brings is there from its start on, long before
-/// all of it is. A reader may look at that, pass it on, or stop early: [`Connection::cancel`], and
-/// [`Completion::arrived`](crate::Completion::arrived) says how many bytes are good. Bytes behind are undefined.
+/// The bytes of a receive, a read, a get or a message's payload arrive from the start of the memory on. A reader may
+/// read the part that has arrived, pass it on, or stop early with [`Connection::cancel`];
+/// [`Completion::arrived`](crate::Completion::arrived) then says how many bytes are valid. The bytes after them are
+/// undefined.
 ///
 /// A relay forwards while it receives:
 ///
@@ -37,17 +38,17 @@ use zerolane_lane::{SharedRegion, TransferId};
 /// # Ok::<(), zerolane::Error>(())
 /// ```
 impl Connection {
-    /// Bytes at the start of what request `id` receives or gets that are verified and in place. It
-    /// never becomes less. `None` if no such request is in progress.
+    /// Bytes at the start of request `id`'s memory that are verified and in place. The number never decreases. `None`
+    /// if no such receive or get is in progress.
     pub fn arrived(&self, id: TransferId) -> Option<u64> {
         self.driver.arrived(id)
     }
 
-    /// Waits until more than `beyond` bytes of request `id` have arrived; returns how many. `None` on
-    /// timeout, when a [`Waker`](crate::Waker) was used, and when the request is over.
+    /// Waits until more than `beyond` bytes of request `id` have arrived; returns how many. `None` on timeout, when a
+    /// [`Waker`](crate::Waker) was used, and when the request is over.
     ///
     /// # Errors
-    /// The connection's.
+    /// The connection ended.
     pub fn wait_arrived(
         &mut self,
         id: TransferId,
@@ -60,15 +61,15 @@ impl Connection {
         Ok(self.arrived(id).filter(|arrived| *arrived > beyond))
     }
 
-    /// Copies what has arrived of request `id`, from `offset` on. Returns how many bytes there were.
+    /// Copies the bytes of request `id` that have arrived, from `offset` on. Returns how many it copied.
     pub fn read_arrived(&self, id: TransferId, offset: u64, into: &mut [u8]) -> usize {
         self.driver.read_arrived(id, offset, into)
     }
 
-    /// What has arrived of request `id`, to be looked at and sent on, in any thread, while the rest is received.
-    /// From here on the request's memory is shared, and comes back so with its completion;
-    /// [`Completion::into_region`](crate::Completion::into_region) gives it back as a region when no part of it
-    /// is left elsewhere. `None` if no such request is in progress.
+    /// Shares the part of request `id` that has arrived: any thread can read it or send it on while the rest is
+    /// received. From here on the request's memory is shared, also in its completion;
+    /// [`Completion::into_region`](crate::Completion::into_region) turns it back into a region once no other reference
+    /// is left. `None` if no such request is in progress.
     pub fn share_arrived(&mut self, id: TransferId) -> Option<SharedRegion> {
         self.driver.share_arrived(id)
     }

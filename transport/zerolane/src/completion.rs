@@ -1,43 +1,43 @@
-//! The end of a Transfer.
+//! Defines the completion of a request: its result, and the memory it gives back.
 
 use crate::RegionKey;
 use zerolane_lane::{
     Delivery, Memory, MessageControl, Region, TransferError, TransferId, WorkKind,
 };
 
-/// A request that is over, and the memory that was posted.
+/// A completed request and its memory, or an immediate from the peer.
 #[derive(Debug)]
 pub struct Completion {
-    /// Which; 0 for an immediate of the peer.
+    /// The request's identifier; 0 for an immediate from the peer.
     pub id: TransferId,
     /// Kind of the request.
     pub kind: WorkKind,
-    /// What the request was given as its context: see [`Work::with_context`](crate::Work::with_context).
+    /// The context that the request was posted with: see [`Work::with_context`](crate::Work::with_context).
     pub context: u64,
-    /// Bytes moved, or why not.
+    /// Bytes moved, or why the request failed.
     pub result: Result<usize, TransferError>,
-    /// What was posted; empty if it was several pieces, copied, or nothing.
+    /// The memory that was posted; empty if the request had several pieces, copied its data, or had no memory.
     pub memory: Memory,
-    /// What was posted in several pieces.
+    /// The pieces of a request posted in several pieces.
     pub pieces: Vec<Memory>,
-    /// How the sender asked for it to be delivered (receives of Transfers; `Interrupt` otherwise).
+    /// The delivery mode that the sender chose (receives of Transfers; `Interrupt` otherwise).
     pub delivery: Delivery,
-    /// The word before an atomic operation; the number of an immediate.
+    /// The word's value before an atomic operation; the number of an immediate.
     pub value: u64,
-    /// The control of a message received.
+    /// The control of a received message.
     pub control: MessageControl,
-    /// The region of the peer that was asked for by name.
+    /// The peer's region, in reply to a request that named it.
     pub region: Option<RegionKey>,
     pub(crate) arrived: usize,
 }
 
-/// No memory.
+/// An empty memory.
 pub(crate) fn nothing() -> Memory {
     Region::empty().into()
 }
 
 impl Completion {
-    /// What was posted, in one piece or several.
+    /// The posted memory, in one piece or several.
     pub(crate) fn take_memory(&mut self) -> Memory {
         if self.pieces.is_empty() {
             return std::mem::replace(&mut self.memory, nothing());
@@ -45,15 +45,15 @@ impl Completion {
         Memory::Gathered(std::mem::take(&mut self.pieces))
     }
 
-    /// Bytes at the start of the memory of a receive, get or message that are verified and in place: all that
-    /// moved, or, if it failed or was cancelled, what had come until then. Those behind are undefined.
+    /// Bytes at the start of the memory of a receive, get or message that are verified and in place: all of them, or,
+    /// if the request failed or was cancelled, those that had arrived by then. The bytes after them are undefined.
     pub fn arrived(&self) -> usize {
         self.arrived
     }
 
-    /// The region that was posted, exclusively owned: also if it was shared and is the only one by now
-    /// ([`SharedRegion::try_unique`](crate::SharedRegion::try_unique)). Empty if there is another, or several
-    /// pieces were posted.
+    /// The region that was posted, exclusively owned. Memory that was shared is a region again once no other reference
+    /// is left ([`SharedRegion::try_unique`](crate::SharedRegion::try_unique)). Empty if another reference is left, or
+    /// if several pieces were posted.
     pub fn into_region(self) -> Region {
         self.memory.into_region().unwrap_or_else(Region::empty)
     }

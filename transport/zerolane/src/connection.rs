@@ -1,4 +1,4 @@
-//! A connection as its user sees it.
+//! Opens, drives and closes a connection, and posts its sends and receives.
 
 use crate::failure::Posted;
 use crate::vectored::Vectored;
@@ -13,15 +13,14 @@ use zerolane_lane::{
     PublicKey, Region, TransferError, TransferId, Waker, WorkRequest, limits,
 };
 
-/// How long [`Connection::close`] waits while nothing of what was posted comes any further, in idle timeouts.
+/// How long [`Connection::close`] waits without progress of posted sends, in idle timeouts.
 const LINGER_IDLE_TIMEOUTS: u32 = 1;
 
-/// A virtual connection. Its caller drives it: progress is made inside its methods, in the calling
-/// thread, and nowhere else. A peer that makes no call for the idle timeout while we
-/// wait for it is taken for dead.
+/// A connection to a peer. Its caller drives it: it makes progress only inside its methods, in the calling thread. A
+/// peer that makes no call for the idle timeout while this end waits for it counts as dead.
 ///
-/// After `fork` it belongs to the parent: calls in the child fail with [`Error::Forked`], or do nothing. The child may drop its copy,
-/// of which the peer is not told, and connect anew.
+/// After `fork` the connection belongs to the parent: calls in the child fail with [`Error::Forked`] or do nothing. The
+/// child may drop its copy, which does not disconnect the peer, and open a new connection.
 ///
 /// ```
 /// use zerolane::{Connection, Endpoint, Options};
@@ -47,20 +46,21 @@ pub struct Connection {
     idle_timeout: Duration,
     /// Requests of several pieces.
     pub(crate) vectored: Vectored,
-    /// The queue that gets the completions instead, and their tag.
+    /// The queue that receives the completions, and this connection's tag in it.
     queue: Option<(CompletionQueue, u64)>,
-    /// Completions that the program took for others, who have not looked at them.
+    /// Completions that the program took and has not processed: see [`Connection::set_kept`].
     kept: usize,
-    /// The same of a worker, for handles.
+    /// Completions that a worker keeps for handles.
     unasked: usize,
 }
 
 impl Connection {
-    /// Connects to the first address of `to` that answers. Of a link-local address such as `[fe80::1%2]:9181` the standard library
-    /// reads the number of the interface alone; [`lanes::resolve`](crate::lanes::resolve) takes its name, too.
+    /// Connects to the first address of `to` that answers. For a link-local address such as `[fe80::1%2]:9181` the
+    /// standard library accepts only the interface's number; [`lanes::resolve`](crate::lanes::resolve) accepts its name
+    /// too.
     ///
     /// # Errors
-    /// No address, no answer, or a rejection, which says why.
+    /// There is no address, no answer, or the peer rejected the connection. The error names the reason.
     pub fn connect(to: impl ToSocketAddrs, options: &Options) -> Result<Connection> {
         let mut last = Error::NoAddress;
         for address in to.to_socket_addrs().map_err(Error::Address)? {
@@ -95,29 +95,27 @@ impl Connection {
         }
     }
 
-    /// From here on completions go to `queue`, tagged with `tag`, instead of being returned by
-    /// [`Connection::poll`] and [`Connection::wait`], which make progress all the same.
+    /// From now on completions go to `queue`, tagged with `tag`. [`Connection::poll`] and [`Connection::wait`] make
+    /// progress but return no completions.
     pub fn set_completion_queue(&mut self, queue: &CompletionQueue, tag: u64) {
         self.queue = Some((queue.clone(), tag));
     }
 
-    /// How long [`Connection::poll`] has nothing to do unless the socket
-    /// ([`AsFd`]) becomes readable, or writable if [`Connection::wants_write`], for programs with an
-    /// event loop of their own. `None`: no timer runs. Zero: the last call moved something, and there
-    /// may be more. Ask again after every call.
+    /// How long [`Connection::poll`] has nothing to do, unless the socket ([`AsFd`]) becomes readable, or writable if
+    /// [`Connection::wants_write`]. For programs with an event loop of their own. `None`: no timer runs. Zero: the last
+    /// call made progress, and there may be more to do. Ask again after every call.
     pub fn next_timeout(&self) -> Option<Duration> {
         self.driver.next_timeout()
     }
 
-    /// Whether [`Connection::poll`] has something to do once the socket is writable: its send buffer was
-    /// full.
+    /// Whether [`Connection::poll`] must be called when the socket becomes writable, because its send buffer was full.
     pub fn wants_write(&self) -> bool {
         self.driver.wants_write()
     }
 
-    /// Sets how long a blocking call may take ([`Connection::send`], [`Connection::recv_into`],
-    /// [`Connection::put`] and all others that wait for the end of a request): without end unless set.
-    /// What takes longer is cancelled, and the call returns [`Error::TimedOut`].
+    /// Limits how long a blocking call may take: [`Connection::send`], [`Connection::recv_into`], [`Connection::put`]
+    /// and all others that wait for a request to complete. There is no limit unless set. A request that takes longer is
+    /// cancelled, and the call returns [`Error::TimedOut`].
     ///
     /// ```
     /// use std::time::Duration;
@@ -136,7 +134,7 @@ impl Connection {
         self.driver.set_request_timeout(timeout);
     }
 
-    /// This end's address at present; `None` while there is no way to the peer.
+    /// This end's current address; `None` while there is no route to the peer.
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.driver.lane().local_addr()
     }
@@ -146,19 +144,18 @@ impl Connection {
         self.driver.lane().peer_addr()
     }
 
-    /// The key that the peer proved to own; `None` in plain mode.
+    /// The key that the peer proved it owns; `None` in plain mode.
     pub fn peer_key(&self) -> Option<PublicKey> {
         self.driver.lane().peer_key()
     }
 
-    /// Sends `data` as one Transfer; returns when the peer has all of it.
+    /// Sends `data` as one Transfer; returns when the peer has received all of it.
     ///
-    /// `data` must stay readable, as any slice: if it is a mapping of a file that is truncated
-    /// meanwhile, the process may get SIGBUS where payload is touched in user space (checksums).
-    /// [`Region::map_file`] has no such hole.
+    /// `data` must stay readable. If it is a mapping of a file that is truncated meanwhile, the process may get SIGBUS
+    /// when payload is read in user space (checksums). [`Region::map_file`] is safe against this.
     ///
     /// # Errors
-    /// [`TransferError::MessageTooLarge`] if the receive it met was smaller; or the connection's.
+    /// [`TransferError::MessageTooLarge`] if the matching receive was smaller; or the connection ended.
     pub fn send(&mut self, data: &[u8]) -> Result<()> {
         let send = WorkRequest::Send {
             delivery: Delivery::Interrupt,
@@ -169,19 +166,19 @@ impl Connection {
 
     /// Receives the next Transfer into `buffer`; returns its length in bytes.
     ///
-    /// As with [`Connection::send`], a mapping whose file is truncated meanwhile may end in SIGBUS
-    /// (where a misplaced datagram is moved); [`Region::map_file`] does not.
+    /// If `buffer` is a mapping of a file that is truncated meanwhile, the process may get SIGBUS when a misplaced
+    /// datagram is moved. [`Region::map_file`] is safe against this.
     ///
     /// # Errors
-    /// [`TransferError::MessageTooLarge`] if the Transfer is larger than `buffer`: the sender fails
-    /// with the same, nothing was written, and the next Transfer can be received. Or the
-    /// connection's.
+    /// [`TransferError::MessageTooLarge`] if the Transfer is larger than `buffer`: the sender gets the same error,
+    /// nothing is written, and the next Transfer can be received. Or the connection ended.
     pub fn recv_into(&mut self, buffer: &mut [u8]) -> Result<usize> {
         let received = self.driver.lend_target(WorkRequest::Receive, buffer)?;
         Ok(received.result? as usize)
     }
 
-    /// The same into memory that need not be initialised. The bytes that came, as many as are returned, are.
+    /// As [`Connection::recv_into`], into memory that need not be initialised. The returned number of bytes is
+    /// initialised.
     ///
     /// # Errors
     /// As of [`Connection::recv_into`].
@@ -191,12 +188,11 @@ impl Connection {
         Ok(received.result? as usize)
     }
 
-    /// Waits until the peer announces a Transfer that no posted receive takes, and returns its
-    /// length in bytes, so that a buffer can be made to measure. `None` on timeout, or when a [`Waker`]
-    /// was used.
+    /// Waits until the peer announces a Transfer that no posted receive matches. Returns its length in bytes, so that
+    /// the caller can allocate a buffer of that size. `None` on timeout, or when a [`Waker`] was used.
     ///
     /// # Errors
-    /// The connection's.
+    /// The connection ended.
     pub fn announced(&mut self, timeout: Option<Duration>) -> Result<Option<u64>> {
         self.driver
             .wait(timeout, |driver| driver.announced().is_some())?;
@@ -206,8 +202,8 @@ impl Connection {
         }
     }
 
-    /// Posts a send; many may be in flight. Its memory comes back with the [`Completion`]. Several pieces, as
-    /// a `Vec` of [`Memory`], are one Transfer, gathered where they lie.
+    /// Posts a send; many may be in flight. Its memory comes back with the [`Completion`]. A `Vec` of [`Memory`] is
+    /// sent as one Transfer, gathered from its pieces without a copy.
     ///
     /// ```
     /// use zerolane::{Connection, Endpoint, Options, Region};
@@ -237,16 +233,16 @@ impl Connection {
     /// ```
     ///
     /// # Errors
-    /// The connection is closed, or too many are posted. The memory comes back.
+    /// The connection is closed, or too many requests are posted. The memory comes back.
     pub fn post_send(&mut self, memory: impl Into<Memory>) -> Posted<Memory> {
         self.post_send_with(memory, Work::default())
     }
 
-    /// Posts a send that is done as `work` says: how it is delivered to the receiver, whether it is
-    /// signalled, its context. A [`Delivery`] or a context alone will do.
+    /// As [`Connection::post_send`], with options: how the Transfer is delivered to the receiver, whether success is
+    /// signalled, the context. A bare [`Delivery`] or context also converts into [`Work`].
     ///
     /// # Errors
-    /// The connection is closed, or too many are posted. The memory comes back.
+    /// The connection is closed, or too many requests are posted. The memory comes back.
     pub fn post_send_with(
         &mut self,
         memory: impl Into<Memory>,
@@ -259,18 +255,18 @@ impl Connection {
         self.driver.post_source(send, work.report(), memory.into())
     }
 
-    /// Posts a receive: the n-th posted gets the n-th Transfer sent, if it fits. Receives complete as their
-    /// Transfers do: where a datagram was lost, a later one may be complete first. (Those of verbs complete in order;
-    /// [`InOrder`](crate::request::InOrder) takes them so.)
+    /// Posts a receive: the n-th posted receive gets the n-th Transfer sent, if it fits. Receives complete when their
+    /// Transfers do: after a lost datagram, a later one may complete first. ([`InOrder`](crate::request::InOrder)
+    /// returns them in order, as verbs does.)
     ///
     /// # Errors
-    /// The connection is closed, or too many are posted. The region comes back.
+    /// The connection is closed, or too many requests are posted. The region comes back.
     pub fn post_recv(&mut self, region: Region) -> Posted<Region> {
         self.post_recv_with(region, Work::default())
     }
 
-    /// The same, with a context, or unsignalled (then the region is freed on success). Nothing else of
-    /// `work` has a meaning here.
+    /// As [`Connection::post_recv`], with a context, or unsignalled (the region is then freed on success). Receives
+    /// ignore the other fields of `work`.
     ///
     /// # Errors
     /// As of [`Connection::post_recv`].
@@ -283,12 +279,12 @@ impl Connection {
     /// Offers memory to the peer's next [`Connection::post_read`].
     ///
     /// # Errors
-    /// The connection is closed, or too many are posted. The memory comes back.
+    /// The connection is closed, or too many requests are posted. The memory comes back.
     pub fn post_offer(&mut self, memory: impl Into<Memory>) -> Posted<Memory> {
         self.post_offer_with(memory, Work::default())
     }
 
-    /// The same, done as `work` says: as [`Connection::post_send_with`].
+    /// As [`Connection::post_offer`], with the options of [`Connection::post_send_with`].
     ///
     /// # Errors
     /// As of [`Connection::post_offer`].
@@ -304,15 +300,15 @@ impl Connection {
         self.driver.post_source(offer, work.report(), memory.into())
     }
 
-    /// Reads what the peer offers, when it does (the Read sequence).
+    /// Reads the memory that the peer offers, as soon as it does (the Read sequence).
     ///
     /// # Errors
-    /// The connection is closed, or too many are posted. The region comes back.
+    /// The connection is closed, or too many requests are posted. The region comes back.
     pub fn post_read(&mut self, region: Region) -> Posted<Region> {
         self.post_read_with(region, Work::default())
     }
 
-    /// The same, with a context: as [`Connection::post_recv_with`].
+    /// As [`Connection::post_read`], with the options of [`Connection::post_recv_with`].
     ///
     /// # Errors
     /// As of [`Connection::post_read`].
@@ -321,16 +317,15 @@ impl Connection {
         self.driver.post_target(WorkRequest::Read, report, region)
     }
 
-    /// Asks to be told of the end of request `id`, however its sender wants it delivered: it ends a
-    /// [`Connection::wait`], also if it is over and held back. False if there is no such request, or its
-    /// completion was taken. For programs that wait for one request in particular; blocking calls do so
-    /// by themselves.
+    /// Makes the completion of request `id` end a [`Connection::wait`], whatever delivery mode its sender chose, also
+    /// if the request has already completed without a wake-up. False if there is no such request, or its completion was
+    /// taken. For programs that wait for one particular request; blocking calls do this by themselves.
     pub fn notify(&mut self, id: TransferId) -> bool {
         self.driver.notify(id)
     }
 
-    /// Returns a completion that is there. If there is none, makes progress without sleeping, and looks
-    /// again. It finds [`Delivery::Polled`] completions, too.
+    /// Returns a completion if there is one. Otherwise makes progress without sleeping, and checks again. It returns
+    /// [`Delivery::Polled`] completions too.
     ///
     /// # Errors
     /// The connection ended and all completions were taken.
@@ -339,8 +334,8 @@ impl Connection {
         self.take()
     }
 
-    /// As [`Connection::poll`], for up to `max` completions, which go to the end of `into`: one turn for all of
-    /// them. Returns how many.
+    /// As [`Connection::poll`], for up to `max` completions, which are appended to `into` after one round of progress.
+    /// Returns how many.
     ///
     /// # Errors
     /// As of [`Connection::poll`].
@@ -351,7 +346,7 @@ impl Connection {
             match self.take() {
                 Ok(Some(completion)) => into.push(completion),
                 Ok(None) => break,
-                // What was taken is returned first.
+                // Completions already taken are returned before the error.
                 Err(error) if into.len() == before => return Err(error),
                 Err(_) => break,
             }
@@ -359,7 +354,7 @@ impl Connection {
         Ok(into.len() - before)
     }
 
-    /// A turn, unless completions are there to be taken.
+    /// Makes progress, unless a completion is ready.
     fn progress(&mut self) -> Result<()> {
         self.check_process()?;
         if self.driver.closed().is_none() && !self.driver.has_completion() {
@@ -368,15 +363,15 @@ impl Connection {
         Ok(())
     }
 
-    /// Waits for the next completion that wakes ([`Delivery::Interrupt`], and every failure); those that came
-    /// before it are returned first. `None` on timeout, or when a [`Waker`] was used, however busy the
-    /// connection is. A timeout of zero makes one turn and polls, as [`Connection::poll`] does.
+    /// Waits for the next completion that wakes ([`Delivery::Interrupt`], and every failure); earlier ones are returned
+    /// first. `None` on timeout, or when a [`Waker`] was used, even on a busy connection. A timeout of zero makes
+    /// progress once and polls, as [`Connection::poll`] does.
     ///
     /// # Errors
     /// The connection ended and all completions were taken.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Option<Completion>> {
         self.check_process()?;
-        // A time beyond what the clock counts to is no limit.
+        // A deadline that overflows the clock counts as no limit.
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let looks = timeout == Some(Duration::ZERO);
         loop {
@@ -395,15 +390,15 @@ impl Connection {
                 return self.end().map_or(Ok(None), Err);
             }
             match self.take()? {
-                // A piece of a request of several pieces is not reported.
+                // The end of one piece of a request is not reported.
                 None if told => {}
                 completion => return Ok(completion),
             }
         }
     }
 
-    /// Waits until there are completions, and room for them in `queue`, and hands them over. Returns whether
-    /// the wait is over: one of them wakes, or none came in time.
+    /// Waits for completions and for room in `queue`, and moves them there. Returns whether the wait is over: one of
+    /// them wakes, or none came in time.
     fn wait_to_hand_over(
         &mut self,
         queue: &CompletionQueue,
@@ -411,7 +406,7 @@ impl Connection {
         left: Option<Duration>,
     ) -> Result<bool> {
         if self.driver.has_completion() {
-            // A queue that the program does not empty must not make the peer take us for dead.
+            // The connection makes progress while the queue is full, so that the peer does not take this end for dead.
             let waker = self.driver.waker();
             self.driver
                 .wait(left, |_| queue.has_room_or_wakes(&waker))?;
@@ -423,7 +418,7 @@ impl Connection {
         Ok(over || self.driver.closed().is_some() || self.driver.take_wake())
     }
 
-    /// Hands as many completions to `queue` as fit. Returns how many, and whether one of them wakes.
+    /// Moves as many completions to `queue` as fit. Returns how many, and whether one of them wakes.
     fn hand_over(&mut self, queue: &CompletionQueue, tag: u64) -> (usize, bool) {
         queue.fill(tag, || {
             let told = self.driver.has_notice();
@@ -432,7 +427,7 @@ impl Connection {
     }
 
     /// # Errors
-    /// [`Error::Forked`]: it is of the parent process, or its queue is.
+    /// [`Error::Forked`]: the connection or its queue belongs to the parent process.
     pub(crate) fn check_process(&self) -> Result<()> {
         self.driver.check_process()?;
         match &self.queue {
@@ -442,7 +437,7 @@ impl Connection {
     }
 
     fn take(&mut self) -> Result<Option<Completion>> {
-        // What is taken is large, and most looks find nothing.
+        // A `Completion` is large, and most calls find none.
         if self.driver.has_completion() {
             if let Some((queue, tag)) = self.queue.clone() {
                 self.hand_over(&queue, tag);
@@ -453,13 +448,13 @@ impl Connection {
         self.end().map_or(Ok(None), Err)
     }
 
-    /// The reason of the end, if all completions were taken.
+    /// The reason why the connection ended, if all completions were taken.
     fn end(&self) -> Option<Error> {
         let reason = self.driver.closed()?;
         (!self.driver.has_completion()).then_some(Error::Closed(reason))
     }
 
-    /// The next completion of a whole request.
+    /// The next completion of a whole request, not of a piece.
     pub(crate) fn next_whole(&mut self) -> Option<Completion> {
         while let Some(completion) = self.driver.next_completion() {
             let whole = self.vectored.absorb(completion.into());
@@ -470,11 +465,11 @@ impl Connection {
         None
     }
 
-    /// Tells how many completions the program took and keeps for parts of it that have not looked at them: immediates for
-    /// whoever asks next, say. They count as completions that were not taken do: while there are 1024 of both the peer
-    /// waits with messages and immediates, and with nothing else, until there are less than 512. None are kept unless told.
+    /// Sets how many completions the program took but has not processed yet, such as immediates kept for a later
+    /// reader. They count as unread: from 1024 on the peer holds messages and immediates back, but nothing else, until
+    /// there are fewer than 512. The number is 0 unless set.
     ///
-    /// The peer learns of it with the next call that makes progress.
+    /// The peer learns of it during the next call that makes progress.
     ///
     /// ```
     /// use std::collections::VecDeque;
@@ -520,31 +515,31 @@ impl Connection {
         self.tell_kept();
     }
 
-    /// The same of what a worker keeps for handles, beside what the program does.
+    /// Sets how many completions a worker keeps for handles, in addition to [`Connection::set_kept`].
     pub(crate) fn set_unasked(&mut self, unasked: usize) {
         self.unasked = unasked;
         self.tell_kept();
     }
 
     fn tell_kept(&mut self) {
-        // More of them make no difference.
+        // The core needs no larger count.
         let kept = self.kept.saturating_add(self.unasked);
         self.driver.set_kept(kept.min(limits::MAX_UNREAD));
     }
 
-    /// Cancels a posted Transfer; it completes with [`TransferError::Cancelled`] and its memory is
-    /// not touched any more. What had arrived of a receive is good ([`Completion::arrived`]). False if it is
-    /// over already, or of the parent process.
+    /// Cancels a posted Transfer: it completes with [`TransferError::Cancelled`], and its memory is no longer accessed.
+    /// The part of a receive that had arrived is valid ([`Completion::arrived`]). False if the request is already over,
+    /// or belongs to the parent process.
     pub fn cancel(&mut self, id: TransferId) -> bool {
         self.driver.cancel(id)
     }
 
-    /// Finishes sending, as TCP's half-close does: what was posted is delivered; sends and messages posted from
-    /// here on are refused with [`PostError::Finished`]; and the peer's receives that none of it meets fail with
-    /// [`TransferError::Finished`], those that it has posted and those that it posts later. The other direction
-    /// goes on, and so does all that names memory: puts, gets, fetch-ops. Returns at once, and twice is once.
+    /// Closes the sending direction, as TCP's half-close does. Requests posted before are delivered; later sends and
+    /// messages are refused with [`PostError::Finished`]. Receives at the peer that no Transfer or message matches fail
+    /// with [`TransferError::Finished`], those posted already and those posted later. The other direction stays open,
+    /// and so do operations on remote memory: puts, gets, fetch-ops. Returns at once; a second call does nothing.
     ///
-    /// The peer learns of it behind what was posted before: while messages wait for receives that it does not
+    /// The peer learns of it after the requests posted before. While messages wait for receives that the peer does not
     /// post, it may not learn of it.
     ///
     /// ```
@@ -585,10 +580,10 @@ impl Connection {
         Ok(self.driver.finish()?)
     }
 
-    /// Asks for fast mode: this connection receives at full speed, and the others of its [`Scheduler`]
-    /// at a trickle. Granted for what is announced at present, a
-    /// tenth of a second at most, if no other connection has it; ask again for more. A connection
-    /// without a scheduler, or in shared memory, has no others to hold back: always granted.
+    /// Asks for fast mode: this connection receives at full speed, and the other connections of its [`Scheduler`] at a
+    /// trickle. Granted for the payload announced so far, for a tenth of a second at most, if no other connection has
+    /// it; ask again for more. Always granted to a connection without a scheduler, or in shared memory, which competes
+    /// with no other.
     ///
     /// ```
     /// use zerolane::options::FastAnswer;
@@ -617,59 +612,59 @@ impl Connection {
         self.driver.request_fast()
     }
 
-    /// Sets how much of the link this connection's receives get while others of its scheduler
-    /// receive too, relative to theirs: 1 unless set, and 0 counts as 1. Without effect on a
-    /// connection without a scheduler, or in shared memory.
+    /// Sets this connection's share of the link while other connections of its scheduler receive too, relative to
+    /// theirs. 1 unless set; 0 counts as 1. No effect on a connection without a scheduler, or in shared memory.
     pub fn set_weight(&mut self, weight: u32) {
         self.driver.set_weight(weight);
     }
 
-    /// Sets the most payload that this end sends from now on, bytes per second, in place of
-    /// [`Options::max_rate`]; `None`: no limit.
+    /// Limits the payload rate at which this end sends from now on, in bytes per second, instead of
+    /// [`Options::max_rate`]. `None`: no limit.
     pub fn set_max_rate(&mut self, max_rate: Option<u64>) {
         self.driver.set_max_rate(max_rate);
     }
 
-    /// Adds a path, as soon as the connection is open: payload goes by all, each as fast as it carries. False if it can have
-    /// none: neither UDP nor raw Ethernet carries it, or [`Options::paths`] did not ask for several. A path that cannot be opened is
-    /// counted in [`Account::paths_refused`](crate::counters::Account::paths_refused).
+    /// Adds a path once the connection is open. Payload is spread over all paths, by how fast each one is. False if the
+    /// connection cannot have more paths: its lane is neither UDP nor raw Ethernet, or [`Options::paths`] did not ask
+    /// for several. A path that cannot be opened is counted in
+    /// [`Account::paths_refused`](crate::counters::Account::paths_refused).
     pub fn add_path(&mut self, addresses: PathAddresses) -> bool {
         self.driver.check_process().is_ok() && self.driver.lane_mut().add_path(addresses)
     }
 
-    /// Uses path `path`, which is not the first, no more: what it had in flight goes by others.
+    /// Stops using path `path`, which must not be the first. Its payload in flight is sent again over other paths.
     pub fn remove_path(&mut self, path: usize) {
         self.driver.remove_path(path);
     }
 
-    /// The paths that there are, by their indexes, and what is known of each. The first is 0.
+    /// The current paths, by index, and the state of each. The first is 0.
     pub fn paths(&self) -> Vec<(usize, PathState)> {
         self.driver.paths()
     }
 
-    /// A handle with which another thread ends a [`Connection::wait`] or [`Connection::announced`], or the
-    /// next one if none is in progress. It ends no request: calls that wait for the end of one go on, and
-    /// the wake is kept for the next wait.
+    /// A handle with which another thread ends a [`Connection::wait`] or [`Connection::announced`], or the next one if
+    /// none is in progress. It ends no request: calls that wait for a particular request continue, and the wake-up is
+    /// kept for the next wait.
     pub fn waker(&self) -> Waker {
         self.driver.waker()
     }
 
-    /// What was counted so far.
+    /// The counters so far.
     pub fn account(&self) -> Account {
         self.driver.account()
     }
 
-    /// Requests that are not over, without those posted inline, which hold no memory of the caller's.
+    /// Requests that are not over, apart from inline ones, which hold none of the caller's memory.
     pub fn in_flight(&self) -> usize {
         self.driver.in_flight()
     }
 
-    /// How long closing waits while nothing of what was posted comes any further.
+    /// How long closing waits without progress of posted sends.
     pub(crate) fn linger(&self) -> Duration {
         self.idle_timeout * LINGER_IDLE_TIMEOUTS
     }
 
-    /// Waits for posted sends, as long as any of them comes further.
+    /// Waits for posted sends, as long as they make progress.
     fn flush(&mut self) -> Result<()> {
         let linger = self.linger();
         loop {
@@ -683,10 +678,10 @@ impl Connection {
         }
     }
 
-    /// Waits for posted sends, then disconnects. Receives that got nothing fail; their memory is
-    /// freed, and so is that of completions not taken.
+    /// Waits for posted sends, then disconnects. Receives without a Transfer fail; their memory is freed, and so is the
+    /// memory of completions that were not taken.
     ///
-    /// It waits as long as it takes while the peer takes any of it, and for the idle timeout when it takes nothing.
+    /// Waits as long as the peer accepts payload, and gives up after the idle timeout without progress.
     ///
     /// # Errors
     /// The connection ended before the peer had everything.
@@ -709,8 +704,8 @@ impl Connection {
     }
 }
 
-/// The socket: when it is readable, or writable if [`Connection::wants_write`], or
-/// [`Connection::next_timeout`] has passed, poll.
+/// The socket: call poll when it is readable, or writable if [`Connection::wants_write`], or after
+/// [`Connection::next_timeout`].
 impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.driver.lane().socket()

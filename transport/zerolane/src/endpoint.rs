@@ -1,4 +1,4 @@
-//! Where connections are accepted.
+//! Listens on an address and accepts connections.
 
 use crate::{Connection, Error, Result};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -10,16 +10,18 @@ use zerolane_lane::{Driver, GateCounters, Options, PublicKey};
 /// A listening UDP port. Each connection it accepts has a socket of its own and can be given to
 /// another thread.
 ///
-/// Connections that receive at the same time share a [`Scheduler`](crate::options::Scheduler): together they
-/// grant what the link carries and a shallow switch queue holds, so that many senders to one receiver
-/// lose nothing (incast). By default each gets a fair share; another [`Schedule`](crate::options::Schedule) is
-/// chosen by the options, and several endpoints, or connections opened from here, can share one.
+/// Connections that receive at the same time share a [`Scheduler`](crate::options::Scheduler): together they grant no
+/// more than the link carries and a shallow switch queue holds, so that many senders to one receiver lose nothing
+/// (incast). By default all get a fair share. The options can name another [`Schedule`](crate::options::Schedule), or a
+/// scheduler that several endpoints and outgoing connections share.
 ///
-/// After `fork` it belongs to the parent, which alone accepts: two processes would each get half of a client's handshake. A
-/// server of several processes binds an endpoint in each, at a port of its own, or accepts in one.
+/// After `fork` the endpoint belongs to the parent, and only the parent accepts: if two processes did, each would get
+/// half of a client's handshake. A server of several processes binds an endpoint at a port of its own in each, or
+/// accepts in one.
 ///
-/// A connection outlives the endpoint that accepted it. Listening on one address rather than on all of a
-/// family (`0.0.0.0`, `[::]`) binds connections to it: they do not follow when this host's address changes.
+/// A connection outlives the endpoint that accepted it. If the endpoint listens on one address instead of on all of a
+/// family (`0.0.0.0`, `[::]`), its connections are bound to that address: they do not follow when this host's address
+/// changes.
 ///
 /// ```
 /// use zerolane::options::{Schedule, Scheduler};
@@ -48,11 +50,11 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Listens on the first address of `on` that is free (port 0: any free port). It may be the address of a
-    /// dropped endpoint with the same [`Ports`](crate::options::Ports) whose connections still live.
+    /// Listens on the first free address of `on` (port 0: any free port). The address may be that of a dropped endpoint
+    /// with the same [`Ports`](crate::options::Ports) whose connections are still open.
     ///
     /// # Errors
-    /// No address, or none that can be listened on.
+    /// There is no address, or none of them can be listened on.
     pub fn bind(on: impl ToSocketAddrs, options: Options) -> Result<Endpoint> {
         let mut last = Error::NoAddress;
         for address in on.to_socket_addrs().map_err(Error::Address)? {
@@ -64,61 +66,60 @@ impl Endpoint {
         Err(last)
     }
 
-    /// Listens on a UDP socket that another program opened and bound, such as one that systemd
-    /// [passed](crate::activation). It may be another user's; what else has it should leave it alone.
+    /// Listens on a UDP socket that another program opened and bound, such as one [passed](crate::activation) by
+    /// systemd. Another user may own it. No other holder of the socket may use it.
     ///
     /// # Errors
-    /// It is no UDP socket that is bound and not connected, or connections could not share its address.
+    /// The socket is not a bound and unconnected UDP socket, or connections could not share its address.
     pub fn adopt(socket: OwnedFd, options: Options) -> Result<Endpoint> {
         let listener = Listener::adopt(socket, options.clone())?;
         Ok(Endpoint { listener, options })
     }
 
-    /// The address listened on.
+    /// The address this endpoint listens on.
     pub fn local_addr(&self) -> SocketAddr {
         self.listener.local_addr()
     }
 
-    /// Makes the address one of the user with this number, so that this process can become that user
-    /// and go on accepting connections, each of which binds a socket of its own to the address. Ports
-    /// below 1024 need `CAP_NET_BIND_SERVICE` for that besides. From here on it listens by UDP alone.
+    /// Makes user `uid` the owner of the address. This process can then become that user and continue to accept
+    /// connections, each of which binds a socket of its own to the address. Ports below 1024 also need
+    /// `CAP_NET_BIND_SERVICE`. From now on the endpoint listens by UDP alone.
     ///
     /// # Errors
-    /// Only root may give to others; the options insist on another lane than UDP; or [`Error::Forked`].
+    /// Only root may change the owner; the options require a lane other than UDP; or [`Error::Forked`].
     pub fn give_to(&mut self, uid: u32) -> Result<()> {
         self.check_process()?;
         Ok(self.listener.give_to(uid)?)
     }
 
-    /// Why processes of this host come by UDP too although [`Options::lane`] is
-    /// [`LaneChoice::Best`](crate::options::LaneChoice::Best); `None` where they need not.
+    /// Why processes on this host connect by UDP although [`Options::lane`] is
+    /// [`LaneChoice::Best`](crate::options::LaneChoice::Best); `None` if shared memory is available.
     pub fn no_shared_memory(&self) -> Option<NoSharedMemory> {
         self.listener.no_shared_memory()
     }
 
-    /// The key by which clients know this end; `None` in plain mode.
+    /// The key that identifies this end to clients; `None` in plain mode.
     pub fn public_key(&self) -> Option<PublicKey> {
         self.listener.public_key()
     }
 
-    /// Counters of the connection requests of strangers; `None` in plain mode.
+    /// Counts connection requests of unauthenticated peers; `None` in plain mode.
     pub fn gate_counters(&self) -> Option<&GateCounters> {
         self.listener.gate_counters()
     }
 
-    /// Other counters of requests that did not become connections.
+    /// Counts other requests that did not become connections.
     pub fn counters(&self) -> ListenerCounters {
         self.listener.counters()
     }
 
-    /// The clients that proved a key which [`Security::trust`](crate::Security::trust) does not trust, and got no connection, since
-    /// this was asked the last time. So many are kept, the others counted.
+    /// The clients rejected since the last call because [`Security::trust`](crate::Security::trust) does not trust
+    /// their key. A limited number of keys is kept; the rest are counted.
     pub fn take_untrusted(&mut self) -> Untrusted {
         self.listener.take_untrusted()
     }
 
-    /// Whether it admits no more clients: there is a one-time code, and it was used, or guessed at too
-    /// often.
+    /// Whether this endpoint admits no more clients, because its one-time code was used, or guessed wrong too often.
     pub fn is_spent(&self) -> bool {
         self.listener.is_spent()
     }
@@ -127,17 +128,16 @@ impl Endpoint {
         &mut self.listener
     }
 
-    /// A connection of what [`Listener::try_accept`] gave.
+    /// Turns the result of [`Listener::try_accept`] into a connection.
     pub(crate) fn accepted(&self, driver: Driver<AnyLane>) -> Connection {
         let mut connection = Connection::accepted(driver, &self.options);
-        // The answer leaves now, and the peer need not wait for what the caller does next. If it
-        // cannot, the connection's next call says why.
+        // Sends the answer now, so that the peer need not wait for the caller's next call. An error shows in that call.
         let _ = connection.poll();
         connection
     }
 
     /// # Errors
-    /// [`Error::Forked`]: a process that this one was forked from listens.
+    /// [`Error::Forked`]: the endpoint belongs to a parent of this process.
     pub(crate) fn check_process(&self) -> Result<()> {
         match self.listener.process().is_current() {
             true => Ok(()),
@@ -145,7 +145,7 @@ impl Endpoint {
         }
     }
 
-    /// The next connection, `None` on timeout.
+    /// Waits for the next connection; `None` on timeout.
     ///
     /// # Errors
     /// The socket failed; or [`Error::Forked`].
@@ -156,7 +156,7 @@ impl Endpoint {
     }
 }
 
-/// The listening socket: [`Endpoint::accept`] has something to look at when it is readable.
+/// The listening socket: call [`Endpoint::accept`] when it is readable.
 impl AsFd for Endpoint {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.listener.as_fd()
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
     use crate::options::{LaneChoice, Ports};
 
-    /// Another thread may have woken the connection just before, when no call was waiting.
+    /// Another thread may have used the waker just before, while no call was waiting.
     #[test]
     fn close__waits_for_what_was_posted_despite_a_wake() {
         let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default()).expect("a port");
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn bind__again_while_connections_of_the_first_live() {
-        // Whose connections have sockets of their own at that address.
+        // Only this lane gives each connection a socket of its own at the address.
         let options = Options {
             lane: LaneChoice::Udp,
             ..Options::default()

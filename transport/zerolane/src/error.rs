@@ -1,4 +1,4 @@
-//! Errors, with messages that a user can act on.
+//! Defines the errors of this library, with messages that a user can act on.
 
 use std::io;
 use std::time::Duration;
@@ -6,16 +6,15 @@ use zerolane_lane::{
     CloseReason, DriverError, NotPosted, PostError, PublicKey, TransferError, TransferId,
 };
 
-/// Why a call failed. The connection goes on after [`Error::Transfer`], [`Error::Post`] and what was
-/// wrong with a request.
+/// Why a call failed. The connection stays open after [`Error::Transfer`], [`Error::Post`] and invalid arguments.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused, or an argument has no meaning (`InvalidInput`) or asks for more memory than there is
-    /// (`OutOfMemory`), in words.
+    /// The operating system refused, or an argument is invalid (`InvalidInput`) or asks for more memory than there is
+    /// (`OutOfMemory`).
     #[error("{}", of_system(.0))]
     Io(#[from] io::Error),
-    /// What was given is no address (`InvalidInput`), or names a host that is not known.
+    /// The argument is no address (`InvalidInput`), or names an unknown host.
     #[error("address: {0}")]
     Address(io::Error),
     /// The name has no address.
@@ -29,14 +28,14 @@ pub enum Error {
     /// The connection ended.
     #[error("connection: {}", in_words(*.0))]
     Closed(CloseReason),
-    /// This Transfer failed; the connection goes on.
+    /// This Transfer failed; the connection stays open.
     #[error("transfer: {0}")]
     Transfer(#[from] TransferError),
     /// The Transfer could not be posted.
     #[error("transfer: {0}")]
     Post(PostError),
     /// The call took longer than [`Connection::set_timeout`](crate::Connection::set_timeout) allows. Its request was
-    /// cancelled; whether the peer saw it is not known.
+    /// cancelled; the peer may or may not have seen it.
     #[error("not done within {0:?}: the peer may be busy, or have posted nothing that it meets")]
     TimedOut(Duration),
     /// More than [`MAX_INLINE`](crate::request::MAX_INLINE) bytes cannot be posted inline.
@@ -57,16 +56,16 @@ pub enum Error {
         /// Bytes to be copied.
         bytes: usize,
     },
-    /// What a handle asked for is not over, or came and was not asked for, and would be lost.
+    /// Requests of a handle are not over, or would lose received data that was not asked for.
     #[error("the connection has requests that are not over, or that came and were not asked for")]
     InUse,
-    /// This process is a child, by fork, of the one that made what the call is of: a connection, an endpoint, a worker, a
-    /// queue, memory to export.
+    /// This process is a forked child, and the object (a connection, an endpoint, a worker, a queue, memory to export)
+    /// belongs to its parent.
     #[error("it belongs to the parent process: after a fork the child makes its own")]
     Forked,
 }
 
-/// The request is refused, and the connection goes on.
+/// The request was refused; the connection stays open.
 impl From<PostError> for Error {
     fn from(error: PostError) -> Error {
         match error {
@@ -89,7 +88,7 @@ impl From<DriverError> for Error {
     }
 }
 
-/// For programs whose own calls return [`io::Error`]; it holds this error.
+/// Wraps this error, for programs whose own calls return [`io::Error`].
 impl From<Error> for io::Error {
     fn from(error: Error) -> io::Error {
         let kind = match &error {
@@ -118,18 +117,18 @@ impl From<Error> for io::Error {
     }
 }
 
-/// Without the memory, which is dropped.
+/// Drops the memory.
 impl<M> From<NotPosted<M>> for Error {
     fn from(refused: NotPosted<M>) -> Error {
         refused.reason.into()
     }
 }
 
-/// The result of calls of this library.
+/// The result of calls into this library.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What posting memory returns: the request's number, or the memory again and why. With `?` it becomes
-/// an [`Error::Post`].
+/// The result of posting memory: the request's identifier, or the memory and the reason for the refusal. With `?` the
+/// refusal becomes an [`Error::Post`].
 ///
 /// ```
 /// # use zerolane::failure::{NotPosted, PostError};
@@ -162,7 +161,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// ```
 pub type Posted<M> = std::result::Result<TransferId, NotPosted<M>>;
 
-/// What the system says is about the network, and what this library says is whole.
+/// Adds "network" to errors of the system; errors of this library are complete.
 fn of_system(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(_) => format!("network: {error}"),
@@ -170,7 +169,7 @@ fn of_system(error: &io::Error) -> String {
     }
 }
 
-/// With the key of a peer that is not trusted, as users write keys.
+/// Writes an untrusted peer's key as users write keys.
 fn in_words(reason: CloseReason) -> String {
     match reason {
         CloseReason::Untrusted(key) => {

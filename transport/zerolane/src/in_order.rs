@@ -1,12 +1,12 @@
-//! Receives in the order in which they were posted.
+//! Returns completed receives in the order in which they were posted.
 
 use std::collections::VecDeque;
 
 use zerolane_lane::TransferId;
 
-/// Posted receives, to take what they got in the order in which they were posted, which is that of the peer's sends. They
-/// complete as their Transfers do: where a datagram was lost, a later one may be complete first. `T` is what is kept of
-/// one that is complete until those before it are.
+/// Posted receives, returned in the order of posting, which is the order of the peer's sends. Receives complete when
+/// their Transfers do: after a lost datagram, a later one may complete first. `T` is the value kept for a completed
+/// receive until all before it are complete.
 #[derive(Debug)]
 pub struct InOrder<T> {
     posted: VecDeque<(TransferId, Option<T>)>,
@@ -21,19 +21,19 @@ impl<T> Default for InOrder<T> {
 }
 
 impl<T> InOrder<T> {
-    /// The receive `id` was posted, after all that were told before.
+    /// Records that receive `id` was posted, after all recorded before.
     pub fn posted(&mut self, id: TransferId) {
         self.posted.push_back((id, None));
     }
 
-    /// The receive `id` is complete. One that was not told is not kept.
+    /// Records that receive `id` completed. Ignored if it was not recorded as posted.
     pub fn completed(&mut self, id: TransferId, received: T) {
         if let Some(it) = self.posted.iter_mut().find(|it| it.0 == id) {
             it.1 = Some(received);
         }
     }
 
-    /// What the first receive got, which is forgotten then; `None` while it is not complete.
+    /// Removes the first receive and returns its value; `None` while it is not complete.
     pub fn pop(&mut self) -> Option<T> {
         self.posted.pop_front_if(|it| it.1.is_some())?.1
     }

@@ -1,13 +1,13 @@
-//! The name of an exported region.
+//! Names an exported region to the peer, as RDMA's rkey does.
 
 use zerolane_lane::{PostError, RemotePlace, RemoteRegion};
 use zerolane_wire::Rights;
 
-/// Names a region that one end of a connection exported, for the other end of that connection.
+/// Names a region that one end of a connection exported to the other end.
 ///
-/// [`Connection::export`](crate::Connection::export) makes one for the peer, which gets it as bytes by
-/// any means, or by name with [`Connection::open_region`](crate::Connection::open_region). What
-/// RDMA calls an rkey with its address and length; in the thesis's words, handle, Mx and Bufx.
+/// [`Connection::export`](crate::Connection::export) makes a key for the peer. The peer gets it as bytes by any means,
+/// or by name with [`Connection::open_region`](crate::Connection::open_region). It is RDMA's rkey together with address
+/// and length; in the thesis's terms, handle, Mx and Bufx.
 ///
 /// ```
 /// use zerolane::RegionKey;
@@ -21,7 +21,7 @@ pub struct RegionKey {
 }
 
 impl RegionKey {
-    /// Length as bytes.
+    /// Encoded length, bytes.
     pub const BYTES: usize = 24;
 
     pub(crate) fn new(region: RemoteRegion) -> RegionKey {
@@ -38,7 +38,7 @@ impl RegionKey {
         self.len() == 0
     }
 
-    /// What may be done with it.
+    /// The operations that the peer may do.
     pub fn rights(&self) -> Rights {
         self.region.rights
     }
@@ -53,7 +53,7 @@ impl RegionKey {
         self.region.start.mx
     }
 
-    /// As bytes, big-endian, to be sent to the peer.
+    /// Encodes the key, big-endian, for transmission to the peer.
     pub fn to_bytes(&self) -> [u8; RegionKey::BYTES] {
         let RemoteRegion {
             start,
@@ -69,7 +69,7 @@ impl RegionKey {
         bytes
     }
 
-    /// From bytes; `None` if they are none of a key. A key that was made up is refused by the peer.
+    /// Decodes a key; `None` if the bytes are malformed. The owner of the memory refuses a forged key.
     pub fn from_bytes(bytes: [u8; RegionKey::BYTES]) -> Option<RegionKey> {
         let [a, b, c, d, e, f, g, h, rest @ ..] = bytes;
         let [address @ .., _, _, _, _, _, _, _, _] = rest;
@@ -91,10 +91,10 @@ impl RegionKey {
         })
     }
 
-    /// The place of `len` bytes at `offset`, if they lie in the region and `right` was given.
+    /// The place of `len` bytes at `offset`, if they lie in the region and its rights include `right`.
     ///
     /// # Errors
-    /// What the peer would refuse.
+    /// The error that the peer would return.
     pub(crate) fn place(
         &self,
         offset: u64,

@@ -1,9 +1,10 @@
 //! Moves memory between Linux machines over the Ethernet they already have: data lands once, in its final place.
 //!
-//! An [`Endpoint`] accepts [`Connection`]s. On a connection one send is one Transfer is one receive (as with SOCK_SEQPACKET):
+//! An [`Endpoint`] accepts [`Connection`]s. One send is one Transfer and fills one receive (as with SOCK_SEQPACKET):
 //! blocking with borrowed memory ([`Connection::send`], [`Connection::recv_into`]), or many in flight with owned memory
-//! ([`Connection::post_send`], [`Connection::post_recv`], [`Connection::wait`]). The receiver grants its memory in advance, so
-//! payload goes to its final place; an [`Account`](counters::Account) counts what had to be copied.
+//! ([`Connection::post_send`], [`Connection::post_recv`], [`Connection::wait`]). The receiver grants its memory in
+//! advance, so payload goes to its final place; an [`Account`](counters::Account) counts the bytes that had to be
+//! copied.
 //!
 //! ```
 //! use zerolane::{Connection, Endpoint, Options};
@@ -57,7 +58,7 @@ pub mod activation {
     pub use zerolane_lane::udp::passed_sockets;
 }
 
-/// What [`Options`] are made of: profiles, congestion control, the schedule of those that receive.
+/// The types that [`Options`] uses: profiles, congestion control, receive schedules.
 pub mod options {
     pub use zerolane_lane::udp::Ports;
     pub use zerolane_lane::{
@@ -68,7 +69,7 @@ pub mod options {
     pub use zerolane_wire::{MAX_PATHS, Profile, Profiles};
 }
 
-/// What [`Security`] is made of: identities, peers to trust, codes that are good for one connection.
+/// The types that [`Security`] uses: identities, trusted peers, one-time codes.
 pub mod security {
     pub use zerolane_lane::Untrusted;
     pub use zerolane_lane::handshake_limits::CODE_GUESSES;
@@ -78,21 +79,21 @@ pub mod security {
     };
 }
 
-/// Memory of others as a [`Region`], and memory that a refused request gives back.
+/// Memory of other libraries as a [`Region`], and the memory that a refused request gives back.
 pub mod memory {
     pub use zerolane_lane::{Access, Memory, Owner};
 }
 
-/// What a request may carry, and what its completion tells beside a result.
+/// The contents of requests and of their completions.
 pub mod request {
     pub use crate::in_order::InOrder;
     pub use zerolane_lane::{MAX_INLINE, MessageControl, WorkKind};
 
-    /// Most bytes of control in a message.
+    /// Longest control of a message, bytes.
     pub const MAX_CONTROL: usize = zerolane_lane::limits::MAX_CONTROL as usize;
 }
 
-/// What an [`Error`] says in detail: why a request was not posted or failed, why a connection ended.
+/// The details of an [`Error`]: why a request was refused or failed, why a connection ended.
 pub mod failure {
     pub use crate::error::Posted;
     pub use zerolane_lane::{
@@ -101,7 +102,7 @@ pub mod failure {
     pub use zerolane_wire::Reason;
 }
 
-/// Which lanes there are to a host, and hosts as users write them.
+/// The available lanes to a host, and parsing of host names and addresses.
 pub mod lanes {
     pub use zerolane_lane::{
         Neighbour, Reach, is_ethernet, look, look_ethernet, look_ip118, neighbours, resolve,
@@ -110,7 +111,7 @@ pub mod lanes {
     pub use zerolane_wire::discovery::is_neighbour_name;
 }
 
-/// What was counted: payload placed and moved, datagrams dropped, strangers turned away.
+/// Counters: payload placed and moved, datagrams dropped, unauthenticated peers rejected.
 pub mod counters {
     pub use zerolane_lane::ListenerCounters;
     pub use zerolane_lane::{

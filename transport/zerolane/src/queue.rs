@@ -1,4 +1,4 @@
-//! One queue for the completions of many connections.
+//! Collects the completions of many connections in one queue.
 
 use crate::{Completion, Error, Result};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -9,18 +9,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use zerolane_lane::{Process, Waker};
 
-/// Completions of many connections, in one place: to be polled, waited for, or watched by epoll
-/// (the descriptor is readable while there are any that wake: see [`Delivery`](crate::Delivery)).
+/// Collects the completions of many connections. A program can poll it, wait for it, or watch it with epoll: the
+/// descriptor is readable while the queue has completions that wake (see [`Delivery`](crate::Delivery)).
 ///
-/// A queue collects; it drives nothing. Its connections make progress in their own calls, mostly
-/// [`Connection::wait`](crate::Connection::wait) in a thread for each, and what completes there goes to the queue
-/// (see [`Connection::set_completion_queue`](crate::Connection::set_completion_queue)). While
-/// it is full, they keep theirs, and tell peers that send messages to wait. Nothing is lost. After `fork` it belongs to the
-/// parent: the child finds nothing in it.
+/// A queue only collects; it drives no connection. Connections make progress in their own calls, typically
+/// [`Connection::wait`](crate::Connection::wait) in a thread of each, and their completions go to the queue (see
+/// [`Connection::set_completion_queue`](crate::Connection::set_completion_queue)). While the queue is full, connections
+/// keep their completions and make peers that send messages wait. Nothing is lost. After `fork` the queue belongs to
+/// the parent; it is empty in the child.
 ///
-/// Completions that come with their progress are the events of a [`Worker`](crate::worker::Worker): one call,
-/// [`Worker::wait`](crate::worker::Worker::wait) or [`Worker::progress`](crate::worker::Worker::progress), drives all its
-/// connections, and [`Worker::take_events`](crate::worker::Worker::take_events) takes what completed. Which to use:
+/// A [`Worker`](crate::worker::Worker) also drives its connections: [`Worker::wait`](crate::worker::Worker::wait) or
+/// [`Worker::progress`](crate::worker::Worker::progress) advances all of them, and
+/// [`Worker::take_events`](crate::worker::Worker::take_events) returns their completions. Which to use:
 ///
 /// | the program | takes |
 /// |---|---|
@@ -68,19 +68,20 @@ struct Shared {
 #[derive(Debug)]
 struct List {
     completions: VecDeque<(u64, Completion)>,
-    /// How many of the first the descriptor is readable for.
+    /// How many completions at the front keep the descriptor readable.
     told: usize,
-    /// Places held for completions that are on their way.
+    /// Places reserved for completions that are being moved here.
     held: usize,
     /// Connections that wait for room.
     starved: Vec<Waker>,
 }
 
 impl CompletionQueue {
-    /// A queue of at most `capacity` completions, at least 1. It takes the memory for all of them now, about 300 bytes each.
+    /// Makes a queue of at most `capacity` completions, at least 1. It allocates memory for all of them now, about 300
+    /// bytes each.
     ///
     /// # Errors
-    /// The system has no descriptor left, or no memory for so many.
+    /// The system has no descriptor left, or not enough memory.
     pub fn new(capacity: usize) -> Result<CompletionQueue> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let event = eventfd(0, flags).map_err(io::Error::from)?;
@@ -112,11 +113,12 @@ impl CompletionQueue {
         list.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts `next`'s completions in while there is room, each with whether it wakes. Returns how many, and
-    /// whether one of them did. A full queue wakes too: there is no room in it for anything that would.
+    /// Moves completions from `next`, each with whether it wakes, into the queue while there is room. Returns how many,
+    /// and whether one of them wakes. A full queue counts as a wake-up, because a later completion that wakes would
+    /// find no room.
     ///
-    /// `next` runs without the lock: it may let go of memory, whose owner may wait for a lock of the program's, which
-    /// a thread may hold that looks into the queue.
+    /// Calls `next` without the lock: `next` may free memory, and the memory's owner may wait for a lock of the program
+    /// whose holder uses this queue.
     pub(crate) fn fill(
         &self,
         tag: u64,
@@ -137,7 +139,7 @@ impl CompletionQueue {
         list.completions.len() + list.held < self.shared.capacity
     }
 
-    /// Whether there is room; if not, `waker` is used when there is.
+    /// Whether there is room; if not, uses `waker` when there is.
     pub(crate) fn has_room_or_wakes(&self, waker: &Waker) -> bool {
         let mut list = self.list();
         let room = self.has_room(&list);
@@ -147,8 +149,8 @@ impl CompletionQueue {
         room
     }
 
-    /// Tells a child of fork why it finds nothing: in it another thread's lock is never let go, and the descriptor is the
-    /// parent's as well.
+    /// Fails in a child of fork, where the queue is always empty: another thread's lock is never released there, and
+    /// the descriptor is shared with the parent.
     ///
     /// # Errors
     /// [`Error::Forked`].
@@ -163,7 +165,7 @@ impl CompletionQueue {
         self.shared.process.is_current()
     }
 
-    /// The next completion and the tag of its connection, if there is one, whether it wakes or not.
+    /// The next completion and the tag of its connection, whether it wakes or not.
     pub fn poll(&self) -> Option<(u64, Completion)> {
         match self.is_of_this_process() {
             true => self.take(self.list()),
@@ -171,8 +173,8 @@ impl CompletionQueue {
         }
     }
 
-    /// As [`CompletionQueue::poll`], for up to `max` completions, which go to the end of `into`: one lock, and at
-    /// most one wake-up of each connection that waits for room, for all of them. Returns how many.
+    /// As [`CompletionQueue::poll`], for up to `max` completions, which are appended to `into`. Takes the lock once,
+    /// and wakes each connection that waits for room at most once. Returns how many.
     ///
     /// ```
     /// use zerolane::{CompletionQueue, Connection, Endpoint, Options};
@@ -208,7 +210,7 @@ impl CompletionQueue {
         next
     }
 
-    /// The first `count` are out.
+    /// Updates the counts after the first `count` were removed.
     fn taken(&self, mut list: MutexGuard<'_, List>, count: usize) {
         if list.told > 0 && list.told <= count {
             let _ = rustix::io::read(&self.shared.event, &mut [0; 8]);
@@ -219,14 +221,14 @@ impl CompletionQueue {
         }
     }
 
-    /// Waits for the next completion that wakes, which another thread's connection has to bring; those before
-    /// it are returned first. `None` on timeout. A timeout of zero polls.
+    /// Waits for the next completion that wakes; connections in other threads must deliver it. Earlier completions are
+    /// returned first. `None` on timeout. A timeout of zero polls.
     ///
     /// # Errors
     /// The system refused to wait; or [`Error::Forked`].
     pub fn wait(&self, timeout: Option<Duration>) -> Result<Option<(u64, Completion)>> {
         self.check_process()?;
-        // A time beyond what the clock counts to is no limit.
+        // A deadline that overflows the clock counts as no limit.
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         if timeout == Some(Duration::ZERO) {
             return Ok(self.poll());
@@ -250,7 +252,7 @@ impl CompletionQueue {
         }
     }
 
-    /// Completions that are there.
+    /// Completions in the queue.
     pub fn len(&self) -> usize {
         match self.is_of_this_process() {
             true => self.list().completions.len(),
@@ -258,16 +260,16 @@ impl CompletionQueue {
         }
     }
 
-    /// Whether there are none.
+    /// Whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Room for a completion, which no other takes.
+/// A reserved place for one completion.
 struct Place<'a> {
     queue: &'a CompletionQueue,
-    /// There is room.
+    /// The place is reserved.
     held: bool,
 }
 
@@ -279,7 +281,7 @@ impl<'a> Place<'a> {
         Place { queue, held }
     }
 
-    /// Puts a completion there, and holds the next place. Returns whether the descriptor is readable for it.
+    /// Stores a completion and reserves the next place. Returns whether the descriptor is readable for it.
     fn put(&mut self, tag: u64, completion: Completion, wakes: bool) -> bool {
         let shared = &self.queue.shared;
         let list = &mut *self.queue.list();
@@ -300,7 +302,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Nothing came: others may have the room.
+/// No completion came: another connection may use the place.
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         if self.held {
@@ -311,7 +313,7 @@ impl Drop for Place<'_> {
     }
 }
 
-/// The eventfd: readable while there are completions that wake. Only to be polled, not to be read.
+/// The eventfd: readable while the queue has completions that wake. Only poll it; do not read it.
 impl AsFd for CompletionQueue {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.shared.event.as_fd()
@@ -342,12 +344,12 @@ mod tests {
         }
     }
 
-    /// Owners of memory that goes with a completion may use the queue.
+    /// The owner of a completion's memory may use the queue.
     #[test]
     fn fill__takes_completions_without_the_lock() {
         let queue = CompletionQueue::new(4).expect("a queue");
         let (tell, told) = mpsc::channel();
-        // If it waits for ever, it is not waited for.
+        // The test does not join this thread, which would hang if the lock were held.
         std::thread::spawn(move || {
             let mut next = [completion()].into_iter();
             let filled = queue.fill(7, || {
@@ -379,7 +381,7 @@ mod tests {
         assert_eq!(queue.fill(7, || Some((completion(), true))), (1, true));
         let taken = queue.wait(Some(Duration::MAX)).expect("no error");
         assert_eq!(taken.map(|it| it.0), Some(7));
-        // One that comes while it sleeps.
+        // Puts a completion while a thread sleeps in `wait`.
         let other = queue.clone();
         let sleeping = std::thread::spawn(move || other.wait(Some(Duration::MAX)));
         assert_eq!(queue.fill(8, || Some((completion(), true))).0, 1);
@@ -391,7 +393,7 @@ mod tests {
     fn fill__of_two_at_once_is_no_more_than_fits() {
         let queue = CompletionQueue::new(2).expect("a queue");
         let filled = queue.fill(7, || {
-            // It takes the place that is left.
+            // The last free place is filled.
             let other = queue.fill(8, || Some((completion(), false)));
             assert_eq!(other, (1, false));
             Some((completion(), false))

@@ -1,4 +1,4 @@
-//! The peer's memory as a user sees it: exports, puts, gets, atomic operations, messages.
+//! Operates on the peer's memory and exchanges messages: exports, puts, gets, atomic operations.
 
 use crate::failure::Posted;
 use crate::{Connection, Error, RegionKey, Result, Work};
@@ -10,7 +10,7 @@ use zerolane_lane::{
 };
 use zerolane_wire::{FetchOpKind, Rights};
 
-/// An atomic operation on an aligned 64-bit word, in the byte order of the machine that owns it.
+/// An atomic operation on an aligned 64-bit word, in the byte order of the memory's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FetchOp {
     /// Adds, wrapping.
@@ -21,13 +21,13 @@ pub enum FetchOp {
     Decrement,
     /// Stores zero.
     Clear,
-    /// Stores this.
+    /// Stores this value.
     Swap(u64),
     /// Stores `new` if the word is `expected`.
     CompareAndSwap {
-        /// What the word has to be.
+        /// The expected value.
         expected: u64,
-        /// What it becomes then.
+        /// The value to store.
         new: u64,
     },
 }
@@ -52,10 +52,10 @@ impl From<FetchOp> for Atomic {
     }
 }
 
-/// A message received.
+/// A received message.
 #[derive(Clone, Copy, Debug)]
 pub struct Message {
-    /// Its control.
+    /// The message's control.
     pub control: MessageControl,
     /// Bytes of its payload.
     pub payload: usize,
@@ -63,12 +63,12 @@ pub struct Message {
 
 /// # Remote memory
 ///
-/// Operations on the peer's memory take effect there once and in the order in which they were posted; the
-/// exact rules are in `docs/reference/memory-model.md`. An operation that is refused (out of bounds, no right,
-/// revoked) completes with that reason, and the connection goes on.
+/// Operations on the peer's memory take effect exactly once, in the order of posting; the exact rules are in
+/// `docs/reference/memory-model.md`. An operation that is refused (out of bounds, no right, revoked) completes with
+/// that reason, and the connection stays open.
 ///
 /// **A passive target**, as with RDMA: a worker in a thread of its own
-/// ([`Worker::spawn`](crate::worker::Worker::spawn)) serves exported memory while its owner computes, or sleeps.
+/// ([`Worker::spawn`](crate::worker::Worker::spawn)) serves exported memory while the owner computes or sleeps.
 ///
 /// ```
 /// use std::sync::atomic::Ordering;
@@ -96,8 +96,8 @@ pub struct Message {
 /// # Ok::<(), zerolane::Error>(())
 /// ```
 ///
-/// Without a worker's thread **the owner has to call**: operations of the peer take effect in the calls of the
-/// `Connection` that exports, and wait while it makes none. A target that has nothing else to do is faster so.
+/// Without a worker's thread **the owner must make calls**: the peer's operations take effect during calls on the
+/// exporting `Connection`, and wait between them. This is faster for a target that has nothing else to do.
 ///
 /// ```
 /// use std::sync::atomic::Ordering;
@@ -119,7 +119,7 @@ pub struct Message {
 /// # Ok::<(), zerolane::Error>(())
 /// ```
 impl Connection {
-    /// Lets the peer use `region` with `rights`; the key is for the peer.
+    /// Lets the peer use `region` with `rights`; give the returned key to the peer.
     ///
     /// # Errors
     /// The connection is closed, or too many regions are exported on it.
@@ -131,7 +131,7 @@ impl Connection {
         )?))
     }
 
-    /// The same, and the peer can ask for it by `name`, of at most 32 bytes.
+    /// As [`Connection::export`]; the peer can also ask for the region by `name`, of at most 32 bytes.
     ///
     /// # Errors
     /// As of [`Connection::export`]; or the name is too long, or taken.
@@ -149,29 +149,30 @@ impl Connection {
         )?))
     }
 
-    /// Ends an export on this connection: when this returns, no late packet writes the region, and
-    /// nothing of it is sent any more. False if `key` names none that this end exported.
+    /// Ends an export on this connection. After this call no late packet writes to the region, and nothing of it is
+    /// sent. False if `key` names no export of this end.
     pub fn revoke(&mut self, key: &RegionKey) -> bool {
         self.driver.revoke(key.handle())
     }
 
-    /// The same for all exports of `region` on this connection, by whatever name, also those that an endpoint's
-    /// [`Worker::export`](crate::worker::Worker::export) made: for this peer alone, others keep their rights. False if
-    /// there is none.
+    /// Ends all exports of `region` on this connection, under any name, including those made by
+    /// [`Worker::export`](crate::worker::Worker::export) for an endpoint. Other peers keep their rights. False if there
+    /// is none.
     pub fn revoke_region(&mut self, region: &ExportedRegion) -> bool {
         self.driver.revoke_region(region)
     }
 
-    /// Asks the peer for the region it exported as `name`.
+    /// Asks the peer for the region that it exported as `name`.
     ///
     /// # Errors
-    /// `Refused` with `Unknown` or `Denied` inside [`Error::Transfer`]; or the connection's.
+    /// `Refused` with `Unknown` or `Denied` inside [`Error::Transfer`]; or the connection ended.
     pub fn open_region(&mut self, name: &str, rights: Rights) -> Result<RegionKey> {
         let name = region_name(name)?;
         Ok(RegionKey::new(self.driver.open_region(name, rights)??))
     }
 
-    /// Posts the same question. Its completion's [`region`](crate::Completion::region) is the key.
+    /// As [`Connection::open_region`], without waiting. The completion's [`region`](crate::Completion::region) is the
+    /// key.
     ///
     /// # Errors
     /// See [`PostError`]; or the name is too long.
@@ -186,18 +187,16 @@ impl Connection {
         Ok(self.driver.post_bare(request, work.into().report())?)
     }
 
-    /// Puts `data` into the peer's memory; returns when it is placed there and every reader
-    /// sees it.
+    /// Writes `data` to the peer's memory; returns when it is placed there and visible to every reader.
     ///
     /// # Errors
-    /// The refusal in [`Error::Transfer`]; or the connection's.
+    /// The refusal in [`Error::Transfer`]; or the connection ended.
     pub fn put(&mut self, to: &RegionKey, offset: u64, data: &[u8]) -> Result<()> {
         self.put_now(to, offset, data, None)
     }
 
-    /// The same, and shows the peer `immediate` when it is placed: a
-    /// [`Completion`](crate::Completion) there, of kind
-    /// [`WorkKind::Immediate`](crate::request::WorkKind::Immediate).
+    /// As [`Connection::put`], and delivers `immediate` to the peer once the data is placed: a
+    /// [`Completion`](crate::Completion) there, of kind [`WorkKind::Immediate`](crate::request::WorkKind::Immediate).
     ///
     /// # Errors
     /// As of [`Connection::put`].
@@ -227,7 +226,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Gets bytes of the peer's memory.
+    /// Reads bytes from the peer's memory.
     ///
     /// # Errors
     /// As of [`Connection::put`].
@@ -240,7 +239,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The same into memory that need not be initialised. If it succeeds, all of it is.
+    /// As [`Connection::get`], into memory that need not be initialised. On success all of it is.
     ///
     /// # Errors
     /// As of [`Connection::get`].
@@ -258,10 +257,10 @@ impl Connection {
         Ok(())
     }
 
-    /// Does `op` on the word at `offset` of the peer's memory, exactly once; returns the word before.
+    /// Executes `op` exactly once on the word at `offset` of the peer's memory; returns the word's previous value.
     ///
     /// # Errors
-    /// As of [`Connection::put`]; or `offset` is no multiple of 8.
+    /// As of [`Connection::put`]; or `offset` is not a multiple of 8.
     pub fn fetch_op(&mut self, on: &RegionKey, offset: u64, op: FetchOp) -> Result<u64> {
         let done = self
             .driver
@@ -310,7 +309,7 @@ impl Connection {
         self.fetch_op(on, offset, FetchOp::Swap(new))
     }
 
-    /// [`FetchOp::CompareAndSwap`]: it took place if what is returned is `expected`.
+    /// [`FetchOp::CompareAndSwap`]: the swap took place if the returned value equals `expected`.
     ///
     /// # Errors
     /// As of [`Connection::fetch_op`].
@@ -324,8 +323,8 @@ impl Connection {
         self.fetch_op(on, offset, FetchOp::CompareAndSwap { expected, new })
     }
 
-    /// Posts a put of `memory`, several pieces of which end up behind each other. Its completion says that
-    /// it is placed and visible at the peer.
+    /// Posts a put of `memory`; several pieces are placed one after another. It completes when the data is placed and
+    /// visible at the peer.
     ///
     /// # Errors
     /// See [`PostError`]. The memory comes back.
@@ -345,19 +344,19 @@ impl Connection {
         }
     }
 
-    /// Whether a put of `bytes` to `offset` would leave at once. If not, it waits or is announced, which takes a round trip
-    /// more, and messages posted behind it wait for its end.
+    /// Whether a put of `bytes` to `offset` would be sent at once. Otherwise it waits, or is announced, which takes
+    /// another round trip, and messages posted after it wait until it completes.
     pub fn puts_at_once(&mut self, to: &RegionKey, offset: u64, bytes: u64) -> bool {
         let place = to.place(offset, bytes, Rights::WRITE);
         place.is_ok_and(|place| self.driver.puts_at_once(place, bytes))
     }
 
-    /// Posts a put of a copy of `data`, at most [`MAX_INLINE`](crate::request::MAX_INLINE) bytes: the weaker, local completion is
-    /// the return of this call, after which `data` may change. Many that are posted together leave
-    /// as one burst.
+    /// Posts a put of a copy of `data`, at most [`MAX_INLINE`](crate::request::MAX_INLINE) bytes. It completes locally,
+    /// which is the weaker guarantee: `data` may change as soon as this call returns. Puts posted together are sent in
+    /// one burst.
     ///
     /// # Errors
-    /// See [`PostError`]; with `Full`, [`Connection::poll`] and try again.
+    /// See [`PostError`]; after `Full`, call [`Connection::poll`] and try again.
     pub fn post_put_inline(
         &mut self,
         to: &RegionKey,
@@ -374,14 +373,14 @@ impl Connection {
             .post_inline(put(place, work), work.report(), data)?)
     }
 
-    /// Posts a put of several pieces, each to an offset of its own: gathered here, scattered there.
-    /// One completion, with all memory in [`Completion::pieces`](crate::Completion::pieces), comes
-    /// when all are placed; an immediate of `work` goes with the last.
+    /// Posts a put of several pieces, each to its own offset: gathered here, scattered there. One completion, with all
+    /// memory in [`Completion::pieces`](crate::Completion::pieces), comes when all are placed; an immediate of `work`
+    /// goes with the last piece.
     ///
     /// # Errors
-    /// See [`PostError`]; `TooManyPieces` of more than 4096, `Full` if there is no room for all of them now. All
-    /// pieces come back. Only if the key was made up, those before one that is refused are done all the
-    /// same, without a completion.
+    /// See [`PostError`]; `TooManyPieces` for more than 4096, `Full` if there is no room for all of them now. All
+    /// pieces come back. If the key was forged, the pieces before a refused one may still be written, without a
+    /// completion.
     pub fn post_put_vectored(
         &mut self,
         to: &RegionKey,
@@ -422,8 +421,7 @@ impl Connection {
         }
     }
 
-    /// Posts a get of several pieces, each from an offset of its own. As
-    /// [`Connection::post_put_vectored`].
+    /// Posts a get of several pieces, each from its own offset. As [`Connection::post_put_vectored`].
     ///
     /// # Errors
     /// As of [`Connection::post_put_vectored`].
@@ -443,7 +441,7 @@ impl Connection {
         )
     }
 
-    /// Posts all pieces by `post`, as one request.
+    /// Posts all pieces with `post`, as one request.
     fn post_pieces<M>(
         &mut self,
         key: &RegionKey,
@@ -478,7 +476,7 @@ impl Connection {
             match post(self, at, piece, part(work, index, count)) {
                 Ok(id) => ids.push(id),
                 Err(NotPosted { reason, memory }) => {
-                    // The caller has no number to know a completion by.
+                    // The caller gets no identifier, so the group's completion is not reported.
                     self.begin_group(ids, false);
                     let rest = pieces.map(|(_, piece)| piece);
                     let memory = std::iter::once((at, memory)).chain(rest).collect();
@@ -492,7 +490,7 @@ impl Connection {
         })
     }
 
-    /// Posts an atomic operation. Its completion's `value` is the word before.
+    /// Posts an atomic operation. Its completion's `value` is the word's previous value.
     ///
     /// # Errors
     /// See [`PostError`].
@@ -507,9 +505,9 @@ impl Connection {
         Ok(self.driver.post_bare(request, work.report())?)
     }
 
-    /// Posts a message: up to [`MAX_CONTROL`](crate::request::MAX_CONTROL) bytes of control, which are copied,
-    /// and a payload of any length, in one piece or several. It meets the peer's next [`Connection::post_message_recv`], and
-    /// waits for it if need be.
+    /// Posts a message: up to [`MAX_CONTROL`](crate::request::MAX_CONTROL) bytes of control, which are copied, and a
+    /// payload of any length, in one piece or several. It goes to the peer's next [`Connection::post_message_recv`],
+    /// and waits for one if necessary.
     ///
     /// # Errors
     /// See [`PostError`]. The payload comes back.
@@ -523,8 +521,8 @@ impl Connection {
             .post_message(control, payload, work.flags(), work.report())
     }
 
-    /// Posts a receive of a message: the n-th gets the n-th message. A payload needs a region with
-    /// room for it. While it waits, a silent peer is asked whether it lives
+    /// Posts a receive of a message: the n-th receive gets the n-th message. A message with payload needs a region with
+    /// room for it. While the receive waits, keep-alives test whether a silent peer is alive
     /// ([`Options::idle_timeout`](crate::Options::idle_timeout)).
     ///
     /// # Errors
@@ -533,7 +531,7 @@ impl Connection {
         self.post_message_recv_with(payload, Work::default())
     }
 
-    /// The same, with a context. Nothing else of `work` has a meaning here.
+    /// As [`Connection::post_message_recv`], with a context. Other fields of `work` are ignored.
     ///
     /// # Errors
     /// As of [`Connection::post_message_recv`].
@@ -546,18 +544,17 @@ impl Connection {
             .post_message_receive(work.into().report(), payload)
     }
 
-    /// Sends a message; returns when the peer has it.
+    /// Sends a message; returns when the peer has received it.
     ///
     /// # Errors
-    /// `MessageTooLarge` in [`Error::Transfer`] if the receive that it met had less room; or the
-    /// connection's.
+    /// `MessageTooLarge` in [`Error::Transfer`] if the matching receive had less room; or the connection ended.
     pub fn send_message(&mut self, control: &[u8], payload: Option<&[u8]>) -> Result<()> {
         let payload = payload.unwrap_or_default();
         self.driver.send_message(control, payload)?.result?;
         Ok(())
     }
 
-    /// Receives the next message that no posted receive gets, its payload into `payload`.
+    /// Receives the next message that no posted receive gets, with its payload in `payload`.
     ///
     /// # Errors
     /// As of [`Connection::send_message`].
@@ -565,7 +562,8 @@ impl Connection {
         received(self.driver.receive_message(payload.unwrap_or_default())?)
     }
 
-    /// The same into memory that need not be initialised. The bytes that came, [`Message::payload`] of them, are.
+    /// As [`Connection::recv_message`], into memory that need not be initialised. The [`Message::payload`] bytes
+    /// received are initialised.
     ///
     /// # Errors
     /// As of [`Connection::recv_message`].
@@ -593,8 +591,7 @@ fn received(completion: zerolane_lane::Completion) -> Result<Message> {
     })
 }
 
-/// Piece `index` of `count`: a fence belongs before the first, an immediate behind the last. All
-/// tell the connection of their end.
+/// The options of piece `index` of `count`: the first carries the fence, the last the immediate. All are signalled.
 fn part(work: Work, index: usize, count: usize) -> Work {
     Work {
         signalled: true,

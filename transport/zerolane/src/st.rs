@@ -1,5 +1,4 @@
-//! Remote memory in the terms of the thesis, for readers who know libst (4.4.2): this library's objects under
-//! libst's names.
+//! Offers remote memory under libst's names, for readers who know the thesis (4.4.2).
 //!
 //! | libst's word | here |
 //! |---|---|
@@ -9,10 +8,10 @@
 //! | Mx | [`Mx`]: made by [`Connector::map`], or asked for by [`Connector::request_memory_region`] |
 //! | Put, Get, FetchOp | [`Connector::put`], [`Connector::get`], [`Connector::fetch_op`] |
 //!
-//! It is no libst: the library fills in headers and answers Clear_To_Send itself, so there is no `tx_ctl` and no
-//! `tx_data`. Of libst's six steps to prepare a buffer a [`Region`](crate::Region) does the first two (allocate, align),
-//! [`Bufxrange::new`] the fourth and fifth (make Bufx, associate) and [`Connector::map`] the sixth (make an Mx). The third,
-//! pinning the memory, is not there.
+//! This is not libst: the library builds headers and answers Clear_To_Send itself, so there is no `tx_ctl` and no
+//! `tx_data`. Of libst's six steps to prepare a buffer a [`Region`](crate::Region) does the first two (allocate,
+//! align), [`Bufxrange::new`] the fourth and fifth (make Bufx, associate) and [`Connector::map`] the sixth (make an
+//! Mx). The third, pinning the memory, does not exist.
 //!
 //! ```
 //! use zerolane::st::{Bufxrange, Connector, Interface};
@@ -43,9 +42,9 @@ use std::net::ToSocketAddrs;
 use std::time::Duration;
 use zerolane_wire::Rights;
 
-/// Memory of this end that can be mapped for the other: consecutive buffers.
+/// Memory of this end that can be mapped for the peer: consecutive buffers.
 pub use crate::ExportedRegion as Bufxrange;
-/// The index under which the other end knows a Bufxrange, with its handle.
+/// The index under which the peer knows a Bufxrange, with its handle.
 pub use crate::RegionKey as Mx;
 
 /// A network interface's port on which Connectors are made.
@@ -53,7 +52,7 @@ pub use crate::RegionKey as Mx;
 pub struct Interface(Endpoint);
 
 impl Interface {
-    /// Opens it at a local address.
+    /// Opens the interface at a local address.
     ///
     /// # Errors
     /// As of [`Endpoint::bind`].
@@ -61,7 +60,7 @@ impl Interface {
         Ok(Interface(Endpoint::bind(on, options)?))
     }
 
-    /// The next Connector that another end opens; `None` on timeout.
+    /// Waits for the next Connector that a peer opens; `None` on timeout.
     ///
     /// # Errors
     /// As of [`Endpoint::accept`].
@@ -69,7 +68,7 @@ impl Interface {
         Ok(self.0.accept(timeout)?.map(Connector))
     }
 
-    /// The endpoint underneath.
+    /// The underlying endpoint.
     pub fn endpoint(&mut self) -> &mut Endpoint {
         &mut self.0
     }
@@ -80,7 +79,7 @@ impl Interface {
 pub struct Connector(Connection);
 
 impl Connector {
-    /// Opens one to the Interface at `to`.
+    /// Opens a Connector to the Interface at `to`.
     ///
     /// # Errors
     /// As of [`Connection::connect`].
@@ -88,7 +87,7 @@ impl Connector {
         Ok(Connector(Connection::connect(to, options)?))
     }
 
-    /// Maps a Bufxrange for the other end, which finds it by `name`.
+    /// Maps a Bufxrange for the peer, which finds it by `name`.
     ///
     /// # Errors
     /// As of [`Connection::export_named`].
@@ -96,7 +95,7 @@ impl Connector {
         self.0.export_named(name, bufx, rights)
     }
 
-    /// Ends a mapping, at once. False if there is none.
+    /// Ends a mapping at once. False if there is none.
     pub fn unmap(&mut self, mx: &Mx) -> bool {
         self.0.revoke(mx)
     }
@@ -109,7 +108,7 @@ impl Connector {
         self.0.open_region(name, rights)
     }
 
-    /// Put, confirmed.
+    /// A confirmed Put.
     ///
     /// # Errors
     /// As of [`Connection::put`].
@@ -125,7 +124,7 @@ impl Connector {
         self.0.get(from, offset, into)
     }
 
-    /// FetchOp and its FetchOp_Complete; the word before.
+    /// FetchOp and its FetchOp_Complete; returns the word's previous value.
     ///
     /// # Errors
     /// As of [`Connection::fetch_op`].
@@ -141,7 +140,7 @@ impl Connector {
         self.0.close()
     }
 
-    /// The connection underneath, for everything else.
+    /// The underlying connection, for everything else.
     pub fn connection(&mut self) -> &mut Connection {
         &mut self.0
     }

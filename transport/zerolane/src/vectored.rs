@@ -1,29 +1,29 @@
-//! Requests of several pieces: gathered here, scattered there, completed as one.
+//! Combines the completions of a request's pieces into one.
 
 use crate::Completion;
 use std::collections::VecDeque;
 use zerolane_lane::{Memory, TransferId};
 
-/// A request of which not all pieces are complete.
+/// A request with pieces that are not complete.
 #[derive(Debug)]
 struct Group {
-    /// The pieces, by identifier, and what was posted, when it is over.
+    /// The pieces, by identifier, and the memory of those that completed.
     pieces: Vec<(TransferId, Option<Memory>)>,
     left: usize,
-    /// Its success is reported.
+    /// Whether success is reported.
     signalled: bool,
     bytes: usize,
     error: Option<zerolane_lane::TransferError>,
 }
 
-/// All such requests of a connection.
+/// All requests of several pieces on a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Vectored {
     groups: VecDeque<Group>,
 }
 
 impl Vectored {
-    /// `ids` are one request, named by the last of them.
+    /// Makes `ids` one request, named by the last of them.
     pub(crate) fn begin(&mut self, ids: Vec<TransferId>, signalled: bool) {
         self.groups.push_back(Group {
             left: ids.len(),
@@ -34,7 +34,7 @@ impl Vectored {
         });
     }
 
-    /// Takes the completion of a piece; returns that of the request after the last piece.
+    /// Takes a piece's completion; returns the request's completion after the last piece.
     pub(crate) fn absorb(&mut self, mut completion: Completion) -> Option<Completion> {
         let piece = |group: &Group| group.pieces.iter().position(|it| it.0 == completion.id);
         let found = self.groups.iter().enumerate();
@@ -60,7 +60,7 @@ impl Vectored {
         }
         completion.id = group.pieces.last().map_or(completion.id, |it| it.0);
         completion.result = group.error.map_or(Ok(group.bytes), Err);
-        // Of several pieces that failed there is no prefix.
+        // Several pieces of which one failed have no common prefix.
         completion.arrived = completion.result.unwrap_or(0);
         completion.pieces = group.pieces.into_iter().filter_map(|it| it.1).collect();
         Some(completion)

@@ -1,8 +1,8 @@
-//! How requests are to be done.
+//! Describes how a request is done: signalled, fenced, with an immediate or a context.
 
 use zerolane_lane::{Delivery, Report, WorkFlags};
 
-/// How a posted request is to be done.
+/// The options of a posted request.
 ///
 /// ```
 /// use zerolane::Work;
@@ -11,21 +11,19 @@ use zerolane_lane::{Delivery, Report, WorkFlags};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Work {
-    /// Completes with a [`Completion`](crate::Completion) also when it succeeds. If not, owned
-    /// memory is freed on success.
+    /// Whether success is reported with a [`Completion`](crate::Completion). If not, owned memory is freed on success.
     pub signalled: bool,
-    /// The caller waits for its completion: the peer is asked to confirm a put or a message at once, by a datagram of its
-    /// own. If not, it confirms with what it sends next, or soon.
+    /// Whether the caller waits for completion: the peer then confirms a put or a message at once, in a separate
+    /// datagram. If not, it confirms with its next packet, or after a short delay.
     pub awaited: bool,
-    /// Begins only when everything asked of the peer's memory before is complete.
+    /// Starts only when all earlier operations on the peer's memory are complete.
     pub fence: bool,
-    /// A put shows the peer this number when it, and every put before it, is placed.
+    /// Delivered to the peer when this put, and every put before it, is placed.
     pub immediate: Option<u32>,
-    /// How the arrival of a Transfer is delivered to its receiver: whether it is an event there, and wakes
+    /// How the arrival of a Transfer is delivered to its receiver: whether it is an event there, and whether it wakes
     /// (sends and offers).
     pub delivery: Delivery,
-    /// A number of the user's own, which comes back in [`Completion::context`](crate::Completion::context); `wr_id` of
-    /// verbs.
+    /// A number of the user's own, returned in [`Completion::context`](crate::Completion::context); `wr_id` in verbs.
     pub context: u64,
 }
 
@@ -52,7 +50,7 @@ impl Work {
         }
     }
 
-    /// Completes when the peer has confirmed it by the way: for memory that is wanted back, and not soon.
+    /// Lets the peer confirm with its next packet: for memory that is not needed back soon.
     #[must_use]
     pub fn unawaited(self) -> Work {
         Work {
@@ -61,7 +59,7 @@ impl Work {
         }
     }
 
-    /// Begins when all before is complete.
+    /// Starts when all earlier operations are complete.
     #[must_use]
     pub fn fenced(self) -> Work {
         Work {
@@ -70,7 +68,7 @@ impl Work {
         }
     }
 
-    /// Shows the peer `number`.
+    /// Delivers `number` to the peer.
     #[must_use]
     pub fn with_immediate(self, number: u32) -> Work {
         Work {
@@ -79,13 +77,13 @@ impl Work {
         }
     }
 
-    /// Is delivered to the receiver so.
+    /// Sets how the receiver is notified.
     #[must_use]
     pub fn delivered(self, delivery: Delivery) -> Work {
         Work { delivery, ..self }
     }
 
-    /// Completes with `context`.
+    /// Sets the context that the completion returns.
     #[must_use]
     pub fn with_context(self, context: u64) -> Work {
         Work { context, ..self }
@@ -107,14 +105,14 @@ impl Work {
     }
 }
 
-/// Delivered so.
+/// The default options with this delivery.
 impl From<Delivery> for Work {
     fn from(delivery: Delivery) -> Work {
         Work::default().delivered(delivery)
     }
 }
 
-/// With this context.
+/// The default options with this context.
 impl From<u64> for Work {
     fn from(context: u64) -> Work {
         Work::default().with_context(context)
