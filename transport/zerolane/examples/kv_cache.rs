@@ -1,10 +1,9 @@
-//! A store of key-value blocks as inference servers keep them: one process fills it, another reads it, and its
-//! owner looks at neither.
+//! Stores key-value blocks as inference servers do: one process fills the store, another reads it, its owner does
+//! neither.
 //!
-//! The store exports its memory from a worker in a thread of its own: from then on it is a passive target. The
-//! prefill process claims blocks by an atomic counter, and puts those of a request with one scattered put, whose
-//! immediate says which request is there. The store passes that number on. The decode process gets the blocks, with
-//! one scattered get.
+//! The store exports its memory from a worker in a thread of its own, as a passive target. The prefill process claims
+//! blocks with an atomic counter, and puts the blocks of a request with one scattered put, whose immediate carries the
+//! request's number. The store passes that number on. The decode process gets the blocks with one scattered get.
 //!
 //! ```sh
 //! cargo run --release -p zerolane --example kv_cache -- [REQUESTS] [BLOCKS OF EACH] [BYTES OF A BLOCK]
@@ -18,13 +17,13 @@ use zerolane::{Connection, ExportedRegion, Options, Region, Rights, TransferId, 
 
 /// Room for the counter of claimed blocks at the start, bytes.
 const WORDS: u64 = 64;
-/// Bytes of a number in the table of blocks.
+/// Size of a number in the table of blocks, bytes.
 const NUMBER: u64 = 8;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// What is where in the memory: a counter, a table of each request's blocks, the blocks.
+/// The layout of the memory: a counter, a table of each request's blocks, the blocks.
 struct Layout {
     requests: u64,
     blocks: u64,
@@ -56,14 +55,14 @@ impl Layout {
         WORDS + request * self.blocks * NUMBER
     }
 
-    /// The offset of a block. They are claimed in order and lie scattered: odd and even ones apart.
+    /// The offset of a block. Blocks are claimed in order and are scattered: odd and even ones apart.
     fn block(&self, number: u64) -> u64 {
         let total = self.requests * self.blocks;
         let odd = number % 2 * total.div_ceil(2);
         self.start() + (odd + number / 2) * self.size
     }
 
-    /// What prefill computes, and decode expects.
+    /// The content that prefill computes and decode expects.
     fn content(&self, request: u64, block: u64) -> Vec<u8> {
         let pair = [(request % 251) as u8, (block % 251) as u8];
         pair.into_iter().cycle().take(self.size as usize).collect()
@@ -81,7 +80,7 @@ fn main() -> Outcome<()> {
     }
 }
 
-/// Owns the memory, and passes on which requests are there.
+/// Owns the memory, and passes on the numbers of complete requests.
 fn store(layout: &Layout) -> Outcome<()> {
     let memory = ExportedRegion::new(Region::anonymous(layout.len() as usize)?);
     let memory = memory.map_err(|_| "regions are page-aligned")?;
@@ -141,17 +140,17 @@ fn prefill(address: SocketAddr, layout: &Layout) -> Outcome<()> {
             let content = Region::from_vec(layout.content(request, block));
             pieces.push((layout.block(number), content.into()));
         }
-        // The immediate is shown when all pieces are in place.
+        // The immediate is delivered when all pieces are in place.
         let work = Work::default().with_immediate(request as u32);
         let id = connection.post_put_vectored(&cache, pieces, work)?;
         complete(&mut connection, id)?;
     }
-    // Numbers that the store has not taken go with the connection: it says when it has all.
+    // Immediates that the store has not taken are lost with the connection, so wait until it has all of them.
     connection.recv_message(None)?;
     Ok(connection.close()?)
 }
 
-/// Reads what the store says is there.
+/// Reads the requests that the store announces.
 fn decode(address: SocketAddr, layout: &Layout) -> Outcome<()> {
     let mut connection = Connection::connect(address, &Options::default())?;
     let cache = connection.open_region("cache", Rights::READ)?;

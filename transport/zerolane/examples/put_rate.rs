@@ -1,5 +1,4 @@
-//! Puts one buffer many times, or owns the memory that it is put into: what
-//! `bindings/python/examples/put_rate.py` compares Python with.
+//! Measures repeated puts of one buffer, for comparison with `bindings/python/examples/put_rate.py`.
 //!
 //! ```sh
 //! put_rate own BYTES             # says where it listens; serves connections one after the other
@@ -24,7 +23,7 @@ fn main() -> Outcome<()> {
     }
 }
 
-/// Serves one connection after the other, until none has come for a while.
+/// Owns the memory: serves one connection after another, until none has come for a while.
 fn own(bytes: usize) -> Outcome<()> {
     let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default())?;
     println!("{}", endpoint.local_addr());

@@ -1,5 +1,7 @@
-//! A server of remote calls with many clients, in one thread. A call is a message: its name in the control, its
-//! arguments as payload. The clients are another process, in one thread too, each with a connection of its own.
+//! Serves remote calls of many clients in one thread.
+//!
+//! A call is a message: its name in the control, its arguments as payload. The clients run in another process, also in
+//! one thread, each with a connection of its own.
 //!
 //! ```sh
 //! cargo run --release -p zerolane --example rpc_server -- [CLIENTS] [CALLS]
@@ -14,7 +16,7 @@ use zerolane::request::WorkKind;
 use zerolane::worker::{ConnectionId, Event, Worker};
 use zerolane::{Completion, Options, Region, Work};
 
-/// Of the arguments and results of a call, bytes.
+/// Longest arguments and results of a call, bytes.
 const LONGEST: usize = 4096;
 /// Clients that connect at a time.
 const CONNECTING: usize = 100;
@@ -23,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 fn main() -> Outcome<()> {
-    // A connection has a socket of its own.
+    // Each connection has a socket of its own.
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -38,7 +40,7 @@ fn main() -> Outcome<()> {
     }
 }
 
-/// Serves all clients of another process, then says how many calls there were.
+/// Serves all clients of another process, then prints how many calls there were.
 fn server(clients: usize, calls: usize) -> Outcome<()> {
     let mut worker = Worker::new()?;
     let endpoint = worker.listen("127.0.0.1:0".parse()?, Options::default())?;
@@ -76,7 +78,7 @@ fn server(clients: usize, calls: usize) -> Outcome<()> {
     Ok(())
 }
 
-/// Posts a receive of the next message. A connection that is over needs none.
+/// Posts a receive of the next message, unless the connection is over.
 fn await_message(worker: &mut Worker, id: ConnectionId, place: Region) -> Outcome<()> {
     if let Some(connection) = worker.connection(id) {
         connection.post_message_recv(Some(place))?;
@@ -94,7 +96,7 @@ fn answer(worker: &mut Worker, id: ConnectionId, call: Completion) -> Outcome<()
         _ => None,
     };
     if let Some(connection) = worker.connection(id) {
-        // Nothing waits for the end of an answer: it is told only if it fails.
+        // Answers are unsignalled: only a failure is reported.
         let work = Work::default().unsignalled();
         match result {
             Some(result) => {
@@ -114,10 +116,10 @@ fn numbers(bytes: &[u8]) -> impl Iterator<Item = f64> + '_ {
     words.iter().map(|word| f64::from_le_bytes(*word))
 }
 
-/// One client of many.
+/// One of many clients.
 struct Client {
     number: usize,
-    /// Calls made, of which the last is not answered.
+    /// Calls made; the last one is not answered.
     made: usize,
 }
 
@@ -141,7 +143,7 @@ impl Client {
     }
 }
 
-/// Connects all clients, some at a time, calls, and checks the results.
+/// Connects all clients, a few at a time, makes calls, and checks the results.
 fn all_clients(address: SocketAddr, clients: usize, calls: usize) -> Outcome<()> {
     let mut worker = Worker::new()?;
     let start = Instant::now();

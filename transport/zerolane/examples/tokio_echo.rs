@@ -1,6 +1,6 @@
-//! An echo server and its clients as tasks of tokio: a worker is one task, a connection another.
+//! Runs an echo server and its clients as tokio tasks: one for the worker, one for each connection.
 //!
-//! A program of its own needs the feature `tokio` of `zerolane`.
+//! A program that does this needs the feature `tokio` of `zerolane`.
 //!
 //! ```sh
 //! cargo run --release -p zerolane --example tokio_echo -- [CLIENTS] [ECHOES]
@@ -46,7 +46,7 @@ async fn main() -> Outcome<()> {
     Ok(running.await??)
 }
 
-/// Accepts `clients` connections, and echoes each to its end. Returns how many messages there were.
+/// Accepts `clients` connections, and echoes each until it ends. Returns how many messages there were.
 async fn serve(endpoint: EndpointHandle, clients: usize) -> Outcome<usize> {
     let mut serving = JoinSet::new();
     for _ in 0..clients {
@@ -59,7 +59,7 @@ async fn serve(endpoint: EndpointHandle, clients: usize) -> Outcome<usize> {
     Ok(echoed)
 }
 
-/// Sends back what comes, until the client has finished.
+/// Sends back every message until the client has finished.
 async fn echo(connection: ConnectionHandle) -> Outcome<usize> {
     for echoed in 0.. {
         let received = connection.recv(Region::anonymous(LONGEST)?).await?;
@@ -94,7 +94,7 @@ async fn client(
         }
     }
     connection.finish().await?;
-    // The server hears of it, and closes. If this end closed first, that would be all the server heard.
+    // The server sees the end of this direction, and closes. If this end closed first, the server would see only that.
     match connection.recv(Region::anonymous(1)?).await {
         Ok(more) if more.result.is_ok() => {
             Err(format!("client {number}: more than it sent").into())

@@ -1,4 +1,4 @@
-//! Whether a list decides which clients are let in.
+//! Decides whether a client may connect, by a list of keys.
 
 use super::{AllowFile, Rights};
 use crate::security::PublicKey;
@@ -10,13 +10,13 @@ pub enum Access {
     /// Every client that reaches the address, with all rights.
     #[default]
     Anyone,
-    /// The owners of the keys on the list, with their rights there. Not with plain connections,
-    /// which prove no key.
+    /// The owners of the keys on the list, with the rights listed there. Plain connections are refused, because they
+    /// prove no key.
     Listed(Arc<AllowFile>),
 }
 
 impl Access {
-    /// What the owner of `key` may do (`None` in plain mode); `None`: not even connect.
+    /// The rights of the owner of `key` (`None` in plain mode); `None`: it may not connect.
     pub fn rights(&self, key: Option<PublicKey>) -> Option<Rights> {
         match self {
             Access::Anyone => Some(Rights::ALL),
@@ -24,7 +24,7 @@ impl Access {
         }
     }
 
-    /// What the owner of `key` is called on the list.
+    /// The name of the owner of `key` on the list.
     pub fn name(&self, key: Option<PublicKey>) -> Option<String> {
         match self {
             Access::Anyone => None,

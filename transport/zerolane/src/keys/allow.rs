@@ -1,4 +1,4 @@
-//! The clients that may connect to a server, and what they may do there.
+//! Parses the list of clients that may connect to a server, and their rights.
 
 use super::{Error, comment, lines};
 use crate::security::PublicKey;
@@ -6,28 +6,28 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::{Component, Path};
 
-/// Longest name of a memory region, bytes: what its operation carries.
+/// Longest name of a memory region, bytes: the most that its operation carries.
 const MAX_REGION_NAME: usize = zerolane_wire::OPTIONS_LEN;
-/// Longest name of a file and longest path, bytes: Linux has no longer ones (limits.h).
+/// Longest name of a file and longest path, bytes, as in Linux (limits.h).
 const MAX_NAME: usize = 255;
 const MAX_PATH: usize = 4095;
 
-/// What the owner of a key may do. A client that is confined to a path has no right to memory; one
-/// that is confined to regions has none to files. A line may name both.
+/// The rights of a key's owner. A client confined to a path has no right to memory; one confined to regions has none to
+/// files. A line may name both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rights {
-    /// Write files and memory, not only read.
+    /// Write files and memory, not only read them.
     pub write: bool,
     /// Atomic operations on memory; the right to write includes it.
     pub fetch: bool,
-    /// See only the files below this, a path below the served directory.
+    /// Only files below this path, relative to the served directory.
     pub below: Option<Vec<u8>>,
-    /// See only the memory regions of these names.
+    /// Only the memory regions with these names.
     pub regions: Option<Vec<String>>,
 }
 
 impl Rights {
-    /// Everything.
+    /// All rights.
     pub const ALL: Rights = Rights {
         write: true,
         fetch: true,
@@ -35,7 +35,7 @@ impl Rights {
         regions: None,
     };
 
-    /// The path below which files may be seen, empty for all of them; `None`: no files.
+    /// The path below which files are visible, empty for all of them; `None`: no files.
     pub fn files(&self) -> Option<&[u8]> {
         match (&self.below, &self.regions) {
             (Some(below), _) => Some(below),
@@ -44,7 +44,7 @@ impl Rights {
         }
     }
 
-    /// The rights of `offered` that its owner has to the memory region `name`.
+    /// The subset of `offered` that the owner has to the memory region `name`.
     pub fn memory(&self, name: &str, offered: crate::Rights) -> crate::Rights {
         let seen = match (&self.regions, &self.below) {
             (Some(names), _) => names.iter().any(|it| it == name),
@@ -58,8 +58,8 @@ impl Rights {
     }
 }
 
-/// In the words of a line. A line cannot say everything, such as a path with spaces:
-/// [`AllowFile::add`](super::AllowFile::add) refuses what it cannot.
+/// Writes the rights as a line does. A line cannot express everything, such as a path with spaces:
+/// [`AllowFile::add`](super::AllowFile::add) refuses such rights.
 impl fmt::Display for Rights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.write { "read-write" } else { "read" })?;
@@ -79,11 +79,11 @@ impl fmt::Display for Rights {
 /// A line of the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllowedKey {
-    /// Who may connect.
+    /// The client's key.
     pub key: PublicKey,
-    /// What its owner may do.
+    /// The rights of its owner.
     pub rights: Rights,
-    /// What the comment behind says, which is who it is; `None` without one.
+    /// The owner's name, from the comment at the end of the line; `None` without one.
     pub name: Option<String>,
 }
 
@@ -100,16 +100,15 @@ pub struct AllowedKey {
 pub struct AllowList {
     /// In the order of the lines.
     lines: Vec<AllowedKey>,
-    /// Where a key is in `lines`.
+    /// The index of each key in `lines`.
     places: HashMap<PublicKey, usize>,
 }
 
 impl AllowList {
-    /// Reads a list.
+    /// Parses a list.
     ///
     /// # Errors
-    /// A line that is not a key with rights, or a key that is there twice. A broken list is refused as a
-    /// whole.
+    /// A line is not a key with rights, or a key occurs twice. A broken list is refused as a whole.
     pub fn parse(text: &str) -> Result<AllowList, Error> {
         let mut list = AllowList::default();
         for ((text, line), whole) in lines(text)?.zip(text.lines()) {
@@ -129,7 +128,7 @@ impl AllowList {
         Ok(list)
     }
 
-    /// The same list, and the owner of `key` with `rights`, whatever a line says.
+    /// The list with `rights` for the owner of `key`, replacing a line for that key.
     #[must_use]
     pub fn with(mut self, key: PublicKey, rights: Rights) -> AllowList {
         let name = self.name(&key).map(str::to_owned);
@@ -146,7 +145,7 @@ impl AllowList {
         }
     }
 
-    /// All that it lets in, in the order of the lines.
+    /// All keys, in the order of the lines.
     pub fn keys(&self) -> &[AllowedKey] {
         &self.lines
     }
@@ -155,22 +154,22 @@ impl AllowList {
         self.places.get(key).map(|&place| &self.lines[place])
     }
 
-    /// What the owner of `key` may do; `None`: not even connect.
+    /// The rights of the owner of `key`; `None`: it may not connect.
     pub fn rights(&self, key: &PublicKey) -> Option<&Rights> {
         self.line_of(key).map(|line| &line.rights)
     }
 
-    /// What the owner of `key` is called.
+    /// The name of the owner of `key`.
     pub fn name(&self, key: &PublicKey) -> Option<&str> {
         self.line_of(key)?.name.as_deref()
     }
 
-    /// How many keys it has.
+    /// The number of keys.
     pub fn len(&self) -> usize {
         self.lines.len()
     }
 
-    /// Whether it lets no client in.
+    /// Whether the list has no keys.
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }

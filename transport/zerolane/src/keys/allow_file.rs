@@ -1,4 +1,4 @@
-//! A list of clients in a file: followed by a server, changed by its owner.
+//! Keeps a server's list of clients in a file, and reloads it when the file changes.
 
 use super::file::{self, Secrecy};
 use super::{AllowList, AllowedKey, Error, Rights, content};
@@ -8,30 +8,30 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A list in a file, read again when the file changes. It then holds for new connections; what becomes of those that
-/// are there is for the server to decide. A file that cannot be used changes nothing.
+/// A list in a file, read again when the file changes. Changes apply to new connections; the server decides about
+/// existing ones. An unusable file changes nothing.
 #[derive(Debug)]
 pub struct AllowFile {
     path: PathBuf,
     own: Option<PublicKey>,
     loaded: Mutex<Loaded>,
-    /// Somebody wants it read again, and to hear of it, whether it changed or not.
+    /// The next call must read the file again and report it, changed or not.
     stale: AtomicBool,
 }
 
 #[derive(Debug)]
 struct Loaded {
-    /// Of the content that was read last, whether it can be used or not: it is not read again for each peer.
+    /// The stamp of the content read last, usable or not, so that the file is not read again for each peer.
     stamp: Stamp,
     list: Arc<AllowList>,
-    /// Why that content cannot be used; the list before it stays.
+    /// Why the content read last is unusable; the list before it stays in force.
     broken: Option<String>,
-    /// The list, or what is wrong with it, was not reported yet.
+    /// The list, or its error, was not reported yet.
     is_news: bool,
 }
 
 impl Loaded {
-    /// Takes what was read, or keeps what is there.
+    /// Replaces the list, or keeps it if the new one is broken.
     fn take(&mut self, (stamp, list): (Stamp, Result<AllowList, Error>)) {
         match list {
             Ok(list) => {
@@ -54,13 +54,13 @@ impl Loaded {
     }
 }
 
-/// Whether the same content may be read another time, when there are descriptors or memory again.
+/// Whether reading the same content may succeed later, with more descriptors or memory.
 fn is_of_the_system(error: &Error) -> bool {
     matches!(error, Error::Io { error, .. } if error.raw_os_error().is_some())
 }
 
 impl AllowFile {
-    /// Reads the list; without a file it is empty. The owner of `own` may do everything.
+    /// Reads the list; without a file it is empty. The owner of `own` has all rights.
     ///
     /// # Errors
     /// The file cannot be read or is broken.
@@ -79,7 +79,7 @@ impl AllowFile {
         })
     }
 
-    /// The list as it is now.
+    /// The current list.
     pub fn list(&self) -> Arc<AllowList> {
         let mut loaded = self.loaded();
         let wanted = self.stale.swap(false, Ordering::Relaxed);
@@ -90,8 +90,8 @@ impl AllowFile {
         Arc::clone(&loaded.list)
     }
 
-    /// What became of the file since it was loaded, or this was asked last: `None`, if it is as it was;
-    /// how many keys the list has now; or why the file cannot be used, and the list stays as it was.
+    /// What changed since the file was loaded, or since the last call: `None` if nothing did; the number of keys now on
+    /// the list; or why the file is unusable, so that the list stays as it was.
     pub fn news(&self) -> Option<Result<usize, String>> {
         let count = self.list().len();
         let mut loaded = self.loaded();
@@ -99,22 +99,22 @@ impl AllowFile {
         news.then(|| loaded.broken.clone().map_or(Ok(count), Err))
     }
 
-    /// Has the file read the next time that the list is asked for, even if it looks unchanged, and
-    /// [`news`](Self::news) tell of it in any case. It only sets a mark.
+    /// Makes the next use of the list read the file again, even if it looks unchanged, and makes [`news`](Self::news)
+    /// report it in any case. Only sets a flag.
     pub fn reload(&self) {
         self.stale.store(true, Ordering::Relaxed);
     }
 
-    /// Where it is.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Gives a key its line in the list at `path`, which is made if there is none. The lines of others, and
-    /// comments, stay as they are. Returns the line that the key had before, which may be the same.
+    /// Sets a key's line in the list at `path`, which is created if it does not exist. Other lines and comments stay.
+    /// Returns the key's previous line, which may be the same.
     ///
     /// # Errors
-    /// The list is broken, or cannot be written; or a line cannot say this, such as a path with spaces.
+    /// The list is broken, or cannot be written; or a line cannot express the rights, such as a path with spaces.
     pub fn add(path: &Path, new: &AllowedKey) -> Result<Option<AllowedKey>, Error> {
         let line = line(new).ok_or(Error::Unsayable)?;
         file::update(path, |text| {
@@ -132,7 +132,7 @@ impl AllowFile {
         })
     }
 
-    /// Takes the line of `key` out of the list at `path`, and returns it; `None` if there is none.
+    /// Removes the line of `key` from the list at `path`, and returns it; `None` if there is none.
     ///
     /// # Errors
     /// The list is broken, or cannot be written.
@@ -145,7 +145,7 @@ impl AllowFile {
         })
     }
 
-    /// No holder of the lock leaves it half changed.
+    /// No holder of the lock leaves the state half changed.
     fn loaded(&self) -> MutexGuard<'_, Loaded> {
         self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -157,8 +157,8 @@ impl Trust for AllowFile {
     }
 }
 
-/// What tells one content of a file from another: its number, time of change and length. The time is
-/// the one that a change of permissions or a move into place sets as well.
+/// Identifies a version of a file: inode number, time of change (ctime) and length. Changing permissions or renaming a
+/// file into place also sets ctime.
 type Stamp = Option<(u64, i64, i64, u64)>;
 
 fn stamp(path: &Path) -> Stamp {
@@ -167,7 +167,7 @@ fn stamp(path: &Path) -> Stamp {
 }
 
 fn read(path: &Path, own: Option<PublicKey>) -> (Stamp, Result<AllowList, Error>) {
-    // Taken before the content: a change between the two is seen the next time.
+    // Taken before reading the content, so that a change in between is noticed the next time.
     (stamp(path), read_list(path, own))
 }
 
@@ -180,7 +180,7 @@ fn read_list(path: &Path, own: Option<PublicKey>) -> Result<AllowList, Error> {
     })
 }
 
-/// The line that says this; `None` if none can.
+/// The line for `new`; `None` if a line cannot express it.
 fn line(new: &AllowedKey) -> Option<String> {
     let AllowedKey { key, rights, name } = new;
     let line = match name {

@@ -1,4 +1,4 @@
-//! Reading and writing small files that matter.
+//! Reads and writes files of keys, safely against other users and concurrent changes.
 
 use super::{Error, MAX_BYTES};
 use data_encoding::HEXLOWER;
@@ -8,16 +8,16 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-/// Whether a file may be read by others.
+/// Whether other users may read a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Secrecy {
-    /// It may.
+    /// They may.
     Public,
-    /// Only its owner, and so may change it.
+    /// They may neither read nor change it.
     Secret,
 }
 
-/// What is in the file, `None` if there is none.
+/// The content of the file, `None` if there is none.
 pub(super) fn read(path: &Path, secrecy: Secrecy) -> Result<Option<String>, Error> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = match fs::openat(CWD, path, flags, Mode::empty()) {
@@ -41,7 +41,7 @@ pub(super) fn read(path: &Path, secrecy: Secrecy) -> Result<Option<String>, Erro
     })
 }
 
-/// Refuses what is too long, of which a part would pass for all.
+/// Refuses a text that is too long: a truncated one would pass for a whole one.
 fn check_length(path: &Path, len: usize) -> Result<(), Error> {
     match len as u64 > MAX_BYTES {
         true => Err(Error::TooLong(path.to_owned())),
@@ -49,7 +49,7 @@ fn check_length(path: &Path, len: usize) -> Result<(), Error> {
     }
 }
 
-/// Refuses what others may read (a secret) or change (either).
+/// Refuses a file that other users may read (if secret) or change.
 fn check(path: &Path, meta: &Metadata, secrecy: Secrecy) -> Result<(), Error> {
     let others = meta.permissions().mode() & 0o077;
     let what = match secrecy {
@@ -62,9 +62,9 @@ fn check(path: &Path, meta: &Metadata, secrecy: Secrecy) -> Result<(), Error> {
     Err(Error::Exposed { path, what })
 }
 
-/// Changes a file that others may read: `change` makes of its text (empty, if there is none) the new one, or
-/// `None` if it stays. No two changes at a time; links are followed, and permissions and owner stay, for a server may
-/// be of another user than the one that changes its list.
+/// Changes a public file: `change` gets its text (empty if there is no file) and returns the new text, or `None` to
+/// keep it. Changes exclude one another. Links are followed, and permissions and owner stay, because the server may run
+/// as another user than the one who changes its list.
 pub(super) fn update<T>(
     path: &Path,
     change: impl FnOnce(&str) -> Result<(Option<String>, T), Error>,
@@ -80,15 +80,16 @@ pub(super) fn update<T>(
     Ok(done)
 }
 
-/// Keeps other programs from changing files in `directory` until it is dropped: the directory is locked, for a
-/// file that is replaced cannot be. Not where a file system has no such locks (NFS): there the last of two changes stays.
+/// Locks `directory` until dropped, so that other programs cannot change its files. It locks the directory because a
+/// replaced file cannot hold a lock. Without effect on a file system without such locks (NFS): there the last of two
+/// changes wins.
 fn lock(directory: &Path) -> Option<File> {
     let directory = File::open(directory).ok()?;
     fs::flock(&directory, FlockOperation::LockExclusive).ok()?;
     Some(directory)
 }
 
-/// The directory of `path`, made if there is none.
+/// The directory of `path`, created if it does not exist.
 fn make_directory(path: &Path) -> Result<&Path, Error> {
     let io = |error: std::io::Error| Error::io(path, error);
     let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
@@ -100,14 +101,14 @@ fn make_directory(path: &Path) -> Result<&Path, Error> {
     Ok(directory)
 }
 
-/// Puts `text` into place as a whole: a concurrent reader finds the old file or the new one.
-/// Makes its directory if there is none. With `fresh` an existing file stays; otherwise the new one has its
-/// permissions and owner.
+/// Writes `text` atomically: a concurrent reader finds the old file or the new one. Creates the directory if necessary.
+/// With `fresh` an existing file is an error; otherwise the new file keeps its permissions and owner.
 pub(super) fn write(path: &Path, text: &str, fresh: bool) -> Result<(), Error> {
     let io = |error: std::io::Error| Error::io(path, error);
     let directory = make_directory(path)?;
     let mut name = path.file_name().unwrap_or_default().to_owned();
-    // Another process may have this one's number: in another container, with the same home.
+    // The name is random, because another process may have the same process number: in another container, with the same
+    // home.
     let random: [u8; 32] = zerolane_lane::random().map_err(Error::Random)?;
     name.push(format!(".{}.new", HEXLOWER.encode(&random[..16])));
     let beside = directory.join(name);

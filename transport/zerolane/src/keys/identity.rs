@@ -1,4 +1,4 @@
-//! A key pair in a file that only its owner may read.
+//! Loads or creates a key pair in a file that only its owner may read.
 
 use super::file::{self, Secrecy};
 use super::{Error, content};
@@ -10,10 +10,10 @@ use zeroize::Zeroizing;
 /// Starts every secret key in text.
 const PREFIX: &str = "zl-secret:";
 
-/// The pair in the file, `None` if there is none.
+/// The pair in the file; `None` if there is no file.
 ///
 /// # Errors
-/// Others may read it, it holds something else, or the system refuses.
+/// Other users may read it, it is malformed, or the system refused.
 pub fn load(path: &Path) -> Result<Option<Identity>, Error> {
     let Some(text) = file::read(path, Secrecy::Secret)?.map(Zeroizing::new) else {
         return Ok(None);
@@ -21,10 +21,10 @@ pub fn load(path: &Path) -> Result<Option<Identity>, Error> {
     parse(&text).map(Some)
 }
 
-/// A new pair, kept in the file.
+/// Creates a pair and saves it in the file.
 ///
 /// # Errors
-/// [`Error::Exists`] if there is one: it is not overwritten. Or the system refuses.
+/// [`Error::Exists`] if the file exists: it is not overwritten. Or the system refused.
 pub fn create(path: &Path) -> Result<Identity, Error> {
     let secret = zerolane_lane::random().map_err(Error::Random)?;
     let identity = Identity::from_secret(secret);
@@ -37,7 +37,7 @@ pub fn create(path: &Path) -> Result<Identity, Error> {
     Ok(identity)
 }
 
-/// The pair in the file, made if there is none.
+/// The pair in the file, created if there is no file.
 ///
 /// # Errors
 /// As of [`load`] and [`create`].
@@ -55,10 +55,10 @@ pub fn load_or_create(path: &Path) -> Result<Identity, Error> {
     }
 }
 
-/// Reads a pair from the text of its file.
+/// Parses the text of a file with a pair.
 ///
 /// # Errors
-/// It holds something else. The error does not repeat it.
+/// It is malformed. The error does not repeat the text.
 pub fn parse(text: &str) -> Result<Identity, Error> {
     let mut lines = text.lines().map(content).zip(1..);
     let found = lines.find(|(line, _)| !line.is_empty());

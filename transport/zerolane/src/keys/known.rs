@@ -1,4 +1,4 @@
-//! Servers met before, and their keys: trust on first use, as with ssh.
+//! Remembers servers' keys and trusts them on first use, as ssh does.
 
 use super::file::{self, Secrecy};
 use super::{Error, content, lines};
@@ -6,7 +6,7 @@ use crate::security::{PublicKey, Trust};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The file of servers met before. One line for each: name and port, then the key.
+/// The file of known servers. Each line has name and port, then the key.
 #[derive(Clone, Debug)]
 pub struct KnownHosts {
     path: PathBuf,
@@ -14,10 +14,10 @@ pub struct KnownHosts {
 }
 
 impl KnownHosts {
-    /// Reads the file; without one, no server was met.
+    /// Reads the file; without one, no server is known.
     ///
     /// # Errors
-    /// It cannot be read, or a line is no host and key.
+    /// It cannot be read, or a line is not a host and a key.
     pub fn load(path: &Path) -> Result<KnownHosts, Error> {
         let text = file::read(path, Secrecy::Public)?.unwrap_or_default();
         Ok(KnownHosts {
@@ -26,15 +26,15 @@ impl KnownHosts {
         })
     }
 
-    /// The key that `host` (name and port) showed when it was met first.
+    /// The key that `host` (name and port) showed at the first meeting.
     pub fn key_of(&self, host: &str) -> Option<PublicKey> {
         let known = self.hosts.iter().find(|(name, _)| name == host);
         known.map(|&(_, key)| key)
     }
 
-    /// What to trust when connecting to `host`: the key that it showed before, or, if it was never met,
-    /// any key, which is then remembered at once. A server that shows `own`, the key of this end, is of
-    /// the same user and is not remembered.
+    /// What to trust when connecting to `host`: the key that it showed before, or, at a first meeting, any key, which
+    /// is then remembered at once. A server that shows `own`, the key of this end, belongs to the same user and is not
+    /// remembered.
     pub fn trust(&self, host: &str, own: Option<PublicKey>) -> HostTrust {
         HostTrust {
             known: self.key_of(host),
@@ -44,13 +44,13 @@ impl KnownHosts {
         }
     }
 
-    /// Remembers the key of a host met for the first time.
+    /// Remembers the key of a host after the first meeting.
     ///
     /// # Errors
     /// The file cannot be written.
     pub fn remember(&self, host: &str, key: PublicKey) -> Result<(), Error> {
         file::update(&self.path, |text| {
-            // As it is now: another process may have added a host meanwhile.
+            // Reads the file again, because another process may have added a host meanwhile.
             if parse(text)?.iter().any(|(name, _)| name == host) {
                 return Ok((None, ()));
             }
@@ -62,13 +62,13 @@ impl KnownHosts {
         })
     }
 
-    /// All servers met, as name and port, and their keys.
+    /// All known servers, as name and port, and their keys.
     pub fn hosts(&self) -> &[(String, PublicKey)] {
         &self.hosts
     }
 
-    /// Forgets a server: `host` is name and port as in [`hosts`](Self::hosts), or a name alone, which is all of its
-    /// ports. Returns what was forgotten; the next meeting is a first one again.
+    /// Forgets a server. `host` is name and port as in [`hosts`](Self::hosts), or a name alone for all of its ports.
+    /// Returns the entries removed; the next meeting is a first one again.
     ///
     /// # Errors
     /// The file is broken, or cannot be written.
@@ -88,7 +88,7 @@ impl KnownHosts {
     }
 }
 
-/// Whether `host` means `known`, a name and a port: by both, or by the name, an IPv6 address with brackets or without.
+/// Whether `host` matches `known`, a name and a port. It may omit the port, and the brackets of an IPv6 address.
 fn names(host: &str, known: &str) -> bool {
     let bare = |name: &str| name.trim_matches(['[', ']']).to_owned();
     let name = known.rsplit_once(':').map_or(known, |(name, _)| name);
@@ -110,21 +110,21 @@ fn parse(text: &str) -> Result<Vec<(String, PublicKey)>, Error> {
         .collect()
 }
 
-/// The outcome of meeting a host.
+/// The outcome of connecting to a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meeting {
-    /// It was never met before.
+    /// The host was unknown.
     First {
         /// The key it showed.
         key: PublicKey,
-        /// Whether it was remembered. If not, the next meeting is a first one again.
+        /// Whether the key was remembered. If not, the next meeting is a first one again.
         kept: bool,
     },
-    /// It was never met before, and showed this end's own key.
+    /// The host was unknown, and showed this end's own key.
     Own,
-    /// It showed the key it showed before.
+    /// The host showed the same key as before.
     Again(PublicKey),
-    /// It showed another key. An attacker may be in its place.
+    /// The host showed another key. It may be an attacker.
     Changed {
         /// The key it showed before.
         known: PublicKey,
@@ -133,7 +133,7 @@ pub enum Meeting {
     },
 }
 
-/// The trust of one program in one host: over all of its connections, that keeps the key which it showed first.
+/// A program's trust in one host, over all of its connections: it holds the host to the first key it showed.
 #[derive(Debug)]
 pub struct HostTrust {
     known: Option<PublicKey>,
@@ -168,7 +168,7 @@ impl HostTrust {
         *self.lock()
     }
 
-    /// No holder of the lock leaves it half changed, and none waits for a file.
+    /// No holder of the lock leaves the state half changed or waits for a file.
     fn lock(&self) -> MutexGuard<'_, Option<Meeting>> {
         self.meeting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -184,7 +184,7 @@ impl HostTrust {
         }
     }
 
-    /// What comes of the key that the host shows now.
+    /// The outcome of the host showing key `shown` now.
     fn meet(&self, shown: PublicKey, before: Option<Meeting>) -> Meeting {
         match self.known.or_else(|| self.met(before)) {
             None if self.own == Some(shown) => Meeting::Own,
@@ -192,7 +192,7 @@ impl HostTrust {
                 key: shown,
                 kept: false,
             },
-            // What is told of the first meeting stays to be told.
+            // A first meeting stays first until it was reported.
             Some(known) if known == shown => match before {
                 Some(first @ (Meeting::First { .. } | Meeting::Own)) => first,
                 _ => Meeting::Again(shown),
@@ -201,7 +201,7 @@ impl HostTrust {
         }
     }
 
-    /// Remembers the key of a first meeting. That may take long: another process has the file, or the disk is slow.
+    /// Remembers the key of a first meeting. It may take long: another process locks the file, or the disk is slow.
     fn keep(&self, key: PublicKey) {
         let remembered = |(hosts, host): &(KnownHosts, String)| hosts.remember(host, key).is_ok();
         if self.remember.as_ref().is_some_and(remembered)

@@ -1,5 +1,4 @@
-//! The identity of an end and the peers it trusts, in files: an [`identity`], the servers met before
-//! ([`KnownHosts`]), and the keys a server lets in ([`AllowList`]).
+//! Keeps identities, known servers and lists of clients in files: [`identity`], [`KnownHosts`], [`AllowList`].
 //!
 //! ```
 //! use zerolane::keys::{AllowList, Rights};
@@ -24,56 +23,56 @@ pub use known::{HostTrust, KnownHosts, Meeting};
 
 use std::path::PathBuf;
 
-/// Lines in one file of keys: a list kept by hand is shorter.
+/// Most lines in one file of keys: far more than a list maintained by hand.
 const MAX_LINES: usize = 10_000;
-/// Bytes in one file of keys, or in one identity.
+/// Most bytes in one file of keys, or in one identity.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// Why a file of keys cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refuses.
+    /// The operating system refused.
     #[error("{}: {error}", path.display())]
     Io {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         error: std::io::Error,
     },
-    /// Others could read or change it.
+    /// Other users could read or change it.
     #[error(
         "{}: others may {what} it. Its permissions must be 0600: chmod 600 {}",
         path.display(),
         path.display()
     )]
     Exposed {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What others may do.
+        /// What other users may do.
         what: &'static str,
     },
-    /// It is longer than 1 MiB, or would be, and stays as it is.
+    /// The file is longer than 1 MiB, or would be, and stays unchanged.
     #[error("{}: longer than 1 MiB, which no file of keys may be; it stays as it is", .0.display())]
     TooLong(PathBuf),
-    /// There is one already, and no key may be lost.
+    /// The file exists and is not overwritten, so that no key is lost.
     #[error("{}: is there already, and stays as it is", .0.display())]
     Exists(PathBuf),
-    /// The content is not what it should be.
+    /// The content is malformed.
     #[error("line {line}: {problem}")]
     Syntax {
-        /// Which line, from 1.
+        /// The line's number, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The problem.
         problem: &'static str,
     },
-    /// What a key was to be allowed has spaces, a `#`, or is no path below a directory: a line of a list cannot say it.
+    /// The rights have spaces, a `#`, or a path that is not below a directory: a line of a list cannot express them.
     #[error(
         "a line of a list cannot say this: a path below the directory, without '..', and names of regions have no \
          spaces and no '#', a name of a key has no line breaks"
     )]
     Unsayable,
-    /// The system gives no random numbers.
+    /// The system has no random numbers.
     #[error("no random numbers: {0}")]
     Random(std::io::Error),
 }
@@ -85,8 +84,8 @@ impl Error {
     }
 }
 
-/// The directory where a user's keys are kept: `ZEROLANE_HOME`, or `zerolane` below
-/// `XDG_CONFIG_HOME` or `~/.config`. `None` if the environment names none.
+/// The directory of a user's keys: `ZEROLANE_HOME`, or `zerolane` below `XDG_CONFIG_HOME` or `~/.config`. `None` if the
+/// environment names none.
 pub fn home() -> Option<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let config = || {
@@ -98,10 +97,10 @@ pub fn home() -> Option<PathBuf> {
     set("ZEROLANE_HOME").map(PathBuf::from).or_else(config)
 }
 
-/// The lines of a list, each with its number and without its comment.
+/// The lines of a list without comments, each with its number.
 ///
 /// # Errors
-/// There are more than [`MAX_LINES`]: the last of them may not be ignored silently.
+/// There are more than [`MAX_LINES`]: the rest must not be ignored silently.
 fn lines(text: &str) -> Result<impl Iterator<Item = (&str, usize)>, Error> {
     match text.lines().nth(MAX_LINES) {
         None => Ok(text.lines().map(content).zip(1..)),
@@ -112,12 +111,12 @@ fn lines(text: &str) -> Result<impl Iterator<Item = (&str, usize)>, Error> {
     }
 }
 
-/// The content of a line without comment and space around it.
+/// The content of a line without its comment and surrounding space.
 fn content(line: &str) -> &str {
     line.split('#').next().unwrap_or_default().trim()
 }
 
-/// The comment of a line, if it says anything.
+/// The comment of a line, unless it is empty.
 fn comment(line: &str) -> Option<&str> {
     let (_, comment) = line.split_once('#')?;
     Some(comment.trim()).filter(|it| !it.is_empty())

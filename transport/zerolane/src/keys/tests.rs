@@ -105,7 +105,7 @@ fn known_hosts__first_again_and_changed() {
     assert_eq!(known.key_of("a:1"), Some(key(1)), "never overwritten");
 }
 
-/// A program that connects again must not take another host for the first one.
+/// A program that reconnects must not take another host for the first one.
 #[test]
 fn host_trust__keeps_the_key_of_the_first_meeting() {
     let home = tempfile::tempdir().unwrap();
@@ -137,7 +137,7 @@ fn host_trust__answers_others_while_it_waits_for_the_file() {
     let home = tempfile::tempdir().unwrap();
     let known = KnownHosts::load(&home.path().join("known_hosts")).unwrap();
     let trust = Arc::new(known.trust("a:1", None));
-    // As another process does that changes the file.
+    // Locks the directory, as another process that changes the file does.
     let lock = std::fs::File::open(home.path()).unwrap();
     flock(&lock, FlockOperation::LockExclusive).unwrap();
     let meeting = |kept| Some(Meeting::First { key: key(1), kept });
@@ -211,7 +211,7 @@ fn rights__of_memory() {
         ("read regions=a", "a", Of::READ),
         ("read-write regions=b,a", "a", Of::ALL),
         ("read fetch regions=a", "a", counting),
-        // Of another name; a part of a name, or the list as a name, is another one.
+        // Other names; a substring of a name, and the whole list as a name, do not match.
         ("read-write regions=a", "b", Of::NONE),
         ("read-write regions=a,b", "ab", Of::NONE),
         ("read-write regions=ab", "a", Of::NONE),
@@ -222,7 +222,7 @@ fn rights__of_memory() {
         ("read-write below=in regions=a", "b", Of::NONE),
     ] {
         assert_eq!(of(line, name, Of::ALL), granted, "{line}, region {name}");
-        // Never more than is offered to all.
+        // Never more than is offered to everyone.
         for offered in [Of::NONE, Of::READ, Of::WRITE, Of::ATOMIC] {
             assert!(offered.contains(of(line, name, offered)), "{line}");
             assert!(granted.contains(of(line, name, offered)), "{line}");
@@ -307,7 +307,7 @@ fn allow_file__a_broken_one_is_not_read_again_for_each_peer() {
         None => println!("skipped: the kernel does not count what threads read"),
     }
     assert!(matches!(file.news(), Some(Err(_))));
-    // It is, when it changes.
+    // The file is read again when it changes.
     std::fs::write(&path, format!("{} read\n", key(1))).unwrap();
     assert!(file.trusts(&key(1)));
     assert_eq!(file.news(), Some(Ok(2)));
@@ -329,7 +329,7 @@ fn allow_file__sees_a_change_that_keeps_length_and_time() {
     assert!(file.trusts(&key(2)) && !file.trusts(&key(1)));
 }
 
-/// A list that is cut off would silently leave out keys that its owner let in.
+/// A truncated list would silently leave out keys that its owner allowed.
 #[test]
 fn lists__of_too_many_lines_are_refused() {
     let home = tempfile::tempdir().unwrap();
@@ -347,14 +347,14 @@ fn lists__of_too_many_lines_are_refused() {
     }
 }
 
-/// What is cut off would be gone for good when the list is written again.
+/// A truncated text would be lost for good when the list is written again.
 #[test]
 fn allow_file__too_long_is_an_error_and_stays_as_it_is() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("allowed_keys");
     let last = format!("{} read below=in\n", key(2));
     let comment = format!("# {}\n", "x".repeat(997));
-    // One byte too long, and cut at the limit a list of one key.
+    // One byte too long; truncated at the limit it would be a list of one key.
     let fits = MAX_BYTES as usize - last.len();
     let mut text = format!("{} read\n{}", key(1), comment.repeat(fits / 1000));
     text.push_str(&"#".repeat(fits - text.len()));
@@ -371,7 +371,7 @@ fn allow_file__too_long_is_an_error_and_stays_as_it_is() {
         assert!(AllowFile::revoke(&path, &key(1)).is_err());
         assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
     }
-    // As long as it may be: nothing can be added, and what is there is of use.
+    // At the limit nothing can be added, and the list is usable.
     text.remove(fits - 1);
     std::fs::write(&path, &text).unwrap();
     assert_eq!(text.len() as u64, MAX_BYTES);
@@ -415,7 +415,7 @@ fn allow_file__add_and_revoke_leave_other_lines_as_they_are() {
     let one = allowed(1, "read", Some("one"));
     assert_eq!(AllowFile::add(&path, &one).unwrap(), None);
     assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
-    // As its owner left it: with comments, without a line break at the end, to be read by another user.
+    // Written by hand: with comments, without a final line break, readable by another user.
     let before = format!("# mine\n\n  {}   read   #  one\n{} read", key(1), key(2));
     std::fs::write(&path, &before).unwrap();
     permit(&path, 0o644);
@@ -504,7 +504,7 @@ fn allow_file__a_broken_one_is_not_changed() {
     assert_eq!(std::fs::read_to_string(&path).unwrap(), broken);
 }
 
-/// Without a lock, one of two that read the same text undoes what the other wrote.
+/// Without a lock, two processes that read the same text would overwrite each other's changes.
 #[test]
 fn lists__changed_by_many_at_once_lose_nothing() {
     let home = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What is done with the connections of an endpoint.
+//! Hands an endpoint's accepted connections to handles, and exports regions to them.
 
 use super::handle::ConnectionHandle;
 use super::pending::Claim;
@@ -8,20 +8,20 @@ use zerolane_lane::{Exporting, RegionName};
 
 #[derive(Debug, Default)]
 pub(super) struct Accepting {
-    /// A handle has the endpoint: there are no events of it.
+    /// A handle owns the endpoint, so it has no events.
     handled: bool,
     waiting: VecDeque<Claim<ConnectionHandle>>,
-    /// Accepted, and not asked for.
+    /// Accepted connections that no handle asked for yet.
     ready: VecDeque<ConnectionHandle>,
-    /// How many of those there may be before it is looked which are over.
+    /// Length of `ready` that triggers the next purge of closed connections.
     purge_at: usize,
-    /// What every client may use.
+    /// Regions that every client may use.
     exports: Vec<(RegionName, Exporting, Rights)>,
-    /// How many of those there may be before it is looked which were revoked.
+    /// Length of `exports` that triggers the next removal of revoked regions.
     prune_at: usize,
 }
 
-/// Connections not asked for that are kept without a look at whether they are over.
+/// Accepted connections kept without checking which have closed.
 const PURGE_AT: usize = 64;
 
 impl Accepting {
@@ -33,7 +33,7 @@ impl Accepting {
         self.handled
     }
 
-    /// A program that exports and revokes for ever leaves no more than twice what lives.
+    /// Adds an export. A program that exports and revokes repeatedly keeps at most twice as many entries as are live.
     pub(super) fn export(&mut self, name: RegionName, memory: Exporting, rights: Rights) {
         if self.exports.len() >= self.prune_at {
             self.prune();
@@ -75,7 +75,7 @@ impl Accepting {
         self.ready.push_back(handle);
     }
 
-    /// A connection is not waited for any more. If it came, it is the next one's.
+    /// Withdraws a request for a connection. A connection that already came goes to the next request.
     pub(super) fn give_up(&mut self, unread: Option<ConnectionHandle>) {
         match unread {
             Some(handle) => self.accepted(handle),
@@ -83,18 +83,18 @@ impl Accepting {
         }
     }
 
-    /// Whether so many are not asked for that it is to be looked which are over.
+    /// Whether so many connections wait to be asked for that closed ones must be removed.
     pub(super) fn wants_purge(&self) -> bool {
         self.ready.len() > self.purge_at.max(PURGE_AT)
     }
 
-    /// Forgets connections that are over.
+    /// Removes connections that have closed.
     pub(super) fn purge(&mut self, lives: impl Fn(&ConnectionHandle) -> bool) {
         self.ready.retain(lives);
         self.purge_at = 2 * self.ready.len();
     }
 
-    /// The endpoint failed.
+    /// Fails all requests for a connection, because the endpoint failed.
     pub(super) fn fail(&mut self, error: &Error) {
         for claim in self.waiting.drain(..) {
             let error = std::io::Error::other(error.to_string());

@@ -1,9 +1,9 @@
-//! What handles wait for of requests in progress, and of announcements.
+//! Answers handles that wait for part of a request, or for an announcement.
 
 use super::pending::{Claim, again};
 use crate::{Connection, Error, TransferId};
 
-/// Where a request stands.
+/// The state of a handle's request.
 pub(super) enum Standing {
     /// It waits for room.
     Waits,
@@ -11,7 +11,7 @@ pub(super) enum Standing {
     Over,
 }
 
-/// Waits for more of a request.
+/// Waits for more bytes of a request.
 #[derive(Debug)]
 struct Arrival {
     number: u64,
@@ -19,7 +19,7 @@ struct Arrival {
     claim: Claim<Option<u64>>,
 }
 
-/// What waits for parts of requests, and for announcements, on one connection.
+/// Waits of handles for parts of requests, and for announcements, on one connection.
 #[derive(Debug, Default)]
 pub(super) struct Arrivals {
     parts: Vec<Arrival>,
@@ -31,7 +31,7 @@ impl Arrivals {
         self.parts.is_empty() && self.announced.is_empty()
     }
 
-    /// Answers those whose time has come.
+    /// Answers the waits that are satisfied.
     pub(super) fn tell(&mut self, connection: &Connection, standing: impl Fn(u64) -> Standing) {
         if let Some(length) = connection.driver.announced() {
             for claim in self.announced.drain(..) {
@@ -62,18 +62,18 @@ impl Arrivals {
         });
     }
 
-    /// Answers when something is announced that no receive takes.
+    /// Answers when the peer announces a Transfer that no receive matches.
     pub(super) fn await_announced(&mut self, claim: Claim<u64>) {
         self.announced.push(claim);
     }
 
-    /// Forgets what is not waited for any more.
+    /// Removes abandoned waits.
     pub(super) fn purge(&mut self) {
         self.parts.retain(|it| it.claim.is_awaited());
         self.announced.retain(Claim::is_awaited);
     }
 
-    /// The connection is over.
+    /// Answers all waits, because the connection is over.
     pub(super) fn end(&mut self, reason: &Error) {
         for part in self.parts.drain(..) {
             part.claim.answer_or_drop(Err(again(reason)));

@@ -1,4 +1,4 @@
-//! What handles wait for on one connection.
+//! Tracks the requests and waits of a connection's handles, and answers them.
 
 use super::arrivals::{Arrivals, Standing};
 use super::pending::{Claim, Outcome, Refused, again, gone};
@@ -9,7 +9,7 @@ use crate::{Completion, Connection, Error, Result, TransferId};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 
-/// The end of a connection that is not ours.
+/// The peer's address and key.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Peer {
     pub(super) address: SocketAddr,
@@ -25,15 +25,15 @@ impl Peer {
     }
 }
 
-/// Told whether a connection stands.
+/// Called once the connection is established or has failed.
 type OnConnected = Box<dyn FnOnce(Result<Peer>) + Send>;
 
-/// What came of an attempt to post.
+/// The result of an attempt to post.
 pub(super) enum Attempt {
     Posted(TransferId),
-    /// Done already: nothing completes.
+    /// Done without a completion.
     Done,
-    /// There is no room at present.
+    /// There is no room now.
     Full,
     Refused(Refused),
 }
@@ -43,7 +43,7 @@ pub(super) type Post = Box<dyn FnMut(Option<&mut Connection>) -> Attempt + Send>
 
 /// A request that is not posted yet.
 pub(super) struct Waiting {
-    /// By which its handle cancels it.
+    /// The number by which its handle cancels it.
     pub(super) number: u64,
     pub(super) post: Post,
     pub(super) claim: Option<Claim<Completion>>,
@@ -55,7 +55,7 @@ impl std::fmt::Debug for Waiting {
     }
 }
 
-/// Not posted: the memory goes back.
+/// Returns the memory of a request that was never posted.
 impl Drop for Waiting {
     fn drop(&mut self) {
         if let Some(claim) = self.claim.take()
@@ -66,7 +66,7 @@ impl Drop for Waiting {
     }
 }
 
-/// Which queue a request waits in, so that sends that wait for room hold no receive back.
+/// The queue that a request waits in. There are two, so that sends that wait for room do not delay receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     Outgoing,
@@ -79,38 +79,38 @@ struct Awaited {
     claim: Claim<Completion>,
 }
 
-/// What holds a connection.
+/// The owner of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Holder {
-    /// The worker's user, who is told by events.
+    /// The worker's user, who gets events.
     #[default]
     User,
-    /// Whoever asked for a handle, if it comes to that. No events.
+    /// A handle that was asked for and not made yet. No events.
     Expected,
     /// A handle.
     Handle,
-    /// None: the last handle was dropped. What comes is not kept.
+    /// None: the last handle was dropped. Received data is not kept.
     None,
 }
 
 #[derive(Default)]
 pub(super) struct Claims {
     holder: Holder,
-    /// Its end was told: nothing is waited for any more.
+    /// The end was reported: nothing waits any more.
     over: bool,
-    /// What waits for it to be connected.
+    /// Called when the connection is established.
     connected: Option<OnConnected>,
     requests: HashMap<TransferId, Awaited>,
     outgoing: VecDeque<Waiting>,
     incoming: VecDeque<Waiting>,
-    /// Received for a request that was given up.
+    /// Data received for a request that was given up.
     kept: VecDeque<Completion>,
     immediates: VecDeque<u32>,
     immediates_awaited: VecDeque<Claim<u32>>,
     arrivals: Arrivals,
-    /// The end came before something was sent.
+    /// Why the connection ended before all sends were done.
     unsent: Option<CloseReason>,
-    /// What waits for its end.
+    /// Waits for the end of the connection.
     ended: Vec<Claim<()>>,
 }
 
@@ -124,40 +124,40 @@ impl std::fmt::Debug for Claims {
 }
 
 impl Claims {
-    /// There are no events of it.
+    /// Reserves the connection for a handle: no more events.
     pub(super) fn expect_handle(&mut self) {
         self.holder = Holder::Expected;
     }
 
-    /// A handle has it.
+    /// Makes a handle the owner.
     pub(super) fn hold(&mut self) {
         self.holder = Holder::Handle;
     }
 
-    /// The last handle was dropped: what nothing waits for is not kept.
+    /// Leaves the connection without an owner, because its last handle was dropped.
     pub(super) fn forsake(&mut self) {
         self.holder = Holder::None;
         self.kept.clear();
         self.immediates.clear();
     }
 
-    /// Whether there are no events of it.
+    /// Whether a handle, not the user, gets what happens, so that there are no events.
     pub(super) fn is_handled(&self) -> bool {
         self.holder != Holder::User
     }
 
-    /// Whether a handle has it, which may ask for what was kept.
+    /// Whether a handle owns the connection and may ask for kept data.
     pub(super) fn is_held(&self) -> bool {
         self.holder == Holder::Handle
     }
 
-    /// Tells when it is connected, or that it will not be.
+    /// Calls `connected` when the connection is established or has failed.
     pub(super) fn await_connected(&mut self, connected: OnConnected) {
         self.expect_handle();
         self.connected = Some(connected);
     }
 
-    /// False if the user is to be told by an event.
+    /// False if the caller must report an event to the user.
     pub(super) fn on_connected(&mut self, peer: impl FnOnce() -> Peer) -> bool {
         if let Some(connected) = self.connected.take() {
             self.hold();
@@ -166,7 +166,7 @@ impl Claims {
         self.is_handled()
     }
 
-    /// Whether nothing is asked for, and nothing kept that may be.
+    /// Whether no request or wait is pending, and no received data is kept.
     pub(super) fn is_idle(&self) -> bool {
         let posted =
             self.requests.is_empty() && self.outgoing.is_empty() && self.incoming.is_empty();
@@ -175,12 +175,12 @@ impl Claims {
         posted && kept && !awaited && self.arrivals.is_empty()
     }
 
-    /// How much waits for handles to ask for it.
+    /// How many received items wait for a handle to ask for them.
     pub(super) fn unasked(&self) -> usize {
         self.kept.len() + self.immediates.len()
     }
 
-    /// Posts `waiting` behind those that wait already.
+    /// Posts `waiting` after the requests that wait already.
     pub(super) fn post(
         &mut self,
         direction: Direction,
@@ -198,7 +198,7 @@ impl Claims {
         self.post_waiting(connection);
     }
 
-    /// Gives `waiting` what came for a request that was given up. False if there is nothing.
+    /// Answers `waiting` with data kept from a request that was given up. False if there is none.
     pub(super) fn give_kept(&mut self, direction: Direction, waiting: &mut Waiting) -> bool {
         if let Direction::Incoming(kind) = direction
             && let Some(at) = self.kept.iter().position(|it| it.kind == kind)
@@ -214,7 +214,7 @@ impl Claims {
         false
     }
 
-    /// Posts what waits, as far as there is room.
+    /// Posts waiting requests while there is room.
     pub(super) fn post_waiting(&mut self, connection: &mut Connection) {
         for queue in [&mut self.outgoing, &mut self.incoming] {
             while let Some(mut waiting) = queue.pop_front() {
@@ -240,7 +240,7 @@ impl Claims {
         }
     }
 
-    /// Gives a completion to what waits for it. Back if nothing does, and it is the user's.
+    /// Answers the request that a completion belongs to. Returns the completion if it belongs to the user.
     pub(super) fn deliver(&mut self, completion: Completion) -> Option<Completion> {
         if let (true, Err(TransferError::Closed(reason))) =
             (completion.kind.is_outgoing(), completion.result)
@@ -260,7 +260,7 @@ impl Claims {
         None
     }
 
-    /// Keeps what was received for a request that was given up.
+    /// Keeps data received for a request that was given up.
     pub(super) fn keep(&mut self, completion: Completion) {
         let received = matches!(
             completion.kind,
@@ -291,13 +291,13 @@ impl Claims {
                     self.immediates.push_front(value);
                 }
             }
-            // Dropped, the claim is refused.
+            // Dropping the claim refuses it.
             None if self.over => {}
             None => self.immediates_awaited.push_back(claim),
         }
     }
 
-    /// An immediate is not waited for any more. If it was told, it is the next one's.
+    /// Withdraws a wait for an immediate. An immediate that already came goes to the next wait.
     pub(super) fn give_up_immediate(&mut self, unread: Option<u32>) {
         match unread {
             Some(value) if self.holder != Holder::None => self.immediates.push_front(value),
@@ -305,12 +305,12 @@ impl Claims {
         }
     }
 
-    /// What waits for parts of requests, and for announcements. `None` if nothing more comes.
+    /// The waits for parts of requests and for announcements. `None` if nothing more can arrive.
     pub(super) fn arrivals(&mut self) -> Option<&mut Arrivals> {
         (!self.over).then_some(&mut self.arrivals)
     }
 
-    /// Where request `number` stands.
+    /// The state of request `number`.
     pub(super) fn standing(&self, number: u64) -> Standing {
         if let Some((&id, _)) = self.requests.iter().find(|(_, it)| it.number == number) {
             return Standing::Posted(id);
@@ -322,7 +322,7 @@ impl Claims {
         }
     }
 
-    /// Tells of what has arrived of requests that are not over.
+    /// Answers waits for parts of requests.
     pub(super) fn tell_arrivals(&mut self, connection: &Connection) {
         if self.arrivals.is_empty() {
             return;
@@ -339,7 +339,7 @@ impl Claims {
         }
     }
 
-    /// Gives up request `number`: forgets it, or returns under which identifier it was posted.
+    /// Gives up request `number`: removes it if it was not posted, or returns its identifier.
     pub(super) fn give_up(&mut self, number: u64) -> Option<TransferId> {
         self.outgoing.retain(|it| it.number != number);
         self.incoming.retain(|it| it.number != number);
@@ -349,7 +349,8 @@ impl Claims {
         }
     }
 
-    /// The connection is over. False if the user is to be told by an event.
+    /// Ends all requests and waits, because the connection is over. False if the caller must report an event to the
+    /// user.
     pub(super) fn on_closed(&mut self, reason: &Error) -> bool {
         self.over = true;
         if let Some(connected) = self.connected.take() {
@@ -357,7 +358,7 @@ impl Claims {
         }
         let unposted = (!self.outgoing.is_empty()).then_some(CloseReason::Local);
         let unsent = self.unsent.or(unposted);
-        // Those that wait to be posted get their memory back as they are dropped.
+        // Dropping the requests that were not posted returns their memory.
         self.outgoing.clear();
         self.incoming.clear();
         for (_, Awaited { claim, .. }) in self.requests.drain() {
@@ -379,7 +380,7 @@ impl Claims {
     }
 }
 
-/// An attempt of what `post` does with `memory`, which `refuse` gives back if it is refused.
+/// Makes an attempt that calls `post` with `memory`; `refuse` returns the memory if the request is refused.
 pub(super) fn attempt<M: Send + 'static>(
     memory: M,
     refuse: fn(Error, M) -> Refused,

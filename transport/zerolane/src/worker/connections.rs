@@ -1,4 +1,4 @@
-//! Turns of connections, and what comes of them.
+//! Advances connections and delivers their completions and events.
 
 use super::claims::Peer;
 use super::link::{Link, Stage};
@@ -8,11 +8,11 @@ use crate::Error;
 use std::os::fd::AsFd;
 use zerolane_lane::{DriverError, Life, limits};
 
-/// What is next for a connection that was turned.
+/// What to do with a connection after advancing it.
 enum Next {
-    /// Another turn, when its time has come.
+    /// Keep it.
     Stays,
-    /// It is over.
+    /// Remove it: it is over.
     Ends,
 }
 
@@ -33,7 +33,7 @@ impl Worker {
         self.settle(key, turned.err());
     }
 
-    /// A turn after which something else may carry the connection.
+    /// Advances a connection whose lane is not chosen yet, and watches the descriptors of the lane it has afterwards.
     fn turn_undecided(&mut self, key: Key) -> Result<(), DriverError> {
         let Some(Slot::Connection(link)) = self.slots.get_mut(key) else {
             return Ok(());
@@ -45,7 +45,7 @@ impl Worker {
         watched.map_err(DriverError::Io)
     }
 
-    /// Tells what a turn brought, and sees to the next one.
+    /// Reports the results of advancing a connection, and schedules it again.
     pub(super) fn settle(&mut self, key: Key, error: Option<DriverError>) {
         let Some(Slot::Connection(link)) = self.slots.get_mut(key) else {
             return;
@@ -67,7 +67,7 @@ impl Worker {
         tell_announced(link, id, &mut self.events);
         link.claims.tell_arrivals(&link.connection);
         let next = match error {
-            // The lane cannot go on.
+            // The lane failed.
             Some(error) => {
                 let reason = Error::from(error);
                 end(link, id, reason, &mut self.events);
@@ -88,7 +88,7 @@ impl Worker {
         }
     }
 
-    /// When the connection is turned again.
+    /// Queues the connection if it has more to do, and records what must be looked at later.
     fn schedule(&mut self, key: Key) {
         let Some(Slot::Connection(link)) = self.slots.get_mut(key) else {
             return;
@@ -109,21 +109,21 @@ impl Worker {
         let writable = link.connection.wants_write();
         if writable != link.writable {
             link.writable = writable;
-            // If it is refused, the timers see to it.
+            // If the system refuses, the timers still advance the connection.
             let socket = link.connection.as_fd();
             let _ = self.poller.watch_room(socket, key, writable);
         }
     }
 }
 
-/// Gives completions to those that wait for them, or to the user. False if there was no room for all. What handles have
+/// Delivers completions to handles or to the user. False if there was no room for all of them. Data that handles have
 /// not asked for counts as unread: a peer that sends more of it waits, and nothing else does.
 fn deliver(
     link: &mut Link,
     id: ConnectionId,
     events: &mut std::collections::VecDeque<Event>,
 ) -> bool {
-    // On its way from the one to the other it is in neither, and leaves no room.
+    // Data on its way from the driver to the handles is counted in neither, so until then the count is the maximum.
     link.connection.set_unasked(limits::MAX_UNREAD);
     let drained = give_out(link, id, events);
     link.tell_unasked();
@@ -141,7 +141,7 @@ fn give_out(
         }
         let Some(completion) = link.connection.next_whole() else {
             link.claims.post_waiting(&mut link.connection);
-            // Some of that may be over already.
+            // A request posted just now may already be complete.
             match link.connection.driver.has_completion() {
                 true => continue,
                 false => return true,
@@ -156,7 +156,7 @@ fn give_out(
     }
 }
 
-/// Tells once of a Transfer that no receive takes.
+/// Reports once a Transfer that no receive matches.
 fn tell_announced(
     link: &mut Link,
     id: ConnectionId,
@@ -175,7 +175,7 @@ fn tell_announced(
     }
 }
 
-/// Goes on with what ends a connection.
+/// Takes the next step of ending a connection.
 fn step(
     link: &mut Link,
     id: ConnectionId,
@@ -201,7 +201,7 @@ fn step(
     }
 }
 
-/// Tells of the end, once.
+/// Reports the end, once.
 fn end(
     link: &mut Link,
     id: ConnectionId,

@@ -1,4 +1,4 @@
-//! Endpoints of a worker: they accept, and hear for their connections whose peers moved.
+//! Accepts connections on a worker's endpoints, and finds connections whose peers moved.
 
 use super::accepting::Accepting;
 use super::claims::Peer;
@@ -9,15 +9,15 @@ use crate::Endpoint;
 use std::os::fd::AsFd;
 use zerolane_lane::Accept;
 
-/// Datagrams of strangers looked at in one turn.
+/// Datagrams of unauthenticated peers processed at a time.
 const STRANGERS: usize = 32;
 
 #[derive(Debug)]
 pub(super) struct Listening {
     pub(super) endpoint: Endpoint,
-    /// It is among those that are ready.
+    /// Whether it is in the ready queue.
     pub(super) queued: bool,
-    /// What its handles wait for.
+    /// The requests of its handles.
     pub(super) accepting: Accepting,
 }
 
@@ -32,7 +32,7 @@ impl Listening {
 }
 
 impl Worker {
-    /// Looks at what came from strangers, and from peers elsewhere than where they were.
+    /// Processes datagrams of unauthenticated peers, and of peers whose address changed.
     pub(super) fn accept(&mut self, key: Key) {
         let Some(Slot::Endpoint(listening)) = self.slots.get_mut(key) else {
             return;
@@ -85,7 +85,7 @@ impl Worker {
             (false, _) => {}
         }
         let peer = Peer::of(&link.connection);
-        // Dropped, it tells its peer.
+        // Dropping the connection tells its peer.
         let Ok(id) = self.own(link) else { return };
         let Some(Slot::Endpoint(listening)) = self.slots.get_mut(key) else {
             return;
@@ -106,7 +106,7 @@ impl Worker {
         }
     }
 
-    /// Has an endpoint forget connections that are over.
+    /// Removes an endpoint's connections that have closed.
     fn purge(&mut self, key: Key) {
         let Some(Slot::Endpoint(listening)) = self.slots.get_mut(key) else {
             return;
@@ -137,7 +137,7 @@ impl Worker {
         }
     }
 
-    /// Turns the connections with these keys: their peers may have moved.
+    /// Makes the connections with these keys look for their peers, which may have moved.
     fn look_for_peers(&mut self, keys: &[u32]) {
         for (key, slot) in &mut self.slots {
             let Slot::Connection(link) = slot else {

@@ -1,4 +1,4 @@
-//! Handles: what any thread or task asks a worker for.
+//! Defines the handles by which any thread or task uses a worker.
 
 use super::claims::{Attempt, Claims, Direction, Peer, Post, Waiting, attempt};
 use super::pending::{Claim, Pending, Refused, RequestId, gone};
@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use zerolane_lane::{NotPosted, Process, Waker};
 
-/// Asks a worker for things, from any thread, whichever way it runs. Cheap to clone.
+/// Sends requests to a worker, from any thread, whichever way the worker runs. Cheap to clone.
 ///
-/// What is asked for is done when the worker makes progress. If the worker is gone, it is refused.
+/// Requests are carried out when the worker makes progress. If the worker has ended, they are refused.
 #[derive(Clone, Debug)]
 pub struct WorkerHandle {
     inbox: Arc<Inbox>,
@@ -38,7 +38,7 @@ impl WorkerHandle {
         pending
     }
 
-    /// Gives the worker a connection.
+    /// Gives a connection to the worker.
     pub fn adopt(&self, connection: Connection) -> Pending<ConnectionHandle> {
         let (claim, pending) = Pending::new(self.process(), None);
         self.submit(move |worker| match worker.adopt(connection) {
@@ -75,12 +75,12 @@ impl WorkerHandle {
         self.inbox.waker.clone()
     }
 
-    /// Whose worker it is.
+    /// The process that owns the worker.
     pub(super) fn process(&self) -> Process {
         self.inbox.process
     }
 
-    /// Has the worker call `act`, and answers with what that returns.
+    /// Has the worker call `act`, and answers with its result.
     pub(super) fn call<T: Send + 'static>(
         &self,
         act: impl FnOnce(&mut Worker) -> Result<T> + Send + 'static,
@@ -90,14 +90,15 @@ impl WorkerHandle {
         pending
     }
 
-    /// If the worker is gone, what `act` holds is dropped, and claims with it answer so.
+    /// Queues `act` for the worker. If the worker has ended, `act` is dropped, and the claims in it answer that it
+    /// ended.
     pub(super) fn submit(&self, act: impl FnOnce(&mut Worker) + Send + 'static) {
         submit(&self.inbox, Box::new(act));
     }
 }
 
 fn submit(inbox: &Inbox, act: Submission) {
-    // In a child of fork no thread takes it, and another thread's lock is never let go.
+    // In a child of fork no thread takes it, and another thread's lock is never released.
     let pushed = match inbox.process.is_current() {
         true => inbox.submissions.push(act),
         false => Err(act),
@@ -109,7 +110,7 @@ fn submit(inbox: &Inbox, act: Submission) {
 }
 
 impl Worker {
-    /// Answers `claim` with a handle of connection `id` when that is connected.
+    /// Answers `claim` with a handle of connection `id` once it is established.
     fn hand_out(&mut self, id: ConnectionId, claim: Claim<ConnectionHandle>) {
         let Some(Slot::Connection(link)) = self.slots.get_mut(id.0) else {
             return;
@@ -117,7 +118,7 @@ impl Worker {
         let inbox = Arc::clone(&self.inbox);
         link.claims.await_connected(Box::new(move |connected| {
             let handle = connected.map(|peer| ConnectionHandle::new(&inbox, id, peer));
-            // Not waited for any more, the handle goes, and the connection with it.
+            // If the claim was given up, the handle is dropped, which closes the connection.
             claim.answer_or_drop(handle);
         }));
         if link.is_open() {
@@ -127,7 +128,7 @@ impl Worker {
     }
 }
 
-/// What is closed with its last handle.
+/// Closed when its last handle is dropped.
 struct Owned {
     inbox: Arc<Inbox>,
     close: Box<dyn Fn(&mut Worker) + Send + Sync>,
@@ -170,8 +171,8 @@ impl EndpointHandle {
         self.shared.local
     }
 
-    /// The next connection. Those that are not asked for are served all the same: what the endpoint exports
-    /// ([`EndpointHandle::export`]) is theirs to use.
+    /// Waits for the next connection. Connections that were not asked for are served too: they may use what the
+    /// endpoint exports ([`EndpointHandle::export`]).
     pub fn accept(&self) -> Pending<ConnectionHandle> {
         let (id, worker) = (self.shared.id, self.worker());
         let (claim, pending) = Pending::new(
@@ -200,14 +201,13 @@ impl EndpointHandle {
     }
 }
 
-/// A connection of a worker, to be used by any thread or task. When the last clone is dropped it is closed: what was
-/// posted to be sent is sent, in the background.
+/// A connection of a worker, for use by any thread or task. Dropping the last clone closes it: posted sends are
+/// completed in the background.
 ///
-/// Requests are begun in the order in which one thread asks for them. What finds no room waits in order.
+/// Requests of one thread start in the order in which it made them. Requests for which there is no room wait in order.
 ///
-/// What came and was not asked for, immediates and what was received for a request that was given up, is there until
-/// the last clone is dropped, also when the connection is over. While there are 1024 of those the peer waits with
-/// immediates and messages, and with nothing else.
+/// Immediates, and data received for a request that was given up, are kept until the last clone is dropped, also after
+/// the connection is over. From 1024 of them on the peer holds immediates and messages back, and nothing else.
 ///
 /// ```
 /// use zerolane::worker::Worker;
@@ -260,12 +260,12 @@ impl ConnectionHandle {
         WorkerHandle::new(&self.shared.owned.inbox)
     }
 
-    /// The peer's address when the connection was made.
+    /// The peer's address at the time when the connection was made.
     pub fn peer_addr(&self) -> SocketAddr {
         self.shared.peer.address
     }
 
-    /// The key that the peer proved to own; `None` in plain mode.
+    /// The key that the peer proved it owns; `None` in plain mode.
     pub fn peer_key(&self) -> Option<PublicKey> {
         self.shared.peer.key
     }
@@ -275,7 +275,7 @@ impl ConnectionHandle {
         self.send_with(memory, Work::default())
     }
 
-    /// The same, done as `work` says. It is always signalled.
+    /// As [`ConnectionHandle::send`], with the options in `work`. The request is always signalled.
     pub fn send_with(
         &self,
         memory: impl Into<Memory>,
@@ -288,8 +288,8 @@ impl ConnectionHandle {
         self.request(Direction::Outgoing, post)
     }
 
-    /// Receives the next Transfer into `region`. One that came for a receive that was given up is answered at once,
-    /// in the memory of that one; then `region` is freed.
+    /// Receives the next Transfer into `region`. If a Transfer was kept for a receive that was given up, it answers at
+    /// once, in the memory of that receive, and `region` is freed.
     pub fn recv(&self, region: Region) -> Pending<Completion> {
         let post = attempt(region, refused, |connection, region| {
             posted(connection.post_recv(region))
@@ -306,8 +306,8 @@ impl ConnectionHandle {
         self.request(Direction::Outgoing, post)
     }
 
-    /// Receives the next message, its payload into `payload`. As [`ConnectionHandle::recv`] for one that came
-    /// before.
+    /// Receives the next message, its payload into `payload`. A message that was kept answers at once, as in
+    /// [`ConnectionHandle::recv`].
     pub fn recv_message(&self, payload: Option<Region>) -> Pending<Completion> {
         let post = attempt(payload, refused_some, |connection, payload| {
             posted(connection.post_message_recv(payload))
@@ -315,7 +315,7 @@ impl ConnectionHandle {
         self.request(Direction::Incoming(WorkKind::MessageReceived), post)
     }
 
-    /// Finishes sending, as [`Connection::finish`] does, behind what was asked for before.
+    /// Finishes sending, as [`Connection::finish`] does, after all requests made before.
     pub fn finish(&self) -> Pending<()> {
         let (claim, pending) = Pending::new(self.worker().process(), None);
         let mut claim = Some(claim);
@@ -333,13 +333,13 @@ impl ConnectionHandle {
         pending
     }
 
-    /// What was counted so far.
+    /// The counters so far.
     pub fn account(&self) -> Pending<crate::counters::Account> {
         self.with(|connection| Ok(connection.account()))
     }
 
-    /// Sends what was posted, as [`Connection::close`] does, then disconnects; answers at the end: with an error if
-    /// anything that was asked for by then was not sent.
+    /// Completes posted sends, as [`Connection::close`] does, then disconnects. Answers when the connection is over,
+    /// with an error if a request made before was not sent.
     pub fn close(self) -> Pending<()> {
         let id = self.shared.id;
         let (claim, pending) = Pending::new(self.worker().process(), None);
@@ -383,7 +383,7 @@ impl ConnectionHandle {
         pending
     }
 
-    /// Has `waiting` posted behind what waits already.
+    /// Posts `waiting` after the requests that wait already.
     fn wait_to_post(&self, direction: Direction, mut waiting: Waiting) {
         let id = self.shared.id;
         self.worker().submit(move |worker| {
@@ -398,7 +398,7 @@ impl ConnectionHandle {
 }
 
 impl Worker {
-    /// A request of a handle is not waited for any more.
+    /// Gives up a handle's request.
     fn give_up(&mut self, id: ConnectionId, number: u64, unread: Option<Completion>) {
         if let Some(unread) = unread {
             return self.claims(id).map_or((), |it| it.keep(unread));
@@ -408,12 +408,12 @@ impl Worker {
         };
         if let Some(posted) = link.claims.give_up(number) {
             link.connection.cancel(posted);
-            // Its completion is there now.
+            // Its completion is ready now.
             self.connection(id);
         }
     }
 
-    /// What handles of a connection wait for, and what is kept for them, also when it is over.
+    /// The claims of a connection's handles and the data kept for them, also after the connection is over.
     pub(super) fn claims(&mut self, id: ConnectionId) -> Option<&mut Claims> {
         match self.slots.get_mut(id.0) {
             Some(Slot::Connection(link)) => Some(&mut link.claims),
@@ -421,7 +421,7 @@ impl Worker {
         }
     }
 
-    /// Something was asked for: if it was kept, the peer may go on.
+    /// Updates the count of kept data after a handle asked for some, so that the peer may continue.
     pub(super) fn note_asked(&mut self, id: ConnectionId) {
         if let Some(Slot::Connection(link)) = self.slots.get_mut(id.0) {
             link.tell_unasked();
@@ -429,7 +429,7 @@ impl Worker {
         }
     }
 
-    /// The last handle of a connection was dropped.
+    /// Handles the drop of a connection's last handle.
     fn forsake(&mut self, id: ConnectionId) {
         self.over.remove(&id.0);
         if let Some(claims) = self.claims(id) {
@@ -439,7 +439,7 @@ impl Worker {
     }
 }
 
-/// A handle waits for the end, so it is to be told of it.
+/// Makes the request signalled, because a handle waits for it.
 pub(super) fn signalled(work: Work) -> Work {
     Work {
         signalled: true,
@@ -447,7 +447,7 @@ pub(super) fn signalled(work: Work) -> Work {
     }
 }
 
-/// With the memory, which is the caller's again.
+/// Refuses a request and returns its memory to the caller.
 pub(super) fn refused(error: Error, memory: impl Into<Memory>) -> Refused {
     refused_some(error, Some(memory))
 }

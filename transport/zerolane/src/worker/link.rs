@@ -1,25 +1,26 @@
-//! A connection as its worker keeps it.
+//! Holds a worker's state of one connection.
 
 use super::claims::Claims;
 use crate::{Connection, Error};
 use std::time::{Duration, Instant};
 use zerolane_lane::{CloseReason, SendingMark};
 
-/// Where a connection stands for its worker.
+/// The life of a connection, as its worker sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// [`Event::Connected`](super::Event::Connected) is to come. How long that may take, for the message.
+    /// [`Event::Connected`](super::Event::Connected) has not been reported. The value is the connect timeout, for the
+    /// error message.
     Connecting(Duration),
     Open,
-    /// What was posted is being sent; then it disconnects.
+    /// Posted sends are being completed; then it disconnects.
     Flushing {
-        /// When it does so in any case if it stands still at `mark`; `None`: never.
+        /// When to disconnect if there is no progress since `mark`; `None`: never.
         until: Option<Instant>,
         mark: SendingMark,
     },
-    /// It disconnects, or repeats its last word.
+    /// It is disconnecting, or repeats its last packet.
     Ending,
-    /// Its last event was told.
+    /// Its last event was reported.
     Told,
 }
 
@@ -27,25 +28,25 @@ pub(super) enum Stage {
 pub(super) struct Link {
     pub(super) connection: Connection,
     pub(super) stage: Stage,
-    /// It is among those that are ready.
+    /// Whether it is in the ready queue.
     pub(super) queued: bool,
-    /// Something may have arrived; else it was posted to, or a timer is due.
+    /// Whether something may have arrived. If not, it was posted to, or a timer is due.
     pub(super) readable: bool,
-    /// It is among those that may owe something.
+    /// Whether it is in the worker's `restless`: it may owe packets.
     pub(super) restless: bool,
-    /// It is among those whose descriptor says nothing of what arrives.
+    /// Whether it is in the worker's `awake`: its descriptor does not show arrivals.
     pub(super) awake: bool,
-    /// It is among those whose completions found no room.
+    /// Whether it is in the worker's `starved`: there was no room for its completions.
     pub(super) starved: bool,
-    /// Its socket is watched for room to send.
+    /// Whether its socket is watched for room to send.
     pub(super) writable: bool,
-    /// It is among those whose next timer is not in the heap yet.
+    /// Whether it is in the worker's `untimed`: its next timer is not in the heap yet.
     pub(super) untimed: bool,
     /// Its earliest timer in the heap.
     pub(super) armed: Option<Instant>,
     /// The user was told of a Transfer without a receive.
     pub(super) announced: bool,
-    /// What handles wait for.
+    /// The requests and waits of its handles.
     pub(super) claims: Claims,
 }
 
@@ -74,7 +75,7 @@ impl Link {
         }
     }
 
-    /// Has the peer wait while handles have much to ask for.
+    /// Makes the peer wait while much received data is kept for handles.
     pub(super) fn tell_unasked(&mut self) {
         self.connection.set_unasked(self.claims.unasked());
     }
@@ -96,7 +97,7 @@ impl Link {
         };
     }
 
-    /// Whether what was posted is sent, or comes no further: it is time to disconnect.
+    /// Whether posted sends are done or make no progress, so that it is time to disconnect.
     pub(super) fn is_flushed(&mut self) -> bool {
         let Stage::Flushing { until, mark } = self.stage else {
             return false;
@@ -113,7 +114,7 @@ impl Link {
         true
     }
 
-    /// When it is due although nothing arrives.
+    /// When the connection must be advanced although nothing arrives.
     pub(super) fn next_due(&self, now: Instant) -> Option<Instant> {
         let timer = self.connection.driver.next_timer();
         let timer = timer.and_then(|left| now.checked_add(left));
@@ -124,7 +125,7 @@ impl Link {
         timer.into_iter().chain(flushed).min()
     }
 
-    /// Why it ended.
+    /// The error for the end of the connection.
     pub(super) fn reason(&self, reason: CloseReason) -> Error {
         match (reason, self.stage) {
             (CloseReason::ConnectTimeout, Stage::Connecting(timeout)) => {

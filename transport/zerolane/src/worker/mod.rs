@@ -1,21 +1,20 @@
-//! One loop for many connections.
+//! Drives many connections and endpoints in one loop.
 //!
-//! A [`Worker`] owns endpoints and connections and moves all of them: one descriptor and one timer for a thousand
+//! A [`Worker`] owns endpoints and connections and advances all of them: one descriptor and one timer for a thousand
 //! sockets. It runs in one of three ways, with the same code:
 //!
-//! - **called by the user**: [`Worker::progress`] does a bounded amount of work, [`Worker::wait`] sleeps until there
-//!   is an [`Event`]; in an event loop of its own a program watches the descriptor ([`AsFd`]) after [`Worker::arm`];
+//! - **called by the user**: [`Worker::progress`] does a bounded amount of work, [`Worker::wait`] sleeps until there is
+//!   an [`Event`]; a program with its own event loop watches the descriptor ([`AsFd`]) after [`Worker::arm`];
 //! - **in a thread of its own**: [`Worker::spawn`]. [`WorkerHandle`], [`EndpointHandle`] and [`ConnectionHandle`] are
-//!   `Send + Sync`; to post is to push to a queue and to wake the thread if it sleeps. Peers are served while the
-//!   program does something else, exported memory included;
-//! - **in an async runtime**: `Worker::run` with the feature `tokio`. What handles return are futures, of any
-//!   runtime.
+//!   `Send + Sync`; posting pushes to a queue and wakes the thread if it sleeps. Peers are served, exported memory
+//!   included, while the program does something else;
+//! - **in an async runtime**: `Worker::run` with the feature `tokio`. Handles return futures that work in any runtime.
 //!
-//! A [`Connection`] that its caller drives is the fastest for one peer. [`Worker::adopt`] takes one over,
+//! For one peer, a [`Connection`] driven by its caller is fastest. [`Worker::adopt`] takes over a connection,
 //! [`Worker::release`] gives it back.
 //!
-//! Whole programs are in the crate's `examples`: `rpc_server` answers a thousand clients in one thread, `kv_cache` is a
-//! passive target that others fill and read, `tokio_echo` is made of tasks.
+//! The crate's `examples` are whole programs: `rpc_server` answers a thousand clients in one thread, `kv_cache` is a
+//! passive target that other processes fill and read, `tokio_echo` runs as tasks.
 //!
 //! An echo server of any number of clients in one thread:
 //!
@@ -100,104 +99,104 @@ use std::time::Duration;
 use timers::Timers;
 use zerolane_lane::{Process, Submissions, Waker};
 
-/// Events kept for the user. Completions beyond it stay with their connections, and their peers are told to wait.
+/// Most events kept for the user. Completions beyond it stay with their connections, whose peers must wait.
 const MAX_EVENTS: usize = 4096;
 
-/// Names a connection of one worker. Not used again when the connection is over.
+/// Identifies a connection of one worker. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(Key);
 
-/// Names an endpoint of one worker. Not used again when the endpoint is closed.
+/// Identifies an endpoint of one worker. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EndpointId(Key);
 
 impl ConnectionId {
-    /// As a number, for programs that keep it where no type can be: a tag, another language.
+    /// Converts to a number, for places that cannot hold the type: a tag, another language.
     pub fn to_u64(self) -> u64 {
         self.0.data().as_ffi()
     }
 
-    /// From a number. One that was made up names no connection.
+    /// Converts from a number. A number that was not obtained from `to_u64` identifies no connection.
     pub fn from_u64(number: u64) -> ConnectionId {
         ConnectionId(KeyData::from_ffi(number).into())
     }
 }
 
 impl EndpointId {
-    /// As a number.
+    /// Converts to a number.
     pub fn to_u64(self) -> u64 {
         self.0.data().as_ffi()
     }
 
-    /// From a number. One that was made up names no endpoint.
+    /// Converts from a number. A number that was not obtained from `to_u64` identifies no endpoint.
     pub fn from_u64(number: u64) -> EndpointId {
         EndpointId(KeyData::from_ffi(number).into())
     }
 }
 
-/// What happened to what a worker owns.
-// Nearly all are completions; a box would be an allocation for each.
+/// An event of a worker's connections and endpoints.
+// Nearly all events are completions; a box would be an allocation for each.
 #[allow(clippy::large_enum_variant)]
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
     /// An endpoint accepted a connection.
     Accepted {
-        /// Where.
+        /// The endpoint.
         endpoint: EndpointId,
-        /// Which.
+        /// The new connection.
         connection: ConnectionId,
     },
-    /// An endpoint's socket failed; it is closed.
+    /// An endpoint's socket failed; the endpoint is closed.
     EndpointFailed {
-        /// Which.
+        /// The endpoint.
         endpoint: EndpointId,
-        /// Why.
+        /// The reason.
         error: Error,
     },
-    /// A connection that [`Worker::connect`] began stands. Requests posted before begin now.
+    /// A connection begun with [`Worker::connect`] is established. Requests posted before start now.
     Connected {
-        /// Which.
+        /// The connection.
         connection: ConnectionId,
     },
-    /// A request is over, or an immediate came.
+    /// A request is over, or an immediate arrived.
     Completed {
-        /// Of which connection.
+        /// The connection.
         connection: ConnectionId,
-        /// How, and the memory.
+        /// The result, and the memory.
         completion: Completion,
     },
-    /// The peer announced a Transfer that no posted receive takes. Told once until one does.
+    /// The peer announced a Transfer that no posted receive matches. Reported once for each such Transfer.
     Announced {
-        /// On which connection.
+        /// The connection.
         connection: ConnectionId,
         /// Its length, bytes.
         length: u64,
     },
-    /// A connection is over, or could not be made. Its last event: all its requests have completed.
+    /// A connection is over, or could not be made. This is its last event: all its requests have completed.
     Closed {
-        /// Which.
+        /// The connection.
         connection: ConnectionId,
-        /// Why.
+        /// The reason.
         reason: Error,
     },
 }
 
-/// What a slot holds.
+/// The content of a slot.
 #[derive(Debug)]
 enum Slot {
     Connection(Box<Link>),
     Endpoint(Box<Listening>),
 }
 
-/// What a handle asks for.
+/// A handle's request to the worker.
 type Submission = Box<dyn FnOnce(&mut Worker) + Send>;
 
-/// What handles share with their worker.
+/// The state that handles share with their worker.
 struct Inbox {
     submissions: Submissions<Submission>,
     waker: Waker,
-    /// Whose worker it is: a child of fork has a copy, and no say.
+    /// The process that owns the worker; a copy in a child of fork is unusable.
     process: Process,
 }
 
@@ -207,37 +206,37 @@ impl std::fmt::Debug for Inbox {
     }
 }
 
-/// Owns endpoints and connections, and moves all of them. See the [module](self).
+/// Owns endpoints and connections, and advances all of them. See the [module](self).
 ///
-/// Connections whose worker is not called make no progress: their peers take this end for dead after the idle
-/// timeout. A program that computes for long has its worker run in a thread ([`Worker::spawn`]).
+/// The connections of a worker that is not called make no progress: their peers take this end for dead after the idle
+/// timeout. A program that computes for long should run its worker in a thread ([`Worker::spawn`]).
 ///
-/// After `fork` it belongs to the parent, with all that it owns: calls in the child fail with [`Error::Forked`], or do nothing. So
-/// do calls of its parent's handles, and requests that were made before; their memory comes back. The child may drop its
-/// copies: peers are not told.
+/// After `fork` the worker belongs to the parent, with all that it owns: calls in the child fail with
+/// [`Error::Forked`], or do nothing. The same holds for calls of the parent's handles in the child, and for requests
+/// made before; their memory comes back. The child may drop its copies, which does not disconnect peers.
 pub struct Worker {
     slots: SlotMap<Key, Slot>,
     poller: Poller,
     timers: Timers,
-    /// Of connections that are over and have handles, what those may ask for.
+    /// The claims of connections that are over and still have handles.
     over: HashMap<Key, Claims>,
     /// Connections and endpoints that have something to do.
     ready: Ready,
-    /// Calls of [`Worker::progress`] since the descriptors were looked at.
+    /// Calls of [`Worker::progress`] since the descriptors were checked.
     unlooked: u32,
-    /// Connections that may owe something before this end sleeps.
+    /// Connections that may owe packets before this end sleeps.
     restless: Vec<Key>,
-    /// Connections in shared memory that told their peers not to wake this end: they are looked at.
+    /// Connections in shared memory that told their peers not to wake this end, and are polled.
     awake: Vec<Key>,
-    /// Connections that were turned, and when they are due again was not looked at yet.
+    /// Connections that were advanced and whose next timer was not computed yet.
     untimed: Vec<Key>,
-    /// Connections whose completions found no room among the events.
+    /// Connections with completions for which the event queue had no room.
     starved: Vec<Key>,
     events: VecDeque<Event>,
     inbox: Arc<Inbox>,
-    /// Of `slots`, the endpoints.
+    /// The endpoints among `slots`.
     endpoints: Vec<Key>,
-    /// Submissions that have not begun.
+    /// Submissions that have not started.
     taken: VecDeque<Submission>,
     ports: Ports,
     scheduler: Scheduler,
@@ -247,10 +246,10 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// A worker that owns nothing yet.
+    /// Makes a worker that owns nothing.
     ///
     /// # Errors
-    /// The system has no descriptor left: it takes three.
+    /// The system has no descriptor left: a worker needs three.
     pub fn new() -> Result<Worker> {
         let waker = Waker::default();
         let spin = Options::default().spin;
@@ -281,17 +280,17 @@ impl Worker {
         })
     }
 
-    /// Sets how long [`Worker::wait`], and a thread of its own, look for more before they sleep: 50 us unless set.
-    /// The time adapts to the success of looking, and is short where other programs want the core.
+    /// Sets how long [`Worker::wait`], and a worker's thread, poll before they sleep: 50 us unless set. The time adapts
+    /// to how often polling finds something, and is short while other programs want the core.
     pub fn set_spin(&mut self, spin: Duration) {
         self.max_spin = spin;
         self.spin = spin;
     }
 
-    /// Listens on `on` (port 0: any free port). Connections accepted are this worker's; each is told by
+    /// Listens on `on` (port 0: any free port). The worker owns accepted connections; each is reported by
     /// [`Event::Accepted`].
     ///
-    /// All that receives in this worker shares one [`Scheduler`], unless `options` name another.
+    /// All connections of this worker share one [`Scheduler`], unless `options` name another.
     ///
     /// # Errors
     /// As of [`Endpoint::bind`].
@@ -304,7 +303,7 @@ impl Worker {
     /// Takes over an endpoint.
     ///
     /// # Errors
-    /// The system refuses to watch it.
+    /// The system refused to watch it.
     pub fn listen_on(&mut self, endpoint: Endpoint) -> Result<EndpointId> {
         endpoint.check_process()?;
         let listening = Box::new(Listening::new(endpoint));
@@ -313,11 +312,11 @@ impl Worker {
         Ok(EndpointId(key))
     }
 
-    /// Begins to connect, and returns at once. [`Event::Connected`] or [`Event::Closed`] tells what came of it; what
-    /// is posted before waits.
+    /// Begins to connect, and returns at once. [`Event::Connected`] or [`Event::Closed`] reports the result; requests
+    /// posted before that wait.
     ///
     /// # Errors
-    /// No socket, or no route.
+    /// There is no socket, or no route.
     pub fn connect(&mut self, to: std::net::SocketAddr, options: &Options) -> Result<ConnectionId> {
         self.check_process()?;
         let options = self.shared(options.clone());
@@ -326,17 +325,17 @@ impl Worker {
         self.own(Link::connecting(connection, options.connect_timeout))
     }
 
-    /// Takes over a connection: an endpoint's, another worker's.
+    /// Takes over a connection from an endpoint, its caller, or another worker.
     ///
     /// # Errors
-    /// The system refuses to watch it. The connection ends.
+    /// The system refused to watch it. The connection ends.
     pub fn adopt(&mut self, connection: Connection) -> Result<ConnectionId> {
         connection.check_process()?;
         self.own(Link::open(connection))
     }
 
-    /// Gives a connection out of its hands: for its caller to drive, or to another worker. `None` if it is none of
-    /// this worker's, or is not connected yet. Its events that were not taken stay here.
+    /// Gives up a connection, so that its caller can drive it or give it to another worker. `None` if it is not a
+    /// connection of this worker, or is not established yet. Its events that were not taken stay here.
     pub fn release(&mut self, connection: ConnectionId) -> Option<Connection> {
         self.check_process().ok()?;
         match self.slots.get(connection.0)? {
@@ -352,11 +351,11 @@ impl Worker {
         }
     }
 
-    /// A connection, to be posted to. What it is asked begins with the next [`Worker::progress`]. `None` if it is
-    /// none of this worker's, or is over.
+    /// A connection, to post requests to. They start with the next [`Worker::progress`]. `None` if it is not a
+    /// connection of this worker, or is over.
     ///
-    /// Its completions are events of the worker: [`Connection::poll`] and [`Connection::wait`] would take them
-    /// away.
+    /// The worker reports its completions as events: do not call [`Connection::poll`] or [`Connection::wait`], which
+    /// would take them.
     pub fn connection(&mut self, connection: ConnectionId) -> Option<&mut Connection> {
         match self.slots.get_mut(connection.0)? {
             Slot::Connection(link) => {
@@ -367,7 +366,7 @@ impl Worker {
         }
     }
 
-    /// An endpoint; `None` if it is none of this worker's, or is closed.
+    /// An endpoint; `None` if it is not an endpoint of this worker, or is closed.
     pub fn endpoint(&self, endpoint: EndpointId) -> Option<&Endpoint> {
         match self.slots.get(endpoint.0)? {
             Slot::Endpoint(listening) => Some(&listening.endpoint),
@@ -376,13 +375,13 @@ impl Worker {
     }
 
     /// Lets every client of `endpoint` that connects from now on use `region` with `rights`, by `name`: registered
-    /// once, for any number of peers. [`ExportedRegion::revoke`](crate::ExportedRegion::revoke) ends it for all,
-    /// [`Connection::revoke_region`] for one. As on a connection, the region is served on when its last handle is
-    /// dropped, and a revocation gives it back whatever the endpoint does; then the name is free again.
+    /// once, for any number of peers. [`ExportedRegion::revoke`](crate::ExportedRegion::revoke) ends the export for all
+    /// peers, [`Connection::revoke_region`] for one. As on a connection, dropping the last handle of the region does
+    /// not end the export, and revoking it returns the memory whatever the endpoint does; the name is then free again.
     ///
     /// # Errors
-    /// There is no such endpoint, or the name is too long. A name that is taken twice ends the connections that
-    /// would have both.
+    /// There is no such endpoint, or the name is too long. A duplicate name ends each connection that would get both
+    /// regions.
     pub fn export(
         &mut self,
         endpoint: EndpointId,
@@ -404,7 +403,7 @@ impl Worker {
         }
     }
 
-    /// Stops listening. Connections that were accepted go on. False if it was closed already.
+    /// Stops listening. Accepted connections stay open. False if it was closed already.
     pub fn close_endpoint(&mut self, endpoint: EndpointId) -> bool {
         if self.check_process().is_err() {
             return false;
@@ -417,8 +416,8 @@ impl Worker {
         self.slots.remove(endpoint.0).is_some()
     }
 
-    /// Begins to close a connection: what was posted to be sent is sent, as by [`Connection::close`], then the peer is
-    /// told. [`Event::Closed`] follows. False if it is over already.
+    /// Begins to close a connection: posted sends are completed, as by [`Connection::close`], then the peer is told.
+    /// [`Event::Closed`] follows. False if the connection is over already.
     pub fn close(&mut self, connection: ConnectionId) -> bool {
         if self.check_process().is_err() {
             return false;
@@ -431,12 +430,12 @@ impl Worker {
         true
     }
 
-    /// Connections that are not over.
+    /// The number of connections that are not over.
     pub fn connections(&self) -> usize {
         self.connection_ids().count()
     }
 
-    /// The names of connections that are not over.
+    /// The identifiers of connections that are not over.
     pub fn connection_ids(&self) -> impl Iterator<Item = ConnectionId> + '_ {
         let slots = self.slots.iter();
         slots.filter_map(|(key, slot)| {
@@ -444,12 +443,12 @@ impl Worker {
         })
     }
 
-    /// The next event.
+    /// Removes and returns the next event.
     pub fn next_event(&mut self) -> Option<Event> {
         self.check_process().ok()?;
         let event = self.events.pop_front();
         if self.events.len() < MAX_EVENTS / 2 {
-            // What found no room is looked at again.
+            // There is room now for completions that had none.
             for key in self.starved.drain(..) {
                 if let Some(Slot::Connection(link)) = self.slots.get_mut(key) {
                     link.starved = false;
@@ -460,7 +459,7 @@ impl Worker {
         event
     }
 
-    /// Puts up to `max` events to the end of `into`; returns how many.
+    /// Appends up to `max` events to `into`; returns how many.
     pub fn take_events(&mut self, into: &mut Vec<Event>, max: usize) -> usize {
         let taken = std::iter::from_fn(|| self.next_event()).take(max);
         let before = into.len();
@@ -468,7 +467,7 @@ impl Worker {
         into.len() - before
     }
 
-    /// A handle with which any thread posts to this worker, whichever way it runs.
+    /// A handle with which any thread uses this worker, whichever way the worker runs.
     pub fn handle(&self) -> WorkerHandle {
         WorkerHandle::new(&self.inbox)
     }
@@ -479,7 +478,7 @@ impl Worker {
     }
 
     /// # Errors
-    /// [`Error::Forked`]: it is of the parent process, as what it watches by: the child would watch for its parent.
+    /// [`Error::Forked`]: the worker and the epoll instance belong to the parent process.
     fn check_process(&self) -> Result<()> {
         match self.inbox.process.is_current() {
             true => Ok(()),
@@ -487,7 +486,7 @@ impl Worker {
         }
     }
 
-    /// What all connections of this worker share, unless the user said otherwise.
+    /// Adds the state that all connections of this worker share, except where the user chose otherwise.
     fn shared(&self, mut options: Options) -> Options {
         options
             .scheduler
@@ -500,11 +499,11 @@ impl Worker {
         Ok(ConnectionId(self.insert(Slot::Connection(Box::new(link)))?))
     }
 
-    /// Watches what `slot` holds, and looks at it soon: something may have come before.
+    /// Watches the object in `slot` and queues it at once, because something may have arrived before.
     fn insert(&mut self, slot: Slot) -> Result<Key> {
         self.check_process()?;
         if self.stopping {
-            // It would not be over before what is asked for behind its end is.
+            // A worker that is stopping would never end if it took on new connections.
             return Err(pending::gone());
         }
         let key = self.slots.insert(slot);
@@ -531,19 +530,19 @@ impl std::fmt::Debug for Worker {
     }
 }
 
-/// Readable when [`Worker::progress`] has something to do, after [`Worker::arm`]. Only to be watched.
+/// Readable when [`Worker::progress`] has something to do, after [`Worker::arm`]. Only watch it; do not read it.
 impl AsFd for Worker {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.poller.as_fd()
     }
 }
 
-/// Peers are told that this end goes. What handles wait for is refused.
+/// Disconnects from all peers. Requests of handles are refused.
 impl Drop for Worker {
     fn drop(&mut self) {
-        // In a child of fork another thread's lock is never let go.
+        // In a child of fork another thread's lock is never released.
         if self.inbox.process.is_current() {
-            // Outside the lock, for what they hold may be handles.
+            // Outside the lock, because the submissions may hold handles.
             drop(self.inbox.submissions.close());
         }
     }

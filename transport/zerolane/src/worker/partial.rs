@@ -1,4 +1,4 @@
-//! What of requests in progress has arrived, and what was announced, for handles.
+//! Lets handles read parts of requests in progress, and announcements.
 
 use super::Slot;
 use super::arrivals::{Arrivals, Standing};
@@ -8,7 +8,7 @@ use crate::{Connection, SharedRegion};
 
 /// # Partial arrival
 ///
-/// As of a [`Connection`](Connection#partial-arrival): a request in progress is named by [`Pending::id`]. To stop
+/// As [for a `Connection`](Connection#partial-arrival): [`Pending::id`] identifies a request in progress. To stop
 /// early, drop its [`Pending`].
 ///
 /// ```
@@ -33,14 +33,13 @@ use crate::{Connection, SharedRegion};
 /// # Ok::<(), zerolane::Error>(())
 /// ```
 impl ConnectionHandle {
-    /// The length, bytes, of the Transfer that the peer announced and no receive takes, when there is one: see
-    /// [`Connection::announced`].
+    /// The length, in bytes, of the next announced Transfer that no receive matches: see [`Connection::announced`].
     pub fn announced(&self) -> Pending<u64> {
         self.await_arrival(Arrivals::await_announced)
     }
 
-    /// Bytes at the start of what request `id` receives or gets that are verified and in place; 0 while it waits for
-    /// room. `None` if no such request is in progress.
+    /// Bytes at the start of request `id`'s memory that are verified and in place; 0 while it waits for room. `None` if
+    /// no such receive or get is in progress.
     pub fn arrived(&self, id: RequestId) -> Pending<Option<u64>> {
         self.with_request(id, |connection, standing| match standing {
             Standing::Waits => Some(0),
@@ -49,15 +48,15 @@ impl ConnectionHandle {
         })
     }
 
-    /// How many bytes of request `id` have arrived, when there are more than `beyond`. `None` when the request is
-    /// over, or receives nothing. Dropped, it leaves the request as it is.
+    /// Answers when more than `beyond` bytes of request `id` have arrived, with how many. `None` when the request is
+    /// over, or receives nothing. Dropping the returned [`Pending`] does not affect the request.
     pub fn wait_arrived(&self, id: RequestId, beyond: u64) -> Pending<Option<u64>> {
         let number = id.number_of(self.id());
         self.await_arrival(move |arrivals, claim| arrivals.await_part(number, beyond, claim))
     }
 
-    /// What has arrived of request `id`: see [`Connection::share_arrived`]. `None` if no such request is in progress,
-    /// or it waits for room.
+    /// Shares the part of request `id` that has arrived: see [`Connection::share_arrived`]. `None` if no such request
+    /// is in progress, or it waits for room.
     pub fn share_arrived(&self, id: RequestId) -> Pending<Option<SharedRegion>> {
         self.with_request(id, |connection, standing| match standing {
             Standing::Posted(id) => connection.share_arrived(id),
@@ -65,7 +64,7 @@ impl ConnectionHandle {
         })
     }
 
-    /// Has the worker call `look` with the connection and where request `id` stands.
+    /// Has the worker call `look` with the connection and the state of request `id`.
     fn with_request<T: Send + 'static>(
         &self,
         id: RequestId,
@@ -81,7 +80,7 @@ impl ConnectionHandle {
         })
     }
 
-    /// Has a claim kept among those that wait for what arrives.
+    /// Adds a claim to the connection's waits for arrivals.
     fn await_arrival<T: Send + 'static>(
         &self,
         keep: impl FnOnce(&mut Arrivals, Claim<T>) + Send + 'static,

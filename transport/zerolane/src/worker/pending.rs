@@ -1,4 +1,4 @@
-//! What a handle asked for and has not got yet.
+//! Returns a worker's answer to a handle, as a future or by blocking.
 
 use super::reply::{Receiver, Sender, channel};
 use super::{ConnectionId, Key};
@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use zerolane_lane::Process;
 
-/// Names a request of a [`ConnectionHandle`](super::ConnectionHandle): [`Pending::id`]. Not used again.
+/// Identifies a request of a [`ConnectionHandle`](super::ConnectionHandle): [`Pending::id`]. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestId {
     connection: ConnectionId,
@@ -21,7 +21,7 @@ pub struct RequestId {
 }
 
 impl RequestId {
-    /// Its number among those of `connection`. Another connection's is none of this one's.
+    /// Its number among the requests of `connection`; a number without a request if it belongs to another connection.
     pub(super) fn number_of(self, connection: ConnectionId) -> u64 {
         match self.connection == connection {
             true => self.number,
@@ -33,20 +33,19 @@ impl RequestId {
         RequestId { connection, number }
     }
 
-    /// No request.
+    /// An identifier of no request.
     pub(super) fn none() -> RequestId {
         RequestId::new(ConnectionId(Key::null()), u64::MAX)
     }
 }
 
-/// Why a worker did not do what a handle asked for, and the memory that was meant for it, which is the
-/// caller's again as it was.
+/// Why a worker refused a handle's request, and the memory of the request, unchanged.
 pub struct Refused {
-    /// Why.
+    /// The reason.
     pub error: Error,
-    /// What the call was given, if it was given memory.
+    /// The memory that the call was given, if any.
     pub memory: Option<Memory>,
-    /// The pieces that a request of several was given, in their order.
+    /// The pieces of a request of several pieces, in order.
     pub pieces: Vec<Memory>,
 }
 
@@ -59,18 +58,18 @@ impl Refused {
         }
     }
 
-    /// The worker, or the connection, is no more.
+    /// The refusal of a worker or connection that has ended.
     pub(super) fn gone() -> Refused {
         Refused::because(gone())
     }
 }
 
-/// The worker, or the connection, is no more.
+/// The error of a worker or connection that has ended.
 pub(super) fn gone() -> Error {
     Error::Closed(CloseReason::Local)
 }
 
-/// The same error, for one more that waits.
+/// A copy of the error, for another waiter.
 pub(super) fn again(error: &Error) -> Error {
     match error {
         Error::Closed(reason) => Error::Closed(*reason),
@@ -103,7 +102,7 @@ impl std::error::Error for Refused {
     }
 }
 
-/// Without the memory, which is dropped.
+/// Drops the memory.
 impl From<Refused> for Error {
     fn from(refused: Refused) -> Error {
         refused.error
@@ -112,22 +111,24 @@ impl From<Refused> for Error {
 
 pub(super) type Outcome<T> = std::result::Result<T, Refused>;
 
-/// What is done with what came and was not taken, or if nothing came.
+/// Called with the answer that came and was not taken, or with `None` if none came.
 type Abandoned<T> = Box<dyn FnOnce(Option<T>) + Send>;
 
-/// The end of what a handle asked for: a future of any runtime, or to be waited for by a thread.
+/// The outcome of a handle's request: await it in any runtime, or block a thread on it.
 ///
-/// It is cancel-safe. Dropped before its end, a request is cancelled, and its memory freed; a Transfer, message or
-/// connection that came by then is not lost, but the next one that is asked for. [`Pending::detach`] lets it go on.
+/// It is cancel-safe. Dropping it before the request is over cancels the request and frees its memory. A Transfer,
+/// message or connection that has come by then is not lost: the next such request gets it. [`Pending::detach`] lets the
+/// request continue.
 ///
-/// The [`Waker`](std::task::Waker) of who awaits it is called in the worker's thread, as are the owners of memory that is
-/// let go there ([`Region::foreign`](crate::Region::foreign)). None of them may block: all connections of the worker would wait.
+/// The [`Waker`](std::task::Waker) of the awaiting task is called in the worker's thread, and so are the owners of
+/// memory released there ([`Region::foreign`](crate::Region::foreign)). None of them may block, because all connections
+/// of the worker would wait.
 #[must_use = "dropped before its end, a request is cancelled: wait for it, await it, or detach it"]
 pub struct Pending<T> {
     receiver: Receiver<Outcome<T>>,
     abandoned: Option<Abandoned<T>>,
     id: RequestId,
-    /// Whose worker it is asked of: in a child of fork nothing comes any more.
+    /// The process of the worker: in a child of fork no answer comes.
     process: Process,
 }
 
@@ -138,7 +139,7 @@ impl<T> fmt::Debug for Pending<T> {
 }
 
 impl<T> Pending<T> {
-    /// A claim, and what gets its answer, which comes in `process`.
+    /// Makes a claim and the [`Pending`] that gets its answer in `process`.
     pub(super) fn new(process: Process, abandoned: Option<Abandoned<T>>) -> (Claim<T>, Pending<T>) {
         let (sender, receiver) = channel();
         let claim = Claim {
@@ -155,26 +156,26 @@ impl<T> Pending<T> {
         )
     }
 
-    /// The same, of request `id`.
+    /// Sets the request's identifier.
     pub(super) fn of_request(mut self, id: RequestId) -> Pending<T> {
         self.id = id;
         self
     }
 
-    /// Waits for the end.
+    /// Blocks until the answer comes.
     ///
     /// # Errors
-    /// The worker or the connection refused, or is no more. What failed later is in what comes.
+    /// The worker or the connection refused, or has ended. A request that fails later reports that in its completion.
     pub fn wait(self) -> std::result::Result<T, Refused> {
         if !self.process.is_current() {
             return self.of_parent();
         }
         let waited = self.receiver.wait(None);
-        // It is always answered: a claim that is dropped answers.
+        // There is always an answer, because dropping a claim answers it.
         waited.unwrap_or_else(|| Err(Refused::gone()))
     }
 
-    /// The same for a time. `None`: it is not over, and goes on.
+    /// As [`Pending::wait`], for at most `timeout`. `None`: there is no answer yet, and the request continues.
     pub fn wait_for(&mut self, timeout: Duration) -> Option<std::result::Result<T, Refused>> {
         if !self.process.is_current() {
             return Some(self.of_parent());
@@ -182,7 +183,7 @@ impl<T> Pending<T> {
         self.receiver.wait(Some(timeout))
     }
 
-    /// What there is of it in a child of fork, where nothing more comes.
+    /// The answer that came before the fork, if any. In the child no other can come.
     fn of_parent(&self) -> Outcome<T> {
         match self.receiver.try_take() {
             Some(Err(refused)) => Err(Refused {
@@ -194,14 +195,14 @@ impl<T> Pending<T> {
         }
     }
 
-    /// Lets it go on; what comes of it is not asked for.
+    /// Lets the request continue without anyone waiting for its answer.
     pub fn detach(mut self) {
         self.abandoned = None;
     }
 }
 
 impl Pending<Completion> {
-    /// Names the request, to ask what of it has arrived:
+    /// Identifies the request, to follow its arrival:
     /// [`ConnectionHandle::wait_arrived`](super::ConnectionHandle::wait_arrived).
     pub fn id(&self) -> RequestId {
         self.id
@@ -230,7 +231,7 @@ impl<T> Drop for Pending<T> {
     }
 }
 
-/// What is to be answered. Dropped, it answers that its worker or connection is no more.
+/// The obligation to answer a [`Pending`]. Dropping it answers that the worker or connection has ended.
 #[derive(Debug)]
 pub(super) struct Claim<T> {
     sender: Option<Sender<Outcome<T>>>,
@@ -238,7 +239,7 @@ pub(super) struct Claim<T> {
 
 impl<T> Claim<T> {
     /// # Errors
-    /// Gives `outcome` back if it is not waited for any more.
+    /// Returns `outcome` if the `Pending` is gone.
     pub(super) fn answer(mut self, outcome: Outcome<T>) -> std::result::Result<(), Outcome<T>> {
         match self.sender.take() {
             Some(sender) => sender.send(outcome),
@@ -246,12 +247,12 @@ impl<T> Claim<T> {
         }
     }
 
-    /// Whether it is waited for.
+    /// Whether the `Pending` still exists.
     pub(super) fn is_awaited(&self) -> bool {
         self.sender.as_ref().is_some_and(Sender::is_awaited)
     }
 
-    /// Answers; what is not waited for is dropped.
+    /// Answers; drops `outcome` if the `Pending` is gone.
     pub(super) fn answer_or_drop(self, outcome: Result<T>) {
         let _ = self.answer(outcome.map_err(Refused::because));
     }

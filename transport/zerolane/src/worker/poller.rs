@@ -1,5 +1,4 @@
-//! One descriptor that is readable when there is something to do: an epoll instance over sockets, a timer
-//! and a waker.
+//! Watches sockets, a timer and a waker by one epoll descriptor.
 
 use crate::Connection;
 use rustix::event::{Timespec, epoll};
@@ -14,9 +13,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 use zerolane_lane::Waker;
 
-/// Descriptors looked at with one system call.
+/// Most descriptors reported by one system call.
 const BATCH: usize = 64;
-/// What is no slot's: the timer and the waker. No key has this value.
+/// The timer and the waker, which belong to no slot. No key has this value.
 const OWN: u64 = 0;
 
 slotmap::new_key_type! {
@@ -28,7 +27,7 @@ slotmap::new_key_type! {
 pub(super) struct Poller {
     epoll: OwnedFd,
     timer: OwnedFd,
-    /// The timer may expire, or has.
+    /// The timer is set, or has expired.
     timed: bool,
 }
 
@@ -50,19 +49,19 @@ impl Poller {
         })
     }
 
-    /// Watches `socket` for `key`: for what arrives, and for room to send if `writable`.
+    /// Watches `socket` for `key`: for input, and for room to send if `writable`.
     pub(super) fn add(&self, socket: BorrowedFd<'_>, key: Key) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, socket, data(key), flags(false))?)
     }
 
-    /// Watches what carries `connection`, and its peer's process where there is a handle of that.
+    /// Watches the descriptors of `connection`'s lane, and the peer's process where a pidfd exists.
     pub(super) fn add_lane(&self, connection: &Connection, key: Key) -> io::Result<()> {
         self.add(connection.as_fd(), key)?;
         let process = connection.driver.lane().peer_process();
         process.map_or(Ok(()), |it| self.add(it, key))
     }
 
-    /// Watches it no more.
+    /// Stops watching them.
     pub(super) fn remove_lane(&self, connection: &Connection) {
         self.remove(connection.as_fd());
         if let Some(process) = connection.driver.lane().peer_process() {
@@ -70,7 +69,7 @@ impl Poller {
         }
     }
 
-    /// Watches for room to send as well, or not any more.
+    /// Starts or stops watching for room to send.
     pub(super) fn watch_room(
         &self,
         socket: BorrowedFd<'_>,
@@ -85,13 +84,13 @@ impl Poller {
         )?)
     }
 
-    /// Watches `socket` no more.
+    /// Stops watching `socket`.
     pub(super) fn remove(&self, socket: BorrowedFd<'_>) {
-        // It was never watched, or is closed already: the same.
+        // Fails harmlessly if it was never watched, or is closed already.
         let _ = epoll::delete(&self.epoll, socket);
     }
 
-    /// Calls `found` for each slot that has something to do, without waiting: of many, some.
+    /// Calls `found` for each slot that has something to do, without waiting; at most `BATCH` of them.
     pub(super) fn look(&self, mut found: impl FnMut(Key)) -> io::Result<()> {
         let now = Timespec {
             tv_sec: 0,
@@ -112,7 +111,7 @@ impl Poller {
         Ok(())
     }
 
-    /// The descriptor becomes readable after `timeout`, too; `None`: it does not.
+    /// Makes the descriptor readable after `timeout`, too; `None`: stops the timer.
     pub(super) fn set_timer(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         if timeout.is_none() && !self.timed {
             return Ok(());
@@ -136,7 +135,7 @@ impl Poller {
         Ok(())
     }
 
-    /// Sleeps until there is something to do. Returns whether something came before the timer's time.
+    /// Sleeps until there is something to do. Returns whether something came before the timer expired.
     pub(super) fn sleep(&self) -> io::Result<bool> {
         use rustix::event::{PollFd, PollFlags};
         let [epoll, timer] = [&self.epoll, &self.timer];

@@ -1,4 +1,4 @@
-//! Slots that have something to do, each once.
+//! Queues the slots that have something to do, each once.
 
 use super::poller::Key;
 use std::collections::VecDeque;
@@ -9,14 +9,14 @@ pub(super) struct Ready {
 }
 
 impl Ready {
-    /// Puts `key` in, unless it is there. `queued` is what its slot remembers of that.
+    /// Appends `key`, unless it is queued already. The slot stores `queued`.
     pub(super) fn push(&mut self, key: Key, queued: &mut bool) {
         if !std::mem::replace(queued, true) {
             self.keys.push_back(key);
         }
     }
 
-    /// The next one. Its slot has to forget that it is here.
+    /// Removes the next key. The caller must clear its slot's `queued`.
     pub(super) fn pop(&mut self) -> Option<Key> {
         self.keys.pop_front()
     }

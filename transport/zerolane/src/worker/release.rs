@@ -1,4 +1,4 @@
-//! Connections that leave their worker.
+//! Releases a connection from its worker on behalf of a handle.
 
 use super::handle::ConnectionHandle;
 use super::pending::{Pending, gone};
@@ -6,15 +6,15 @@ use super::{ConnectionId, Slot, Worker};
 use crate::{Connection, Error, Result};
 
 impl ConnectionHandle {
-    /// Gives the connection out of its worker's hands: for its caller to drive, or to another worker
-    /// ([`WorkerHandle::adopt`](super::WorkerHandle::adopt)). All clones of this handle are refused from then on. Not
-    /// waited for, it is closed. As [`Worker::release`].
+    /// Takes the connection out of its worker, so that its caller can drive it or give it to another worker
+    /// ([`WorkerHandle::adopt`](super::WorkerHandle::adopt)), as [`Worker::release`] does. Requests of all clones of
+    /// this handle are refused from then on. If the answer is not waited for, the connection is closed.
     ///
-    /// [`Error::InUse`] if requests of its handles are not over, or immediates and Transfers came that were not asked for:
-    /// nothing is lost, and it stays. One that was just accepted has neither, unless its client put an immediate
-    /// already.
+    /// [`Error::InUse`] if requests of its handles are not over, or if received immediates or Transfers are kept:
+    /// nothing is lost, and the connection stays. A connection that was just accepted has neither, unless its client
+    /// already put an immediate.
     ///
-    /// Several workers, one a core, behind one port: one accepts, and hands over.
+    /// Example: several workers, one a core, behind one port. One accepts, and hands over.
     ///
     /// ```
     /// use zerolane::worker::Worker;

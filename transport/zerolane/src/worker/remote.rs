@@ -1,4 +1,4 @@
-//! The peer's memory, by handles.
+//! Operates on the peer's memory through handles.
 
 use super::claims::{Direction, attempt};
 use super::handle::{ConnectionHandle, posted, refused, signalled};
@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl ConnectionHandle {
-    /// Puts `memory` into the peer's: see [`Connection::post_put`].
+    /// Puts `memory` into the peer's memory: see [`Connection::post_put`].
     pub fn put(
         &self,
         to: &RegionKey,
@@ -25,8 +25,8 @@ impl ConnectionHandle {
         self.request(Direction::Outgoing, post)
     }
 
-    /// Puts several pieces, each to an offset of its own: see [`Connection::post_put_vectored`]. Of more than 4096
-    /// none is posted.
+    /// Puts several pieces, each to its own offset: see [`Connection::post_put_vectored`]. With more than 4096, none is
+    /// posted.
     pub fn put_vectored(
         &self,
         to: &RegionKey,
@@ -54,8 +54,8 @@ impl ConnectionHandle {
         self.request(Direction::Outgoing, post)
     }
 
-    /// Gets several pieces, each from an offset of its own: see [`Connection::post_get_vectored`]. Of more than 4096
-    /// none is posted.
+    /// Gets several pieces, each from its own offset: see [`Connection::post_get_vectored`]. With more than 4096, none
+    /// is posted.
     pub fn get_vectored(
         &self,
         from: &RegionKey,
@@ -79,7 +79,7 @@ impl ConnectionHandle {
         self.request(Direction::Outgoing, post)
     }
 
-    /// Does an atomic operation on a word of the peer's memory; the completion's `value` is the word before.
+    /// Does an atomic operation on a word of the peer's memory; the completion's `value` is the word's previous value.
     pub fn fetch_op(&self, on: &RegionKey, offset: u64, op: FetchOp) -> Pending<Completion> {
         let on = *on;
         let post = attempt(
@@ -113,7 +113,7 @@ impl ConnectionHandle {
         self.with(move |connection| connection.export(&region, rights))
     }
 
-    /// The same by `name`: see [`Connection::export_named`].
+    /// As [`ConnectionHandle::export`], by `name`: see [`Connection::export_named`].
     pub fn export_named(
         &self,
         name: &str,
@@ -130,14 +130,14 @@ impl ConnectionHandle {
         self.with(move |connection| Ok(connection.revoke(&key)))
     }
 
-    /// Ends all exports of `region` on this connection, the endpoint's included, for this peer alone: see
+    /// Ends all exports of `region` on this connection, including the endpoint's, for this peer alone: see
     /// [`Connection::revoke_region`].
     pub fn revoke_region(&self, region: &ExportedRegion) -> Pending<bool> {
         let region = region.clone();
         self.with(move |connection| Ok(connection.revoke_region(&region)))
     }
 
-    /// The next number that the peer put with its bytes: see [`Connection::put_with_immediate`].
+    /// The next immediate that the peer put: see [`Connection::put_with_immediate`].
     pub fn immediate(&self) -> Pending<u32> {
         let (id, worker) = (self.id(), self.worker());
         let (claim, pending) = Pending::new(

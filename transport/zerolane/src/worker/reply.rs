@@ -1,7 +1,7 @@
-//! An answer that another thread, or another task, waits for.
+//! Passes one value to a waiting thread or task.
 //!
-//! A channel for one value whose receiving half may be given up at any moment: then the value goes back to the
-//! sending side, and none is lost. No library has that.
+//! A channel for one value whose receiver may give up at any moment: the value then returns to the sender instead of
+//! being lost. No library offers this.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 #[derive(Debug)]
 enum State<T> {
-    /// Nothing yet; the task that waits.
+    /// No value yet; the waker of the waiting task.
     Empty(Option<Waker>),
     Ready(T),
-    /// It was taken.
+    /// The value was taken.
     Taken,
-    /// The receiving half is gone.
+    /// The receiver is gone.
     Abandoned,
 }
 
@@ -31,13 +31,13 @@ impl<T> Shared<T> {
     }
 }
 
-/// Gives the answer.
+/// The sending half.
 #[derive(Debug)]
 pub(super) struct Sender<T> {
     shared: Arc<Shared<T>>,
 }
 
-/// Gets it.
+/// The receiving half.
 #[derive(Debug)]
 pub(super) struct Receiver<T> {
     shared: Arc<Shared<T>>,
@@ -56,7 +56,7 @@ pub(super) fn channel<T>() -> (Sender<T>, Receiver<T>) {
 
 impl<T> Sender<T> {
     /// # Errors
-    /// Gives `value` back if it is not waited for any more.
+    /// Returns `value` if the receiver is gone.
     pub(super) fn send(self, value: T) -> Result<(), T> {
         let mut state = self.shared.state();
         let State::Empty(waker) = &mut *state else {
@@ -72,7 +72,7 @@ impl<T> Sender<T> {
         Ok(())
     }
 
-    /// Whether the receiving half is there.
+    /// Whether the receiver still exists.
     pub(super) fn is_awaited(&self) -> bool {
         !matches!(*self.shared.state(), State::Abandoned)
     }
@@ -89,9 +89,9 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// The value, within `timeout`.
+    /// Waits for the value, for at most `timeout`.
     pub(super) fn wait(&self, timeout: Option<Duration>) -> Option<T> {
-        // A time beyond what the clock counts to is no limit.
+        // A deadline that overflows the clock counts as no limit.
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut state = self.shared.state();
         loop {
@@ -124,12 +124,12 @@ impl<T> Receiver<T> {
         Poll::Pending
     }
 
-    /// The value if it is there, without waiting for the lock, which a thread may hold that is not in this process.
+    /// The value if it is there, without waiting for the lock: after a fork its holder may be a thread of the parent.
     pub(super) fn try_take(&self) -> Option<T> {
         Self::take(&mut *self.shared.state.try_lock().ok()?)
     }
 
-    /// Waits no more. What came and was not taken is given back.
+    /// Gives up waiting. Returns a value that came and was not taken.
     pub(super) fn abandon(&self) -> Option<T> {
         match std::mem::replace(&mut *self.shared.state(), State::Abandoned) {
             State::Ready(value) => Some(value),
@@ -137,7 +137,7 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// Whether it was taken.
+    /// Whether the value was taken.
     pub(super) fn is_taken(&self) -> bool {
         matches!(*self.shared.state(), State::Taken)
     }

@@ -1,4 +1,4 @@
-//! What a worker does when it is called.
+//! Runs a worker's loop: checks descriptors, fires timers, advances connections, sleeps.
 
 use super::{Key, Slot, Worker};
 #[cfg(doc)]
@@ -8,28 +8,29 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 use zerolane_lane::{AnyLane, Lane as _, spin};
 
-/// Turns in one call of [`Worker::progress`]: some hundred microseconds.
+/// Connections and endpoints advanced in one call of [`Worker::progress`]: some hundred microseconds.
 const TURNS: usize = 64;
-/// What handles asked for that begins in one call of [`Worker::progress`]: as long as that, for what is posted.
+/// Submissions of handles started in one call of [`Worker::progress`]: posting that many takes about as long.
 const SUBMISSIONS: usize = 256;
-/// Calls of [`Worker::progress`] that found enough to do without looking at the descriptors.
+/// Calls of [`Worker::progress`] with ready connections between two checks of the descriptors.
 const UNLOOKED: u32 = 8;
-/// Between two looks of one spin a thread that had its core loses no more time than this.
+/// A longer gap between two polls of one spin means that the thread was preempted.
 const PREEMPTED: Duration = Duration::from_micros(500);
 
-/// What one pass of the loop did.
+/// The result of one pass of the loop.
 struct Advance {
-    /// Some connection or endpoint had a turn.
+    /// Some connection or endpoint was advanced.
     moved: bool,
-    /// A wake was taken.
+    /// A wake-up was taken.
     woken: bool,
 }
 
 impl Worker {
-    /// Moves what can be moved, a bounded amount of work, and returns. True if there may be more to do at once.
+    /// Does a bounded amount of work and returns. True if there may be more to do at once.
     ///
     /// # Errors
-    /// The system refuses to look at the descriptors; or [`Error::Forked`]. A connection or endpoint that fails is an event.
+    /// The system refused to check the descriptors; or [`Error::Forked`]. The failure of a connection or endpoint is an
+    /// event.
     pub fn progress(&mut self) -> Result<bool> {
         self.advance()?;
         Ok(self.has_more())
@@ -40,7 +41,7 @@ impl Worker {
         !self.ready.is_empty() || !self.taken.is_empty()
     }
 
-    /// Moves what can be moved, and takes the wake.
+    /// Does one pass of the loop, and takes the wake-up.
     fn advance(&mut self) -> Result<Advance> {
         self.check_process()?;
         self.inbox.waker.disarm();
@@ -66,9 +67,9 @@ impl Worker {
         Ok(Advance { moved, woken })
     }
 
-    /// Makes progress until there is an event (true), or a [`Waker`](crate::Waker) or a handle was used, or
-    /// the worker was stopped and is over, or `timeout`
-    /// (false). Looks for a while before it sleeps: see [`Worker::set_spin`].
+    /// Makes progress until there is an event (true), or until a [`Waker`](crate::Waker) or a handle was used, the
+    /// worker was stopped and is over, or `timeout` passed (false). Polls for a while before it sleeps: see
+    /// [`Worker::set_spin`].
     ///
     /// # Errors
     /// As of [`Worker::progress`].
@@ -76,7 +77,7 @@ impl Worker {
         self.wait_with(timeout, true)
     }
 
-    /// As [`Worker::wait`], but sleeps as soon as there is nothing to do: for a program that waits for threads of its own,
+    /// As [`Worker::wait`], but sleeps as soon as there is nothing to do: for a program that waits for its own threads,
     /// which need the core.
     ///
     /// # Errors
@@ -86,7 +87,7 @@ impl Worker {
     }
 
     fn wait_with(&mut self, timeout: Option<Duration>, spins: bool) -> Result<bool> {
-        // A time beyond what the clock counts to is no limit.
+        // A deadline that overflows the clock counts as no limit.
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut idle_since = None;
         let mut looked = Instant::now();
@@ -103,7 +104,7 @@ impl Worker {
                 return Ok(false);
             }
             if moved || self.has_more() {
-                // What came while it looked, though it is done with already, was worth looking for.
+                // Something came while polling, even if it is already done: polling paid off.
                 if idle_since.take().is_some() {
                     self.spin = self.spin.saturating_mul(2).min(self.max_spin);
                 }
@@ -111,7 +112,7 @@ impl Worker {
                 continue;
             }
             let spun = now - *idle_since.get_or_insert(now);
-            // Others want the core: it is theirs.
+            // Other programs want the core.
             let preempted = now - std::mem::replace(&mut looked, now) > PREEMPTED;
             if spins && spun < self.spin && !preempted {
                 std::hint::spin_loop();
@@ -120,20 +121,20 @@ impl Worker {
             let arrived = !self.arm_until(deadline)? || self.poller.sleep()?;
             looked = Instant::now();
             let idle = looked - idle_since.take().unwrap_or(now);
-            // A sleep that was asked for says nothing of what a spin would have found.
+            // A requested sleep does not show what polling would have found.
             if spins {
                 self.spin = spin::after_sleep(self.spin, idle, self.max_spin, arrived);
             }
         }
     }
 
-    /// To be called before the program sleeps on the descriptor ([`AsFd`](std::os::fd::AsFd)) by its own means: it becomes readable
-    /// when something arrives, a timer expires or a handle is used. False if there is something to do
-    /// already: then the program must not sleep, but call [`Worker::progress`], which it does in any case after it
-    /// slept. (`ucp_worker_arm`, `fi_trywait`.)
+    /// Call this before the program itself sleeps on the descriptor ([`AsFd`](std::os::fd::AsFd)): it becomes readable
+    /// when something arrives, a timer expires or a handle is used. False if there is something to do already: the
+    /// program must then not sleep, but call [`Worker::progress`], which it must also call after every sleep.
+    /// (`ucp_worker_arm`, `fi_trywait`.)
     ///
     /// # Errors
-    /// The system refuses to set the timer; or [`Error::Forked`].
+    /// The system refused to set the timer; or [`Error::Forked`].
     pub fn arm(&mut self) -> Result<bool> {
         self.check_process()?;
         self.arm_until(None)
@@ -142,7 +143,7 @@ impl Worker {
     fn arm_until(&mut self, deadline: Option<Instant>) -> Result<bool> {
         self.rest();
         self.arm_awake();
-        // What is sent before a sleep may close the last connection of a worker that was stopped.
+        // Packets sent before a sleep may close the last connection of a worker that was stopped.
         if self.has_more() || !self.events.is_empty() || self.is_over() {
             return Ok(false);
         }
@@ -158,7 +159,7 @@ impl Worker {
     }
 
     /// How long [`Worker::progress`] has nothing to do unless the descriptor becomes readable; `None`: no timer runs.
-    /// The descriptor, after [`Worker::arm`], tells of that, too.
+    /// After [`Worker::arm`] the descriptor covers timers too.
     pub fn next_timeout(&self) -> Option<Duration> {
         if self.has_more() || !self.events.is_empty() {
             return Some(Duration::ZERO);
@@ -212,12 +213,12 @@ impl Worker {
         Ok(())
     }
 
-    /// Finds what arrived in shared memory, without a system call.
+    /// Queues connections in shared memory that have input, without a system call.
     fn look_at_awake(&mut self) {
         self.find_arrived(|lane| (lane.has_arrived(), true));
     }
 
-    /// Has peers in shared memory wake this end from here on. What came meanwhile is ready.
+    /// Makes peers in shared memory wake this end from now on. Queues connections that have input already.
     fn arm_awake(&mut self) {
         self.find_arrived(|lane| {
             let arrived = lane.longest_sleep() == Some(Duration::ZERO);
@@ -225,7 +226,7 @@ impl Worker {
         });
     }
 
-    /// Asks the lanes that are awake whether something has arrived, and whether they stay so.
+    /// Asks each polled lane whether something has arrived, and whether it stays polled.
     fn find_arrived(&mut self, ask: impl Fn(&AnyLane) -> (bool, bool)) {
         let Worker {
             awake,
@@ -247,15 +248,15 @@ impl Worker {
         });
     }
 
-    /// Looks when connections are due that were turned. Not at once: a program that answers what came has them
-    /// turned again, and most of what they wait for is over then.
+    /// Sets the timers of connections that were advanced. This happens late, because a program that answers at once has
+    /// its connections advanced again, which makes most of their earlier timers obsolete.
     fn set_timers(&mut self, now: Instant) {
         for key in self.untimed.drain(..) {
             let Some(Slot::Connection(link)) = self.slots.get_mut(key) else {
                 continue;
             };
             link.untimed = false;
-            // Its turn comes anyway.
+            // It will be advanced anyway.
             if link.queued {
                 continue;
             }
@@ -295,7 +296,7 @@ impl Worker {
         }
     }
 
-    /// Sends what connections would let wait for something to ride on: this end is about to sleep.
+    /// Sends packets that connections hold back to combine them with later ones, because this end is about to sleep.
     fn rest(&mut self) {
         let mut restless = std::mem::take(&mut self.restless);
         for key in restless.drain(..) {

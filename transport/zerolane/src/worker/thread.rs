@@ -1,4 +1,4 @@
-//! A worker in a thread of its own.
+//! Runs a worker in a thread of its own.
 
 use super::{Slot, Worker, WorkerHandle};
 use crate::{Error, Result};
@@ -7,10 +7,10 @@ use std::thread::JoinHandle;
 
 /// A worker that runs in a thread of its own; dereferences to its [`WorkerHandle`].
 ///
-/// Dropped, it ends at once: peers are told, and what handles wait for is refused. [`WorkerThread::stop`] sends
-/// first what was posted.
+/// Dropping it ends the worker at once: peers are told, and requests of handles are refused. [`WorkerThread::stop`]
+/// completes posted sends first.
 ///
-/// A child of fork has no such thread: there it may be dropped, which ends nothing, and all else is refused with
+/// A child of fork has no such thread: dropping the copy there ends nothing, and all other calls are refused with
 /// [`Error::Forked`].
 #[derive(Debug)]
 pub struct WorkerThread {
@@ -19,15 +19,15 @@ pub struct WorkerThread {
 }
 
 impl Worker {
-    /// Runs in a thread of its own until it is stopped. Peers are served whatever the program does: keep-alives
-    /// are answered, exported memory is read and written.
+    /// Runs in a thread of its own until it is stopped. Peers are served whatever the program does: keep-alives are
+    /// answered, and exported memory is read and written.
     ///
-    /// Connections and endpoints made before have no handle: their events are dropped.
+    /// Connections and endpoints made before have no handle, so their events are dropped.
     ///
-    /// `fork` copies no thread: it stays with the process that called this, and serves its peers as before; see
+    /// `fork` copies no thread: the thread stays with the process that called this, and serves its peers as before. See
     /// [`WorkerThread`] for what a child may do.
     ///
-    /// A passive target, as RDMA has them, whose memory peers use while its program does not look:
+    /// A passive target, as in RDMA, whose memory peers use without a call of its program:
     ///
     /// ```
     /// use zerolane::worker::Worker;
@@ -48,7 +48,7 @@ impl Worker {
     /// ```
     ///
     /// # Errors
-    /// The system has no thread left; or [`Error::Forked`].
+    /// The system cannot start a thread; or [`Error::Forked`].
     pub fn spawn(self) -> Result<WorkerThread> {
         self.check_process()?;
         let handle = self.handle();
@@ -68,12 +68,12 @@ impl Worker {
         Ok(())
     }
 
-    /// Whether it was stopped, and what it had is closed.
+    /// Whether it was stopped, and all its connections and endpoints are closed.
     pub(super) fn is_over(&self) -> bool {
         self.stopping && self.slots.is_empty()
     }
 
-    /// Closes everything; then it is over.
+    /// Closes everything; the worker is over when that is done.
     fn stop(&mut self) {
         self.stopping = true;
         let keys: Vec<_> = self.slots.keys().collect();
@@ -98,7 +98,7 @@ impl Worker {
 }
 
 impl WorkerHandle {
-    /// Has a worker that runs by itself close everything, and end when what was posted is sent, as by
+    /// Makes a worker that runs by itself close everything, and end when posted sends are completed, as by
     /// [`Connection::close`](crate::Connection::close).
     pub fn stop(&self) {
         self.submit(Worker::stop);
@@ -106,10 +106,10 @@ impl WorkerHandle {
 }
 
 impl WorkerThread {
-    /// As [`WorkerHandle::stop`], and waits for the end.
+    /// As [`WorkerHandle::stop`], and waits until the worker has ended.
     ///
     /// # Errors
-    /// The worker ended before, because the system refused something; or [`Error::Forked`].
+    /// The worker ended earlier, because of a system error; or [`Error::Forked`].
     pub fn stop(mut self) -> Result<()> {
         if !self.handle.process().is_current() {
             return Err(Error::Forked);
@@ -140,11 +140,11 @@ impl Drop for WorkerThread {
             return;
         };
         if !self.handle.process().is_current() {
-            // A child of fork has no such thread: it is the parent's, which goes on.
+            // A child of fork must not join the thread, which belongs to the parent and continues there.
             return std::mem::forget(thread);
         }
         self.handle.submit(Worker::abort);
-        // Its panic, if any, was printed; this thread may be panicking itself.
+        // A panic of the thread was already printed; this thread may be panicking itself.
         let _ = thread.join();
     }
 }

@@ -1,5 +1,4 @@
-//! When connections are due: a heap of which entries may be too early, so that a timer that is put off costs
-//! nothing.
+//! Finds the connections whose timers expire, with a heap that tolerates outdated entries.
 
 use super::poller::Key;
 use std::cmp::Reverse;
@@ -12,7 +11,8 @@ pub(super) struct Timers {
 }
 
 impl Timers {
-    /// `key` is due at `at`. `armed` is what it remembers of its earliest entry.
+    /// Makes `key` due at `at`. `armed` is the slot's earliest entry. Postponing a timer costs nothing: its old entry
+    /// stays.
     pub(super) fn set(&mut self, key: Key, at: Instant, armed: &mut Option<Instant>) {
         if armed.is_none_or(|earlier| at < earlier) {
             self.heap.push(Reverse((at, key)));
@@ -20,7 +20,7 @@ impl Timers {
         }
     }
 
-    /// The next entry that is not after `now`. It counts only for a key that remembers it.
+    /// Removes the next entry that is not after `now`. It counts only if its slot's `armed` matches.
     pub(super) fn pop(&mut self, now: Instant) -> Option<(Instant, Key)> {
         let &Reverse((at, _)) = self.heap.peek()?;
         (at <= now)

@@ -1,4 +1,4 @@
-//! A worker inside tokio.
+//! Runs a worker as a tokio task.
 
 use super::Worker;
 use crate::Result;
@@ -7,15 +7,15 @@ use std::os::fd::AsFd;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Calls of [`Worker::progress`] before other tasks get their turn.
+/// Calls of [`Worker::progress`] before the task yields to others.
 const ROUNDS: usize = 4;
 
 impl Worker {
-    /// Runs as a task, until it is stopped ([`WorkerHandle::stop`](super::WorkerHandle::stop)): spawn it, and use its
-    /// [`handle`](Worker::handle). Other tasks of its thread get their turn; while one of them blocks, peers are not
-    /// served. The future may be dropped at any moment: the worker goes with it, as dropped.
+    /// Runs as a task until it is stopped ([`WorkerHandle::stop`](super::WorkerHandle::stop)): spawn it, and use its
+    /// [`handle`](Worker::handle). It yields to other tasks of its thread; while one of them blocks, peers are not
+    /// served. The future may be dropped at any moment, which drops the worker.
     ///
-    /// Events of connections and endpoints that have no handle are dropped.
+    /// Events of connections and endpoints without a handle are dropped.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap().block_on(async {
@@ -45,13 +45,13 @@ impl Worker {
     /// ```
     ///
     /// # Errors
-    /// The system refuses something; or there is no tokio runtime with IO.
+    /// A system call failed; or there is no tokio runtime with IO.
     ///
     /// # Panics
-    /// Outside a tokio runtime, or in one without IO.
+    /// Called outside a tokio runtime, or in one without IO.
     pub async fn run(mut self) -> Result<()> {
         let descriptor: OwnedFd = self.as_fd().try_clone_to_owned()?;
-        // Its successor is unsafe, for a type that gives out another descriptor each time. An OwnedFd does not.
+        // Its successor is unsafe, to exclude types that return a different descriptor each time. An OwnedFd does not.
         #[allow(deprecated)]
         let readable = AsyncFd::with_interest(descriptor, Interest::READABLE)?;
         loop {
@@ -70,7 +70,7 @@ impl Worker {
                 tokio::task::yield_now().await;
                 continue;
             }
-            // Cleared first: what comes after the look in `arm` is a new edge.
+            // Cleared before the check in `arm`: whatever arrives after it is a new edge.
             readable.readable().await?.clear_ready();
         }
     }
