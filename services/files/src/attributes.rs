@@ -1,4 +1,4 @@
-//! Owners, permissions and times of what a copy makes or meets.
+//! Sets owners, permissions and times of files that a copy writes, and reports what was not kept.
 
 use crate::error::Cause;
 use crate::extended::Wanted;
@@ -10,10 +10,10 @@ use rustix::fd::BorrowedFd;
 use rustix::fs::{self, AtFlags, Gid, Mode, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
 
-/// What could not be kept of a file that is in its place.
+/// Attributes that could not be kept of a file whose content is in place.
 pub(crate) type NotKept = Vec<Cause>;
 
-/// Sets owner, extended attributes, permissions and time of change of a file that was made here, open to its owner only.
+/// Sets owner, extended attributes, permissions and modification time of a new file with mode 0600.
 pub(crate) fn set_meta(
     file: BorrowedFd<'_>,
     meta: &Meta,
@@ -24,7 +24,7 @@ pub(crate) fn set_meta(
         not_kept.extend(wanted.set(file)?);
     }
     let mode = meta.mode & 0o777;
-    // A list of access may have changed them.
+    // An access control list may have changed them.
     if mode != 0o600 || wanted.is_some() {
         fs::fchmod(file, Mode::from_raw_mode(mode))?;
     }
@@ -32,7 +32,7 @@ pub(crate) fn set_meta(
     Ok(not_kept)
 }
 
-/// Sets owner, extended attributes, permissions and time of change of what may have had any others before.
+/// Sets owner, extended attributes, permissions and modification time of a file whose current ones are unknown.
 pub(crate) fn replace_meta(
     file: BorrowedFd<'_>,
     meta: &Meta,
@@ -40,7 +40,7 @@ pub(crate) fn replace_meta(
 ) -> Result<NotKept, Cause> {
     let mut not_kept = set_owner(file, meta)?;
     if let Some(wanted) = wanted {
-        // They can be set only by who may write.
+        // Setting extended attributes needs write permission.
         fs::fchmod(file, Mode::from_raw_mode(0o700))?;
         not_kept.extend(wanted.set(file)?);
     }
@@ -49,7 +49,7 @@ pub(crate) fn replace_meta(
     Ok(not_kept)
 }
 
-/// Sets user and group, if that is asked for; the group alone where only that may be.
+/// Sets user and group, if requested; the group alone if only that is permitted.
 fn set_owner(file: BorrowedFd<'_>, meta: &Meta) -> Result<NotKept, Cause> {
     let Some(owner) = meta.owner else {
         return Ok(Vec::new());
@@ -86,14 +86,14 @@ pub(crate) fn set_owner_at(
     not_kept(set(Some(user)), || set(None))
 }
 
-/// What became of giving a file away: another user's number needs a right that few have, or is none here.
+/// The result of a change of owner. Another user's number needs a privilege, or does not exist here.
 fn not_kept(
     set: rustix::io::Result<()>,
     group_alone: impl FnOnce() -> rustix::io::Result<()>,
 ) -> Result<NotKept, Cause> {
     match set {
         Err(Errno::PERM | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
-            // It is told in any case.
+            // The failure is reported in any case.
             let _ = group_alone();
             Ok(vec![Cause::OwnerNotKept])
         }
@@ -101,24 +101,25 @@ fn not_kept(
     }
 }
 
-/// Sets the time of change.
+/// Sets the modification time.
 pub(crate) fn set_time(file: BorrowedFd<'_>, meta: &Meta) -> Result<(), Cause> {
     Ok(fs::futimens(file, &times(meta))?)
 }
 
-/// Sets the time of change, and looks whether it was kept.
+/// Sets the modification time, and checks whether it was kept.
 fn keep_time(file: BorrowedFd<'_>, meta: &Meta) -> Result<Option<Cause>, Cause> {
     set_time(file, meta)?;
     Ok(time_not_kept(meta, &meta_of(&fs::fstat(file)?)))
 }
 
-/// What became of a time: cut to what a file system keeps of a second it counts as kept, as where trees are compared.
+/// The difference between two times. A time cut to the file system's resolution counts as kept, as in comparisons of
+/// trees.
 fn time_not_kept(wanted: &Meta, kept: &Meta) -> Option<Cause> {
     let apart = wanted.mtime_seconds.abs_diff(kept.mtime_seconds).max(1);
     (!same_time(wanted, kept, 0)).then_some(Cause::TimeNotKept(apart))
 }
 
-/// The time of change as the system takes it; that of access stays.
+/// The modification time for utimensat; the access time stays.
 pub(crate) fn times(meta: &Meta) -> Timestamps {
     let modified = Timespec {
         tv_sec: meta.mtime_seconds,
@@ -134,7 +135,7 @@ pub(crate) fn times(meta: &Meta) -> Timestamps {
     }
 }
 
-/// `meta` with the permissions of what was there; else with those that a new file of this process gets.
+/// `meta` with the permissions of the existing file, or else with those of a new file of this process.
 pub(crate) fn with_permissions(meta: &Meta, there: Option<u32>) -> Meta {
     Meta {
         mode: there.map_or(meta.mode & !umask(), |mode| mode & 0o777),
@@ -159,10 +160,10 @@ mod tests {
             // Cut to a second, or to 100 ns.
             (at(101, 999_999_999), at(101, 0), None),
             (at(101, 123), at(101, 100), None),
-            // FAT keeps even seconds.
+            // FAT stores even seconds.
             (at(101, 5), at(100, 0), Some(1)),
             (at(100, 5), at(100, 6), Some(1)),
-            // The last that ext4 can hold.
+            // The last time that ext4 can store.
             (
                 at(20_000_000_000, 0),
                 at(15_032_385_535, 0),

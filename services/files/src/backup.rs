@@ -1,8 +1,8 @@
-//! Backups: what a sync replaces or removes gets another name instead, beside it or in a directory of backups.
+//! Renames files that a sync replaces or removes to backups, beside them or in a directory of backups.
 //!
-//! What is about to be replaced is linked to its backup first, so that both names have it until the new content takes
-//! the old one. Where it can have no second name it is moved there. What is removed is moved. A process killed at any
-//! moment leaves the old content at its place, in its backup, or at both.
+//! A file that is about to be replaced is first linked to its backup, so that it has both names until the new content
+//! takes the old one. A file that cannot have a second name is moved to its backup, and so is a file that is removed. A
+//! process killed at any moment leaves the old content at its place, in its backup, or at both.
 
 use crate::error::Cause;
 use crate::limits::{NAME_BYTES, PATH_BYTES};
@@ -18,10 +18,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 impl Backup {
-    /// Checks what a user or a client asks for.
+    /// Checks a request of a user or a client.
     ///
     /// # Errors
-    /// What is wrong, and why.
+    /// The faulty path or suffix, and the reason.
     pub(crate) fn check(&self) -> Result<(), (&[u8], Cause)> {
         let suffix = &self.suffix[..];
         let no_name = suffix.iter().any(|&byte| byte == b'/' || byte == 0);
@@ -38,12 +38,12 @@ impl Backup {
         }
     }
 
-    /// Whether a file of this name is a backup by its suffix.
+    /// Whether a file with this name is a backup by its suffix.
     pub(crate) fn is_backup(&self, name: &[u8]) -> bool {
         self.directory.is_none() && name.ends_with(&self.suffix)
     }
 
-    /// The path of the directory of backups below `destination`, if it is below that by its name.
+    /// The path of the directory of backups below `destination`, if its name says that it is there.
     pub(crate) fn below(&self, destination: &[u8]) -> Option<Vec<u8>> {
         let destination = RelativePath::parse(destination).ok()?;
         let path = RelativePath::parse(self.directory.as_deref()?).ok()?;
@@ -52,34 +52,34 @@ impl Backup {
     }
 }
 
-/// Makes backups of what is in one destination.
+/// Makes backups of the files in one destination.
 #[derive(Debug)]
 pub(crate) struct Backups {
     suffix: Vec<u8>,
-    /// `None`: beside what they are of.
+    /// `None`: backups stand beside the files.
     apart: Option<Apart>,
     durable: bool,
-    /// Those made and not yet counted.
+    /// Backups made and not yet counted.
     made: AtomicU64,
 }
 
 /// A directory of backups.
 #[derive(Debug)]
 struct Apart {
-    /// The deepest directory of its path that is there, and what has to be made below that.
+    /// The deepest existing directory of its path, and the directories to be made below that.
     anchor: OwnedFd,
     missing: Vec<Vec<u8>>,
     /// The destination.
     base: OwnedFd,
-    /// The directory that the last backup went to, and its path below the destination.
+    /// The directory of the last backup, and its path below the destination.
     last: Mutex<Option<(Vec<u8>, Arc<OwnedFd>)>>,
 }
 
 impl Backups {
-    /// For what is in `base`, which is `destination` below `root`. The directory of backups is made when there is a backup.
+    /// Backups for `base`, which is `destination` below `root`. The directory of backups is made with the first backup.
     ///
     /// # Errors
-    /// The path of the directory, or the suffix, and what is wrong with it.
+    /// The path of the directory, or the suffix, and the reason.
     pub(crate) fn below<'b>(
         root: &Root,
         destination: &RelativePath,
@@ -92,7 +92,8 @@ impl Backups {
         })
     }
 
-    /// For what is in `base` on this machine: links in the path of the directory of backups are the user's own.
+    /// Backups for `base` on this machine: symbolic links in the path of the directory of backups belong to the user
+    /// and are followed.
     ///
     /// # Errors
     /// As [`Backups::below`].
@@ -121,12 +122,12 @@ impl Backups {
         })
     }
 
-    /// How many were made since this was asked last.
+    /// How many were made since the last call.
     pub(crate) fn take_made(&self) -> u64 {
         self.made.swap(0, Ordering::Relaxed)
     }
 
-    /// What is in the directory at `above`, a path below the destination.
+    /// Backups for the directory at `above`, a path below the destination.
     pub(crate) fn of(self: &Arc<Backups>, above: &[u8]) -> BackupsOf {
         BackupsOf {
             backups: self.clone(),
@@ -134,7 +135,7 @@ impl Backups {
         }
     }
 
-    /// Gives the file or link `name` the name of its backup; `stays`: it keeps its own if it can have both.
+    /// Gives the file or link `name` its backup's name. With `stays` it keeps its own name too, if it can have both.
     fn store(
         &self,
         directory: BorrowedFd<'_>,
@@ -163,7 +164,7 @@ impl Backups {
     }
 }
 
-/// Backups of what is in one directory of the destination.
+/// Backups of the files in one directory of the destination.
 #[derive(Clone, Debug)]
 pub(crate) struct BackupsOf {
     backups: Arc<Backups>,
@@ -171,7 +172,7 @@ pub(crate) struct BackupsOf {
 }
 
 impl BackupsOf {
-    /// Before a file or link at `name` is replaced. It may be gone from there afterwards.
+    /// Makes a backup of a file or link at `name` before it is replaced. The file may no longer be there afterwards.
     pub(crate) fn keep(&self, directory: impl AsFd, name: &[u8]) -> Result<(), Cause> {
         let stat = match stat_at(&directory, name) {
             Err(Cause::NotFound) => return Ok(()),
@@ -183,7 +184,7 @@ impl BackupsOf {
         }
     }
 
-    /// Whether a file of this name is a backup, of which no other is made.
+    /// Whether a file with this name is itself a backup, and gets none.
     pub(crate) fn is_backup(&self, name: &[u8]) -> bool {
         let suffix = &self.backups.suffix[..];
         self.backups.apart.is_none() && name.ends_with(suffix)
@@ -199,7 +200,7 @@ impl BackupsOf {
     }
 }
 
-/// Of what there are backups. Directories are emptied; devices, sockets and FIFOs have no content.
+/// The kinds that get backups. Directories are emptied first; devices, sockets and FIFOs have no content.
 pub(crate) fn has_backup(kind: EntryKind) -> bool {
     matches!(kind, EntryKind::File | EntryKind::Link)
 }
@@ -230,7 +231,7 @@ impl Apart {
         })
     }
 
-    /// The directory for backups of what is at `above`, which is made if need be.
+    /// The directory for backups of files in `above`, made if necessary.
     fn directory(&self, above: &[u8]) -> Result<Arc<OwnedFd>, Cause> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((path, directory)) = &*last
@@ -255,7 +256,7 @@ impl Apart {
         Ok(directory)
     }
 
-    /// Permissions for backups of what is in the directory at `path`: what it keeps from others they do, too.
+    /// Permissions of the directory for backups of `path`: no wider than those of `path` itself.
     fn mode(&self, path: &[u8]) -> Mode {
         const OWNER_ONLY: u32 = 0o700;
         let look = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -274,7 +275,7 @@ fn open(base: &OwnedFd, path: &RelativePath) -> Result<OwnedFd, Cause> {
     Ok(fs::openat(base, path.as_bytes(), flags, Mode::empty())?)
 }
 
-/// Opens the directory `name`, or makes it: with these permissions, or those of any new directory.
+/// Opens the directory `name`, or makes it: with these permissions, or with the usual ones of a new directory.
 fn make(
     parent: &OwnedFd,
     name: &[u8],
@@ -293,13 +294,13 @@ fn make(
     }
     let directory = open_in(parent, name, DIRECTORY, Mode::empty()).map_err(no_backup)?;
     if let Some(mode) = mode {
-        // Whatever the umask takes away.
+        // Overrides the umask.
         let _ = fs::fchmod(&directory, mode);
     }
     Ok(directory)
 }
 
-/// Gives `name` the second name `backup`, whose former file goes. False: it can have no second name.
+/// Links `name` to `backup`, replacing a file of that name. False: the file cannot have a second name.
 fn link(
     directory: BorrowedFd<'_>,
     name: &[u8],
@@ -313,7 +314,7 @@ fn link(
         Err(errno) => return Err(no_backup(errno)),
     }
     let named = renameat(to, &aside, to, backup);
-    // It is still there if `backup` is the same file already.
+    // It still exists if `backup` was already a link to the same file.
     let _ = unlinkat(to, &aside, AtFlags::empty());
     named.map(|()| true).map_err(no_backup)
 }
@@ -326,7 +327,7 @@ fn rename(
 ) -> Result<(), Cause> {
     let file = identity(&stat_at(directory, name)?);
     renameat(directory, name, to, backup).map_err(no_backup)?;
-    // Nothing is renamed if `backup` is the same file already.
+    // rename does nothing if `backup` is already a link to the same file.
     match stat_at(directory, name).is_ok_and(|stat| identity(&stat) == file) {
         true => Ok(unlinkat(directory, name, AtFlags::empty())?),
         false => Ok(()),

@@ -1,4 +1,4 @@
-//! The client: `cp` and, in files of their own, `ls`, `sync`, `rm`, `mkdir` and `mv` as functions.
+//! Connects to a server and copies files to it and from it (`cp`).
 
 mod change;
 mod end;
@@ -50,8 +50,8 @@ use std::thread;
 use std::time::Duration;
 use zerolane::{Connection, Options, lanes};
 
-/// The server to ask, and how the connection behaves. Each copy or listing is a connection of its own; a copy
-/// whose connection breaks goes on with another.
+/// The server to connect to, and the options of connections. Each copy or listing uses its own connection; when the
+/// connection of a copy breaks, the copy continues over a new one.
 ///
 /// ```no_run
 /// use zerolane_files::{Client, CopyOptions, Host};
@@ -71,11 +71,11 @@ pub struct Client {
     filter: Arc<Filter>,
     modes: Modes,
     done: Done,
-    /// The server is this process's own: it sees the same files.
+    /// The server belongs to this process: it sees the same files.
     within: bool,
 }
 
-/// Makes a connection, with these options.
+/// Makes a connection with these options.
 type Connect = dyn Fn(&Options) -> zerolane::Result<Connection> + Send + Sync;
 
 #[derive(Clone)]
@@ -109,14 +109,14 @@ impl Client {
         }
     }
 
-    /// With these options of the transport.
+    /// Sets the options of the transport.
     pub fn with_transport(mut self, options: Options) -> Client {
         self.transport = options;
         self
     }
 
-    /// Sends and receives at most so many bytes of content a second over each connection, as [`Options::max_rate`] has it:
-    /// the server is told, which sends when this end receives.
+    /// Limits the content that each connection sends and receives, in bytes per second, as [`Options::max_rate`] does.
+    /// The server is told the limit, because it sends when this end receives.
     pub fn with_max_rate(mut self, max_rate: Option<u64>) -> Client {
         self.transport.max_rate = max_rate;
         self
@@ -128,23 +128,23 @@ impl Client {
         self
     }
 
-    /// Leaves alone what `filter` says. [`Client::put`] and [`Client::get`] alone heed it: rules for the source count, and
-    /// patterns begin at the sources, so that `/a/b` is `b` in a source called `a`.
+    /// Excludes files as `filter` says. Only [`Client::put`] and [`Client::get`] apply it. Rules for the source count,
+    /// and patterns start at the sources, so that `/a/b` is `b` in a source called `a`.
     pub fn with_filter(mut self, filter: Filter) -> Client {
         self.filter = Arc::new(filter);
         self
     }
 
-    /// Changes the permissions that copied files have so; a sync has its own in
-    /// [`SyncOptions::modes`](crate::SyncOptions::modes).
+    /// Changes the permissions of copied files by `modes`; a sync uses
+    /// [`SyncOptions::modes`](crate::SyncOptions::modes) instead.
     pub fn with_modes(mut self, modes: Modes) -> Client {
         self.modes = modes;
         self
     }
 
-    /// With connections that `connect` makes, at first and each time one breaks, in place of
-    /// [`Connection::connect`] to the host. It is called on a thread of its own. With an error of
-    /// [`io::Error::other`](std::io::Error::other) it says that there will be none any more.
+    /// Uses connections made by `connect`, at first and each time one breaks, instead of [`Connection::connect`] to the
+    /// host. It is called on a thread of its own. An [`io::Error::other`](std::io::Error::other) means that no further
+    /// connection can be made.
     pub fn with_connector(
         mut self,
         connect: impl Fn(&Options) -> zerolane::Result<Connection> + Send + Sync + 'static,
@@ -153,19 +153,19 @@ impl Client {
         self
     }
 
-    /// How long a copy whose connection broke tries to go on without any progress, then ends with
-    /// [`Error::GaveUp`]: [`PATIENCE_SECONDS`] unless told otherwise. Zero: the first break ends it.
+    /// Limits how long a copy whose connection broke tries to continue without progress, before it ends with
+    /// [`Error::GaveUp`]: [`PATIENCE_SECONDS`] unless set. Zero: the first break ends the copy.
     pub fn with_patience(mut self, patience: Duration) -> Client {
         self.patience = patience;
         self
     }
 
-    /// Copies local files to the host: into `destination` if that is a directory there, else under
-    /// that name. A source that ends with `/.`, or has no name of its own (`.`, `/`, `..`), stands for its contents. Of two
-    /// sources with one name the first is copied, and the second fails.
+    /// Copies local files to the host: into `destination` if that is a directory there, else under that name. A source
+    /// that ends with `/.`, or has no name of its own (`.`, `/`, `..`), stands for its contents. Of two sources with
+    /// one name the first is copied, and the second fails.
     ///
     /// # Errors
-    /// Whatever ends the whole copy. Files that fail alone are told to `observer` and counted in
+    /// Any error that ends the whole copy. Single files that fail are reported to `observer` and counted in
     /// [`Totals::failed`].
     pub fn put(
         &self,
@@ -187,8 +187,8 @@ impl Client {
         })
     }
 
-    /// As [`Client::put`], with sources as a [login's server](crate::Server::bind_login) takes those of [`Client::get`]:
-    /// patterns are expanded here, in the working directory.
+    /// As [`Client::put`], with sources interpreted as a [login's server](crate::Server::bind_login) interprets those
+    /// of [`Client::get`]: patterns are expanded here, in the working directory.
     ///
     /// # Errors
     /// As [`Client::put`], and [`Error::Local`] if the working directory cannot be opened.
@@ -253,10 +253,10 @@ impl Client {
         })
     }
 
-    /// Copies files of the host here: into `destination` if that is a directory, else under that
-    /// name. A source that ends with `/.` stands for the contents of that directory, an empty one for those of
-    /// the served directory. One that is not there as it is written is a pattern, as in a shell: `*`, `?`, `[a-z]`, and
-    /// `\\` before a character that means itself. `destination` has to be a directory then.
+    /// Copies files of the host here: into `destination` if that is a directory, else under that name. A source that
+    /// ends with `/.` stands for the contents of that directory, an empty one for those of the served directory. A
+    /// source that does not exist as written is a shell pattern: `*`, `?`, `[a-z]`, and `\\` to escape a character.
+    /// `destination` must then be a directory.
     ///
     /// # Errors
     /// As [`Client::put`], and [`Error::Local`] if `destination` cannot take the sources.
@@ -276,7 +276,7 @@ impl Client {
         )
     }
 
-    /// Copies what a sender offered, and nothing else, into a directory, which is made if need be.
+    /// Copies exactly what a sender offered into a directory, which is made if necessary.
     pub(crate) fn get_offered(
         &self,
         directory: &Path,
@@ -288,7 +288,7 @@ impl Client {
         self.get_wanted(&[Vec::new()], directory, wanted, options, observer)
     }
 
-    /// Tells a sender that nothing of what it offers is wanted.
+    /// Declines a sender's offer.
     pub(crate) fn decline(&self) -> Result<(), Error> {
         let mut connection = self.connect_once()?;
         say(&mut connection, &Request::Decline, &self.stop, PATIENCE)?;
@@ -309,10 +309,10 @@ impl Client {
             ..Sources::of(sources, options)?
         };
         let local = |cause| Error::local(destination, cause);
-        // Once: what the copy makes does not change where it goes.
+        // Resolved once, because the copy itself must not change where it goes.
         let (base, new_name) = resolve_local(destination, known).map_err(local)?;
         let top = top_level(new_name, wanted);
-        // What patterns match is not known.
+        // The number of files that patterns match is unknown.
         let files = if known.count == 1 { 1 } else { usize::MAX };
         self.in_shares(options, files, observer, |client, assigned| {
             client.get_share(sources, destination, (&base, &top), options, assigned)
@@ -369,12 +369,12 @@ impl Client {
         Copying::new(observer, &self.stop, self.patience)
     }
 
-    /// Connects within the time that the options of the transport give.
+    /// Connects within the connect timeout of the transport's options.
     pub(crate) fn connect_once(&self) -> Result<Connection, Error> {
         self.connect(self.transport.connect_timeout)
     }
 
-    /// Connects; a stop is heeded meanwhile.
+    /// Connects, or stops if requested.
     fn connect(&self, timeout: Duration) -> Result<Connection, Error> {
         let connecting = self.start_connecting(timeout)?;
         loop {
@@ -391,7 +391,7 @@ impl Client {
         }
     }
 
-    /// Begins to connect, on another thread. A connection that nobody takes any more ends.
+    /// Begins to connect, on another thread. A connection that the caller no longer takes is closed.
     fn start_connecting(
         &self,
         timeout: Duration,
@@ -411,7 +411,7 @@ impl Client {
         Ok(hear)
     }
 
-    /// Connects, asks, and is accepted.
+    /// Connects, sends the request, and waits until it is accepted.
     fn ask(
         &self,
         request: &Request,
@@ -424,14 +424,14 @@ impl Client {
             None => self.connect(timeout)?,
         };
         let (connection, accepted) = self.request(request, connection)?;
-        // Where files are put here, it is this system that must not have been started anew.
+        // When files are written here, a restart of this system is what loses them, not one of the server's.
         let durable =
             options.durable || matches!(request, Request::Get { .. } | Request::Read { .. });
         copying.accepted(accepted.boot, durable);
         Ok((connection, accepted))
     }
 
-    /// Asks for a copy on a new connection, and is accepted.
+    /// Requests a copy on a new connection, and waits until it is accepted.
     fn request(
         &self,
         request: &Request,
@@ -468,7 +468,7 @@ impl Client {
         }
     }
 
-    /// Connects, and asks for something that is carried out once the server says so.
+    /// Connects, and requests an operation that starts when the server says so.
     fn begin(&self, request: &Request, timeout: Duration) -> Result<Connection, Error> {
         let mut connection = self.connect(timeout)?;
         say(&mut connection, request, &self.stop, PATIENCE)?;
@@ -485,20 +485,20 @@ impl Client {
     }
 }
 
-/// What a server says of the copy that it accepts.
+/// A server's reply that accepts a copy.
 struct Accepted {
     algorithm: Algorithm,
     landing: Landing,
-    /// The server's system, as long as it is not started anew.
+    /// The boot ID of the server's system.
     boot: [u8; 16],
 }
 
 impl Sources {
-    /// What is known of paths that may be patterns.
+    /// The sources that `paths`, which may be patterns, stand for.
     fn of(paths: &[Vec<u8>], options: &CopyOptions) -> Result<Sources, Error> {
         Ok(Sources {
             count: match paths {
-                // It may match several.
+                // A pattern may match several.
                 [path] if is_wild(path) => u32::MAX,
                 _ => u32::try_from(paths.len()).map_err(|_| Error::TooLong)?,
             },
@@ -508,7 +508,7 @@ impl Sources {
     }
 }
 
-/// How often a wait checks whether it is to stop.
+/// How often a wait checks whether it must stop.
 const LOOK: Duration = Duration::from_millis(50);
 
 const PATIENCE: Duration = Duration::from_secs(REPLY_SECONDS);

@@ -1,4 +1,4 @@
-//! A serving process that cannot reach more than it serves, whatever goes wrong in it.
+//! Confines a serving process to its directory, with Landlock.
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr,
@@ -9,26 +9,25 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 
-/// The restrictions asked for are those of this version (Linux 6.12); what an older kernel does not
-/// know is left out.
+/// Requests the restrictions of this version (Linux 6.12); an older kernel ignores those that it does not know.
 const VERSION: ABI = ABI::V6;
 
-/// Which start of this system it is: read by servers, also confined ones.
+/// The ID of this boot of the system: servers read it, confined ones too.
 pub(super) const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// How far the kernel confines.
+/// How far the kernel confines the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Confinement {
-    /// As asked for.
+    /// As requested.
     Full,
     /// As far as this kernel can: it is older than Linux 6.12.
     Partial,
-    /// Not at all: this kernel has no Landlock, or it is switched off.
+    /// Not at all: this kernel has no Landlock, or Landlock is disabled.
     None,
 }
 
-/// Takes all rights that serving `directory` does not need from the calling thread and from all threads
-/// that it starts from now on: see [`Server::confine`](crate::Server::confine).
+/// Drops all rights that serving `directory` does not need, from the calling thread and all threads that it starts from
+/// now on: see [`Server::confine`](crate::Server::confine).
 pub(super) fn confine(
     directory: BorrowedFd<'_>,
     write: bool,
@@ -37,8 +36,8 @@ pub(super) fn confine(
     enforce(rules(directory, write, readable))
 }
 
-/// Takes all rights that reading `sources` does not need, in the same way. Of one that is not there nothing is
-/// allowed. Of a link, what it leads to is read.
+/// Drops all rights that reading `sources` does not need, in the same way. A source that does not exist gets no rights.
+/// For a symbolic link the target may be read.
 pub(super) fn confine_to_sources(sources: &[PathBuf]) -> io::Result<Confinement> {
     enforce(source_rules(sources))
 }
@@ -55,7 +54,7 @@ fn enforce(rules: Rules) -> io::Result<Confinement> {
     })
 }
 
-/// Nothing is allowed.
+/// Rules that allow nothing.
 fn nothing() -> Rules {
     Ok(Ruleset::default()
         .handle_access(AccessFs::from_all(VERSION))?
@@ -66,7 +65,7 @@ fn nothing() -> Rules {
 
 fn source_rules(sources: &[PathBuf]) -> Rules {
     let mut ruleset = nothing()?;
-    // By it the other end knows whether this system was started anew.
+    // The client detects a restart of this system by it.
     let boot = Path::new(BOOT_ID);
     for path in sources.iter().map(PathBuf::as_path).chain([boot]) {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
@@ -94,7 +93,7 @@ fn rules(directory: BorrowedFd<'_>, write: bool, readable: &[&Path]) -> Rules {
     Ok(ruleset)
 }
 
-/// What the service does in its directory: no devices, sockets or FIFOs are made, no programs run.
+/// The accesses that the service needs in its directory: it makes no devices, sockets or FIFOs, and runs no programs.
 fn served(write: bool) -> BitFlags<AccessFs> {
     let read = make_bitflags!(AccessFs::{ReadFile | ReadDir});
     match write {

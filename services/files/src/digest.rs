@@ -1,8 +1,8 @@
-//! Digests of units and of files, under a key that is drawn for each copy.
+//! Computes digests of units and files, under a key drawn for each copy.
 //!
-//! A file's content is hashed in units ([`UNIT_BYTES`]); the digest of the file is that of its units' digests, in
-//! order. Both ends compare what they hashed under the same key, so a digest is worth nothing outside of its copy,
-//! and nobody can have prepared two contents that have the same one.
+//! A file's content is hashed in units ([`UNIT_BYTES`]); the file's digest is the digest of its units' digests, in
+//! order. Both ends hash under the same key and compare. The key is new for each copy, so a digest is worthless outside
+//! of it, and no attacker can prepare two contents with the same digest.
 
 use crate::error::Error;
 use crate::limits::UNIT_BYTES;
@@ -27,17 +27,17 @@ pub(crate) fn unit_len(size: u64, index: u64) -> usize {
     size.saturating_sub(start).min(UNIT_BYTES as u64) as usize
 }
 
-/// How digests are made.
+/// The algorithm of the digests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Algorithm {
-    /// Four to five times as fast as BLAKE3 where processors have AES, several times slower where they have not.
+    /// Four to five times as fast as BLAKE3 on processors with AES instructions, several times slower on others.
     Aegis128X2Mac,
     /// Keyed BLAKE3: fast everywhere.
     Blake3,
 }
 
 impl Algorithm {
-    /// What is fast on this machine.
+    /// The fast algorithm on this machine.
     fn of_machine() -> Algorithm {
         #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
         let aes = std::is_x86_feature_detected!("aes");
@@ -51,7 +51,7 @@ impl Algorithm {
         }
     }
 
-    /// What is fast on both machines, the one where `self` is and the one where `other` is.
+    /// The algorithm that is fast on both machines, that of `self` and that of `other`.
     fn fast_on_both(self, other: Algorithm) -> Algorithm {
         match (self, other) {
             (Algorithm::Aegis128X2Mac, Algorithm::Aegis128X2Mac) => Algorithm::Aegis128X2Mac,
@@ -60,12 +60,12 @@ impl Algorithm {
     }
 }
 
-/// Makes the digests of one copy. As the client offers it, `algorithm` is what is fast there.
+/// Makes the digests of one copy. In a client's offer, `algorithm` is the one that is fast there.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Digester {
     algorithm: Algorithm,
     key: [u8; 32],
-    /// Digest of a whole unit of zeros, once one was needed: a hole has thousands of them.
+    /// Digest of a whole unit of zeros, computed when first needed: a hole has thousands of them.
     #[serde(skip)]
     unit_of_zeros: OnceLock<Digest>,
 }
@@ -87,7 +87,7 @@ impl fmt::Debug for Digester {
 }
 
 impl Digester {
-    /// What a client offers: a new key, and what is fast on this machine.
+    /// A client's offer: a new key, and the algorithm that is fast on this machine.
     ///
     /// # Errors
     /// [`Error::NoRandom`].
@@ -96,16 +96,16 @@ impl Digester {
         Ok(Digester::new(Algorithm::of_machine(), key))
     }
 
-    /// What a server makes of an offer: the same key, and what is fast at both ends.
+    /// The server's answer to an offer: the same key, and an algorithm that is fast at both ends.
     pub(crate) fn accept(&self) -> Digester {
         let algorithm = self.algorithm.fast_on_both(Algorithm::of_machine());
         self.with(algorithm)
     }
 
-    /// What a client makes of its offer, given what the server chose.
+    /// The client's digester after the server chose an algorithm.
     ///
     /// # Errors
-    /// [`Error::Protocol`]: it was not offered.
+    /// [`Error::Protocol`]: the client did not offer it.
     pub(crate) fn settle(&self, chosen: Algorithm) -> Result<Digester, Error> {
         match self.algorithm.fast_on_both(chosen) == chosen {
             true => Ok(self.with(chosen)),
@@ -113,7 +113,7 @@ impl Digester {
         }
     }
 
-    /// The same in each run.
+    /// A digester with a constant key.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn fixed() -> Digester {
         Digester::new(Algorithm::of_machine(), [7; 32])
@@ -131,17 +131,17 @@ impl Digester {
         Digester::new(algorithm, self.key)
     }
 
-    /// The key, drawn for the copy.
+    /// The key of the copy.
     pub(crate) fn key(&self) -> &[u8; 32] {
         &self.key
     }
 
-    /// How its digests are made.
+    /// The algorithm of the digests.
     pub(crate) fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
-    /// A digest to be made bit by bit.
+    /// Starts an incremental digest.
     pub(crate) fn hasher(&self) -> Hasher {
         match self.algorithm {
             Algorithm::Aegis128X2Mac => {
@@ -159,7 +159,7 @@ impl Digester {
         hasher.finish()
     }
 
-    /// Digest of `len` zeros, at most a unit of them: what a hole reads as.
+    /// Digest of `len` zeros, at most a unit: the content of a hole.
     pub(crate) fn digest_of_zeros(&self, len: usize) -> Digest {
         match len {
             UNIT_BYTES => *self.unit_of_zeros.get_or_init(|| self.digest(&ZEROS)),
@@ -168,7 +168,7 @@ impl Digester {
     }
 }
 
-/// A digest in the making.
+/// An incremental digest.
 #[derive(Debug)]
 pub(crate) enum Hasher {
     Aegis128X2Mac(Box<Aegis128X2Mac<32>>),
@@ -176,7 +176,7 @@ pub(crate) enum Hasher {
 }
 
 impl Hasher {
-    /// Takes in what comes next.
+    /// Adds bytes.
     pub(crate) fn update(&mut self, bytes: &[u8]) {
         match self {
             Hasher::Aegis128X2Mac(hasher) => hasher.update(bytes),
@@ -186,7 +186,7 @@ impl Hasher {
         }
     }
 
-    /// The digest of all that was taken in.
+    /// The digest of all bytes added.
     pub(crate) fn finish(self) -> Digest {
         match self {
             Hasher::Aegis128X2Mac(hasher) => hasher.finalize(),

@@ -1,5 +1,4 @@
-//! What can go wrong: with one file ([`Cause`], [`Failure`]; the copy goes on), or with the whole
-//! copy ([`Error`]).
+//! Defines errors: of one file ([`Cause`], [`Failure`]; the copy continues), or of the whole copy ([`Error`]).
 
 use crate::escape::escape;
 use crate::filter::FilterError;
@@ -16,7 +15,7 @@ pub enum Cause {
     /// There is no such file or directory.
     #[error("no such file or directory")]
     NotFound,
-    /// The operating system denies access.
+    /// The operating system denied access.
     #[error("permission denied")]
     PermissionDenied,
     /// A directory stands where a file is to be written.
@@ -28,7 +27,7 @@ pub enum Cause {
     /// The target file has no write permission for any user, or its file system is read-only.
     #[error("the target is read-only")]
     ReadOnly,
-    /// Another copy writes the same target at the moment.
+    /// Another copy is writing the same target.
     #[error("is being written by another copy")]
     Busy,
     /// The disk (or the quota) is full.
@@ -37,13 +36,13 @@ pub enum Cause {
     /// The source was truncated, grew or was written to while it was read.
     #[error("the source changed while it was read")]
     SourceChanged,
-    /// What arrived is not what was read: the target was not replaced.
+    /// What arrived differs from what was read: the target was not replaced.
     #[error("the digest of what arrived differs from that of what was read")]
     DigestMismatch,
-    /// The path is absolute, has a `..`, or goes through a symbolic link.
+    /// The path is absolute, contains `..`, or goes through a symbolic link.
     #[error("the path leads outside the served directory (absolute, '..' or a symbolic link)")]
     OutsideRoot,
-    /// The name is empty, too long, or has a NUL or a `/`.
+    /// The name is empty, too long, or contains a NUL or a `/`.
     #[error("not a valid name")]
     InvalidName,
     /// A device, socket or FIFO stands where a file is to be written.
@@ -52,38 +51,37 @@ pub enum Cause {
     /// Directories nest deeper than [`TREE_DEPTH`](crate::limits::TREE_DEPTH).
     #[error("directories nest too deeply")]
     TooDeep,
-    /// The directory it belongs in could not be made.
+    /// The directory that it belongs in could not be made.
     #[error("its directory could not be made")]
     NoDirectory,
     /// Any other error of the operating system, by its number.
     #[error("{}", std::io::Error::from_raw_os_error(*.0))]
     Os(i32),
-    /// The temporary file was removed or replaced while it was written; what replaced it stays.
+    /// The temporary file was removed or replaced while it was written; the replacement stays.
     #[error("another program removed or replaced its temporary file: copy it again")]
     TemporaryLost,
-    /// Files that are not this program's have all [names](crate::limits::TEMPORARY_NAMES) that its
-    /// temporary file may have.
+    /// All [names](crate::limits::TEMPORARY_NAMES) for the temporary file are taken by files of other programs.
     #[error("other files have all names of its temporary file (.NAME.*.zlpart): move them away")]
     TemporaryTaken,
     /// A device, socket, FIFO, or an open file of a process, named as the target.
     #[error("is no file or directory: copy to a file, then write that there")]
     NotAFile,
-    /// A directory was asked for, without [`recursive`](crate::CopyOptions::recursive).
+    /// A directory was requested, without [`recursive`](crate::CopyOptions::recursive).
     #[error("is a directory: -r takes it, with all that is in it")]
     NotRecursive,
-    /// A symbolic link, named as the target or to be followed, without anything at its end.
+    /// A dangling symbolic link, named as the target or to be followed.
     #[error("is a symbolic link that leads nowhere: remove it, or make what it leads to")]
     LinkToNothing,
-    /// A directory whose names do not fit [`LISTING_HELD_BYTES`](crate::limits::LISTING_HELD_BYTES).
+    /// A directory with more names than [`LISTING_HELD_BYTES`](crate::limits::LISTING_HELD_BYTES) can hold.
     #[error("the directory has more names than can be sorted in memory: split it")]
     TooManyNames,
-    /// It was looked at, and is another file or another content by now: left as it is.
+    /// The file or its content changed after it was examined: left as it is.
     #[error("changed since it was listed: run it again")]
     ChangedSinceListed,
-    /// What was to replace it did not come: left as it is.
+    /// Its replacement did not arrive: left as it is.
     #[error("stays: what is to replace it did not come")]
     NoReplacement,
-    /// A directory that is not empty stands where a file or link belongs, and may not be deleted.
+    /// A directory that is not empty is in the place of a file or link, and may not be deleted.
     #[error(
         "a directory stands in the way: empty it, or sync with --delete, without filters for it and within --max-delete"
     )]
@@ -91,73 +89,73 @@ pub enum Cause {
     /// A copy in place was killed, or failed, while it wrote this file.
     #[error("is incomplete: a copy --in-place ended while it wrote it. Copy to it again")]
     Unfinished,
-    /// A file that is to be written in place, on a file system without extended attributes.
+    /// A file to be written in place, on a file system without extended attributes.
     #[error("its file system has no extended attributes to mark it with: copy without --in-place")]
     CannotMark,
-    /// A device that is mounted, or a program that runs.
+    /// A mounted device, or a running program.
     #[error("is in use: unmount or stop it")]
     InUse,
     /// It was written to while parts of it were copied into the new file.
     #[error("the old file at the target changed meanwhile: copy it again")]
     TargetChanged,
-    /// Something of this name is there, and is not to be replaced.
+    /// The name exists, and must not be replaced.
     #[error("is there already")]
     Exists,
-    /// Two sources of one copy, which would be one at the receiver.
+    /// Two sources of one copy that would get the same name at the receiver.
     #[error("another source has the same name: copy it on its own")]
     SameName,
     /// A pattern that nothing matches.
     #[error("nothing matches this pattern")]
     NoMatch,
-    /// A pattern that takes longer to expand than [`PATTERN_NAMES`](crate::limits::PATTERN_NAMES), or matches more than
-    /// fits [`PATTERN_HELD_BYTES`](crate::limits::PATTERN_HELD_BYTES).
+    /// A pattern that needs more than [`PATTERN_NAMES`](crate::limits::PATTERN_NAMES) names to be examined, or matches
+    /// more than [`PATTERN_HELD_BYTES`](crate::limits::PATTERN_HELD_BYTES) can hold.
     #[error("too much to look through for this pattern: name a directory, or match less")]
     TooManyMatches,
-    /// The served directory is not to be removed or renamed.
+    /// The served directory cannot be removed or renamed.
     #[error("is the served directory itself")]
     ServedDirectory,
-    /// A directory was to be moved or copied to a place in it.
+    /// A directory cannot be moved or copied into itself.
     #[error("cannot be moved or copied into itself")]
     IntoItself,
     /// A rename from one file system to another.
     #[error("is on another file system than its new place: copy it, then remove it")]
     OtherFileSystem,
-    /// Both names of a rename, or the source and the target of a copy, are of one file.
+    /// Both names of a rename, or source and target of a copy, are the same file.
     #[error("source and target are the same file")]
     SameFile,
-    /// A directory that was met below itself, by a symbolic link that is followed.
+    /// A directory that contains itself through a symbolic link that is followed.
     #[error("leads round in a circle: a symbolic link to a directory that it is in")]
     LinkLoop,
-    /// The file is there, and another user's or group's than the source.
+    /// The file was written, but belongs to another user or group than the source.
     #[error("its owner was not kept: only root may give files away")]
     OwnerNotKept,
-    /// The file is there, without this extended attribute.
+    /// The file was written, without this extended attribute.
     #[error("its extended attribute {} was not kept: the file system or the system does not let it be set", escape(.0))]
     AttributeNotKept(Vec<u8>),
-    /// More extended attributes than [`ATTRIBUTES_OF_FILE`](crate::limits::ATTRIBUTES_OF_FILE), or than fit
-    /// [`ATTRIBUTES_BYTES`](crate::limits::ATTRIBUTES_BYTES).
+    /// More extended attributes than [`ATTRIBUTES_OF_FILE`](crate::limits::ATTRIBUTES_OF_FILE), or more than
+    /// [`ATTRIBUTES_BYTES`](crate::limits::ATTRIBUTES_BYTES) of them.
     #[error("has more extended attributes than are copied: 256, or 128 KiB")]
     TooManyAttributes,
-    /// A hard link of a file that failed, or is no more where it was put.
+    /// A hard link to a file that failed, or that is no longer where it was written.
     #[error("is a hard link of a file that was not copied, or has gone since: copy it again")]
     FirstNotThere,
-    /// The system refuses a hard link.
+    /// The system refused a hard link.
     #[error(
         "cannot be a hard link there (another file system, one without hard links, or too many of the file): copy \
          without -H"
     )]
     NoHardLink,
-    /// More files with several names than [`LINKED_FILES`](crate::limits::LINKED_FILES), or than fit
+    /// More files with several names than [`LINKED_FILES`](crate::limits::LINKED_FILES), or longer paths than
     /// [`LINKED_PATHS_BYTES`](crate::limits::LINKED_PATHS_BYTES).
     #[error(
         "more files with several names than are remembered (1,048,576, or 64 MiB of paths): copy a part of the tree at \
          a time"
     )]
     TooManyLinked,
-    /// It came from a sender that did not offer it.
+    /// The sender did not offer it.
     #[error("was not offered: left out")]
     NotOffered,
-    /// It is larger than the file system, or the limit of the process, lets a file be.
+    /// The file is larger than the file system, or the limit of the process, allows.
     #[error(
         "is larger than a file may be there: a limit of the file system, or of the process (ulimit -f)"
     )]
@@ -167,48 +165,48 @@ pub enum Cause {
         "is a device, socket or FIFO, and no file: what a program reads from it can be copied by `zerolane cp - HOST:FILE`"
     )]
     SpecialSource,
-    /// The file is there, with a time that is so many seconds off: its file system cannot hold the one that it should have.
+    /// The file was written, but its time is off by so many seconds: the file system cannot store the right one.
     #[error(
         "its time was not kept: the file system there cannot hold it, and is {0} s off. A sync takes the file for changed \
          each time, unless {remedy} is said",
         remedy = for_times(*.0)
     )]
     TimeNotKept(u64),
-    /// The length of the file is not known before it is read, and is more than
-    /// [`UNSIZED_BYTES`](crate::limits::UNSIZED_BYTES).
+    /// The file's length is unknown until it is read, and exceeds [`UNSIZED_BYTES`](crate::limits::UNSIZED_BYTES).
     #[error(
         "the system does not say its length, and it is long: what a program reads from it can be copied by \
          `zerolane cp - HOST:FILE`"
     )]
     LengthNotKnown,
-    /// It was there when its directory was read, or its tree compared, and has gone since.
+    /// It disappeared after its directory was read, or its tree compared.
     #[error("vanished before it was read")]
     Vanished,
-    /// A filter file that is no regular file, or longer than [`FILTER_FILE_BYTES`](crate::limits::FILTER_FILE_BYTES).
+    /// A filter file that is not a regular file, or is longer than
+    /// [`FILTER_FILE_BYTES`](crate::limits::FILTER_FILE_BYTES).
     #[error(
         "cannot be read as a filter file (a link, or more than 64 KiB): what is in its directory is left alone"
     )]
     FilterFile,
-    /// A line of a filter file that is no rule.
+    /// A line of a filter file that is not a rule.
     #[error("line {0} is no filter rule: what is in its directory is left alone")]
     FilterRule(u32),
-    /// The filter files of a directory and those around it are more than
-    /// [`FILTER_TEXT_BYTES`](crate::limits::FILTER_TEXT_BYTES), or their patterns too complex.
+    /// The filter files of a directory and its parents are longer than
+    /// [`FILTER_TEXT_BYTES`](crate::limits::FILTER_TEXT_BYTES), or their patterns are too complex.
     #[error(
         "too many filter rules together with those of the directories around: what is in its directory is left alone"
     )]
     FilterTooLarge,
-    /// What should be replaced or removed could not be kept as a backup, by this error of the system.
+    /// No backup could be made of a file to be replaced or removed, because of this system error.
     #[error("stays as it is, for no backup of it could be made: {}", why_no_backup(*.0))]
     NoBackup(i32),
-    /// The directory of backups is the one that it stands in, and there is no suffix.
+    /// The directory of backups is the file's own directory, and there is no suffix.
     #[error(
         "stays as it is, for its backup would have its own name: give another --backup-dir, or --suffix"
     )]
     BackupIsItself,
 }
 
-/// Why a backup could not get its name.
+/// The reason why a backup could not get its name.
 fn why_no_backup(errno: i32) -> String {
     match Errno::from_raw_os_error(errno) {
         Errno::XDEV => "the backup directory is on another file system".into(),
@@ -241,10 +239,10 @@ impl From<Errno> for Cause {
 /// One file that was not copied, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// The path below the copy's target or source, as bytes. The front of a path longer than
-    /// [`REPORT_PATH_BYTES`] is cut off.
+    /// The path below the copy's target or source, as bytes. A path longer than [`REPORT_PATH_BYTES`] is cut at the
+    /// front.
     pub path: Vec<u8>,
-    /// Why.
+    /// The reason.
     pub cause: Cause,
 }
 
@@ -264,31 +262,31 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Why a server does not carry out a request at all.
+/// Why a server refused a whole request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
     /// It serves read-only.
     #[error("the server is read-only")]
     ReadOnly,
-    /// It has as many connections as it may have.
+    /// It has reached its limit of connections.
     #[error("the server has all the connections it may have: try again later")]
     Full,
-    /// The path asked for.
+    /// It refused one of the paths.
     #[error("{}: {cause}, at the server", escape(.path))]
     Path {
-        /// As asked for.
+        /// The path, as the client sent it.
         path: Vec<u8>,
-        /// What is wrong with it.
+        /// The reason.
         cause: Cause,
     },
-    /// The request could not be understood.
+    /// The request was malformed.
     #[error("the server does not understand the request")]
     Malformed,
     /// The client's key has no rights here.
     #[error("the server does not let this key in")]
     NotAllowed,
-    /// The client's key has rights only below a directory that is not there.
+    /// The client's key has rights only below a directory that does not exist.
     #[error(
         "the directory that the server's list of keys names for this key is not there: its owner can make it"
     )]
@@ -304,20 +302,20 @@ pub enum Refusal {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no answer from the address, or what answers is not Zerolane.
+    /// The address does not answer, or the peer there is not Zerolane.
     #[error("cannot connect to {host}: {source}")]
     Connect {
-        /// The server that was asked.
+        /// The server.
         host: Host,
-        /// What the transport says.
+        /// The error of the transport.
         source: zerolane::Error,
     },
     /// An address cannot be listened on.
     #[error("cannot listen on {address}: {}", without_prefix(.source))]
     Listen {
-        /// As asked for.
+        /// The address, as requested.
         address: String,
-        /// What the transport says.
+        /// The error of the transport.
         source: zerolane::Error,
     },
     /// The peer speaks Zerolane but not its file service.
@@ -334,84 +332,84 @@ pub enum Error {
     /// The server refused the request.
     #[error("{0}")]
     Refused(#[from] Refusal),
-    /// The local path that the copy starts from or goes to.
+    /// The local path that the copy reads from or writes to.
     #[error("{}: {cause}", escape(.path))]
     Local {
         /// The path.
         path: Vec<u8>,
-        /// What is wrong with it.
+        /// The reason.
         cause: Cause,
     },
-    /// The peer sent what the protocol does not allow here.
+    /// The peer violated the protocol.
     #[error("the peer broke the file service's protocol: {0}")]
     Protocol(&'static str),
-    /// The server's list of keys changed: the client may not do this any more.
+    /// The server's list of keys changed: the client lost its rights.
     #[error("its key was taken off the list of those that may connect, or given other rights")]
     Revoked,
-    /// The connection failed: the peer died, or the network did.
+    /// The connection failed: the peer or the network died.
     #[error("the connection was lost: {0}")]
     Transport(#[from] zerolane::Error),
-    /// The other end gave up or went away before the copy was complete.
+    /// The other end gave up or disconnected before the copy was complete.
     #[error("the peer ended the copy early")]
     PeerGone,
-    /// The peer is alive but takes nothing, or says nothing, for longer than it may.
+    /// The peer is alive, but made no progress, or sent nothing, for too long.
     #[error("the peer is alive but has stopped taking part")]
     Stalled,
-    /// Nothing was heard on the connection any more, while another one to the same peer was made: it was started again, or
-    /// this end has another address.
+    /// The connection was silent while another one to the same peer could be made: the peer was restarted, or this
+    /// end's address changed.
     #[error("the peer does not know the connection any more")]
     Forgotten,
-    /// The request is longer than a message may be.
+    /// The request is longer than a message can be.
     #[error("the request is too long: too many or too long paths or rules")]
     TooLong,
-    /// The system gives no memory for buffers.
+    /// There is no memory for buffers.
     #[error("the system gives no more memory")]
     NoMemory,
     /// The filter cannot be used as a whole.
     #[error("{0}")]
     Filter(#[from] FilterError),
-    /// The notes of what a sync is to do could not be kept: no room for temporary files.
+    /// The steps of a sync could not be stored: no room for temporary files.
     #[error("cannot write a temporary file (TMPDIR): {0}")]
     Notes(#[source] std::io::Error),
-    /// The connection ended after the server began to carry out a request, and before it said what came of it.
+    /// The connection ended after the server began to carry out a request, and before it reported the result.
     #[error("{source}; how much of it was done is not known")]
     Unanswered {
-        /// How the connection ended.
+        /// The reason for the end of the connection.
         source: Box<Error>,
     },
-    /// The system gives no random bytes.
+    /// The system has no random bytes.
     #[error("the system gives no random numbers")]
     NoRandom,
-    /// The system gives no thread.
+    /// The system cannot start a thread.
     #[error("the system gives no more threads")]
     NoThread,
     /// A defect of this program.
     #[error("internal error")]
     Internal,
-    /// Wrong codes were tried so often that the one-time code is void.
+    /// Too many wrong guesses invalidated the one-time code.
     #[error("wrong codes were tried too often: the code is void")]
     CodeGuessed,
-    /// The connection broke, and for as long as it may nothing could be copied over another.
+    /// The connection broke, and no new one made progress for the permitted time.
     #[error("nothing could be copied for {} s: {source}", .patience.as_secs())]
     GaveUp {
-        /// How long it was tried.
+        /// The permitted time.
         patience: std::time::Duration,
-        /// What the last try ended with.
+        /// The error of the last attempt.
         source: Box<Error>,
     },
-    /// The one client that a one-time code let in was not served to its end.
+    /// The one client that a one-time code admitted was not served completely.
     #[error("the client that had the code went before it had all: start again, for a new code")]
     ClientLost,
-    /// Nobody on the network sends with this code.
+    /// There is no sender with this code on the network.
     #[error("nobody on this network sends with this code{}", in_brackets(.0))]
     NoSender(Option<std::io::Error>),
-    /// The receiver said no.
+    /// The receiver declined.
     #[error("the receiver declined")]
     Declined,
-    /// What a stream is passed on to takes no more.
+    /// The output of a stream takes no more data.
     #[error("cannot write to standard output: {0}")]
     Output(std::io::Error),
-    /// The connection broke in the middle of a stream that cannot be read again.
+    /// The connection broke during a stream that cannot be read again.
     #[error("what came from standard input cannot be read again, so start anew: {0}")]
     InputGone(#[source] Box<Error>),
     /// The copy was told to stop.
@@ -419,7 +417,8 @@ pub enum Error {
     Stopped,
 }
 
-/// What helps a sync where times are so many seconds off: FAT keeps even seconds; what is further off cannot be held at all.
+/// The advice for a sync with times off by so many seconds: FAT stores even seconds; larger differences are times that
+/// the file system cannot store.
 fn for_times(off: u64) -> &'static str {
     match off {
         0..=1 => "--modify-window 1",
@@ -428,7 +427,7 @@ fn for_times(off: u64) -> &'static str {
     }
 }
 
-/// The system's own words: the network is not what is wrong.
+/// The system's own message, because the network is not the cause.
 fn without_prefix(error: &zerolane::Error) -> String {
     match error {
         zerolane::Error::Io(error) => error.to_string(),

@@ -1,9 +1,9 @@
-//! Bytes from outside, made printable.
+//! Escapes bytes from outside for printing.
 
 use std::fmt::Write as _;
 
-/// `bytes` for people: printable characters as they are, everything else (control characters,
-/// bytes that are not UTF-8, the backslash) as `\n`, `\t`, `\\` or `\xNN`.
+/// Escapes `bytes` for display: printable characters stay, all others (control characters, bytes that are not UTF-8,
+/// the backslash) become `\n`, `\t`, `\\` or `\xNN`.
 pub fn escape(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {

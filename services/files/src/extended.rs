@@ -1,8 +1,8 @@
-//! Extended attributes, and the access control lists among them: read, compared and set with what a file is given.
+//! Reads, compares and sets extended attributes, including access control lists.
 //!
-//! Only names that were asked for. The marks of this program are its own, and never copied. An ordinary user's are
-//! those of `user.`; root may keep the others, too, but a server sets none of these for its clients, as they give
-//! programs rights (`security.capability`) or belong to the system.
+//! It handles only requested names. The marks of this program are never copied. An ordinary user may keep the
+//! attributes in `user.`; root may keep the others too, but a server sets none of them for its clients, because they
+//! give privileges to programs (`security.capability`) or belong to the system.
 
 use crate::error::Cause;
 use crate::limits::{
@@ -14,15 +14,15 @@ use rustix::fs::{XattrFlags, fgetxattr, flistxattr, flistxattr_query, fremovexat
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-/// Of this program: what is incomplete, what is temporary.
+/// This program's marks of incomplete and temporary files.
 const OWN: &[u8] = b"user.zerolane.";
 const USER: &[u8] = b"user.";
 const TRUSTED: &[u8] = b"trusted.";
-/// Whatever else the system keeps so is no list.
+/// Namespace of the access control lists; its other attributes are never copied.
 const SYSTEM: &[u8] = b"system.";
 const LISTS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 
-/// Whether attributes of this name are kept with these.
+/// Whether attributes with this name are requested by these options.
 pub(crate) fn is_asked_for(name: &[u8], attributes: Attributes) -> bool {
     if LISTS.contains(&name) {
         return attributes.acls;
@@ -32,12 +32,12 @@ pub(crate) fn is_asked_for(name: &[u8], attributes: Attributes) -> bool {
     attributes.xattrs && possible && !foreign
 }
 
-/// Whether everybody may have this kind.
+/// Whether any user may have attributes of this kind.
 fn is_common(name: &[u8]) -> bool {
     name.starts_with(USER) || LISTS.contains(&name)
 }
 
-/// Names and values of one file.
+/// The extended attributes of one file: names and values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extended {
     list: Vec<(Vec<u8>, Vec<u8>)>,
@@ -45,10 +45,10 @@ pub(crate) struct Extended {
 }
 
 impl Extended {
-    /// Those of `file` that are asked for and this user's to copy, by name.
+    /// The requested attributes of `file` that this user may copy, by name.
     ///
     /// # Errors
-    /// [`Cause::TooManyAttributes`], or what the system says.
+    /// [`Cause::TooManyAttributes`], or the system's error.
     pub(crate) fn read(file: BorrowedFd<'_>, attributes: Attributes) -> Result<Extended, Cause> {
         let mut extended = Extended::default();
         let root = geteuid().is_root();
@@ -58,7 +58,7 @@ impl Extended {
             }
             let mut value = vec![0; ATTRIBUTE_BYTES];
             match fgetxattr(file, &name[..], &mut value[..]) {
-                // It has gone, or is not for this user.
+                // The attribute disappeared, or this user may not read it.
                 Err(Errno::NODATA | Errno::ACCESS | Errno::PERM) => continue,
                 Err(Errno::RANGE | Errno::TOOBIG) => return Err(Cause::TooManyAttributes),
                 len => value.truncate(len?),
@@ -69,7 +69,7 @@ impl Extended {
         Ok(extended)
     }
 
-    /// One more, unless it is more than a file may have.
+    /// Adds an attribute, unless it exceeds the limits of one file.
     pub(crate) fn add(&mut self, name: Vec<u8>, value: Vec<u8>) -> Option<()> {
         self.bytes += name.len() + value.len();
         let fits = value.len() <= ATTRIBUTE_BYTES
@@ -79,14 +79,14 @@ impl Extended {
         fits.then_some(())
     }
 
-    /// Names and values.
+    /// The names and values.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.list
             .iter()
             .map(|(name, value)| (&name[..], &value[..]))
     }
 
-    /// All of it in one piece, to be compared; nothing if there are none.
+    /// All attributes in one piece, for comparison; `None` if there are none.
     pub(crate) fn encoded(&self) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         for (name, value) in self.iter() {
@@ -117,21 +117,21 @@ fn names(file: BorrowedFd<'_>) -> Result<Vec<Vec<u8>>, Cause> {
         .collect())
 }
 
-/// What a file that is written is to have.
+/// The extended attributes that a file must get.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
     pub(crate) extended: Extended,
-    /// What was asked for: of these, nothing else is to stay.
+    /// The requested kinds: of these, no other attribute may stay.
     pub(crate) attributes: Attributes,
-    /// Only what everybody may have.
+    /// Only kinds that any user may have.
     pub(crate) common_only: bool,
 }
 
 impl Wanted {
-    /// Makes the attributes of `file` these. What could not be is returned.
+    /// Gives `file` exactly these attributes. Returns those that could not be set.
     ///
     /// # Errors
-    /// The file cannot be written to.
+    /// The file cannot be written.
     pub(crate) fn set(&self, file: BorrowedFd<'_>) -> Result<Vec<Cause>, Cause> {
         let mut not_kept = Vec::new();
         let mut note = |name: &[u8], done: rustix::io::Result<()>| match done {

@@ -1,4 +1,4 @@
-//! Where a file has data and where it has holes.
+//! Finds the data and the holes of a file.
 
 use crate::limits::UNIT_BYTES;
 use crate::message::Piece;
@@ -6,12 +6,12 @@ use rustix::fd::BorrowedFd;
 use rustix::fs::{SeekFrom, Stat, seek};
 use rustix::io::Errno;
 
-/// What one unit of a file is made of.
+/// The data and holes in one unit of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum UnitMap {
-    /// Data throughout.
+    /// Only data.
     Data,
-    /// A hole throughout.
+    /// Only a hole.
     Hole,
     /// These pieces are data, the rest is a hole.
     Mixed(Vec<Piece>),
@@ -34,19 +34,18 @@ impl UnitMap {
     }
 }
 
-/// Reads the map of a file forwards, one unit after the other.
+/// Reads the map of a file, unit by unit.
 #[derive(Debug)]
 pub(crate) struct Extents<'f> {
-    /// `None`: a file without holes, or a file system that cannot tell.
+    /// `None`: a file without holes, or a file system that cannot report them.
     file: Option<BorrowedFd<'f>>,
     size: u64,
-    /// The last stretch of data found, or the next one ahead; `[start, end)`.
+    /// The last extent of data found, or the next one ahead; `[start, end)`.
     data: (u64, u64),
 }
 
 impl<'f> Extents<'f> {
-    /// The map of `file`. A file that occupies as much as its size says has no holes worth asking
-    /// the kernel for.
+    /// The map of `file`. If a file occupies at least as many bytes as its size, the kernel is not asked for holes.
     pub(crate) fn of(file: BorrowedFd<'f>, stat: &Stat) -> Extents<'f> {
         let size = stat.st_size as u64;
         let sparse = (stat.st_blocks as u64).saturating_mul(512) < size;
@@ -61,7 +60,7 @@ impl<'f> Extents<'f> {
         extents
     }
 
-    /// What unit `index` is made of. Units must be asked for in increasing order.
+    /// The map of unit `index`. Units must be requested in increasing order.
     pub(crate) fn unit(&mut self, index: u64) -> UnitMap {
         let start = index * UNIT_BYTES as u64;
         let end = self.size.min(start + UNIT_BYTES as u64);
@@ -88,7 +87,7 @@ impl<'f> Extents<'f> {
         }
     }
 
-    /// Whether unit `index` and all up to `last` (exclusive) lie within data known already.
+    /// How many units from `index` on, at most `most`, lie within the known extent of data.
     pub(crate) fn known_data_units(&self, index: u64, most: u64) -> u64 {
         let start = index * UNIT_BYTES as u64;
         if start < self.data.0 || start >= self.data.1 {
@@ -101,8 +100,8 @@ impl<'f> Extents<'f> {
         units.min(most)
     }
 
-    /// The first stretch of data at or after `at`. Past the last data, and if the file shrank
-    /// meanwhile: an empty stretch at the end. Where the kernel cannot tell, it is data.
+    /// The first extent of data at or after `at`. After the last data, and if the file shrank meanwhile: an empty
+    /// extent at the end. If the kernel cannot tell, everything is data.
     fn next_data(&self, at: u64) -> (u64, u64) {
         let Some(file) = self.file else {
             return (at, self.size);

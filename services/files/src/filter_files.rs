@@ -1,4 +1,4 @@
-//! Reads the files of rules that a filter wants to be looked for in each directory.
+//! Reads the filter files that a filter looks for in each directory.
 
 use crate::error::Cause;
 use crate::filter::{FilterError, Scope};
@@ -10,19 +10,19 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::fstat;
 use serde::{Deserialize, Serialize};
 
-/// What a directory has of one of these files.
+/// The content of a directory's filter file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum FilterText {
-    /// None.
+    /// There is no such file.
     Missing,
     /// Its content.
     Text(Vec<u8>),
-    /// It is there and cannot be used.
+    /// It exists and cannot be used.
     Unusable(Cause),
 }
 
 impl FilterText {
-    /// Reads the one that `open` opens.
+    /// Reads the file that `open` opens.
     pub(crate) fn read(open: impl FnOnce() -> Result<OwnedFd, Cause>) -> FilterText {
         match open().and_then(text) {
             Ok(text) => FilterText::Text(text),
@@ -46,13 +46,13 @@ fn text(file: OwnedFd) -> Result<Vec<u8>, Cause> {
     Ok(text)
 }
 
-/// Which of the filter files of a directory cannot be used, and why.
+/// A filter file of a directory that cannot be used, and the reason.
 pub(crate) struct Unusable {
     pub(crate) index: usize,
     pub(crate) cause: Cause,
 }
 
-/// Into the directory at `path`, which has these filter files; into it in any case.
+/// Enters the directory at `path` with these filter files, even if some cannot be used.
 pub(crate) fn enter(
     scope: &mut Scope<'_>,
     path: &[u8],

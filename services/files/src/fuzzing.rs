@@ -1,4 +1,4 @@
-//! What the fuzz targets of the file service hold on to; in no other build.
+//! Exposes the file service's parsers to fuzz targets, in fuzzing builds only.
 
 use crate::backup::Backups;
 use crate::digest::Digester;
@@ -20,11 +20,11 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The largest file that a fuzzed sender may announce, bytes: a hole of any size is hashed.
+/// The largest file that a fuzzed sender may announce, bytes: holes of any size are hashed.
 const FILE_BYTES: u64 = 8 << 20;
 
-/// Decodes `bytes` as each message there is. What is taken must be the same when sent again, and a
-/// path that is taken must stay below the served directory.
+/// Decodes `bytes` as each type of message. A message that is accepted must encode to the same bytes again, and an
+/// accepted path must stay below the served directory.
 pub fn messages(bytes: &[u8]) {
     if let Ok(request) = decode_opening::<Request>(bytes) {
         let again = encode_opening(&request).expect("as short as it came");
@@ -87,9 +87,9 @@ pub fn messages(bytes: &[u8]) {
     }
 }
 
-/// Reads `bytes` as the pages of a listing, each after its length (u8), and as the steps of a plan. What
-/// is taken is in order, its names are components, and it does not nest too deeply. An odd last byte: a filter file of each
-/// directory was asked for.
+/// Decodes `bytes` as the pages of a listing, each after its length (u8), and as the steps of a plan. Accepted entries
+/// are in order, their names are path components, and their depth is limited. An odd last byte means that a filter file
+/// of each directory was requested.
 pub fn listing(bytes: &[u8]) {
     let (port, end) = port(vec![], vec![], Arc::default(), || {});
     let mut rest = bytes;
@@ -130,9 +130,9 @@ pub fn listing(bytes: &[u8]) {
     }
 }
 
-/// Receives into `directory` what a hostile sender sends. The first byte of `input` chooses the
-/// options, the second what is kept besides, and whether there are backups; the rest is records; an invalid record ends a pack, and what follows the record of a run
-/// is its units.
+/// Receives a hostile sender's input into `directory`. The first byte of `input` chooses the options, the second the
+/// attributes kept and whether there are backups. The rest is records. An invalid record ends a pack, and the bytes
+/// after a run's record are its units.
 pub fn receive(directory: &Path, input: &[u8]) {
     let Some((&[choice, kept], mut records)) = input.split_first_chunk() else {
         return;
@@ -230,8 +230,7 @@ fn next_transfer(records: &mut &[u8]) -> Filled {
     Filled { buffer, len }
 }
 
-/// The record made harmless in size only, with contents off the front of `rest` and their digest, where
-/// it speaks of any.
+/// The record with harmless sizes. If it has contents, they are taken off the front of `rest`, with their digest.
 fn with_contents<'a>(record: Record<'a>, rest: &mut &'a [u8]) -> (Record<'a>, &'a [u8]) {
     match record {
         Record::File {

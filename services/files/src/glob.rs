@@ -1,4 +1,4 @@
-//! Patterns in remote paths, as a shell has them: each name of a path is a pattern of its own.
+//! Matches shell patterns in remote paths, name by name.
 
 use crate::filter::compile;
 use regex::bytes::Regex;
@@ -6,13 +6,14 @@ use regex::bytes::Regex;
 /// One name of a path.
 #[derive(Clone, Debug)]
 pub(crate) enum Part {
-    /// This name; `\` is taken away.
+    /// This name, with each `\` removed.
     Name(Vec<u8>),
-    /// All names that match.
+    /// All matching names.
     Pattern(Pattern),
 }
 
-/// `*`, `?` and `[...]`, with the meaning that they have in filters. What begins with a dot is matched only by what does.
+/// `*`, `?` and `[...]`, with the same meaning as in filters. Only a pattern that begins with a dot matches names that
+/// do.
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern {
     expression: Regex,
@@ -20,7 +21,7 @@ pub(crate) struct Pattern {
 }
 
 impl Part {
-    /// Reads one name of a path. What is no pattern, such as `[a`, is a name.
+    /// Parses one name of a path. Text that is not a valid pattern, such as `[a`, is a name.
     pub(crate) fn new(text: &[u8]) -> Part {
         let name = unescaped(text);
         if is_wild(text)
@@ -34,18 +35,18 @@ impl Part {
 }
 
 impl Pattern {
-    /// Whether `name`, which has no `/`, is one that is meant.
+    /// Whether it matches `name`, which has no `/`.
     pub(crate) fn matches(&self, name: &[u8]) -> bool {
         (self.hidden || !name.starts_with(b".")) && self.expression.is_match(&[b"/", name].concat())
     }
 }
 
-/// Whether `path` may be another one than it says.
+/// Whether `path` may stand for other paths.
 pub(crate) fn is_special(path: &[u8]) -> bool {
     path.iter().any(|byte| b"*?[\\".contains(byte))
 }
 
-/// Whether it has a character of a pattern that is not escaped.
+/// Whether it has an unescaped pattern character.
 pub(crate) fn is_wild(text: &[u8]) -> bool {
     let mut bytes = text.iter();
     while let Some(byte) = bytes.next() {

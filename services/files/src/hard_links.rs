@@ -1,7 +1,7 @@
-//! Files of a source that have several names: which of them were met, and under which name first.
+//! Remembers files with several names, and the first name under which each was met.
 //!
-//! The sender says of such a file that it is to be remembered, and of each further name under which it meets it that it is
-//! a hard link. Only the end that reads knows which file it is; only the one that writes knows what came of it.
+//! The sender marks such a file as one to remember, and sends each further name as a hard link. Only the reading end
+//! knows which names are the same file; only the writing end knows whether the first name was written.
 
 use crate::error::Cause;
 use crate::limits::{LINKED_FILES, LINKED_PATHS_BYTES, PATH_BYTES};
@@ -11,14 +11,14 @@ use crate::root::kind_of;
 use rustix::fs::Stat;
 use std::collections::HashMap;
 
-/// Which file it is, if it has other names and these are asked for.
+/// The identity of a file, if it has other names and hard links are requested.
 pub(crate) fn shared(stat: &Stat, attributes: Attributes) -> Option<Identity> {
     let shared = kind_of(stat) == EntryKind::File && stat.st_nlink > 1;
     (attributes.hard_links && shared).then(|| identity(stat))
 }
 
-/// The first names of files that have several, and what is known of each, in little memory: a directory is noted once
-/// for all that follow each other in it.
+/// The first names of files that have several, with a value for each, in little memory: a directory is stored once for
+/// consecutive files in it.
 pub(crate) struct FirstNames<T> {
     files: HashMap<Identity, (Place, T)>,
     /// Paths of directories, and names.
@@ -27,14 +27,14 @@ pub(crate) struct FirstNames<T> {
     directory: Span,
 }
 
-/// Where the path of a file's directory is, and its name.
+/// The location of a file's directory path, and of its name.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     directory: Span,
     name: Span,
 }
 
-/// A part of the bytes: where it begins, and how long it is.
+/// A part of the bytes: its start and its length.
 #[derive(Clone, Copy, Debug, Default)]
 struct Span(u32, u16);
 
@@ -49,7 +49,7 @@ impl<T> Default for FirstNames<T> {
 }
 
 impl<T> FirstNames<T> {
-    /// The path under which this file was met first, and what is known of it.
+    /// The path under which this file was met first, and its value.
     pub(crate) fn get(&self, file: Identity) -> Option<(Vec<u8>, &T)> {
         let (place, known) = self.files.get(&file)?;
         let (directory, name) = (self.of(place.directory), self.of(place.name));
@@ -60,10 +60,10 @@ impl<T> FirstNames<T> {
         Some((path, known))
     }
 
-    /// Notes a file that was not met before.
+    /// Adds a file.
     ///
     /// # Errors
-    /// [`Cause::TooManyLinked`], and [`Cause::TooDeep`] for a path that could not be said.
+    /// [`Cause::TooManyLinked`], and [`Cause::TooDeep`] for a path that is too long to send.
     pub(crate) fn note(&mut self, file: Identity, path: &[u8], known: T) -> Result<(), Cause> {
         if path.len() > PATH_BYTES {
             return Err(Cause::TooDeep);
@@ -82,7 +82,7 @@ impl<T> FirstNames<T> {
         Ok(())
     }
 
-    /// Nothing was met.
+    /// Forgets all files.
     pub(crate) fn clear(&mut self) {
         *self = FirstNames::default();
     }
@@ -91,7 +91,7 @@ impl<T> FirstNames<T> {
         &self.bytes[at as usize..][..len.into()]
     }
 
-    /// Both fit: paths are short, and all of them are less than 4 GiB.
+    /// Neither cast truncates: paths are short, and all of them together are less than 4 GiB.
     fn add(&mut self, part: &[u8]) -> Span {
         let span = Span(self.bytes.len() as u32, part.len() as u16);
         self.bytes.extend_from_slice(part);
@@ -99,7 +99,7 @@ impl<T> FirstNames<T> {
     }
 }
 
-/// The directory of a path, empty at the top, and the name in it.
+/// The directory of a path, empty at the top, and the name in that directory.
 fn split(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|&byte| byte == b'/') {
         Some(at) => (&path[..at], &path[at + 1..]),
@@ -107,7 +107,7 @@ fn split(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// How many directories from the top have both paths in common, and where `first` is below these.
+/// How many leading directories both paths have in common, and the rest of `first` below them.
 pub(crate) fn from_common<'p>(path: &[u8], first: &'p [u8]) -> (u32, &'p [u8]) {
     let (mut level, mut rest) = (0, first);
     for directory in split(path).0.split(|&byte| byte == b'/') {
@@ -141,7 +141,7 @@ mod tests {
             assert_eq!((&found[..], *known), (path, at));
         }
         assert!(names.get((2, 0)).is_none());
-        // `d` is there once for what follows each other, and again after `d/e`.
+        // `d` is stored once for consecutive files, and again after `d/e`.
         assert_eq!(names.bytes, b"adbcd/efdgh");
         names.clear();
         assert!(names.get((1, 0)).is_none() && names.bytes.is_empty());

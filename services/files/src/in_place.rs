@@ -1,9 +1,9 @@
-//! A file or block device that is written where it is, and marked while it is incomplete.
+//! Writes a file or block device in place, and marks it while it is incomplete.
 //!
-//! The mark is an extended attribute of the file, [`ATTRIBUTE`]. It is set before the first byte changes, and
-//! removed when the whole content has been compared. A file with the mark is not read by any copy. Whatever puts
-//! a complete file there repairs it: a copy in place, which takes the mark away, or one that replaces the file.
-//! Devices cannot have such a mark; nothing is ever copied from one.
+//! The mark is an extended attribute of the file, [`ATTRIBUTE`]. It is set before the first byte changes, and removed
+//! when the whole content has been verified. No copy reads a file with the mark. The file is repaired by any copy that
+//! writes it completely: a copy in place, which removes the mark, or one that replaces the file. Devices cannot have
+//! such a mark; they are never copied from.
 
 use crate::attributes::{NotKept, replace_meta, set_time};
 use crate::error::Cause;
@@ -17,27 +17,27 @@ use rustix::io::Errno;
 /// The mark.
 const ATTRIBUTE: &str = "user.zerolane.unfinished";
 
-/// Seconds by which the time of a file that is being written differs from the one that it will get: whatever
-/// happens, it does not look like the complete one.
+/// Seconds by which the time of an unfinished file differs from its final one, so that it never looks like the complete
+/// file.
 const ANOTHER_TIME: i64 = 1_000_000;
 
-/// What is written in place.
+/// A file or device that is written in place.
 #[derive(Debug)]
 pub(super) struct InPlace {
     device: bool,
     durable: bool,
-    /// Whether its content is that of no file: nothing was written so far if not.
+    /// Whether its content was changed. If not, nothing was written so far.
     changed: bool,
-    /// Bytes that it has; of a device, all that it can have.
+    /// Its length in bytes; the capacity of a device.
     len: u64,
 }
 
 impl InPlace {
-    /// Opens and locks what stands at `target`, to get `size` bytes. `None`: there is nothing that could be written
-    /// in place. `named`: the user named this target, which may be a block device then.
+    /// Opens and locks the file or device at `target`, to get `size` bytes. `None`: there is nothing that can be
+    /// written in place. `named`: the user named this target, which may then be a block device.
     ///
     /// # Errors
-    /// As those of a copy that replaces it; [`Cause::NoSpace`] if a device is too small.
+    /// As for a copy that replaces it; [`Cause::NoSpace`] if a device is too small.
     pub(super) fn open(
         directory: BorrowedFd<'_>,
         target: &[u8],
@@ -53,7 +53,7 @@ impl InPlace {
         if kind != FileType::RegularFile && !device {
             return Ok(None);
         }
-        // A device in use, such as one that is mounted, is refused with EXCL.
+        // With EXCL the kernel refuses a device in use, such as a mounted one.
         let exclusive = match device {
             true => OFlags::EXCL,
             false => OFlags::empty(),
@@ -90,12 +90,12 @@ impl InPlace {
         Ok(Some((file, in_place)))
     }
 
-    /// Bytes that it has.
+    /// Its length in bytes.
     pub(super) fn len(&self) -> u64 {
         self.len
     }
 
-    /// Before the content changes: marks the file. `meta`: what it is to get.
+    /// Marks the file before its content changes. `meta` is the final metadata.
     pub(super) fn change(&mut self, file: BorrowedFd<'_>, meta: &Meta) -> Result<(), Cause> {
         if self.changed || self.device {
             return Ok(());
@@ -106,7 +106,7 @@ impl InPlace {
             marked => marked?,
         }
         self.changed = true;
-        // Another owner's file keeps its time until it is written to.
+        // Only the owner can set a time; without it, the time changes with the first write.
         let _ = set_time(
             file,
             &Meta {
@@ -120,7 +120,7 @@ impl InPlace {
         }
     }
 
-    /// The content is complete and verified: the mark goes, permissions and time come.
+    /// Completes the file after its content was verified: removes the mark, sets permissions and time.
     pub(super) fn finish(
         &mut self,
         file: BorrowedFd<'_>,
@@ -129,7 +129,7 @@ impl InPlace {
         wanted: Option<&Wanted>,
     ) -> Result<NotKept, Cause> {
         if self.device {
-            // Also the kernel's own copy of what a device refuses is told here.
+            // fsync also reports errors that the device returned to the kernel's writeback.
             return Ok(fs::fsync(file).map(|()| Vec::new())?);
         }
         if self.len != size {
@@ -141,7 +141,7 @@ impl InPlace {
         if self.durable {
             fs::fsync(file)?;
         }
-        // Also that of a copy that was killed, if nothing of its content had to be changed.
+        // A killed copy may have left the mark, even if no content had to change now.
         match fs::fremovexattr(file, ATTRIBUTE) {
             Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
             removed => removed?,
@@ -154,7 +154,8 @@ impl InPlace {
     }
 }
 
-/// Takes set-user-ID and set-group-ID away, which were given to another content. What root writes the system leaves them.
+/// Clears set-user-ID and set-group-ID, which belonged to the old content. The kernel does not clear them when root
+/// writes.
 fn clear_set_ids(file: BorrowedFd<'_>) -> Result<(), Cause> {
     let mode = fs::fstat(file)?.st_mode;
     match mode & 0o6000 {
@@ -165,7 +166,7 @@ fn clear_set_ids(file: BorrowedFd<'_>) -> Result<(), Cause> {
 
 /// Whether a killed copy in place left `file` incomplete.
 pub(super) fn is_unfinished(file: BorrowedFd<'_>) -> bool {
-    // Longer than expected is a mark, too.
+    // An attribute longer than expected counts as a mark, too.
     !matches!(
         fs::fgetxattr(file.as_fd(), ATTRIBUTE, &mut [0_u8; 8][..]),
         Err(Errno::NODATA | Errno::OPNOTSUPP)

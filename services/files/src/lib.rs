@@ -1,7 +1,7 @@
-//! The file service: one end serves a directory, the other copies files to it, from it, or lists it.
+//! Copies and lists files between two ends, one of which serves a directory.
 //!
-//! [`Server`] and [`Client`] are what users need; [`Location`] reads `HOST:PATH`. The protocol, its
-//! guarantees and their limits are in `docs/reference/files.md`, the numbers in [`limits`].
+//! [`Server`] and [`Client`] are the entry points; [`Location`] parses `HOST:PATH`. `docs/reference/files.md` describes
+//! the protocol and its guarantees; [`limits`] lists the limits.
 //!
 //! ```text
 //!        meet           two who share a code: found, introduced, then a client and a server as any
@@ -28,10 +28,9 @@
 //!   rendezvous                      what a client and the server started for it say over a login's channel
 //! ```
 //!
-//! Three rules hold it together. The end that has the files runs `send`, the other
-//! `receive`, whichever of them is the client. What the peer sends is either allowed at that point or ends the
-//! connection; what a file system refuses fails that file only. And a file gets its name when its
-//! digest has been compared, not before.
+//! Three rules hold everywhere. The end that has the files runs `send` and the other `receive`, whichever is the
+//! client. A message that the protocol does not allow at that point ends the connection; an error of the file system
+//! fails only that file. A file gets its name only after its digest has been verified.
 //!
 //! ```
 //! use std::net::Ipv4Addr;

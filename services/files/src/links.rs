@@ -1,8 +1,8 @@
-//! Symbolic links of a source: sent as links, or followed.
+//! Opens a source's symbolic links: as links, or followed.
 //!
-//! What a peer asks to have followed stays below the served directory: a link is resolved from there, by the
-//! same system call that resolves the paths of requests, and never from where it stands. The kernel refuses
-//! what leads out, whatever changes places meanwhile.
+//! A link that a peer asks to follow must stay below the served directory. It is resolved from that directory, by the
+//! same system call that resolves the paths of requests, and never from the link's own directory. The kernel refuses a
+//! target outside, even if the tree changes meanwhile.
 
 use crate::error::Cause;
 use crate::message::{CopyOptions, EntryKind};
@@ -13,17 +13,17 @@ use rustix::io::Errno;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What a copy does with the symbolic links of its sources.
+/// How a copy treats the symbolic links of its sources.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SourceLinks {
-    /// Those that were named as sources.
+    /// Links named as sources.
     named: Links,
-    /// Those below.
+    /// Links below the sources.
     below: Links,
 }
 
 impl SourceLinks {
-    /// Of sources on this machine.
+    /// For sources on this machine.
     pub(crate) fn local(options: &CopyOptions) -> SourceLinks {
         SourceLinks {
             named: Links::local(!options.keep_links),
@@ -31,7 +31,7 @@ impl SourceLinks {
         }
     }
 
-    /// Of sources below a served directory.
+    /// For sources below a served directory.
     pub(crate) fn of_root(options: &CopyOptions, root: &Arc<Root>) -> SourceLinks {
         SourceLinks {
             named: Links::below(!options.keep_links, root),
@@ -39,7 +39,7 @@ impl SourceLinks {
         }
     }
 
-    /// What is done with one that is in these directories of the source; in none, if it was named.
+    /// The treatment of a link inside these directories of the source; `directories` is empty for a named source.
     pub(crate) fn inside(&self, directories: &[Identity]) -> &Links {
         match directories {
             [] => &self.named,
@@ -48,7 +48,7 @@ impl SourceLinks {
     }
 }
 
-/// The same is done with all.
+/// Treats all links the same way.
 impl From<Links> for SourceLinks {
     fn from(links: Links) -> SourceLinks {
         SourceLinks {
@@ -58,20 +58,20 @@ impl From<Links> for SourceLinks {
     }
 }
 
-/// What is done with symbolic links.
+/// How symbolic links are treated.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Links {
-    /// They are copied as links.
+    /// Copied as links.
     #[default]
     Kept,
-    /// What they lead to is copied, wherever it is: they are the user's own.
+    /// Replaced by their targets, wherever those are: the links belong to the user.
     Followed,
-    /// The same, for a peer: not what is outside of the served directory.
+    /// Replaced by their targets, for a peer: not outside of the served directory.
     FollowedBelow(Arc<Root>),
 }
 
 impl Links {
-    /// Of a source on this machine.
+    /// For a source on this machine.
     pub(crate) fn local(follow: bool) -> Links {
         match follow {
             true => Links::Followed,
@@ -79,7 +79,7 @@ impl Links {
         }
     }
 
-    /// Of a source below a served directory; a login's are its own.
+    /// For a source below a served directory; a login's links belong to the user.
     pub(crate) fn below(follow: bool, root: &Arc<Root>) -> Links {
         match follow && !root.is_of_login() {
             true => Links::FollowedBelow(Arc::clone(root)),
@@ -87,15 +87,15 @@ impl Links {
         }
     }
 
-    /// Whether they are followed: then directories may be met in themselves.
+    /// Whether they are followed: a directory may then contain itself.
     pub(crate) fn are_followed(&self) -> bool {
         !matches!(self, Links::Kept)
     }
 
-    /// What `name` in `directory` is. `path`: it, from the served directory.
+    /// The status of `name` in `directory`. `path` is its path from the served directory.
     ///
     /// # Errors
-    /// [`Cause::LinkToNothing`], [`Cause::OutsideRoot`], or what the system says.
+    /// [`Cause::LinkToNothing`], [`Cause::OutsideRoot`], or the system's error.
     pub(crate) fn stat(
         &self,
         directory: impl AsFd,
@@ -112,7 +112,7 @@ impl Links {
         }
     }
 
-    /// Opens `name` in `directory`, or what it leads to. `flags` do not follow. `path` as above.
+    /// Opens `name` in `directory`, or the target of that link. `flags` do not follow links. `path` as in `stat`.
     pub(crate) fn open(
         &self,
         directory: impl AsFd,
@@ -121,7 +121,7 @@ impl Links {
         flags: OFlags,
     ) -> Result<OwnedFd, Cause> {
         match open_in(&directory, name, flags, Mode::empty()) {
-            // A link, where a file or a directory is asked for.
+            // A link, where a file or a directory was requested.
             Err(Errno::LOOP | Errno::NOTDIR) if self.are_followed() => {
                 let flags = flags.difference(OFlags::NOFOLLOW);
                 match self.follow(directory, name, &path(), flags) {
@@ -147,10 +147,11 @@ impl Links {
     }
 }
 
-/// Which directory or file it is, on this machine.
+/// The identity of a file or directory on this machine: device and inode number.
 pub(crate) type Identity = (u64, u64);
 
-/// What `path` leads to on this machine, and whether only names lead there: no open file of a process, as in `/proc/self/fd`.
+/// The status of the target of `path` on this machine, and whether names alone lead there. They do not for an open file
+/// of a process, as in `/proc/self/fd`.
 pub(crate) fn end_of(path: &Path) -> rustix::io::Result<(Stat, bool)> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let open = |resolve| fs::openat2(CWD, path, flags, Mode::empty(), resolve);
@@ -158,7 +159,7 @@ pub(crate) fn end_of(path: &Path) -> rustix::io::Result<(Stat, bool)> {
     Ok((end, open(ResolveFlags::NO_MAGICLINKS).is_ok()))
 }
 
-/// Which one it is.
+/// The identity in a file's status.
 pub(crate) fn identity(stat: &Stat) -> Identity {
     (stat.st_dev, stat.st_ino)
 }

@@ -1,4 +1,4 @@
-//! How a user names a file: a local path, or `[USER@]HOST[:PORT]:PATH`.
+//! Parses how users name files: a local path, or `[USER@]HOST[:PORT]:PATH`.
 
 use crate::escape::escape;
 use crate::limits::DEFAULT_PORT;
@@ -11,7 +11,7 @@ use std::str::FromStr;
 use zerolane::lanes::is_ethernet;
 use zerolane::options::EthernetAddress;
 
-/// Where a file is.
+/// The location of a file.
 ///
 /// | written | means |
 /// |---|---|
@@ -23,25 +23,26 @@ use zerolane::options::EthernetAddress;
 /// | `HOST:~/PATH` | the same as `HOST:PATH` |
 /// | anything else | a local path |
 ///
-/// The first `:` decides, unless a `/` stands before it: `./a:b` is local. A remote PATH that
-/// itself begins with digits and a `:` is written `HOST:./1:x`; one of a host called `ether` that looks as an address of raw
-/// Ethernet, with one `/`, `ether:./a/b`.
+/// The first `:` decides, unless a `/` comes before it: `./a:b` is local. A remote PATH that begins with digits and a
+/// `:` is written `HOST:./1:x`. A path at a host called `ether` that looks like an address of raw Ethernet, with one
+/// `/`, is written `ether:./a/b`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
     /// A path on this machine.
     Local(PathBuf),
-    /// A path below the directory that a host serves, or as a user there may reach it. Bytes: names need not be UTF-8.
+    /// A path below the directory that a host serves, or a path that a user there can reach. Bytes, because names need
+    /// not be UTF-8.
     Remote(Host, Vec<u8>),
 }
 
-/// A host, and how its file service is reached: at a port, or as a user there.
+/// A host, and how to reach its file service: at a port, or by logging in as a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// The user for whom a server is to be started there.
+    /// The user as whom a server is started there.
     pub user: Option<String>,
-    /// Name or address, without brackets; of raw Ethernet, the address without its port.
+    /// Name or address, without brackets; for raw Ethernet, the address without its port.
     pub name: String,
-    /// The UDP port of the server that is there, or the one at which users log in. `None`: the usual one.
+    /// The UDP port of the running server, or the port for logins. `None`: the default.
     pub port: Option<u16>,
 }
 
@@ -55,7 +56,7 @@ impl Host {
         }
     }
 
-    /// The UDP port of the server that is there.
+    /// The UDP port of the running server.
     pub fn port(&self) -> u16 {
         self.port.unwrap_or(DEFAULT_PORT)
     }
@@ -71,7 +72,7 @@ impl From<SocketAddr> for Host {
     }
 }
 
-/// As in a location: with the port, unless it is a user's usual one.
+/// As in a location: with the port, unless it is the default of a login.
 impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(user) = &self.user {
@@ -91,15 +92,15 @@ impl fmt::Display for Host {
 /// Why a text is not a [`Location`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LocationError {
-    /// Nothing between `@` and what follows, or nothing before it.
+    /// The part before or after `@` is empty.
     #[error(
         "USER@HOST:PATH needs both a user and a host (a local name with '@' and ':' is written ./NAME)"
     )]
     NoUser,
-    /// Nothing before the first `:`.
+    /// The part before the first `:` is empty.
     #[error("no host before ':' (a local name that begins so is written ./:name)")]
     NoHost,
-    /// An address of raw Ethernet, and nothing behind it.
+    /// An address of raw Ethernet without a path.
     #[error(
         "behind an address of raw Ethernet stands its path: ether:IFACE/MAC:PATH (a path \
         of a host called ether is written ether:./PATH)"
@@ -108,19 +109,19 @@ pub enum LocationError {
     /// `[` without `]:`, or an IPv6 address without either.
     #[error("an IPv6 address is written [ADDRESS]:PATH")]
     Brackets,
-    /// An address that means another host on each interface, without one.
+    /// An address that needs an interface (such as link-local), without one.
     #[error("a link-local address needs its interface: [{0}%eth0]:PATH")]
     Scope(Ipv6Addr),
     /// The host's name is not UTF-8.
     #[error("the host's name is not UTF-8")]
     HostName,
-    /// Digits that are no port.
+    /// The port is not a valid number.
     #[error("no port number between 1 and 65535: {0}")]
     Port(String),
 }
 
 impl Location {
-    /// Reads `text` as the table at [`Location`] says.
+    /// Parses `text` by the table at [`Location`].
     ///
     /// # Errors
     /// A [`LocationError`] for a host or port that is not valid.
@@ -183,18 +184,17 @@ fn as_address(bytes: &[u8]) -> Option<Ipv6Addr> {
     std::str::from_utf8(bytes).ok()?.parse().ok()
 }
 
-/// Whether an IPv6 address stands before one of the `:`, or is all there is.
+/// Whether the text up to one of the `:`, or all of it, is an IPv6 address.
 fn begins_with_address(bytes: &[u8]) -> bool {
     let longest = bytes.len().min(LONGEST_ADDRESS + 1);
     let mut ends = (2..=longest).filter(|&end| bytes.get(end).is_none_or(|&b| b == b':'));
     ends.any(|end| as_address(&bytes[..end]).is_some())
 }
 
-/// Most bytes of an IPv6 address in text.
+/// Longest text of an IPv6 address, bytes.
 const LONGEST_ADDRESS: usize = "ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255".len();
 
-/// What stands before the last `@` of what stands before the first `:` or `/`, and the rest. A `[` begins an address,
-/// which may have an `@` in its scope.
+/// Splits at the last `@` before the first `:` or `/`. A `[` begins an address, which may have an `@` in its scope.
 fn split_user(bytes: &[u8]) -> (Option<&[u8]>, &[u8]) {
     let end = bytes.iter().position(|b| b":/[".contains(b));
     let found = bytes[..end.unwrap_or(0)].iter().rposition(|&b| b == b'@');
@@ -204,7 +204,7 @@ fn split_user(bytes: &[u8]) -> (Option<&[u8]>, &[u8]) {
     }
 }
 
-/// A path without the `~` that stands for the directory where it begins in any case.
+/// Removes a leading `~`, which stands for the directory where relative paths begin anyway.
 fn from_home(path: &[u8]) -> &[u8] {
     match path.strip_prefix(b"~") {
         Some(rest) if rest.is_empty() || rest[0] == b'/' => {
@@ -215,10 +215,10 @@ fn from_home(path: &[u8]) -> &[u8] {
     }
 }
 
-/// A host's name and what follows its `:`.
+/// A host's name and the text after its `:`.
 type HostAndRest<'t> = (&'t [u8], &'t [u8]);
 
-/// `None` if the text is a local path.
+/// Splits off the host; `None` if the text is a local path.
 fn split_host(bytes: &[u8]) -> Result<Option<HostAndRest<'_>>, LocationError> {
     if bytes.first() == Some(&b'[') {
         let end = bytes
@@ -238,7 +238,7 @@ fn split_host(bytes: &[u8]) -> Result<Option<HostAndRest<'_>>, LocationError> {
         .map(|at| (&bytes[..at], &bytes[at + 1..])))
 }
 
-/// The port, if digits and a `:` come first, and the path.
+/// The port, if the text begins with digits and a `:`, and the path.
 fn split_port(rest: &[u8]) -> Result<(Option<u16>, &[u8]), LocationError> {
     let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
     if digits == 0 || rest.get(digits) != Some(&b':') {
@@ -343,7 +343,7 @@ mod tests {
             ("ether:7:a/b", remote("ether", 7, b"a/b")),
         ] {
             assert_eq!(text.parse(), Ok(expected.clone()), "{text}");
-            // Its text is read as the same location, the port said.
+            // Printed and parsed again, it is the same location, with the port.
             let Location::Remote(host, path) = &expected else {
                 panic!("{text} is remote");
             };

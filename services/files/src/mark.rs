@@ -1,10 +1,9 @@
-//! How a temporary file is recognized: by a mark in it, not by its name.
+//! Recognizes a temporary file by a mark in it, not by its name.
 //!
-//! The mark is a digest of the name that the file is to get and of the inode itself (number and time of
-//! birth). So a copy of a temporary file, made by any program, is not a temporary file. Nor is a
-//! file that was left for another name. It stands in an extended attribute; where the file system has none,
-//! in the last bytes of the file, behind the content, and moved as that grows. Whenever the
-//! process is killed, the last bytes are the mark.
+//! The mark is a digest of the final name of the file and of the inode (number and time of birth). So neither a copy of
+//! a temporary file, made by any program, nor one made for another name is a temporary file. The mark is an extended
+//! attribute. If the file system has none, it is the last bytes of the file, after the content, and is moved as the
+//! content grows; whenever the process is killed, the last bytes are the mark.
 
 use crate::error::Cause;
 use crate::positioned::{read_full, write_at};
@@ -14,7 +13,7 @@ use rustix::fs::{self, AtFlags, StatxFlags, XattrFlags};
 const ATTRIBUTE: &str = "user.zerolane.temporary";
 const BYTES: usize = 32;
 
-/// A mark, and where it stands.
+/// A mark, and its place.
 #[derive(Debug)]
 pub(super) struct Mark {
     digest: [u8; BYTES],
@@ -24,12 +23,12 @@ pub(super) struct Mark {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Attribute,
-    /// Behind the content.
+    /// After the content.
     Trailer,
 }
 
 impl Mark {
-    /// Marks `file`, which is empty, as the temporary one for `target`.
+    /// Marks `file`, which is empty, as the temporary file for `target`.
     pub(super) fn set(file: BorrowedFd<'_>, target: &[u8]) -> Result<Mark, Cause> {
         let digest = digest(file, target)?;
         let mut mark = Mark {
@@ -47,8 +46,7 @@ impl Mark {
         Ok(mark)
     }
 
-    /// The mark of `file` as the temporary one for `target`, if it has one, and how long its content
-    /// is, bytes.
+    /// The mark of `file` as the temporary file for `target`, if it has one, and the length of its content in bytes.
     pub(super) fn find(file: BorrowedFd<'_>, target: &[u8]) -> Result<Option<(Mark, u64)>, Cause> {
         let digest = digest(file, target)?;
         let len = fs::fstat(file)?.st_size as u64;
@@ -66,7 +64,7 @@ impl Mark {
         Ok((whole && found == digest).then_some((Mark { digest, at }, content)))
     }
 
-    /// Sets the mark again, behind `end` bytes of content, whatever the length was to be.
+    /// Sets the mark again, after `end` bytes of content, whatever the final length.
     pub(super) fn restore(&self, file: BorrowedFd<'_>, end: u64) -> Result<(), Cause> {
         self.write(file, end)?;
         match self.at {
@@ -85,7 +83,7 @@ impl Mark {
         }
     }
 
-    /// Before `[from, until)` is written to `file`, whose content ends at `end`, less than `until`.
+    /// Moves the mark before `[from, until)` is written to `file`, whose content ends at `end`, less than `until`.
     pub(super) fn make_way(
         &self,
         file: BorrowedFd<'_>,
@@ -97,7 +95,7 @@ impl Mark {
             return Ok(());
         }
         self.write(file, until)?;
-        // What is written covers the old one, unless it begins further on.
+        // The write covers the old mark, except for the part before `from`.
         let stale = from.saturating_sub(end).min(BYTES as u64) as usize;
         write_at(file, &[0; BYTES][..stale], end)
     }
@@ -111,7 +109,7 @@ impl Mark {
         Ok(fs::ftruncate(file, BYTES as u64)?)
     }
 
-    /// Gives `file`, with `end` bytes of content, the length `size`. A mark behind the content goes.
+    /// Sets the length of `file`, with `end` bytes of content, to `size`. This removes a mark after the content.
     pub(super) fn set_len(&self, file: BorrowedFd<'_>, end: u64, size: u64) -> Result<(), Cause> {
         if self.at == Place::Trailer {
             fs::ftruncate(file, end.min(size))?;
@@ -119,8 +117,8 @@ impl Mark {
         Ok(fs::ftruncate(file, size)?)
     }
 
-    /// Removes the mark, once the length is set. One that cannot be removed does no harm: it means nothing
-    /// under the final name.
+    /// Removes the mark, once the length is set. If that fails, the mark is harmless: it is invalid under the final
+    /// name.
     pub(super) fn remove(&self, file: BorrowedFd<'_>) {
         if self.at == Place::Attribute {
             let _ = fs::fremovexattr(file, ATTRIBUTE);
@@ -128,7 +126,7 @@ impl Mark {
     }
 }
 
-/// The mark of this file for `target`, which no other file can have.
+/// The mark of this file for `target`, which is unique to the file.
 fn digest(file: BorrowedFd<'_>, target: &[u8]) -> Result<[u8; BYTES], Cause> {
     let wanted = StatxFlags::INO | StatxFlags::BTIME;
     let stat = fs::statx(file, "", AtFlags::EMPTY_PATH, wanted)?;

@@ -1,8 +1,7 @@
-//! The messages that the ends exchange besides file content.
+//! Defines the messages between the ends, other than file content.
 //!
-//! Requests and replies open with magic and version, whose place never changes; everything else is
-//! postcard. Decoding never trusts a length: a message is at most one buffer, and postcard cannot
-//! make more of it than its bytes allow.
+//! Requests and replies start with magic and version, whose place never changes; the rest is postcard. Decoding never
+//! trusts a length: a message fits one buffer, and postcard allocates no more than the message's bytes allow.
 
 use crate::digest::{Algorithm, Digest, Digester};
 use crate::error::{Cause, Error, Failure, Refusal};
@@ -16,19 +15,19 @@ use serde::{Deserialize, Serialize};
 const MAGIC: [u8; 4] = *b"ZLfs";
 const PROLOGUE_BYTES: usize = MAGIC.len() + size_of::<u16>();
 
-/// The request of a client, its first message.
+/// A client's request, its first message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Request {
     /// The client sends files, the server writes them.
     Put {
         destination: Vec<u8>,
         sources: u32,
-        /// Whether a source is the contents of a directory, without a name of its own.
+        /// Whether a source stands for the contents of a directory.
         contents: bool,
         landing: Landing,
         share: Share,
         options: CopyOptions,
-        /// Its key also says which copy this is: the connection before is ended.
+        /// Its key also identifies the copy: the copy's previous connection is ended.
         digester: Digester,
     },
     /// The server sends files, the client writes them.
@@ -36,16 +35,16 @@ pub(crate) enum Request {
         sources: Vec<Vec<u8>>,
         share: Share,
         options: CopyOptions,
-        /// Rules about what is left alone, as lines.
+        /// Filter rules, one a line.
         filter: Vec<Vec<u8>>,
         /// As in a Put.
         digester: Digester,
-        /// How far the connection before it came; the start, if there was none.
+        /// How far the previous connection came; the start, if there was none.
         from: Position,
-        /// Steps that were begun there.
+        /// Steps that were begun on the previous connection.
         begun: u64,
     },
-    /// The server sends what these paths and patterns name, and what is in the directories among it.
+    /// The server lists what these paths and patterns name, and the contents of directories among it.
     List {
         paths: Vec<Vec<u8>>,
         options: ListOptions,
@@ -53,17 +52,17 @@ pub(crate) enum Request {
     /// The server sends the listing of a tree, in order.
     Walk {
         path: Vec<u8>,
-        /// Whether a directory that is not there counts as an empty one.
+        /// Whether a missing directory counts as an empty one.
         may_be_missing: bool,
         /// With digests of files.
         digests: bool,
-        /// What links lead to, in place of them.
+        /// Replaces links by their targets.
         copy_links: bool,
-        /// With these.
+        /// With these attributes.
         attributes: Attributes,
-        /// With the content of these files of each directory.
+        /// With the content of these filter files of each directory.
         filter_files: Vec<Vec<u8>>,
-        /// As in a Put: a sync that goes on comes with the key of the connection that broke.
+        /// As in a Put: a sync that continues comes with the key of the connection that broke.
         digester: Digester,
     },
     /// The client sends files for places that it chose by a listing, the server writes them.
@@ -71,11 +70,11 @@ pub(crate) enum Request {
         destination: Vec<u8>,
         options: CopyOptions,
         backup: Option<Backup>,
-        /// Directories, as paths from the destination, that have files which need not be sent.
+        /// Directories, as paths from the destination, with files that need not be sent.
         link_dest: Vec<Vec<u8>>,
         digester: Digester,
     },
-    /// The server sends the files that the steps which follow name.
+    /// The server sends the files named by the steps that follow.
     Fetch {
         source: Vec<u8>,
         options: CopyOptions,
@@ -83,37 +82,37 @@ pub(crate) enum Request {
         /// As in a Get.
         begun: u64,
     },
-    /// The server removes what the steps which follow name.
+    /// The server removes the files named by the steps that follow.
     Remove {
         path: Vec<u8>,
         backup: Option<Backup>,
         /// Only its key matters, as in a Put.
         digester: Digester,
     },
-    /// The server sends one file as a stream, to be passed on.
+    /// The server sends one file as a stream.
     Read {
         source: Vec<u8>,
         /// As in a Put.
         digester: Digester,
-        /// The parts that the connections before passed on.
+        /// The parts that previous connections passed on.
         from: Position,
         /// As in the options of a copy.
         allow_changing: bool,
     },
-    /// By one that proved the code: the server says what it offers.
+    /// From a client that proved the code: the server says what it offers.
     Meet,
-    /// The client wants nothing of what it was offered.
+    /// The client declines the offer.
     Decline,
-    /// Before another request: the client takes at most so many bytes of payload a second.
+    /// Before another request: the client's limit of payload, in bytes per second.
     Limit { max_rate: u64 },
     /// The server removes what these paths and patterns name.
     Delete {
         paths: Vec<Vec<u8>>,
         options: RemoveOptions,
     },
-    /// The server makes directories; with `parents` also those above, and one that is there is no failure.
+    /// The server makes directories; `parents` also makes missing parents, and accepts a directory that exists.
     MakeDirectories { paths: Vec<Vec<u8>>, parents: bool },
-    /// The server gives what is at `from` the name `to`, or moves it into that directory.
+    /// The server renames `from` to `to`, or moves it into that directory.
     Rename {
         from: Vec<u8>,
         to: Vec<u8>,
@@ -121,77 +120,80 @@ pub(crate) enum Request {
     },
 }
 
-/// What a destination is to sources.
+/// How the destination relates to the sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Landing {
-    /// As `cp` has it: a directory to copy into if it is one, else the new name of the one source.
+    /// As in `cp`: a directory to copy into if it is one, else the new name of the one source.
     AsCp,
-    /// A directory to copy into, as it was for the connection before.
+    /// A directory to copy into, as resolved on the previous connection.
     Into,
-    /// The new name of the one source, as it was for the connection before: by now it may be a directory.
+    /// The new name of the one source, as resolved on the previous connection: by now it may be a directory.
     Named,
 }
 
 /// How to copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopyOptions {
-    /// Copy directories with all that is in them.
+    /// Copy directories with all their contents.
     pub recursive: bool,
-    /// Keep what a killed copy left of a large file, after verifying it.
+    /// Keep the part of a large file that a killed copy left, after verifying it.
     pub resume: bool,
-    /// Have each file on the disk (fsync) before it gets its name.
+    /// Write each file to disk (fsync) before it gets its name.
     pub durable: bool,
     /// Replace target files that have no write permission.
     pub replace_read_only: bool,
     /// Count files and bytes before sending, so that progress has a total.
     pub count_first: bool,
-    /// Of a file that is there already, send only the parts that differ: units of
-    /// [`UNIT_BYTES`](crate::limits::UNIT_BYTES) at the same offsets, compared by digest. What the old file has is
-    /// copied at the receiver. Files smaller than [`DELTA_BYTES`](crate::limits::DELTA_BYTES) are sent whole.
+    /// Send only the parts of an existing file that differ: units of [`UNIT_BYTES`](crate::limits::UNIT_BYTES) at the
+    /// same offsets, compared by digest. The receiver copies the others from the old file. Files smaller than
+    /// [`DELTA_BYTES`](crate::limits::DELTA_BYTES) are sent whole.
     pub delta: bool,
-    /// Write a file that is there already itself, instead of a new one that replaces it. It is marked while it is
-    /// incomplete. A block device that is named as the target is written so, too.
+    /// Write into an existing file, instead of replacing it with a new one. The file is marked while it is incomplete.
+    /// A block device named as the target is written this way too.
     pub in_place: bool,
-    /// Copy what symbolic links of the source lead to, in place of the links. What a client asks a server for stays below
-    /// the served directory.
+    /// Copy the targets of the source's symbolic links instead of the links. If a server is the source, the targets
+    /// must be below the served directory.
     pub copy_links: bool,
-    /// Copy links that are named as sources as links. Else what they lead to is copied, also without `copy_links`.
+    /// Copy symbolic links that are named as sources as links. Otherwise their targets are copied, even without
+    /// `copy_links`.
     pub keep_links: bool,
-    /// What is kept of files besides.
+    /// The attributes to keep.
     pub attributes: Attributes,
-    /// Copy files that are written to while they are read, as they are read: what arrives may be of no one moment. Of one that
-    /// grows, what was there when it was opened is copied; a large one that becomes shorter is a failure all the same.
+    /// Copy files that are written to while they are read: the copy may mix old and new content. Of a file that grows,
+    /// the part that existed when it was opened is copied; a large file that becomes shorter is a failure all the same.
     pub allow_changing: bool,
-    /// Leave the permissions of what is at the target as they are; what is new gets those of the source that a new file may
-    /// have there (`umask`).
+    /// Leave the permissions of existing files at the target as they are; new files get those of the source, less the
+    /// `umask`.
     pub no_permissions: bool,
 }
 
-/// Where a sync keeps what it replaces or removes. Of what is replaced by the same name, only one backup is kept: the last.
+/// Where a sync keeps the files that it replaces or removes. Of several files with the same name only the last backup
+/// is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backup {
-    /// A directory, as a path from the destination: backups have the paths there that the files have below the
-    /// destination. A server takes none that leads out of what it serves. `None`: backups stand beside the files.
+    /// A directory, as a path from the destination: a backup has the path there that its file has below the
+    /// destination. A server refuses a directory outside of the served one. `None`: backups stand beside the files.
     pub directory: Option<Vec<u8>>,
-    /// What is appended to the names of files. Without a directory it cannot be empty.
+    /// The suffix of backups. Without a directory it cannot be empty.
     pub suffix: Vec<u8>,
 }
 
-/// What is kept of files besides content, permissions and time, where the end that writes them may.
+/// Attributes to keep besides content, permissions and time, where the writing end may.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attributes {
-    /// User and group, by their numbers.
+    /// User and group, as numbers.
     pub owner: bool,
-    /// Extended attributes: those of `user.`, and as root also others but `system.`. A served directory gets only the former.
+    /// Extended attributes: those in `user.`, and for root also others except `system.`. A served directory gets only
+    /// the former.
     pub xattrs: bool,
-    /// POSIX access control lists, with users and groups by their numbers.
+    /// POSIX access control lists, with users and groups as numbers.
     pub acls: bool,
-    /// Which files of the source have several names: they have them at the target, too.
+    /// Hard links: files of the source with several names get them at the target, too.
     pub hard_links: bool,
 }
 
 impl Attributes {
-    /// Nothing.
+    /// No attributes.
     pub const NONE: Attributes = Attributes {
         owner: false,
         xattrs: false,
@@ -199,7 +201,7 @@ impl Attributes {
         hard_links: false,
     };
 
-    /// Whether there is something to ask the file system for beyond its usual answer.
+    /// Whether these need queries to the file system beyond stat.
     pub(crate) fn are_extended(self) -> bool {
         self.xattrs || self.acls
     }
@@ -208,25 +210,25 @@ impl Attributes {
 /// What to list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListOptions {
-    /// Also what is in the directories below, at every depth.
+    /// Also list the contents of directories, at every depth.
     pub recursive: bool,
-    /// Also names in directories that begin with a dot.
+    /// Also list names that begin with a dot.
     pub hidden: bool,
 }
 
 /// How to remove.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemoveOptions {
-    /// Remove directories with all that is in them.
+    /// Remove directories with all their contents.
     pub recursive: bool,
-    /// Remove files that have no write permission, too; what is not there is no failure.
+    /// Also remove files without write permission; a missing file is no failure.
     pub force: bool,
 }
 
-/// What may be replaced when something gets a new name. A directory never is.
+/// What a rename may replace. It never replaces a directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Replace {
-    /// Files that have a write permission, and links.
+    /// Files with a write permission, and links.
     #[default]
     Writable,
     /// All files and links.
@@ -240,29 +242,29 @@ pub enum Replace {
 pub(crate) enum Reply {
     /// The copy may begin.
     Accepted {
-        /// How digests are made.
+        /// The algorithm of digests.
         algorithm: Algorithm,
-        /// How the destination of a Put was understood: never [`Landing::AsCp`].
+        /// The meaning of a Put's destination: never [`Landing::AsCp`].
         landing: Landing,
-        /// Differs after the server's system was started anew: what was written before that and not
-        /// synced may be lost.
+        /// The boot ID of the server's system. It changes with a restart, which may lose data written before and not
+        /// synced.
         boot: [u8; 16],
     },
-    /// It may not.
+    /// The server refuses the request.
     Refused(Refusal),
-    /// How much was done since the last such reply, and what was not. The first one, with nothing of either, says that
-    /// the request is going to be carried out: nothing is done before that has arrived.
+    /// How much was done since the previous such reply, and the failures. The first one, without either, announces that
+    /// the request is going to be carried out: nothing is done before it has arrived.
     Done {
         done: u64,
-        /// Of these, files and links that were moved to a backup.
+        /// How many of these files and links were moved to a backup.
         backed_up: u64,
         failures: Vec<Failure>,
         last: bool,
     },
-    /// Before another reply: the server takes at most so many bytes of payload a second.
+    /// Before another reply: the server's limit of payload, in bytes per second.
     Limit { max_rate: u64 },
-    /// What there is for one that knows the code: files and bytes in all, the first entries, and how many
-    /// more.
+    /// The offer, for a client that knows the code: files and bytes in total, the first entries, and how many more
+    /// there are.
     Offer {
         files: u64,
         bytes: u64,
@@ -271,7 +273,7 @@ pub(crate) enum Reply {
     },
 }
 
-/// What a directory's entry is.
+/// The type of a directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EntryKind {
     /// A file.
@@ -284,34 +286,34 @@ pub enum EntryKind {
     Special,
 }
 
-/// One of the files and directories that are offered.
+/// One of the offered files and directories.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OfferedEntry {
     /// Its name, as bytes.
     pub name: Vec<u8>,
-    /// What it is.
+    /// Its type.
     pub kind: EntryKind,
-    /// Bytes of content, of a directory those of all that is in it.
+    /// Bytes of content; for a directory, of all its contents.
     pub size: u64,
-    /// Permission bits and time of the last change of content.
+    /// Permission bits and modification time.
     pub meta: Meta,
 }
 
-/// What is kept of a file besides its name and content.
+/// The metadata of a file that a copy keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Meta {
-    /// Permission bits. Of these only `0o777` are set at the target: set-user-ID, set-group-ID and
-    /// sticky bits are not taken from another machine.
+    /// Permission bits. Only `0o777` of them are set at the target: set-user-ID, set-group-ID and sticky bits are not
+    /// taken from another machine.
     pub mode: u32,
-    /// Time of the last change of content, seconds since 1970.
+    /// Modification time, seconds since 1970.
     pub mtime_seconds: i64,
-    /// And nanoseconds, 0 to 999,999,999.
+    /// Nanoseconds of the modification time, 0 to 999,999,999.
     pub mtime_nanoseconds: u32,
-    /// Whose it is, if that was asked for.
+    /// The owner, if requested.
     pub owner: Option<Owner>,
 }
 
-/// User and group of a file, by their numbers.
+/// User and group of a file, as numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
     /// The user.
@@ -321,26 +323,26 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Whether there can be such users and groups: the greatest number means none.
+    /// Whether such a user and group can exist: the greatest number means none.
     pub(crate) fn can_be(self) -> bool {
         self.uid != u32::MAX && self.gid != u32::MAX
     }
 }
 
-/// A record of the sender of files, in the manifest of a pack.
+/// A record of the sender, in the manifest of a pack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Record<'a> {
-    /// What follows goes on from there. Before all other steps.
+    /// The copy continues from there. Precedes all other steps.
     From { position: Position },
-    /// What follows is in this directory, which was entered on a connection before.
+    /// The following records are in this directory, which was entered on a previous connection.
     Reenter {
         #[serde(borrow)]
         name: &'a [u8],
         meta: Meta,
     },
-    /// Files and bytes to come, as counted before.
+    /// The counted total of files and bytes to come.
     Total { files: u64, bytes: u64 },
-    /// What follows, until the matching Leave, is in this directory.
+    /// The following records, until the matching Leave, are in this directory.
     Enter {
         #[serde(borrow)]
         name: &'a [u8],
@@ -356,7 +358,7 @@ pub(crate) enum Record<'a> {
         target: &'a [u8],
         meta: Meta,
     },
-    /// A whole file; its content stands in this pack.
+    /// A whole file; its content is in this pack.
     File {
         #[serde(borrow)]
         name: &'a [u8],
@@ -364,30 +366,30 @@ pub(crate) enum Record<'a> {
         size: u32,
         digest: Digest,
     },
-    /// A file whose segments follow, until Close or Abandon. Numbered from 0.
+    /// A file whose segments follow, until Close or Abandon. Files are numbered from 0.
     Open {
         #[serde(borrow)]
         name: &'a [u8],
         meta: Meta,
         size: u64,
         number: u64,
-        /// The receiver says first what it has of it.
+        /// The receiver first says what it has of the file.
         resume: bool,
     },
-    /// The next `units` units are one Transfer each, after this pack. The last record of its pack.
+    /// The next `units` units follow this pack, as one Transfer each. The last record of its pack.
     Run { units: u64 },
     /// The next `units` units are holes.
     Hole { units: u64 },
-    /// The next `units` units are what the receiver has already.
+    /// The next `units` units are those that the receiver has already.
     Keep { units: u64 },
-    /// The next unit is a hole but for these pieces; their content stands in this pack.
+    /// The next unit is a hole except for these pieces; their content is in this pack.
     Patch { pieces: Vec<Piece> },
-    /// The open file is complete; the digest of what was read.
+    /// The open file is complete; the digest of the content that was read.
     Close { digest: Digest },
     /// The open file cannot be completed.
     Abandon { cause: Cause },
-    /// The content is there, but permissions or time are to be these. `was`: what they were when it was
-    /// compared, so that no other content gets them.
+    /// The content is up to date, but permissions or time must change. `was`: their values when the content was
+    /// compared, so that the change is not applied to another content.
     Settle {
         #[serde(borrow)]
         name: &'a [u8],
@@ -395,46 +397,46 @@ pub(crate) enum Record<'a> {
         meta: Meta,
         was: Meta,
     },
-    /// What came under the name `with` changes places with what stands at `name`. A file or link that was
-    /// there is removed then, a directory stays under the name `with`.
+    /// Exchanges the file that came under the name `with` and the entry at `name`. An old file or link is then removed,
+    /// an old directory stays under the name `with`.
     Exchange {
         #[serde(borrow)]
         name: &'a [u8],
         #[serde(borrow)]
         with: &'a [u8],
     },
-    /// The sender could not read this one.
+    /// The sender could not read this file.
     Unreadable {
         #[serde(borrow)]
         name: &'a [u8],
         cause: Cause,
     },
-    /// This one is a device, socket or FIFO, and is not copied.
+    /// A device, socket or FIFO, which is not copied.
     Skipped {
         #[serde(borrow)]
         name: &'a [u8],
     },
     /// Everything was sent.
     Finish,
-    /// A file whose length nobody knows yet, from a stream. Parts follow, until Close or Abandon.
+    /// A file of unknown length, from a stream. Parts follow, until Close or Abandon.
     Stream {
         #[serde(borrow)]
         name: &'a [u8],
         meta: Meta,
     },
-    /// The next part of the stream; its content stands in this pack. One of less than a unit is the last.
+    /// The next part of the stream; its content is in this pack. A part of less than a unit is the last.
     Part { size: u32, digest: Digest },
-    /// An extended attribute of what the next record that is none is about; its value stands in this pack.
+    /// An extended attribute of the file that the next other record describes; its value is in this pack.
     Attribute {
         #[serde(borrow)]
         name: &'a [u8],
         size: u32,
     },
-    /// The next File or Open is of a file that has other names, too: it is to be remembered.
+    /// The next File or Open has other names, too: the receiver must remember it.
     Shared,
-    /// Another name of a file that is there. `level`: directories that this one and `first`, its path, have in common;
-    /// below these `first` begins. `size` and `meta`: the file is still the one that is meant. `before`: it was there,
-    /// or came on a connection before.
+    /// Another name of an existing file. `level`: how many directories this name and `first`, that file's path, have in
+    /// common; `first` begins below these. `size` and `meta`: identify the version of the file. `before`: the file
+    /// existed, or came on a previous connection.
     HardLink {
         #[serde(borrow)]
         name: &'a [u8],
@@ -445,8 +447,8 @@ pub(crate) enum Record<'a> {
         meta: Meta,
         before: bool,
     },
-    /// The file at `path` in one of the directories of links is the same: `name` becomes a link of it. `was`: it is still
-    /// the one that was compared. `meta`: what a copy of it gets, where it can have no other name.
+    /// The file at `path` in one of the link directories is the same: `name` becomes a link to it. `was`: identifies
+    /// the version that was compared. `meta`: the metadata of a copy, if the file cannot have another name.
     Same {
         #[serde(borrow)]
         name: &'a [u8],
@@ -460,7 +462,7 @@ pub(crate) enum Record<'a> {
 }
 
 impl Record<'_> {
-    /// Changes the permissions that a file or directory is to have.
+    /// Changes the permissions that a file or directory must get.
     pub(crate) fn with_modes(mut self, modes: &Modes) -> Self {
         let meta = match &mut self {
             Record::Reenter { meta, .. } | Record::Enter { meta, .. } => Some((meta, true)),
@@ -477,7 +479,7 @@ impl Record<'_> {
         self
     }
 
-    /// What is to be kept besides content, if it says so.
+    /// The metadata in the record, if any.
     pub(crate) fn meta(&self) -> Option<&Meta> {
         match self {
             Record::Reenter { meta, .. }
@@ -494,56 +496,56 @@ impl Record<'_> {
     }
 }
 
-/// A piece of data in a unit that is partly holes.
+/// A piece of data in a unit that has holes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Piece {
-    /// Bytes from the start of the unit.
+    /// Offset from the start of the unit, bytes.
     pub offset: u32,
-    /// Bytes, at least 1.
+    /// Length in bytes, at least 1.
     pub len: u32,
 }
 
-/// A message of the receiver of files.
+/// A message of the receiver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Feedback {
-    /// Digests of the units it has of the open file, from the first; answers an Open that asks for it.
+    /// Digests of the units that the receiver has of the open file, from the first; answers an Open that asks for it.
     Have { digests: Vec<Digest>, last: bool },
-    /// Files it could not write. `open`: the number of the file to stop sending, if it is one.
+    /// Files that the receiver could not write. `open`: the number of the file to stop sending, if it is one of them.
     Failed {
         failures: Vec<Failure>,
         open: Option<u64>,
     },
-    /// All steps up to there are taken, with these totals on this connection.
+    /// All steps up to there are done, with these totals on this connection.
     Settled { position: Position, totals: Totals },
-    /// What could not be kept of files that are in their place: one for each kind. None: [`Feedback::AT_WORK`].
+    /// Attributes that could not be kept of written files: one failure for each kind. Empty: [`Feedback::AT_WORK`].
     NotKept { failures: Vec<Failure> },
-    /// Everything is in its place, but for the failures. Answers Finish.
+    /// Everything is in place, except for the failures. Answers Finish.
     Done(Totals),
 }
 
 impl Feedback {
-    /// Says nothing but that the receiver is at work: of what could not be kept, none.
+    /// Only says that the receiver is at work: an empty list of attributes not kept.
     pub(crate) const AT_WORK: Feedback = Feedback::NotKept {
         failures: Vec::new(),
     };
 }
 
-/// What a copy did.
+/// The results of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
-    /// Files in their place, verified.
+    /// Files written and verified.
     pub files: u64,
-    /// Of these, those that are further names of others, or of files in directories of links. Their bytes do not count.
+    /// How many of these are further names of other files, or of files in link directories. Their bytes do not count.
     pub hard_links: u64,
-    /// Directories made or found.
+    /// Directories made, or that existed.
     pub directories: u64,
     /// Symbolic links made.
     pub links: u64,
-    /// Bytes of these files.
+    /// Bytes of the files.
     pub bytes: u64,
-    /// Of these, bytes that the receiver had already (resume).
+    /// How many of these bytes the receiver already had (resume).
     pub bytes_kept: u64,
-    /// Of these, bytes in holes that were not sent.
+    /// How many of these bytes are in holes that were not sent.
     pub bytes_in_holes: u64,
     /// Files and links that were kept as backups when others took their place.
     pub backed_up: u64,
@@ -551,12 +553,12 @@ pub struct Totals {
     pub skipped: u64,
     /// Files, directories and links that failed.
     pub failed: u64,
-    /// Of these, those that vanished from the source before they were read.
+    /// How many of these vanished from the source before they were read.
     pub vanished: u64,
 }
 
 impl Totals {
-    /// Of two connections of one copy.
+    /// The sum of the totals of two connections of one copy.
     pub(crate) fn plus(self, other: Totals) -> Totals {
         Totals {
             files: self.files.saturating_add(other.files),
@@ -574,7 +576,7 @@ impl Totals {
     }
 }
 
-/// Encodes a request or a reply. At most [`CONTROL_BYTES`], or `None`.
+/// Encodes a request or a reply; `None` if it is longer than [`CONTROL_BYTES`].
 pub(crate) fn encode_opening(message: &impl Serialize) -> Option<Vec<u8>> {
     let mut bytes = MAGIC.to_vec();
     bytes.extend(FILE_PROTOCOL_VERSION.to_le_bytes());
@@ -598,7 +600,7 @@ pub(crate) fn decode_opening<'a, M: Deserialize<'a>>(bytes: &'a [u8]) -> Result<
     postcard::from_bytes(body).map_err(|_| Error::Protocol("malformed opening message"))
 }
 
-/// Encodes feedback into `buffer`; its length, or `None` if it does not fit.
+/// Encodes feedback into `buffer`; returns its length, or `None` if it does not fit.
 pub(crate) fn encode_feedback(feedback: &Feedback, buffer: &mut [u8]) -> Option<usize> {
     postcard::to_slice(feedback, buffer)
         .ok()
@@ -610,7 +612,7 @@ pub(crate) fn decode_feedback(bytes: &[u8]) -> Result<Feedback, Error> {
     postcard::from_bytes(bytes).map_err(|_| Error::Protocol("malformed feedback"))
 }
 
-/// Appends `record` to a manifest; `None` if it is longer than a record may be.
+/// Appends `record` to a manifest; `None` if it exceeds the limit of a record.
 pub(crate) fn encode_record(record: &Record<'_>, manifest: &mut Vec<u8>) -> Option<usize> {
     let mut scratch = [0; RECORD_BYTES];
     let bytes = postcard::to_slice(record, &mut scratch).ok()?;
@@ -618,7 +620,7 @@ pub(crate) fn encode_record(record: &Record<'_>, manifest: &mut Vec<u8>) -> Opti
     Some(bytes.len())
 }
 
-/// Takes the first record off a manifest.
+/// Removes and decodes the first record of a manifest.
 pub(crate) fn decode_record<'a>(manifest: &mut &'a [u8]) -> Result<Record<'a>, Error> {
     let (record, rest) =
         postcard::take_from_bytes(manifest).map_err(|_| Error::Protocol("malformed record"))?;

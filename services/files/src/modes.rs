@@ -1,10 +1,10 @@
-//! Changes of permissions on the way, as rsync's `--chmod` has them.
+//! Changes permissions during a copy, as rsync's `--chmod` does.
 
 use crate::umask::umask;
 use std::str::FromStr;
 
-/// Changes of the permissions that files and directories of a source have: those of `chmod`, separated by commas.
-/// `D` or `F` in front of one restricts it to directories, or to all else.
+/// Changes of the permissions of a source's files and directories: those of `chmod`, separated by commas. A leading `D`
+/// or `F` restricts a change to directories, or to everything else.
 ///
 /// ```
 /// use zerolane_files::Modes;
@@ -19,30 +19,30 @@ pub struct Modes {
     changes: Vec<Change>,
 }
 
-/// Why a text is none.
+/// Why a text is not a list of changes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModesError {
-    /// Not what `chmod` takes.
+    /// `chmod` would not accept it.
     #[error("not a change of permissions, such as ug+rw, go=rX, o=g, D755 or F644: {0}")]
     Change(String),
-    /// Set-user-ID, set-group-ID and sticky bits.
+    /// Set-user-ID, set-group-ID and sticky bits are not allowed.
     #[error("set-user-ID, set-group-ID and sticky bits are never set by a copy: {0}")]
     Special(String),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Change {
-    /// `Some`: only of directories, or only of all else.
+    /// `Some`: only for directories (true), or only for everything else (false).
     directories: Option<bool>,
     how: How,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum How {
-    /// To this.
+    /// Sets the mode.
     Set(u32),
-    /// Of these classes, a bit each in the place of `x`; of those that `mask` leaves.
+    /// Changes the permissions of these classes (a bit each, in the place of `x`), limited to `mask`.
     Classes {
         classes: u32,
         mask: u32,
@@ -58,19 +58,19 @@ enum Operator {
     Equal,
 }
 
-/// Which permissions.
+/// The permissions of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
-    /// These three bits; with `x_if_any`, `x` only of directories and of what some class may execute.
+    /// These three bits; with `x_if_any`, `x` only for directories and files that some class may execute.
     Bits { bits: u32, x_if_any: bool },
-    /// Those that a class has, which begin at this bit.
+    /// The permissions of a class, whose bits begin at this bit.
     Copied(u32),
 }
 
 const ALL: u32 = 0o111;
 
 impl Modes {
-    /// These changes, then the others.
+    /// Applies these changes, then the others.
     pub fn and(mut self, others: Modes) -> Modes {
         self.changes.extend(others.changes);
         self
@@ -122,7 +122,7 @@ impl FromStr for Modes {
 }
 
 impl Change {
-    /// `umask`: what a change for no class in particular leaves alone.
+    /// `umask` limits a change that names no class.
     fn parse(text: &str, umask: u32) -> Result<Change, ModesError> {
         let wrong = || ModesError::Change(text.to_owned());
         let (directories, rest) = match text.as_bytes() {
@@ -190,7 +190,7 @@ impl What {
     }
 }
 
-/// Where the bits of a class begin.
+/// The position of the bits of a class.
 fn shift(class: char) -> Option<u32> {
     match class {
         'u' => Some(6),
@@ -225,14 +225,14 @@ mod tests {
             ("u=rwx,go=rX", 0o755, false, 0o755),
             ("a+rwx", 0, false, 0o777),
             ("u+", 0o640, false, 0o640),
-            // Bits beyond stay as they are.
+            // Bits beyond `0o777` stay as they are.
             ("o+r", 0o4640, false, 0o4644),
         ] {
             let modes: Modes = text.parse().unwrap();
             let found = modes.applied(mode, directory);
             assert_eq!(found, expected, "{text} of {mode:o}: {found:o}");
         }
-        // For no class in particular, as the umask says.
+        // A change that names no class is limited by the umask.
         for (text, mode, expected) in [
             ("+w", 0o444, 0o644),
             ("=rwX", 0o700, 0o755),

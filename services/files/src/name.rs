@@ -1,6 +1,6 @@
-//! Names and paths from outside: checked once, here, then trusted.
+//! Checks names and paths from outside, so that other code can trust them.
 //!
-//! A name is bytes, as the kernel sees it: not necessarily UTF-8, newlines allowed.
+//! A name is bytes, as the kernel sees it: not necessarily UTF-8, possibly with newlines.
 
 use crate::error::Cause;
 use crate::limits::{NAME_BYTES, PATH_BYTES};
@@ -15,27 +15,27 @@ pub(crate) fn check_name(name: &[u8]) -> Result<&[u8], Cause> {
     Ok(name)
 }
 
-/// A path from a served directory: components only; the directory itself when it has no component. One that is absolute
-/// or has a `..` is told apart ([`leaves`](Self::leaves)).
+/// A path from a served directory, as components; none for the directory itself. A path that is absolute or contains
+/// `..` is recognized ([`leaves`](Self::leaves)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RelativePath {
-    /// Names, and `..` in a path that leaves.
+    /// Names; `..` only in a path that leaves.
     components: Vec<Vec<u8>>,
-    /// Written with a `/` in front.
+    /// Written with a leading `/`.
     absolute: bool,
     /// Written with a final `/`: must be a directory.
     directory: bool,
-    /// Written with a final `.` or `..`, or empty: what is in the directory, without its name.
+    /// Written with a final `.` or `..`, or empty: the contents of the directory, without its name.
     contents: bool,
 }
 
 const UP: &[u8] = b"..";
 
 impl RelativePath {
-    /// Parses what stands after `HOST:`. `.` and repeated `/` mean nothing.
+    /// Parses the text after `HOST:`. `.` and repeated `/` are ignored.
     ///
     /// # Errors
-    /// [`Cause::InvalidName`] for a NUL, a component or a path too long.
+    /// [`Cause::InvalidName`] for a NUL, or a component or path that is too long.
     pub(crate) fn parse(path: &[u8]) -> Result<RelativePath, Cause> {
         if path.len() > PATH_BYTES {
             return Err(Cause::InvalidName);
@@ -59,17 +59,17 @@ impl RelativePath {
         })
     }
 
-    /// Whether it leads out of a served directory: it is absolute, or has a `..`.
+    /// Whether it may lead out of a served directory: it is absolute, or contains `..`.
     pub(crate) fn leaves(&self) -> bool {
         self.absolute || self.components.iter().any(|it| it == UP)
     }
 
-    /// Whether it was written so that only a directory fits.
+    /// Whether it can only be a directory, by the way it is written.
     pub(crate) fn must_be_directory(&self) -> bool {
         self.directory
     }
 
-    /// Whether, as a source, it stands for what is in the directory.
+    /// Whether, as a source, it stands for the contents of the directory.
     pub(crate) fn is_contents(&self) -> bool {
         self.contents
     }
@@ -79,12 +79,12 @@ impl RelativePath {
         self.absolute
     }
 
-    /// Its names, from the top, and `..` in a path that leaves.
+    /// Its names, from the top; `..` only in a path that leaves.
     pub(crate) fn components(&self) -> &[Vec<u8>] {
         &self.components
     }
 
-    /// The path as the kernel takes it; `.` for the served directory itself.
+    /// The path for the kernel; `.` for the served directory itself.
     pub(crate) fn as_bytes(&self) -> Vec<u8> {
         let path = self.components.join(&b'/');
         match (self.absolute, path.is_empty()) {
@@ -94,7 +94,7 @@ impl RelativePath {
         }
     }
 
-    /// `path` as written from this directory, where no link is followed: `..` in it goes up by name.
+    /// `path`, taken from this directory without following links: `..` in it goes up by name.
     pub(crate) fn join(&self, path: &RelativePath) -> RelativePath {
         if path.absolute {
             return path.clone();
@@ -122,8 +122,8 @@ impl RelativePath {
         same.then_some(below)
     }
 
-    /// The directory that holds it and its name there; `None` for the served directory itself, and for one
-    /// that has no name, such as `..`.
+    /// Its parent directory and its name there; `None` for the served directory itself, and for a path without a name,
+    /// such as `..`.
     pub(crate) fn split_last(&self) -> Option<(RelativePath, &[u8])> {
         let (name, parents) = self.components.split_last()?;
         if name == UP {

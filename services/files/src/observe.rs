@@ -1,4 +1,4 @@
-//! How a copy reports its progress, and a server its work.
+//! Defines the observers to which copies and servers report their progress.
 
 use crate::error::{Error, Failure, Refusal};
 use crate::message::Totals;
@@ -7,9 +7,9 @@ use std::time::Duration;
 use zerolane::counters::{Account, GateCounters, ListenerCounters};
 use zerolane::security::PublicKey;
 
-/// Gets the events of a copy, from the threads that do it. Every method may be left out.
+/// Receives the events of a copy, from its threads. Every method is optional.
 pub trait Observer: Send + Sync {
-    /// There are `files` files with `bytes` bytes to copy. Only if asked to count first.
+    /// There are `files` files with `bytes` bytes to copy. Only with the option to count first.
     fn counted(&self, files: u64, bytes: u64) {
         let _ = (files, bytes);
     }
@@ -19,17 +19,17 @@ pub trait Observer: Send + Sync {
         let _ = (path, size);
     }
 
-    /// `bytes` more bytes were read (at a sender) or written (at a receiver), or need not be.
+    /// `bytes` more bytes were read (by a sender) or written (by a receiver), or need not be.
     fn advanced(&self, bytes: u64) {
         let _ = bytes;
     }
 
-    /// There is a device, socket or FIFO at `path`, below the source: it is not copied, which is no failure.
+    /// There is a device, socket or FIFO at `path`, below the source: it is not copied, which is not a failure.
     fn skipped(&self, path: &[u8]) {
         let _ = path;
     }
 
-    /// A file was not copied because of this end; the others go on.
+    /// A file was not copied because of this end; the others continue.
     fn failed(&self, failure: &Failure) {
         let _ = failure;
     }
@@ -39,24 +39,24 @@ pub trait Observer: Send + Sync {
         self.failed(failure);
     }
 
-    /// A file was copied, and this could not be kept of it, at this end or (`there`) at the other. Each kind is told once
-    /// over each connection.
+    /// A file was copied without this attribute, at this end or (`there`) at the other. Each kind is reported once for
+    /// each connection.
     fn not_kept(&self, failure: &Failure, there: bool) {
         let _ = (failure, there);
     }
 
-    /// The connection broke because of `why`; another one is tried, for `left` at most.
+    /// The connection broke because of `why`; reconnecting is tried for `left` at most.
     fn interrupted(&self, why: &Error, left: Duration) {
         let _ = (why, left);
     }
 
-    /// The next try comes soon; `left` of the time for it.
+    /// The next attempt follows soon; `left` remains for reconnecting.
     fn waiting(&self, left: Duration) {
         let _ = left;
     }
 
-    /// Connected again, `outage` after the connection broke. Files with `bytes` bytes are done; those that
-    /// follow are told anew.
+    /// Reconnected, `outage` after the connection broke. Files with `bytes` bytes are done; the following files are
+    /// reported again.
     fn taken_up(&self, outage: Duration, bytes: u64) {
         let _ = (outage, bytes);
     }
@@ -68,38 +68,39 @@ impl Observer for () {}
 /// The client of one connection of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Which connection of this process, from 1: in shared memory all have one address. 0 for one that was not let in.
+    /// The number of the connection in this process, from 1: in shared memory all have one address. 0 for a client that
+    /// was not admitted.
     pub connection: u64,
-    /// Where it was when it connected.
+    /// Its address when it connected.
     pub address: SocketAddr,
-    /// The key that it proved; `None` with plain connections.
+    /// The key that it proved it owns; `None` with plain connections.
     pub key: Option<PublicKey>,
-    /// What the list of keys calls it.
+    /// Its name in the list of keys.
     pub name: Option<String>,
 }
 
-/// What a client asks for.
+/// The operation that a client requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verb {
-    /// Files, to be sent to it.
+    /// Reads files.
     Read,
-    /// To take files from it.
+    /// Writes files.
     Write,
-    /// The entries of a directory.
+    /// Lists the entries of a directory.
     List,
-    /// The listing of a whole tree, for a sync.
+    /// Lists a whole tree, for a sync.
     Compare,
-    /// To remove files.
+    /// Removes files.
     Remove,
-    /// To make directories.
+    /// Makes directories.
     Make,
-    /// To give something another name: the old one, then the new one.
+    /// Renames: the old name, then the new one.
     Rename,
 }
 
 impl Verb {
-    /// The verb in one word, such as `read`.
+    /// The verb as one word, such as `read`.
     pub fn word(self) -> &'static str {
         match self {
             Verb::Read => "read",
@@ -113,89 +114,88 @@ impl Verb {
     }
 }
 
-/// Where the time of a connection of a server went.
+/// Where the time of a server's connection went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
-    /// Until its request was heard.
+    /// Waiting for its request.
     pub request: Duration,
-    /// Until the connection before it, of the same copy, had ended.
+    /// Waiting for the end of the same copy's previous connection.
     pub turn: Duration,
-    /// The thread of the files waited for the network, or for the client.
+    /// The file thread waited for the network, or for the client.
     pub network: Duration,
-    /// All else: files were read, compared and written.
+    /// Everything else: reading, comparing and writing files.
     pub files: Duration,
 }
 
-/// Bytes that one side of a server's connections has handed on, and the other has not done with.
+/// Bytes queued between the two threads of a server's connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Queued {
-    /// Read from files, and not yet confirmed by the clients: the network or a client is what is waited for.
+    /// Read from files and not yet confirmed by the clients: waiting for the network or a client.
     pub network: u64,
-    /// Arrived, and not yet taken by the threads that write files: the disk is what is waited for.
+    /// Received and not yet taken by the threads that write files: waiting for the disk.
     pub files: u64,
 }
 
-/// Gets the events of a server, from the threads of its connections. Every method may be left out.
+/// Receives the events of a server, from the threads of its connections. Every method is optional.
 pub trait ServerObserver: Sync {
-    /// A client asks for something at `paths`, which are as the client sent them, as bytes.
+    /// A client requests an operation on `paths`, which are bytes as the client sent them.
     fn asked(&self, peer: &Peer, verb: Verb, paths: &[Vec<u8>]) {
         let _ = (peer, verb, paths);
     }
 
-    /// What strangers caused so far, by the counters of the endpoint: told several times a second. `gate` is `None` with
-    /// plain connections.
+    /// What unauthenticated peers have caused so far, by the counters of the endpoint: reported several times a second.
+    /// `gate` is `None` with plain connections.
     fn strangers(&self, gate: Option<&GateCounters>, listener: &ListenerCounters) {
         let _ = (gate, listener);
     }
 
-    /// What is queued now in all connections: told several times a second.
+    /// What is queued now in all connections: reported several times a second.
     fn queued(&self, queued: Queued) {
         let _ = queued;
     }
 
-    /// `bytes` more bytes of the files that a client asked for were read or written, or need not be.
+    /// `bytes` more bytes of the files that a client requested were read or written, or need not be.
     fn advanced(&self, peer: &Peer, bytes: u64) {
         let _ = (peer, bytes);
     }
 
-    /// The list of keys changed, or was read again: how many it has now, or why the file cannot be used and the list
-    /// before it stays in force.
+    /// The list of keys changed, or was read again: how many it has now, or why the file cannot be used so that the
+    /// previous list stays in force.
     fn list_changed(&self, news: Result<usize, String>) {
         let _ = news;
     }
 
-    /// These clients proved their keys and got no connection, for those are not on the list; and so did `more`, which
-    /// were not kept.
+    /// These clients proved keys that are not on the list, and were refused; `more` others are not listed here.
     fn not_let_in(&self, clients: &[Peer], more: u64) {
         let _ = (clients, more);
     }
 
-    /// A client was connected, and is turned away because of `why`.
+    /// A connected client was refused because of `why`.
     fn turned_away(&self, peer: &Peer, why: &Refusal) {
         let _ = (peer, why);
     }
 
-    /// A client tried a wrong one-time code; after `left` more the code is void.
+    /// A client tried a wrong one-time code; after `left` more wrong ones the code is invalid.
     fn wrong_code(&self, left: u32) {
         let _ = left;
     }
 
-    /// There is a device, socket or FIFO at `path`, below what a client asked for or sends: it is not copied.
+    /// There is a device, socket or FIFO at `path`, below a path that a client reads or writes: it is not copied.
     fn skipped(&self, peer: &Peer, path: &[u8]) {
         let _ = (peer, path);
     }
 
-    /// A file was not written or read; the others go on.
+    /// A file was not written or read; the others continue.
     fn failed(&self, peer: &Peer, failure: &Failure) {
         let _ = (peer, failure);
     }
 
-    /// Where the time of a connection went, which [ends](Self::ended) now.
+    /// Where the time of a connection went, just before it [ends](Self::ended).
     fn spent(&self, peer: &Peer, spent: &Spent) {
         let _ = (peer, spent);
     }
 
-    /// The outcome, and what the transport counted. `None`: there is nothing to count (a listing).
+    /// The outcome, and the counters of the transport. `None`: there is nothing to count (a listing).
     fn ended(&self, peer: &Peer, outcome: &Result<Option<Totals>, Error>, account: &Account) {
         let _ = (peer, outcome, account);
     }
@@ -204,7 +204,7 @@ pub trait ServerObserver: Sync {
 /// Ignores all events.
 impl ServerObserver for () {}
 
-/// Tells both, the first one first.
+/// Reports to both, in order.
 impl<A: ServerObserver, B: ServerObserver> ServerObserver for (A, B) {
     fn asked(&self, peer: &Peer, verb: Verb, paths: &[Vec<u8>]) {
         self.0.asked(peer, verb, paths);

@@ -1,4 +1,4 @@
-//! The first messages on a connection: a request and its replies, one at a time.
+//! Exchanges requests and replies at the start of a connection, one at a time.
 
 use crate::error::Error;
 use crate::limits::{CONTROL_BYTES, MESSAGE_RATE};
@@ -8,10 +8,10 @@ use serde::{Serialize, de::DeserializeOwned};
 use std::time::{Duration, Instant};
 use zerolane::{Completion, Connection, Region, TransferId};
 
-/// How often a wait checks whether it is to stop.
+/// How often a wait checks whether it must stop.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Sends one message and waits until it has arrived.
+/// Sends one message and waits until the peer has received it.
 pub(crate) fn say(
     connection: &mut Connection,
     message: &impl Serialize,
@@ -32,7 +32,7 @@ pub(crate) fn post(
     Ok(posted.map_err(zerolane::Error::from)?)
 }
 
-/// Waits until one message that was posted has arrived.
+/// Waits until the peer has received a posted message.
 pub(crate) fn sent(
     connection: &mut Connection,
     stop: &Stop,
@@ -41,7 +41,7 @@ pub(crate) fn sent(
     complete(connection, stop, patience).map(drop)
 }
 
-/// Sends bytes that the peer expects and waits until they have arrived.
+/// Sends bytes that the peer expects and waits until it has received them.
 pub(crate) fn send(
     connection: &mut Connection,
     bytes: Vec<u8>,
@@ -64,7 +64,7 @@ pub(crate) fn hear<M: DeserializeOwned>(
     })
 }
 
-/// Receives at most `limit` bytes and gives them to `read`.
+/// Receives at most `limit` bytes and passes them to `read`.
 pub(crate) fn receive<T>(
     connection: &mut Connection,
     limit: usize,
@@ -79,9 +79,9 @@ pub(crate) fn receive<T>(
     read(&completion.into_region()[..len])
 }
 
-/// The completion of a Transfer in flight, where it does not matter of which. It has `patience`, and what its bytes take at
-/// [`MESSAGE_RATE`]: on a slow link a list of many names takes long, and a peer that dribbles holds its place no longer than
-/// that.
+/// Waits for the completion of any Transfer in flight. The time limit is `patience`, plus the time that its bytes take
+/// at [`MESSAGE_RATE`]: on a slow link a long list of names takes long, and a peer that trickles bytes does not hold
+/// its place longer than that.
 fn complete(
     connection: &mut Connection,
     stop: &Stop,
@@ -103,10 +103,10 @@ fn complete(
     }
 }
 
-/// Bytes of payload that left and came.
+/// Bytes of payload sent and received.
 fn payload(connection: &Connection) -> u64 {
     let counters = connection.account().protocol;
-    // What is sent again may be for one that takes nothing.
+    // Retransmissions do not count, because the peer may accept nothing.
     counters.bytes_sent + counters.bytes_received - counters.bytes_resent
 }
 

@@ -1,10 +1,10 @@
-//! A pack: many records and their contents, in one Transfer.
+//! Packs many records and their contents into one Transfer.
 //!
 //! ```text
 //! | contents, in the order of their records | manifest: records | contents: u32 | manifest: u32 |
 //! ```
-//! The lengths stand at the end (little endian), so that files are read straight into their place
-//! at the front while the manifest still grows.
+//! The lengths are at the end (little endian), so that files are read straight into their place at the front while the
+//! manifest still grows.
 
 use crate::error::Error;
 use crate::limits::{MANIFEST_BYTES, RECORD_BYTES};
@@ -25,15 +25,14 @@ impl PackWriter {
         self.manifest.is_empty()
     }
 
-    /// Whether one more record, of any kind, and `contents` bytes still fit a buffer of `capacity`
-    /// bytes.
+    /// Whether one more record, of any kind, and `contents` bytes fit a buffer of `capacity` bytes.
     pub(crate) fn fits(&self, contents: usize, capacity: usize) -> bool {
         let manifest = self.manifest.len() + RECORD_BYTES;
         manifest <= MANIFEST_BYTES
             && self.contents + contents + manifest + TRAILER_BYTES <= capacity
     }
 
-    /// Where the next contents go; the caller made sure by [`PackWriter::fits`].
+    /// The place of the next contents; the caller has checked [`PackWriter::fits`].
     pub(crate) fn contents_at(&self) -> usize {
         self.contents
     }
@@ -68,7 +67,7 @@ pub(crate) struct PackReader<'a> {
 }
 
 impl<'a> PackReader<'a> {
-    /// Takes a received Transfer apart.
+    /// Starts to read a received Transfer.
     ///
     /// # Errors
     /// [`Error::Protocol`] unless contents, manifest and trailer fill it exactly.

@@ -1,10 +1,8 @@
-//! A file that is being written: in a hidden place, until it is complete and verified and gets its
-//! name.
+//! Writes a file in a hidden place until it is complete and verified, then gives it its name.
 //!
-//! A small file has no name until then, and vanishes with its process. A large one is a lasting
-//! temporary file beside its target, so that a later copy finds what a killed one left, and a full disk
-//! leaves it there. In both cases the file that was written gets the name, not another file that
-//! has the temporary name by then.
+//! A small file has no name until then, and vanishes with its process. A large one is a lasting temporary file beside
+//! its target, so that a later copy finds what a killed one left; a full disk leaves it there too. In both cases the
+//! name goes to the file that was written, even if another file has taken the temporary name.
 
 use crate::attributes::{NotKept, set_meta, set_owner_at, times, with_permissions};
 use crate::backup::BackupsOf;
@@ -29,28 +27,28 @@ pub(crate) struct Part {
     target: Vec<u8>,
     file: OwnedFd,
     place: Place,
-    /// Bytes of content a killed copy left; 0 unless resuming.
+    /// Bytes of content that a killed copy left; 0 unless resuming.
     left_over: u64,
-    /// Where the content ends.
+    /// The end of the content.
     end: u64,
-    /// What it is to get.
+    /// The metadata that it must get.
     meta: Meta,
-    /// Besides, if that was asked for.
+    /// The extended attributes that it must get, if requested.
     wanted: Option<Wanted>,
-    /// For what it replaces.
+    /// Keeps a backup of the file that it replaces.
     backups: Option<BackupsOf>,
 }
 
 /// Its place until it is complete.
 #[derive(Debug)]
 enum Place {
-    /// Nowhere.
+    /// No name.
     Unnamed,
-    /// Under a random name, where the system has no files without a name.
+    /// A random name, where the system has no unnamed files.
     Random(Vec<u8>),
-    /// Where a later copy looks for it.
+    /// The name where a later copy looks for it.
     Lasting { name: Vec<u8>, mark: Mark },
-    /// The target's own.
+    /// The target itself.
     Target(InPlace),
 }
 
@@ -58,7 +56,7 @@ impl Part {
     /// A file that is written at once: a killed copy leaves nothing.
     ///
     /// # Errors
-    /// The error of the system.
+    /// The system's error.
     pub(crate) fn brief(directory: &Arc<OwnedFd>, target: &[u8]) -> Result<Part, Cause> {
         let (file, place) = match temporary::unnamed(directory.as_fd())? {
             Some(file) => (file, Place::Unnamed),
@@ -80,8 +78,8 @@ impl Part {
         })
     }
 
-    /// The file or device that stands under the target's name, to be written where it is, `size` bytes long then.
-    /// `None` if there is nothing of the kind. `named`: as of [`InPlace::open`].
+    /// Opens the existing file or device under the target's name, to be written in place and then `size` bytes long.
+    /// `None` if there is nothing of the kind. `named`: as in [`InPlace::open`].
     ///
     /// # Errors
     /// Those of [`InPlace::open`].
@@ -109,20 +107,19 @@ impl Part {
         }))
     }
 
-    /// A file that a killed copy leaves, and with which this copy goes on if it is to resume. The target
-    /// is checked first.
+    /// Makes a file that outlives a killed copy, or takes over such a file if this copy resumes. The target is checked
+    /// first.
     ///
     /// # Errors
-    /// [`Cause::IsADirectory`], [`Cause::ReadOnly`], [`Cause::Special`]: what stands under the
-    /// name. [`Cause::Busy`]: another copy is writing it. [`Cause::TemporaryTaken`]. Whatever the
-    /// system says.
+    /// [`Cause::IsADirectory`], [`Cause::ReadOnly`], [`Cause::Special`]: the entry under the name cannot be replaced.
+    /// [`Cause::Busy`]: another copy is writing it. [`Cause::TemporaryTaken`]. Or the system's error.
     pub(crate) fn lasting(
         directory: &Arc<OwnedFd>,
         target: &[u8],
         options: &CopyOptions,
     ) -> Result<Part, Cause> {
-        // When resuming, a target without write permission may be what is wanted already: it is
-        // checked again when it is about to be replaced.
+        // When resuming, a target without write permission may already have the right content: it is checked again
+        // before it is replaced.
         let read_only = options.replace_read_only || options.resume;
         check_target(directory.as_fd(), target, read_only)?;
         let Lasting {
@@ -148,19 +145,19 @@ impl Part {
         })
     }
 
-    /// With these extended attributes, and no others of those that are asked for.
+    /// Sets these extended attributes on completion, and removes others of the requested kinds.
     pub(crate) fn wanting(mut self, wanted: Option<Wanted>) -> Part {
         self.wanted = wanted;
         self
     }
 
-    /// With a backup of what it replaces.
+    /// Makes a backup of the file that it replaces.
     pub(crate) fn backing_up(mut self, backups: Option<BackupsOf>) -> Part {
         self.backups = backups;
         self
     }
 
-    /// Bytes that a killed copy left, content unknown.
+    /// Bytes of unknown content that a killed copy left.
     pub(crate) fn left_over(&self) -> u64 {
         self.left_over
     }
@@ -170,7 +167,7 @@ impl Part {
         self.file.as_fd()
     }
 
-    /// Where it is to be.
+    /// The directory of the target.
     pub(crate) fn directory(&self) -> BorrowedFd<'_> {
         self.directory.as_fd()
     }
@@ -181,8 +178,8 @@ impl Part {
         write_at(self.file.as_fd(), bytes, offset)
     }
 
-    /// Copies `[offset, offset + len)` of another file to the same place: the same blocks of the disk where
-    /// the file system can share them. False if the system cannot, and nothing certain is there then.
+    /// Copies `[offset, offset + len)` of another file to the same place, sharing blocks of the disk if the file system
+    /// can. False if the system cannot copy; the range is then undefined.
     pub(crate) fn copy(
         &mut self,
         from: BorrowedFd<'_>,
@@ -204,7 +201,7 @@ impl Part {
         Ok(true)
     }
 
-    /// Before `[offset, until)` is written.
+    /// Prepares for a write to `[offset, until)`.
     fn begin(&mut self, offset: u64, until: u64) -> Result<(), Cause> {
         if let Place::Target(in_place) = &mut self.place {
             in_place.change(self.file.as_fd(), &self.meta)?;
@@ -218,8 +215,8 @@ impl Part {
         Ok(())
     }
 
-    /// Makes `[offset, offset + len)` read as zeros, as a hole where the file system can. Only what
-    /// a killed copy left, or what is written in place, needs it: elsewhere there is a hole already.
+    /// Makes `[offset, offset + len)` read as zeros, as a hole if the file system can. Needed only for content that a
+    /// killed copy left, or in place: elsewhere there is a hole already.
     pub(crate) fn make_hole(&mut self, offset: u64, len: u64) -> Result<(), Cause> {
         let len = len.min(self.left_over.saturating_sub(offset));
         if len == 0 {
@@ -246,9 +243,9 @@ impl Part {
         Ok(())
     }
 
-    /// Gives the file its size (holes at its end included), permissions and time, then its name, if
-    /// what stands there may still be replaced. If it is to be durable, content and name are on the
-    /// disk when it returns. What could not be kept is no reason to fail.
+    /// Gives the file its size (holes at its end included), permissions and time, then its name, if the entry there may
+    /// still be replaced. With `durable`, content and name are on disk when it returns. Attributes that could not be
+    /// kept do not fail the file.
     pub(crate) fn commit(
         mut self,
         size: u64,
@@ -271,7 +268,7 @@ impl Part {
         done
     }
 
-    /// What it is to get in the place of what is there.
+    /// The metadata to set, given the file that is there.
     fn meta_there(&self, meta: &Meta, options: &CopyOptions) -> Meta {
         if !options.no_permissions {
             return *meta;
@@ -292,7 +289,7 @@ impl Part {
             }
             Place::Lasting { mark, .. } => {
                 if durable {
-                    // This takes long. While the mark is there, the file of a copy killed now is found again.
+                    // This takes long. While the mark exists, a resumed copy finds the file of a copy killed now.
                     fs::fsync(file)?;
                 }
                 mark.set_len(file, self.end, size)?;
@@ -343,7 +340,7 @@ impl Part {
         }
     }
 
-    /// Before it takes the place of what stands there.
+    /// Checks the entry that it replaces, and makes a backup.
     fn make_way(&self, replace_read_only: bool) -> Result<(), Cause> {
         let directory = self.directory.as_fd();
         make_way(
@@ -354,12 +351,12 @@ impl Part {
         )
     }
 
-    /// The copy failed here, by `cause`. After a full disk the content stays, for a later copy to go on
-    /// with.
+    /// Ends the copy of this file because of `cause`. After a full disk the content stays, so that a later copy can
+    /// resume.
     pub(crate) fn give_up(&self, cause: &Cause) {
         let file = self.file.as_fd();
         if let (Cause::NoSpace, Place::Lasting { mark, .. }) = (cause, &self.place) {
-            // It may have been complete, but for its name.
+            // It may have been complete except for its name.
             let marked = fs::fchmod(file, Mode::from_raw_mode(0o600))
                 .and_then(|()| fs::fchown(file, Some(geteuid()), None))
                 .map_err(Cause::from)
@@ -371,10 +368,10 @@ impl Part {
         self.discard();
     }
 
-    /// Removes the temporary file: it is not needed.
+    /// Removes the temporary file.
     pub(crate) fn discard(&self) {
         match &self.place {
-            // What was not written in full stays marked.
+            // A target that was not written completely stays marked.
             Place::Unnamed | Place::Target(_) => {}
             Place::Random(name) | Place::Lasting { name, .. } => {
                 temporary::remove(self.directory.as_fd(), name, self.file.as_fd());
@@ -383,7 +380,7 @@ impl Part {
     }
 }
 
-/// What stands under the target's name must be replaceable by a file or a link.
+/// Checks that a file or a link may replace the entry under the target's name.
 pub(crate) fn check_target(
     directory: BorrowedFd<'_>,
     name: &[u8],
@@ -403,7 +400,7 @@ pub(crate) fn check_target(
     }
 }
 
-/// The same, and keeps a backup of it.
+/// As [`check_target`], and makes a backup of the entry.
 pub(crate) fn make_way(
     directory: BorrowedFd<'_>,
     name: &[u8],
@@ -414,7 +411,7 @@ pub(crate) fn make_way(
     backups.map_or(Ok(()), |backups| backups.keep(directory, name))
 }
 
-/// Makes the symbolic link `name`, replacing a file or link there. If it is to be durable, it is on the disk when it returns.
+/// Makes the symbolic link `name`, replacing a file or link there. With `durable`, it is on disk when it returns.
 pub(crate) fn make_link(
     directory: BorrowedFd<'_>,
     name: &[u8],

@@ -1,4 +1,4 @@
-//! A copy that goes on by itself: when its connection breaks, another one takes it up where it was.
+//! Continues a copy over a new connection when its connection breaks.
 
 use crate::error::{Error, Refusal};
 use crate::limits::{FIRST_PAUSE_MILLISECONDS, MOST_PAUSE_MILLISECONDS, RECONNECT_SECONDS};
@@ -12,27 +12,27 @@ use std::time::{Duration, Instant};
 use zerolane::Connection;
 use zerolane::failure::{CloseReason, Reason, TransferError};
 
-/// How often a wait checks whether it is to stop.
+/// How often a wait checks whether it must stop.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// A copy over all of its connections.
 pub(crate) struct Copying<'a> {
     pub(crate) observer: &'a dyn Observer,
     pub(crate) stop: &'a Stop,
-    /// How long it goes on without progress.
+    /// How long it continues without progress.
     pub(crate) patience: Duration,
     pub(crate) reached: Reached,
-    /// Which start of the server's system accepted it.
+    /// The boot ID of the server's system that accepted it.
     pub(crate) boot: Option<[u8; 16]>,
-    /// A connection that was made while the one before was silent.
+    /// A connection that was made while the previous one was silent.
     pub(crate) spare: Option<Connection>,
     outage: Option<Outage>,
 }
 
-/// The time in which nothing was copied.
+/// A period without progress.
 struct Outage {
     since: Instant,
-    /// What was reached by then.
+    /// The progress made before it.
     mark: (u64, u64, u64),
     tries: u32,
     /// Whether a connection was accepted meanwhile.
@@ -56,12 +56,11 @@ impl<'a> Copying<'a> {
         }
     }
 
-    /// Makes `attempt` with a new connection each, until one copies everything, or fails in a way that time does
-    /// not heal, or nothing was copied for as long as it has patience. A copy that was never accepted is not
-    /// tried again.
+    /// Calls `attempt` for one connection after another, until it succeeds, fails in a way that time does not cure, or
+    /// makes no progress for the permitted time. A copy that was never accepted is not tried again.
     ///
     /// # Errors
-    /// The attempt's; [`Error::GaveUp`].
+    /// The error of the attempt; [`Error::GaveUp`].
     pub(crate) fn run<T>(
         mut self,
         mut attempt: impl FnMut(&mut Copying<'a>) -> Result<T, Error>,
@@ -76,7 +75,7 @@ impl<'a> Copying<'a> {
         }
     }
 
-    /// How to copy `share` over the next connection: what there is to copy is counted once.
+    /// The options for copying `share` over the next connection: the total is counted only once.
     pub(crate) fn options(&self, options: &CopyOptions, share: Share) -> CopyOptions {
         CopyOptions {
             count_first: options.count_first && share.is_first() && self.outage.is_none(),
@@ -84,8 +83,8 @@ impl<'a> Copying<'a> {
         }
     }
 
-    /// Longest that connecting may take, of `usual`: short at first, for this end's address may have changed
-    /// meanwhile, and then nothing answers to the one that it began with.
+    /// The connect timeout, at most `usual`. It is short at first, because this end's address may have changed
+    /// meanwhile, and an attempt that began with the old one gets no answer.
     pub(crate) fn connect_timeout(&self, usual: Duration) -> Duration {
         let short = Duration::from_secs(RECONNECT_SECONDS);
         match &self.outage {
@@ -94,11 +93,11 @@ impl<'a> Copying<'a> {
         }
     }
 
-    /// A server accepted it.
+    /// Records that a server accepted the copy.
     pub(crate) fn accepted(&mut self, boot: [u8; 16], durable: bool) {
         let before = self.boot.replace(boot);
         if !durable && before.is_some_and(|before| before != boot) {
-            // Its system was started anew: what was done and not synced may be lost.
+            // The server's system was restarted: data that was not synced may be lost.
             self.reached.restart();
         }
         if let Some(outage) = self.outage.as_mut().filter(|it| !it.taken_up) {
@@ -108,7 +107,7 @@ impl<'a> Copying<'a> {
         }
     }
 
-    /// Waits until it is time for the next try.
+    /// Waits until the next attempt.
     fn wait(&mut self, why: Error) -> Result<(), Error> {
         let now = Instant::now();
         let mark = self.reached.mark();
@@ -153,8 +152,8 @@ impl<'a> Copying<'a> {
     }
 }
 
-/// Whether time may mend it: the network, a server that is away or full. No server that refuses, and none
-/// that is not the one it was.
+/// Whether trying again may succeed: the network, a server that is away or full. Not after a refusal, nor with another
+/// server.
 pub(crate) fn heals(error: &Error) -> bool {
     match error {
         Error::Connect { source, .. } | Error::Transport(source) => heals_below(source),
@@ -166,7 +165,7 @@ pub(crate) fn heals(error: &Error) -> bool {
 
 fn heals_below(error: &zerolane::Error) -> bool {
     match error {
-        // What a connector says itself is final.
+        // An error of the connector itself is final.
         zerolane::Error::Io(error) => error.kind() != io::ErrorKind::Other,
         zerolane::Error::NoAddress
         | zerolane::Error::ConnectTimeout(_)

@@ -1,11 +1,10 @@
-//! Between the thread that reads or writes files and the thread that drives the connection.
+//! Connects the thread that reads or writes files with the thread that drives the connection.
 //!
-//! Buffers circulate: the file side fills a free one and submits it, the connection side sends it
-//! and gives it back; the connection side receives into one, the file side reads it and releases
-//! it. Their number never changes, so the queues are bounded by it, and a slow side slows the
-//! other.
+//! Buffers circulate: the file side fills a free one and submits it, the connection side sends it and returns it; the
+//! connection side receives into one, the file side reads it and releases it. Their number is limited, which bounds the
+//! queues, and a slow side slows the other.
 //!
-//! The connection side sleeps in the connection; a call given to [`port`] wakes it.
+//! The connection side sleeps in the connection; the call given to [`port`] wakes it.
 //!
 //! ```text
 //!   file side (Port)                      connection side (PumpEnd)
@@ -27,7 +26,7 @@ use std::time::{Duration, Instant};
 /// Memory that is sent from and received into.
 pub(crate) type Buffer = zerolane::Region;
 
-/// A buffer and how many of its bytes are filled.
+/// A buffer and the number of its bytes that are filled.
 #[derive(Debug)]
 pub(crate) struct Filled {
     pub(crate) buffer: Buffer,
@@ -35,16 +34,16 @@ pub(crate) struct Filled {
 }
 
 impl Filled {
-    /// The bytes that are filled.
+    /// The filled bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.buffer[..self.len]
     }
 }
 
-/// What the connection side tells the file side.
+/// A message of the connection side to the file side.
 #[derive(Debug)]
 enum Event {
-    /// A submitted buffer was sent, or there is one more.
+    /// A submitted buffer was sent, or an additional one is free.
     Sent(Buffer),
     /// A Transfer arrived.
     Arrived(Filled),
@@ -53,18 +52,18 @@ enum Event {
 /// The file side.
 pub(crate) struct Port {
     events: Receiver<Event>,
-    /// `None` only while the port is dropped.
+    /// `None` only while the port is being dropped.
     submit: Option<Sender<Filled>>,
     release: Sender<Buffer>,
     wake: Box<dyn Fn() + Send>,
-    /// The last one freed is used first: it is the one still in the cache.
+    /// Used last in, first out: the last one freed is still in the cache.
     free: Vec<Buffer>,
     arrived: VecDeque<Filled>,
     counters: Arc<PortCounters>,
     stop: Option<Stop>,
 }
 
-/// Whether to go on.
+/// Checks whether to continue.
 pub(crate) type Check = Box<dyn Fn() -> Result<(), Error> + Send>;
 
 /// The connection side.
@@ -75,26 +74,26 @@ pub(crate) struct PumpEnd {
     pub(crate) released: Receiver<Buffer>,
 }
 
-/// What one side of a port waits for of the other.
+/// Counts what one side of a port waits for.
 #[derive(Debug, Default)]
 pub(crate) struct PortCounters {
-    /// How long the file side has blocked, nanoseconds.
+    /// How long the file side was blocked, nanoseconds.
     blocked: AtomicU64,
-    /// Bytes submitted, and not yet confirmed by the peer.
+    /// Bytes submitted and not yet confirmed by the peer.
     to_network: AtomicU64,
-    /// Bytes that arrived, and the file side has not yet taken.
+    /// Bytes received and not yet taken by the file side.
     to_files: AtomicU64,
     /// Whether the connection side has ended.
     ended: AtomicBool,
 }
 
 impl PortCounters {
-    /// How long the file side has blocked.
+    /// How long the file side was blocked.
     pub(crate) fn blocked(&self) -> Duration {
         Duration::from_nanos(self.blocked.load(Ordering::Relaxed))
     }
 
-    /// The connection side has ended.
+    /// Records that the connection side has ended.
     pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::Release);
     }
@@ -108,7 +107,7 @@ impl PortCounters {
     }
 }
 
-/// What the connection side tells.
+/// Sends messages to the file side.
 #[derive(Clone, Debug)]
 pub(crate) struct Events {
     events: Sender<Event>,
@@ -116,19 +115,19 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Gives `buffer` back, of which `len` bytes were sent.
+    /// Returns `buffer`, of which `len` bytes were sent.
     pub(crate) fn sent(&self, buffer: Buffer, len: usize) {
         let queued = &self.counters.to_network;
         queued.fetch_sub(len as u64, Ordering::Relaxed);
         self.tell(Event::Sent(buffer));
     }
 
-    /// One more buffer to fill.
+    /// Adds a buffer to fill.
     pub(crate) fn add(&self, buffer: Buffer) {
         self.tell(Event::Sent(buffer));
     }
 
-    /// Hands on what was received.
+    /// Passes on a received Transfer.
     pub(crate) fn arrived(&self, filled: Filled) {
         let queued = &self.counters.to_files;
         queued.fetch_add(filled.len as u64, Ordering::Relaxed);
@@ -136,13 +135,13 @@ impl Events {
     }
 
     fn tell(&self, event: Event) {
-        // The file side may have gone with buffers still out: they are not needed.
+        // The file side may have ended with buffers still in use: they are not needed.
         let _ = self.events.send(event);
     }
 }
 
-/// Both sides, with `outgoing` buffers to fill and `incoming` ones to receive into. `wake` is called
-/// when there is something for the connection side.
+/// Makes both sides, with `outgoing` buffers to fill and `incoming` ones to receive into. `wake` is called when the
+/// connection side has something to do.
 pub(crate) fn port(
     outgoing: Vec<Buffer>,
     incoming: Vec<Buffer>,
@@ -180,7 +179,8 @@ pub(crate) fn port(
 }
 
 impl Port {
-    /// Heeds `stop`, too: what arrived before the connection ended would keep the file side at work.
+    /// Also ends the file side when `stop` is requested: otherwise Transfers received before the connection ended would
+    /// keep it at work.
     pub(crate) fn heeding(mut self, stop: &Stop) -> Port {
         self.stop = Some(stop.clone());
         self
@@ -191,7 +191,7 @@ impl Port {
         self.free.pop()
     }
 
-    /// Gives back a buffer that was taken and is not needed.
+    /// Returns a buffer that was taken and is not needed.
     pub(crate) fn put_back(&mut self, buffer: Buffer) {
         self.free.push(buffer);
     }
@@ -207,7 +207,7 @@ impl Port {
     /// Sends the first `len` bytes of `buffer`.
     pub(crate) fn submit(&mut self, buffer: Buffer, len: usize) -> Result<(), Error> {
         let submit = self.submit.as_ref().ok_or(Error::PeerGone)?;
-        // Before the connection side can see it, and count it as sent.
+        // Counted before the connection side can see the buffer and count it as sent.
         let queued = &self.counters.to_network;
         queued.fetch_add(len as u64, Ordering::Relaxed);
         let sent = submit.send(Filled { buffer, len });
@@ -215,14 +215,13 @@ impl Port {
         sent.map_err(|_| Error::PeerGone)
     }
 
-    /// Lets a buffer that arrived be received into again. This has no effect, and is no error, if the
-    /// connection side has ended.
+    /// Returns a buffer for another receive. Does nothing if the connection side has ended.
     pub(crate) fn release(&mut self, buffer: Buffer) {
         let _ = self.release.send(buffer);
         (self.wake)();
     }
 
-    /// Blocks until something was sent or has arrived.
+    /// Blocks until a buffer was sent or a Transfer has arrived.
     pub(crate) fn wait(&mut self) -> Result<(), Error> {
         let since = Instant::now();
         let event = self.events.recv();
@@ -232,10 +231,10 @@ impl Port {
         self.poll()
     }
 
-    /// Notes what was sent and has arrived, without blocking.
+    /// Takes in all messages of the connection side, without blocking.
     ///
     /// # Errors
-    /// [`Error::PeerGone`] when the connection side has ended and nothing is left to take. [`Error::Stopped`].
+    /// [`Error::PeerGone`] when the connection side has ended and no Transfer is left to take. [`Error::Stopped`].
     pub(crate) fn poll(&mut self) -> Result<(), Error> {
         self.check_stop()?;
         loop {
@@ -254,8 +253,8 @@ impl Port {
         self.stop.as_ref().map_or(Ok(()), Stop::check)
     }
 
-    /// Tells in the middle of long work, whose outcome can be told to no peer then: fails as [`Port::poll`] does, but does
-    /// not mind what is left to take.
+    /// A check for use during long work, whose result would be lost if the connection ended. Fails as [`Port::poll`]
+    /// does, whether or not Transfers are left to take.
     pub(crate) fn check(&self) -> Check {
         let (stop, counters) = (self.stop.clone(), Arc::clone(&self.counters));
         Box::new(move || {
@@ -276,7 +275,7 @@ impl Port {
 }
 
 impl Drop for Port {
-    /// The connection side learns that nothing more will be submitted.
+    /// Tells the connection side that nothing more will be submitted.
     fn drop(&mut self) {
         self.submit = None;
         (self.wake)();

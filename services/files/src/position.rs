@@ -1,8 +1,8 @@
-//! How far a copy has come, so that another connection goes on from there and not from the start.
+//! Tracks how far a copy has come, so that another connection can continue there.
 //!
-//! The sender walks its sources in the order in which the system lists them. Both ends number the steps of that walk
-//! alike and keep a digest of their names, so that a walk that is made again is known to be the same up to
-//! there, at the cost of no list of files.
+//! The sender walks its sources in the order in which the system lists them. Both ends number the steps of that walk in
+//! the same way and keep a digest of the names. When the walk is repeated, the digest shows that it is the same up to
+//! that point, without a list of files.
 
 use crate::digest::Digest;
 use serde::{Deserialize, Serialize};
@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 /// A step of the walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// A file or link, or what could not be read.
+    /// A file or link, or an entry that could not be read.
     Entry,
-    /// Into a directory.
+    /// Entering a directory.
     Enter,
-    /// And out of it.
+    /// Leaving it.
     Leave,
 }
 
@@ -23,7 +23,7 @@ pub(crate) enum Step {
 pub(crate) struct Position {
     /// Steps before it.
     pub(crate) steps: u64,
-    /// Digest of these.
+    /// Digest of these steps.
     walked: Digest,
 }
 
@@ -33,7 +33,7 @@ impl Position {
         self.walked
     }
 
-    /// Passes a step; `name` is the entry's in its directory, as it is at the sender.
+    /// Passes a step; `name` is the entry's name in its directory, as at the sender.
     pub(crate) fn pass(&mut self, step: Step, name: &[u8]) {
         let kind = match step {
             Step::Entry => 0,

@@ -1,10 +1,10 @@
-//! Reading and writing at an offset of a file, until all is done.
+//! Reads and writes whole buffers at an offset of a file.
 
 use crate::error::Cause;
 use rustix::fd::BorrowedFd;
 use rustix::io::{Errno, pread, pwrite};
 
-/// Reads until `buffer` is full or the file ends; how much it was.
+/// Reads until `buffer` is full or the file ends; returns the number of bytes.
 pub(crate) fn read_full(
     file: BorrowedFd<'_>,
     buffer: &mut [u8],

@@ -1,5 +1,4 @@
-//! Drives the connection: posts what the file side submits and releases, tells it what was sent and
-//! has arrived.
+//! Drives the connection: posts submitted and released buffers, reports completed ones.
 
 use crate::error::Error;
 use crate::limits::{
@@ -16,23 +15,23 @@ use std::time::{Duration, Instant};
 use zerolane::request::InOrder;
 use zerolane::{Completion, Connection, Region, TransferId};
 
-/// How many buffers of how many bytes.
+/// The number and size of buffers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ring {
-    /// At first, and while the round trip is short.
+    /// Count at first, and while the round trip is short.
     pub(crate) count: usize,
-    /// If the round trip is long.
+    /// Most buffers if the round trip is long.
     pub(crate) most: usize,
     pub(crate) bytes: usize,
 }
 
-/// Data goes out (at a sender) or comes in (at a receiver) in these.
+/// Buffers for data, which a sender sends and a receiver receives.
 pub(crate) const DATA: Ring = Ring {
     count: DATA_BUFFERS,
     most: MAX_DATA_BUFFERS,
     bytes: BUFFER_BYTES,
 };
-/// Feedback goes the other way in these.
+/// Buffers for feedback, in the other direction.
 pub(crate) const CONTROL: Ring = Ring {
     count: CONTROL_BUFFERS,
     most: CONTROL_BUFFERS,
@@ -49,7 +48,7 @@ impl Ring {
         Region::anonymous(self.bytes).ok()
     }
 
-    /// One more, if `round_trip` is longer than the present ones cover and there is memory for it.
+    /// Allocates another buffer, if `round_trip` needs more than the present ones and there is memory.
     fn grow(&mut self, round_trip: Duration) -> Option<Buffer> {
         let more = round_trip.as_micros() / MICROSECONDS_PER_BUFFER;
         let wanted = usize::try_from(more).map_or(self.most, |more| more + DATA_BUFFERS);
@@ -62,12 +61,12 @@ impl Ring {
     }
 }
 
-/// Looks after a connection while it is driven.
+/// Watches a connection while it is driven.
 pub(crate) trait Watch {
-    /// Told every now and then while nothing completes: how many datagrams came so far.
+    /// Called regularly while nothing completes, with the number of datagrams received so far.
     ///
     /// # Errors
-    /// What the connection is to be ended with.
+    /// The reason to end the connection.
     fn look(&mut self, datagrams_received: u64) -> Result<(), Error>;
 }
 
@@ -90,7 +89,7 @@ pub(crate) fn run<T: Send>(
     run_watched(connection, (outgoing, incoming), stop, &mut (), work)
 }
 
-/// The same, with somebody who looks after the connection.
+/// As [`run`], with a watcher of the connection.
 pub(crate) fn run_watched<T: Send>(
     connection: &mut Connection,
     rings: (Ring, Ring),
@@ -102,7 +101,7 @@ pub(crate) fn run_watched<T: Send>(
     drive(connection, Vec::new(), rings, context, work)
 }
 
-/// The same, counted by `counters`, while what was said before is still on its way.
+/// As [`run`], counted by `counters`, and with earlier sends still in flight.
 pub(crate) fn run_counted<T: Send>(
     connection: &mut Connection,
     said: Vec<TransferId>,
@@ -136,16 +135,16 @@ fn drive<T: Send>(
         ended.end();
         let worked = worker.join().unwrap_or(Err(Error::Internal));
         match (pumped, worked) {
-            // The worker only sees that the connection has ended; the pump knows why.
+            // The worker only sees that the connection has ended; the pump knows the reason.
             (Err(error), Err(Error::PeerGone)) => Err(error),
-            // Also if the connection failed after the work was done: a peer that has everything may close
+            // This includes a connection that failed after the work was done: a peer that has everything may close
             // first.
             (_, worked) => worked,
         }
     })
 }
 
-/// The buffers that there are by now.
+/// The buffers allocated so far.
 struct Rings {
     outgoing: Ring,
     incoming: Ring,
@@ -158,16 +157,16 @@ struct Pump<'a> {
     stop: &'a Stop,
     watch: &'a mut dyn Watch,
     sending: VecDeque<Sending>,
-    /// Receives posted, in the order in which the peer sends.
+    /// Posted receives, in the order of the peer's sends.
     receiving: InOrder<Filled>,
-    /// When something was last sent, or came, or there was nothing to send. A peer that says something is at work.
+    /// When a Transfer was last sent or received, or nothing was being sent. A peer that sends is at work.
     moved: Instant,
 }
 
 /// A send in flight.
 struct Sending {
     id: TransferId,
-    /// The rest of its buffer; `None`: it is no buffer of the file side's.
+    /// The rest of its buffer; `None` if the buffer is not the file side's.
     rest: Option<Region>,
 }
 
@@ -195,11 +194,11 @@ impl<'a> Pump<'a> {
         }
     }
 
-    /// Drives the connection until the file side has gone and everything it submitted was sent.
+    /// Drives the connection until the file side has ended and all submitted buffers were sent.
     fn run(mut self) -> Result<(), Error> {
         let driven = self.drive();
-        // A copy that failed or was stopped is not sent to its end: the connection can be closed at once,
-        // and the peer need not find out by its timeout.
+        // A copy that failed or was stopped cancels its sends, so that the connection can be closed at once, and the
+        // peer need not wait for its timeout.
         for sending in &self.sending {
             self.connection.cancel(sending.id);
         }
@@ -208,7 +207,7 @@ impl<'a> Pump<'a> {
 
     fn drive(&mut self) -> Result<(), Error> {
         let longest = Duration::from_millis(PUMP_WAIT_MILLISECONDS);
-        // On a long path nothing completes before much could have been on its way.
+        // On a long path much can be in flight before the first completion.
         self.grow()?;
         loop {
             self.post_released()?;
@@ -226,7 +225,7 @@ impl<'a> Pump<'a> {
         }
     }
 
-    /// Puts more buffers into circulation if the path is longer than it seemed.
+    /// Adds buffers if the path is longer than assumed.
     fn grow(&mut self) -> Result<(), Error> {
         let Some(round_trip) = self.connection.account().path.min_rtt else {
             return Ok(());
@@ -254,7 +253,7 @@ impl<'a> Pump<'a> {
         Ok(())
     }
 
-    /// Posts what was submitted; returns whether more may come.
+    /// Posts submitted buffers; returns whether more may come.
     fn post_submitted(&mut self) -> Result<bool, Error> {
         loop {
             match self.end.outgoing.try_recv() {
@@ -278,7 +277,7 @@ impl<'a> Pump<'a> {
         Ok(())
     }
 
-    /// Checks whether to go on when nothing completed.
+    /// Checks whether to continue although nothing completed.
     fn check(&mut self) -> Result<(), Error> {
         self.stop.check()?;
         self.watch
@@ -313,7 +312,7 @@ impl<'a> Pump<'a> {
         Ok(())
     }
 
-    /// Hands on what arrived, in the order in which it was sent.
+    /// Passes on received Transfers, in the order in which they were sent.
     fn arrived(&mut self, id: TransferId, filled: Filled) {
         self.receiving.completed(id, filled);
         while let Some(filled) = self.receiving.pop() {

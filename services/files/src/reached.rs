@@ -1,25 +1,25 @@
-//! What a copy has reached over all of its connections.
+//! Tracks the progress of a copy over all of its connections.
 
 use crate::message::Totals;
 use crate::position::Position;
 
-/// What a copy has reached, over all of its connections.
+/// The progress of a copy over all of its connections.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Reached {
-    /// All before it is in its place, or was reported as failed.
+    /// All steps before it are done, or were reported as failed.
     pub(crate) position: Position,
-    /// The totals of that.
+    /// The totals of these steps.
     pub(crate) totals: Totals,
-    /// Steps that the sender has begun: what follows `position` up to there may be in its place, too.
+    /// Steps that the sender has begun: those between `position` and there may be done, too.
     pub(crate) begun: u64,
-    /// Units of the file that is on its way.
+    /// Units of the file in transit.
     pub(crate) units: u64,
-    /// How often all was begun anew, because the walk was not the same.
+    /// How often the copy was restarted because the walk differed.
     pub(crate) restarts: u64,
 }
 
 impl Reached {
-    /// Nothing of it counts any more, though much may be there.
+    /// Discards the progress, although many files may be in place.
     pub(crate) fn restart(&mut self) {
         *self = Reached {
             begun: u64::MAX,
@@ -28,7 +28,7 @@ impl Reached {
         };
     }
 
-    /// Grows with what was done.
+    /// A measure that grows with the progress.
     pub(crate) fn mark(&self) -> (u64, u64, u64) {
         (self.restarts, self.position.steps, self.units)
     }

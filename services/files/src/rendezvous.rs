@@ -1,21 +1,23 @@
-//! How a client and a server that a login starts for it find each other: a line each over the login's channel (ssh),
-//! which is trusted. Both keys are made for this time only, and no secret is said.
+//! Connects a client with the server that a login starts for it.
+//!
+//! Each writes one line to the login's channel (ssh), which is trusted. Both keys are made for this connection only,
+//! and no secret is sent.
 //!
 //! ```text
 //! client  zerolane-call VERSION PROGRAM KEY SECONDS LISTEN|-
 //! server  zerolane-answer VERSION PROGRAM KEY ADDRESS
 //! ```
 //!
-//! Where a copy goes from one host to another, the program that a login starts at the source says its key, with which the
-//! target is called then. After that the source is told what to copy, in a format of the program's own.
+//! For a copy from one host to another, the program that a login starts at the source prints its key, with which it
+//! then connects to the target. After that the source is told what to copy, in the program's own format.
 //!
 //! ```text
 //! client  zerolane-order VERSION PROGRAM
 //! source  zerolane-answer VERSION PROGRAM KEY
 //! ```
 //!
-//! VERSION is that of the file service ([`FILE_PROTOCOL_VERSION`]), PROGRAM that of the program, for people. The place of
-//! these two never changes; what follows is looked at only if VERSION is the same.
+//! VERSION is that of the file service ([`FILE_PROTOCOL_VERSION`]), PROGRAM that of the program, for display. The place
+//! of these two never changes; the rest is read only if VERSION is the same.
 
 use crate::limits::{FILE_PROTOCOL_VERSION, RENDEZVOUS_LINE_BYTES};
 use std::fmt;
@@ -23,42 +25,42 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use zerolane::security::PublicKey;
 
-/// What the client says.
+/// The client's line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// The one key to let in.
+    /// The only key to admit.
     pub key: PublicKey,
-    /// How long the server waits for this client when it is away. Whole seconds are kept.
+    /// How long the server waits for this client when it is away. Fractions of a second are dropped.
     pub patience: Duration,
-    /// Where to listen, in the program's words, without spaces; `None`: where the login came in.
+    /// Where to listen, in the program's own format, without spaces; `None`: where the login came in.
     pub listen: Option<String>,
 }
 
-/// What a client says to the program that it starts at the source of a copy from one host to another.
+/// The line of a client to the program that it starts at the source of a copy from one host to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order;
 
-/// What that answers.
+/// The answer to an [`Order`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ready {
-    /// The key to let in at the target.
+    /// The key that the target must admit.
     pub key: PublicKey,
 }
 
-/// What the server says, when it listens.
+/// The line of the server, once it listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// The server's.
+    /// The server's key.
     pub key: PublicKey,
-    /// Where it listens, as it sees itself.
+    /// The server's address, as it sees itself.
     pub address: SocketAddr,
 }
 
-/// Why a line is no [`Call`] or [`Answer`].
+/// Why a line is not a [`Call`] or [`Answer`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LineError {
-    /// The other end speaks another version of the file service.
+    /// The other end uses another version of the file service.
     #[error(
         "zerolane {program} there speaks version {version} of the file service, zerolane {} here version \
          {FILE_PROTOCOL_VERSION}: install the same at both ends",
@@ -70,7 +72,7 @@ pub enum LineError {
         /// The version of its program.
         program: String,
     },
-    /// It says nothing that this program says.
+    /// The line is malformed.
     #[error("a line that zerolane does not say")]
     Malformed,
 }
@@ -80,10 +82,10 @@ const CALL: &str = "zerolane-call";
 const ANSWER: &str = "zerolane-answer";
 
 impl Call {
-    /// Reads a line, without its end.
+    /// Parses a line without its line break.
     ///
     /// # Errors
-    /// It is not one, or of another version.
+    /// It is malformed, or of another version.
     pub fn parse(line: &[u8]) -> Result<Call, LineError> {
         let [key, seconds, listen] = words(CALL, line)?;
         let seconds = number(seconds).ok_or(LineError::Malformed)?;
@@ -96,20 +98,20 @@ impl Call {
 }
 
 impl Order {
-    /// Reads a line, without its end.
+    /// Parses a line without its line break.
     ///
     /// # Errors
-    /// It is not one, or of another version.
+    /// It is malformed, or of another version.
     pub fn parse(line: &[u8]) -> Result<Order, LineError> {
         words(ORDER, line).map(|[]| Order)
     }
 }
 
 impl Ready {
-    /// Reads a line, without its end.
+    /// Parses a line without its line break.
     ///
     /// # Errors
-    /// It is not one, or of another version.
+    /// It is malformed, or of another version.
     pub fn parse(line: &[u8]) -> Result<Ready, LineError> {
         let [key] = words(ANSWER, line)?;
         let key = key.parse().map_err(|_| LineError::Malformed)?;
@@ -118,21 +120,21 @@ impl Ready {
 }
 
 impl Answer {
-    /// Whether `line` is meant to be one: a login may print others before.
+    /// Whether `line` looks like an answer: a login may print other lines before.
     pub fn begins(line: &[u8]) -> bool {
         line.strip_prefix(ANSWER.as_bytes())
             .is_some_and(|rest| rest.first() == Some(&b' '))
     }
 
-    /// The first words of every version, for a client of another one.
+    /// The first words, which are the same in every version, for a client of another version.
     pub fn of_version() -> String {
         opening(ANSWER)
     }
 
-    /// Reads a line, without its end.
+    /// Parses a line without its line break.
     ///
     /// # Errors
-    /// It is not one, or of another version.
+    /// It is malformed, or of another version.
     pub fn parse(line: &[u8]) -> Result<Answer, LineError> {
         let [key, address] = words(ANSWER, line)?;
         Ok(Answer {
@@ -142,7 +144,7 @@ impl Answer {
     }
 }
 
-/// The line, without its end.
+/// The line, without its line break.
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Call {
@@ -156,21 +158,21 @@ impl fmt::Display for Call {
     }
 }
 
-/// The line, without its end.
+/// The line, without its line break.
 impl fmt::Display for Order {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&opening(ORDER))
     }
 }
 
-/// The line, without its end.
+/// The line, without its line break.
 impl fmt::Display for Ready {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", opening(ANSWER), self.key)
     }
 }
 
-/// The line, without its end.
+/// The line, without its line break.
 impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} {}", opening(ANSWER), self.key, self.address)
@@ -184,7 +186,7 @@ fn opening(word: &str) -> String {
     )
 }
 
-/// The words of a line that begins with `first` and our version: `N`, each after one space.
+/// The `N` words of a line after `first` and our version, each after one space.
 fn words<'l, const N: usize>(first: &str, line: &'l [u8]) -> Result<[&'l str; N], LineError> {
     let malformed = LineError::Malformed;
     let line = Some(line).filter(|line| line.len() <= RENDEZVOUS_LINE_BYTES);
@@ -206,7 +208,7 @@ fn words<'l, const N: usize>(first: &str, line: &'l [u8]) -> Result<[&'l str; N]
     rest.try_into().map_err(|_| malformed)
 }
 
-/// Digits and nothing else.
+/// A number of digits only.
 fn number(word: &str) -> Option<u32> {
     let digits = word.bytes().all(|byte| byte.is_ascii_digit());
     word.parse().ok().filter(|_| digits)

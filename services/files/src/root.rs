@@ -1,13 +1,13 @@
-//! The directory a server serves: everything below it, nothing outside.
+//! Opens files below the directory that a server serves, and none outside.
 //!
-//! Two checks guard it. Requests name paths, which are checked ([`RelativePath`]) and then
-//! resolved by `openat2` with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`: the kernel refuses every
-//! path that would leave, even if the tree changes at that moment. Everything below a resolved directory is
-//! reached name by name, opened under the same rules ([`open_in`]) or, where the system call opens
-//! nothing (rename, unlink and the like), as one checked name whose link is not followed.
+//! Two checks guard it. Paths in requests are checked ([`RelativePath`]) and then resolved by `openat2` with
+//! `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`: the kernel refuses every path that would leave, even if the tree changes at
+//! that moment. Everything below a resolved directory is reached name by name, opened under the same rules
+//! ([`open_in`]) or, where the system call opens nothing (rename, unlink and the like), as one checked name whose link
+//! is not followed.
 //!
-//! A server that a login started for itself serves all that the login may ([`Root::of_login`]): there the kernel takes
-//! the paths of requests as any other program's. What is below them is reached in the same way.
+//! A server that a login started for itself serves all that the login can reach ([`Root::of_login`]): the kernel
+//! resolves the paths of its requests as any other program's. Everything below them is reached in the same way.
 
 use crate::error::Cause;
 use crate::limits::LINK_TRIES;
@@ -18,24 +18,24 @@ use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat}
 use rustix::io::Errno;
 use std::path::Path;
 
-/// Flags to open any directory that was resolved or named safely.
+/// Flags to open a directory that was resolved or named safely.
 pub(crate) const DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
-/// Flags to open a file for reading. Non-blocking: a FIFO that took a file's place must not hang us.
+/// Flags to open a file for reading. Non-blocking, because open would block on a FIFO that took the file's place.
 pub(crate) const READ_FILE: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC)
     .union(OFlags::NONBLOCK);
 
-/// Nothing above, and no links on the way.
+/// Nothing outside, and no links on the way.
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_MAGICLINKS);
 
-/// Opens what is at `name` below `directory`.
+/// Opens `name` below `directory`.
 pub(crate) fn open_in(
     directory: impl AsFd,
     name: &[u8],
@@ -45,7 +45,7 @@ pub(crate) fn open_in(
     fs::openat2(directory, name, flags, mode, BENEATH)
 }
 
-/// A directory and the right to all that is below it, or to all that this process may reach from it.
+/// A directory, with the right to everything below it, or to everything that this process can reach from it.
 #[derive(Debug)]
 pub(crate) struct Root {
     directory: OwnedFd,
@@ -53,7 +53,7 @@ pub(crate) struct Root {
 }
 
 impl Root {
-    /// Opens the directory; symbolic links on the way to it belong to the owner and are followed.
+    /// Opens the directory. Symbolic links in its path belong to the owner and are followed.
     pub(crate) fn open(path: &Path) -> Result<Root, Cause> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Root {
@@ -62,8 +62,8 @@ impl Root {
         })
     }
 
-    /// The working directory, and whatever this process may reach from it: absolute paths, `..` and
-    /// symbolic links are followed.
+    /// The working directory, with the right to everything that this process can reach from it: absolute paths, `..`
+    /// and symbolic links are followed.
     pub(crate) fn of_login() -> Result<Root, Cause> {
         Ok(Root {
             of_login: true,
@@ -71,12 +71,12 @@ impl Root {
         })
     }
 
-    /// Whether it is [`of_login`](Self::of_login).
+    /// Whether it was made by [`of_login`](Self::of_login).
     pub(crate) fn is_of_login(&self) -> bool {
         self.of_login
     }
 
-    /// A directory below, and the right to what is below that only.
+    /// A directory below, with the right to everything below that alone.
     pub(crate) fn below(&self, path: &RelativePath) -> Result<Root, Cause> {
         let directory = self.open_directory(path)?;
         Ok(Root {
@@ -85,7 +85,7 @@ impl Root {
         })
     }
 
-    /// Opens what is at `path` below, links followed as long as they stay below.
+    /// Opens `path` below, following links as long as they stay below.
     pub(crate) fn follow(&self, path: &[u8], flags: OFlags) -> rustix::io::Result<OwnedFd> {
         let below = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         let mut tries = LINK_TRIES;
@@ -100,7 +100,7 @@ impl Root {
         }
     }
 
-    /// Whether a path may be looked at at all.
+    /// Checks whether a path may be resolved at all.
     pub(crate) fn check(&self, path: &RelativePath) -> Result<(), Cause> {
         match path.leaves() && !self.of_login {
             true => Err(Cause::OutsideRoot),
@@ -110,7 +110,7 @@ impl Root {
 
     /// Opens a directory below (or the root itself).
     pub(crate) fn open_directory(&self, path: &RelativePath) -> Result<OwnedFd, Cause> {
-        // Without O_NOFOLLOW, a link at the end is told apart from a file there (ELOOP, ENOTDIR).
+        // Without O_NOFOLLOW the errors of a link at the end (ELOOP) and of a file there (ENOTDIR) differ.
         let flags = DIRECTORY.difference(OFlags::NOFOLLOW);
         let bytes = path.as_bytes();
         self.check(path)?;
@@ -120,7 +120,7 @@ impl Root {
         })
     }
 
-    /// Opens a directory whose path is written from `destination`. No link is followed below: `..` goes up by name.
+    /// Opens a directory whose path is relative to `destination`. No link is followed below: `..` goes up by name.
     pub(crate) fn open_from(
         &self,
         destination: &RelativePath,
@@ -129,8 +129,8 @@ impl Root {
         self.open_directory(&destination.join(path))
     }
 
-    /// The directory that holds the last component, and that component.
-    /// `None` for the root itself, and for another directory without a name (`..`).
+    /// The parent directory of the last component, and that component. `None` for the root itself, and for another
+    /// directory without a name (`..`).
     pub(crate) fn open_parent<'p>(
         &self,
         path: &'p RelativePath,
@@ -148,7 +148,7 @@ impl AsFd for Root {
     }
 }
 
-/// What `name` in `directory` is, links not followed.
+/// The status of `name` in `directory`, without following links.
 pub(crate) fn stat_at(directory: impl AsFd, name: &[u8]) -> Result<Stat, Cause> {
     Ok(fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?)
 }
@@ -158,7 +158,7 @@ pub(crate) fn kind_of(stat: &Stat) -> EntryKind {
     entry_kind(FileType::from_raw_mode(stat.st_mode))
 }
 
-/// The kind that a type stands for.
+/// The kind for a file type.
 pub(crate) fn entry_kind(file_type: FileType) -> EntryKind {
     match file_type {
         FileType::RegularFile => EntryKind::File,
@@ -168,12 +168,12 @@ pub(crate) fn entry_kind(file_type: FileType) -> EntryKind {
     }
 }
 
-/// Whether nobody may write to a file of this mode.
+/// Whether a file of this mode has no write permission for any user.
 pub(crate) fn is_write_protected(mode: u32) -> bool {
     mode & 0o222 == 0
 }
 
-/// What is always kept of a file.
+/// The metadata that is always kept.
 pub(crate) fn meta_of(stat: &Stat) -> Meta {
     Meta {
         mode: stat.st_mode & 0o7777,
@@ -183,7 +183,7 @@ pub(crate) fn meta_of(stat: &Stat) -> Meta {
     }
 }
 
-/// What is kept of a file when these are.
+/// The metadata that is kept with these attributes.
 pub(crate) fn meta_with(stat: &Stat, attributes: Attributes) -> Meta {
     let owner = Owner {
         uid: stat.st_uid,
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn open_directory__symlinks_are_refused() {
         let (_base, root) = tree();
-        // The last component is a link: it is not a directory. On the way: it leads outside.
+        // As the last component, the link is not a directory. In the middle, it leads outside.
         assert_eq!(
             root.open_directory(&parse(b"out")).unwrap_err(),
             Cause::OutsideRoot
@@ -303,8 +303,8 @@ mod tests {
             absolute.as_encoded_bytes(),
         ];
         for name in names {
-            // With `..` in it, which names of requests never have, it is to be tried again if anything
-            // on this machine was renamed meanwhile.
+            // With `..` in the path, which names in requests never have, the kernel asks to try again if anything on
+            // this machine was renamed meanwhile.
             let mut tries = (0..10_000).map(|_| open_in(&root, name, READ_FILE, Mode::empty()));
             let opened = tries.find(|it| !matches!(it, Err(Errno::AGAIN)));
             assert!(
@@ -324,7 +324,7 @@ mod tests {
         let done = AtomicBool::new(false);
         let (mut opened, mut refused) = (0, 0);
         std::thread::scope(|scope| {
-            // What a check in user space, and then an open, would fall for.
+            // A swap that defeats a check in user space followed by an open.
             scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
                     let exchange = fs::RenameFlags::EXCHANGE;

@@ -1,26 +1,26 @@
-//! Which part of a walk goes over one of several connections of a copy.
+//! Splits a walk over the connections of a copy.
 
 use serde::{Deserialize, Serialize};
 
-/// Which part of a walk goes over one connection.
+/// The part of a walk that goes over one connection.
 ///
-/// Files and links are shared out by their paths, so both ends, and another connection after an outage, agree
-/// about them whatever comes and goes in the tree meanwhile. Directories are in every share, for what is in them;
-/// their permissions and times are set by a pass of its own, when nothing comes into them any more. What the sender cannot
-/// open, and may be a directory, is told in every share that meets it.
+/// Files and links are assigned by their paths, so that both ends, and a later connection after an outage, agree
+/// whatever changes in the tree. Directories are in every share, because of their contents; a separate pass sets their
+/// permissions and times, when nothing more is written into them. An entry that the sender cannot open, and that may be
+/// a directory, is reported in every share that meets it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Share {
     /// All of it.
     #[default]
     Whole,
-    /// Files and links, of `of` parts the one with this `index`, which counts from 0.
+    /// Files and links, in `of` parts; this is part `index`, from 0.
     Files { index: u16, of: u16 },
-    /// Directories, and what is kept of them.
+    /// Directories and their metadata.
     Directories,
 }
 
 impl Share {
-    /// Whether what is no directory and is at `path` belongs to it.
+    /// Whether an entry at `path` other than a directory belongs to it.
     pub(crate) fn has(self, path: &[u8]) -> bool {
         match self {
             Share::Whole => true,
@@ -34,12 +34,12 @@ impl Share {
         }
     }
 
-    /// Whether it is the one that begins the copy.
+    /// Whether it starts the copy.
     pub(crate) fn is_first(self) -> bool {
         matches!(self, Share::Whole | Share::Files { index: 0, .. })
     }
 
-    /// Whether directories are counted and get what is kept of them.
+    /// Whether it counts directories and sets their metadata.
     pub(crate) fn settles_directories(self) -> bool {
         !matches!(self, Share::Files { .. })
     }
@@ -65,7 +65,7 @@ mod tests {
             assert!(Share::Whole.has(path.as_bytes()));
             assert!(!Share::Directories.has(path.as_bytes()));
         }
-        // Paths are fixed, so this holds or does not.
+        // The paths are constant, so the result is too.
         assert!(
             counts.iter().all(|count| (300..500).contains(count)),
             "{counts:?}"

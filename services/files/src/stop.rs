@@ -1,4 +1,4 @@
-//! Asking a server or a copy to end.
+//! Requests a server or a copy to stop.
 
 use crate::error::Error;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// A request to stop, shared between the thread that makes it and those that heed it within a
-/// fraction of a second. Setting it is async-signal-safe.
+/// A request to stop, shared between the thread that makes it and those that obey it within a fraction of a second.
+/// Requesting it is async-signal-safe.
 ///
 /// ```
 /// let stop = zerolane_files::Stop::default();
@@ -24,9 +24,9 @@ pub struct Stop(Arc<State>);
 #[derive(Debug)]
 struct State {
     requested: AtomicBool,
-    /// Readable from the request on. `None`: the system had no descriptor left, and it is seen when it is looked for.
+    /// Readable from the request on. `None`: the system had no descriptor left, so that waits must poll.
     event: Option<OwnedFd>,
-    /// A request made there is one made here, too.
+    /// A request made there also counts here.
     above: Option<Stop>,
 }
 
@@ -47,11 +47,11 @@ impl State {
 }
 
 impl Stop {
-    /// Asks.
+    /// Requests the stop.
     pub fn request(&self) {
         self.0.requested.store(true, Ordering::Release);
         if let Some(event) = &self.0.event {
-            // A counter that is full is readable, too.
+            // A full counter is readable, too.
             let _ = write(event, &1u64.to_ne_bytes());
         }
     }
@@ -61,7 +61,7 @@ impl Stop {
         self.requested_here() || self.0.above.as_ref().is_some_and(Stop::requested)
     }
 
-    /// Readable once a stop was requested here, for what waits for descriptors.
+    /// Readable once a stop was requested here, for poll and epoll.
     ///
     /// # Errors
     /// The system had no descriptor left.
@@ -70,7 +70,7 @@ impl Stop {
         Ok(event.ok_or(Errno::MFILE)?.as_fd())
     }
 
-    /// A stop for a part of what this one stops.
+    /// A stop for a part of the work that this one stops.
     pub fn of_part(&self) -> Stop {
         Stop(Arc::new(State::of(Some(self.clone()))))
     }
@@ -87,7 +87,8 @@ impl Stop {
         }
     }
 
-    /// Waits until `other` is readable or a stop is requested, for `longest`, less than a second; whether one of them is.
+    /// Waits until `other` is readable or a stop is requested, at most for `longest`, less than a second. Returns
+    /// whether one of them happened.
     pub(crate) fn wait_beside(&self, other: BorrowedFd<'_>, longest: Duration) -> bool {
         let readable = |it| PollFd::from_borrowed_fd(it, PollFlags::IN);
         let mut ready = vec![readable(other)];

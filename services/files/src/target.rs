@@ -1,4 +1,4 @@
-//! Where a copy goes: into a directory, or under a new name. The same rules as `cp`, at either end.
+//! Resolves the target of a copy, a directory or a new name, by the rules of `cp`.
 
 use crate::error::Cause;
 use crate::links::end_of;
@@ -13,12 +13,12 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// What is known of the sources before the target is looked at.
+/// Properties of the sources, known before the target is resolved.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sources {
     /// How many there are.
     pub(crate) count: u32,
-    /// Whether one of them is the contents of a directory, without a name of its own.
+    /// Whether one of them stands for the contents of a directory.
     pub(crate) contents: bool,
     /// Whether the target may be a block device.
     pub(crate) device: bool,
@@ -45,7 +45,7 @@ pub(crate) fn resolve_below(
         return Ok((root.open_directory(path)?, None));
     }
     if root.is_of_login() && path.split_last().is_some() {
-        // As on this machine: what a link at the end leads to is written, and the link stays.
+        // As on this machine: the target of a link at the end is written, and the link stays.
         let bytes = path.as_bytes();
         let slash = if path.must_be_directory() { "/" } else { "" };
         let path = [&bytes, slash.as_bytes()].concat();
@@ -75,14 +75,14 @@ pub(crate) fn resolve_below(
     )
 }
 
-/// Finds the target on this machine; symbolic links in its path are the user's own and followed, also
-/// one at its end.
+/// Finds the target on this machine. Symbolic links in its path, also one at its end, belong to the user and are
+/// followed.
 pub(crate) fn resolve_local(path: &Path, sources: Sources) -> Result<Target, Cause> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let open = |path: &Path| fs::openat(CWD, path, flags, Mode::empty()).map_err(Cause::from);
     match open(path) {
         Ok(directory) => return Ok((directory, None)),
-        // A link that leads round in a circle is told below.
+        // A circular link is reported below.
         Err(Cause::NotFound | Cause::NotADirectory | Cause::OutsideRoot) => {}
         Err(cause) => return Err(cause),
     }
@@ -102,7 +102,8 @@ pub(crate) fn resolve_local(path: &Path, sources: Sources) -> Result<Target, Cau
     )
 }
 
-/// What was a new name when the copy began, and is a directory now: the copy made it. A link never is what a copy made.
+/// Resolves a name that was new when the copy began and is now a directory, which the copy made. A link cannot have
+/// been made by the copy.
 fn made_meanwhile(path: &Path) -> Result<Target, Cause> {
     let name = path.file_name().ok_or(Cause::IsADirectory)?.as_bytes();
     let parent = match path.parent() {
@@ -117,8 +118,8 @@ fn made_meanwhile(path: &Path) -> Result<Target, Cause> {
     }
 }
 
-/// Where the file at `path` really is, which is no directory: what a symbolic link leads to is written,
-/// and the link stays. What is there and no file is not to be replaced by one; a block `device` may be written.
+/// The real path of the file at `path`, which is not a directory: the target of a symbolic link is written, and the
+/// link stays. Only a file may be replaced by a file; a block `device` may be written.
 fn end_of_links(path: &Path, device: bool) -> Result<Cow<'_, Path>, Cause> {
     let Ok(stat) = stat_at(CWD, path.as_os_str().as_bytes()) else {
         return Ok(path.into());
@@ -130,7 +131,7 @@ fn end_of_links(path: &Path, device: bool) -> Result<Cow<'_, Path>, Cause> {
             _ => Ok(path.into()),
         };
     }
-    // An open file of a process, such as its standard output, must not be replaced under it.
+    // An open file of a process, such as its standard output, must not be replaced.
     let (stat, has_name) = end_of(path).map_err(|_| Cause::LinkToNothing)?;
     match kind_of(&stat) == EntryKind::File || device && is_block_device(&stat) {
         true if has_name => {
@@ -145,7 +146,7 @@ fn is_block_device(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice
 }
 
-/// The target is not a directory yet: `name` in `parent` is new, or a file.
+/// Handles a target that is not a directory yet: `name` in `parent` is new, or a file.
 fn new_name(
     parent: OwnedFd,
     name: Vec<u8>,
@@ -160,8 +161,8 @@ fn new_name(
     if exists {
         return Err(Cause::NotADirectory);
     }
-    // Contents make their directory; several sources, or one under a name with a slash, want one
-    // that is there.
+    // The contents of one source make their own directory; several sources, or a name with a slash, need an existing
+    // one.
     if !(sources.contents && sources.count == 1) {
         return Err(Cause::NotFound);
     }
@@ -236,7 +237,7 @@ mod tests {
         assert!(base.path().join("new").is_dir());
     }
 
-    /// The target `path`, which is in `base`, over the connections of one copy.
+    /// Resolves `path`, which is in `base`, for all connections of one copy.
     fn again_as_before(root: &Root, base: &Path, path: &Path) {
         let path = RelativePath::parse(path.as_os_str().as_bytes()).unwrap();
         let name = |landing| {
@@ -245,12 +246,12 @@ mod tests {
         };
         assert_eq!(name(Landing::AsCp), Ok(Some(b"new".to_vec())));
         assert_eq!(name(Landing::Into), Err(Cause::NotFound));
-        // What a copy made before its connection was lost.
+        // The directory that a copy made before its connection was lost.
         std::fs::create_dir(base.join("new")).unwrap();
         assert_eq!(name(Landing::AsCp), Ok(None));
         assert_eq!(name(Landing::Into), Ok(None));
         assert_eq!(name(Landing::Named), Ok(Some(b"new".to_vec())));
-        // No copy made that.
+        // No copy makes a link like this.
         std::fs::remove_dir(base.join("new")).unwrap();
         std::os::unix::fs::symlink(base, base.join("new")).unwrap();
         if root.is_of_login() {

@@ -1,9 +1,8 @@
-//! Temporary files as entries of a directory: their names, finding what a killed copy left, and giving
-//! them another name without touching a file that is not ours.
+//! Makes temporary files, finds those of killed copies, and renames them safely.
 //!
-//! A lasting temporary file, one that `--resume` is to find again, has a name that follows from the
-//! target's, a [`Mark`], and a lock (`flock`), which dies with its process. If another file
-//! has that name, the next is taken. All others have a random name, for as long as a rename takes.
+//! A lasting temporary file, which `--resume` can find again, has a name derived from the target's, a [`Mark`], and a
+//! lock (`flock`), which ends with its process. If another file has that name, the next one is used. All other
+//! temporary files have a random name, for the duration of a rename. A file of another program is never touched.
 
 use crate::error::Cause;
 use crate::limits::{NAME_BYTES, TEMPORARY_NAMES};
@@ -15,10 +14,10 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 use std::sync::LazyLock;
 
-/// How often one name is tried again when what stood there goes at that moment.
+/// How often one name is tried again if the file there disappears at that moment.
 const TRIES: u32 = 8;
 
-/// A lasting temporary file: locked, marked, ours.
+/// A lasting temporary file of this program: locked and marked.
 #[derive(Debug)]
 pub(super) struct Lasting {
     pub(super) file: OwnedFd,
@@ -28,7 +27,7 @@ pub(super) struct Lasting {
     pub(super) left_over: u64,
 }
 
-/// The `number`th name of a lasting temporary file for `target`.
+/// Name `number` of a lasting temporary file for `target`.
 pub(super) fn lasting_name(target: &[u8], number: u32) -> Vec<u8> {
     let mut hasher = blake3::Hasher::new_derive_key("zerolane 2026-11 name of a temporary file");
     hasher.update(&number.to_le_bytes());
@@ -48,16 +47,16 @@ pub(super) fn random_name() -> Result<Vec<u8>, Cause> {
     Ok([b".zlpart-", &digits.as_bytes()[..32]].concat())
 }
 
-/// Whether `name` is of the form of [`random_name`].
+/// Whether `name` has the form of [`random_name`].
 pub(super) fn is_random_name(name: &[u8]) -> bool {
     name.strip_prefix(b".zlpart-")
         .is_some_and(|it| it.len() == 32 && it.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// Makes and locks a lasting temporary file for `target`, or takes what a killed copy left.
+/// Makes and locks a lasting temporary file for `target`, or takes over that of a killed copy.
 ///
 /// # Errors
-/// [`Cause::Busy`]: another copy writes it. [`Cause::TemporaryTaken`]: files of others have all names.
+/// [`Cause::Busy`]: another copy writes it. [`Cause::TemporaryTaken`]: other files have all names.
 pub(super) fn claim(directory: BorrowedFd<'_>, target: &[u8]) -> Result<Lasting, Cause> {
     for number in 0..TEMPORARY_NAMES {
         let name = lasting_name(target, number);
@@ -75,17 +74,17 @@ pub(super) fn claim(directory: BorrowedFd<'_>, target: &[u8]) -> Result<Lasting,
     Err(Cause::TemporaryTaken)
 }
 
-/// Removes what a killed copy left for `target`, unless another copy goes on with it.
+/// Removes the file that a killed copy left for `target`, unless another copy continues with it.
 pub(super) fn remove_left_over(directory: BorrowedFd<'_>, target: &[u8]) {
     if let Ok(Found::Ours(found)) = find(directory, &lasting_name(target, 0), target) {
         remove(directory, &found.name, found.file.as_fd());
     }
 }
 
-/// A new one under `name`; `None` if there is something.
+/// Makes one with `name`; `None` if the name exists.
 ///
-/// It is locked and marked before it has the name: without its mark, what a copy killed here leaves would be another's
-/// for ever. Where files cannot be without a name, that is so for a moment.
+/// It is locked and marked before it gets the name: a copy killed before would leave a file without a mark, which no
+/// later copy would recognize and remove. On a system without unnamed files it has the name a moment earlier.
 fn make(directory: BorrowedFd<'_>, name: &[u8], target: &[u8]) -> Result<Option<Lasting>, Cause> {
     let (file, has_name) = match unnamed(directory)? {
         Some(file) => (Some(file), false),
@@ -94,7 +93,7 @@ fn make(directory: BorrowedFd<'_>, name: &[u8], target: &[u8]) -> Result<Option<
     let Some(file) = file else {
         return Ok(None);
     };
-    // Marked after it is locked: no other copy takes it in between for what a killed one left.
+    // Marked after it is locked, so that no other copy takes it for the file of a killed one.
     match lock(file.as_fd()).and_then(|()| Mark::set(file.as_fd(), target)) {
         Ok(mark) if has_name || link(directory, file.as_fd(), name)? => Ok(Some(Lasting {
             file,
@@ -110,7 +109,7 @@ fn make(directory: BorrowedFd<'_>, name: &[u8], target: &[u8]) -> Result<Option<
     }
 }
 
-/// A new file under `name`; `None` if there is something.
+/// Makes a file with `name`; `None` if the name exists.
 fn create(directory: BorrowedFd<'_>, name: &[u8]) -> Result<Option<OwnedFd>, Cause> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match open_in(directory, name, flags, Mode::from_raw_mode(0o600)) {
@@ -126,11 +125,11 @@ fn lock(file: BorrowedFd<'_>) -> Result<(), Cause> {
     }
 }
 
-/// What stands under a temporary name.
+/// The entry under a temporary name.
 enum Found {
-    /// What a killed copy left; locked by now.
+    /// The file of a killed copy, now locked.
     Ours(Lasting),
-    /// Something that is no temporary file for this target.
+    /// Not a temporary file for this target.
     Anothers,
     Nothing,
 }
@@ -140,7 +139,7 @@ fn find(directory: BorrowedFd<'_>, name: &[u8], target: &[u8]) -> Result<Found, 
         Err(Cause::NotFound) => return Ok(Found::Nothing),
         stat => stat?,
     };
-    // Another user's could be written to by that user even when it is complete.
+    // Another user's file could be changed by that user even when it is complete.
     let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
     if !regular || stat.st_nlink != 1 || stat.st_uid != geteuid().as_raw() {
         return Ok(Found::Anothers);
@@ -155,7 +154,7 @@ fn find(directory: BorrowedFd<'_>, name: &[u8], target: &[u8]) -> Result<Found, 
         return Ok(Found::Anothers);
     }
     lock(file.as_fd())?;
-    // Before the lock was free, its copy may have gone on, or given it its final name.
+    // Before the lock was free, its copy may have continued, or given it its final name.
     match Mark::find(file.as_fd(), target)? {
         Some((mark, left_over)) if stands_at(directory, name, file.as_fd()) => {
             Ok(Found::Ours(Lasting {
@@ -169,7 +168,7 @@ fn find(directory: BorrowedFd<'_>, name: &[u8], target: &[u8]) -> Result<Found, 
     }
 }
 
-/// Whether `file` is what stands at `name`.
+/// Whether `file` is the entry at `name`.
 fn stands_at(directory: BorrowedFd<'_>, name: &[u8], file: BorrowedFd<'_>) -> bool {
     let (Ok(there), Ok(stat)) = (stat_at(directory, name), fs::fstat(file)) else {
         return false;
@@ -177,10 +176,10 @@ fn stands_at(directory: BorrowedFd<'_>, name: &[u8], file: BorrowedFd<'_>) -> bo
     (there.st_dev, there.st_ino) == (stat.st_dev, stat.st_ino)
 }
 
-/// Moves `file` from `name` to a random name, which no other program touches from then on.
+/// Moves `file` from `name` to a random name, which no other program touches.
 ///
 /// # Errors
-/// [`Cause::TemporaryLost`]: it does not stand there any more. What does, stays.
+/// [`Cause::TemporaryLost`]: it is no longer there. The entry that is there stays.
 pub(super) fn set_aside(
     directory: BorrowedFd<'_>,
     name: &[u8],
@@ -197,28 +196,28 @@ pub(super) fn set_aside(
     if stands_at(directory, &aside, file) {
         return Ok(aside);
     }
-    // Another file came there between the look and the move: it goes back.
+    // Another file appeared there between the check and the rename: it goes back.
     put_back(directory, &aside, name);
     Err(Cause::TemporaryLost)
 }
 
-/// Moves what was set aside back to `name`, unless something came there meanwhile.
+/// Moves a file that was set aside back to `name`, unless a new entry appeared there.
 pub(super) fn put_back(directory: BorrowedFd<'_>, aside: &[u8], name: &[u8]) {
     let _ = fs::renameat_with(directory, aside, directory, name, RenameFlags::NOREPLACE);
 }
 
-/// Removes `file` from `name`, if it stands there.
+/// Removes `file` from `name`, if it is there.
 pub(super) fn remove(directory: BorrowedFd<'_>, name: &[u8], file: BorrowedFd<'_>) {
-    // Nothing better can be done with a temporary file that cannot be removed.
+    // There is no remedy for a temporary file that cannot be removed.
     if let Ok(aside) = set_aside(directory, name, file) {
         let _ = fs::unlinkat(directory, &aside, AtFlags::empty());
     }
 }
 
-/// Whether a file without a name can get one: by its descriptor's entry there.
+/// Whether an unnamed file can get a name: by its descriptor's entry there.
 static CAN_LINK: LazyLock<bool> = LazyLock::new(|| fs::stat("/proc/self/fd").is_ok());
 
-/// A file that has no name and goes with its process; `None` where the system cannot.
+/// An unnamed file, which vanishes with its process; `None` if the system cannot make one.
 pub(super) fn unnamed(directory: BorrowedFd<'_>) -> Result<Option<OwnedFd>, Cause> {
     if !*CAN_LINK {
         return Ok(None);
@@ -230,7 +229,7 @@ pub(super) fn unnamed(directory: BorrowedFd<'_>) -> Result<Option<OwnedFd>, Caus
     }
 }
 
-/// Gives `file`, which has no name, this one. False if there is something.
+/// Gives `file`, which is unnamed, this name. False if the name exists.
 pub(super) fn link(
     directory: BorrowedFd<'_>,
     file: BorrowedFd<'_>,
@@ -243,7 +242,7 @@ pub(super) fn link(
     }
 }
 
-/// A new file under a random name.
+/// Makes a file with a random name.
 pub(super) fn random(directory: BorrowedFd<'_>) -> Result<(OwnedFd, Vec<u8>), Cause> {
     let name = random_name()?;
     let file = create(directory, &name)?.ok_or(Cause::Busy)?;

@@ -1,9 +1,9 @@
-//! Looks up the permissions that this process does not give to new files.
+//! Looks up the umask of this process.
 
 use std::sync::LazyLock;
 
-/// The permissions that this process does not give to new files, as the system says; the usual ones if it does not. They are
-/// looked up once, before a server is confined.
+/// The umask of this process, as the system reports it; the usual one otherwise. It is looked up once, before a server
+/// is confined.
 pub(crate) fn umask() -> u32 {
     static UMASK: LazyLock<u32> = LazyLock::new(|| {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
