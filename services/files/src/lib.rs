@@ -4,28 +4,29 @@
 //! the protocol and its guarantees; [`limits`] lists the limits.
 //!
 //! ```text
-//!        meet           two who share a code: found, introduced, then a client and a server as any
+//!        meet           two people who share a code: finds the peer, then runs a client and a server
 //!         |
-//!  client / server     opening: Request, Reply; share: what goes over one of several connections
+//!  client / server     opening: Request, Reply; share: the part of one of several connections
 //!         |
-//!       sync ========= what differs, by two listings; then the same as any copy
+//!       sync ========= compares two listings; then as any copy
 //!      persist            another connection, when one breaks: position, reached
 //!         |
 //!       pump ========= drives the Connection; one thread
 //!         |            port: buffers go round between the two threads
-//!   send | receive === reads or writes and hashes files; one thread
+//!   send | receive === reads or writes, and hashes, files; one thread
 //!     |      |
-//!  extents  open_file, part         holes; one file on its way in, written and given its name
+//!  extents  open_file, part         holes; one incoming file, written and given its name
 //!     |      |
-//!     |     temporary, mark, in_place    names, locks; what tells a temporary or incomplete file from others
+//!     |     temporary, mark, in_place    names, locks; marks of temporary and incomplete files
 //!     \______/
 //!   pack, message, digest           many files in a Transfer; records; BLAKE3 by units
-//!   name, root, target, glob, links nothing leaves the served directory; patterns; links that are followed
-//!   filter, filter_files            which files are left alone, also by rules in the tree
-//!   positioned, attributes, extended, escape  reads and writes at an offset; owners, permissions, times, xattrs; bytes for people
-//!   backup                          what is replaced or removed gets another name
-//!   hard_links                      which files have several names, and under which they were met first
-//!   rendezvous                      what a client and the server started for it say over a login's channel
+//!   name, root, target, glob, links paths that stay below the served directory; patterns; followed links
+//!   filter, filter_files            excluded files, also by rules in the tree
+//!   positioned, attributes          reads and writes at an offset; owners, permissions, times
+//!   extended, escape                extended attributes; printable text
+//!   backup                          renames replaced and removed files
+//!   hard_links                      first names of files with several names
+//!   rendezvous                      lines between a client and its server over a login's channel
 //! ```
 //!
 //! Three rules hold everywhere. The end that has the files runs `send` and the other `receive`, whichever is the

@@ -1,4 +1,4 @@
-//! Changes to the served tree that need no files from here: `rm`, `mkdir` and `mv` as functions.
+//! Removes, renames and makes directories on the server (`rm`, `mv`, `mkdir`).
 
 use super::{Client, PATIENCE, close};
 use crate::error::{Error, Failure};
@@ -8,32 +8,32 @@ use crate::observe::Observer;
 use crate::opening::{hear, send};
 use std::time::Duration;
 
-/// A server that is at work says so every few seconds.
+/// Longest silence of a server at work, which reports every few seconds.
 const AT_WORK: Duration = Duration::from_secs(STALL_SECONDS);
 
-/// How much was changed.
+/// The results of a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// What was done: files, links and directories removed; directories made; what was renamed.
+    /// Files, links and directories removed; directories made; entries renamed.
     pub done: u64,
-    /// What was not, each told to the observer.
+    /// Failures, each reported to the observer.
     pub failed: u64,
 }
 
-/// What a server has done of a request since it said so last.
+/// The part of a request that a server did since its last report.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Carried {
     pub(super) done: u64,
-    /// Of these, files and links that were moved to backups.
+    /// How many of these files and links were moved to backups.
     pub(super) backed_up: u64,
 }
 
 impl Client {
-    /// Removes what the paths name, which are patterns as in [`Client::get`]. Links are removed, not followed.
+    /// Removes what the paths match, which are patterns as in [`Client::get`]. Links are removed, not followed.
     ///
     /// # Errors
-    /// Whatever ends all of it: [`Error::Unanswered`] if the connection ends when part of it may be done, another one if
-    /// nothing is. What fails alone is told to `observer`.
+    /// Any error that ends the whole request: [`Error::Unanswered`] if the connection ended when part of it may have
+    /// been done, other errors if nothing was. Single failures are reported to `observer`.
     pub fn remove(
         &self,
         paths: &[Vec<u8>],
@@ -44,7 +44,7 @@ impl Client {
         self.change(&Request::Delete { paths, options }, observer)
     }
 
-    /// Makes directories. With `parents` also those above that are not there, and one that is there is no failure.
+    /// Makes directories. `parents` also makes missing parents, and accepts a directory that exists.
     ///
     /// # Errors
     /// As [`Client::remove`].
@@ -58,8 +58,7 @@ impl Client {
         self.change(&Request::MakeDirectories { paths, parents }, observer)
     }
 
-    /// Gives what is at `from` the name `to`, or moves it into `to` if that is a directory. A directory is never
-    /// replaced.
+    /// Renames `from` to `to`, or moves it into `to` if that is a directory. A directory is never replaced.
     ///
     /// # Errors
     /// As [`Client::remove`].
@@ -85,8 +84,8 @@ impl Client {
         Ok(changes)
     }
 
-    /// Connects within `timeout`, has the server carry out a request, with the steps that it needs, and tells `note` what came of it as that comes:
-    /// what was done, and what was not.
+    /// Connects within `timeout`, has the server carry out a request with its steps, and passes the results to `note`
+    /// as they come.
     pub(super) fn carry_out(
         &self,
         request: &Request,
@@ -121,7 +120,7 @@ impl Client {
     }
 }
 
-/// Without the answer it is not known what was done.
+/// Without the answer the result is unknown.
 fn unanswered(source: Error) -> Error {
     match source {
         Error::Transport(_) | Error::Stalled => Error::Unanswered {

@@ -1,4 +1,4 @@
-//! The end of a connection.
+//! Closes a copy's connection according to its result.
 
 use super::Client;
 use crate::error::Error;
@@ -17,17 +17,17 @@ impl fmt::Debug for Done {
 }
 
 impl Client {
-    /// Calls `done` when a copy has all that it asked for, before its last connection is closed:
-    /// whoever has to wait for the end of the server can tell it so meanwhile.
+    /// Calls `done` when a copy has everything, before its last connection is closed: a caller that waits for the end
+    /// of the server can tell it meanwhile.
     pub fn with_done(mut self, done: impl Fn() + Send + Sync + 'static) -> Client {
         self.done = Done(Some(Arc::new(done)));
         self
     }
 
-    /// The end of one connection of a copy.
+    /// Ends one connection of a copy.
     pub(super) fn end<T>(&self, connection: Connection, copied: &Result<T, Error>) {
         match copied {
-            // Nobody is there who could be told.
+            // The server is not listening on this connection any more.
             Err(Error::Forgotten) => return drop(connection),
             Err(_) => {}
             Ok(_) => {
@@ -39,8 +39,7 @@ impl Client {
     }
 }
 
-/// Tells the server that this was all. What came of the copy is known: how the connection ends
-/// changes nothing about it.
+/// Tells the server that the copy is over. Its result is known and does not depend on how the connection ends.
 pub(super) fn close(connection: Connection) {
     let _ = connection.close();
 }

@@ -1,4 +1,4 @@
-//! `ls` as a function.
+//! Lists files on the server (`ls`).
 
 use super::{Client, close};
 use crate::error::{Error, Failure};
@@ -9,36 +9,37 @@ use crate::sync::pages::Pages;
 use crate::sync::sight::{Detail, Listing, Seen, Sight};
 use std::ops::ControlFlow;
 
-/// What a listing says of one file, directory or link.
+/// The listing of one file, directory or link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What it is.
+    /// Its type.
     pub kind: EntryKind,
     /// Bytes of content.
     pub size: u64,
-    /// Permission bits and time of the last change of content.
+    /// Permission bits and modification time.
     pub meta: Meta,
-    /// Where it leads, if it is a symbolic link.
+    /// The target, if it is a symbolic link.
     pub target: Option<Vec<u8>>,
 }
 
 /// A piece of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listed<'a> {
-    /// What was asked for, at this path. If it is a directory, what is in it follows.
+    /// A requested entry, at this path. If it is a directory, its contents follow.
     Top(&'a [u8], &'a Entry),
-    /// At this path below the last directory that was asked for.
+    /// An entry at this path below the last requested directory.
     Below(&'a [u8], &'a Entry),
-    /// This cannot be listed.
+    /// An entry that cannot be listed.
     Failed(&'a Failure),
 }
 
 impl Client {
-    /// Tells `each` what the paths name, which are patterns as in [`Client::get`]: first what is no directory, then each
-    /// directory and what is in it, in the order of the names' bytes. Nothing is held; `each` may break it off.
+    /// Passes the entries that the paths match to `each`; paths are patterns as in [`Client::get`]. Files come first,
+    /// then each directory and its contents, in the order of the names' bytes. Nothing is buffered; `each` may end the
+    /// listing.
     ///
     /// # Errors
-    /// Whatever ends the listing.
+    /// Any error that ends the listing.
     pub fn list(
         &self,
         paths: &[Vec<u8>],
@@ -64,7 +65,7 @@ fn read(
 ) -> Result<(), Error> {
     let mut top = Vec::new();
     let mut path = Vec::new();
-    // Lengths of the paths of the directories that it is in.
+    // Lengths of the paths of the open directories.
     let mut outer = Vec::new();
     loop {
         let flow = match pages.next()? {

@@ -1,4 +1,4 @@
-//! The sources on this machine.
+//! Opens the sources of a copy on this machine.
 
 use crate::error::Cause;
 use crate::links::{end_of, identity};
@@ -13,8 +13,8 @@ use std::io::stdin;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// What can be read once at `path`, such as a pipe, if this process has it open: `/dev/stdin`, or what a shell names for
-/// `<(command)`. `None`: it is something else, such as a FIFO that has a name of its own.
+/// The input at `path` that can be read only once, such as a pipe, if this process has it open: `/dev/stdin`, or the
+/// name that a shell gives to `<(command)`. `None` for anything else, such as a FIFO with its own name.
 pub fn open_stream(path: &Path) -> Option<OwnedFd> {
     let (end, has_name) = end_of(path).ok()?;
     if has_name || kind_of(&end) != EntryKind::Special {
@@ -22,14 +22,13 @@ pub fn open_stream(path: &Path) -> Option<OwnedFd> {
     }
     let input = stdin();
     match fstat(&input).is_ok_and(|input| identity(&input) == identity(&end)) {
-        // To open a FIFO again would wait for another writer, and a socket cannot be.
+        // Opening a FIFO again would wait for another writer, and a socket cannot be opened.
         true => fcntl_dupfd_cloexec(input, 0).ok(),
         false => openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok(),
     }
 }
 
-/// Where sending a local source starts. Symbolic links on the way to it are the user's own and
-/// followed.
+/// The start of sending a local source. Symbolic links in its path belong to the user and are followed.
 pub(crate) fn local_start(source: &Path, options: &CopyOptions) -> Start {
     find_local(source, options).unwrap_or_else(|cause| Start::Missing {
         path: source.as_os_str().as_bytes().to_vec(),
@@ -37,7 +36,8 @@ pub(crate) fn local_start(source: &Path, options: &CopyOptions) -> Start {
     })
 }
 
-/// Where sending these starts, each once. Of two with one name the first is sent: they would be one at the other end.
+/// The starts of sending these sources, each once. Of two with one name the first is sent: they would be one at the
+/// receiver.
 pub(super) fn local_starts(sources: &[PathBuf], options: &CopyOptions) -> Vec<Start> {
     let (mut paths, mut names) = (HashSet::new(), HashSet::new());
     let mut starts = Vec::new();
@@ -71,14 +71,14 @@ fn find_local(source: &Path, options: &CopyOptions) -> Result<Start, Cause> {
         };
     };
     if source.as_os_str().as_bytes().ends_with(b"/") {
-        // Only a directory may be written so.
+        // Only a directory may be written this way.
         open(source)?;
     }
     let parent = match source.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    // One that may not be listed is no obstacle.
+    // O_PATH, because a directory that may not be listed is still usable.
     let directory = openat(CWD, parent, flags | OFlags::PATH, Mode::empty())?;
     Ok(Start::Named {
         directory,
@@ -86,7 +86,7 @@ fn find_local(source: &Path, options: &CopyOptions) -> Result<Start, Cause> {
     })
 }
 
-/// Whether a local source stands for what is in a directory: it ends with `.`, or has no name of its own.
+/// Whether a local source stands for the contents of a directory: it ends with `.`, or has no name of its own.
 pub(super) fn is_contents(source: &Path) -> bool {
     source.file_name().is_none() || source.as_os_str().as_bytes().ends_with(b"/.")
 }

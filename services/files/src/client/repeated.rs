@@ -1,29 +1,29 @@
-//! Failures that several shares of a copy meet: each of them goes into every directory.
+//! Reports failures once that several shares of a copy meet, because each share enters every directory.
 
 use crate::error::{Cause, Failure};
 use crate::limits::{REPORT_PATH_BYTES, TOLD_FAILURES};
 use std::collections::HashMap;
 
-/// The failures that were told, so that what several shares meet is told, and counted, once.
+/// The failures reported so far.
 #[derive(Default)]
 pub(super) struct Repeated {
     told: HashMap<[u8; 32], Told>,
 }
 
-/// Who told of one path.
+/// The shares that reported a path.
 struct Told {
-    /// The share that did first.
+    /// The first share that reported it.
     first: usize,
-    /// How often each did, by its index.
+    /// How often each share reported it, by index.
     times: Vec<u32>,
-    /// What it was, is no more.
+    /// Whether the cause was that the file vanished.
     vanished: bool,
 }
 
 impl Repeated {
-    /// Notes what `share` tells of; whether it is to be passed on. `there`: it failed at the other end.
+    /// Records a failure of `share`; returns whether to pass it on. `there`: it failed at the other end.
     pub(super) fn is_news(&mut self, share: usize, failure: &Failure, there: bool) -> bool {
-        // What was cut may be of another path.
+        // A path that was cut may stand for several paths.
         let cut = failure.path.len() >= REPORT_PATH_BYTES;
         let key = key(&failure.path, there);
         if cut || self.told.len() >= TOLD_FAILURES && !self.told.contains_key(&key) {
@@ -39,7 +39,7 @@ impl Repeated {
         told.first == share
     }
 
-    /// How many were told again by other shares, and how many of these had vanished.
+    /// How many failures other shares repeated, and how many of these files had vanished.
     pub(super) fn count(&self) -> (u64, u64) {
         let again = self.told.values().map(|told| {
             let again = told.again();
@@ -50,7 +50,7 @@ impl Repeated {
 }
 
 impl Told {
-    /// One share may tell of a path several times: two sources with one name, or an outage between.
+    /// One share may report a path several times: two sources with one name, or an outage in between.
     fn again(&self) -> u64 {
         let times = self.times.iter().copied().map(u64::from);
         times.clone().sum::<u64>() - times.max().unwrap_or(0)
@@ -83,7 +83,7 @@ mod tests {
         assert!(repeated.is_news(0, &failure("b"), true));
         assert!(repeated.is_news(0, &failure("a"), false));
         assert_eq!(repeated.count(), (2, 0));
-        // Two sources of that name, in two shares.
+        // Two sources with that name, in two shares.
         assert!(repeated.is_news(0, &failure("b"), true));
         assert!(!repeated.is_news(1, &failure("b"), true));
         assert!(!repeated.is_news(1, &failure("b"), true));

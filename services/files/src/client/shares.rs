@@ -1,4 +1,4 @@
-//! A copy over several connections at once: each has a share of the files, and one more settles the directories.
+//! Copies over several connections at once: each has a share of the files, one more the directories.
 
 use super::end::Done;
 use super::repeated::Repeated;
@@ -15,17 +15,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
-/// What one connection, and those that follow it when it breaks, have of a copy.
+/// The part of a copy that one connection, and its successors after a break, carry out.
 pub(super) struct Assigned<'a> {
     pub(super) share: Share,
     pub(super) observer: &'a dyn Observer,
-    /// What the server said to the first connection of the copy; `None`: this is the first.
+    /// The server's reply to the first connection of the copy; `None`: this is the first.
     accepted: Option<Begun>,
-    /// Where the first one tells that.
+    /// Where the first connection reports that reply.
     tell: Option<Sender<Begun>>,
 }
 
-/// A copy that the server accepted.
+/// The start of a copy that the server accepted.
 #[derive(Clone, Copy)]
 struct Begun {
     landing: Landing,
@@ -33,12 +33,12 @@ struct Begun {
 }
 
 impl Assigned<'_> {
-    /// How the destination is understood: what the copy makes does not change that.
+    /// The meaning of the destination: files made by the copy must not change it.
     pub(super) fn landing(&self) -> Landing {
         self.accepted.map_or(Landing::AsCp, |begun| begun.landing)
     }
 
-    /// The server accepted this connection.
+    /// Records that the server accepted this connection.
     pub(super) fn accept(&mut self, accepted: &Accepted) {
         let begun = Begun {
             landing: accepted.landing,
@@ -46,20 +46,20 @@ impl Assigned<'_> {
         };
         self.accepted = Some(begun);
         if let Some(tell) = self.tell.take() {
-            // The copy may have been given up meanwhile.
+            // The copy may have ended meanwhile.
             let _ = tell.send(begun);
         }
     }
 }
 
 impl Client {
-    /// Copies over so many connections at once, 1 to [`MAX_CONNECTIONS`] (more are as many): for hosts and links that are
-    /// faster than what one core of either end seals or opens. Each has two threads and buffers of its own at either end. Files are shared
-    /// out by their paths; one file goes over one connection. A rate that was set is that of all together: of
-    /// connections there are only as many as have [`LEAST_RATE`] each.
+    /// Copies over that many connections at once, from 1 to [`MAX_CONNECTIONS`] (larger numbers count as the maximum):
+    /// for hosts and links that are faster than one core of either end can encrypt or decrypt. Each connection has two
+    /// threads and its own buffers at either end. Files are assigned by their paths; one file uses one connection. A
+    /// rate limit applies to all of them together: there are only as many connections as can have [`LEAST_RATE`] each.
     ///
-    /// [`Client::put`] and [`Client::get`] alone heed it, and not if they keep hard links: all names of a file have to go over
-    /// one connection. A one-time code lets in a single one.
+    /// Only [`Client::put`] and [`Client::get`] use several, and not when they keep hard links, because all names of a
+    /// file must use one connection. A one-time code admits a single connection.
     pub fn with_connections(mut self, connections: u16) -> Client {
         self.connections = connections.clamp(1, MAX_CONNECTIONS);
         self
@@ -68,13 +68,13 @@ impl Client {
     /// The copy of one share, over all of its connections.
     pub(super) fn copying_share<'a>(&'a self, assigned: &Assigned<'a>) -> Copying<'a> {
         let mut copying = self.copying(assigned.observer);
-        // The copy as a whole was accepted: a server that is full for now is no refusal.
+        // The copy as a whole was accepted: a server that is full for now is not a refusal.
         copying.boot = assigned.accepted.map(|begun| begun.boot);
         copying
     }
 
-    /// Copies by `copy`, which is called for each share, on threads of their own if there are several. `files`: the
-    /// most that a copy without directories has.
+    /// Calls `copy` for each share, on threads of their own if there are several. `files`: the most files that a copy
+    /// without directories can have.
     pub(super) fn in_shares(
         &self,
         options: &CopyOptions,
@@ -83,7 +83,7 @@ impl Client {
         copy: impl Fn(&Client, Assigned<'_>) -> Result<Totals, Error> + Sync,
     ) -> Result<Totals, Error> {
         let most = match (options.recursive, options.attributes.hard_links) {
-            // The end that wrote a file links its other names.
+            // A file's other names must be linked by the connection that wrote the file.
             (_, true) => 1,
             (true, false) => u16::MAX,
             (false, false) => u16::try_from(files).unwrap_or(u16::MAX),
@@ -153,7 +153,8 @@ impl Client {
             };
             let (tell, told) = channel();
             let first = start(0, None, Some(tell))?;
-            // The others begin when the server took the first: it alone decides what the destination means.
+            // The others start after the server has accepted the first connection, which alone decides the meaning of
+            // the destination.
             let Ok(begun) = told.recv() else {
                 return Err(join(first).err().unwrap_or(Error::Internal));
             };
@@ -165,12 +166,12 @@ impl Client {
         })
     }
 
-    /// A client whose copies stop together, and share its rate; none of them tells that it is done.
+    /// A client for the shares: they stop together and divide the rate, and none of them reports the end of the copy.
     fn for_shares(&self, of: u16) -> Client {
         let mut client = self.clone().with_stop(self.stop.of_part());
         let max_rate = client.transport.max_rate;
         client.transport.max_rate = max_rate.map(|it| it / u64::from(of));
-        // One of them is not all.
+        // The end of one share is not the end of the copy.
         client.done = Done::default();
         client
     }
@@ -180,7 +181,7 @@ fn join(share: ScopedJoinHandle<'_, Result<Totals, Error>>) -> Result<Totals, Er
     share.join().unwrap_or(Err(Error::Internal))
 }
 
-/// The totals of all; else the error because of which the others were stopped.
+/// The sum of the totals, or the error that stopped the other shares.
 fn sum(ended: impl Iterator<Item = Result<Totals, Error>>) -> Result<Totals, Error> {
     ended
         .reduce(|so_far, this| match (so_far, this) {
@@ -190,7 +191,7 @@ fn sum(ended: impl Iterator<Item = Result<Totals, Error>>) -> Result<Totals, Err
         .unwrap_or(Err(Error::Internal))
 }
 
-/// What the shares of a copy tell, as one copy tells it.
+/// Merges the reports of all shares into those of one copy.
 struct Together<'a> {
     observer: &'a dyn Observer,
     state: Mutex<State>,
@@ -226,14 +227,14 @@ impl<'a> Together<'a> {
         }
     }
 
-    /// A share is done.
+    /// Records that a share is done.
     fn ended(&self, totals: &Totals) {
         let mut state = self.state();
         state.most_failed = state.most_failed.max(totals.failed);
     }
 
-    /// The totals of all shares, without the failures that one share has told of and others met too. Never fewer than
-    /// one share had: after an outage what it told of may have been copied after all.
+    /// The totals of all shares, without failures that several shares met. Failures are never fewer than one share had:
+    /// after an outage a file that it reported may have been copied after all.
     fn counted_once(&self, all: Totals) -> Totals {
         let state = self.state();
         let (again, gone_again) = state.repeated.count();
@@ -250,7 +251,7 @@ impl<'a> Together<'a> {
     }
 }
 
-/// What one share tells.
+/// Reports of one share.
 struct OfShare<'a> {
     together: &'a Together<'a>,
     index: usize,

@@ -1,5 +1,7 @@
-//! Another connection, tried while the one in use is silent. A server that was started again knows nothing of the old one
-//! and says nothing to it, and the transport takes its idle timeout to be sure that nobody answers.
+//! Opens a second connection while the current one is silent.
+//!
+//! A restarted server does not know the old connection and sends nothing on it. Without a second connection the client
+//! would have to wait for the transport's idle timeout.
 
 use super::Client;
 use crate::error::Error;
@@ -13,16 +15,16 @@ const SILENCE: Duration = Duration::from_secs(SILENCE_SECONDS);
 const TRY: Duration = Duration::from_secs(RECONNECT_SECONDS);
 const PAUSE: Duration = Duration::from_millis(MOST_PAUSE_MILLISECONDS);
 
-/// Looks after a client's connection.
+/// Watches a client's connection.
 pub(super) struct Spare<'a> {
     client: &'a Client,
-    /// Datagrams that came, and when the last did.
+    /// Datagrams received, and the time of the last one.
     heard: u64,
     since: Instant,
     trying: Option<Receiver<zerolane::Result<Connection>>>,
-    /// Not before this is another one tried.
+    /// The time before which no further attempt is made.
     next: Instant,
-    /// One that is there.
+    /// A second connection that was established.
     pub(super) found: Option<Connection>,
 }
 
@@ -39,7 +41,7 @@ impl<'a> Spare<'a> {
         }
     }
 
-    /// Whether a copy may have another connection at all: a one-time code lets in one.
+    /// Whether a copy may have another connection: a one-time code admits only one.
     fn may_try(&self) -> bool {
         !self.client.patience.is_zero() && self.client.transport.security.pre_shared.is_none()
     }
@@ -50,7 +52,7 @@ impl Watch for Spare<'_> {
         let now = Instant::now();
         if self.heard != datagrams_received {
             (self.heard, self.since) = (datagrams_received, now);
-            // It lives: should another one have been made, it ends here.
+            // The connection is alive: a second one is dropped.
             self.trying = None;
             return Ok(());
         }
@@ -67,7 +69,7 @@ impl Watch for Spare<'_> {
                 return Err(Error::Forgotten);
             }
             Err(TryRecvError::Empty) => {}
-            // Why is told when the connection in use ends.
+            // The reason is reported when the current connection ends.
             Ok(Err(_)) | Err(TryRecvError::Disconnected) => {
                 self.trying = None;
                 self.next = now + PAUSE;

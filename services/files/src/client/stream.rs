@@ -1,4 +1,4 @@
-//! `cp` from standard input, and to standard output.
+//! Copies from standard input to a file on the server, and from such a file to standard output.
 
 use super::{Client, close};
 use crate::digest::Digester;
@@ -15,13 +15,12 @@ use crate::share::Share;
 use rustix::fd::AsFd;
 
 impl Client {
-    /// Copies what can be read from `input`, up to its end, to the file `destination` of the host, which has its name
-    /// only when all of it is there. An end is an end: that the program which writes to a pipe was killed cannot be
-    /// told from that it was done.
+    /// Copies `input`, up to its end, to the file `destination` of the host, which gets its name only when everything
+    /// has arrived. A killed writer of a pipe looks the same as one that has finished.
     ///
     /// # Errors
-    /// As [`Client::put`]. [`Error::InputGone`] when the connection breaks: what was read is not kept, and cannot be
-    /// read again.
+    /// As [`Client::put`]. [`Error::InputGone`] when the connection breaks: the data already read is lost, and cannot
+    /// be read again.
     pub fn put_stream(
         &self,
         input: impl AsFd,
@@ -71,9 +70,9 @@ impl Client {
         })
     }
 
-    /// Copies one file of the host to `out`, such as standard output: part by part, each as soon as it has come and
-    /// was compared. So what was written when it fails is the beginning of the file. Of the options
-    /// [`CopyOptions::allow_changing`] alone counts.
+    /// Copies one file of the host to `out`, such as standard output: part by part, each as soon as it was received and
+    /// verified. After a failure, `out` has the beginning of the file. The only option that applies is
+    /// [`CopyOptions::allow_changing`].
     ///
     /// # Errors
     /// As [`Client::get`], and [`Error::Output`].
@@ -113,5 +112,5 @@ impl Client {
     }
 }
 
-/// What it is called on its way: it gets the name that was asked for.
+/// The name in the protocol; the file gets the requested name.
 const NAME: &[u8] = b"-";

@@ -1,7 +1,7 @@
-//! `sync` as a function: compares two trees, copies what differs, removes what is too much.
+//! Synchronizes two trees: compares them, copies differences, removes extra files.
 //!
-//! When a connection breaks, the next one begins with a comparison: it finds what was done, whatever the end that
-//! did it could say of it, and costs two listings.
+//! When a connection breaks, the next one begins with a new comparison: it finds what was done, whether or not that was
+//! confirmed, and costs two listings.
 
 use super::change::Carried;
 use super::told::Told;
@@ -36,13 +36,13 @@ use std::path::Path;
 use zerolane::Connection;
 
 impl Client {
-    /// Makes the content of one directory equal to that of another: copies what is not there or differs
-    /// and, if asked to, then removes what the source has not. The directories themselves keep their
-    /// permissions and times. When its connection breaks it compares again, and goes on with what is left.
+    /// Makes the content of one directory equal to that of another: copies missing and different files and, if
+    /// requested, then removes extra ones. The directories themselves keep their permissions and times. When a
+    /// connection breaks, it compares again and does the rest.
     ///
     /// # Errors
-    /// Whatever ends the whole sync: nothing is removed then, but for what an earlier connection removed after all
-    /// was copied. What fails alone is told to `observer` and counted in [`SyncTotals::failed`].
+    /// Any error that ends the whole sync: nothing is removed then, except by an earlier connection after everything
+    /// was copied. Single failures are reported to `observer` and counted in [`SyncTotals::failed`].
     pub fn sync(
         &self,
         paths: &SyncPaths,
@@ -76,19 +76,19 @@ impl Client {
 
 /// A sync over all of its connections.
 struct Progress {
-    /// With its key the server knows the connection that may have broken, and ends it.
+    /// By its key the server recognizes the previous connection, and ends it.
     offer: Digester,
-    /// What the first comparison found.
+    /// The result of the first comparison.
     first: Option<SyncTotals>,
     connections: u64,
-    /// Of what was copied: directories, and bytes that were not sent.
+    /// Directories copied and bytes not sent on broken connections.
     kept: Totals,
-    /// Removed, as far as it was told, and of that moved to backups.
+    /// Removals that were confirmed, and how many of them were moved to backups.
     deleted: u64,
     deleted_to_backups: u64,
 }
 
-/// A sync from a comparison to its end, or to the break of a connection.
+/// One comparison and its steps, until they are done or the connection breaks.
 struct Attempt<'s, 'c, 'o> {
     client: &'s Client,
     paths: &'s SyncPaths,
@@ -96,7 +96,7 @@ struct Attempt<'s, 'c, 'o> {
     observer: &'s Told<'o>,
     copying: &'s mut Copying<'c>,
     progress: &'s mut Progress,
-    /// Steps that the connection before may have begun.
+    /// Steps that the previous connection may have begun.
     begun: u64,
 }
 
@@ -136,7 +136,7 @@ impl Attempt<'_, '_, '_> {
             totals.copied = self.copy_planned(copy)?.plus(done.copied);
             totals.copied.vanished = totals.copied.vanished.min(totals.copied.failed);
             totals.failed += totals.copied.failed;
-            // Those of the connections before, which were lost.
+            // The results of previous, broken connections.
             totals.copied = totals.copied.plus(self.progress.kept);
             (totals.deleted, totals.deleted_to_backups) = (0, 0);
         }
@@ -162,7 +162,7 @@ impl Attempt<'_, '_, '_> {
         Ok(totals)
     }
 
-    /// Asks for a part of the sync and settles how its digests are made.
+    /// Requests a part of the sync, and agrees on the algorithm of its digests.
     fn ask(
         &mut self,
         request: impl FnOnce(Digester) -> Request,
@@ -178,7 +178,7 @@ impl Attempt<'_, '_, '_> {
         Ok((connection, digester))
     }
 
-    /// A part of the sync is over: the next has a key of its own, for it is not this one come again.
+    /// Ends a part of the sync. The next part has a key of its own, because it is not a repetition of this one.
     fn over<T>(&mut self, connection: Connection, outcome: Result<T, Error>) -> Result<T, Error> {
         close(connection);
         let outcome = outcome?;
@@ -226,7 +226,7 @@ impl Attempt<'_, '_, '_> {
             _ => None,
         };
         let compared = pump::run(&mut connection, CONTROL, DATA, stop, |port| {
-            // The server may have told all that it has, and closed, while this end still looks.
+            // The server may have sent everything and closed while this end still compares.
             let heard = stop.clone();
             let mut there = Pages::new(port).with_filter_files(filter_files.len());
             let links = Links::local(options.copy_links && push);
@@ -244,13 +244,13 @@ impl Attempt<'_, '_, '_> {
             .run()
         });
         close(connection);
-        // What is linked is compared under the same key.
+        // Files to be linked are compared under the same key.
         let outcome = self.link(compared?, &key)?;
         self.progress.offer = Digester::offer()?;
         Ok(outcome)
     }
 
-    /// Where backups are below the destination, if they are.
+    /// The path of the backups below the destination, if they are there.
     fn backups_at(&self) -> Option<Vec<u8>> {
         self.options.backup.as_ref()?.below(self.destination())
     }
@@ -262,7 +262,7 @@ impl Attempt<'_, '_, '_> {
         }
     }
 
-    /// The directories here that have files which need not be sent.
+    /// The directories on this machine with files that need not be sent.
     fn link_directories(&self) -> Result<Vec<Option<OwnedFd>>, Error> {
         let paths = self.options.link_dest.iter();
         paths.map(|path| self.link_directory(path)).collect()
@@ -280,7 +280,7 @@ impl Attempt<'_, '_, '_> {
         }
     }
 
-    /// Looks in the directories of links for what would be copied.
+    /// Searches the link directories for files that would be copied.
     fn link(&mut self, mut outcome: Outcome, digester: &Digester) -> Result<Outcome, Error> {
         let (options, observer, stop) = (self.options, self.observer, &self.client.stop);
         let directories = options.link_dest.len();
@@ -331,15 +331,15 @@ impl Attempt<'_, '_, '_> {
         Ok(outcome)
     }
 
-    /// Makes backups of what is in `base` here.
+    /// Makes backups of files in `base` on this machine.
     fn backups(&self, base: &OwnedFd) -> Result<Option<Backups>, Error> {
         let backup = self.options.backup.as_ref();
-        // As what is put in its place here.
+        // As durable as the files that replace them.
         let backups = backup.map(|it| Backups::local(base, (it, self.options.durable)));
         backups.transpose().map_err(local)
     }
 
-    /// Copies, a batch of the plan at a time.
+    /// Copies the plan, batch by batch.
     fn copy_planned(&mut self, plan: Notes) -> Result<Totals, Error> {
         let options = CopyOptions {
             recursive: true,
@@ -380,8 +380,8 @@ impl Attempt<'_, '_, '_> {
         Ok(totals)
     }
 
-    /// Notes what a batch has reached; `broken`: files and links of this attempt, whose `totals` it had before, will
-    /// be known by comparing again, the rest is not.
+    /// Records a batch's progress. `broken`: the next comparison finds the files and links of this attempt, whose
+    /// totals were `totals` before the batch, so only the rest is kept.
     fn note(&mut self, reached: &Reached, totals: &Totals, broken: bool) {
         let all = &mut self.copying.reached;
         all.position.steps += reached.position.steps;
@@ -529,13 +529,13 @@ impl Attempt<'_, '_, '_> {
     }
 }
 
-/// What is wrong with something that the user named.
+/// An error about a path that the user named.
 fn local((path, cause): (&[u8], Cause)) -> Error {
     let path = path.to_vec();
     Error::Local { path, cause }
 }
 
-/// Opens a directory that the user named, through whatever links lead to it.
+/// Opens a directory that the user named, following all links.
 fn open(path: &Path) -> Result<OwnedFd, Error> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     openat(CWD, path, flags, Mode::empty()).map_err(|errno| Error::local(path, errno))

@@ -1,4 +1,4 @@
-//! What a sync tells of its differences.
+//! Reports each difference of a sync once, although repeated comparisons find it again.
 
 use crate::error::{Cause, Error, Failure};
 use crate::observe::Observer;
@@ -6,15 +6,15 @@ use crate::sync::options::{Change, SyncObserver};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Tells of a difference once, though it is found again after an outage.
+/// Passes on events, without repeating differences after an outage.
 pub(super) struct Told<'a> {
     observer: &'a dyn SyncObserver,
     /// Seconds by which times may differ.
     window: u32,
-    /// Changes found by this comparison, and the most that were by one.
+    /// Changes found by this comparison, and the most that any comparison found.
     found: AtomicU64,
     told: AtomicU64,
-    /// After a whole comparison all is told.
+    /// The number of all changes, known after the first complete comparison.
     all: AtomicU64,
 }
 
@@ -29,12 +29,12 @@ impl Told<'_> {
         }
     }
 
-    /// Another comparison begins.
+    /// Starts another comparison.
     pub(super) fn begin(&self) {
         self.found.store(0, Ordering::Relaxed);
     }
 
-    /// A comparison came to its end.
+    /// Records that a comparison was completed.
     pub(super) fn compared(&self) {
         self.all
             .fetch_min(self.told.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -131,7 +131,7 @@ mod tests {
                 });
             }
         };
-        // The first two do not come to their ends.
+        // The first two comparisons are cut short.
         compare(&["a", "b"]);
         compare(&["a", "b", "c"]);
         compare(&["a", "b", "c", "d"]);

@@ -1,4 +1,4 @@
-//! Finds the target of a copy within this machine, when the server is this process's own.
+//! Finds the target of a copy when the server belongs to this process.
 
 use super::Client;
 use crate::links::{Identity, identity};
@@ -10,15 +10,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 impl Client {
-    /// Says that the server belongs to this process: a [login's](crate::Server::bind_login) with the same working directory. This
-    /// client then sees both sides of [`Client::put`] and of a sync from here, and refuses to copy a file to itself and a
-    /// directory into itself.
+    /// Declares that the server belongs to this process: a [login's](crate::Server::bind_login) with the same working
+    /// directory. The client then sees both sides of [`Client::put`] and of a sync from here, and refuses to copy a
+    /// file to itself or a directory into itself.
     pub fn within_this_process(mut self) -> Client {
         self.within = true;
         self
     }
 
-    /// Where a copy goes that the server has accepted.
+    /// The target of a copy that the server has accepted.
     pub(super) fn target_within(&self, destination: &[u8], landing: Landing) -> Option<Target> {
         let destination = Path::new(OsStr::from_bytes(destination));
         self.within
@@ -26,7 +26,7 @@ impl Client {
             .flatten()
     }
 
-    /// Which directory a sync goes to, if it is there.
+    /// The directory that a sync writes to, if it exists.
     pub(super) fn directory_within(&self, destination: &[u8]) -> Option<Identity> {
         let found = self.within.then(|| stat(destination).ok()).flatten();
         found.as_ref().map(identity)

@@ -1,4 +1,4 @@
-//! All patterns of one place as one automaton: a path is looked at once, however many rules there are.
+//! Matches a path against all patterns of a filter at once.
 
 use super::FilterError;
 use super::rule::Rule;
@@ -8,19 +8,19 @@ use regex::bytes::{RegexSet, RegexSetBuilder, SetMatches};
 #[derive(Debug)]
 pub(super) struct Matcher {
     patterns: RegexSet,
-    /// Whether one of them matches a directory as what is in it.
+    /// Whether one of them ends with `***`, which matches a directory's contents too.
     within: bool,
 }
 
-/// Which of them match.
+/// The patterns that matched.
 pub(super) struct Matched {
     name: SetMatches,
-    /// With a slash at the end.
+    /// Matches of the path with a slash at the end.
     within: Option<SetMatches>,
 }
 
 impl Matcher {
-    /// `states`: bytes that may be kept of what was found out while matching.
+    /// `states`: memory in bytes for cached states of the automaton.
     ///
     /// # Errors
     /// [`FilterError::TooLarge`]: the patterns need more than `bytes`.
@@ -41,7 +41,7 @@ impl Matcher {
         })
     }
 
-    /// `path` has a separator in front and a slash at its end.
+    /// `path` starts with a separator and ends with a slash.
     pub(super) fn look(&self, path: &[u8], directory: bool) -> Matched {
         let name = &path[..path.len() - 1];
         Matched {
@@ -52,7 +52,7 @@ impl Matcher {
 }
 
 impl Matched {
-    /// Whether the pattern of `rule`, the one with this index, matches.
+    /// Whether the pattern of `rule`, which has this index, matched.
     pub(super) fn has(&self, index: usize, rule: &Rule) -> bool {
         match &self.within {
             Some(within) if rule.within => within.matched(index),

@@ -1,4 +1,4 @@
-//! Which files are left alone: rsync's filter rules.
+//! Decides which files a copy excludes, by rsync's filter rules.
 
 mod matcher;
 mod pattern;
@@ -13,8 +13,8 @@ use crate::escape::escape;
 use crate::limits::FILTER_FILES;
 use rule::{DirMerge, Given, Line, Rule, Style};
 
-/// Rules in the order in which they were given; the first one whose pattern matches decides. What no
-/// rule matches is included. A directory that is excluded is so with all that is in it.
+/// Rules in the order in which they were given; the first one whose pattern matches decides. A file that no rule
+/// matches is included. Excluding a directory excludes all its contents.
 ///
 /// | pattern | matches |
 /// |---|---|
@@ -28,7 +28,7 @@ use rule::{DirMerge, Given, Line, Rule, Style};
 /// | `[a-z]`, `[!a-z]`, `[[:digit:]]` | one character of a set, or none of it; never `/` |
 /// | `\*` | the character itself, in a pattern that has one of `*?[` |
 ///
-/// Names are bytes: `?` is one byte, and letters differ from capitals.
+/// Names are bytes: `?` matches one byte, and case matters.
 ///
 /// | rule | what matches |
 /// |---|---|
@@ -39,10 +39,10 @@ use rule::{DirMerge, Given, Line, Rule, Style};
 /// | `!` (`clear`) | the rules before it do not count |
 /// | `: NAME` (`dir-merge`) | the rules in the file NAME of each directory stand here, for what is in that directory and below: those of the innermost first |
 ///
-/// Modifiers stand behind the letter, as in `-! */`: `!` for what the pattern does not match; `s` and `r` for the source
-/// or the receiver alone; `p` for a rule that keeps nothing in a directory that is deleted. Of `:` also `-` and `+`, for a
-/// file of patterns to exclude or to include, `n` for rules that do not hold in directories below, and `e`, which leaves the
-/// file itself alone.
+/// Modifiers follow the letter, as in `-! */`: `!` inverts the match; `s` and `r` limit a rule to the source or the
+/// receiver; `p` marks a rule that does not protect files in a directory that is deleted. `:` also has `-` and `+`, for
+/// a file of patterns to exclude or to include, `n` for rules that do not apply in subdirectories, and `e`, which
+/// excludes the filter file itself.
 ///
 /// ```
 /// use zerolane_files::Filter;
@@ -58,30 +58,30 @@ pub struct Filter {
     entries: Vec<Entry>,
 }
 
-/// What a filter consists of.
+/// An entry of a filter.
 #[derive(Debug)]
 enum Entry {
     Rule(Rule),
-    /// Here the rules of such files stand.
+    /// The place of the rules from filter files of this name.
     Merge(DirMerge),
 }
 
-/// A text that is no filter rule.
+/// Why a text is not a filter rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
-    /// It begins with no kind of rule, or has modifiers that this kind has not.
+    /// It begins with no kind of rule, or has modifiers that this kind does not allow.
     #[error(
         "a rule is '+ PATTERN', '- PATTERN', 'H', 'S', 'P' or 'R PATTERN', ': NAME' or '!', and not {:?}",
         escape(.0)
     )]
     Rule(Vec<u8>),
-    /// Nothing stands behind the kind of rule.
+    /// Nothing follows the kind of rule.
     #[error("a rule without a pattern")]
     Empty,
-    /// `[` without `]`, a range that runs backwards, a class that there is not.
+    /// `[` without `]`, a descending range, or an unknown class.
     #[error("not a pattern: {}", escape(.0))]
     Pattern(Vec<u8>),
-    /// A rule that reads others, where there may be none.
+    /// A rule that reads other rules, where that is not allowed.
     #[error(
         "rules from a file are read by --filter-from FILE, and by ': NAME' there or on the command line"
     )]
@@ -92,26 +92,28 @@ pub enum FilterError {
     /// A line of a file.
     #[error("line {line}: {why}")]
     Line {
-        /// Counted from 1.
+        /// The line's number, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The problem.
         why: Box<FilterError>,
     },
 }
 
 impl Filter {
-    /// Adds a rule that includes what `pattern` matches, unless it begins with `- `; `!` alone takes away what stands before.
+    /// Adds a rule that includes what `pattern` matches, unless it begins with `- `; `!` alone removes all rules before
+    /// it.
     ///
     /// # Errors
-    /// [`FilterError`]: it is no pattern.
+    /// [`FilterError`]: it is not a valid pattern.
     pub fn include(&mut self, pattern: &[u8]) -> Result<(), FilterError> {
         self.add_line(pattern, INCLUDES)
     }
 
-    /// Adds a rule that excludes what `pattern` matches, unless it begins with `+ `; `!` alone takes away what stands before.
+    /// Adds a rule that excludes what `pattern` matches, unless it begins with `+ `; `!` alone removes all rules before
+    /// it.
     ///
     /// # Errors
-    /// [`FilterError`]: it is no pattern.
+    /// [`FilterError`]: it is not a valid pattern.
     pub fn exclude(&mut self, pattern: &[u8]) -> Result<(), FilterError> {
         self.add_line(pattern, EXCLUDES)
     }
@@ -119,20 +121,20 @@ impl Filter {
     /// Adds a rule.
     ///
     /// # Errors
-    /// [`FilterError`]: it is none.
+    /// [`FilterError`]: it is not a valid rule.
     pub fn add(&mut self, rule: &[u8]) -> Result<(), FilterError> {
         self.add_line(rule, Style::Rules)
     }
 
-    /// Adds the rules of a file, one in a line. Empty lines and those that begin with `#` or `;` mean nothing.
+    /// Adds the rules of a file, one a line. Empty lines and those that begin with `#` or `;` are ignored.
     ///
     /// # Errors
-    /// [`FilterError`]: a line is no rule. Those before it were added.
+    /// [`FilterError`]: a line is not a valid rule. The lines before it were added.
     pub fn add_lines(&mut self, text: &[u8]) -> Result<(), FilterError> {
         self.add_text(text, Style::Rules)
     }
 
-    /// The same for a file of patterns, each as of [`Filter::include`].
+    /// As [`Filter::add_lines`], for a file of patterns as in [`Filter::include`].
     ///
     /// # Errors
     /// As [`Filter::add_lines`].
@@ -140,7 +142,7 @@ impl Filter {
         self.add_text(text, INCLUDES)
     }
 
-    /// The same for a file of patterns, each as of [`Filter::exclude`].
+    /// As [`Filter::add_lines`], for a file of patterns as in [`Filter::exclude`].
     ///
     /// # Errors
     /// As [`Filter::add_lines`].
@@ -186,7 +188,7 @@ impl Filter {
         })
     }
 
-    /// The rules as lines, by which another end knows them: [`Filter::add`] takes each.
+    /// The rules as lines, for the other end: [`Filter::add`] parses each.
     pub fn texts(&self) -> Vec<Vec<u8>> {
         let texts = self.entries.iter().map(|entry| match entry {
             Entry::Rule(rule) => rule.text(),
@@ -207,12 +209,12 @@ impl Filter {
         self.entries.is_empty()
     }
 
-    /// The names of the filter files that are looked for in each directory.
+    /// The names of the filter files that are looked up in each directory.
     pub(crate) fn files(&self) -> Vec<Vec<u8>> {
         self.merges().map(|merge| merge.name.clone()).collect()
     }
 
-    /// The patterns that decided nothing so far, and the filter files that were not found, printable.
+    /// The patterns that have decided nothing so far, and the filter files that were not found, printable.
     pub fn unused(&self) -> Vec<String> {
         let unused = self.entries.iter().filter_map(|entry| match entry {
             Entry::Rule(rule) => (!rule.is_used()).then(|| rule.pattern()),
@@ -238,7 +240,7 @@ impl FilterError {
     }
 }
 
-/// The lines of a file of rules that mean something, and their numbers.
+/// The lines of a file of rules that are not comments or empty, with their numbers.
 fn lines(text: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     let lines = text.split(|&byte| byte == b'\n');
     let lines = lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line));

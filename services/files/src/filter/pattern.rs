@@ -1,12 +1,12 @@
-//! Patterns of rsync's filters as regular expressions.
+//! Translates patterns of rsync's filters into regular expressions.
 //!
-//! They match a path with a separator in front. Separators are `/`, and NUL where patterns that begin with `/` are
-//! anchored: at the front, or behind the directory whose filter file has the pattern.
+//! They match a path that starts with a separator. Separators are `/`, and NUL where patterns that begin with `/` are
+//! anchored: at the start, or after the directory whose filter file has the pattern.
 
 use crate::limits::PATTERN_BYTES;
 use regex::bytes::{Regex, RegexBuilder};
 
-/// What matches a path; `None` if it is no pattern, or too large a one.
+/// Compiles a pattern; `None` if it is invalid or too large.
 pub(crate) fn compile(pattern: &[u8]) -> Option<Regex> {
     let expression = translate(pattern)?;
     RegexBuilder::new(&expression)
@@ -17,14 +17,14 @@ pub(crate) fn compile(pattern: &[u8]) -> Option<Regex> {
         .ok()
 }
 
-/// The regular expression of a pattern; `None` if a set is not closed, or a name in it cannot be.
+/// The regular expression of a pattern; `None` if a set is not closed, or has an unknown class.
 pub(super) fn translate(pattern: &[u8]) -> Option<String> {
     if pattern.contains(&0) {
         return None;
     }
     let (begin, mut rest) = match pattern {
         [b'/', rest @ ..] => ("\\x00", rest),
-        // It may begin anywhere.
+        // It may match anywhere.
         [b'*', b'*', ..] => ("^", pattern),
         _ => (SEPARATOR, pattern),
     };
@@ -55,15 +55,15 @@ pub(super) fn translate(pattern: &[u8]) -> Option<String> {
 const SEPARATOR: &str = "[/\\x00]";
 const IN_NAME: &str = "[^/\\x00]";
 
-/// The names of classes of characters.
+/// The names of character classes.
 const CLASSES: [&str; 12] = [
     "alnum", "alpha", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space",
     "upper", "xdigit",
 ];
 
-/// The set that began before `rest`; what is left after it.
+/// Translates the set that began before `rest`; returns the text after it.
 fn translate_set<'p>(mut rest: &'p [u8], out: &mut String) -> Option<&'p [u8]> {
-    // Never a separator, whatever the set says.
+    // A set never matches a separator.
     *out += &format!("[{IN_NAME}&&[");
     if let [b'!' | b'^', after @ ..] = rest {
         *out += "^";

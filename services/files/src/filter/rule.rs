@@ -1,4 +1,4 @@
-//! One rule of a filter, as rsync writes it.
+//! Parses one rule of a filter in rsync's syntax.
 
 use super::FilterError;
 use super::pattern::{compile, translate};
@@ -10,31 +10,31 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(super) enum Line {
     Rule(Rule),
     Merge(DirMerge),
-    /// What stands before it does not count.
+    /// Discards the rules before it.
     Clear,
 }
 
-/// What one pattern decides.
+/// A pattern and its decision.
 #[derive(Debug)]
 pub(super) struct Rule {
     pattern: Vec<u8>,
     pub(super) include: bool,
     sides: Sides,
-    /// It is about what the pattern does not match.
+    /// It applies to files that the pattern does not match.
     negated: bool,
-    /// It keeps nothing in a directory that is removed.
+    /// It does not protect files in a directory that is removed.
     perishable: bool,
     directories_only: bool,
-    /// The pattern ends with `***`: it matches a directory as `DIR/` besides.
+    /// The pattern ends with `***`: it also matches a directory as `DIR/`.
     pub(super) within: bool,
     /// Whether it decided anything.
     used: AtomicBool,
 }
 
-/// At which ends a rule counts.
+/// The ends at which a rule applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Sides {
-    /// At both, unless what is excluded is to be deleted.
+    /// At both, unless excluded files are to be deleted.
     #[default]
     Unsaid,
     One(Side),
@@ -44,38 +44,38 @@ enum Sides {
 /// One of the ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// Where it is read: what is copied.
+    /// The reading end: which files are copied.
     Source,
-    /// Where it is written: what is not deleted.
+    /// The writing end: which files are not deleted.
     Target,
 }
 
-/// A file of rules in each directory, for what is in that directory.
+/// Rules from a file in each directory, for that directory.
 #[derive(Debug)]
 pub(super) struct DirMerge {
     pub(super) name: Vec<u8>,
-    /// How its lines are read.
+    /// The syntax of its lines.
     pub(super) style: Style,
-    /// What its rules are besides what they say.
+    /// Modifiers that apply to all of its rules.
     pub(super) given: Given,
-    /// Whether they hold for what is in directories below, too.
+    /// Whether they also apply in subdirectories.
     pub(super) inherited: bool,
-    /// Whether the file itself is left alone.
+    /// Whether the file itself is excluded.
     excludes_itself: bool,
     /// Whether such a file was found.
     used: AtomicBool,
 }
 
-/// How lines are read.
+/// The syntax of lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
-    /// Each says what it does.
+    /// Full rules.
     Rules,
-    /// Patterns. `+ ` and `- ` in front say otherwise, if that is allowed.
+    /// Patterns. A leading `+ ` or `- ` overrides `include`, if `prefixes` is set.
     Patterns { include: bool, prefixes: bool },
 }
 
-/// What the rules of a file are besides what they say.
+/// Modifiers given to all rules of a file.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Given {
     sides: Sides,
@@ -96,7 +96,7 @@ const KINDS: [(&str, u8); 9] = [
 ];
 
 impl Line {
-    /// Reads a line that is not empty; `None` if it means nothing.
+    /// Parses a line that is not empty; `None` if it has no effect.
     pub(super) fn parse(
         line: &[u8],
         style: Style,
@@ -121,7 +121,7 @@ impl Line {
         }
     }
 
-    /// Reads `KIND[,][MODIFIERS] [ARGUMENT]`.
+    /// Parses `KIND[,][MODIFIERS] [ARGUMENT]`.
     fn parse_rule(line: &[u8], given: Given) -> Result<Line, FilterError> {
         let no_rule = || FilterError::Rule(line.to_vec());
         let (kind, rest) = kind_of(line).ok_or_else(no_rule)?;
@@ -147,7 +147,7 @@ impl Line {
                     },
                     ..Given::default()
                 };
-                // Only of the others may a modifier say for which end they are.
+                // Only the kinds without a side of their own allow a modifier for it.
                 let sided = said.sides != Sides::Unsaid;
                 let mut negated = false;
                 for &modifier in modifiers {
@@ -181,7 +181,7 @@ impl Sides {
 }
 
 impl Given {
-    /// With what a modifier says; `None`: nothing, or it was said before.
+    /// Adds a modifier; `None` if it is unknown or repeated.
     fn add(&mut self, modifier: u8) -> Option<()> {
         self.sides = match (modifier, self.sides) {
             (b'p', sides) => {
@@ -196,7 +196,7 @@ impl Given {
         Some(())
     }
 
-    /// With what a rule says itself. `None`: a file says for which end its rules are, and so does the rule.
+    /// Combines these with a rule's own modifiers. `None`: both name a side.
     fn and(self, said: Given) -> Option<Given> {
         let sides = match (self.sides, said.sides) {
             (Sides::Unsaid, sides) | (sides, Sides::Unsaid) => sides,
@@ -209,7 +209,7 @@ impl Given {
     }
 }
 
-/// The letter of a rule's kind, and what stands behind it.
+/// The letter of a rule's kind, and the text after it.
 fn kind_of(line: &[u8]) -> Option<(u8, &[u8])> {
     let word = |&(word, letter): &(&str, u8)| {
         let rest = line.strip_prefix(word.as_bytes())?;
@@ -225,7 +225,7 @@ fn kind_of(line: &[u8]) -> Option<(u8, &[u8])> {
 }
 
 impl DirMerge {
-    /// `None`: a modifier that cannot be, or no name.
+    /// `None`: an invalid modifier, or no name.
     fn parse(name: &[u8], modifiers: &[u8], mut given: Given) -> Option<DirMerge> {
         let (mut style, mut inherited, mut excludes_itself) = (Style::Rules, true, false);
         for &modifier in modifiers {
@@ -251,7 +251,7 @@ impl DirMerge {
         })
     }
 
-    /// The rule as a line. What leaves the file itself alone is another one.
+    /// The rule as a line. The exclusion of the file itself is a separate rule.
     pub(super) fn text(&self) -> Vec<u8> {
         let mut text = vec![b':'];
         text.extend(match self.style {
@@ -266,7 +266,7 @@ impl DirMerge {
         text
     }
 
-    /// The rule that leaves the file itself alone, if it does.
+    /// The rule that excludes the file itself, if it does.
     pub(super) fn of_itself(&self) -> Result<Option<Rule>, FilterError> {
         match self.excludes_itself {
             true => Rule::new(&self.name, false, Given::default()).map(Some),
@@ -285,7 +285,7 @@ impl DirMerge {
 
 impl Rule {
     pub(super) fn new(pattern: &[u8], include: bool, given: Given) -> Result<Rule, FilterError> {
-        // Each alone, so that the one that is none can be named.
+        // Compiled one by one, so that the invalid pattern can be named.
         let (bare, directories_only) = split_slash(pattern);
         compile(bare).ok_or_else(|| FilterError::Pattern(pattern.to_vec()))?;
         Ok(Rule {
@@ -323,7 +323,7 @@ impl Rule {
         translate(split_slash(&self.pattern).0).unwrap_or_default()
     }
 
-    /// Whether it counts at `side`. `removing`: in a directory that goes.
+    /// Whether it applies at `side`. `removing`: in a directory that is removed.
     pub(super) fn counts(&self, side: Side, delete_excluded: bool, removing: bool) -> bool {
         let there = match self.sides {
             Sides::One(its) => its == side,
@@ -333,7 +333,7 @@ impl Rule {
         there && !(removing && self.perishable)
     }
 
-    /// Whether it is about something of this kind, of which the pattern matches the path or not.
+    /// Whether it applies to a file of this kind, given whether the pattern matched the path.
     pub(super) fn decides(&self, matched: bool, directory: bool) -> bool {
         let matched = matched && (directory || !self.directories_only);
         let decides = matched != self.negated;
@@ -348,7 +348,7 @@ impl Rule {
     }
 }
 
-/// A pattern without the slash at its end, and whether there was one.
+/// A pattern without its final slash, and whether there was one.
 fn split_slash(pattern: &[u8]) -> (&[u8], bool) {
     match pattern {
         [rest @ .., b'/'] if !rest.is_empty() => (rest, true),

@@ -1,5 +1,4 @@
-//! The rules of a filter where a walk is: those that were given, and those in the filter files of the directories that it
-//! is in.
+//! Tracks which filter rules apply at the current directory of a walk.
 
 use super::matcher::Matcher;
 use super::rule::{DirMerge, Line, Rule};
@@ -8,39 +7,39 @@ use crate::limits::{
     FILTER_BYTES, FILTER_FILE_STATES_BYTES, FILTER_STATES_BYTES, FILTER_TEXT_BYTES,
 };
 
-/// A filter, ready to be asked.
+/// A filter and the filter files of the directories that the walk is in.
 #[derive(Debug)]
 pub(crate) struct Scope<'f> {
     filter: &'f Filter,
     side: Side,
-    /// Rules for no end in particular do not count at the target.
+    /// Rules that name no side do not apply at the target.
     delete_excluded: bool,
-    /// The directory of backups, which is left alone whatever the rules say.
+    /// The directory of backups, which is excluded whatever the rules say.
     backups: Option<Vec<u8>>,
-    /// What ends so is left alone if they say nothing of it.
+    /// Names with this suffix are excluded if no rule decides.
     backup_suffix: Option<Vec<u8>>,
     matcher: Matcher,
-    /// The directories that the walk is in.
+    /// The depth of the walk.
     depth: usize,
-    /// For each name of filter files those that hold, the innermost last.
+    /// For each name of filter files those that apply, the innermost last.
     merged: Vec<Vec<Merged>>,
 }
 
 /// The rules of one filter file.
 #[derive(Debug)]
 struct Merged {
-    /// Its directory is the one at this depth, whose path ends with the separator at this place.
+    /// The depth of its directory, and the position of the separator after that directory's path.
     depth: usize,
     separator: usize,
-    /// Bytes of its text.
+    /// Length of its text, bytes.
     bytes: usize,
     rules: Vec<Rule>,
     matcher: Matcher,
-    /// Rules of the directories around do not hold.
+    /// Rules of parent directories do not apply.
     clears: bool,
 }
 
-/// A filter file that cannot be used: which of the filter's, and why.
+/// A filter file that cannot be used: its index in the filter, and the reason.
 pub(crate) type Unusable = (usize, FilterError);
 
 impl<'f> Scope<'f> {
@@ -64,13 +63,13 @@ impl<'f> Scope<'f> {
         self.filter
     }
 
-    /// What rules for no end in particular exclude may be deleted.
+    /// Allows the deletion of files excluded by rules that name no side.
     pub(crate) fn deleting_excluded(mut self, delete_excluded: bool) -> Scope<'f> {
         self.delete_excluded = delete_excluded;
         self
     }
 
-    /// Leaves the directory of backups at this path alone, and all that is in it.
+    /// Excludes the directory of backups at this path, with its contents.
     pub(crate) fn leaving_backups(mut self, directory: Option<Vec<u8>>) -> Scope<'f> {
         self.backups = directory;
         self
@@ -83,21 +82,21 @@ impl<'f> Scope<'f> {
         below.is_some_and(|below| below.first() == Some(&b'/'))
     }
 
-    /// Leaves alone what has this suffix and is not included, as a last rule `- *SUFFIX` would.
+    /// Excludes names with this suffix that are not included, as a last rule `- *SUFFIX` would.
     pub(crate) fn leaving_suffix(mut self, suffix: Option<Vec<u8>>) -> Scope<'f> {
         self.backup_suffix = suffix;
         self
     }
 
-    /// The names of the filter files that are looked for in each directory.
+    /// The names of the filter files that are looked up in each directory.
     pub(crate) fn files(&self) -> impl Iterator<Item = &'f [u8]> + use<'f> {
         self.filter.merges().map(|merge| &merge.name[..])
     }
 
-    /// Into the directory at `path`, which has these filter files.
+    /// Enters the directory at `path`, which has these filter files.
     ///
     /// # Errors
-    /// The first that cannot be used: it has no rules then. The walk is in the directory all the same.
+    /// The first that cannot be used: none of its rules apply. The walk is in the directory all the same.
     pub(crate) fn enter<'t>(
         &mut self,
         path: &[u8],
@@ -127,7 +126,7 @@ impl<'f> Scope<'f> {
         outcome
     }
 
-    /// Out of the directory.
+    /// Leaves the directory.
     pub(crate) fn leave(&mut self) {
         for merged in &mut self.merged {
             merged.pop_if(|it| it.depth == self.depth);
@@ -135,8 +134,8 @@ impl<'f> Scope<'f> {
         self.depth -= 1;
     }
 
-    /// Whether what stands at `path`, below the top of the tree and in the directory that was entered last, is left alone.
-    /// `removing`: its directory goes.
+    /// Whether `path` is excluded, a path below the top of the tree and in the directory that was entered last.
+    /// `removing`: the directory is removed.
     pub(crate) fn excludes(&self, path: &[u8], directory: bool, removing: bool) -> bool {
         let backups = self
             .backups
@@ -174,7 +173,7 @@ impl<'f> Scope<'f> {
         last_rule
     }
 
-    /// Whether a rule includes what it decides about; `None`: it does not.
+    /// The decision of a rule: to include or not; `None` if it does not apply.
     fn decides(&self, rule: &Rule, matched: bool, directory: bool, removing: bool) -> Option<bool> {
         let counts = rule.counts(self.side, self.delete_excluded, removing);
         (counts && rule.decides(matched, directory)).then_some(rule.include)
@@ -222,7 +221,7 @@ impl Merged {
                     rules.clear();
                     clears = true;
                 }
-                // The tree that is copied does not say which other files are read.
+                // A tree that is copied cannot name further files to read.
                 Some(Line::Merge(_)) => return Err(FilterError::Merge.in_line(number)),
             }
         }

@@ -1,4 +1,4 @@
-//! What two people read to each other: where to look, which everybody may know, and the secret.
+//! Defines the code that two people read to each other: a public channel and a secret.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,9 +12,9 @@ const SECRET_DIGITS: usize = 8;
 
 /// The code of `send` and `receive`: twelve digits, `1234-5678-9012` in text.
 ///
-/// The first four are the channel. They are asked for and answered in the open, so that the other eight need not be:
-/// of those nothing is sent, not even a digest, which could be tried out elsewhere. They are the
-/// [`Code`] of the key exchange, which tests one guess for each time that somebody takes part.
+/// The first four are the channel, which is broadcast in the open. The other eight are secret: nothing of them is sent,
+/// not even a digest, against which guesses could be tested offline. They are the [`Code`] of the key exchange, which
+/// allows one guess for each attempt.
 #[derive(Clone, PartialEq, Eq)]
 pub struct MeetingCode {
     channel: u16,
@@ -22,7 +22,7 @@ pub struct MeetingCode {
 }
 
 impl MeetingCode {
-    /// A code from bytes that cannot be guessed. The channel and the secret are drawn from different ones.
+    /// A code from unpredictable bytes. The channel and the secret are drawn from different ones.
     pub(crate) fn from_random(channel: [u8; 32], secret: [u8; 32]) -> MeetingCode {
         let [a, b, c, d, e, f, g, h, ..] = channel;
         let number = u64::from_le_bytes([a, b, c, d, e, f, g, h]) % CHANNELS;
@@ -32,7 +32,7 @@ impl MeetingCode {
         }
     }
 
-    /// The part that is no secret.
+    /// The public part.
     pub(crate) fn channel(&self) -> u16 {
         self.channel
     }

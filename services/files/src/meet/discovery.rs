@@ -1,10 +1,10 @@
-//! Finding each other: the receiver broadcasts a question for a channel, and whoever sends on it answers.
+//! Finds the sender: the receiver broadcasts a question for a channel, and senders on it answer.
 //!
 //! ```text
 //! | "ZLrv" | version 1 | kind | channel: u16 | drawn by the one who asks: 16 | port: u16 |
 //! ```
-//! Question and answer are of the same length, so that nobody can have more sent than was asked. Both are in the
-//! open and prove nothing: an answer is a place to try, and the key exchange there tells whether it is the right one.
+//! Question and answer have the same length, so that answers cannot amplify an attack. Both are in the open and prove
+//! nothing: an answer is a place to try, and the key exchange there shows whether it is the right one.
 
 use super::links::Link;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -26,9 +26,9 @@ const LEN: usize = MAGIC.len() + 1 + 2 + NONCE + 2;
 const QUESTION: u8 = 1;
 const ANSWER: u8 = 2;
 
-/// How often a wait checks whether it is to stop.
+/// How often a wait checks whether it must stop.
 const LOOK: Duration = Duration::from_millis(50);
-/// Pause after [`ANSWERS_AT_ONCE`] answers: a flood of questions costs no more than these.
+/// Pause after [`ANSWERS_AT_ONCE`] answers, which bounds the cost of a flood of questions.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// A question, or an answer to it.
@@ -37,7 +37,7 @@ struct Word {
     kind: u8,
     channel: u16,
     nonce: [u8; NONCE],
-    /// Of an answer.
+    /// Used in answers.
     port: u16,
 }
 
@@ -75,7 +75,7 @@ pub(super) struct Beacon {
 }
 
 impl Beacon {
-    /// Says on these networks that what is sent on `channel` is to be had at `port`.
+    /// Announces on these networks that the sender on `channel` listens at `port`.
     pub(super) fn new(links: &[Link], channel: u16, port: u16) -> io::Result<Beacon> {
         let ears = any(links.iter().map(|link| Ear::new(*link)))?;
         let stop = Arc::new(AtomicBool::new(false));
@@ -109,8 +109,8 @@ impl Drop for Beacon {
     }
 }
 
-/// Who asked lately, and on which network each is answered: on one alone. A receiver that shares several with this host
-/// would try each place, and a mistyped code would be as many wrong guesses.
+/// Recent askers, and the one network on which each is answered. A receiver that shares several networks with this host
+/// would try each place, and a mistyped code would count as several wrong guesses.
 #[derive(Debug, Default)]
 struct Askers(VecDeque<([u8; NONCE], Link)>);
 
@@ -127,7 +127,7 @@ impl Askers {
     }
 }
 
-/// The results that are none of failures; the last failure, if all are.
+/// The successful results; the last failure, if all failed.
 fn any<T>(outcomes: impl Iterator<Item = io::Result<T>>) -> io::Result<Vec<T>> {
     let mut last = io::ErrorKind::NetworkUnreachable.into();
     let mut good = Vec::new();
@@ -143,21 +143,21 @@ fn any<T>(outcomes: impl Iterator<Item = io::Result<T>>) -> io::Result<Vec<T>> {
     }
 }
 
-/// One network, listened on.
+/// One network that is listened on.
 #[derive(Debug)]
 struct Ear {
     link: Link,
     questions: UdpSocket,
-    /// Answers come from this host's address there.
+    /// Answers are sent from this host's address there.
     answers: UdpSocket,
 }
 
 impl Ear {
     fn new(link: Link) -> io::Result<Ear> {
         let questions = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
-        // Several may send from one host: each hears every question.
+        // Several senders may run on one host: each hears every question.
         questions.set_reuse_address(true)?;
-        // Bound to the broadcast address, it hears what was said on this network, and nothing else.
+        // Bound to the broadcast address, the socket receives only this network's broadcasts.
         let place = SocketAddrV4::new(link.broadcast(), DISCOVERY_PORT);
         questions.bind(&SocketAddr::V4(place).into())?;
         questions.set_nonblocking(true)?;
@@ -182,14 +182,14 @@ impl Ear {
                     port,
                     ..word
                 };
-                // Another question comes soon.
+                // Another question follows soon.
                 let _ = self.answers.send_to(&answer.emit(), from);
             }
         }
     }
 }
 
-/// Asks who sends on a channel.
+/// Asks for the senders on a channel.
 #[derive(Debug)]
 pub(super) struct Search {
     mouths: Vec<(Link, UdpSocket)>,
@@ -197,7 +197,7 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// `nonce` cannot be guessed: only who heard the question can answer it.
+    /// `nonce` must be unpredictable: only a host that heard the question can answer it.
     pub(super) fn new(links: &[Link], channel: u16, nonce: [u8; NONCE]) -> io::Result<Search> {
         let mouth = |link: &Link| {
             let mouth = UdpSocket::bind((link.address, 0))?;
@@ -216,7 +216,7 @@ impl Search {
         })
     }
 
-    /// Asks on every network; the error of the last that could not be asked, if none could.
+    /// Asks on every network; the last error, if no network could be asked.
     pub(super) fn ask(&self) -> io::Result<()> {
         let mut outcome = Err(io::ErrorKind::NetworkUnreachable.into());
         for (link, mouth) in &self.mouths {
@@ -230,7 +230,7 @@ impl Search {
         outcome
     }
 
-    /// Waits for a moment, and gives the places that were answered to `each`: a bounded number of them.
+    /// Waits for a moment, and passes answered places to `each`: a bounded number of them.
     pub(super) fn hear(&self, mut each: impl FnMut(SocketAddr)) {
         wait(self.mouths.iter().map(|(_, mouth)| mouth));
         for (link, mouth) in &self.mouths {
@@ -251,7 +251,7 @@ impl Search {
     }
 }
 
-/// Waits for [`LOOK`] until one of these has something; whether one has.
+/// Waits up to [`LOOK`] until one of these has a datagram; returns whether one has.
 fn wait<'s>(sockets: impl Iterator<Item = &'s UdpSocket>) -> bool {
     let mut ready: Vec<_> = sockets
         .map(|socket| PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN))
@@ -263,8 +263,7 @@ fn wait<'s>(sockets: impl Iterator<Item = &'s UdpSocket>) -> bool {
     poll(&mut ready, Some(&look)).is_ok_and(|count| count > 0)
 }
 
-/// The next datagram that may be one of these, `None` if there is none now. What is garbage counts as one that
-/// means nothing.
+/// The next question or answer, `None` if there is no datagram now. Garbage counts as one without meaning.
 fn hear(socket: &UdpSocket) -> Option<(Word, SocketAddrV4)> {
     let mut bytes = [0; LEN + 1];
     match socket.recv_from(&mut bytes) {

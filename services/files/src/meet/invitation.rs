@@ -1,4 +1,4 @@
-//! The sender: files that are offered to whoever says the code.
+//! Offers files to a receiver that knows the code.
 
 use super::discovery::Beacon;
 use super::links::links;
@@ -28,7 +28,7 @@ use zerolane::keys::Access;
 use zerolane::security::{CODE_GUESSES, Identity};
 use zerolane::{Connection, Endpoint, Options, Security};
 
-/// Files that are offered to whoever knows a code.
+/// Files that are offered to a receiver that knows a code.
 #[derive(Debug)]
 pub struct Invitation {
     code: MeetingCode,
@@ -40,22 +40,22 @@ pub struct Invitation {
 }
 
 impl Invitation {
-    /// Takes from the calling thread, and from all threads that it starts from now on, what sending `sources` does not
-    /// need, by Landlock: other files, writing, starting programs, TCP, signals to other processes. To be called before
-    /// [`Invitation::new`], which starts a thread that hears strangers. It cannot be undone. A file that is replaced by
-    /// another after that cannot be read.
+    /// Drops the rights that sending `sources` does not need, by Landlock, from the calling thread and from all threads
+    /// that it starts from now on: other files, writing, starting programs, TCP, signals to other processes. Call it
+    /// before [`Invitation::new`], which starts a thread that hears unauthenticated peers. It cannot be undone. A file
+    /// that is replaced after that cannot be read.
     ///
     /// # Errors
-    /// The kernel has Landlock and refuses.
+    /// The kernel has Landlock and refused.
     pub fn confine(sources: &[PathBuf]) -> io::Result<Confinement> {
         confine_to_sources(sources)
     }
 
-    /// Offers local files and directories but what the filter leaves alone, listening on `address`, to be found on the networks of the
-    /// `interfaces` with these names (of all that are up, if none is named).
+    /// Offers local files and directories, except those that the filter excludes. It listens on `address`, and can be
+    /// found on the networks of the `interfaces` with these names (of all that are up, if none is named).
     ///
     /// # Errors
-    /// [`Error::Local`] for a source that is not there; [`Error::Listen`]; no random numbers.
+    /// [`Error::Local`] for a source that does not exist; [`Error::Listen`]; no random numbers.
     pub fn new(
         (sources, filter): (Vec<PathBuf>, Filter),
         address: SocketAddr,
@@ -89,32 +89,32 @@ impl Invitation {
         })
     }
 
-    /// What the receiver is to be told.
+    /// The code for the receiver.
     pub fn code(&self) -> &MeetingCode {
         &self.code
     }
 
-    /// What is offered.
+    /// The offer.
     pub fn offer(&self) -> &Offer {
         &self.offer
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub fn local_addr(&self) -> SocketAddr {
         self.endpoint.local_addr()
     }
 
-    /// Why it cannot be found, but by its address.
+    /// Why it cannot be found by broadcast, only by its address.
     pub fn hidden(&self) -> Option<&io::Error> {
         self.beacon.as_ref().err()
     }
 
-    /// Waits for somebody with the code, and gives the server of these files for the owner of that key alone.
-    /// `wrong_code` is told of each wrong guess, and how many are left.
+    /// Waits for a receiver with the code, and returns the server of these files for the owner of that key alone.
+    /// `wrong_code` is called for each wrong guess, with the number of guesses left.
     ///
     /// # Errors
-    /// [`Error::CodeGuessed`]: wrong codes were tried so often that the code is void. [`Error::ClientLost`]: the one who
-    /// had the code went at once.
+    /// [`Error::CodeGuessed`]: too many wrong guesses invalidated the code. [`Error::ClientLost`]: the receiver with
+    /// the code disconnected at once.
     pub fn wait(self, stop: &Stop, mut wrong_code: impl FnMut(u32)) -> Result<Server, Error> {
         let mut endpoint = self.endpoint;
         let mut told = 0;
@@ -145,7 +145,7 @@ impl Invitation {
                 Request::Meet => {}
                 _ => return Err(Error::Protocol("asks before it meets")),
             }
-            // The receiver may come as soon as it knows what there is.
+            // Made before the offer is sent, because the receiver may connect as soon as it has that.
             let server = Server::offering(
                 self.offered,
                 address,
@@ -173,7 +173,7 @@ impl Invitation {
     }
 }
 
-/// What these sources are.
+/// The offer of these sources.
 fn offer(offered: &Offered) -> Result<Offer, Error> {
     let Offered { sources, filter } = offered;
     let options = CopyOptions {
@@ -211,17 +211,17 @@ fn offer(offered: &Offered) -> Result<Offer, Error> {
     Ok(offering.offer)
 }
 
-/// An offer in the making.
+/// An offer under construction.
 struct Offering<'f> {
     scope: Scope<'f>,
     offer: Offer,
-    /// Bytes that are left for names.
+    /// Bytes left for names.
     room: usize,
     names: HashSet<Vec<u8>>,
 }
 
 impl Offering<'_> {
-    /// An entry of the directory: this source, or what is in it.
+    /// Adds an entry of the directory: this source, or part of its contents.
     fn add(
         &mut self,
         source: &Path,
@@ -265,7 +265,7 @@ impl Offering<'_> {
         Ok(())
     }
 
-    /// What is in a directory that stands for it.
+    /// Adds the contents of a directory.
     fn add_contents(&mut self, source: &Path, directory: &OwnedFd) -> Result<(), Error> {
         let texts = self.scope.files().map(|name| {
             FilterText::read(|| Ok(open_in(directory, name, READ_FILE, Mode::empty())?))

@@ -1,11 +1,11 @@
-//! The networks that this host is on, as far as broadcasts reach.
+//! Lists this host's IPv4 networks that have a broadcast address.
 
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
 use std::io;
 use std::net::Ipv4Addr;
 
-/// An address of an interface, and the network behind it.
+/// An interface's address and network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Link {
     pub(super) address: Ipv4Addr,
@@ -18,12 +18,12 @@ impl Link {
         (mask.to_bits().count_ones() <= 30).then_some(Link { address, mask })
     }
 
-    /// The address of all hosts of the network.
+    /// The network's broadcast address.
     pub(super) fn broadcast(&self) -> Ipv4Addr {
         self.address | !self.mask
     }
 
-    /// Whether an address is of this network.
+    /// Whether an address belongs to this network.
     pub(super) fn holds(&self, address: Ipv4Addr) -> bool {
         address & self.mask == self.address & self.mask
     }
@@ -32,7 +32,7 @@ impl Link {
 /// The networks of the interfaces with these names; of all that are up, if none is named.
 ///
 /// # Errors
-/// There is none, or an interface that was named is not there, or is not up, or has no IPv4 address.
+/// There is none, or a named interface does not exist, is not up, or has no IPv4 address.
 pub(super) fn links(names: &[String]) -> io::Result<Vec<Link>> {
     let missing = |what: String| io::Error::new(io::ErrorKind::NotFound, what);
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! The receiver: finds the sender, and receives what it offers.
+//! Finds the sender, and receives what it offers.
 
 use super::discovery::Search;
 use super::links::links;
@@ -27,11 +27,11 @@ use zerolane::{Options, Security};
 pub enum Whereabouts {
     /// On the networks of the interfaces with these names; of all that are up, if none is named.
     Near(Vec<String>),
-    /// There.
+    /// At this host.
     At(Host),
 }
 
-/// A sender that was found, and what it offers.
+/// A sender that was found, and its offer.
 #[derive(Debug)]
 pub struct Meeting {
     pub(super) offer: Offer,
@@ -39,10 +39,11 @@ pub struct Meeting {
 }
 
 impl Meeting {
-    /// Finds the one who sends with this code.
+    /// Finds the sender with this code.
     ///
     /// # Errors
-    /// [`Error::NoSender`]: nobody answers. [`Error::Connect`]: who answers does not know the code, or is gone.
+    /// [`Error::NoSender`]: there is no answer. [`Error::Connect`]: the peer that answered does not know the code, or
+    /// disconnected.
     pub fn find(
         code: &MeetingCode,
         whereabouts: &Whereabouts,
@@ -78,14 +79,14 @@ impl Meeting {
                 asked = Some(Instant::now());
             }
             search.hear(|place| places.add(place));
-            // One at a time: in between others are heard.
+            // One place at a time; answers are read in between.
             let Some(place) = places.next() else {
                 continue;
             };
             let host = Host::from(place);
             match greet(&host, code, &quick, stop) {
                 Err(Error::Stopped) => return Err(Error::Stopped),
-                // Another may be the right one. That a code was wrong says more than that there was no answer.
+                // Another place may be the right one. A wrong code is a better error than no answer.
                 Err(error) if !is_denied(&why) => why = error,
                 Err(_) => {}
                 met => return met,
@@ -97,19 +98,20 @@ impl Meeting {
         Err(why)
     }
 
-    /// What there is to receive.
+    /// The offer.
     pub fn offer(&self) -> &Offer {
         &self.offer
     }
 
-    /// Changes the permissions of what is received so.
+    /// Changes the permissions of received files by `modes`.
     pub fn with_modes(mut self, modes: Modes) -> Meeting {
         self.client = self.client.with_modes(modes);
         self
     }
 
-    /// Receives all of it into a directory, which is made if need be. A name that is there already is refused, unless
-    /// `overwrite`; so is one that was not offered. When the connection breaks, another goes on, for as long as `patience`.
+    /// Receives everything into a directory, which is made if necessary. A name that exists is refused, unless
+    /// `overwrite`; so is a name that was not offered. When the connection breaks, the copy continues over a new one,
+    /// for up to `patience` without progress.
     ///
     /// # Errors
     /// As [`Client::get`].
@@ -126,16 +128,16 @@ impl Meeting {
         client.get_offered(directory, options, offered, observer)
     }
 
-    /// Tells the sender that nothing of it is wanted.
+    /// Declines the offer.
     ///
     /// # Errors
-    /// The sender is gone.
+    /// The sender disconnected.
     pub fn decline(&self) -> Result<(), Error> {
         self.client.decline()
     }
 }
 
-/// Proves the code to who is at `host`, and hears what there is.
+/// Proves the code to the peer at `host`, and gets its offer.
 fn greet(
     host: &Host,
     code: &MeetingCode,

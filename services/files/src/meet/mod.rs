@@ -1,4 +1,4 @@
-//! Files from one person to another on the same network, who know a code and nothing else of each other.
+//! Sends files between two people on the same network who share only a code.
 //!
 //! ```text
 //! receiver                               sender
@@ -10,8 +10,8 @@
 //! another connection, by the keys that the exchange has bound to the code:
 //!   Get | Decline             --------->  as any copy
 //! ```
-//! The code is used up by the first connection. The second one, and those that take it up again after an outage, are
-//! let in by the receiver's key, and know the sender by its own.
+//! The first connection uses up the code. The second one, and those that continue it after an outage, are authenticated
+//! by both keys.
 
 mod code;
 mod discovery;
@@ -33,26 +33,26 @@ use std::time::Duration;
 use zerolane::Options;
 use zerolane::security::{PublicKey, random};
 
-/// What a sender offers.
+/// A sender's offer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// Files in all.
+    /// Number of files.
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// What was named to be sent, as much of it as one message holds; of a directory that stands for what is in it, that.
+    /// The named sources, as many as fit one message; for a directory that stands for its contents, these.
     pub entries: Vec<OfferedEntry>,
-    /// How many more there are.
+    /// How many more entries there are.
     pub more: u64,
 }
 
 impl Offer {
-    /// The names that it says.
+    /// The listed names.
     fn names(&self) -> HashSet<Vec<u8>> {
         self.entries.iter().map(|it| it.name.clone()).collect()
     }
 
-    /// Whether it says as many names as it has room for: nothing comes under a name that was kept back.
+    /// Whether it lists as many names as fit. A sender cannot hide an entry by leaving its name out.
     fn says_what_it_can(&self) -> bool {
         let said: usize = self
             .names()
@@ -63,7 +63,7 @@ impl Offer {
     }
 }
 
-/// Speaks to the owner of this key alone, and shows its own.
+/// Options to connect to the owner of this key alone, with the own key.
 fn trusting(mut transport: Options, key: PublicKey) -> Options {
     transport.security.pre_shared = None;
     transport.security.trust = Arc::new(HashSet::from([key]));
@@ -75,7 +75,7 @@ fn draw() -> Result<[u8; 32], Error> {
 }
 
 const PATIENCE: Duration = Duration::from_secs(REPLY_SECONDS);
-/// How often a wait checks whether it is to stop.
+/// How often a wait checks whether it must stop.
 const LOOK: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

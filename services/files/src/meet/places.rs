@@ -1,9 +1,9 @@
-//! Where the sender may be: everybody can say that it is there.
+//! Collects the places where the sender may be; any host can claim to be one.
 
 use crate::limits::{MEETING_PLACES, MEETING_PLACES_OF_HOST};
 use std::net::SocketAddr;
 
-/// The places to try: a bounded number, and of one host a part of that.
+/// The places to try: a bounded number, and fewer of one host.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     known: Vec<SocketAddr>,
@@ -25,12 +25,12 @@ impl Places {
         Some(place)
     }
 
-    /// Whether all that are known were tried.
+    /// Whether all known places were tried.
     pub(super) fn are_tried(&self) -> bool {
         self.tried == self.known.len()
     }
 
-    /// Whether as many as may be are known.
+    /// Whether no more places fit.
     pub(super) fn is_full(&self) -> bool {
         self.known.len() >= MEETING_PLACES
     }

@@ -1,4 +1,4 @@
-//! What a client asked for, step by step: nothing else may arrive, and nothing may be left out.
+//! Checks that the sender follows the plan that the client requested, step by step.
 
 use crate::error::Error;
 use crate::message::{Meta, Record};
@@ -11,9 +11,9 @@ pub(super) struct Expected {
     plan: Vec<u8>,
     /// Bytes of the plan that were answered.
     answered: usize,
-    /// The directories that are open, with the name under which each came first.
+    /// The open directories, with the name under which each was made first.
     open: Vec<(Vec<u8>, Option<Vec<u8>>)>,
-    /// What has to change places next.
+    /// The exchange of names that must come next.
     exchange: Option<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -27,7 +27,7 @@ impl Expected {
         }
     }
 
-    /// Checks that `record` is what comes next.
+    /// Checks that `record` is the next step.
     pub(super) fn check(&mut self, record: &Record<'_>) -> Result<(), Error> {
         if let Some((first, second)) = self.exchange.take() {
             return match record {
@@ -119,7 +119,7 @@ impl Expected {
         }
     }
 
-    /// A file is said to be the same as another: it must be the one that was compared.
+    /// Checks a file declared the same as another: it must be the one that was compared.
     fn same(&mut self, came: &[u8], said: (u8, &[u8], u64, &Meta)) -> Result<(), Error> {
         let mut rest = &self.plan[self.answered..];
         let is_asked = match next_step(&mut rest)? {
@@ -141,7 +141,7 @@ impl Expected {
         }
     }
 
-    /// Another name came: of `first`, which must be what was asked for, or of a file that came before.
+    /// Checks a further name: of `first`, which must be as planned, or of a file that came before.
     fn linked(&mut self, came: &[u8], first: Option<Vec<u8>>) -> Result<(), Error> {
         let mut rest = &self.plan[self.answered..];
         let asked = match next_step(&mut rest)? {
@@ -154,14 +154,14 @@ impl Expected {
         }
     }
 
-    /// The path below this many of the directories that are open, by the names that they will have.
+    /// The path below the first `level` open directories, by their final names.
     fn path(&self, level: u32, below: &[u8]) -> Result<Vec<u8>, Error> {
         let open = self.open.get(..level as usize).ok_or(NOT_ASKED)?;
         let names = open.iter().map(|(name, _)| &name[..]);
         Ok(names.chain([below]).collect::<Vec<_>>().join(&b'/'))
     }
 
-    /// The sender cannot read this one: of a directory, nothing comes.
+    /// Handles a step whose file the sender cannot read: of a directory, nothing comes.
     fn failed(&mut self, failed: &[u8]) -> Result<(), Error> {
         match self.next()? {
             Step::Copy { name, .. }

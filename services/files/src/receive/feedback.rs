@@ -1,4 +1,4 @@
-//! What came of it: counted, told here, and told to the sender.
+//! Counts the failures of a copy, and reports them here and to the sender.
 
 use super::FileReceiver;
 use crate::error::{Cause, Error, Failure};
@@ -18,7 +18,7 @@ impl FileReceiver<'_> {
         }
     }
 
-    /// Notes that what is at the current path failed here.
+    /// Records that the entry at the current path failed here.
     pub(super) fn fail(&mut self, cause: Cause) {
         let failure = Failure::new(&self.path, cause);
         self.totals.failed += 1;
@@ -26,7 +26,7 @@ impl FileReceiver<'_> {
         self.failures.push(failure);
     }
 
-    /// Tells the sender of failures.
+    /// Reports failures to the sender.
     pub(super) fn report(&mut self) -> Result<(), Error> {
         self.report_not_kept()?;
         let mut failures = std::mem::take(&mut self.failures);

@@ -1,8 +1,8 @@
-//! Further names of files that this copy has put in their place, or that a sync found as they are to be.
+//! Makes hard links to files that this copy wrote, or that a sync found unchanged.
 //!
-//! A link is made only of a file that this end wrote itself, or that the client which compared the trees says is
-//! unchanged: then it must still be as it was. It is made under a random name and looked at there before it replaces
-//! anything, so nothing that changes places meanwhile is linked.
+//! A link is made only to a file that this end wrote itself, or that the client, which compared the trees, says is
+//! unchanged: then it must still be as it was. The link is made under a random name and checked there before it
+//! replaces anything, so that a file swapped in meanwhile is not linked.
 
 use super::FileReceiver;
 use crate::error::{Cause, Error};
@@ -23,12 +23,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 const NOT_ASKED: Error = Error::Protocol("a hard link that was not asked for, or cannot be");
 
-/// The files with several names that a copy has put in their place, over all connections of the end that keeps it.
+/// The files with several names that a copy has written, over all connections of the end that keeps it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Written(Arc<Mutex<HashSet<Identity>>>);
 
 impl Written {
-    /// Remembers one that is in its place.
+    /// Adds a file that was written.
     pub(super) fn add(&self, file: Identity) -> Result<(), Error> {
         let mut files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         files.insert(file);
@@ -49,12 +49,12 @@ impl Written {
     }
 }
 
-/// What another name is to be of.
+/// The file that a further name belongs to.
 pub(super) struct First<'a> {
-    /// Directories that both have in common, and its path below these.
+    /// How many directories both names have in common, and the file's path below these.
     pub(super) level: u32,
     pub(super) path: &'a [u8],
-    /// As it is now.
+    /// Its current size.
     pub(super) size: u64,
     pub(super) meta: Meta,
     /// It did not come on this connection.
@@ -62,7 +62,7 @@ pub(super) struct First<'a> {
 }
 
 impl FileReceiver<'_> {
-    /// The next file has other names.
+    /// Records that the next file has other names.
     pub(super) fn shared(&mut self) -> Result<(), Error> {
         self.coming_shared = self.options.attributes.hard_links;
         match self.coming_shared {
@@ -135,7 +135,7 @@ impl FileReceiver<'_> {
         }
     }
 
-    /// It must be a file that this copy wrote or, where the client says so, one that is as it is to be.
+    /// Checks that it is a file that this copy wrote or, if the client says so, one that is unchanged.
     fn check_first(&self, stat: &Stat, first: &First<'_>) -> Result<(), Cause> {
         let file = kind_of(stat) == EntryKind::File;
         let may_be_before = self.told.is_some() || self.expected.is_some();
@@ -151,7 +151,7 @@ impl FileReceiver<'_> {
     }
 }
 
-/// Makes `name` another name of `file`, which stands at `leaf`; what is there is replaced.
+/// Makes `name` another name of `file`, which is at `leaf`; an existing entry is replaced.
 pub(super) fn put_link(
     (above, leaf): (&OwnedFd, &[u8]),
     file: Identity,
@@ -171,7 +171,7 @@ pub(super) fn put_link(
         Ok(false) => Err(Cause::FirstNotThere),
         Err(cause) => Err(cause),
     };
-    // After a rename to another name of the same file, both are there.
+    // rename does nothing between two names of the same file, so that both still exist.
     let _ = unlinkat(directory, &aside, AtFlags::empty());
     named?;
     remove_left_over(directory.as_fd(), name);

@@ -1,5 +1,4 @@
-//! What is kept of files besides content, permissions and time: only what this end asked for, and what could not be is
-//! told once.
+//! Sets the requested attributes of files, and reports once for each kind those that could not be set.
 
 use super::FileReceiver;
 use crate::attributes::NotKept;
@@ -9,7 +8,7 @@ use crate::message::{Feedback, Record};
 use std::mem::discriminant;
 
 impl FileReceiver<'_> {
-    /// What was not asked for is never set.
+    /// Refuses attributes that were not requested.
     pub(super) fn check_meta(&self, record: &Record<'_>) -> Result<(), Error> {
         let owner = record.meta().and_then(|meta| meta.owner);
         match owner.is_none_or(|owner| self.options.attributes.owner && owner.can_be()) {
@@ -20,7 +19,7 @@ impl FileReceiver<'_> {
         }
     }
 
-    /// An extended attribute of what comes next.
+    /// Takes an extended attribute of the next file.
     pub(super) fn attribute(&mut self, name: &[u8], value: &[u8]) -> Result<(), Error> {
         if !is_asked_for(name, self.options.attributes) {
             return Err(Error::Protocol(
@@ -34,7 +33,7 @@ impl FileReceiver<'_> {
             ))
     }
 
-    /// What the file that is here is to have; `None` if nothing of the kind was asked for.
+    /// The extended attributes for the current file; `None` if none were requested.
     pub(super) fn wanted(&mut self) -> Option<Wanted> {
         let attributes = self.options.attributes;
         attributes.are_extended().then(|| Wanted {
@@ -44,10 +43,10 @@ impl FileReceiver<'_> {
         })
     }
 
-    /// Notes what could not be kept of what is at the current path.
+    /// Records the attributes of the entry at the current path that could not be kept.
     pub(super) fn note_not_kept(&mut self, not_kept: NotKept) {
         for cause in not_kept {
-            // Only a sync looks at it again.
+            // Only a sync compares times again.
             if matches!(cause, Cause::TimeNotKept(_)) && !self.may_replace {
                 continue;
             }
@@ -61,7 +60,7 @@ impl FileReceiver<'_> {
         }
     }
 
-    /// Tells the sender of that.
+    /// Reports them to the sender.
     pub(super) fn report_not_kept(&mut self) -> Result<(), Error> {
         if self.told_not_kept < self.not_kept.len() {
             let failures = self.not_kept[self.told_not_kept..].to_vec();

@@ -1,9 +1,9 @@
-//! The end that writes files: takes packs and units apart, puts everything in its place.
+//! Writes the files that a sender sends: takes packs and units apart, puts everything in its place.
 //!
-//! Straight-line code on a thread of its own. What the peer sends is checked here against the one
-//! order the protocol allows; a violation ends the copy. What the file system refuses fails one
-//! file, is reported, and the rest goes on. `feedback`, `hard_links`, `kept`, `open`, `records`, `replace`,
-//! `same`, `settle` and `tree` hold parts of [`FileReceiver`]'s own code, so they and this file name each other.
+//! Straight-line code on a thread of its own. Messages of the peer are checked here against the only order that the
+//! protocol allows; a violation ends the copy. An error of the file system fails one file, is reported, and the copy
+//! continues. `feedback`, `hard_links`, `kept`, `open`, `records`, `replace`, `same`, `settle` and `tree` hold parts of
+//! [`FileReceiver`]'s own code, so they and this file name each other.
 
 mod expected;
 mod feedback;
@@ -61,19 +61,19 @@ pub(crate) struct FileReceiver<'a> {
     open: Option<OpenFile>,
     stream: Option<OpenStream>,
     opened: u64,
-    /// Units announced that have not arrived.
+    /// Announced units that have not arrived.
     run: u64,
     totals: Totals,
     failures: Vec<Failure>,
-    /// What could not be kept: the first of each kind, and how many of these the sender was told of.
+    /// Attributes that could not be kept: the first of each kind, and how many of these were reported to the sender.
     not_kept: Vec<Failure>,
     told_not_kept: usize,
-    /// Extended attributes of what comes next, and of what is here.
+    /// Extended attributes of the next entry, and of the current one.
     coming: Extended,
     extended: Extended,
-    /// Whether only those may be set that everybody may have.
+    /// Whether to set only attributes that any user may have.
     common_only: bool,
-    /// Whether what comes next, and what is here, has other names.
+    /// Whether the next entry, and the current one, has other names.
     coming_shared: bool,
     is_shared: bool,
     written: Written,
@@ -81,38 +81,38 @@ pub(crate) struct FileReceiver<'a> {
     failed_open: Option<u64>,
     path: Vec<u8>,
     finished: bool,
-    /// Whether what is here may be replaced and settled as a sync does.
+    /// Whether existing entries may be replaced, and their metadata changed, as in a sync.
     may_replace: bool,
-    /// What was asked for, if it is known one by one.
+    /// The requested steps, if the copy follows a plan.
     expected: Option<Expected>,
     position: Position,
-    /// Where the sender was asked to go on from, if it was asked.
+    /// The position from which the sender was asked to continue, if it was.
     asked: Option<Position>,
-    /// Steps that the sender was last told to be settled; `None`: it need not be told.
+    /// The position last reported to the sender as settled; `None`: it needs no reports.
     told: Option<u64>,
-    /// Units copied from files that were here.
+    /// Units copied from old files.
     units_copied: u64,
-    /// Name of the open file, as it is at the sender.
+    /// Name of the open file, as at the sender.
     open_name: Vec<u8>,
     share: Share,
     modes: Modes,
     backups: Option<Arc<Backups>>,
-    /// Directories that have files which need not be sent; `None`: it is not there.
+    /// Link directories, with files that need not be sent; `None`: it does not exist.
     link_dest: Vec<Option<Arc<OwnedFd>>>,
     reached: &'a mut Reached,
 }
 
-/// What else a receiver has to do with the connections of its copy.
+/// The receiver's part in continuing a copy after a break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// It asked the sender to go on where it was.
+    /// It asked the sender to continue at a position.
     Asks,
-    /// It tells the sender, which asks again if the connection is lost, what is settled.
+    /// It reports to the sender, which continues after a break, what is settled.
     Tells,
 }
 
 impl<'a> FileReceiver<'a> {
-    /// Receives into `base`; keeps `reached` up to date.
+    /// Receives into `base`, and keeps `reached` up to date.
     pub(crate) fn new(
         port: Port,
         observer: &'a dyn Observer,
@@ -162,50 +162,51 @@ impl<'a> FileReceiver<'a> {
         }
     }
 
-    /// For a client that is not this process's user: of extended attributes it may set those that everybody may.
+    /// For a client that is not this process's user: with `common_only`, it may set only the extended attributes that
+    /// any user may have.
     pub(crate) fn for_client(mut self, common_only: bool) -> FileReceiver<'a> {
         self.common_only = common_only;
         self
     }
 
-    /// Changes permissions so.
+    /// Changes permissions by `modes`.
     pub(crate) fn with_modes(mut self, modes: &Modes) -> FileReceiver<'a> {
         self.modes = modes.clone();
         self
     }
 
-    /// Keeps backups of what it replaces.
+    /// Makes backups of replaced files.
     pub(crate) fn backing_up(mut self, backups: Option<Backups>) -> FileReceiver<'a> {
         self.backups = backups.map(Arc::new);
         self
     }
 
-    /// Links files that are said to be in these directories.
+    /// Links files that the sender declares to be in these directories.
     pub(crate) fn linking_from(mut self, link_dest: Vec<Option<OwnedFd>>) -> FileReceiver<'a> {
         let link_dest = link_dest.into_iter();
         self.link_dest = link_dest.map(|it| it.map(Arc::new)).collect();
         self
     }
 
-    /// Of a copy over several connections.
+    /// Receives a share of a copy over several connections.
     pub(crate) fn of_share(mut self, share: Share) -> FileReceiver<'a> {
         self.share = share;
         self
     }
 
-    /// Remembers files with several names there, for all connections of the copy.
+    /// Adds files with several names to `written`, which all connections of the copy share.
     pub(crate) fn remembering(mut self, written: Written) -> FileReceiver<'a> {
         self.written = written;
         self
     }
 
-    /// Of a sync: what is here is replaced by whatever comes in its place.
+    /// Lets new entries replace existing ones of any type, for a sync.
     pub(crate) fn replacing(mut self) -> FileReceiver<'a> {
         self.may_replace = true;
         self
     }
 
-    /// Of a sync that asked for the steps of `plan`: nothing else may come.
+    /// Accepts only the steps of `plan`, for a sync that requested them.
     pub(crate) fn expecting(mut self, plan: Vec<u8>) -> FileReceiver<'a> {
         self.expected = Some(Expected::new(plan));
         self.replacing()
@@ -250,7 +251,7 @@ impl<'a> FileReceiver<'a> {
         Ok(())
     }
 
-    /// Notes the outcome of a segment of the open file.
+    /// Records the result of a segment of the open file.
     fn note_open(&mut self, outcome: Result<(), Cause>, bytes: u64) {
         self.observer.advanced(bytes);
         self.reached.units += 1;
@@ -319,7 +320,7 @@ impl<'a> FileReceiver<'a> {
         self.settle(Step::Entry, name);
     }
 
-    /// Notes that what is at the current path failed at the sender.
+    /// Records that the entry at the current path failed at the sender.
     fn fail_there(&mut self, cause: Cause) {
         self.totals.failed += 1;
         self.totals.vanished += u64::from(cause == Cause::Vanished);

@@ -1,4 +1,4 @@
-//! What a sender offered, and this end accepted: nothing else may arrive.
+//! Admits only the names that a sender offered and this end accepted.
 
 use crate::error::{Cause, Error};
 use crate::limits::NEW_NAMES;
@@ -11,23 +11,23 @@ use std::sync::{Mutex, PoisonError};
 #[derive(Debug)]
 pub(crate) struct Offered {
     names: HashSet<Vec<u8>>,
-    /// How many besides these.
+    /// How many more there are.
     more: u64,
-    /// Whether what is there already is replaced.
+    /// Whether existing entries are replaced.
     overwrite: bool,
     came: Mutex<Came>,
 }
 
-/// What came of it.
+/// The names that have come.
 #[derive(Debug, Default)]
 struct Came {
-    /// The names that this copy has made, if it replaces nothing else, and those that were not named.
+    /// The names that this copy has made, if it does not overwrite, and those that the offer did not list.
     names: HashSet<Vec<u8>>,
     not_named: u64,
 }
 
 impl Offered {
-    /// These `names`, and so many `more`.
+    /// An offer of these `names`, and of `more` others.
     pub(crate) fn new(names: HashSet<Vec<u8>>, more: u64, overwrite: bool) -> Offered {
         Offered {
             names,
@@ -40,7 +40,7 @@ impl Offered {
     /// Whether `name` may be put into `directory`.
     ///
     /// # Errors
-    /// Outer: more names than may be. Inner: it was not offered, or is there already.
+    /// Outer: more names than offered. Inner: it was not offered, or exists already.
     pub(super) fn admit(
         &self,
         directory: impl AsFd,
@@ -95,7 +95,7 @@ mod tests {
                 assert_eq!(admit(name), Ok(()));
             }
             assert_eq!(admit(b"z"), Err(Cause::NotOffered));
-            // What this copy has made is its own.
+            // The copy may overwrite its own files.
             for name in ["a", "x"] {
                 std::fs::write(base.path().join(name), b"").unwrap();
                 assert_eq!(admit(name.as_bytes()), Ok(()));

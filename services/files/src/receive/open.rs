@@ -1,4 +1,4 @@
-//! The file that arrives in segments: opened, filled unit by unit, compared and put in its place.
+//! Receives a file in segments: opens it, takes each segment, closes it.
 
 use super::FileReceiver;
 use super::open_file::{OpenFile, hash_left_over};
@@ -66,7 +66,7 @@ impl FileReceiver<'_> {
         Ok(())
     }
 
-    /// Tells the sender the digests of what is here already.
+    /// Sends the digests of the existing content to the sender.
     fn offer(&mut self, open: &mut OpenFile) -> Result<(), Error> {
         loop {
             let (digests, last) = hash_left_over(open);
@@ -121,7 +121,7 @@ impl FileReceiver<'_> {
         Ok(())
     }
 
-    /// Copies what was kept of the old file, now that the file turns out to differ.
+    /// Copies the units kept of the old file, once the new file turns out to differ.
     pub(super) fn catch_up(&mut self) -> Result<(), Error> {
         while let Some(open) = &mut self.open
             && open.is_behind()
@@ -134,7 +134,8 @@ impl FileReceiver<'_> {
         Ok(())
     }
 
-    /// A unit was copied here, which may take as long as one that comes: the sender is told every now and then.
+    /// Counts a unit copied here, which may take as long as one that is received, and tells the sender from time to
+    /// time that this end is at work.
     pub(super) fn note_copied(&mut self) -> Result<(), Error> {
         self.port.poll()?;
         self.units_copied += 1;
@@ -143,7 +144,7 @@ impl FileReceiver<'_> {
         }
         match self.port.take_free() {
             Some(buffer) => self.say_in(buffer, &Feedback::AT_WORK),
-            // Something that was said is still on its way.
+            // An earlier message is still in flight.
             None => Ok(()),
         }
     }
@@ -225,7 +226,7 @@ impl FileReceiver<'_> {
     }
 }
 
-/// Pieces must lie in their unit, in order, without overlap.
+/// Checks that pieces lie in their unit, in order, without overlap.
 fn check_pieces(pieces: &[Piece], unit_len: usize) -> Result<(), Error> {
     let mut end = 0;
     for piece in pieces {

@@ -1,4 +1,4 @@
-//! One large file that arrives: segments taken in order, hashed, written, compared at the end.
+//! Takes the segments of one large file in order: hashes and writes them, verifies the file at the end.
 
 use crate::attributes::{NotKept, replace_meta, with_permissions};
 use crate::backup::BackupsOf;
@@ -17,13 +17,13 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, Stat, fstat, fsync};
 use std::sync::Arc;
 
-/// A file under the target's name whose content a copy can use: one of the right size, perhaps of an earlier copy,
-/// or for a delta any.
+/// The old file under the target's name, if a copy can use its content: it must have the right size, unless this is a
+/// delta copy.
 #[derive(Debug)]
 struct Old {
     file: OwnedFd,
     size: u64,
-    /// As it was before anything of it was read.
+    /// Its status before anything was read.
     before: Stat,
 }
 
@@ -37,39 +37,39 @@ pub(crate) struct OpenFile {
     pub(crate) bytes_kept: u64,
     pub(crate) bytes_in_holes: u64,
     meta: Meta,
-    /// Extended attributes, if these were asked for.
+    /// Extended attributes, if requested.
     pub(crate) wanted: Option<Wanted>,
-    /// For what it replaces.
+    /// Keeps a backup of the file that it replaces.
     pub(crate) backups: Option<BackupsOf>,
     /// Whether it has other names, and whether any file may.
     pub(crate) shared: bool,
     may_share: bool,
-    /// `None` once the file has failed here: what still arrives is discarded.
+    /// `None` once the file has failed here: segments that still arrive are discarded.
     part: Option<Part>,
-    /// Units that the temporary file has of a killed copy, or what is written in place of before.
+    /// Units in the temporary file of a killed copy, or in the file that is written in place.
     part_units: u64,
     /// Has the units after these.
     old: Option<Old>,
     /// Units of both that are offered, and the digests of those hashed so far.
     basis_units: u64,
     have: Vec<Digest>,
-    /// Units of the old file that were kept first, not copied at once: if it is kept as a whole, nothing has to
-    /// be copied at all.
+    /// Units at the start that were kept of the old file, without copying them yet: if the whole file is kept, nothing
+    /// is copied.
     kept_first: u64,
-    /// Of these, copied since.
+    /// How many of these were copied since.
     copied: u64,
     /// The next unit to arrive.
     next: u64,
     digester: Digester,
-    /// Over the digests of its units.
+    /// Digest of its units' digests.
     units: Hasher,
-    /// A unit being put together or copied.
+    /// A unit being assembled or copied.
     scratch: Vec<u8>,
 }
 
 impl OpenFile {
-    /// Creates the temporary file, or opens what is written in place, and finds the content that it can use.
-    /// `named`: the user named the target.
+    /// Creates the temporary file, or opens the file to be written in place, and finds usable content. `named`: the
+    /// user named the target.
     pub(crate) fn create(
         directory: &Arc<OwnedFd>,
         (name, named): (&[u8], bool),
@@ -97,7 +97,7 @@ impl OpenFile {
         Ok(open)
     }
 
-    /// A file that could not be created: what arrives for it is discarded.
+    /// A file that could not be created: its segments are discarded.
     pub(crate) fn failed(meta: Meta, size: u64, digester: &Digester) -> OpenFile {
         OpenFile {
             number: 0,
@@ -134,15 +134,15 @@ impl OpenFile {
         unit_count(self.size) - self.next
     }
 
-    /// Bytes of the next unit.
+    /// Length of the next unit, bytes.
     pub(crate) fn next_unit_len(&self) -> usize {
         unit_len(self.size, self.next)
     }
 
-    /// Takes the next unit, all data. What was kept before may still be behind, see [`OpenFile::copy_next`].
+    /// Takes the next unit, all data. Units kept before it may not be copied yet, see [`OpenFile::copy_next`].
     ///
     /// # Errors
-    /// Outer: not as long as the unit. Inner: it could not be written.
+    /// Outer: the length is not that of the unit. Inner: it could not be written.
     pub(crate) fn take_unit(&mut self, bytes: &[u8]) -> Result<Result<(), Cause>, Error> {
         if bytes.len() != self.next_unit_len() || bytes.is_empty() {
             return Err(Error::Protocol("a unit of the wrong length"));
@@ -193,7 +193,7 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Digest of the next unit, put together from its pieces.
+    /// Digest of the next unit, assembled from its pieces.
     fn assemble(&mut self, pieces: &[Piece], contents: &[u8], len: usize) -> Digest {
         self.scratch.clear();
         self.scratch.resize(len, 0);
@@ -206,7 +206,7 @@ impl OpenFile {
         self.digester.digest(&self.scratch)
     }
 
-    /// Takes the next unit as one that is here already.
+    /// Takes the next unit from the existing content.
     ///
     /// # Errors
     /// Outer: it was never offered. Inner: it could not be copied.
@@ -228,36 +228,36 @@ impl OpenFile {
         Ok(Ok(()))
     }
 
-    /// Whether all that came so far was kept of the old file, and nothing of it copied.
+    /// Whether all units so far were kept of the old file, and none of them was copied.
     pub(crate) fn keeps_all(&self) -> bool {
         self.copied == 0 && self.kept_first == self.next
     }
 
-    /// Whether the old file is kept as a whole, now that all has come.
+    /// Whether the old file is kept as a whole, now that all units have come.
     pub(crate) fn keeps_file(&self) -> bool {
-        // One that may have changed is copied like a part of it, for what is copied is compared.
+        // An old file that may have changed is copied, because copies are verified.
         let usable = |old: &Old| {
-            // Another name of it may be another tree's, which stays as it is.
+            // Another name of it may belong to another tree, which must stay as it is.
             let alone = self.may_share || old.before.st_nlink == 1;
             alone && old.size == self.size && !is_unfinished(old.file.as_fd()) && old.is_unchanged()
         };
         self.keeps_all() && self.old.as_ref().is_some_and(usable)
     }
 
-    /// Whether units of the old file that were kept are to be copied, if the file turns out to differ.
+    /// Whether kept units of the old file must still be copied, if the new file turns out to differ.
     pub(crate) fn is_behind(&self) -> bool {
         self.copied < self.kept_first && !self.has_failed()
     }
 
-    /// Copies the next of these.
+    /// Copies the next of these units.
     pub(crate) fn copy_next(&mut self) -> Result<(), Cause> {
         let index = self.copied;
         self.copied += 1;
         self.copy_kept(index)
     }
 
-    /// Copies unit `index` from the old file: its data, for its holes are holes in the new one, too. What has come over
-    /// must still be what was offered.
+    /// Copies the data of unit `index` from the old file; its holes stay holes. The copied content must still match the
+    /// offered digest.
     fn copy_kept(&mut self, index: u64) -> Result<(), Cause> {
         let (Some(old), Some(part)) = (&self.old, &mut self.part) else {
             return Ok(());
@@ -294,7 +294,7 @@ impl OpenFile {
         }
     }
 
-    /// Digest of unit `index` of what is here already.
+    /// Digest of unit `index` of the existing content.
     fn hash_unit(&self, index: u64, scratch: &mut Vec<u8>) -> Result<Digest, Cause> {
         let (offset, len) = (index * UNIT_BYTES as u64, unit_len(self.size, index));
         let (file, stat) = match (&self.old, &self.part) {
@@ -302,7 +302,7 @@ impl OpenFile {
             (Some(old), _) => (old.file.as_fd(), old.before),
             _ => return Err(Cause::NotFound),
         };
-        // A device has no length by its metadata, and no holes.
+        // The metadata of a device has no length, and a device has no holes.
         let has_map = stat.st_size as u64 >= offset + len as u64;
         if has_map && Extents::of(file, &stat).unit(index).data(len).is_empty() {
             return Ok(self.digester.digest_of_zeros(len));
@@ -314,7 +314,7 @@ impl OpenFile {
         }
     }
 
-    /// Goes on to the next unit; returns the offset of the one before.
+    /// Advances to the next unit; returns the offset of the previous one.
     fn advance(&mut self, digest: Digest) -> u64 {
         let offset = self.next * UNIT_BYTES as u64;
         self.units.update(&digest);
@@ -329,7 +329,7 @@ impl OpenFile {
         }
     }
 
-    /// Compares digests and gives the file its name; which file it is then.
+    /// Verifies the digest and gives the file its name; returns the file's identity.
     pub(crate) fn close(
         mut self,
         digest: &Digest,
@@ -344,7 +344,7 @@ impl OpenFile {
             true => Ok(()),
             false => Err(Cause::DigestMismatch),
         };
-        // Most was copied before. The old file may have changed since.
+        // Most were copied before. The old file may have changed since.
         while complete.is_ok() && kept.is_none() && self.is_behind() {
             complete = self.copy_next();
         }
@@ -362,7 +362,7 @@ impl OpenFile {
                 };
                 let not_kept = replace_meta(old.file.as_fd(), &meta, self.wanted.as_ref())?;
                 if options.durable {
-                    // Whoever wrote it may not have waited for that.
+                    // The program that wrote it may not have synced it.
                     sync(old.file.as_fd(), part.directory())?;
                 }
                 Ok((not_kept, identity(&fstat(old.file)?)))
@@ -376,14 +376,14 @@ impl OpenFile {
         }
     }
 
-    /// The file fails here.
+    /// Fails the file, because of an error here.
     pub(crate) fn give_up(&mut self, cause: &Cause) {
         if let Some(part) = self.part.take() {
             part.give_up(cause);
         }
     }
 
-    /// The file fails at the sender.
+    /// Drops the file, because of an error at the sender.
     pub(crate) fn discard(self) {
         if let Some(part) = self.part {
             part.discard();
@@ -391,7 +391,7 @@ impl OpenFile {
     }
 }
 
-/// Units of a file of `size` bytes that lie wholly in the first `present` bytes.
+/// Units of a file of `size` bytes that lie completely in the first `present` bytes.
 fn usable_units(size: u64, present: u64) -> u64 {
     let units = match present >= size {
         true => unit_count(size),
@@ -400,7 +400,7 @@ fn usable_units(size: u64, present: u64) -> u64 {
     units.min(RESUME_UNITS)
 }
 
-/// What stands at the target, if it is a file.
+/// The entry at the target, if it is a file.
 fn open_old(directory: BorrowedFd<'_>, name: &[u8]) -> Option<Old> {
     let file = open_in(directory, name, READ_FILE, Mode::empty()).ok()?;
     let stat = fstat(&file).ok()?;
@@ -410,12 +410,13 @@ fn open_old(directory: BorrowedFd<'_>, name: &[u8]) -> Option<Old> {
 }
 
 impl Old {
-    /// What unit `index` of it is made of.
+    /// The map of its unit `index`.
     fn unit(&self, index: u64) -> UnitMap {
         Extents::of(self.file.as_fd(), &self.before).unit(index)
     }
 
-    /// Whether nothing was written to it since it was opened, as its times tell. That of its inode no writer can set back.
+    /// Whether nothing was written to it since it was opened, by its times. No writer can reset the inode's time of
+    /// change.
     fn is_unchanged(&self) -> bool {
         let state = |stat: &Stat| {
             (
@@ -428,14 +429,14 @@ impl Old {
     }
 }
 
-/// Has a file, and the name that it has in this directory, on the disk.
+/// Syncs a file, and its name in this directory, to disk.
 fn sync(file: BorrowedFd<'_>, directory: BorrowedFd<'_>) -> Result<(), Cause> {
     fsync(file)?;
     Ok(fsync(directory)?)
 }
 
-/// Hashes some more of what is here already: digests for one message, and whether they are the
-/// last. What cannot be read is not offered.
+/// Hashes more of the existing content: returns digests for one message, and whether they are the last. Unreadable
+/// content is not offered.
 pub(crate) fn hash_left_over(open: &mut OpenFile) -> (Vec<Digest>, bool) {
     let first = open.have.len() as u64;
     let until = open.basis_units.min(first + HAVE_DIGESTS as u64);

@@ -1,4 +1,4 @@
-//! A stream that is passed on, such as to standard output: nothing leaves before it was compared.
+//! Receives a stream and writes it to an output such as standard output, each part once it is verified.
 
 use super::stream::check_part;
 use crate::digest::{Digest, Digester};
@@ -20,19 +20,19 @@ use std::io::IoSlice;
 const OUT_OF_ORDER: Error =
     Error::Protocol("a record that is no part of a stream, or out of order");
 
-/// Passes on one stream.
+/// Receives one stream.
 pub(crate) struct StreamReceiver<'a> {
     pub(crate) port: Port,
     pub(crate) observer: &'a dyn Observer,
     pub(crate) digester: Digester,
     pub(crate) out: BorrowedFd<'a>,
-    /// The parts that were passed on, and how much they are, over all connections.
+    /// The parts that were passed on, and their size, over all connections.
     pub(crate) reached: &'a mut Reached,
-    /// As the user called it.
+    /// The path that the user gave.
     pub(crate) path: &'a [u8],
 }
 
-/// What may come next.
+/// The record that may come next.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
     Stream,
@@ -131,7 +131,7 @@ impl StreamReceiver<'_> {
         Ok(())
     }
 
-    /// Nothing more is passed on, and the sender need not send it.
+    /// Fails the stream: nothing more is passed on, and the sender need not send more.
     fn fail(&mut self, cause: Cause) -> Result<(), Error> {
         if self.failed() {
             return Ok(());
@@ -158,10 +158,10 @@ impl StreamReceiver<'_> {
     }
 }
 
-/// Bytes that a pipe which is ready takes without blocking (PIPE_BUF).
+/// Bytes that a ready pipe accepts without blocking (PIPE_BUF).
 const AT_ONCE: usize = 4096;
 
-/// How often it is asked whether to go on while nothing reads.
+/// Interval of checks while the output is blocked.
 const LOOK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 50_000_000,
@@ -180,7 +180,7 @@ fn write_all(
         let mut ready = [PollFd::from_borrowed_fd(out, PollFlags::OUT)];
         match poll(&mut ready, Some(&LOOK)) {
             Ok(0) | Err(Errno::INTR) => continue,
-            // Whatever is wrong with it, the write says.
+            // An error shows in the next write.
             Ok(_) | Err(_) => {}
         }
         let written = match is_file {
@@ -196,10 +196,10 @@ fn write_all(
     Ok(())
 }
 
-/// Writes as much as an output that is ready takes without blocking: all that there is room for, where the system can be
-/// asked for that (pipes, sockets), else a page (FIFOs, terminals).
+/// Writes as much as a ready output accepts without blocking: all that there is room for, if the system supports that
+/// (pipes, sockets), else a page (FIFOs, terminals).
 fn write_ready(out: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Errno> {
-    // At the place where the last write ended.
+    // The offset after the last write.
     const HERE: u64 = u64::MAX;
     match pwritev2(out, &[IoSlice::new(bytes)], HERE, ReadWriteFlags::NOWAIT) {
         Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {

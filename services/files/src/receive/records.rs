@@ -1,4 +1,4 @@
-//! What a pack holds: each record is taken where it may come.
+//! Takes the records of a pack, each only where the protocol allows it.
 
 use super::FileReceiver;
 use super::hard_links::First;
@@ -17,7 +17,7 @@ impl FileReceiver<'_> {
                 return Err(Error::Protocol("a record after the last one"));
             }
             self.take_record(record, &mut pack)?;
-            // A pack has room for thousands of records that fail. A sender that does not take what is said of them waits.
+            // A pack has room for thousands of records that fail. Reporting blocks until the sender takes the reports.
             if self.failures.len() >= FEEDBACK_FAILURES {
                 self.report()?;
             }
@@ -41,7 +41,7 @@ impl FileReceiver<'_> {
         if record == Record::Shared {
             return self.shared();
         }
-        // What came before belongs to this record, and to none after it.
+        // Earlier attributes belong to this record alone.
         self.extended = std::mem::take(&mut self.coming);
         self.is_shared = std::mem::take(&mut self.coming_shared);
         self.check_meta(&record)?;
@@ -126,13 +126,13 @@ impl FileReceiver<'_> {
                 };
                 return self.same(name, &as_);
             }
-            // Taken before.
+            // Handled above.
             Record::Attribute { .. } | Record::Shared => {}
         }
         Ok(())
     }
 
-    /// Whether it belongs to what is open, or nothing is and it needs nothing.
+    /// Whether it belongs to the open file, or needs none and none is open.
     fn may_come(&self, record: &Record<'_>) -> bool {
         let (file, stream) = (self.open.is_some(), self.stream.is_some());
         match record {

@@ -1,5 +1,4 @@
-//! What only a sync does to what is here: permissions and times of files whose content stays, and things
-//! of another type put in the place of what was there.
+//! Changes existing entries for a sync: metadata of unchanged files, and exchanges of entries of different types.
 
 use super::FileReceiver;
 use crate::attributes::{replace_meta, with_permissions};
@@ -33,7 +32,8 @@ impl FileReceiver<'_> {
             Ok((directory, file, stat, meta))
         });
         let settled = match looked {
-            // With hard links, its other names are meant, too. Else they are another tree's.
+            // With hard links, the change applies to the file's other names, too. Otherwise they belong to another
+            // tree.
             Ok((directory, file, stat, meta))
                 if stat.st_nlink > 1 && !self.options.attributes.hard_links =>
             {
@@ -51,7 +51,7 @@ impl FileReceiver<'_> {
     }
 
     pub(super) fn exchange(&mut self, name: &[u8], with: &[u8]) -> Result<(), Error> {
-        // Only what this copy has made can have such a name, or what an earlier one left.
+        // Only this copy or an earlier one made an entry with such a name.
         if !self.may_replace || !is_random_name(with) || check_name(with).is_err() {
             return Err(NOT_ASKED);
         }
@@ -71,7 +71,7 @@ impl FileReceiver<'_> {
     }
 }
 
-/// The file that is still as it was compared, and what it is to be.
+/// The file, if it is still as it was compared, and its new metadata.
 fn settled_file(
     directory: &OwnedFd,
     name: &[u8],
@@ -95,8 +95,8 @@ fn settled_file(
     }
 }
 
-/// Puts what stands at `with` in the place of `name`, in one step. A directory that was there is called
-/// `with` then: it stays until all else is done.
+/// Exchanges `with` and `name` in one step. An old directory is called `with` afterwards, and stays until everything
+/// else is done.
 fn exchange(
     directory: &OwnedFd,
     name: &[u8],
@@ -115,7 +115,7 @@ fn exchange(
         Err(cause) => return Err(cause),
     };
     match (kind_of(&new), old) {
-        // A served directory's server may move no device, only remove it; there is nothing in it to lose.
+        // The confined server of a served directory may not move a device, only remove it; it has no content to lose.
         (EntryKind::Directory, EntryKind::Special) => {
             unlinkat(directory, name, AtFlags::empty())?;
             rename(directory, with, name, RenameFlags::NOREPLACE)

@@ -1,7 +1,7 @@
-//! Files that are not sent, for a directory here has the same: they become links of those.
+//! Links or copies files from the link directories instead of receiving them.
 //!
-//! What is linked must still be what was compared. Where it can have no other name (a limit, another file system, a right
-//! that is missing), it is copied here. So is a file that others have a name of, too, before its permissions change.
+//! The existing file must still be the one that was compared. If it can have no other name (a limit, another file
+//! system, a missing right), it is copied here. So is a file with other names, before its permissions change.
 
 use super::FileReceiver;
 use super::hard_links::put_link;
@@ -26,18 +26,18 @@ use std::sync::Arc;
 
 const NOT_ASKED: Error = Error::Protocol("a file that was not asked for to be linked");
 
-/// The file that another one is the same as.
+/// The existing file that is the same.
 pub(super) struct SameAs<'a> {
-    /// Which of the directories has it, and under which path.
+    /// The number of its link directory, and its path there.
     pub(super) directory: u8,
     pub(super) path: &'a [u8],
     pub(super) size: u64,
-    /// What a copy of it gets, and what it was when it was compared.
+    /// The metadata for a copy of it, and its own when it was compared.
     pub(super) meta: Meta,
     pub(super) was: Meta,
 }
 
-/// What became of it.
+/// The result.
 enum Made {
     Linked,
     Copied(NotKept),
@@ -82,7 +82,7 @@ impl FileReceiver<'_> {
     }
 
     /// # Errors
-    /// Outer: the copy ends. Inner: it is not made.
+    /// Outer: the copy ends. Inner: this file fails.
     fn make_same(
         &mut self,
         directory: &Arc<OwnedFd>,
@@ -101,13 +101,13 @@ impl FileReceiver<'_> {
             Ok(wanted) => wanted,
             Err(cause) => return Ok(Err(cause)),
         };
-        // What was there has its backup already.
+        // The replaced entry has its backup already.
         let what = (&as_.meta, wanted, None);
         let copied = self.copy_here((&file, &stat), (directory, name), what)?;
         Ok(copied.map(Made::Copied))
     }
 
-    /// Links it. `Some`: it can have no other name, and is to be copied.
+    /// Links it. `Some`: it can have no other name, and must be copied.
     fn link_same(
         &self,
         directory: &OwnedFd,
@@ -128,7 +128,7 @@ impl FileReceiver<'_> {
             open_in(at, name, flags, Mode::empty()).map_err(|errno| gone(errno.into()))
         };
         let above = open(from, &above.as_bytes(), search)?;
-        // Nothing is linked that could not be read.
+        // A file that could not be read is not linked.
         let file = open(&above, leaf, READ_FILE)?;
         let stat = fstat(&file)?;
         let attributes = Attributes {
@@ -170,10 +170,10 @@ impl FileReceiver<'_> {
         }))
     }
 
-    /// Makes `name` a copy of a file here, holes as holes, which gets `meta`.
+    /// Makes `name` a copy of a file here, with its holes and the metadata `meta`.
     ///
     /// # Errors
-    /// Outer: the copy as a whole ends. Inner: this one is not made.
+    /// Outer: the copy as a whole ends. Inner: this file fails.
     pub(super) fn copy_here(
         &mut self,
         (file, stat): (&OwnedFd, &Stat),
@@ -203,7 +203,7 @@ impl FileReceiver<'_> {
     }
 }
 
-/// Copies one unit, its data alone.
+/// Copies the data of one unit.
 fn copy_unit(
     part: &mut Part,
     (file, stat): (&OwnedFd, &Stat),

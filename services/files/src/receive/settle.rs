@@ -1,4 +1,4 @@
-//! How far the copy is: for the next connection, should this one be lost.
+//! Records how far a copy has come, so that another connection can continue it.
 
 use super::FileReceiver;
 use crate::error::Error;
@@ -6,8 +6,8 @@ use crate::message::{Feedback, Record};
 use crate::position::{Position, Step};
 
 impl FileReceiver<'_> {
-    /// Before a record is taken. A sender that was asked to go on, and does not say first that it does, begins
-    /// anew.
+    /// Called before a record is taken. A sender that was asked to continue, and does not declare that first, starts
+    /// from the beginning.
     pub(super) fn begin(&mut self, record: &Record<'_>) -> Result<(), Error> {
         let quiet = matches!(record, Record::From { .. } | Record::Total { .. });
         if !quiet && self.position.steps == 0 && self.asked.is_some_and(|asked| asked.steps > 0) {
@@ -18,7 +18,7 @@ impl FileReceiver<'_> {
         Ok(())
     }
 
-    /// The sender goes on where an earlier connection came to.
+    /// Continues where an earlier connection ended.
     pub(super) fn go_on_from(&mut self, position: Position) -> Result<(), Error> {
         let first = self.position.steps == 0 && self.levels.is_empty();
         if !first || self.asked.is_some_and(|asked| asked != position) {
@@ -29,8 +29,9 @@ impl FileReceiver<'_> {
         Ok(())
     }
 
-    /// Whether the sender may ask what there is of the next file: a client may, a server only if it was told to or
-    /// this end began the file on an earlier connection (all of them, perhaps, if the sender began anew).
+    /// Whether the sender may ask for existing content of the next file. A client always may. A server may if the
+    /// options say so, or if this end began the file on an earlier connection (perhaps all files, if the sender started
+    /// again).
     pub(super) fn may_resume(&self) -> bool {
         let tells = self.told.is_some();
         tells
@@ -39,7 +40,7 @@ impl FileReceiver<'_> {
             || self.position.steps < self.reached.begun
     }
 
-    /// A step is taken: what belongs to it is in its place, or has failed.
+    /// Records a step as done: its entry is in place, or has failed.
     pub(super) fn settle(&mut self, step: Step, name: &[u8]) {
         self.count_backups();
         self.position.pass(step, name);
@@ -48,7 +49,7 @@ impl FileReceiver<'_> {
         self.reached.units = 0;
     }
 
-    /// Tells the sender how far this end is, if that is new and can be said at once.
+    /// Reports the position to the sender, if it is new and a buffer is free.
     pub(super) fn tell_settled(&mut self) -> Result<(), Error> {
         let news = self.told.is_some_and(|told| told < self.position.steps);
         if !news || self.finished {

@@ -1,4 +1,4 @@
-//! A stream that becomes a file: written as it comes, compared part by part and at its end, and only then given its name.
+//! Receives a stream into a file, which gets its name after all parts are verified.
 
 use super::FileReceiver;
 use super::open::NOT_OPEN;
@@ -10,22 +10,22 @@ use crate::pack::PackReader;
 use crate::part::Part;
 use crate::position::{Position, Step};
 
-/// A stream on its way in.
+/// A stream that is being received.
 pub(super) struct OpenStream {
     name: Vec<u8>,
     meta: Meta,
-    /// `None` once it has failed here: what still comes is discarded.
+    /// `None` once it has failed here: parts that still come are discarded.
     part: Option<Part>,
     size: u64,
     /// The parts so far.
     parts: Position,
-    /// A part that was not full has come: it was the last one.
+    /// The last part, which was not full, has come.
     ended: bool,
     outer_path: usize,
 }
 
 impl Drop for OpenStream {
-    /// What has come of a stream is of no use without the rest: it cannot be read again.
+    /// Part of a stream is useless: the rest cannot be read again.
     fn drop(&mut self) {
         if let Some(part) = self.part.take() {
             part.discard();
@@ -135,7 +135,7 @@ impl FileReceiver<'_> {
     }
 }
 
-/// A part must not be empty or longer than one may be, nor follow the last one, nor make more of a file than can be.
+/// Checks a part: not empty, not too long, not after the last one, and not beyond the largest file size.
 pub(super) fn check_part(contents: &[u8], ended: bool, before: u64) -> Result<(), Error> {
     let len = contents.len();
     match len == 0 || len > UNIT_BYTES || ended || before + len as u64 > FILE_BYTES {

@@ -1,4 +1,4 @@
-//! What may arrive at the top of a copy.
+//! Decides which names may arrive at the top of a copy.
 
 use super::offered::Offered;
 use crate::glob::{Part, Pattern, is_special};
@@ -6,20 +6,20 @@ use crate::name::RelativePath;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// What may arrive at the top of a copy, and under which name it is put there.
+/// The names that may arrive at the top of a copy, and the names that they get.
 #[derive(Clone, Debug)]
 pub(crate) enum TopLevel {
     /// Anything, under its own name.
     Any,
-    /// What a client asked for. A server cannot slip in another.
+    /// The names that a client requested. A server cannot add others.
     Only(Wanted),
-    /// What a sender offered, over all connections of the copy.
+    /// The names that a sender offered, over all connections of the copy.
     Offered(Arc<Offered>),
     /// One entry, under this name.
     One(Vec<u8>),
 }
 
-/// The names that a client asked for.
+/// The names that a client requested.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wanted {
     names: HashSet<Vec<u8>>,
@@ -27,11 +27,11 @@ pub(crate) struct Wanted {
 }
 
 impl TopLevel {
-    /// What may arrive when these are asked for.
+    /// The names that may arrive for these sources.
     pub(crate) fn of(sources: &[Vec<u8>]) -> TopLevel {
         let mut wanted = Wanted::default();
         for source in sources {
-            // The server will refuse this path and send nothing for it.
+            // The server refuses this path and sends nothing for it.
             let Ok(path) = RelativePath::parse(source) else {
                 continue;
             };
@@ -45,7 +45,7 @@ impl TopLevel {
 }
 
 impl Wanted {
-    /// A name as it is written, which may be a pattern.
+    /// Adds a name as written, which may be a pattern.
     fn add(&mut self, name: &[u8]) {
         self.names.insert(name.to_vec());
         if is_special(name) {

@@ -1,4 +1,4 @@
-//! The directories being filled, and links.
+//! Enters, makes and completes directories, and makes symbolic links.
 
 use super::FileReceiver;
 use super::top_level::TopLevel;
@@ -20,20 +20,20 @@ use std::sync::Arc;
 
 /// A directory being filled.
 pub(super) struct Level {
-    /// `None` if it could not be made: what belongs in it fails too.
+    /// `None` if it could not be made: its contents fail too.
     pub(super) directory: Option<Arc<OwnedFd>>,
     meta: Meta,
-    /// Extended attributes, if these were asked for.
+    /// Extended attributes, if requested.
     wanted: Option<Wanted>,
     /// Length of the path before it.
     outer: usize,
 }
 
-/// A directory, or why nothing can be put there, and a name in it.
+/// A directory, or why it is unusable, and a name in it.
 pub(super) type Place<'n> = (Result<Arc<OwnedFd>, Cause>, Cow<'n, [u8]>);
 
 impl FileReceiver<'_> {
-    /// The directory that the next entry goes into, and the name it gets there.
+    /// The directory for the next entry, and the entry's name there.
     pub(super) fn place<'n>(&mut self, name: &'n [u8]) -> Result<Place<'n>, Error> {
         let name =
             check_name(name).map_err(|_| Error::Protocol("a name that is not one component"))?;
@@ -55,13 +55,13 @@ impl FileReceiver<'_> {
         Ok((Ok(self.base.clone()), name))
     }
 
-    /// Backups of what is in the directory that the next entry goes into.
+    /// The backups of the directory for the next entry.
     pub(super) fn backups_here(&self) -> Option<BackupsOf> {
         let backups = self.backups.as_ref();
         backups.map(|backups| backups.of(&self.path))
     }
 
-    /// Whether the user named what was just placed, and not a directory that it is in.
+    /// Whether the user named the entry itself, and not a directory around it.
     pub(super) fn is_named(&self) -> bool {
         self.levels.is_empty() && matches!(self.top, TopLevel::One(_))
     }
@@ -85,7 +85,7 @@ impl FileReceiver<'_> {
 
     pub(super) fn enter(&mut self, name: &[u8], meta: Meta) -> Result<(), Error> {
         match self.go_in(name, meta)? {
-            // The pass over the directories counts it, or says why not.
+            // The pass over the directories counts it, or reports the failure.
             _ if !self.share.settles_directories() => {}
             Ok(()) => self.totals.directories += 1,
             Err(cause) => self.fail(cause),
@@ -94,7 +94,7 @@ impl FileReceiver<'_> {
         Ok(())
     }
 
-    /// Into a directory that was entered, and counted, on a connection before.
+    /// Enters a directory that was entered, and counted, on an earlier connection.
     pub(super) fn reenter(&mut self, name: &[u8], meta: Meta) -> Result<(), Error> {
         self.go_in(name, meta).map(drop)
     }
@@ -125,8 +125,8 @@ impl FileReceiver<'_> {
         Ok(outcome)
     }
 
-    /// Makes a directory, or takes the one that is there; what it is to have when it is complete. A new one is open to its owner
-    /// only until then, unless it gets what any new directory would.
+    /// Makes a directory, or takes the existing one; returns its final metadata. Until it is complete, a new one has
+    /// mode 0700, unless it gets the mode of any new directory.
     fn make_directory(
         &self,
         parent: &OwnedFd,
@@ -134,7 +134,7 @@ impl FileReceiver<'_> {
         meta: Meta,
     ) -> Result<(OwnedFd, Meta), Cause> {
         let mode = match self.options.no_permissions {
-            // One that an earlier connection made is known by it.
+            // A later connection recognizes the directory by this mode.
             true => meta.mode & 0o777 | 0o700,
             false => 0o700,
         };
@@ -145,7 +145,7 @@ impl FileReceiver<'_> {
         };
         let directory = match open_in(parent, name, DIRECTORY, Mode::empty()) {
             Ok(directory) => directory,
-            // A link stands there: it is not followed.
+            // A link, which is not followed.
             Err(Errno::LOOP | Errno::NOTDIR) => return Err(Cause::NotADirectory),
             Err(errno) => return Err(errno.into()),
         };
@@ -160,19 +160,18 @@ impl FileReceiver<'_> {
         Ok((directory, meta))
     }
 
-    /// Lets its owner write to a directory that was there: its permissions are set when it is complete.
+    /// Lets its owner write to an existing directory; its permissions are set when it is complete.
     fn unlock(&self, directory: &OwnedFd) {
         if let (true, Ok(stat)) = (self.may_replace, fs::fstat(directory))
             && stat.st_mode & 0o300 != 0o300
         {
             let mode = Mode::from_raw_mode(stat.st_mode & 0o7777 | 0o300);
-            // What it is needed for fails, and says why.
+            // On failure the write that needs this fails and reports the reason.
             let _ = fs::fchmod(directory, mode);
         }
     }
 
-    /// A directory is complete: only now its permissions and time, which filling it would change
-    /// or might forbid.
+    /// Completes a directory: sets its permissions and time, which filling it would change or might prevent.
     pub(super) fn leave(&mut self) -> Result<(), Error> {
         let level = self
             .levels

@@ -1,4 +1,4 @@
-//! What there is to send, for progress.
+//! Counts the files and bytes to send, for progress.
 
 use super::start::Start;
 use crate::error::Error;
@@ -13,8 +13,8 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Dir, FileType, Stat, fstat};
 use std::collections::HashSet;
 
-/// Files and bytes below `starts` that `filter` does not leave alone. What cannot be read counts nothing: it is reported
-/// later. `check` is asked at each directory whether to go on: links may make much of a small tree.
+/// Files and bytes below `starts` that `filter` does not exclude. Unreadable entries do not count: they are reported
+/// later. `check` is called for each directory, because symbolic links can make a small tree large.
 pub(crate) fn count(
     starts: &[Start],
     options: &CopyOptions,
@@ -48,13 +48,13 @@ struct Count<'a, F> {
     links: &'a SourceLinks,
     filter: Option<Scope<'a>>,
     check: F,
-    /// Of the directory that is counted, from the served one.
+    /// The path of the current directory, from the served one.
     path: Vec<u8>,
-    /// Bytes of that in front of what is copied.
+    /// Length of its part before the copied tree, bytes.
     above: usize,
-    /// The directories that the walk is in.
+    /// The open directories.
     inside: Vec<Identity>,
-    /// Files with several names that were counted. One too many is counted again: it will fail.
+    /// Files with several names that were counted. Beyond the limit they are counted again, and will fail.
     shared: HashSet<Identity>,
     files: u64,
     bytes: u64,
@@ -117,7 +117,7 @@ impl<F: FnMut() -> Result<(), Error>> Count<'_, F> {
         self.links.inside(&self.inside)
     }
 
-    /// What goes over of it: nothing, under another name.
+    /// Bytes that are sent: none for a further name.
     fn bytes_of(&mut self, stat: &Stat) -> u64 {
         let file = shared(stat, self.options.attributes);
         match file.filter(|_| self.shared.len() < LINKED_FILES) {
@@ -160,7 +160,7 @@ impl<F: FnMut() -> Result<(), Error>> Count<'_, F> {
         Ok(())
     }
 
-    /// `path` without what is in front of what is copied.
+    /// `path` without the part before the copied tree.
     fn copied<'p>(&self, path: &'p [u8]) -> &'p [u8] {
         let copied = &path[self.above..];
         copied.strip_prefix(b"/").unwrap_or(copied)

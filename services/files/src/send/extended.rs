@@ -1,4 +1,4 @@
-//! Extended attributes, before the record of what has them.
+//! Sends extended attributes, before the record of their file.
 
 use super::FileSender;
 use crate::error::{Cause, Error};
@@ -7,7 +7,7 @@ use crate::message::Record;
 use rustix::fd::BorrowedFd;
 
 impl FileSender<'_> {
-    /// Those of `file` that are asked for.
+    /// The requested attributes of `file`.
     pub(super) fn extended(&self, file: BorrowedFd<'_>) -> Result<Extended, Cause> {
         match self.options.attributes.are_extended() {
             true => Extended::read(file, self.options.attributes),
@@ -15,7 +15,7 @@ impl FileSender<'_> {
         }
     }
 
-    /// Sends them. The record that follows says whose they are.
+    /// Sends them. They belong to the next record.
     pub(super) fn add_extended(&mut self, extended: &Extended) -> Result<(), Error> {
         for (name, value) in extended.iter() {
             self.make_room(value.len())?;

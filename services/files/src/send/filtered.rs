@@ -1,4 +1,4 @@
-//! What is left alone of the source.
+//! Excludes files of the source by the filter.
 
 use super::FileSender;
 use crate::error::Error;
@@ -9,7 +9,7 @@ use crate::root::READ_FILE;
 use rustix::fd::OwnedFd;
 
 impl<'a> FileSender<'a> {
-    /// Leaves alone what `filter` says.
+    /// Excludes files by `filter`.
     ///
     /// # Errors
     /// [`Error::Filter`].
@@ -20,7 +20,7 @@ impl<'a> FileSender<'a> {
         Ok(self)
     }
 
-    /// Whether what is at the current path is left alone. `None`: it is not known what it is.
+    /// Whether the entry at the current path is excluded. `None`: its type is unknown.
     pub(super) fn is_excluded(&self, directory: Option<bool>) -> bool {
         let kinds = directory.map_or(&[false, true][..], |it| match it {
             true => &[true],
@@ -33,7 +33,7 @@ impl<'a> FileSender<'a> {
         self.filter.as_ref().is_some_and(excludes)
     }
 
-    /// Into the directory at the current path. False: its filter files cannot be used, so what is in it is left alone.
+    /// Enters the directory at the current path. False: its filter files cannot be used, so its contents are excluded.
     pub(super) fn enter_filters(&mut self, directory: &OwnedFd) -> Result<bool, Error> {
         let Some(mut scope) = self.filter.take() else {
             return Ok(true);

@@ -1,4 +1,4 @@
-//! Files with several names: sent under the first of them, and as links of that under all others.
+//! Sends a file with several names once, and its further names as links.
 
 use super::FileSender;
 use super::trouble::Trouble;
@@ -11,8 +11,8 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::Stat;
 
 impl FileSender<'_> {
-    /// Sends the file at the current path as a link, if it was met under another name. If not, but it has others, it is
-    /// going to be remembered at both ends. True: that was all.
+    /// Sends the file at the current path as a link, if it was met under another name; returns true then. Otherwise, if
+    /// it has other names, both ends remember it.
     pub(super) fn as_another_name(&mut self, sent_as: &[u8], stat: &Stat) -> Result<bool, Trouble> {
         let Some(file) = shared(stat, self.options.attributes) else {
             return Ok(false);
@@ -27,7 +27,7 @@ impl FileSender<'_> {
         Ok(false)
     }
 
-    /// Remembers a file that was sent on a connection before, if it has other names. One that cannot be looked at
+    /// Remembers a file that was sent on an earlier connection, if it has other names. A file that cannot be examined
     /// has none.
     pub(super) fn pass_file(&mut self, directory: BorrowedFd<'_>, name: &[u8]) {
         if !self.options.attributes.hard_links {
@@ -36,13 +36,13 @@ impl FileSender<'_> {
         let stat = self.look(directory, name).ok();
         let file = stat.and_then(|stat| shared(&stat, self.options.attributes));
         if let Some(file) = file.filter(|&file| self.first_names.get(file).is_none()) {
-            // One too many is told when another name of it is met.
+            // Exceeding the limit is reported when another name of the file is met.
             let _ = self.first_names.note(file, &self.path, true);
         }
     }
 
-    /// A file of the source that is at the target under another name, if that is still so at this end. `linked`: as it was
-    /// when that was found out.
+    /// Sends a file of the source as a link to its other name at the target, if the source still is as planned.
+    /// `linked`: the plan's information.
     pub(super) fn link_chosen(
         &mut self,
         directory: &OwnedFd,

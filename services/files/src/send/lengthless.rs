@@ -1,4 +1,4 @@
-//! Files of which the system does not say the length: those of `/proc` have none, those of `/sys` a page.
+//! Reads files whose length the system does not report, such as those in `/proc` and `/sys`.
 
 use super::segments::changed;
 use crate::attributes::set_time;
@@ -9,16 +9,17 @@ use crate::root::meta_of;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{MemfdFlags, Stat, fstat, memfd_create};
 
-/// All that is in such a file, as one that has a length, and what that is. `None`: its length is right.
+/// Reads all of such a file, and returns the content with a status that has the real length. `None`: the reported
+/// length is right.
 ///
 /// # Errors
-/// [`Cause::SourceChanged`], [`Cause::LengthNotKnown`], or what the system says.
+/// [`Cause::SourceChanged`], [`Cause::LengthNotKnown`], or the system's error.
 pub(super) fn read_to_end(
     file: BorrowedFd<'_>,
     stat: &Stat,
 ) -> Result<Option<(OwnedFd, Stat)>, Cause> {
     let size = stat.st_size as u64;
-    // Where there are blocks, there is a length.
+    // A file with blocks has a correct length.
     if stat.st_blocks > 0 || size > INLINE_BYTES as u64 || ends_at(file, size)? {
         return Ok(None);
     }
@@ -46,7 +47,7 @@ pub(super) fn read_to_end(
     Ok(Some((content, stat)))
 }
 
-/// Whether the last byte of the file is the one before `size`.
+/// Whether the file ends at `size`.
 fn ends_at(file: BorrowedFd<'_>, size: u64) -> Result<bool, Cause> {
     let mut byte = [0];
     let has_last = match size.checked_sub(1) {

@@ -1,4 +1,4 @@
-//! The end that reads files: walks the sources, packs small files, streams large ones.
+//! Reads and sends files: walks the sources, packs small files, streams large ones.
 //!
 //! Straight-line code on a thread of its own; it blocks on its [`Port`] when everything it may
 //! send is in flight. `extended`, `filtered`, `hard_links`, `packing`, `planned`, `segments` and `skipping` hold parts of
@@ -59,42 +59,42 @@ pub(crate) struct FileSender<'a> {
     pack_buffer: Option<Buffer>,
     /// Hole or Keep units not yet recorded.
     pending: Option<Pending>,
-    /// Whether the receiver may have an old file of what is sent next.
+    /// Whether the receiver may have an old version of the next file.
     may_be_there: bool,
     /// Files opened so far.
     opened: u64,
-    /// The last opened file that the receiver gave up.
+    /// The last opened file that the receiver refused.
     refused: Option<u64>,
-    /// Digests that the receiver says it has of the open file, and whether it said all.
+    /// Digests of the open file's units at the receiver, and whether it has sent all of them.
     have: Vec<Digest>,
     have_all: bool,
     done: Option<Totals>,
-    /// Where the walk is.
+    /// The position of the walk.
     position: Position,
     way: Way,
-    /// Steps that an earlier connection may have done: of files among these the receiver says what it has.
+    /// Steps that an earlier connection may have done: for their files the receiver sends digests of its content.
     begun: u64,
-    /// Totals of the connections before.
+    /// Totals of earlier connections.
     before: Totals,
     reached: &'a mut Reached,
-    /// Path of what is being sent, for reports.
+    /// Path of the current entry, for reports.
     path: Vec<u8>,
     share: Share,
     filter: Option<Scope<'a>>,
     modes: Modes,
     links: SourceLinks,
-    /// Where that path begins, from the served directory.
+    /// The path of the source, from the served directory.
     above: Vec<u8>,
-    /// The directories that the walk is in.
+    /// The open directories.
     inside: Vec<Identity>,
-    /// Where it goes, if that is on this machine.
+    /// The target, if it is on this machine.
     target: Option<Target>,
-    /// Files with several names, if these are kept, and whether they were sent on a connection before.
+    /// Files with several names, if hard links are kept, and whether they were sent on an earlier connection.
     first_names: FirstNames<bool>,
 }
 
 impl<'a> FileSender<'a> {
-    /// Goes on where `reached` says, and keeps it up to date.
+    /// Continues at `reached`, and keeps it up to date.
     pub(crate) fn new(
         port: Port,
         observer: &'a dyn Observer,
@@ -133,7 +133,7 @@ impl<'a> FileSender<'a> {
         }
     }
 
-    /// With this done to links. `above`: where the source is, from the served directory.
+    /// Treats links this way. `above`: the path of the source, from the served directory.
     pub(crate) fn with_links(
         mut self,
         links: impl Into<SourceLinks>,
@@ -144,25 +144,25 @@ impl<'a> FileSender<'a> {
         self
     }
 
-    /// With a target on this machine: sends no file to itself, and no directory into itself.
+    /// For a target on this machine: sends no file to itself, and no directory into itself.
     pub(crate) fn with_target(mut self, target: Option<Target>) -> FileSender<'a> {
         self.target = target;
         self
     }
 
-    /// Changes permissions so.
+    /// Changes permissions by `modes`.
     pub(crate) fn with_modes(mut self, modes: &Modes) -> FileSender<'a> {
         self.modes = modes.clone();
         self
     }
 
-    /// Sends of what is there this share.
+    /// Sends only this share.
     pub(crate) fn of_share(mut self, share: Share) -> FileSender<'a> {
         self.share = share;
         self
     }
 
-    /// Sends everything and waits until the receiver has put it in its place.
+    /// Sends everything and waits until the receiver has written it.
     pub(crate) fn send_all(mut self, starts: &[Start]) -> Result<Totals, Error> {
         if self.options.count_first {
             let check = || self.port.poll();
@@ -175,13 +175,13 @@ impl<'a> FileSender<'a> {
         self.finish()
     }
 
-    /// Tells how many files and bytes there are.
+    /// Sends the number of files and bytes to come.
     pub(crate) fn counting(mut self, files: u64, bytes: u64) -> Result<FileSender<'a>, Error> {
         self.add(&Record::Total { files, bytes }, 0)?;
         Ok(self)
     }
 
-    /// Says that this was all, and waits for what the receiver has done.
+    /// Declares the end of the copy, and waits for the receiver's results.
     fn finish(mut self) -> Result<Totals, Error> {
         self.add(&Record::Finish, 0)?;
         self.flush()?;
@@ -223,7 +223,8 @@ impl<'a> FileSender<'a> {
         }
     }
 
-    /// Sends one entry of `directory`, of a kind known or not yet known. `missing`: what it means that it is not there.
+    /// Sends one entry of `directory`, of a kind that may be unknown. `missing`: the cause to report if it does not
+    /// exist.
     fn entry(
         &mut self,
         directory: BorrowedFd<'_>,
@@ -250,7 +251,7 @@ impl<'a> FileSender<'a> {
         sent
     }
 
-    /// A device, socket or FIFO: one that was named is a failure, and any other is left out.
+    /// A device, socket or FIFO: a failure if it was named, otherwise skipped.
     fn special(&mut self, name: &[u8]) -> Result<(), Error> {
         if self.inside.is_empty() {
             return self.unreadable(name, Cause::SpecialSource);
@@ -267,8 +268,8 @@ impl<'a> FileSender<'a> {
         told
     }
 
-    /// Whichever share it is: what cannot be looked at or opened may be a directory, with files of this share in it, and
-    /// what one share meets others may not.
+    /// Reports it in every share: an entry that cannot be examined or opened may be a directory with files of this
+    /// share, and one share may meet it while others do not.
     fn unreadable_at(&mut self, name: &[u8], path: &[u8], cause: Cause) -> Result<(), Error> {
         if self.way == Way::Sending {
             self.observer.failed(&Failure::new(path, cause.clone()));
@@ -340,8 +341,8 @@ impl<'a> FileSender<'a> {
         Ok(self.leave()?)
     }
 
-    /// Whether the entry at the current path would replace itself, or what it leads to. Within a tree a file may: the new one
-    /// takes the place of one of its hard links, unless it is written in place.
+    /// Whether the entry at the current path would replace itself, or its own target. A file inside a tree may: the new
+    /// file replaces one of its hard links, unless it is written in place.
     fn is_target(&self, directory: BorrowedFd<'_>, name: &[u8], kind: EntryKind) -> bool {
         let Some(target) = &self.target else {
             return false;
@@ -357,18 +358,18 @@ impl<'a> FileSender<'a> {
             .any(|flags| statat(directory, name, flags).is_ok_and(|it| identity(&it) == there))
     }
 
-    /// What is done with a link at the current path.
+    /// The treatment of a link at the current path.
     fn links(&self) -> &Links {
         self.links.inside(&self.inside)
     }
 
-    /// What is at the current path, called `name` in `directory`; what it leads to, if links are followed.
+    /// The status of the entry at the current path, called `name` in `directory`; of its target, if links are followed.
     fn look(&self, directory: BorrowedFd<'_>, name: &[u8]) -> Result<Stat, Cause> {
         let path = || joined(&self.above, &self.path);
         self.links().stat(directory, name, path)
     }
 
-    /// What is kept of it besides content.
+    /// The metadata to send.
     fn meta(&self, stat: &Stat) -> Meta {
         let directory = kind_of(stat) == EntryKind::Directory;
         let meta = meta_with(stat, self.options.attributes);
@@ -378,7 +379,7 @@ impl<'a> FileSender<'a> {
         }
     }
 
-    /// Opens that.
+    /// Opens the entry, or its target if links are followed.
     fn open_source(
         &self,
         directory: BorrowedFd<'_>,
@@ -422,7 +423,7 @@ impl<'a> FileSender<'a> {
         Ok(())
     }
 
-    /// A symbolic link, to be called `sent_as` over there.
+    /// Sends a symbolic link, named `sent_as` at the receiver.
     fn link(
         &mut self,
         directory: BorrowedFd<'_>,
@@ -441,7 +442,7 @@ impl<'a> FileSender<'a> {
         )?)
     }
 
-    /// A file, to be called `sent_as` over there.
+    /// Sends a file, named `sent_as` at the receiver.
     fn file(
         &mut self,
         directory: BorrowedFd<'_>,
@@ -472,7 +473,7 @@ impl<'a> FileSender<'a> {
         }
     }
 
-    /// A whole file into the pack.
+    /// Puts a whole file into the pack.
     fn inline_file(
         &mut self,
         file: BorrowedFd<'_>,
@@ -480,7 +481,7 @@ impl<'a> FileSender<'a> {
         stat: &Stat,
     ) -> Result<(), Trouble> {
         let size = stat.st_size as usize;
-        // One byte more than the file should have shows that it grew.
+        // Reading one byte more than the file's length shows whether it grew.
         self.make_room(size + 1)?;
         let at = self.pack.contents_at();
         let mut hasher = self.digester.hasher();
@@ -491,7 +492,7 @@ impl<'a> FileSender<'a> {
         if !allowed && (read != size || changed(file, stat)?) {
             return Err(Cause::SourceChanged.into());
         }
-        // What it grew by is for the next copy.
+        // The next copy takes the bytes by which it grew.
         let size = read.min(size);
         hasher.update(&room[..size]);
         let digest = hasher.finish();

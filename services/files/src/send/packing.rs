@@ -1,4 +1,4 @@
-//! Records into packs, packs and units into buffers, and what the receiver says meanwhile.
+//! Puts records into packs, and packs and units into buffers; takes feedback meanwhile.
 
 use super::FileSender;
 use crate::error::Error;
@@ -7,7 +7,7 @@ use crate::message::{Feedback, Record, decode_feedback};
 use crate::pack::PackWriter;
 use crate::port::Buffer;
 
-/// Units that need no content, not yet recorded.
+/// Units without content that were not recorded yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pending {
     Hole(u64),
@@ -15,8 +15,7 @@ pub(super) enum Pending {
 }
 
 impl FileSender<'_> {
-    /// Counts one more unit of a kind that needs no content, and tells what was counted before it
-    /// is too much to be taken at once.
+    /// Counts one more unit without content. Records the earlier ones first if they are too many for one record.
     pub(super) fn pend(&mut self, one: Pending) -> Result<(), Error> {
         let units = match (self.pending, one) {
             (Some(Pending::Hole(units)), Pending::Hole(_))
@@ -50,8 +49,7 @@ impl FileSender<'_> {
         self.add_fitting(record, contents)
     }
 
-    /// Sees to it that a record and `contents` bytes fit the pack, and that what is pending
-    /// stands before them.
+    /// Makes room in the pack for a record and `contents` bytes, after recording pending units.
     pub(super) fn make_room(&mut self, contents: usize) -> Result<(), Error> {
         self.settle_pending()?;
         if !self.pack.fits(contents, BUFFER_BYTES) {
@@ -79,7 +77,7 @@ impl FileSender<'_> {
         Ok((&self.pack, buffer))
     }
 
-    /// Sends the pack, if there is anything in it.
+    /// Sends the pack, if it is not empty.
     pub(super) fn flush(&mut self) -> Result<(), Error> {
         self.settle_pending()?;
         if let Some(mut buffer) = self.pack_buffer.take() {
@@ -93,8 +91,7 @@ impl FileSender<'_> {
         Ok(())
     }
 
-    /// A buffer to fill. Takes feedback while it waits: a receiver that cannot get rid of its
-    /// feedback would stop taking data.
+    /// A buffer to fill. Takes feedback while it waits: a receiver that cannot send feedback would stop taking data.
     pub(super) fn acquire(&mut self) -> Result<Buffer, Error> {
         self.port.poll()?;
         loop {

@@ -1,4 +1,4 @@
-//! Sending what a sync has chosen, instead of all there is.
+//! Sends the files in the plan of a sync.
 
 use super::FileSender;
 use super::trouble::Trouble;
@@ -10,9 +10,9 @@ use crate::sync::plan::{Step, next_step};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::fstat;
 
-/// A directory of the source that steps are in.
+/// A directory of the source with the current steps.
 struct Level {
-    /// `None` if it cannot be read: nothing in it is sent.
+    /// `None` if it cannot be read: none of its contents are sent.
     directory: Option<OwnedFd>,
     name: Vec<u8>,
     instead: Option<Vec<u8>>,
@@ -21,11 +21,10 @@ struct Level {
 }
 
 impl FileSender<'_> {
-    /// Carries out the steps of `plan` below `base` and waits until the receiver has put everything in
-    /// its place.
+    /// Carries out the steps of `plan` below `base` and waits until the receiver has written everything.
     ///
     /// # Errors
-    /// As [`FileSender::send_all`], and [`Error::Protocol`] for a plan that cannot be.
+    /// As [`FileSender::send_all`], and [`Error::Protocol`] for a malformed plan.
     pub(crate) fn send_planned(mut self, base: OwnedFd, mut plan: &[u8]) -> Result<Totals, Error> {
         let mut levels = vec![Level {
             directory: Some(base),
@@ -68,7 +67,7 @@ impl FileSender<'_> {
             Ok((directory, meta, extended))
         });
         let directory = match opened {
-            // Told already.
+            // Reported already.
             None => None,
             Some(Err(cause)) => {
                 self.unreadable(&name, since_compared(cause))?;
@@ -99,7 +98,7 @@ impl FileSender<'_> {
         Ok(())
     }
 
-    /// What came under the name `instead` is to take its place.
+    /// Exchanges the entry made under the name `instead` with the one at its own name.
     fn exchange(&mut self, name: &[u8], instead: Option<&[u8]>) -> Result<(), Error> {
         match instead {
             Some(with) => self.add(&Record::Exchange { name, with }, 0),
@@ -165,7 +164,7 @@ impl FileSender<'_> {
         told
     }
 
-    /// A file or link.
+    /// Sends a file or link.
     pub(super) fn chosen(
         &mut self,
         directory: &OwnedFd,
@@ -183,7 +182,7 @@ impl FileSender<'_> {
         Ok(self.pass(crate::position::Step::Entry, sent_as)?)
     }
 
-    /// Which file of which directory of links it is the same as, if the source is still what was compared.
+    /// Declares the file the same as one in a link directory, if the source still is as compared.
     fn same(
         &mut self,
         directory: &OwnedFd,
@@ -214,7 +213,7 @@ impl FileSender<'_> {
         Ok(self.pass(crate::position::Step::Entry, sent_as)?)
     }
 
-    /// Permissions and time only, if the source is still what was compared.
+    /// Sends only permissions and time, if the source still is as compared.
     fn settle(
         &mut self,
         directory: &OwnedFd,
@@ -246,7 +245,7 @@ impl FileSender<'_> {
     }
 }
 
-/// Why something cannot be sent that was there when the trees were compared.
+/// The cause to report for an entry that existed when the trees were compared.
 fn since_compared(cause: Cause) -> Cause {
     match cause {
         Cause::NotFound => Cause::Vanished,

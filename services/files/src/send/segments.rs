@@ -1,4 +1,4 @@
-//! A file in segments: runs of units, holes, patches, and what the receiver may keep.
+//! Sends a file in segments: runs of units, holes, patches, and units that the receiver keeps.
 
 use super::FileSender;
 use super::packing::Pending;
@@ -18,12 +18,12 @@ struct Source<'f> {
     size: u64,
     extents: Extents<'f>,
     digester: Digester,
-    /// Over the digests of its units.
+    /// Digest of its units' digests.
     units: Hasher,
 }
 
 impl FileSender<'_> {
-    /// A file in segments.
+    /// Sends a file in segments.
     pub(super) fn open_file(
         &mut self,
         file: BorrowedFd<'_>,
@@ -100,7 +100,7 @@ impl FileSender<'_> {
         Ok(source.units.finish())
     }
 
-    /// Sends the segment that begins with unit `index`; how many units it has.
+    /// Sends the segment that begins with unit `index`; returns its number of units.
     fn segment(&mut self, source: &mut Source<'_>, index: u64) -> Result<u64, Trouble> {
         let len = unit_len(source.size, index);
         match source.extents.unit(index) {
@@ -153,7 +153,7 @@ impl FileSender<'_> {
         })?)
     }
 
-    /// A unit of which the receiver has something: keep it if it is the same, else send it.
+    /// Handles a unit of which the receiver has a version: keeps it if it is the same, else sends it.
     fn compare(&mut self, source: &mut Source<'_>, index: u64) -> Result<(), Trouble> {
         let mut buffer = self.acquire()?;
         let read = source.read_unit(index, &mut buffer);
@@ -177,7 +177,7 @@ impl FileSender<'_> {
         Ok(self.port.submit(buffer, len)?)
     }
 
-    /// Announces and sends `units` units of data. What was announced is sent, come what may.
+    /// Announces and sends `units` units of data. Every announced unit is sent, even if reading fails.
     fn run(&mut self, source: &mut Source<'_>, first: u64, units: u64) -> Result<(), Trouble> {
         self.add(&Record::Run { units }, 0)?;
         self.flush()?;
@@ -204,7 +204,7 @@ impl FileSender<'_> {
         outcome
     }
 
-    /// A unit of which only `pieces` are data, into the pack.
+    /// Puts a unit into the pack of which only `pieces` are data.
     fn patch(
         &mut self,
         source: &mut Source<'_>,
@@ -259,7 +259,7 @@ impl FileSender<'_> {
 }
 
 impl Source<'_> {
-    /// Reads unit `index` to the front of `buffer`, holes as zeros; its digest.
+    /// Reads unit `index` to the front of `buffer`, holes as zeros; returns its digest.
     fn read_unit(&self, index: u64, buffer: &mut [u8]) -> Result<Digest, Cause> {
         let unit = &mut buffer[..unit_len(self.size, index)];
         if read_full(self.file, unit, index * UNIT_BYTES as u64)? < unit.len() {

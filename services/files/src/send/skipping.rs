@@ -1,5 +1,4 @@
-//! The walk over the sources, and going on in the middle of it: what an earlier connection did is passed without
-//! being read.
+//! Walks the sources, and skips without reading what an earlier connection did.
 
 use super::FileSender;
 use super::start::Start;
@@ -8,18 +7,18 @@ use crate::extended::Extended;
 use crate::message::{Meta, Record, Totals};
 use crate::position::{Position, Step};
 
-/// What is done with what the walk meets.
+/// The treatment of the entries that the walk meets.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// It is sent.
+    /// They are sent.
     Sending,
-    /// It is passed, up to `goal`.
+    /// They are skipped, up to `goal`.
     Skipping {
         goal: Position,
-        /// Directories that the walk is in.
+        /// The open directories.
         inside: Vec<(Vec<u8>, Meta, Extended)>,
     },
-    /// The walk is not the one before: it is broken off.
+    /// The walk differs from the earlier one, and is abandoned.
     Astray,
 }
 
@@ -36,8 +35,8 @@ impl Way {
 }
 
 impl FileSender<'_> {
-    /// Sends everything. If entries came, went or changed places among those that were sent before, all is
-    /// sent again: what is there already of large files is compared, not sent.
+    /// Sends everything. If the order or the names of entries changed among those sent before, everything is sent
+    /// again; content that the receiver has of large files is compared, not sent.
     pub(super) fn walk(&mut self, starts: &[Start]) -> Result<(), Error> {
         self.walk_once(starts)?;
         if self.way == Way::Sending {
@@ -102,7 +101,7 @@ impl FileSender<'_> {
         Ok(())
     }
 
-    /// Where the connection before came to: from here on everything is sent.
+    /// Ends skipping at the position of the earlier connection: from now on everything is sent.
     fn go_on(&mut self, inside: &[(Vec<u8>, Meta, Extended)]) -> Result<(), Error> {
         let position = self.position;
         self.add(&Record::From { position }, 0)?;
@@ -114,7 +113,7 @@ impl FileSender<'_> {
         Ok(())
     }
 
-    /// The step that comes next may be in its place from now on.
+    /// Records that the next step may be in place from now on.
     pub(super) fn note_begun(&mut self) {
         let next = self.position.steps.saturating_add(1);
         self.reached.begun = self.reached.begun.max(next);

@@ -1,4 +1,4 @@
-//! Where sending starts.
+//! Opens the entries at which sending starts.
 
 use crate::error::Cause;
 use crate::name::RelativePath;
@@ -6,37 +6,37 @@ use crate::root::Root;
 use rustix::fd::OwnedFd;
 use std::sync::Arc;
 
-/// Where sending starts.
+/// An entry at which sending starts.
 #[derive(Debug)]
 pub(crate) enum Start {
-    /// An entry of a directory, under its own name.
+    /// An entry of a directory, sent under its own name.
     Named {
-        /// Where it is.
+        /// Its directory.
         directory: OwnedFd,
-        /// What it is called, there and at the target.
+        /// Its name, there and at the target.
         name: Vec<u8>,
     },
-    /// The entries of a directory, without a directory around them.
+    /// The entries of a directory, without the directory.
     Contents(OwnedFd),
-    /// What is at this path of a served directory. It is opened when its turn comes: there may be more than this
-    /// process may have open.
+    /// An entry at this path of a served directory. It is opened when its turn comes, because this process may not be
+    /// able to open all of them at once.
     Below {
         /// The served directory.
         root: Arc<Root>,
-        /// Below it.
+        /// The path below it.
         path: Vec<u8>,
     },
-    /// Something that was asked for and cannot be had.
+    /// A requested entry that is not available.
     Missing {
-        /// As asked for.
+        /// The path, as requested.
         path: Vec<u8>,
-        /// Why not.
+        /// The reason.
         cause: Cause,
     },
 }
 
 impl Start {
-    /// Opens what is at `path` below a served directory.
+    /// Opens `path` below a served directory.
     pub(crate) fn open(root: &Root, path: &[u8], recursive: bool) -> Start {
         let found = RelativePath::parse(path).and_then(|path| find(root, &path, recursive));
         found.unwrap_or_else(|cause| Start::Missing {
@@ -45,7 +45,7 @@ impl Start {
         })
     }
 
-    /// Where what is sent from here, which is at `path`, has its place: the directory around it.
+    /// The path of the parent directory of entries sent from here, which is at `path`.
     pub(super) fn above(&self, path: &[u8]) -> Vec<u8> {
         let around = |path: RelativePath| match self {
             Start::Contents(_) => Some(path.as_bytes()),

@@ -1,5 +1,6 @@
-//! A stream: content whose length is not known when it begins. Each part carries its digest, so that a receiver can
-//! pass it on when it has come, and the end is said.
+//! Sends a stream, whose length is unknown when it begins.
+//!
+//! Each part carries its digest, so that a receiver can pass it on as soon as it has arrived. The end is explicit.
 
 use super::FileSender;
 use super::segments::changed;
@@ -18,18 +19,17 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::fstat;
 use rustix::io::{Errno, read};
 
-/// What a stream is read from.
+/// The input of a stream.
 #[derive(Debug)]
 pub(crate) enum Source<'f> {
-    /// Something that is read once, such as standard input.
+    /// An input that is read once, such as standard input.
     Input(BorrowedFd<'f>),
     /// A file.
     File(OwnedFd),
 }
 
 impl FileSender<'_> {
-    /// Sends `source` as a stream called `name`, from the part on that `from` says: what is before it is read and
-    /// compared.
+    /// Sends `source` as a stream called `name`, from part `from` on: the parts before it are read and compared.
     pub(crate) fn send_stream(
         mut self,
         name: &[u8],
@@ -55,7 +55,7 @@ impl FileSender<'_> {
         self.add(&Record::Abandon { cause }, 0)
     }
 
-    /// The digest of all of it.
+    /// Sends all parts, and returns the digest of all of them.
     fn stream(
         &mut self,
         name: &[u8],
@@ -117,7 +117,7 @@ impl FileSender<'_> {
 }
 
 impl Source<'_> {
-    /// What a copy of it is to have: of something without a name, what a new file of this process would.
+    /// The metadata for a copy of it. Without a name, it gets the metadata of a new file of this process.
     pub(crate) fn meta(&self) -> Result<Meta, Cause> {
         match self {
             Source::File(file) => Ok(meta_of(&fstat(file)?)),
@@ -133,7 +133,7 @@ impl Source<'_> {
         }
     }
 
-    /// Fills `unit`, the one with this index, unless the end comes before; how much it is.
+    /// Fills `unit`, which has this index, unless the input ends first; returns the number of bytes.
     fn read(&self, unit: &mut [u8], index: u64, port: &mut Port) -> Result<usize, Trouble> {
         match self {
             Source::File(file) => Ok(read_full(file.as_fd(), unit, index * UNIT_BYTES as u64)?),
@@ -142,7 +142,7 @@ impl Source<'_> {
     }
 }
 
-/// Reads until `unit` is full or the end is there; looks meanwhile whether the copy was given up.
+/// Reads until `unit` is full or the input ends; checks meanwhile whether the copy was given up.
 fn read_input(input: BorrowedFd<'_>, unit: &mut [u8], port: &mut Port) -> Result<usize, Trouble> {
     let mut done = 0;
     while done < unit.len() {

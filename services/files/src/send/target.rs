@@ -1,4 +1,4 @@
-//! Compares what is sent with its target, when both are on this machine.
+//! Compares sources with the target, when both are on this machine.
 
 use crate::links::{Identity, identity};
 use crate::message::Landing;
@@ -8,18 +8,18 @@ use rustix::fs::{CWD, Mode, OFlags, Stat, fstat, openat};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Where a copy within this machine goes.
+/// The target of a copy within this machine.
 #[derive(Debug)]
 pub(crate) struct Target {
-    /// The directory that takes what is sent.
+    /// The directory that receives the sources.
     directory: OwnedFd,
     this: Identity,
-    /// What the one source is called there, if it gets another name.
+    /// The new name of the one source there, if it gets one.
     name: Option<Vec<u8>>,
 }
 
 impl Target {
-    /// The target that the receiver has found already; `landing`: how it takes `destination`.
+    /// The target that the receiver has found already; `landing`: its meaning of `destination`.
     pub(crate) fn find(destination: &Path, landing: Landing) -> Option<Target> {
         let (directory, name) = match landing {
             Landing::Into => (destination.to_owned(), None),
@@ -44,12 +44,12 @@ impl Target {
         })
     }
 
-    /// Whether that is the directory that takes what is sent.
+    /// Whether `directory` is the one that receives the sources.
     pub(super) fn is_in(&self, directory: &Stat) -> bool {
         identity(directory) == self.this
     }
 
-    /// What stands where the entry at `path` of the sources goes. The receiver follows no links there.
+    /// The entry at the place of `path` of the sources. The receiver follows no links there.
     pub(super) fn at(&self, path: &[u8]) -> Option<Identity> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let path = match &self.name {

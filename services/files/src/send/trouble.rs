@@ -1,9 +1,9 @@
-//! What interrupts the sending of one file.
+//! Defines what interrupts the sending of one file.
 
 use crate::error::{Cause, Error};
 use rustix::io::Errno;
 
-/// What interrupts the sending of one file.
+/// Why the sending of one file was interrupted.
 #[derive(Debug)]
 pub(super) enum Trouble {
     /// The whole copy ends.

@@ -1,4 +1,4 @@
-//! Changes to the served tree that need no files from the client: removing, making directories, renaming.
+//! Carries out requests that change the served tree without files: remove, make directories, rename.
 
 use super::expand::Expander;
 use super::remove_tree::remove_tree;
@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use zerolane::Connection;
 
 impl Session<'_> {
-    /// Removes what the paths and patterns name.
+    /// Removes what the paths and patterns match.
     pub(super) fn delete(
         &self,
         connection: &mut Connection,
@@ -86,7 +86,7 @@ impl Session<'_> {
         tally.finish()
     }
 
-    /// Gives something another name.
+    /// Renames a file, link or directory.
     pub(super) fn rename(
         &self,
         connection: &mut Connection,
@@ -104,7 +104,7 @@ impl Session<'_> {
     }
 }
 
-/// The directory of something that has a name, its name, and what it is.
+/// The parent directory of a path with a name, the name, and its status.
 fn named(root: &Root, path: &[u8]) -> Result<(OwnedFd, Vec<u8>, Stat), Cause> {
     let path = RelativePath::parse(path)?;
     let (parent, name) = root.open_parent(&path)?.ok_or(Cause::ServedDirectory)?;
@@ -133,7 +133,7 @@ fn removable(
     }
 }
 
-/// As copies make them.
+/// The mode that copies use, too.
 const NEW: Mode = Mode::from_raw_mode(0o755);
 
 fn make(root: &Root, path: &RelativePath) -> Result<(), Cause> {
@@ -144,7 +144,7 @@ fn make(root: &Root, path: &RelativePath) -> Result<(), Cause> {
     }
 }
 
-/// The directory at `path`, which is made if need be, and those above it before.
+/// Opens the directory at `path`, and makes it and its parents if necessary.
 fn make_with_parents(root: &Root, path: &RelativePath) -> Result<OwnedFd, Cause> {
     match root.open_directory(path) {
         Err(Cause::NotFound) => {}
@@ -171,7 +171,7 @@ fn rename(root: &Root, from: &[u8], to: &[u8], replace: Replace) -> Result<(), F
     });
     let (parent, name, flags) = place.map_err(|cause| Failure::new(to, cause))?;
     let renamed = match renameat_with(&old_parent, &old_name, &parent, &name, flags) {
-        // The file system does not know the flag: what came there meanwhile is replaced, if that may be.
+        // The file system does not know the flag: an entry made meanwhile is replaced, if that is permitted.
         Err(Errno::INVAL) if replace != Replace::Nothing => {
             renameat(&old_parent, &old_name, &parent, &name)
         }
@@ -187,7 +187,7 @@ fn rename(root: &Root, from: &[u8], to: &[u8], replace: Replace) -> Result<(), F
     })
 }
 
-/// Where something goes: into a directory, under its name, or under a new one.
+/// The new place: in a directory, under the old name, or under a new one.
 fn new_place(root: &Root, to: &[u8], name: &[u8], old: &Stat) -> Result<(OwnedFd, Vec<u8>), Cause> {
     let path = RelativePath::parse(to)?;
     match root.open_directory(&path) {
@@ -203,7 +203,7 @@ fn new_place(root: &Root, to: &[u8], name: &[u8], old: &Stat) -> Result<(OwnedFd
     Ok((parent, name.to_vec()))
 }
 
-/// Whether what is there may be replaced; how to.
+/// Checks whether the existing entry may be replaced; returns the flags to do so.
 fn check_replaced(old: &Stat, new: &Stat, replace: Replace) -> Result<RenameFlags, Cause> {
     if (old.st_dev, old.st_ino) == (new.st_dev, new.st_ino) {
         return Err(Cause::SameFile);

@@ -1,4 +1,4 @@
-//! The server's part in a copy: it takes what a client puts, and sends what one gets.
+//! Serves a copy: receives a client's files, or sends files to it.
 
 use super::Served;
 use super::expand::starts;
@@ -74,7 +74,7 @@ impl Session<'_> {
                 let links = SourceLinks::of_root(&options, root);
                 (starts(root, sources), links)
             }
-            // What is offered is content, and links below as links.
+            // An offer has regular content, and its symbolic links as links.
             Served::Offered(_)
                 if options.copy_links
                     || options.attributes != Attributes::NONE
@@ -140,12 +140,13 @@ impl Session<'_> {
         }
     }
 
-    /// Whether clients may set only those extended attributes that everybody may: not who logged in here.
+    /// Whether clients may set only the extended attributes that any user may. False for a login, whose client is the
+    /// user.
     pub(super) fn common_only(&self) -> bool {
         !self.root().is_ok_and(Root::is_of_login)
     }
 
-    /// How links below the directory `path` are taken, and that path as the kernel has it.
+    /// How links below the directory `path` are treated, and that path for the kernel.
     pub(super) fn links_below(&self, path: &[u8], follow: bool) -> Result<(Links, Vec<u8>), Cause> {
         let above = RelativePath::parse(path)?.as_bytes();
         match &self.served {

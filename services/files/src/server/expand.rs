@@ -1,4 +1,4 @@
-//! What the patterns in a request's paths match.
+//! Expands the patterns in a request's paths.
 
 use crate::error::Cause;
 use crate::glob::{Part, is_special};
@@ -12,10 +12,10 @@ use rustix::fs::{AtFlags, Dir, FileType, statat};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Expands the patterns of one request, with a limit to the work and the memory for all of them.
+/// Expands the patterns of one request, limiting the work and the memory for all of them.
 pub(super) struct Expander<'a> {
     root: &'a Root,
-    /// Names that may still be looked at.
+    /// Names that may still be examined.
     names: u64,
     /// Bytes that paths may still take.
     bytes: usize,
@@ -30,11 +30,11 @@ impl<'a> Expander<'a> {
         }
     }
 
-    /// The paths that `path` stands for, in order: itself if it has nothing of a pattern, or is there as it is written.
-    /// Links are matched, and not followed but for a login, on the way.
+    /// The paths that `path` stands for, in order: `path` itself if it is not a pattern, or exists as written. Patterns
+    /// match links, but only a login's follow them on the way.
     ///
     /// # Errors
-    /// [`Cause::NoMatch`], [`Cause::TooManyMatches`], or why it cannot be looked at.
+    /// [`Cause::NoMatch`], [`Cause::TooManyMatches`], or the error of access.
     pub(super) fn expand(&mut self, path: &[u8]) -> Result<Vec<Vec<u8>>, Cause> {
         let parsed = RelativePath::parse(path)?;
         if !is_special(path) {
@@ -79,7 +79,7 @@ impl<'a> Expander<'a> {
         stat_at(parent, name).map(drop)
     }
 
-    /// What there is along `parts`. A place that cannot be looked at matters if nothing is found elsewhere.
+    /// Follows `parts` from a directory. An inaccessible place matters only if nothing is found elsewhere.
     fn follow(
         &mut self,
         start: &[u8],
@@ -107,7 +107,7 @@ impl<'a> Expander<'a> {
         }
     }
 
-    /// Adds to `found` what `part` names in `parent`.
+    /// Adds the entries of `parent` that `part` matches to `found`.
     fn step(
         &mut self,
         parent: &[u8],
@@ -147,7 +147,7 @@ impl<'a> Expander<'a> {
         Ok(())
     }
 
-    /// Whether `name` is a directory; for a login also a link that leads to one, as on the way to any other path.
+    /// Whether `name` is a directory; for a login also a link to one, as in any other path.
     fn is_directory(&self, here: impl AsFd, name: &[u8], told: Option<EntryKind>) -> bool {
         let kind = match told {
             None => stat_at(&here, name).ok().map(|stat| kind_of(&stat)),
@@ -178,7 +178,7 @@ impl<'a> Expander<'a> {
     }
 }
 
-/// Where sending starts: what the patterns match, each once, and no two of one name.
+/// The starts of sending: the entries that the patterns match, each once, and no two with one name.
 pub(crate) fn starts(root: &Arc<Root>, sources: &[Vec<u8>]) -> Vec<Start> {
     let mut expander = Expander::new(root);
     let (mut paths, mut names) = (HashSet::new(), HashSet::new());

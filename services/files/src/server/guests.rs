@@ -1,4 +1,4 @@
-//! Which clients stay.
+//! Ends connections of clients that lost their rights.
 
 use crate::observe::Peer;
 use crate::stop::Stop;
@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use zerolane::keys::{Access, Rights};
 use zerolane::security::PublicKey;
 
-/// The connections that are there, and the rights by which they were let in.
+/// The open connections, and the rights by which they were admitted.
 #[derive(Debug, Default)]
 pub(super) struct Guests(Vec<Guest>);
 
@@ -15,13 +15,13 @@ struct Guest {
     key: Option<PublicKey>,
     rights: Rights,
     stop: Stop,
-    /// Gone with the connection.
+    /// Dropped with the connection.
     here: Weak<Peer>,
 }
 
 impl Guests {
     pub(super) fn enter(&mut self, peer: &Arc<Peer>, rights: Rights, stop: Stop) {
-        // As many stay as there are connections.
+        // Keeps as many entries as there are connections.
         self.0.retain(|guest| guest.here.strong_count() > 0);
         self.0.push(Guest {
             key: peer.key,
@@ -31,7 +31,7 @@ impl Guests {
         });
     }
 
-    /// Ends the connections of those that have not all the rights any more by which they were let in.
+    /// Ends the connections of clients that have lost any right by which they were admitted.
     pub(super) fn check(&self, access: &Access) {
         for guest in &self.0 {
             let now = access.rights(guest.key);
@@ -42,7 +42,7 @@ impl Guests {
     }
 }
 
-/// Whether a client that has `now` may do to files what one with `before` might, and sees them at the same place.
+/// Whether `now` includes all rights to files in `before`, at the same place.
 fn still_has(now: &Rights, before: &Rights) -> bool {
     now.files() == before.files() && (now.write || !before.write)
 }

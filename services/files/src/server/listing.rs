@@ -1,4 +1,4 @@
-//! What a client asked to see, on its way out.
+//! Sends a listing of the paths that a client named.
 
 use super::expand::Expander;
 use super::session::Session;
@@ -16,13 +16,13 @@ use rustix::fd::OwnedFd;
 use rustix::fs::fstat;
 use zerolane::Connection;
 
-/// What paths and patterns name, as one listing: at the top the paths, what is no directory first; what is in a directory
-/// follows it.
+/// The entries that paths and patterns match, as one listing: at the top the paths, files first; a directory is
+/// followed by its contents.
 struct Asked<'a> {
     root: &'a Root,
     paths: std::vec::IntoIter<Result<Vec<u8>, Sight>>,
     options: ListOptions,
-    /// The directory that is being listed, and how far inside of it.
+    /// The directory that is being listed, and the depth inside of it.
     inside: Option<(Walker, usize)>,
 }
 
@@ -56,7 +56,7 @@ impl<'a> Asked<'a> {
                 self.inside = Some((walker, 0));
                 seen
             }
-            // A file, or a link.
+            // A file or a link.
             Err(Cause::NotADirectory | Cause::OutsideRoot | Cause::NotFound)
                 if !parsed.must_be_directory() =>
             {

@@ -1,4 +1,4 @@
-//! The server: one directory, a thread for each connection.
+//! Serves one directory, with a thread for each connection.
 
 mod change;
 mod copies;
@@ -54,23 +54,23 @@ pub struct ServeOptions {
     pub transport: Options,
 }
 
-/// What is served.
+/// The files that are served.
 #[derive(Clone, Debug)]
 enum Served {
-    /// All that is below a directory.
+    /// Everything below a directory.
     Below(Arc<Root>),
-    /// These, wherever they are, to be read as a whole.
+    /// These sources, wherever they are, to be read as a whole.
     Offered(Arc<Offered>),
 }
 
-/// What is offered, and what of it is left alone.
+/// The offered sources, and the filter.
 #[derive(Debug)]
 pub(crate) struct Offered {
     pub(crate) sources: Vec<PathBuf>,
     pub(crate) filter: Filter,
 }
 
-/// What a client with these rights sees of `served`, and whether it may write there.
+/// The part of `served` that a client with these rights sees, and whether it may write there.
 fn admit(rights: &Rights, served: &Served) -> Result<(Served, bool), Refusal> {
     let below = rights.files().ok_or(Refusal::NotAllowed)?;
     if below.is_empty() {
@@ -91,14 +91,14 @@ pub struct Server {
     endpoint: Endpoint,
     read_only: bool,
     access: Access,
-    /// With a list.
+    /// The list of keys, if there is one.
     pub(crate) boot: [u8; 16],
     max_rate: Option<u64>,
 }
 
 impl Server {
-    /// Opens `directory` and listens on `address`. A client that `options` let in may read what is
-    /// below the directory and, unless read-only, write there.
+    /// Opens `directory` and listens on `address`. A client that `options` admit may read everything below the
+    /// directory and, unless read-only, write there.
     ///
     /// # Errors
     /// [`Error::Local`] if the directory cannot be opened, [`Error::Listen`] if the address
@@ -112,7 +112,7 @@ impl Server {
         Server::of(Served::Below(Arc::new(root)), address, options)
     }
 
-    /// The same, on a UDP socket that another program opened and bound: [`Endpoint::adopt`].
+    /// As [`Server::bind`], on a UDP socket that another program opened and bound: [`Endpoint::adopt`].
     ///
     /// # Errors
     /// As [`Server::bind`]; [`Error::Listen`] if the socket cannot be listened on.
@@ -131,19 +131,19 @@ impl Server {
         })
     }
 
-    /// As [`Server::bind`], for a login that reaches its own files: clients name them as its programs on this machine would, from
-    /// the working directory on or by an absolute path, with `..` and through symbolic links. What the user of this process may not
-    /// do, they may not.
+    /// As [`Server::bind`], for a login that accesses its own files: clients name files as programs of that user on
+    /// this machine would, relative to the working directory or by absolute path, with `..` and through symbolic links.
+    /// They have the permissions of this process's user.
     ///
     /// # Errors
-    /// As [`Server::bind`], of the working directory.
+    /// As [`Server::bind`], for the working directory.
     pub fn bind_login(address: impl ToSocketAddrs, options: ServeOptions) -> Result<Server, Error> {
         let here = Path::new(".");
         let root = Root::of_login().map_err(|cause| Error::local(here, cause))?;
         Server::of(Served::Below(Arc::new(root)), address, options)
     }
 
-    /// Listens on `address` and has this to be read, and nothing else.
+    /// Listens on `address` and lets clients read the offered files, and nothing else.
     pub(crate) fn offering(
         offered: Offered,
         address: SocketAddr,
@@ -172,7 +172,7 @@ impl Server {
         options: ServeOptions,
         listen: impl FnOnce(Options) -> Result<Endpoint, Error>,
     ) -> Result<Server, Error> {
-        // Where it says that cannot be read any more once this process is confined.
+        // Read now, because a confined process cannot read it any more.
         umask();
         let mut transport = options.transport;
         let max_rate = transport.max_rate;
@@ -192,12 +192,12 @@ impl Server {
         })
     }
 
-    /// The key by which clients know it; `None` with plain connections.
+    /// The key that identifies this server to clients; `None` with plain connections.
     pub fn public_key(&self) -> Option<PublicKey> {
         self.endpoint.public_key()
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub fn local_addr(&self) -> SocketAddr {
         self.endpoint.local_addr()
     }
@@ -205,25 +205,25 @@ impl Server {
     /// [`Endpoint::give_to`].
     ///
     /// # Errors
-    /// Only root may give to others.
+    /// Only root may change the owner.
     pub fn give_to(&mut self, uid: u32) -> Result<(), Error> {
         Ok(self.endpoint.give_to(uid)?)
     }
 
-    /// Takes from the calling thread, and from all threads that it starts from now on, what serving
-    /// does not need, by Landlock: files outside of the directory (but those below `readable`, for
-    /// reading), starting programs, TCP, signals to other processes. A server that only reads may
-    /// not write below the directory either. It cannot be undone; threads that are there stay as
-    /// they are.
+    /// Drops the rights that serving does not need, by Landlock, from the calling thread and from all threads that it
+    /// starts from now on: files outside of the directory (except those below `readable`, for reading), starting
+    /// programs, TCP, signals to other processes. A read-only server cannot write below the directory either. It cannot
+    /// be undone; existing threads are unaffected.
     ///
-    /// It is a second lock, behind the first, should that fail: no request names anything outside of
-    /// the directory. A [login](Self::bind_login)'s server keeps all files of the login, and loses the rest. Connections are UDP, which Landlock does not know.
+    /// This is a second line of defence: no request can name anything outside of the directory anyway. A
+    /// [login](Self::bind_login)'s server keeps the rights to all files of the login, and loses the rest. Connections
+    /// use UDP, which Landlock does not cover.
     ///
     /// # Errors
-    /// The kernel has Landlock and refuses. What of `readable` is not there is left out.
+    /// The kernel has Landlock and refused. Paths in `readable` that do not exist are ignored.
     pub fn confine(&self, readable: &[&Path]) -> io::Result<Confinement> {
         let Served::Below(root) = &self.served else {
-            // It was started for these and ends after them: they may be anywhere.
+            // An offer can name files anywhere, and its process ends with it.
             return Ok(Confinement::None);
         };
         let all;
@@ -238,14 +238,14 @@ impl Server {
         confine(served, !self.read_only, readable)
     }
 
-    /// Serves until `stop` is requested, then lets running copies end early. With a one-time code
-    /// ([`PreShared::Code`](zerolane::security::PreShared)), until the one client that it lets in is served.
-    /// When the list of keys changes, connections end that it would not let in any more with the same rights.
+    /// Serves until `stop` is requested, then ends running copies early. With a one-time code
+    /// ([`PreShared::Code`](zerolane::security::PreShared)), it serves the one client that the code admits and returns.
+    /// When the list of keys changes, connections end whose clients lost rights.
     ///
     /// # Errors
-    /// If the endpoint itself fails; what goes wrong with one connection ends only that one.
-    /// [`Error::CodeGuessed`] if wrong codes were tried so often that the code is void, [`Error::ClientLost`] if the
-    /// one client with the code was not served to its end.
+    /// The endpoint failed; the failure of one connection ends only that connection. [`Error::CodeGuessed`] if too many
+    /// wrong guesses invalidated the code, [`Error::ClientLost`] if the one client with the code was not served
+    /// completely.
     pub fn run(&mut self, stop: &Stop, observer: &dyn ServerObserver) -> Result<(), Error> {
         let Server {
             served,
@@ -268,7 +268,7 @@ impl Server {
             while !stop.requested() {
                 stop.wait_beside(endpoint.as_fd(), ACCEPT_WAIT);
                 let accepted = endpoint.accept(Some(STRANGERS))?;
-                // Also if the one who connected was the first to see it: what it asks is told after that.
+                // Also when the new client is the first to use the new list: its request is reported after that.
                 if let Some(news) = access.news() {
                     observer.list_changed(news);
                     guests.check(access);
@@ -315,7 +315,7 @@ impl Server {
                 };
                 guests.enter(&session.peer, rights, session.stop.clone());
                 let slot = Slot::take(&active);
-                // Without a thread the connection is dropped: its client sees it end.
+                // Without a thread the connection is dropped, and its client sees it end.
                 let _ =
                     thread::Builder::new()
                         .name("serve".into())
@@ -330,7 +330,7 @@ impl Server {
     }
 }
 
-/// Tells of the clients that are not on the list.
+/// Reports clients that are not on the list.
 fn tell_not_let_in(endpoint: &mut Endpoint, observer: &dyn ServerObserver) {
     let Untrusted { clients, more } = endpoint.take_untrusted();
     if clients.is_empty() {
@@ -357,8 +357,8 @@ fn peer(connection: &Connection, access: &Access) -> Arc<Peer> {
     })
 }
 
-/// The key by which a client is known when it comes again: one that is let in without a list may have drawn
-/// its key for one connection.
+/// The key that identifies a client when it reconnects. A client admitted without a list may use a new key for each
+/// connection.
 fn lasting_key(access: &Access, key: Option<PublicKey>) -> Option<PublicKey> {
     match access {
         Access::Listed(_) => key,
@@ -366,7 +366,7 @@ fn lasting_key(access: &Access, key: Option<PublicKey>) -> Option<PublicKey> {
     }
 }
 
-/// Which start of this system it is, as far as the system says; else, which start of this server.
+/// The boot ID of this system, or if there is none, a random number for this server.
 fn boot() -> Result<[u8; 16], Error> {
     let told = std::fs::read(BOOT_ID);
     let told = match told {
@@ -385,14 +385,14 @@ fn in_words(addresses: &[SocketAddr]) -> String {
     words.join(", ")
 }
 
-/// How long the accept loop waits before it looks what else there is: at the list of keys, and what was counted.
+/// How long the accept loop waits before it checks the list of keys and the counters.
 const ACCEPT_WAIT: Duration = Duration::from_millis(100);
-/// How long it hears strangers who come one upon the other before that.
+/// How long it processes consecutive unauthenticated peers before that.
 const STRANGERS: Duration = Duration::from_millis(1);
-/// A client that is turned away gets this long to hear why: no other is accepted meanwhile.
+/// Time for a refused client to receive the reason: no other client is accepted meanwhile.
 const TURN_AWAY: Duration = Duration::from_millis(200);
 
-/// Tells of the wrong codes beyond the first `told`.
+/// Reports the wrong codes beyond the first `told`.
 fn tell_wrong_codes(endpoint: &Endpoint, told: &mut u32, observer: &dyn ServerObserver) {
     let wrong_codes = endpoint.gate_counters().map_or(0, |it| it.wrong_codes);
     while u64::from(*told) < wrong_codes {
@@ -401,7 +401,7 @@ fn tell_wrong_codes(endpoint: &Endpoint, told: &mut u32, observer: &dyn ServerOb
     }
 }
 
-/// What came of a code that admits no more clients.
+/// The result of a code that admits no more clients.
 fn how_spent(endpoint: &Endpoint, served: bool) -> Result<(), Error> {
     match endpoint.gate_counters() {
         Some(strangers) if strangers.admitted == 0 => Err(Error::CodeGuessed),
@@ -411,8 +411,8 @@ fn how_spent(endpoint: &Endpoint, served: bool) -> Result<(), Error> {
 }
 
 fn turn_away(mut connection: Connection, why: Refusal, stop: &Stop) {
-    // What it asks is taken first: a client whose request is never taken sees the connection end, and not why. It may say
-    // before how fast it is.
+    // Its request is received first: a client whose request is never received sees only that the connection ends. A
+    // rate limit may come before the request.
     for _ in 0..2 {
         match hear(&mut connection, stop, TURN_AWAY) {
             Ok(Request::Limit { .. }) => {}
@@ -422,7 +422,7 @@ fn turn_away(mut connection: Connection, why: Refusal, stop: &Stop) {
     let _ = say(&mut connection, &Reply::Refused(why), stop, TURN_AWAY);
 }
 
-/// One of the connections a server may have; given back when dropped.
+/// One of the server's connections; returned when dropped.
 struct Slot<'a>(&'a AtomicUsize);
 
 impl<'a> Slot<'a> {

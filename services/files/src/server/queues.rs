@@ -1,4 +1,4 @@
-//! What is queued in the connections that are there.
+//! Sums up what is queued in all connections of a server.
 
 use crate::observe::Queued;
 use crate::port::PortCounters;
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 pub(super) struct Queues(Mutex<Vec<Weak<PortCounters>>>);
 
 impl Queues {
-    /// Counters for a port; they count here until the port is gone.
+    /// Counters for a port; they are included until the port is gone.
     pub(super) fn enter(&self) -> Arc<PortCounters> {
         let counters = Arc::default();
         let mut ports = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -18,7 +18,7 @@ impl Queues {
         counters
     }
 
-    /// What is queued now, in sum.
+    /// The sums of what is queued now.
     pub(super) fn queued(&self) -> Queued {
         let ports = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut sum = Queued::default();

@@ -1,4 +1,4 @@
-//! Removing a directory with all that is in it.
+//! Removes a directory with all its contents.
 
 use crate::error::{Cause, Error, Failure};
 use crate::message::{EntryKind, RemoveOptions};
@@ -18,12 +18,12 @@ struct Level {
     directory: OwnedFd,
     /// Length of the path before it.
     outer: usize,
-    /// Something in it stays, which was told.
+    /// Some of its contents stay, which was reported.
     kept: bool,
 }
 
-/// Removes the directory `name`, which was looked at as that inode and is called by that path, entry by entry. `tell`
-/// hears of each that was removed, and of each that was not; a directory that keeps something is not told besides.
+/// Removes the directory `name`, if it still has that inode, entry by entry; reports use `path`. Calls `tell` for each
+/// entry that was removed, and for each that was not; a directory that stays because of its contents is not reported.
 ///
 /// # Errors
 /// [`Error::Stopped`], and those of `tell`.
@@ -82,7 +82,7 @@ pub(super) fn remove_tree(
                 Some(cause)
             }
             Sight::Cut { cause } => Some(cause),
-            // Not asked for.
+            // Not requested.
             Sight::Filters(_) => None,
             Sight::Leave => {
                 close(parent, &mut levels, &mut path, &mut tell)?;
@@ -98,7 +98,7 @@ pub(super) fn remove_tree(
     Ok(())
 }
 
-/// Removes the innermost directory, unless it keeps something.
+/// Removes the innermost directory, unless some of its contents stay.
 fn close(
     top: &OwnedFd,
     levels: &mut Vec<Level>,

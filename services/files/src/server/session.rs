@@ -1,4 +1,4 @@
-//! One connection of a server: what the client asks for, and whether it may.
+//! Serves one connection: reads the client's request, checks its rights, dispatches it.
 
 use super::Served;
 use super::queues::Queues;
@@ -18,29 +18,29 @@ use std::time::{Duration, Instant};
 use zerolane::security::PublicKey;
 use zerolane::{Connection, TransferId};
 
-/// One connection and what it may do.
+/// One connection and its rights.
 pub(super) struct Session<'a> {
     pub(super) served: Served,
-    /// The server is.
+    /// The server is read-only.
     pub(super) read_only: bool,
-    /// The client is allowed to.
+    /// The client has the right to write.
     pub(super) may_write: bool,
     pub(super) stop: Stop,
     pub(super) observer: &'a dyn ServerObserver,
     pub(super) peer: Arc<Peer>,
-    /// The client's, if it has one that lasts.
+    /// The client's key, if it is the same in every connection.
     pub(super) key: Option<PublicKey>,
     pub(super) turns: &'a Turns,
-    /// Which start of the system this is.
+    /// The boot ID of this system.
     pub(super) boot: [u8; 16],
-    /// Most bytes of payload a second, each way.
+    /// Most bytes of payload per second, each way.
     pub(super) max_rate: Option<u64>,
     pub(super) spent: Mutex<Spent>,
     pub(super) queues: &'a Queues,
 }
 
 impl Session<'_> {
-    /// Serves it; whether all went as the client asked.
+    /// Serves the connection; returns whether everything went as the client asked.
     pub(super) fn serve(&self, mut connection: Connection) -> bool {
         let begun = Instant::now();
         let outcome = match self.answer(&mut connection, begun) {
@@ -60,7 +60,7 @@ impl Session<'_> {
         let request = match heard {
             Ok(request) => request,
             Err(error @ (Error::NotFileService | Error::Version { .. } | Error::Protocol(_))) => {
-                // The reply carries our version, so that another one's client can tell.
+                // The reply carries our version, so that a client of another version can report it.
                 let _ = self.say(connection, &Reply::Refused(Refusal::Malformed));
                 return Err(error);
             }
@@ -187,7 +187,7 @@ impl Session<'_> {
         }
     }
 
-    /// The client's request. It may say before how much it takes a second.
+    /// Receives the client's request. A rate limit may come before it.
     fn hear_request(&self, connection: &mut Connection) -> Result<Request, Error> {
         let patience = Duration::from_secs(REQUEST_SECONDS);
         let max_rate = match hear(connection, &self.stop, patience)? {
@@ -199,7 +199,7 @@ impl Session<'_> {
         hear(connection, &self.stop, patience)
     }
 
-    /// The directory that is served. Of what is offered as it is, nothing can be reached by a path.
+    /// The served directory. An offer has no paths.
     pub(super) fn root(&self) -> Result<&Root, Cause> {
         match &self.served {
             Served::Below(root) => Ok(root),
@@ -207,7 +207,7 @@ impl Session<'_> {
         }
     }
 
-    /// The same for a request of these paths, which is refused else.
+    /// The served directory for a request of these paths, which is refused if there is none.
     pub(super) fn root_for(
         &self,
         connection: &mut Connection,
@@ -220,7 +220,7 @@ impl Session<'_> {
         }
     }
 
-    /// Says that a request is going to be carried out. Nothing of it is done before the client has heard that.
+    /// Announces that a request is going to be carried out. Nothing is done before the client has received that.
     pub(super) fn begin(&self, connection: &mut Connection) -> Result<(), Error> {
         let nothing_yet = Reply::Done {
             done: 0,
@@ -242,7 +242,8 @@ impl Session<'_> {
         }
     }
 
-    /// Accepts. The replies are on their way when this returns, for what follows need not wait for them.
+    /// Accepts the request. The replies may still be in flight when this returns, because later messages need not wait
+    /// for them.
     pub(super) fn accept(
         &self,
         connection: &mut Connection,
@@ -262,7 +263,7 @@ impl Session<'_> {
         Ok(replies)
     }
 
-    /// Waits until these have arrived.
+    /// Waits until the client has received these.
     pub(super) fn sent(
         &self,
         connection: &mut Connection,
@@ -287,7 +288,7 @@ impl Session<'_> {
         Err(refusal.into())
     }
 
-    /// Refuses a path, and says why.
+    /// Refuses a path, with the reason.
     pub(super) fn refuse_path<T>(
         &self,
         connection: &mut Connection,
@@ -321,7 +322,7 @@ impl Session<'_> {
     }
 }
 
-/// Passes on what becomes of its files.
+/// Passes on reports about its files.
 impl Observer for Session<'_> {
     fn advanced(&self, bytes: u64) {
         self.observer.advanced(&self.peer, bytes);

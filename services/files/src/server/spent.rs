@@ -1,4 +1,4 @@
-//! Where the time of a connection goes.
+//! Measures where the time of a connection goes.
 
 use super::session::Session;
 use super::turns::Turn;
@@ -17,12 +17,12 @@ impl Session<'_> {
         note(&mut self.spent.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// The request of a connection that began at `begun` was heard, or did not come.
+    /// Records that the request of a connection that began at `begun` was received, or did not come.
     pub(super) fn heard(&self, begun: Instant) {
         self.spend(|spent| spent.request = begun.elapsed());
     }
 
-    /// Where the time went of one that began at `begun` and is over.
+    /// The times of a finished connection that began at `begun`.
     pub(super) fn spent(&self, begun: Instant) -> Spent {
         let mut all = Spent::default();
         self.spend(|spent| {
@@ -33,7 +33,7 @@ impl Session<'_> {
         all
     }
 
-    /// Waits for the connection before, if this copy has one.
+    /// Waits for the copy's previous connection to end, if there is one.
     pub(super) fn take_turn(&self, digester: &Digester) -> Result<Turn<'_>, Error> {
         let asked = Instant::now();
         let turn = self.turns.take(self.key, digester, &self.stop);
@@ -41,7 +41,7 @@ impl Session<'_> {
         turn
     }
 
-    /// Drives the connection for `work`, as [`pump::run`] does; `replies` are on their way.
+    /// Drives the connection for `work`, as [`pump::run`] does; `replies` are in flight.
     pub(super) fn pump<T: Send>(
         &self,
         connection: &mut Connection,

@@ -1,4 +1,4 @@
-//! The server's part in a sync: it lists, takes, sends and removes as the client chooses.
+//! Serves the parts of a sync: lists, receives, sends and removes as the client chooses.
 
 use super::session::Session;
 use super::tally::Tally;
@@ -22,7 +22,7 @@ use rustix::fd::OwnedFd;
 use std::time::Duration;
 use zerolane::Connection;
 
-/// What an update goes into: as the contents of one directory, which is made if need be.
+/// The sources of an update: the contents of one directory, which is made if necessary.
 const CONTENTS: Sources = Sources {
     count: 1,
     contents: true,
@@ -64,7 +64,7 @@ impl Session<'_> {
         })
     }
 
-    /// Takes what the client has chosen to send.
+    /// Receives the files that the client chose to send.
     pub(super) fn update(
         &self,
         connection: &mut Connection,
@@ -109,7 +109,7 @@ impl Session<'_> {
         })
     }
 
-    /// Sends what the client has chosen to have.
+    /// Sends the files that the client chose.
     pub(super) fn fetch(
         &self,
         connection: &mut Connection,
@@ -144,7 +144,7 @@ impl Session<'_> {
         )
     }
 
-    /// Removes what the client has chosen to remove.
+    /// Removes the files that the client chose.
     pub(super) fn remove(
         &self,
         connection: &mut Connection,
@@ -181,7 +181,7 @@ impl Session<'_> {
         self.root()?.open_from(&destination, &path)
     }
 
-    /// Makes the backups that a client asks for of what is in `base`, at `path`.
+    /// Makes the backups of files in `base`, at `path`, that a client requested.
     fn backups<'b>(
         &self,
         path: &'b [u8],

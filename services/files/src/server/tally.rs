@@ -1,4 +1,4 @@
-//! What came of the parts of a request, told while they are done.
+//! Counts the results of a request's parts and reports them to the client.
 
 use super::session::Session;
 use crate::error::{Error, Failure};
@@ -8,10 +8,10 @@ use crate::sync::remove::Removed;
 use std::time::{Duration, Instant};
 use zerolane::Connection;
 
-// A reply of failures has to fit its message.
+// A reply with failures must fit its message.
 const _: () = assert!(FEEDBACK_FAILURES * (REPORT_PATH_BYTES + 64) < CONTROL_BYTES);
 
-/// Tells the client how much was done and what was not, every few seconds.
+/// Reports successes and failures to the client every few seconds.
 pub(super) struct Tally<'s, 'o> {
     session: &'s Session<'o>,
     connection: &'s mut Connection,
@@ -33,7 +33,7 @@ impl<'s, 'o> Tally<'s, 'o> {
         }
     }
 
-    /// Notes what came of one part.
+    /// Records the result of one part.
     pub(super) fn tell(&mut self, outcome: Result<(), Failure>) -> Result<(), Error> {
         match outcome {
             Ok(()) => self.done += 1,
@@ -50,13 +50,13 @@ impl<'s, 'o> Tally<'s, 'o> {
         }
     }
 
-    /// Notes what came of something that a sync removes.
+    /// Records the result of one removal of a sync.
     pub(super) fn tell_removed(&mut self, outcome: Result<Removed, Failure>) -> Result<(), Error> {
         self.backed_up += u64::from(outcome == Ok(Removed::BackedUp));
         self.tell(outcome.map(drop))
     }
 
-    /// That was all.
+    /// Sends the final report.
     pub(super) fn finish(mut self) -> Result<(), Error> {
         self.say(true)
     }

@@ -1,5 +1,6 @@
-//! A copy whose client comes again: the connection before it may not have noticed yet that it is lost, and holds the
-//! file that it was writing. It is ended first.
+//! Ends a copy's previous connection before a new one takes over.
+//!
+//! The previous connection may not have noticed yet that it is lost, and holds the file that it was writing.
 
 use crate::digest::Digester;
 use crate::error::Error;
@@ -9,14 +10,15 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use zerolane::security::PublicKey;
 
-/// The copies that are served, one connection of each. As many as a server has connections.
+/// The copies being served, with one connection each. As many as a server has connections.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     served: Mutex<Vec<Served>>,
     ended: Condvar,
 }
 
-/// A copy: by its client's key, if that has one, and its digests' key, which is drawn anew for each copy.
+/// Identifies a copy: its client's key, if that is the same in every connection, and the key of its digests, which is
+/// new for each copy.
 type Copy = (Option<PublicKey>, [u8; 32]);
 
 #[derive(Debug)]
@@ -25,7 +27,7 @@ struct Served {
     stop: Stop,
 }
 
-/// The only connection that serves a copy; given up when dropped.
+/// The right of a connection to serve a copy; released when dropped.
 #[derive(Debug)]
 pub(super) struct Turn<'a> {
     turns: &'a Turns,
@@ -37,7 +39,7 @@ impl Turns {
     /// Ends the connection that serves this copy, if there is one, and takes its place.
     ///
     /// # Errors
-    /// [`Error::Stalled`]: it does not end within [`TURN_SECONDS`]. [`Error::Stopped`].
+    /// [`Error::Stalled`]: it did not end within [`TURN_SECONDS`]. [`Error::Stopped`].
     pub(super) fn take<'a>(
         &'a self,
         key: Option<PublicKey>,
@@ -69,11 +71,11 @@ impl Turns {
     }
 }
 
-/// How often a wait checks whether it is to stop.
+/// How often a wait checks whether it must stop.
 const LOOK: Duration = Duration::from_millis(50);
 
 impl Turn<'_> {
-    /// Requested when the copy is to end here.
+    /// Requested when this connection must stop serving the copy.
     pub(super) fn stop(&self) -> &Stop {
         &self.stop
     }

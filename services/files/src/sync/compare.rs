@@ -1,14 +1,14 @@
-//! When two files count as the same.
+//! Decides when the times or attributes of two files count as the same.
 
 use super::options::SyncOptions;
 use super::sight::Seen;
 use crate::message::{EntryKind, Meta};
 
-/// To what file systems cut times, nanoseconds: ext3 and HFS+, exFAT, some network file systems, NTFS.
+/// Resolutions of times in file systems, nanoseconds: ext3 and HFS+, exFAT, some network file systems, NTFS.
 const GRAINS: [u32; 5] = [1_000_000_000, 10_000_000, 1_000_000, 1000, 100];
 
-/// Whether `there` is the time `here` as the target's file system keeps it, or differs by at most
-/// `window` whole seconds. Only the times of the two files count, never a clock.
+/// Whether `there` is the time `here` as the target's file system stores it, or differs by at most `window` whole
+/// seconds. Only the times of the two files count, never a clock.
 pub(crate) fn same_time(here: &Meta, there: &Meta, window: u32) -> bool {
     let apart = here.mtime_seconds.abs_diff(there.mtime_seconds);
     if apart > 0 || window > 0 {
@@ -18,8 +18,7 @@ pub(crate) fn same_time(here: &Meta, there: &Meta, window: u32) -> bool {
     here == there || GRAINS.iter().any(|grain| here - here % grain == there)
 }
 
-/// Whether the permissions are the same, of those that are kept, and owner and extended attributes, if these are asked for.
-/// `here` is at the source.
+/// Whether the kept permissions are the same and, if requested, owner and extended attributes. `here` is at the source.
 pub(super) fn same_attributes(here: &Seen, there: &Seen, options: &SyncOptions) -> bool {
     let directory = here.kind == EntryKind::Directory;
     let mode = options.modes.applied(here.meta.mode, directory);
@@ -54,7 +53,7 @@ mod tests {
         ] {
             assert!(same_time(&here, &at(100, there), 0), "{there}");
         }
-        // The source is the one that was cut: the target is another time.
+        // The source was the one cut, so the target's time differs.
         for there in [1, 123_456_788, 123_456_790, 999_999_999] {
             assert!(!same_time(&here, &at(100, there), 0), "{there}");
         }
@@ -65,7 +64,7 @@ mod tests {
 
     #[test]
     fn same_time__a_window_of_whole_seconds() {
-        // FAT keeps even seconds.
+        // FAT stores even seconds.
         assert!(same_time(&at(101, 900_000_000), &at(100, 0), 1));
         assert!(same_time(&at(100, 0), &at(101, 1), 1));
         assert!(!same_time(&at(102, 0), &at(100, 0), 1));

@@ -1,5 +1,6 @@
-//! Files that need not go over, for a directory at the target has the same: the steps of a plan beside the listing of that
-//! directory, both in the order of names.
+//! Finds files of a plan in a directory at the target, so that they are linked instead of sent.
+//!
+//! It reads the steps of the plan and the listing of that directory side by side, both in the order of names.
 
 use super::compare::{same_attributes, same_time};
 use super::options::{Action, Change, SyncObserver, SyncOptions, SyncTotals};
@@ -11,7 +12,7 @@ use crate::message::EntryKind;
 use crate::name::RelativePath;
 use crate::stop::Stop;
 
-/// The path of a directory that is written from `destination`. No link is followed: `..` goes up by name.
+/// The path of a directory given relative to `destination`. No link is followed: `..` goes up by name.
 ///
 /// # Errors
 /// [`Cause::InvalidName`].
@@ -22,26 +23,26 @@ pub(crate) fn from(destination: &[u8], path: &[u8]) -> Result<RelativePath, Caus
 /// One directory that may have files of the plan.
 pub(crate) struct LinkDest<'a> {
     pub(crate) listing: &'a mut dyn Listing,
-    /// Which of those that were given it is; `last`: no other one is looked at.
+    /// Its index among the given directories; `last`: there are no further ones.
     pub(crate) index: u8,
     pub(crate) last: bool,
     pub(crate) options: &'a SyncOptions,
     pub(crate) observer: &'a dyn SyncObserver,
     pub(crate) stop: &'a Stop,
-    /// What there is to do.
+    /// The totals of the sync.
     pub(crate) totals: &'a mut SyncTotals,
 }
 
-/// Where the listing is in a directory.
+/// The position in the listing.
 struct There {
-    /// Whether it is in the directory that the steps are in, and not at its end.
+    /// Whether the listing is in the directory of the current steps, and not at its end.
     inside: bool,
-    /// What it has there that comes behind the step.
+    /// The next entry there, which sorts after the step.
     ahead: Option<Sight>,
 }
 
 impl LinkDest<'_> {
-    /// The plan in which files that the directory has are links of these.
+    /// The plan, with links for the files that the directory has.
     pub(crate) fn applied(mut self, plan: Notes) -> Result<Notes, Error> {
         let mut steps = plan.batches()?;
         let mut done = Notes::new();
@@ -89,7 +90,7 @@ impl LinkDest<'_> {
                 step => done.add(&step)?,
             }
         }
-        // It may be in a directory that it has ahead.
+        // That entry may be a directory that the listing is in.
         if there.ahead.take().is_some_and(|sight| sight.is_directory()) {
             self.pass_rest()?;
         }
@@ -99,7 +100,7 @@ impl LinkDest<'_> {
         }
     }
 
-    /// What is called so in the directory where the listing is. The listing is in it then, if it is a directory.
+    /// The entry with this name in the listing's directory. If it is a directory, the listing is in it afterwards.
     fn seek(&mut self, there: &mut There, name: &[u8]) -> Result<Option<Sight>, Error> {
         while there.inside {
             let sight = match there.ahead.take() {
@@ -124,7 +125,7 @@ impl LinkDest<'_> {
         Ok(None)
     }
 
-    /// Goes past what is left of the directory.
+    /// Skips the rest of the directory.
     fn pass_rest(&mut self) -> Result<(), Error> {
         let mut depth = 1_usize;
         while depth > 0 {
@@ -138,7 +139,7 @@ impl LinkDest<'_> {
         Ok(())
     }
 
-    /// Whether all that is compared of the file is the same, and its time as it is kept there.
+    /// Whether all compared attributes of the file are the same, and its time as stored there.
     fn is_same(&mut self, new: &Seen, there: &Seen) -> bool {
         let same = there.kind == EntryKind::File
             && new.size == there.size

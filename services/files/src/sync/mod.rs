@@ -1,5 +1,4 @@
-//! Making one tree equal to another: what differs is found by listings, then copied, then what is too
-//! much is removed.
+//! Makes one tree equal to another: compares listings, copies, then removes.
 //!
 //! ```text
 //!  walk ----------\                    /---- pages: the peer's listing, checked
@@ -10,8 +9,8 @@
 //!   send::planned, receive::replace, remove       carried out, a batch at a time
 //! ```
 //!
-//! The client compares, in both directions: the server's listing comes in one stream, and the own tree
-//! is walked in the same order, so neither is ever held. What it finds goes over as in any copy.
+//! The client compares, in both directions: it receives the server's listing as a stream and walks its own tree in the
+//! same order, so that neither is held in memory. Differences are copied as in any copy.
 
 pub(crate) mod compare;
 pub(crate) mod link_dest;

@@ -1,4 +1,4 @@
-//! What a sync is asked for, what it tells, and what came of it.
+//! Defines the options, events and results of a sync.
 
 use crate::filter::Filter;
 use crate::message::{Attributes, Backup, EntryKind, Totals};
@@ -7,21 +7,21 @@ use crate::observe::Observer;
 use std::fmt;
 use std::path::PathBuf;
 
-/// A directory, and the one that is to have its content.
+/// A source directory, and the destination that gets its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SyncPaths {
     /// From this machine to the host.
     Push {
         /// The directory here. Symbolic links in this path are followed.
         source: PathBuf,
-        /// The directory at the host; it is made if it is not there.
+        /// The directory at the host; it is made if it does not exist.
         destination: Vec<u8>,
     },
     /// From the host to this machine.
     Pull {
         /// The directory at the host.
         source: Vec<u8>,
-        /// The directory here; it is made if it is not there.
+        /// The directory here; it is made if it does not exist.
         destination: PathBuf,
     },
 }
@@ -29,83 +29,85 @@ pub enum SyncPaths {
 /// How to make a directory equal to another.
 #[derive(Debug, Default)]
 pub struct SyncOptions {
-    /// Tell what would be done, and do nothing.
+    /// Report the steps without carrying them out.
     pub dry_run: bool,
-    /// When all else is done, remove from the destination what the source has not.
+    /// When everything else is done, remove extra files from the destination.
     pub delete: bool,
-    /// Remove also if the source has nothing at all.
+    /// Remove also if the source is empty.
     pub allow_empty_source: bool,
-    /// Remove also what the filter leaves alone at both ends, but not what rules for the target protect.
+    /// Remove also files that the filter excludes at both ends, but not those that rules for the target protect.
     pub delete_excluded: bool,
-    /// Remove at most so many files, links and directories; the others stay, and [`SyncTotals::over_limit`] counts them.
+    /// Remove at most that many files, links and directories; the others stay, and [`SyncTotals::over_limit`] counts
+    /// them.
     pub max_delete: Option<u64>,
     /// Compare contents instead of size and time.
     pub checksum: bool,
-    /// Seconds by which times of files may differ and count as the same. With 0, a time that is the
-    /// source's cut to what a file system keeps (a second, 10 ms, a millisecond and so on) is the same.
+    /// Seconds by which times of files may differ and count as the same. With 0, the target's time may still be the
+    /// source's cut to a file system's resolution (a second, 10 ms, a millisecond and so on).
     pub modify_window: u32,
-    /// Keep what a killed sync left of a large file, after verifying it.
+    /// Keep the part of a large file that a killed sync left, after verifying it.
     pub resume: bool,
-    /// Have each file on the disk (fsync) before it gets its name.
+    /// Write each file to disk (fsync) before it gets its name.
     pub durable: bool,
     /// Of changed files, send only the parts that differ: see [`CopyOptions::delta`](crate::CopyOptions::delta).
     pub delta: bool,
-    /// Write changed files themselves: see [`CopyOptions::in_place`](crate::CopyOptions::in_place). Not with `backup`.
+    /// Write into changed files: see [`CopyOptions::in_place`](crate::CopyOptions::in_place). Not with `backup`.
     pub in_place: bool,
-    /// Keep what is replaced or removed as backups. Without a directory for them, `delete` leaves names with their suffix
-    /// alone, unless a rule of `filter` says otherwise or `delete_excluded` is given.
+    /// Keep replaced and removed files as backups. Without a directory for them, `delete` excludes names with their
+    /// suffix, unless a rule of `filter` or `delete_excluded` says otherwise.
     pub backup: Option<Backup>,
-    /// Take what symbolic links of the source lead to: see [`CopyOptions::copy_links`](crate::CopyOptions::copy_links).
+    /// Copy the targets of the source's symbolic links: see
+    /// [`CopyOptions::copy_links`](crate::CopyOptions::copy_links).
     pub copy_links: bool,
     /// Copy files that change meanwhile: see [`CopyOptions::allow_changing`](crate::CopyOptions::allow_changing).
     pub allow_changing: bool,
-    /// Directories, as paths from the destination: a file that one of them has, the same in all that is compared and kept, is
-    /// not sent but becomes a hard link of that. At most [`LINK_DIRECTORIES`](crate::limits::LINK_DIRECTORIES). Not with
-    /// `in_place`.
+    /// Directories, as paths from the destination. A file that one of them has with the same compared and kept
+    /// attributes is not sent but becomes a hard link to that. At most
+    /// [`LINK_DIRECTORIES`](crate::limits::LINK_DIRECTORIES). Not with `in_place`.
     pub link_dest: Vec<Vec<u8>>,
     /// Leave permissions alone: see [`CopyOptions::no_permissions`](crate::CopyOptions::no_permissions).
     pub no_permissions: bool,
     /// Changes of the source's permissions, before they are compared and copied.
     pub modes: Modes,
-    /// What is kept of files besides, and compared.
+    /// Attributes to keep and compare.
     pub attributes: Attributes,
-    /// What is left alone, at both ends.
+    /// Files to exclude, at both ends.
     pub filter: Filter,
 }
 
-/// One difference, as it was found.
+/// One difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change<'a> {
     /// The path below the directories, as bytes.
     pub path: &'a [u8],
-    /// What it is: at the source, or for [`Action::Remove`] at the destination.
+    /// The entry's type: at the source, or for [`Action::Remove`] at the destination.
     pub kind: EntryKind,
-    /// Bytes of a file.
+    /// Size of a file, bytes.
     pub size: u64,
-    /// What is to be done.
+    /// The planned action.
     pub action: Action,
 }
 
-/// What a difference asks for.
+/// The action for a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Action {
-    /// It is not there.
+    /// The destination does not have it.
     Create,
     /// A file or link whose content differs, or may.
     Update,
-    /// Something of another type stands there, which goes when this has come.
+    /// The destination has an entry of another type, which is removed when the new one has arrived.
     Replace,
-    /// It is to be a hard link of a file that is there, or comes. Of one in [`SyncOptions::link_dest`] it is told after all
-    /// else.
+    /// It becomes a hard link to another file at the destination. Links into [`SyncOptions::link_dest`] are reported
+    /// after everything else.
     Link,
-    /// What stands there becomes a backup. Only with [`SyncOptions::backup`]; told after what else is done.
+    /// The destination's file becomes a backup. Only with [`SyncOptions::backup`]; reported after the other action.
     BackUp,
     /// Only permissions or time differ.
     Settle,
-    /// It is too much. Only with [`SyncOptions::delete`].
+    /// It is extra. Only with [`SyncOptions::delete`].
     Remove,
-    /// A device, socket or FIFO: it is not copied, and nothing of its name is removed.
+    /// A device, socket or FIFO: it is not copied, and an entry with its name is not removed.
     Skip,
 }
 
@@ -124,7 +126,7 @@ impl fmt::Display for Action {
     }
 }
 
-/// Gets the events of a sync, besides those of the copy in it.
+/// Receives the events of a sync, in addition to those of the copy in it.
 pub trait SyncObserver: Observer {
     /// A difference was found. Nothing was done about it so far.
     fn change(&self, change: &Change<'_>) {
@@ -135,28 +137,28 @@ pub trait SyncObserver: Observer {
 /// Ignores all events.
 impl SyncObserver for () {}
 
-/// What a sync found and did.
+/// The results of a sync.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SyncTotals {
-    /// Files and links of the source, without what filters leave out.
+    /// Files and links of the source, without excluded ones.
     pub listed: u64,
-    /// Of these, those that are the same at the destination.
+    /// How many of these are the same at the destination.
     pub unchanged: u64,
-    /// Of these, those of which only permissions or time differ.
+    /// How many of these differ only in permissions or time.
     pub settled: u64,
     /// Devices, sockets and FIFOs of the source.
     pub skipped: u64,
-    /// What was copied. In a dry run files, links and bytes that would be.
+    /// Results of copying. In a dry run, the files, links and bytes that would be copied.
     pub copied: Totals,
-    /// Files, links and directories removed, or in a dry run to be removed.
+    /// Files, links and directories removed, or in a dry run those to be removed.
     pub deleted: u64,
-    /// Of the removed, files and links that were moved to backups. Those of what was replaced are in `copied`.
+    /// How many removed files and links were moved to backups. Backups of replaced files are counted in `copied`.
     pub deleted_to_backups: u64,
-    /// Those that should go, too, and stay because of [`SyncOptions::max_delete`].
+    /// Entries that stay because of [`SyncOptions::max_delete`].
     pub over_limit: u64,
-    /// What could not be listed, copied or removed.
+    /// Entries that could not be listed, copied or removed.
     pub failed: u64,
-    /// Why nothing was removed although it should have been.
+    /// Why nothing was removed although it was requested.
     pub kept: Option<Kept>,
 }
 
@@ -168,7 +170,7 @@ impl SyncOptions {
 }
 
 impl SyncTotals {
-    /// What of this plan a later one has not: it was done.
+    /// The part of this plan that a later plan no longer has, because it was done.
     pub(crate) fn done_by(&self, later: &SyncTotals) -> SyncTotals {
         let (planned, left) = (&self.copied, &later.copied);
         SyncTotals {
@@ -194,7 +196,7 @@ pub enum Kept {
     /// The source has no files and directories.
     #[error("the source is empty")]
     EmptySource,
-    /// Something could not be listed or copied, and had not only vanished from the source.
+    /// Some entries could not be listed or copied, and had not merely vanished from the source.
     #[error("not everything could be listed and copied")]
     Failures,
 }

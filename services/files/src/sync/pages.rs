@@ -1,4 +1,4 @@
-//! A listing on its way: written into messages at one end; read, and believed in nothing, at the other.
+//! Sends a listing in messages, and validates one that is received.
 
 use super::sight::{Detail, Listing, Seen, Sight};
 use crate::digest::Digest;
@@ -44,7 +44,7 @@ fn acquire(port: &mut Port) -> Result<Buffer, Error> {
     }
 }
 
-/// A listing that arrives.
+/// A listing that is being received.
 pub(crate) struct Pages {
     port: Port,
     page: Option<Filled>,
@@ -63,8 +63,8 @@ impl Pages {
         }
     }
 
-    /// A listing whose top entries are paths, in whatever order. `leaving`: also those that lead out of a served directory,
-    /// as a login has them.
+    /// A listing whose top entries are paths, in any order. `leaving`: paths may lead out of a served directory, as
+    /// with a login.
     pub(crate) fn of_paths(port: Port, leaving: bool) -> Pages {
         let mut pages = Pages::new(port);
         pages.order.paths = true;
@@ -72,14 +72,14 @@ impl Pages {
         pages
     }
 
-    /// With the content of so many filter files of each directory.
+    /// Expects the content of that many filter files of each directory.
     pub(crate) fn with_filter_files(mut self, files: usize) -> Pages {
         self.order.filter_files = files;
         self.order.filters_due = files > 0;
         self
     }
 
-    /// Sees to it that there is a page of which something is left to read.
+    /// Ensures that a page with unread bytes is there.
     fn fetch(&mut self) -> Result<(), Error> {
         loop {
             match self.page.take() {
@@ -118,19 +118,19 @@ impl Listing for Pages {
     }
 }
 
-/// The one order that a listing may have.
+/// The only permitted order of a listing.
 #[derive(Debug)]
 struct Order {
     /// The last name in each open directory.
     last: Vec<Vec<u8>>,
-    /// Only a Leave may come.
+    /// Only a Leave is permitted.
     cut: bool,
     entries: u64,
-    /// At the top there are paths.
+    /// The entries at the top are paths.
     paths: bool,
-    /// Which may lead out.
+    /// Such a path may lead out.
     leaving: bool,
-    /// Filter files that were asked for of each directory, and whether they come next.
+    /// Filter files requested of each directory, and whether they must come next.
     filter_files: usize,
     filters_due: bool,
 }
@@ -200,7 +200,7 @@ impl Order {
             };
         }
         check_name(name).map_err(|_| Error::Protocol("a name that is not one component"))?;
-        // Nothing is left to leave: another listing has begun behind the end of this one.
+        // The listing continued after its end.
         let last = (self.last.last_mut()).ok_or(Error::Protocol("a listing after its end"))?;
         if name <= last.as_slice() {
             return Err(Error::Protocol(

@@ -1,7 +1,7 @@
-//! What a sync is to do, step by step: noted while the listings are compared, carried out after that.
+//! Stores the steps of a sync while listings are compared, to carry them out afterwards.
 //!
-//! The steps go through the tree as the listings do. Memory does not grow with them: beyond a limit
-//! they are in a temporary file that has no name.
+//! The steps follow the order of the listings. Their memory is bounded: beyond a limit they go to an unnamed temporary
+//! file.
 
 use crate::error::{Cause, Error};
 use crate::limits::{PATH_BYTES, PLAN_BYTES, PLAN_HELD_BYTES, TREE_DEPTH};
@@ -13,33 +13,34 @@ use serde::{Deserialize, Serialize};
 use std::io::{BufReader, Read, Seek, Write};
 use tempfile::SpooledTempFile;
 
-/// One thing to do.
+/// One action.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Step {
-    /// What follows, until the matching Leave, is in this directory. With a name `instead`, it comes
-    /// under that name first, and changes places with what stands under its own when it is complete.
+    /// The following steps, until the matching Leave, are in this directory. With a name `instead`, it is made under
+    /// that name first, and exchanged with the entry under its own name when it is complete.
     Enter {
         name: Vec<u8>,
         instead: Option<Vec<u8>>,
     },
-    /// What follows is in the directory that was called `name`. Something else took that name, and it is called `aside`.
+    /// The following steps are in the directory that was called `name`. Another entry took that name, and the directory
+    /// is now called `aside`.
     EnterAside { name: Vec<u8>, aside: Vec<u8> },
     /// The directory is done.
     Leave,
-    /// This file or link goes over; `instead` as above. `old`: the target has a file of this name.
+    /// Copy this file or link; `instead` as above. `old`: the target has a file with this name.
     Copy {
         name: Vec<u8>,
         instead: Option<Vec<u8>>,
         old: bool,
     },
-    /// This file goes over, unless a directory of links has the same. Only while the trees are compared.
+    /// Copy this file, unless a link directory has the same. Only while the trees are compared.
     Wanted {
         seen: Seen,
         instead: Option<Vec<u8>>,
         old: bool,
     },
-    /// This file is the same as the one of its path in a directory at the target, of the number `directory`: it becomes a
-    /// link of that. `meta`: what it is at the source; `was`: what that one is. `instead` as above.
+    /// This file is the same as the one with its path in link directory number `directory` at the target: it becomes a
+    /// link to that. `meta`: its metadata at the source; `was`: the metadata of the other file. `instead` as above.
     Same {
         name: Vec<u8>,
         instead: Option<Vec<u8>>,
@@ -48,21 +49,21 @@ pub(crate) enum Step {
         meta: Meta,
         was: Meta,
     },
-    /// This file is at the target under another name: it becomes a link of that. `instead` as above.
+    /// This file is at the target under another name: it becomes a link to that. `instead` as above.
     Link {
         name: Vec<u8>,
         instead: Option<Vec<u8>>,
         linked: Linked,
     },
-    /// The file's content is there; its permissions or time are not. As it was seen at the source, and
-    /// what the target's were.
+    /// The file's content is up to date; its permissions or time are not. The metadata at the source, and that of the
+    /// target.
     Settle {
         name: Vec<u8>,
         size: u64,
         meta: Meta,
         was: Meta,
     },
-    /// This goes; a directory only if it is empty.
+    /// Remove this; a directory only if it is empty.
     Remove {
         name: Vec<u8>,
         kind: EntryKind,
@@ -70,14 +71,14 @@ pub(crate) enum Step {
     },
 }
 
-/// Which file another name is of.
+/// The file that another name belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Linked {
-    /// The path under which it was met first, below the directories.
+    /// Its first name, as a path below the directories.
     pub(crate) first: Vec<u8>,
-    /// Which file of the source it is.
+    /// Its identity at the source.
     pub(crate) file: Identity,
-    /// What the target's are, if it does not go over: with those of the source it counts as unchanged.
+    /// The target's metadata, if the file is not copied: with the source's metadata it counts as unchanged.
     pub(crate) was: Option<Meta>,
 }
 
@@ -86,7 +87,7 @@ impl Step {
         Step::Copy { name, instead, old }
     }
 
-    /// The names in it.
+    /// The names in this step.
     pub(crate) fn names(&self) -> impl Iterator<Item = &Vec<u8>> {
         let (name, instead) = match self {
             Step::Enter { name, instead }
@@ -102,10 +103,10 @@ impl Step {
     }
 }
 
-/// Takes the next step off a plan that may have come from a peer.
+/// Removes the next step from a plan that may have come from a peer.
 ///
 /// # Errors
-/// [`Error::Protocol`]: it is none, or has a name that is not one component.
+/// [`Error::Protocol`]: it is malformed, or has a name that is not one component.
 pub(crate) fn next_step(plan: &mut &[u8]) -> Result<Option<Step>, Error> {
     if plan.is_empty() {
         return Ok(None);
@@ -123,10 +124,10 @@ pub(crate) fn next_step(plan: &mut &[u8]) -> Result<Option<Step>, Error> {
     Ok(Some(step))
 }
 
-/// Steps in the making. A directory is noted when there is a step in it, or about itself.
+/// Collects steps. A directory is noted when there is a step in it, or about itself.
 pub(crate) struct Notes {
     spool: SpooledTempFile,
-    /// The directories that are open, and whether they were noted.
+    /// The open directories, and whether they were noted.
     open: Vec<(Step, bool)>,
     empty: bool,
 }
@@ -145,13 +146,13 @@ impl Notes {
         self.empty
     }
 
-    /// Goes into a directory.
+    /// Enters a directory.
     pub(crate) fn enter(&mut self, name: &[u8], instead: Option<Vec<u8>>) {
         let name = name.to_vec();
         self.open.push((Step::Enter { name, instead }, false));
     }
 
-    /// Goes into a directory whose name something else has by then.
+    /// Enters a directory whose name another entry has by then.
     pub(crate) fn enter_aside(&mut self, name: &[u8], aside: &[u8]) {
         let (name, aside) = (name.to_vec(), aside.to_vec());
         self.open.push((Step::EnterAside { name, aside }, false));
@@ -169,14 +170,14 @@ impl Notes {
         Ok(())
     }
 
-    /// Notes a step in the directory.
+    /// Adds a step in the directory.
     pub(crate) fn add(&mut self, step: &Step) -> Result<(), Error> {
         self.touch()?;
         let frame = frame(step)?;
         self.write(&frame)
     }
 
-    /// Goes out of the directory.
+    /// Leaves the directory.
     pub(crate) fn leave(&mut self) -> Result<(), Error> {
         match self.open.pop() {
             Some((_, true)) => self.write(&frame(&Step::Leave)?),
@@ -201,7 +202,7 @@ impl Notes {
     }
 }
 
-/// A step as it is noted: how long it is, then it.
+/// An encoded step: its length, then its content.
 fn frame(step: &Step) -> Result<Vec<u8>, Error> {
     let bytes = postcard::to_extend(step, vec![0; 2]).map_err(|_| Error::Internal)?;
     let len = u16::try_from(bytes.len() - 2).map_err(|_| Error::Internal)?;
@@ -213,25 +214,25 @@ fn frame(step: &Step) -> Result<Vec<u8>, Error> {
 /// Bytes left free in a batch, to leave all directories.
 const ROOM: usize = 2 * TREE_DEPTH;
 
-/// The steps in parts that one request can carry, each complete in itself.
+/// The steps in batches that one request can carry, each complete in itself.
 pub(crate) struct Batches {
     notes: BufReader<SpooledTempFile>,
-    /// The directories that are open, as another part enters them.
+    /// The open directories, as the next batch enters them.
     open: Vec<Step>,
-    /// A step that the last batch had no room for.
+    /// A step for which the last batch had no room.
     pending: Option<Vec<u8>>,
     /// Removals that are still allowed.
     removals: u64,
 }
 
 impl Batches {
-    /// The same up to the first so many removals.
+    /// Stops after that many removals.
     pub(crate) fn with_most_removals(mut self, most: u64) -> Batches {
         self.removals = most;
         self
     }
 
-    /// The next part, of at most `limit` bytes; `None` after the last.
+    /// The next batch, of at most `limit` bytes; `None` after the last.
     pub(crate) fn next(&mut self, limit: usize) -> Result<Option<Vec<u8>>, Error> {
         let mut batch = Vec::new();
         for step in &self.open {
@@ -256,10 +257,10 @@ impl Batches {
         Ok(any.then_some(batch))
     }
 
-    /// Keeps track of the open directories. False: the step is a removal too many.
+    /// Tracks the open directories. False: the step exceeds the limit of removals.
     fn follow(&mut self, mut step: &[u8]) -> Result<bool, Error> {
         match next_step(&mut step)? {
-            // It has its name when the part that made it is done.
+            // The directory has its final name once the batch that made it is done.
             Some(Step::Enter { name, .. }) => {
                 let instead = None;
                 self.open.push(Step::Enter { name, instead });
@@ -302,7 +303,7 @@ fn encode(step: &Step, batch: Vec<u8>) -> Result<Vec<u8>, Error> {
     postcard::to_extend(step, batch).map_err(|_| Error::Internal)
 }
 
-/// Bytes of the parts that are sent.
+/// Size of the batches that are sent, bytes.
 pub(crate) const BATCH_BYTES: usize = PLAN_BYTES;
 
 #[cfg(test)]

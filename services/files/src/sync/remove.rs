@@ -1,4 +1,4 @@
-//! Removing what is too much: entry by entry, as it was listed, never a tree as a whole. What has backups is moved there.
+//! Removes extra entries one by one, as listed, or moves them to backups; never a whole tree at once.
 
 use super::plan::{Step, next_step};
 use crate::attributes::set_time;
@@ -12,27 +12,26 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, fchmod, fstat, unlinkat};
 use std::sync::Arc;
 
-/// A directory that steps are in; `None` if it has gone or cannot be opened.
+/// The directory of the current steps; `None` if it vanished or cannot be opened.
 struct Level {
     directory: Option<OwnedFd>,
     /// Length of the path before it.
     outer: usize,
 }
 
-/// What became of something that was to be removed.
+/// The result of a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Removed {
-    /// It has gone.
+    /// It was deleted.
     Gone,
-    /// It is a backup.
+    /// It was moved to a backup.
     BackedUp,
 }
 
-/// Carries out the removals of `plan` below `base`. `tell` hears of each that was done, and of each
-/// that failed.
+/// Carries out the removals of `plan` below `base`. Calls `tell` for each success and each failure.
 ///
 /// # Errors
-/// [`Error::Protocol`] for a plan that cannot be, [`Error::Stopped`], and those of `tell`.
+/// [`Error::Protocol`] for a malformed plan, [`Error::Stopped`], and those of `tell`.
 pub(crate) fn remove(
     base: OwnedFd,
     mut plan: &[u8],
@@ -108,7 +107,7 @@ fn push(path: &mut Vec<u8>, name: &[u8]) -> usize {
     outer
 }
 
-/// Opens a directory; `None` if it has gone.
+/// Opens a directory; `None` if it vanished.
 fn enter(parent: &OwnedFd, name: &[u8]) -> Result<Option<OwnedFd>, Cause> {
     match open_in(parent, name, DIRECTORY, Mode::empty()).map_err(Cause::from) {
         Err(Cause::NotFound) => Ok(None),
@@ -117,10 +116,10 @@ fn enter(parent: &OwnedFd, name: &[u8]) -> Result<Option<OwnedFd>, Cause> {
     }
 }
 
-/// What was listed: name, kind, inode.
+/// A listed entry: name, kind, inode.
 type Listed<'n> = (&'n [u8], EntryKind, u64);
 
-/// Removes what was listed, and leaves permissions and time of the directory as they were. `None` if it has gone.
+/// Removes a listed entry, and restores permissions and time of the directory. `None` if the entry vanished.
 fn remove_within(
     directory: &OwnedFd,
     listed: Listed<'_>,
@@ -136,7 +135,7 @@ fn remove_within(
         fchmod(directory, Mode::from_raw_mode(before.mode))?;
     }
     if matches!(removed, Ok(Some(_))) {
-        // It is that of the source by now; another owner's cannot be set, and need not be.
+        // By now the time is the source's. Another owner's directory cannot keep it, and need not.
         let _ = set_time(directory.as_fd(), &before);
     }
     removed
@@ -158,7 +157,7 @@ fn remove_listed(
     }
 }
 
-/// Removes what was looked at, if it is that still; a directory only if it is empty. False if it has gone.
+/// Removes an entry if it is still the one that was examined; a directory only if it is empty. False if it vanished.
 pub(crate) fn unlink(
     directory: &OwnedFd,
     name: &[u8],
@@ -176,7 +175,7 @@ pub(crate) fn unlink(
     Ok(true)
 }
 
-/// Whether what was looked at is there. False if it has gone; what stands in its place is an error.
+/// Whether the examined entry is still there. False if it vanished; another entry in its place is an error.
 fn is_still(directory: &OwnedFd, name: &[u8], kind: EntryKind, inode: u64) -> Result<bool, Cause> {
     let stat = match stat_at(directory, name) {
         Err(Cause::NotFound) => return Ok(false),

@@ -1,4 +1,4 @@
-//! What a tree's listing says, entry by entry, and how it travels: many to a message.
+//! Defines the entries of a tree's listing, and their encoding.
 
 use crate::digest::Digest;
 use crate::error::{Cause, Error};
@@ -7,19 +7,19 @@ use crate::links::Identity;
 use crate::message::{EntryKind, Meta};
 use serde::{Deserialize, Serialize};
 
-/// One piece of a listing. The entries of a directory come in the order of their names' bytes; what
-/// follows a directory, until its Leave, is in it. The Leave of the tree's top ends the listing.
+/// One piece of a listing. The entries of a directory come in the order of their names' bytes; a directory is followed
+/// by its contents, up to its Leave. The Leave of the top directory ends the listing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Sight {
-    /// There is this.
+    /// An entry.
     Entry(Seen),
-    /// There is something of this name that cannot be looked at.
+    /// An entry that cannot be examined.
     Unseen { name: Vec<u8>, cause: Cause },
-    /// The rest of the directory is not known. A Leave follows.
+    /// The rest of the directory is unknown. A Leave follows.
     Cut { cause: Cause },
-    /// That was all of the directory.
+    /// The end of the directory.
     Leave,
-    /// The directory has these filter files. Comes first in each, if they were asked for.
+    /// The directory's filter files. Comes first in each directory, if requested.
     Filters(Vec<FilterText>),
 }
 
@@ -30,34 +30,34 @@ pub(crate) struct Seen {
     pub(crate) kind: EntryKind,
     pub(crate) size: u64,
     pub(crate) meta: Meta,
-    /// By which it is known again.
+    /// Identifies the entry later.
     pub(crate) inode: u64,
-    /// Of a file with other names, if these are asked for: with its inode it says which file that is.
+    /// For a file with other names, if hard links are requested: it identifies the file together with the inode.
     pub(crate) device: Option<u64>,
     pub(crate) detail: Detail,
-    /// Of its extended attributes, if it has any and they are asked for.
+    /// Digest of its extended attributes, if it has any and they are requested.
     pub(crate) extended: Option<Digest>,
 }
 
-/// What a listing says beyond the metadata.
+/// Details of an entry beyond its metadata.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Detail {
     None,
-    /// Where a symbolic link leads.
+    /// The target of a symbolic link.
     Link(Vec<u8>),
-    /// Of a file's content, if that was asked for.
+    /// The digest of a file's content, if requested.
     Digest(Digest),
 }
 
 impl Seen {
-    /// Which file it is, if it has other names.
+    /// The identity of a file with other names.
     pub(crate) fn shared(&self) -> Option<Identity> {
         self.device.map(|device| (device, self.inode))
     }
 }
 
 impl Sight {
-    /// The name by which it has its place in the order.
+    /// The name that determines its place in the order.
     pub(crate) fn name(&self) -> Option<&[u8]> {
         match self {
             Sight::Entry(seen) => Some(&seen.name),
@@ -66,17 +66,17 @@ impl Sight {
         }
     }
 
-    /// Whether what follows is in it.
+    /// Whether its contents follow.
     pub(crate) fn is_directory(&self) -> bool {
         matches!(self, Sight::Entry(seen) if seen.kind == EntryKind::Directory)
     }
 
-    /// Appends it to a page; its length, or `None` if there is no room for it.
+    /// Appends it to a page; returns its length, or `None` if there is no room.
     pub(crate) fn encode(&self, room: &mut [u8]) -> Option<usize> {
         postcard::to_slice(self, room).ok().map(|it| it.len())
     }
 
-    /// Takes the first one off a page.
+    /// Removes the first one from a page.
     pub(crate) fn decode(page: &mut &[u8]) -> Result<Sight, Error> {
         let (sight, rest) =
             postcard::take_from_bytes(page).map_err(|_| Error::Protocol("malformed listing"))?;
@@ -87,10 +87,10 @@ impl Sight {
 
 /// One of the two listings that are compared.
 pub(crate) trait Listing {
-    /// What comes next. Not called after the last Leave.
+    /// The next piece. Not called after the last Leave.
     fn next(&mut self) -> Result<Sight, Error>;
 
-    /// The contents of the directory just listed are not needed: they may be left out.
+    /// Allows the listing to omit the contents of the directory just listed.
     fn prune(&mut self) {}
 
     /// The digest of the file just listed.

@@ -1,4 +1,4 @@
-//! A tree on this machine, listed in order.
+//! Lists a tree on this machine in order.
 
 use super::sight::{Detail, Listing, Seen, Sight};
 use crate::digest::{Digest, Digester, unit_count, unit_len};
@@ -16,41 +16,41 @@ use crate::root::{DIRECTORY, READ_FILE, kind_of, meta_with};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Dir, Stat, fstat, readlinkat};
 
-/// Walks a tree: one descriptor and the sorted names of what is still to come for each open directory.
+/// Walks a tree. For each open directory it holds one descriptor and the sorted names not yet listed.
 pub(crate) struct Walker {
     levels: Vec<Level>,
     digester: Option<Digester>,
     /// Only the top directory is read.
     flat: bool,
-    /// Whether a directory that cannot be opened is listed as one, with nothing in it and why.
+    /// Whether a directory that cannot be opened is listed as an empty one, with the reason.
     lists_closed: bool,
     /// Whether to hash every file, for the other end.
     digests: bool,
-    /// Bytes held for names, in all levels, and the most that there may be.
+    /// Bytes held for names, at all levels, and their limit.
     held: usize,
     most_held: usize,
     links: Links,
-    /// Where the tree is, from the served directory.
+    /// The path of the tree from the served directory.
     above: Vec<u8>,
     attributes: Attributes,
-    /// A directory that is not entered: the target, where that is on this machine.
+    /// A directory that is not entered: the target, if it is on this machine.
     target: Option<Identity>,
-    /// Files that are read in each directory.
+    /// Names of the filter files to read in each directory.
     filter_files: Vec<Vec<u8>>,
-    /// Asked before each unit that is hashed.
+    /// Called before each unit that is hashed.
     check: Check,
 }
 
 struct Level {
     name: Vec<u8>,
-    /// Which directory it is.
+    /// The identity of the directory.
     this: Option<Identity>,
-    /// `None`: there is no such directory, or it could not be opened.
+    /// `None`: the directory does not exist, or could not be opened.
     directory: Option<OwnedFd>,
     names: Names,
-    /// Its filter files, until they were told.
+    /// Its filter files, until they were listed.
     filters: Option<Vec<FilterText>>,
-    /// Why what is here is not all.
+    /// Why the names are incomplete.
     cut: Option<Cause>,
 }
 
@@ -58,12 +58,12 @@ struct Level {
 #[derive(Default)]
 struct Names {
     bytes: Vec<u8>,
-    /// Where each begins and how long it is; sorted, the next one last.
+    /// The start and length of each name; sorted, the next one last.
     places: Vec<(u32, u8)>,
 }
 
 impl Walker {
-    /// Of the tree below `directory`, an empty one if there is none. Without a digester there are no digests.
+    /// Walks the tree below `directory`, or an empty tree if there is none. Without a digester there are no digests.
     pub(crate) fn new(directory: Option<OwnedFd>, digester: impl Into<Option<Digester>>) -> Walker {
         let mut walker = Walker {
             levels: Vec::new(),
@@ -84,52 +84,52 @@ impl Walker {
         walker
     }
 
-    /// With a digest of every file.
+    /// Adds a digest of every file.
     pub(crate) fn with_digests(mut self, digests: bool) -> Walker {
         self.digests = digests;
         self
     }
 
-    /// With this done to links. `above`: where the tree is, from the served directory.
+    /// Treats links this way. `above`: the path of the tree from the served directory.
     pub(crate) fn with_links(mut self, links: Links, above: Vec<u8>) -> Walker {
         self.links = links;
         self.above = above;
         self
     }
 
-    /// Without the directory into which it is copied.
+    /// Does not enter the copy's target.
     pub(crate) fn with_target(mut self, target: Option<Identity>) -> Walker {
         self.target = target;
         self
     }
 
-    /// Ends, in the middle of a file that is hashed, with the error of `check`.
+    /// Ends, even while hashing a file, with the error of `check`.
     pub(crate) fn heeding(mut self, check: Check) -> Walker {
         self.check = check;
         self
     }
 
-    /// With these of each entry.
+    /// Adds these attributes to each entry.
     pub(crate) fn with_attributes(mut self, attributes: Attributes) -> Walker {
         self.attributes = attributes;
         self
     }
 
-    /// With an entry for a directory that cannot be opened, too: to be shown. Where trees are compared nothing is done with
-    /// one, so that it fails once.
+    /// Lists a directory that cannot be opened as an empty one, for display. In comparisons it is listed as an entry
+    /// that cannot be examined, so that it fails only once.
     pub(crate) fn listing_closed(mut self) -> Walker {
         self.lists_closed = true;
         self
     }
 
-    /// With the content of these files of each directory.
+    /// Adds the content of these filter files of each directory.
     pub(crate) fn with_filter_files(mut self, names: Vec<Vec<u8>>) -> Walker {
         self.filter_files = names;
         self.read_filters();
         self
     }
 
-    /// Of the directory alone: those in it are listed as empty ones.
+    /// Lists the directory alone: those in it are listed as empty ones.
     pub(crate) fn flat(mut self, flat: bool) -> Walker {
         self.flat = flat;
         self
@@ -187,7 +187,7 @@ impl Walker {
         }
     }
 
-    /// What stands under `name` in the innermost directory; `None` if it has gone.
+    /// The entry `name` in the innermost directory; `None` if it vanished.
     fn look(&mut self, name: &[u8]) -> Option<Sight> {
         let directory = self.levels.last()?.directory.as_ref()?;
         let path = || self.path(name);
@@ -234,7 +234,7 @@ impl Walker {
         }
     }
 
-    /// With a digest of its extended attributes. Of what cannot be opened there are none: a copy will say so.
+    /// Adds a digest of its extended attributes. Without one if it cannot be opened: a copy reports that.
     fn with_extended(&self, directory: &OwnedFd, mut seen: Seen) -> Result<Seen, Cause> {
         let openable = matches!(seen.kind, EntryKind::File | EntryKind::Directory);
         if let (true, true, Some(digester)) =
@@ -255,7 +255,7 @@ impl Walker {
         self.levels.iter().any(|level| level.this == this)
     }
 
-    /// Of `name` in the innermost directory, from the served one.
+    /// The path of `name` in the innermost directory, from the served one.
     fn path(&self, name: &[u8]) -> Vec<u8> {
         let below = self.levels.iter().skip(1).map(|level| &level.name[..]);
         let path = below.fold(self.above.clone(), |path, name| joined(&path, name));
@@ -280,7 +280,7 @@ impl Listing for Walker {
             match level.names.pop() {
                 Some(name) => {
                     let sight = self.look(&name);
-                    // What was broken off says nothing of the file.
+                    // An interrupted digest says nothing about the file.
                     (self.check)()?;
                     if let Some(sight) = sight {
                         return Ok(sight);
@@ -344,7 +344,7 @@ impl Names {
         if name == b"." || name == b".." {
             return;
         }
-        // A file system gives no longer names, and room is less than u32.
+        // File systems have no longer names, and `room` fits u32.
         if let (Ok(len), Ok(at)) = (u8::try_from(name.len()), u32::try_from(self.bytes.len())) {
             self.places.push((at, len));
             self.bytes.extend_from_slice(name);
@@ -361,7 +361,7 @@ impl Names {
     }
 }
 
-/// What stands under `name`; with links that are followed, what it leads to. `path`: as of [`Links::stat`].
+/// The entry `name`, or the target of a link that is followed. `path`: as in [`Links::stat`].
 pub(crate) fn see(
     directory: &OwnedFd,
     name: &[u8],
@@ -386,8 +386,8 @@ pub(crate) fn see(
     })
 }
 
-/// The digest of a file's content, made as a copy makes it: holes are not read. When `check` fails it is broken off: the
-/// caller looks at that next.
+/// The digest of a file's content, as a copy computes it: holes are not read. When `check` fails, the computation
+/// stops: the caller checks that next.
 fn digest(
     file: OwnedFd,
     size: u64,
@@ -414,7 +414,7 @@ fn digest(
         }
         units.update(&digester.digest(unit));
     }
-    // What was cut off meanwhile looks like a hole.
+    // A part that was truncated meanwhile looks like a hole.
     match has_shrunk(&fstat(&file)?) {
         true => Err(Cause::ChangedSinceListed),
         false => Ok(units.finish()),

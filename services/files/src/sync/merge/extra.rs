@@ -1,4 +1,4 @@
-//! What only the target has, and goes if it may.
+//! Plans the removal of entries that only the target has.
 
 use super::Merge;
 use crate::backup::has_backup;
@@ -10,7 +10,8 @@ use crate::sync::plan::Step;
 use crate::sync::sight::{Seen, Sight};
 
 impl Merge<'_> {
-    /// Something that only the target has; whether it will go, with all that is in it. `removing`: its directory goes, too.
+    /// Handles an entry that only the target has; returns whether it will be removed with all its contents. `removing`:
+    /// its directory is removed, too.
     pub(super) fn extra(&mut self, sight: &Sight, removing: bool) -> Result<bool, Error> {
         let directory = sight.is_directory();
         if !self.options.delete || self.protected.excludes(&self.path, directory, removing) {
@@ -37,18 +38,18 @@ impl Merge<'_> {
             kind: seen.kind,
             inode: seen.inode,
         })?;
-        // A backup beside it keeps its directory.
+        // A backup beside the file keeps the directory.
         let backup = self.backup_of(seen);
         Ok(backup.is_none_or(|backup| backup.directory.is_some()))
     }
 
-    /// How a backup is made of what goes, if one is.
+    /// The options of a removed entry's backup, if it gets one.
     fn backup_of(&self, seen: &Seen) -> Option<&Backup> {
         let backup = self.options.backup.as_ref()?;
         (has_backup(seen.kind) && !backup.is_backup(&seen.name)).then_some(backup)
     }
 
-    /// Counts something of the target that goes, and tells of it unless the limit is reached.
+    /// Counts a removal, and reports it unless the limit is reached.
     pub(super) fn goes(&mut self, seen: &Seen) {
         self.outcome.totals.deleted += 1;
         if self.is_over_limit() {
@@ -61,12 +62,13 @@ impl Merge<'_> {
         }
     }
 
-    /// Whether more is to go than may. Steps are carried out in the order of their notes, so the last ones are left out.
+    /// Whether there are more removals than allowed. Steps are carried out in the order of their notes, so the last
+    /// ones are left out.
     pub(super) fn is_over_limit(&self) -> bool {
         self.outcome.totals.deleted > self.options.most_deleted()
     }
 
-    /// Removes what is in a directory of the target that the notes have entered; whether nothing stays.
+    /// Removes the contents of a directory of the target that the notes have entered; returns whether nothing stays.
     pub(super) fn empty_out(&mut self) -> Result<bool, Error> {
         let mut all = !self.protected.has_backups_in(&self.path);
         self.enter_extra()?;

@@ -1,7 +1,7 @@
-//! The filter files of the directories that are compared.
+//! Applies the filter files of the compared directories.
 //!
-//! What is deleted follows the rules that stand at the target once all is copied: those of the source's files, where
-//! these go over, and its own where they do not. So does `rsync --delete-after`.
+//! Deletions follow the filter files that will be at the target after copying: the source's, where they are copied, and
+//! otherwise the target's own. So does `rsync --delete-after`.
 
 use super::Merge;
 use crate::error::{Error, Failure};
@@ -11,7 +11,7 @@ use crate::links::joined;
 use crate::sync::sight::Sight;
 
 impl Merge<'_> {
-    /// Into a directory of both ends. False: what is left alone in it is not known, and was told.
+    /// Enters a directory of both ends. False: a filter file could not be used, which was reported.
     pub(super) fn enter_both(&mut self) -> Result<bool, Error> {
         let (new, old) = (self.filters(Side::Source)?, self.filters(Side::Target)?);
         let known = self.enter(Side::Source, &new);
@@ -28,20 +28,20 @@ impl Merge<'_> {
         Ok(known)
     }
 
-    /// Into one of the source alone.
+    /// Enters a directory of the source alone.
     pub(super) fn enter_new(&mut self) -> Result<bool, Error> {
         let new = self.filters(Side::Source)?;
         Ok(self.enter(Side::Source, &new))
     }
 
-    /// Into one of the target alone, which goes as far as it may.
+    /// Enters a directory of the target alone, which is removed as far as allowed.
     pub(super) fn enter_extra(&mut self) -> Result<(), Error> {
         let old = self.filters(Side::Target)?;
         self.enter_target(&old);
         Ok(())
     }
 
-    /// Nothing is deleted once something failed, so rules of the target that are not known matter no more.
+    /// Ignores errors: after any failure nothing is deleted, so unknown rules of the target do not matter.
     fn enter_target(&mut self, texts: &[FilterText]) {
         match self.options.delete {
             true => drop(self.enter(Side::Target, texts)),
@@ -49,7 +49,7 @@ impl Merge<'_> {
         }
     }
 
-    /// The filter files of the directory that begins.
+    /// Reads the filter files of the directory that begins.
     fn filters(&mut self, side: Side) -> Result<Vec<FilterText>, Error> {
         if self.options.filter.files().is_empty() {
             return Ok(Vec::new());

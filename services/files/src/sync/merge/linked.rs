@@ -1,4 +1,4 @@
-//! Files of the source with several names: the first of them is compared as any file, all others are links of it.
+//! Plans hard links for the further names of a source's file.
 
 use super::Merge;
 use crate::error::Error;
@@ -8,17 +8,17 @@ use crate::sync::options::Action;
 use crate::sync::plan::{Linked, Step};
 use crate::sync::sight::Seen;
 
-/// What is known of the target's file under the first name.
+/// The target's file under the first name.
 #[derive(Debug, Default)]
 pub(super) struct Linkable {
-    /// Which file it is, if it stays and has other names.
+    /// Its identity, if it stays and has other names.
     there: Option<Identity>,
-    /// What it is then, if it stays.
+    /// Its metadata after the sync, if it stays.
     was: Option<Meta>,
 }
 
 impl Linkable {
-    /// It stays, and is as `meta` says then.
+    /// A file that stays, and has the metadata `meta` after the sync.
     pub(super) fn stays(old: &Seen, meta: Meta) -> Linkable {
         Linkable {
             there: old.shared(),
@@ -28,7 +28,7 @@ impl Linkable {
 }
 
 impl Merge<'_> {
-    /// Notes the first name of a file that has others. False: there are too many, and it fails.
+    /// Remembers the first name of a file that has others. False: there are too many, and the file fails.
     pub(super) fn note_first(&mut self, seen: &Seen, known: Linkable) -> bool {
         let Some(file) = seen.shared() else {
             return true;
@@ -38,7 +38,7 @@ impl Merge<'_> {
         failed.is_ok()
     }
 
-    /// Under which name the file of the source was met first.
+    /// The first name of the source's file, if it was met before.
     pub(super) fn linked(&self, seen: &Seen) -> Option<Linked> {
         let file = seen.shared()?;
         let (first, known) = self.first_names.get(file)?;
@@ -49,14 +49,14 @@ impl Merge<'_> {
         })
     }
 
-    /// Whether the target's file is what it is to be a link of, and stays.
+    /// Whether the target's file is already a link to the right file, which stays.
     pub(super) fn is_linked(&self, new: &Seen, old: &Seen) -> bool {
         let first = new.shared().and_then(|file| self.first_names.get(file));
         let there = first.and_then(|(_, known)| known.there);
         there.is_some() && there == old.shared()
     }
 
-    /// It is to be a link.
+    /// Plans a link.
     pub(super) fn link(
         &mut self,
         seen: &Seen,

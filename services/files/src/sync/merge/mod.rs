@@ -1,5 +1,6 @@
-//! Two listings side by side: what differs becomes steps. `extra`, `filters`, `linked` and `pair` hold parts of
-//! [`Merge`]'s own code, so they and this file name each other.
+//! Compares two listings side by side and turns differences into steps.
+//!
+//! `extra`, `filters`, `linked` and `pair` hold parts of [`Merge`]'s own code, so they and this file name each other.
 
 mod extra;
 mod filters;
@@ -17,15 +18,15 @@ use crate::message::EntryKind;
 use crate::stop::Stop;
 use linked::Linkable;
 
-/// What is to be done.
+/// The result of a comparison.
 pub(crate) struct Outcome {
     pub(crate) copy: Notes,
     pub(crate) remove: Notes,
-    /// Files to copy that a directory of links may have.
+    /// Files to copy that a link directory may have.
     pub(crate) wanted: u64,
-    /// `copied` and `deleted` are what there is to do, without the limit on removals.
+    /// `copied` and `deleted` count planned work, without the limit on removals.
     pub(crate) totals: SyncTotals,
-    /// Whether the source has anything, directories and what was skipped included.
+    /// Whether the source is empty: not even directories or skipped entries.
     pub(crate) source_is_empty: bool,
 }
 
@@ -36,16 +37,16 @@ pub(crate) struct Merge<'a> {
     options: &'a SyncOptions,
     observer: &'a dyn SyncObserver,
     stop: &'a Stop,
-    /// What of the source is left out, and what of the target is not deleted.
+    /// Source files that are left out, and target files that are not deleted.
     hidden: Scope<'a>,
     protected: Scope<'a>,
     path: Vec<u8>,
     outcome: Outcome,
-    /// Files of the source with several names, if these are kept.
+    /// Files of the source with several names, if hard links are kept.
     first_names: FirstNames<Linkable>,
 }
 
-/// What stands at one name of a directory, at either end or at both.
+/// An entry of a directory at either end or at both.
 enum Pair {
     New(Sight),
     Extra(Sight),
@@ -88,23 +89,23 @@ impl<'a> Merge<'a> {
         })
     }
 
-    /// The directory of backups is at this path below the target.
+    /// Sets the path of the directory of backups below the target.
     pub(crate) fn with_backups_at(mut self, path: Option<Vec<u8>>) -> Merge<'a> {
         self.protected = self.protected.leaving_backups(path);
         self
     }
 
-    /// Compares the two to their ends.
+    /// Compares the listings to their ends.
     pub(crate) fn run(mut self) -> Result<Outcome, Error> {
         self.directory()?;
         Ok(self.outcome)
     }
 
-    /// What is in a directory that is at both ends.
+    /// Compares the contents of a directory that is at both ends.
     fn directory(&mut self) -> Result<(), Error> {
         match self.enter_both()? {
             true => self.pairs()?,
-            // What they would leave alone is not known.
+            // Without the filter files it is unknown which entries to exclude.
             false => {
                 self.pass_rest(Side::Source)?;
                 self.pass_rest(Side::Target)?;
@@ -134,7 +135,7 @@ impl<'a> Merge<'a> {
                     std::cmp::Ordering::Equal => Pair::Both(new, extra),
                 },
             };
-            // One end is a name ahead: what it has there comes before anything that is in it.
+            // One listing is a name ahead. Its directory's contents come after that name, so they are not read yet.
             match pair {
                 Pair::New(sight) => {
                     self.named(&sight, |this, sight| this.new_entry(sight, None))?;
@@ -160,12 +161,12 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// The next entry of the directory that is not hidden; `None` at its end.
+    /// The next entry of the directory that is not excluded; `None` at its end.
     fn next(&mut self, side: Side) -> Result<Option<Sight>, Error> {
         self.next_and_cut(side).map(|(sight, _)| sight)
     }
 
-    /// The same, and whether something before it is not known.
+    /// As `next`, and whether entries before it are unknown.
     fn next_and_cut(&mut self, side: Side) -> Result<(Option<Sight>, bool), Error> {
         let mut cut = false;
         loop {
@@ -196,7 +197,7 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// Goes past what is in a directory.
+    /// Skips the contents of a directory.
     fn pass_over(&mut self, side: Side, sight: &Sight) -> Result<(), Error> {
         if !sight.is_directory() {
             return Ok(());
@@ -205,7 +206,7 @@ impl<'a> Merge<'a> {
         self.pass_rest(side)
     }
 
-    /// Goes past what is left of the directory.
+    /// Skips the rest of the directory.
     fn pass_rest(&mut self, side: Side) -> Result<(), Error> {
         let mut depth = 1_usize;
         while depth > 0 {
@@ -254,7 +255,7 @@ impl<'a> Merge<'a> {
         });
     }
 
-    /// Counts and tells that something of the target becomes a backup when it is replaced.
+    /// Counts and reports that a target entry becomes a backup when it is replaced.
     fn backs_up(&mut self, old: &Seen) {
         if self.options.backup.is_some() && has_backup(old.kind) {
             self.outcome.totals.copied.backed_up += 1;
@@ -262,7 +263,7 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// Something of the source that goes over, under its name or another one first.
+    /// Plans a source entry to be copied, under its name or another one first.
     fn new_entry(&mut self, sight: &Sight, instead: Option<Vec<u8>>) -> Result<(), Error> {
         let seen = match sight {
             Sight::Entry(seen) => seen,
@@ -333,7 +334,7 @@ impl<'a> Merge<'a> {
         self.outcome.copy.add(&step)
     }
 
-    /// With the digest of a file of the source, if contents are compared. Where it cannot be read, the copy will say so.
+    /// Adds the digest of a source file, if contents are compared. If it cannot be read, the copy reports that.
     fn with_digest(&mut self, seen: &Seen) -> Seen {
         let mut seen = seen.clone();
         if self.options.checksum

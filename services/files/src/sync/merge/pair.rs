@@ -1,4 +1,4 @@
-//! One name that is at both ends: the same, changed, or of another type.
+//! Compares two entries with the same name: equal, changed, or of different types.
 
 use super::Merge;
 use super::linked::Linkable;
@@ -12,7 +12,7 @@ use crate::sync::sight::{Detail, Seen, Sight};
 use crate::temporary::random_name;
 
 impl Merge<'_> {
-    /// The same name at both ends.
+    /// Compares the entries of both ends.
     pub(super) fn both(&mut self, here: &Sight, there: &Sight) -> Result<(), Error> {
         let (Sight::Entry(new), Sight::Entry(old)) = (here, there) else {
             return self.half_seen(here, there);
@@ -51,17 +51,17 @@ impl Merge<'_> {
         }
     }
 
-    /// A file or link that takes the place of one.
+    /// Plans a file or link that replaces another one.
     fn update(&mut self, new: &Seen, old: &Seen) -> Result<(), Error> {
         self.copy(new, None, Action::Update)?;
         self.backs_up(old);
         Ok(())
     }
 
-    /// One of the two could not be looked at.
+    /// Handles a pair of which one could not be examined.
     fn half_seen(&mut self, here: &Sight, there: &Sight) -> Result<(), Error> {
         match here {
-            // What cannot be read over there may be replaced all the same.
+            // A target that cannot be read may still be replaced.
             Sight::Entry(new) if new.kind != EntryKind::Directory => self.new_entry(here, None),
             Sight::Entry(_) => {
                 if let Sight::Unseen { cause, .. } = there {
@@ -77,9 +77,9 @@ impl Merge<'_> {
         }
     }
 
-    /// A file or link of the source where the target has a directory. That goes only if it may be emptied.
+    /// Handles a file or link where the target has a directory, which is replaced only if it may be emptied.
     fn file_for_directory(&mut self, here: &Sight, there: &Sight) -> Result<(), Error> {
-        // As for what only the target has: filters keep the directory, and with it what is in it.
+        // As with other extra entries, filters keep the directory, and thus its contents.
         if !self.options.delete || self.protected.excludes(&self.path, true, false) {
             self.fail(Cause::InTheWay);
             return self.pass_over(Side::Target, there);
@@ -128,7 +128,7 @@ impl Merge<'_> {
             }
             return Ok(());
         }
-        // What its own owner cannot open is replaced.
+        // A file that its owner cannot open is replaced.
         if old.meta.mode & 0o400 == 0 {
             return self.update(new, old);
         }
@@ -155,9 +155,9 @@ impl Merge<'_> {
         same_time(&new.meta, &old.meta, self.options.modify_window)
     }
 
-    /// Whether the contents are the same. Where one cannot be read, the copy will say so.
+    /// Whether the contents are the same. If one cannot be read, the copy reports that.
     fn same_content(&mut self, new: &Seen, old: &Seen) -> bool {
-        // The end that has sent a digest says whether the other one is needed at all.
+        // The end that sent the digest with its listing is asked first.
         let known = matches!(old.detail, Detail::Digest(_));
         let (first, second) = match known {
             true => (self.target.digest(old), self.source.digest(new)),
