@@ -1,3 +1,5 @@
+//! Tests that backups keep the old content of replaced and removed files.
+
 #![allow(non_snake_case)]
 
 use super::*;
@@ -16,7 +18,7 @@ fn opened(path: &Path) -> OwnedFd {
     File::open(path).unwrap().into()
 }
 
-/// Backups of what is in `t` below `base`, as a server of `base` makes them.
+/// Backups of the files in `t` below `base`, made as by a server of `base`.
 fn below(base: &Path, backup: &Backup) -> Result<Arc<Backups>, (Vec<u8>, Cause)> {
     let root = Root::open(base).unwrap();
     let destination = RelativePath::parse(b"t").unwrap();
@@ -45,12 +47,12 @@ fn keep__beside_it_and_the_last_one_stays() {
         std_fs::remove_file(t.join("a")).ok();
         std_fs::write(t.join("a"), content).unwrap();
         backups.of(b"").keep(&here, b"a").unwrap();
-        // Until something takes its place, the old one has both names.
+        // Until a new file replaces it, the old one has both names.
         assert_eq!(
             (read(t.join("a")), read(t.join("a~"))),
             (content.into(), content.into())
         );
-        // Once more, when it is the same file already.
+        // Once more, when the backup is already the same file.
         backups.of(b"").keep(&here, b"a").unwrap();
         assert_eq!(std_fs::metadata(t.join("a")).unwrap().nlink(), 2);
     }
@@ -58,7 +60,7 @@ fn keep__beside_it_and_the_last_one_stays() {
     assert_eq!(read(t.join("a~")), "two");
     assert_eq!(std_fs::read_dir(&t).unwrap().count(), 1);
     assert_eq!((backups.take_made(), backups.take_made()), (5, 0));
-    // What is not there, and what has no content.
+    // A missing entry, and one without content.
     std_fs::create_dir(t.join("d")).unwrap();
     nix_fifo(&t.join("fifo"));
     for name in ["none", "d", "fifo"] {
@@ -114,7 +116,7 @@ fn take__into_a_directory_that_is_made_when_needed() {
             assert_eq!(read(made.join(name)), name);
             assert!(!t.join(name).exists());
         }
-        // No more may look than before.
+        // No more users may read it than before.
         let mode = |path: &Path| path.metadata().unwrap().mode() & 0o777;
         assert_eq!(
             (mode(&made.join("d")), mode(&made.join("d/e"))),
@@ -158,7 +160,7 @@ fn below__what_leads_out_and_what_cannot_be_is_refused_by_its_name() {
     );
 }
 
-/// What changes after the request was accepted.
+/// The directory changes after the request was accepted.
 #[test]
 fn take__never_through_a_link_nor_over_a_directory() {
     let base = tempfile::tempdir().unwrap();
@@ -183,7 +185,7 @@ fn take__never_through_a_link_nor_over_a_directory() {
         std_fs::read_dir(base.path().join("real")).unwrap().count(),
         0
     );
-    // A backup that would be the file itself, and a name that is too long with the suffix.
+    // A backup that would be the file itself, and a name too long with the suffix.
     let same = below(base.path(), &backup(Some(b"../t"), "")).unwrap();
     assert_eq!(same.of(b"d").take(&here, b"a"), Err(Cause::BackupIsItself));
     assert_eq!(same.of(b"d").keep(&here, b"a"), Err(Cause::BackupIsItself));

@@ -1,4 +1,4 @@
-//! What a client makes of a server that ends in the middle of a request, or lies.
+//! Tests that a client handles a server that ends in the middle of a request, or lies.
 
 #![allow(non_snake_case)]
 
@@ -12,7 +12,7 @@ use zerolane::{Endpoint, Options};
 
 const LONG: Duration = Duration::from_secs(20);
 
-/// What a removal ends with at a server that answers this, and then closes the connection.
+/// The result of a removal at a server that sends these replies and then closes the connection.
 fn answered(replies: Vec<Reply>) -> Result<crate::Changes, Error> {
     let mut endpoint = Endpoint::bind((Ipv4Addr::LOCALHOST, 0), Options::default()).unwrap();
     let address = endpoint.local_addr();

@@ -1,3 +1,5 @@
+//! Tests that a confined server reaches nothing outside of its directory.
+
 #![allow(non_snake_case)]
 use super::*;
 use std::fs;
@@ -6,8 +8,7 @@ use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::os::fd::AsFd;
 use std::process::Command;
 
-/// Runs `body` in a thread that is confined first; the others of this process stay free. False if
-/// the kernel cannot.
+/// Runs `body` in a thread that is confined first; other threads stay free. False if the kernel has no Landlock.
 fn confined(directory: &Path, write: bool, readable: &[&Path], body: impl FnOnce() + Send) -> bool {
     std::thread::scope(|scope| {
         let run = || {
@@ -41,7 +42,7 @@ fn confine__nothing_but_the_directory_and_what_is_readable() {
         fs::write(at(name).join("file"), name).expect("written");
     }
     confined(&at("served"), true, &[&at("keys"), &at("missing")], || {
-        // Below the directory: everything that the service does there.
+        // Below the directory: everything that the service does.
         fs::write(at("served/part"), b"new").expect("written");
         fs::create_dir(at("served/below")).expect("made");
         fs::rename(at("served/part"), at("served/below/new")).expect("renamed");
@@ -53,11 +54,11 @@ fn confine__nothing_but_the_directory_and_what_is_readable() {
         );
         fs::remove_file(at("served/below/new")).expect("removed");
         fs::remove_dir(at("served/below")).expect("removed");
-        // The keys: to be read.
+        // The keys: reading alone.
         assert_eq!(fs::read(at("keys/file")).expect("read"), b"keys");
         denied(fs::write(at("keys/file"), b"changed"));
         denied(fs::write(at("keys/new"), b"new"));
-        // Elsewhere: nothing, also not by a link or a move from inside.
+        // Elsewhere: nothing, not even by a link or a move from inside.
         denied(fs::read(at("other/file")));
         denied(fs::read_dir(at("other")));
         denied(fs::write(at("other/new"), b"new"));
@@ -66,11 +67,11 @@ fn confine__nothing_but_the_directory_and_what_is_readable() {
         let moved = fs::rename(at("served/file"), at("other/moved"));
         assert!(moved.is_err(), "moved out");
         denied(fs::read("/etc/passwd"));
-        // No programs, no TCP; UDP as ever.
+        // No programs, no TCP; UDP is unrestricted.
         denied(Command::new("/bin/true").status());
         denied(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
         UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("bound");
-        // Threads started from here are no freer.
+        // Threads started from here are confined, too.
         std::thread::scope(|scope| {
             let reads = scope.spawn(|| denied(fs::read(at("other/file"))));
             reads.join().expect("no panic");
@@ -124,7 +125,7 @@ fn confine_to_sources__reads_them_and_nothing_else() {
                 denied(fs::write(at(name), b"changed"));
             }
             fs::read(BOOT_ID).expect("read");
-            // Of a link that is named, what it leads to is sent; one below is sent as a link.
+            // For a named link the target is sent; a link below is sent as a link.
             assert_eq!(fs::read(at("link/file")).expect("read"), b"other/file");
             fs::read_link(at("tree/below")).expect("read");
             for name in ["beside", "apart/file", "tree/below/file"] {

@@ -1,4 +1,4 @@
-//! Both ends of a copy, over real files, joined by a wire that only copies buffers.
+//! Tests that copies of real files are right, between both ends joined by a simulated wire.
 
 #![allow(non_snake_case)]
 
@@ -28,7 +28,7 @@ use std::thread;
 use std::time::Duration;
 
 const UNIT: u64 = UNIT_BYTES as u64;
-/// As nothing was asked for.
+/// Default options.
 pub(crate) const FRESH: CopyOptions = CopyOptions {
     recursive: false,
     resume: false,
@@ -52,12 +52,12 @@ const RESUME: CopyOptions = CopyOptions {
     ..RECURSIVE
 };
 
-/// Remembers failures, and does something once, when the first file has been opened.
+/// Records failures, and runs a function once, when the first file has been opened.
 #[derive(Default)]
 struct Failures(
     Mutex<Vec<Failure>>,
     Mutex<Option<Interference>>,
-    /// What was left out.
+    /// Skipped entries.
     Mutex<Vec<String>>,
 );
 
@@ -117,7 +117,7 @@ pub(crate) fn receiver_port() -> (Port, PumpEnd) {
     )
 }
 
-/// One direction of the wire: from, what it is told; to, where it goes.
+/// One direction of the wire: events from one end, buffers to the other.
 struct Direction {
     outgoing: Receiver<Filled>,
     sent: Events,
@@ -126,8 +126,7 @@ struct Direction {
 }
 
 impl Direction {
-    /// Carries until either end has gone, `limit` Transfers were carried, or the other direction
-    /// has ended.
+    /// Carries Transfers until either end has ended, `limit` were carried, or the other direction has ended.
     fn carry(self, limit: usize, cut: &AtomicBool) {
         for _ in 0..limit {
             let Some(filled) = next(&self.outgoing, cut) else {
@@ -185,7 +184,7 @@ struct Outcome {
     received: Result<Totals, Error>,
     at_sender: Vec<(String, Cause)>,
     at_receiver: Vec<(String, Cause)>,
-    /// What either end left out.
+    /// Entries that either end skipped.
     skipped: Vec<String>,
 }
 
@@ -300,7 +299,7 @@ impl Outcome {
     }
 }
 
-/// A temporary directory with `source` and `target` in it; on tmpfs, where holes are pages.
+/// A temporary directory with `source` and `target`; on tmpfs, whose holes have page granularity.
 fn places() -> (tempfile::TempDir, PathBuf, PathBuf) {
     let base = tempfile::tempdir_in("/dev/shm").unwrap();
     let (source, target) = (base.path().join("source"), base.path().join("target"));
@@ -328,10 +327,10 @@ fn names(path: &Path) -> Vec<String> {
     names
 }
 
-/// Path, mode, time of change, content.
+/// Path, mode, modification time, content.
 type Kept = (String, u32, (i64, i64), Vec<u8>);
 
-/// Everything that is to be kept of a tree.
+/// Everything of a tree that a copy must keep.
 fn snapshot(path: &Path) -> Vec<Kept> {
     let mut list = Vec::new();
     let mut open = vec![path.to_path_buf()];
@@ -643,7 +642,7 @@ fn copy__killed_then_resumed_sends_only_what_is_missing() {
         panic!("{:?}", names(&target));
     };
 
-    // What a crash does: a hole where data should be, and length that means nothing.
+    // The effect of a crash: a hole in place of data, and a wrong length.
     let part = File::options()
         .write(true)
         .open(target.join(left_over))
@@ -658,7 +657,7 @@ fn copy__killed_then_resumed_sends_only_what_is_missing() {
     assert!((15..19).contains(&kept), "{kept} units kept");
 }
 
-/// What a copy of `bytes` to `name` in `target` leaves when it is killed.
+/// Leaves what a killed copy of `bytes` to `name` in `target` leaves.
 fn leave(target: &Path, name: &str, bytes: &[u8]) {
     let target = Arc::new(File::open(target).unwrap().into());
     let mut part = Part::lasting(&target, name.as_bytes(), &RECURSIVE).unwrap();
@@ -722,7 +721,8 @@ fn copy__resume_of_a_changed_file_sends_only_the_change() {
     assert_eq!(fs::read(target.join("big")).unwrap(), bytes);
 }
 
-/// What goes between the look at its directory and its turn has vanished; what was named and is not there has not.
+/// An entry that disappears between reading its directory and its turn has vanished; a named source that does not exist
+/// has not.
 #[test]
 fn copy__what_vanishes_is_counted_apart() {
     let (_base, source, target) = places();
@@ -748,7 +748,7 @@ fn copy__what_vanishes_is_counted_apart() {
         Some(interfere),
     );
     let totals = outcome.complete();
-    // The one that was opened is complete. A directory may have had its turn before.
+    // The opened file is complete. A directory may have had its turn before.
     assert_eq!(totals.files, 1, "{:?}", outcome.at_sender);
     let vanished = outcome
         .at_sender
@@ -764,7 +764,7 @@ fn copy__what_vanishes_is_counted_apart() {
     );
 }
 
-/// Copies a file of `len` bytes to which `change` happens just after it was opened.
+/// Copies a file of `len` bytes to which `change` is applied just after it was opened.
 fn copy_changing(len: usize, change: impl FnOnce(&File) + Send + 'static) {
     let (_base, source, target) = places();
     fs::write(source.join("a"), content(1, len)).unwrap();
@@ -789,7 +789,7 @@ fn copy_changing(len: usize, change: impl FnOnce(&File) + Send + 'static) {
     assert_eq!(names(&target), ["a"]);
 }
 
-/// What becomes of a file of `len` bytes to which `change` happens just after it was opened, if that is allowed.
+/// The result for a file of `len` bytes to which `change` is applied just after it was opened, if that is allowed.
 fn copied_while(len: usize, change: impl FnOnce(&File) + Send + 'static) -> (Totals, Vec<u8>) {
     let (_base, source, target) = places();
     fs::write(source.join("a"), content(1, len)).unwrap();
@@ -813,7 +813,7 @@ fn copied_while(len: usize, change: impl FnOnce(&File) + Send + 'static) -> (Tot
 #[test]
 fn copy__a_source_may_change_if_that_is_allowed() {
     for len in [0, 1000, 5 * UNIT_BYTES] {
-        // What came after it was opened is for the next copy.
+        // Bytes appended after it was opened are for the next copy.
         let (totals, came) = copied_while(len, move |file| {
             file.write_all_at(b"more", len as u64).unwrap();
         });
@@ -834,7 +834,7 @@ fn copy__a_source_may_change_if_that_is_allowed() {
     let (totals, came) = copied_while(1000, |file| file.set_len(400).unwrap());
     assert_eq!((totals.files, totals.bytes), (1, 400));
     assert!(came == content(1, 1000)[..400]);
-    // A large one was announced in its length.
+    // The length of a large file was announced.
     let len = 40 * UNIT_BYTES;
     let (totals, came) = copied_while(len, |file| file.set_len(0).unwrap());
     assert_eq!(
@@ -864,7 +864,7 @@ fn copy__source_growing_while_read() {
 fn copy__source_written_to_while_read() {
     for len in [1000, 5 * UNIT_BYTES] {
         copy_changing(len, |file| {
-            // Later than the granularity of time stamps.
+            // Longer than the granularity of time stamps.
             thread::sleep(Duration::from_millis(20));
             file.write_all_at(b"other", 3).unwrap();
         });
@@ -886,7 +886,7 @@ fn copy__target_being_written_is_refused() {
     assert_eq!(names(&target), ["a"]);
 }
 
-/// What `receive` makes of a port at which these packs arrived and then the connection ended.
+/// The result of `receive` at a port at which these packs arrived before the connection ended.
 pub(crate) fn fed<R>(packs: Vec<Vec<u8>>, receive: impl FnOnce(Port) -> R) -> R {
     let (port, end) = port(buffers(4, CONTROL_BYTES), vec![], Arc::default(), || {});
     for pack in packs {
@@ -895,13 +895,13 @@ pub(crate) fn fed<R>(packs: Vec<Vec<u8>>, receive: impl FnOnce(Port) -> R) -> R 
         let len = pack.len();
         end.events.arrived(Filled { buffer, len });
     }
-    // What the receiver answers goes nowhere, but it goes.
+    // Messages of the receiver are accepted and dropped.
     let _outgoing = end.outgoing;
     drop((end.events, end.released));
     receive(port)
 }
 
-/// Sends hand-made packs to a receiver; what it says.
+/// Sends hand-made packs to a receiver; returns its messages.
 pub(crate) fn receive_raw(
     target: &Path,
     top: TopLevel,
@@ -1031,7 +1031,7 @@ fn receive__failures_wait_for_a_sender_that_does_not_hear_of_them() {
         FileReceiver::new(port, &failures, RECURSIVE, Digester::fixed(), to, role).receive_all()
     });
     assert!(matches!(outcome, Err(Error::PeerGone)), "{outcome:?}");
-    // Of the buffers for what is said all are full, and none comes back.
+    // All of the feedback buffers are full, and none is returned.
     assert_eq!(failures.sorted().len(), (4 + 1) * FEEDBACK_FAILURES);
 }
 

@@ -1,3 +1,5 @@
+//! Tests that extended attributes are read and set as requested, and no others.
+
 #![allow(non_snake_case)]
 
 use super::*;
@@ -84,11 +86,11 @@ fn set__what_read_gives_and_nothing_else() {
     );
     assert_eq!(Extended::read(other.as_fd(), XATTRS).unwrap(), extended);
     assert_eq!(names(other.as_fd()).unwrap().len(), 3, "and its own");
-    // Of what was not asked for, nothing goes.
+    // Nothing is removed of kinds that were not requested.
     let none = Extended::default();
     assert_eq!(wanted(&none, ACLS, false).set(other.as_fd()), Ok(vec![]));
     assert_eq!(Extended::read(other.as_fd(), XATTRS).unwrap(), extended);
-    // What a peer may not set, whoever this is.
+    // Attributes that a peer may never set, whatever user runs this.
     let mut more = Extended::default();
     for name in [&b"trusted.t"[..], b"security.capability"] {
         more.add(name.to_vec(), b"v".to_vec()).unwrap();

@@ -1,4 +1,4 @@
-//! A copy whose wire is cut, at each place in turn, and that goes on over another one.
+//! Tests that a copy whose wire is cut, at each place in turn, continues over another wire.
 
 #![allow(non_snake_case)]
 
@@ -31,7 +31,7 @@ impl Observer for Reads {
     }
 }
 
-/// The end that lasts, while the other one is made anew for each connection.
+/// The end that stays, while the other one is new for each connection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Client {
     Sends,
@@ -63,7 +63,7 @@ impl<'a> Copy<'a> {
         }
     }
 
-    /// Goes on over a wire that is cut after `limit` Transfers; the client's outcome.
+    /// Continues over a wire that is cut after `limit` Transfers; returns the client's result.
     fn connect(&mut self, limit: usize) -> Result<Totals, Error> {
         let base = File::open(self.target).unwrap().into();
         let to = (base, self.top.clone());
@@ -133,7 +133,7 @@ fn tree(base: &Path) -> PathBuf {
         }
         symlink("one", directory.join("link")).unwrap();
     }
-    // Is not copied, which is told once.
+    // Not copied, which is reported once.
     nix::unistd::mkfifo(&source.join("a/fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     source
 }
@@ -204,7 +204,7 @@ fn a_cut_copy_goes_on__and_reads_nothing_twice_that_is_done() {
     }
 }
 
-/// More names for some of the files of [`tree`], in directories of their own and of the others.
+/// Further names for some of the files of [`tree`], in directories of their own and of the others.
 fn link(source: &Path) -> Vec<(&'static str, &'static str)> {
     let pairs = [
         ("one", "z/one"),
@@ -273,7 +273,7 @@ fn a_large_file_goes_on_from_its_units() {
         let target = base.path().join("target");
         fs::create_dir(&target).unwrap();
         let mut copy = Copy::new(&source, &target, TopLevel::Any, client);
-        // Announcements and 12 units or so.
+        // Announcements and about 12 units.
         assert!(copy.connect(14).is_err());
         let totals = copy.connect(usize::MAX).unwrap();
         assert!(totals.bytes_kept >= 8 * UNIT_BYTES as u64, "{totals:?}");
@@ -301,7 +301,7 @@ fn four_files(base: &Path) -> (PathBuf, PathBuf) {
 #[test]
 fn a_tree_that_changed_meanwhile_is_copied_anew() {
     for client in [Client::Sends, Client::Receives] {
-        // The cut takes answers with it that are still on the wire: now and then all of them.
+        // The cut also loses answers in flight, sometimes all of them.
         let mut settled = 0;
         for _ in 0..10 {
             let base = tempfile::tempdir().unwrap();
@@ -310,7 +310,7 @@ fn a_tree_that_changed_meanwhile_is_copied_anew() {
             assert!(copy.connect(9).is_err());
             let passed = copy.reached.position.steps;
             settled = settled.max(passed);
-            // None of what was there has its name any more.
+            // None of the existing files has its name any more.
             for name in ["f", "g", "h", "i"] {
                 fs::rename(source.join(name), source.join(format!("{name}2"))).unwrap();
             }

@@ -1,3 +1,5 @@
+//! Tests that a file written in place is marked until it is complete.
+
 #![allow(non_snake_case)]
 
 use super::*;
@@ -52,7 +54,7 @@ fn in_place__is_marked_from_the_first_change_to_the_end() {
         std::fs::metadata(&path).unwrap().mtime(),
         META.mtime_seconds
     );
-    // It fails, or its process is killed.
+    // The copy fails, or its process is killed.
     first.discard();
     drop(first);
     assert!(unfinished(&path));
@@ -94,7 +96,7 @@ fn change__takes_set_user_id_and_set_group_id_away() {
     let (file, mut in_place) = opened.unwrap().unwrap();
     assert_eq!(mode(), 0o6755);
     match in_place.change(file.as_fd(), &META) {
-        // Before it could be marked.
+        // It failed before it could be marked.
         Err(Cause::CannotMark) => {}
         changed => changed.unwrap(),
     }

@@ -1,3 +1,5 @@
+//! Tests that followed links stay below the served directory.
+
 #![allow(non_snake_case)]
 
 use super::*;
@@ -30,7 +32,7 @@ fn tree() -> (tempfile::TempDir, Links) {
         symlink(target, at("root").join(name)).unwrap();
     }
     symlink(at("outside/secret"), at("root/absolute")).unwrap();
-    // What is inside, by a path from the top of the file system, cannot be told from the rest.
+    // An absolute path to the inside cannot be told from other absolute paths.
     symlink(at("root/sub/file"), at("root/absolute-inside")).unwrap();
     let root = Arc::new(Root::open(&at("root")).unwrap());
     (base, Links::below(true, &root))
@@ -72,7 +74,7 @@ fn stat_and_open__below_a_served_directory() {
         let looked = look(&base, &links, nowhere);
         assert_eq!(looked, Err(Cause::LinkToNothing), "{nowhere}");
     }
-    // A file is no link that leads nowhere.
+    // A file is not a dangling link.
     let root = std_fs::File::open(base.path().join("root/sub")).unwrap();
     let opened = links.open(
         &root,

@@ -1,3 +1,5 @@
+//! Tests that marks recognize temporary files, and no copies of them.
+
 #![allow(non_snake_case)]
 use super::*;
 use proptest::prelude::*;
@@ -26,7 +28,7 @@ fn find__for_this_target_and_this_inode_only() {
         let (file, _mark) = marked(at);
         assert_eq!(found(&file, b"target"), Some(0), "{at:?}");
         assert_eq!(found(&file, b"other"), None, "{at:?}");
-        // What cp -a makes of it.
+        // The result of cp -a.
         let copy = tempfile::tempfile_in("/dev/shm").unwrap();
         let mut bytes = vec![0; file.metadata().unwrap().len() as usize];
         file.read_exact_at(&mut bytes, 0).unwrap();
@@ -76,8 +78,8 @@ fn empty__and_remove() {
 }
 
 proptest! {
-    /// Pieces with gaps of all lengths: the content is what was written, zeros elsewhere, and the mark
-    /// is there after every step.
+    /// Writes with gaps of all lengths: the content is the written bytes with zeros between, and the mark exists after
+    /// every step.
     #[test]
     fn make_way__pieces_and_gaps(
         pieces in prop::collection::vec((0_u64..100, 1_usize..100), 1..20),

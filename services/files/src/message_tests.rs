@@ -1,3 +1,5 @@
+//! Tests that messages and records are encoded and decoded within their limits.
+
 #![allow(non_snake_case)]
 use super::*;
 use crate::digest::{Algorithm, Digester};
@@ -185,7 +187,7 @@ fn encode_opening__too_long() {
     assert_eq!(encode_opening(&request), None);
 }
 
-/// A length field that promises more than there is must not make the decoder allocate it.
+/// A count larger than the message must not make the decoder allocate memory for it.
 #[test]
 fn decode_feedback__huge_count() {
     // Have, 2^60 digests.

@@ -1,3 +1,5 @@
+//! Tests that slow but steady requests arrive.
+
 #![allow(non_snake_case)]
 
 use super::*;
@@ -34,7 +36,7 @@ fn comes_slowly() -> bool {
 
 #[test]
 fn receive__of_what_comes_slowly_takes_longer_than_its_patience() {
-    // An end that this machine keeps from running for as long loses its patience.
+    // An end that the machine suspends for that long may lose its patience.
     assert!((0..5).any(|_| comes_slowly()));
 }
 

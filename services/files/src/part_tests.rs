@@ -1,3 +1,5 @@
+//! Tests that files being written get their names only when complete.
+
 #![allow(non_snake_case)]
 use super::*;
 use crate::copy_tests::FRESH;
@@ -61,7 +63,7 @@ fn one(dir: &Arc<OwnedFd>, target: &[u8], kind: usize) -> Part {
     wanted
 }
 
-/// What a copy of `bytes` to `target` leaves when it is killed; its name.
+/// Leaves what a killed copy of `bytes` to `target` leaves; returns its name.
 fn leave(dir: &Arc<OwnedFd>, target: &[u8], bytes: &[u8]) -> String {
     let mut part = Part::lasting(dir, target, &FRESH).unwrap();
     part.write(bytes, 0).unwrap();
@@ -197,7 +199,7 @@ fn give_up__keeps_what_there_is_on_a_full_disk_only() {
     for (cause, kept) in [(Cause::NoSpace, true), (Cause::DigestMismatch, false)] {
         let mut part = Part::lasting(&dir, b"a", &FRESH).unwrap();
         part.write(b"half", 0).unwrap();
-        // As late as can be: all but the name was given.
+        // As late as possible: everything but the name was set.
         part.settle(4, &META, false).unwrap();
         part.give_up(&cause);
         drop(part);
@@ -339,7 +341,7 @@ fn make_link__over_a_directory_is_refused() {
 #[test]
 fn make_link__is_on_the_disk_if_it_is_to_be_durable() {
     let base = tempfile::tempdir().unwrap();
-    // One that cannot be synced shows that it would have been.
+    // A descriptor that cannot be synced shows that a sync was tried.
     let flags = fs::OFlags::PATH | fs::OFlags::DIRECTORY;
     let dir = fs::open(base.path(), flags, Mode::empty()).unwrap();
     make_link(dir.as_fd(), b"a", b"x", &META, &FRESH, None).unwrap();

@@ -1,4 +1,4 @@
-//! When a copy goes on, and when it does not.
+//! Tests that a copy continues after errors that time can cure, and ends after others.
 
 #![allow(non_snake_case)]
 
@@ -7,7 +7,7 @@ use crate::message::Totals;
 use crate::position::Step;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Counts what it is told.
+/// Counts events.
 #[derive(Default)]
 struct Told {
     interrupted: AtomicU32,
@@ -27,7 +27,7 @@ impl Observer for Told {
 const LONG: Duration = Duration::from_secs(3600);
 const LOST: Error = Error::Transport(zerolane::Error::Closed(CloseReason::PeerDead));
 
-/// Runs attempts, of which each is told its number; the outcome and the number of attempts.
+/// Runs attempts, each with its number; returns the result and the number of attempts.
 fn run(
     patience: Duration,
     told: &Told,
@@ -47,7 +47,7 @@ fn run__goes_on_until_all_is_copied() {
     let told = Told::default();
     let (outcome, tries) = run(LONG, &told, |number, copying| {
         match number {
-            // No answer: it is still the same outage.
+            // No answer: the outage continues.
             2 => {}
             _ => copying.accepted([1; 16], false),
         }
@@ -104,7 +104,7 @@ fn run__gives_up_without_progress_only() {
         "{outcome:?}"
     );
     assert!(tries >= 2);
-    // Each of these attempts settles something: no outage lasts long.
+    // Each of these attempts makes progress, so no outage lasts long.
     let (outcome, tries) = run(patience, &Told::default(), |number, copying| {
         copying.accepted([1; 16], false);
         copying.reached.position.pass(Step::Entry, b"a");
@@ -115,7 +115,7 @@ fn run__gives_up_without_progress_only() {
         }
     });
     assert_eq!((outcome.is_ok(), tries), (true, 20));
-    // Without any patience the error is that of the connection.
+    // Without patience the error is that of the connection.
     let (outcome, tries) = run(Duration::ZERO, &Told::default(), |_, copying| {
         copying.accepted([1; 16], false);
         Err(LOST)

@@ -1,3 +1,5 @@
+//! Tests that the pump sends and receives everything before it ends.
+
 #![allow(non_snake_case)]
 
 use super::*;
@@ -8,12 +10,12 @@ use zerolane::{Endpoint, Options};
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// A connection's two ends: that which connects, to where `via` leads to, and that which accepts.
+/// The two ends of a connection: the connecting one, by way of `via`, and the accepting one.
 pub(crate) fn connected(via: impl FnOnce(SocketAddr) -> SocketAddr) -> (Connection, Connection) {
     connected_with(Options::default(), via)
 }
 
-/// The same with these options at both ends.
+/// The two ends of a connection, both with these options.
 pub(crate) fn connected_with(
     options: Options,
     via: impl FnOnce(SocketAddr) -> SocketAddr,
@@ -56,10 +58,10 @@ fn run__on_a_long_path_there_are_more_buffers_before_anything_was_confirmed() {
     assert!(free.unwrap() > DATA_BUFFERS);
 }
 
-/// What was said before is sent to its end, and is none of the file side's.
+/// Earlier messages are sent completely, and do not count as the file side's.
 #[test]
 fn run_counted__ends_when_what_was_said_before_was_sent() {
-    // So much that it does not leave before it is received into.
+    // Too much to be sent before it is received.
     const SAID: usize = 100_000;
     let (mut hears, mut says) = connected(|address| address);
     let said = says.post_send(Region::from_vec(vec![7; SAID])).unwrap();
@@ -73,7 +75,7 @@ fn run_counted__ends_when_what_was_said_before_was_sent() {
         })
     });
     works.recv_timeout(LONG).unwrap();
-    // Were it over with the work, it would be so by now.
+    // If it ended with the work, it would have ended by now.
     thread::sleep(Duration::from_millis(200));
     assert!(!pumping.is_finished());
     hears.post_recv(Region::from_vec(vec![0; SAID])).unwrap();

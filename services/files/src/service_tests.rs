@@ -1,4 +1,4 @@
-//! Client and server over loopback, with real files.
+//! Tests that client and server copy real files over loopback.
 
 #![allow(non_snake_case)]
 
@@ -230,7 +230,7 @@ fn get__outside_fails_that_source_only() {
 
 #[test]
 fn connect__nothing_there() {
-    // No other program gets this port, and it hears only a peer that is not there.
+    // No other program gets this port, and its only peer does not exist.
     let silent = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     silent.connect((Ipv4Addr::LOCALHOST, 9)).unwrap();
     let address = silent.local_addr().unwrap();
@@ -243,7 +243,7 @@ fn connect__nothing_there() {
     ));
 }
 
-/// Sends `bytes` as the first message; the reply.
+/// Sends `bytes` as the first message; returns the reply.
 fn open_with(lab: &Lab, bytes: &[u8]) -> Result<Reply, Error> {
     let mut connection = Connection::connect(lab.address, &Options::default()).unwrap();
     connection
@@ -315,7 +315,7 @@ fn serve__client_that_asks_and_goes_away() {
     assert_eq!(lab.put("a", "").unwrap().files, 1);
 }
 
-/// Hands what it hears of to the test.
+/// Passes events to the test.
 struct Told(std::sync::mpsc::Sender<(PublicKey, Result<(), Error>)>);
 
 impl ServerObserver for Told {
@@ -339,7 +339,7 @@ fn serve__a_key_that_is_taken_off_the_list_has_its_connections_ended() {
     fs::create_dir(&share).unwrap();
     let [leaves, stays] = [1, 2].map(|n| Arc::new(Identity::from_secret([n; 32])));
     let line = |who: &Identity| format!("{} read-write\n", who.public());
-    // In the place of the one before: the server reads either.
+    // Renamed into place, so that the server reads either version whole.
     let allow = |lines: String| {
         let new = base.path().join("new");
         fs::write(&new, lines).unwrap();
@@ -385,7 +385,7 @@ fn serve__a_key_that_is_taken_off_the_list_has_its_connections_ended() {
     }
     allow(line(&stays));
     assert!(matches!(next(), (key, Err(Error::Revoked)) if key == leaves.public()));
-    // The other one is there until its rights are less.
+    // The other connection stays until its rights shrink.
     allow(line(&stays).replace("read-write", "read"));
     assert!(matches!(next(), (key, Err(Error::Revoked)) if key == stays.public()));
     stop.request();
@@ -403,7 +403,7 @@ fn Stop__of_a_part_is_not_that_of_the_whole() {
     assert!(other.requested() && !other.requested_here());
 }
 
-/// Asks to stop as soon as something moves.
+/// Requests a stop at the first progress.
 pub(crate) struct StopsAtOnce(pub(crate) Stop);
 
 impl Observer for StopsAtOnce {
@@ -424,8 +424,8 @@ fn put__heeds_a_stop_while_it_moves() {
     assert!(!lab.share("large").exists());
 }
 
-/// Forwards between a client and `server`, each datagram after `delay`, until `limit` bytes came from the client; then
-/// nothing any more, in neither direction. Its address.
+/// Forwards between a client and `server`, each datagram after `delay`, until the client has sent `limit` bytes; then
+/// nothing, in either direction. Returns its address.
 pub(crate) fn relay(server: SocketAddr, limit: usize, delay: Duration) -> SocketAddr {
     let socket = || std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let (front, back) = (socket(), socket());
@@ -460,7 +460,7 @@ pub(crate) fn relay(server: SocketAddr, limit: usize, delay: Duration) -> Socket
     address
 }
 
-/// The client finds out first that its connection is lost; the server's end of it still has the file.
+/// The client notices first that its connection is lost; the server's end still holds the file.
 #[test]
 fn put__goes_on_while_the_server_holds_the_connection_before() {
     let lab = Lab::new(false);

@@ -1,3 +1,5 @@
+//! Tests that temporary files are claimed, found again and renamed without touching other files.
+
 #![allow(non_snake_case)]
 use super::*;
 use crate::positioned::write_at;
@@ -38,7 +40,7 @@ fn lasting_name__fits_and_differs() {
     assert!(names[0].starts_with(b".a.") && names[0].ends_with(b".zlpart"));
 }
 
-/// A copy may be killed at any moment: what it leaves without a mark is nobody's.
+/// A copy may be killed at any moment: a file that it leaves without a mark is never recognized again.
 #[test]
 fn claim__marks_before_the_name_is_there() {
     let base = tempfile::tempdir().unwrap();
@@ -54,14 +56,14 @@ fn claim__marks_before_the_name_is_there() {
     let made = claim(dir.as_fd(), b"a").unwrap();
     let mut buffer = [MaybeUninit::uninit(); 4096];
     let mut events = inotify::Reader::new(&watch, &mut buffer);
-    // A file without a name has one here that only the system knows.
+    // Here an unnamed file has a name that only the system knows.
     let under_its_name: Vec<_> = std::iter::from_fn(|| {
         let event = events.next().ok()?;
         Some((event.events(), event.file_name()?.to_bytes().to_vec()))
     })
     .filter(|(_, name)| *name == made.name)
     .collect();
-    // Neither an attribute nor content comes after the name.
+    // Neither an attribute nor content is written after the name exists.
     assert_eq!(under_its_name, [(inotify::ReadFlags::CREATE, made.name)]);
 }
 
@@ -86,7 +88,7 @@ fn claim__passes_by_what_is_anothers() {
     assert_eq!(read(at(0)).unwrap(), b"mine");
     assert_eq!(read(at(5)).unwrap(), b"of b");
 
-    // What is left is found there again.
+    // A later claim finds the content that was left.
     write_at(ours.file.as_fd(), b"left", 0).unwrap();
     let inode = fs::fstat(&ours.file).unwrap().st_ino;
     drop(ours);
@@ -132,7 +134,7 @@ fn set_aside__only_what_it_is() {
     assert!(path(&aside).exists() && !path(&ours.name).exists());
     put_back(dir.as_fd(), &aside, &ours.name);
     assert!(!path(&aside).exists() && path(&ours.name).exists());
-    // Something came there: neither is lost.
+    // Another file came there: neither is lost.
     let aside = set_aside(dir.as_fd(), &ours.name, ours.file.as_fd()).unwrap();
     write(path(&ours.name), b"theirs").unwrap();
     put_back(dir.as_fd(), &aside, &ours.name);
@@ -156,7 +158,7 @@ fn set_aside__while_another_program_changes_what_stands_there() {
             write(base.path().join("theirs"), b"theirs").unwrap();
             let exchange = RenameFlags::EXCHANGE;
             while !done.load(Ordering::Relaxed) {
-                // Nothing stands there for a moment, now and then.
+                // The name is briefly absent now and then.
                 let _ = fs::renameat_with(&dir, &*name, &dir, "theirs", exchange);
             }
         });

@@ -1,3 +1,5 @@
+//! Tests that a copy reports its end once, before its last connection is closed.
+
 #![allow(non_snake_case)]
 
 use crate::client::Client;
@@ -19,7 +21,7 @@ use zerolane::{Endpoint, Options};
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// How often it was called.
+/// Counts calls.
 fn counted() -> (Arc<AtomicUsize>, impl Fn() + Send + Sync + 'static) {
     let count = Arc::new(AtomicUsize::new(0));
     let counts = Arc::clone(&count);
@@ -60,7 +62,7 @@ fn with_done__is_called_once_for_a_copy_that_is_complete() {
         .get_stream(b"s", &out, &CopyOptions::default(), &())
         .unwrap();
     assert_eq!(count.load(SeqCst), 5);
-    // None of these is.
+    // None of these operations is a copy.
     client
         .get(&[b"one".to_vec()], &lab.local("no/where"), &options, &())
         .unwrap_err();
@@ -73,14 +75,14 @@ fn with_done__is_called_once_for_a_copy_that_is_complete() {
     assert_eq!(count.load(SeqCst), 5);
 }
 
-/// A server that has seen the connection end has seen that `done` was called.
+/// When a server sees the end of the connection, `done` was called before.
 #[test]
 fn with_done__is_called_before_the_connection_ends() {
     let mut endpoint = Endpoint::bind((Ipv4Addr::LOCALHOST, 0), Options::default()).unwrap();
     let address = endpoint.local_addr();
     let (count, done) = counted();
     let done = move || {
-        // Were the connection closed by now, the other end would see it meanwhile.
+        // If the connection were closed already, the other end would see it meanwhile.
         thread::sleep(Duration::from_millis(300));
         done();
     };

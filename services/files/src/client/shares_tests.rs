@@ -1,4 +1,4 @@
-//! Copies over several connections, between a client and a server over loopback.
+//! Tests that copies over several connections are complete, with client and server over loopback.
 
 #![allow(non_snake_case)]
 
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use zerolane::{Connection, Options};
 
-/// Counts what it is told.
+/// Counts the events of a copy.
 #[derive(Default)]
 struct Heard {
     counted: Mutex<Vec<(u64, u64)>>,
@@ -60,8 +60,7 @@ impl Observer for Heard {
     }
 }
 
-/// 90 files on both sides of what a pack takes, links, directories that nobody may write to, and one that cannot be
-/// copied.
+/// 90 files, some packed and some not, links, read-only directories, and a file that cannot be copied.
 fn tree(at: &Path) {
     for (number, directory) in ["", "a", "a/b", "locked", "empty"].iter().enumerate() {
         let directory = at.join(directory);
@@ -86,7 +85,7 @@ fn tree(at: &Path) {
     }
 }
 
-/// Of each entry its mode, the time of a directory, and content.
+/// Mode and content of each entry, and the time of directories.
 fn seen(at: &Path) -> BTreeMap<String, (u32, i64, Vec<u8>)> {
     let mut found = BTreeMap::new();
     let mut todo = vec![at.to_owned()];
@@ -108,7 +107,7 @@ fn seen(at: &Path) -> BTreeMap<String, (u32, i64, Vec<u8>)> {
     found
 }
 
-/// So that all of it can be removed.
+/// Makes everything removable.
 fn unlock(at: &Path) {
     fs::set_permissions(at.join("locked"), Permissions::from_mode(0o755)).unwrap();
 }
@@ -185,7 +184,7 @@ fn with_connections__what_none_of_them_can_enter_is_told_once() {
     assert_eq!(heard.failed.lock().unwrap().len(), 1);
 }
 
-/// A client that counts its connections; those from the second on go by way of `limit` bytes, then nothing.
+/// A client that counts its connections; from the second on, each passes `limit` bytes and then nothing.
 fn counting(lab: &Lab, limit: Option<usize>) -> (Client, Arc<AtomicUsize>) {
     let connected = Arc::new(AtomicUsize::new(0));
     let number = Arc::clone(&connected);
@@ -197,7 +196,7 @@ fn counting(lab: &Lab, limit: Option<usize>) -> (Client, Arc<AtomicUsize>) {
         lab.client()
             .with_connector(move |options| match (number.fetch_add(1, Relaxed), cut) {
                 (1, Some(cut)) => {
-                    // Soon lost, and before there is a spare one.
+                    // Lost soon, and before there is a spare connection.
                     let cut_options = Options {
                         idle_timeout: Duration::from_millis(2500),
                         ..options.clone()
@@ -225,9 +224,9 @@ fn with_connections__one_that_breaks_is_taken_up_alone() {
         .unwrap();
     assert_eq!((totals.files, totals.failed), (40, 0));
     assert_eq!(seen(&lab.share("new")), seen(&at));
-    // On a busy machine another may break, too.
+    // On a busy machine another connection may break, too.
     assert!(heard.taken_up.load(Relaxed) >= 1);
-    // One each, the one that goes on, and that for the directory.
+    // One for each share, one that continues, one for the directory.
     assert!(connected.load(Relaxed) >= 5);
 }
 

@@ -1,10 +1,12 @@
+//! Tests that filters decide as rsync's do.
+
 #![allow(non_snake_case)]
 
 use super::matcher::Matcher;
 use super::*;
 use crate::limits::FILTER_TEXT_BYTES;
 
-/// Whether `filter` leaves `path` alone at `side`; a final slash means a directory.
+/// Whether `filter` excludes `path` at `side`; a final slash means a directory.
 fn leaves(filter: &Filter, side: Side, path: &str) -> bool {
     let name = path.strip_suffix('/');
     let scope = Scope::new(filter, side).unwrap();
@@ -60,7 +62,7 @@ fn excludes__by_pattern() {
         ("a.b", &["a.b"], &["axb"]),
         ("{a,b}", &["{a,b}"], &["a", "b"]),
         ("\u{e9}?", &["\u{e9}x"], &["e"]),
-        // It names nothing.
+        // It matches nothing.
         ("/", &[], &["a", "a/", "a/b"]),
         ("//", &[], &["a", "a/"]),
     ] {
@@ -110,7 +112,7 @@ fn add__no_patterns() {
         let rule = [b"P ", pattern].concat();
         assert_eq!(filter.add(&rule), Err(wrong), "{bad}");
     }
-    // As rsync has them.
+    // As in rsync.
     filter.exclude(b"").unwrap();
     filter.exclude(b"- ").unwrap();
     assert_eq!(filter.add(b"- "), Err(FilterError::Empty));
@@ -141,7 +143,7 @@ fn add__no_patterns() {
 
 #[test]
 fn add__rules_as_words_and_letters() {
-    // What is left alone at the source, and at the target.
+    // Exclusion at the source, and at the target.
     for (rules, source, target) in [
         (&["- a"][..], true, true),
         (&["exclude a"], true, true),
@@ -227,7 +229,7 @@ fn Scope__many_rules_are_looked_at_once_and_too_many_refused() {
     assert_eq!(small.err(), Some(FilterError::TooLarge));
 }
 
-/// A filter that looks for `.f`, after these rules.
+/// A filter that reads `.f` files, after these rules.
 fn with_files(rules: &[&str]) -> Filter {
     let mut filter = Filter::default();
     let rules = rules.iter().chain(&[": .f"]);
@@ -265,7 +267,7 @@ fn Scope__rules_of_the_tree_hold_where_they_stand_and_below() {
             ("d/", false),
         ],
     );
-    // Anchored patterns begin where the file is; others look at the whole path.
+    // Anchored patterns begin at the file's directory; others match the whole path.
     enter(
         &mut scope,
         "d",
@@ -369,14 +371,14 @@ fn Scope__filter_files_that_cannot_be_used() {
         let mut scope = Scope::new(&filter, Side::Source).unwrap();
         let (index, why) = enter(&mut scope, text).unwrap_err();
         assert!(index == 0 && why.starts_with(words), "{why}");
-        // None of its rules hold.
+        // None of its rules apply.
         assert!(!scope.excludes(b"d/a", false, false));
     }
     let mut one_sided = Filter::default();
     one_sided.add(b":s .f").unwrap();
     let mut scope = Scope::new(&one_sided, Side::Source).unwrap();
     assert!(enter(&mut scope, b"P a\n").is_err());
-    // All in force are bounded.
+    // All rules in force together are bounded.
     let mut scope = Scope::new(&filter, Side::Source).unwrap();
     let text = [&b"#"[..], &[b'x'; FILTER_TEXT_BYTES / 2 - 1]].concat();
     for _ in 0..2 {

@@ -1,3 +1,5 @@
+//! Tests that senders are found by their channel.
+
 #![allow(non_snake_case)]
 use super::super::links::links;
 use super::*;
@@ -8,7 +10,7 @@ fn lo() -> Vec<Link> {
     links(&["lo".into()]).unwrap()
 }
 
-/// A channel that no other test has.
+/// A channel that no other test uses.
 fn channel(test: u16) -> u16 {
     (std::process::id() as u16)
         .wrapping_mul(31)
@@ -16,7 +18,7 @@ fn channel(test: u16) -> u16 {
         % 10_000
 }
 
-/// Asks until `count` places were answered.
+/// Asks until `count` places have answered.
 fn find(search: &Search, count: usize) -> HashSet<SocketAddr> {
     let deadline = Instant::now() + Duration::from_secs(30);
     let mut found = HashSet::new();

@@ -1,3 +1,5 @@
+//! Tests that two people with a code exchange files, and others cannot.
+
 #![allow(non_snake_case)]
 use super::*;
 use crate::error::{Cause, Failure, Refusal};
@@ -11,7 +13,7 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-/// What is offered, and a directory to receive into.
+/// Files to offer, and a directory to receive into.
 fn places(names: &[&str]) -> (tempfile::TempDir, Vec<PathBuf>, PathBuf) {
     let base = tempfile::tempdir().unwrap();
     let (from, to) = (base.path().join("from"), base.path().join("to"));
@@ -24,7 +26,7 @@ fn places(names: &[&str]) -> (tempfile::TempDir, Vec<PathBuf>, PathBuf) {
     (base, sources, to)
 }
 
-/// Has `receiver` meet somebody who offers `sources`, over loopback.
+/// Lets `receiver` meet a sender of `sources`, over loopback.
 fn meet(sources: Vec<PathBuf>, receiver: impl FnOnce(Meeting)) {
     meet_filtered((sources, Filter::default()), receiver);
 }
@@ -64,7 +66,7 @@ fn Meeting__a_name_that_came_after_the_offer_stays() {
         assert_eq!((totals.files, totals.failed), (1, 1));
         assert!(to.join("a").is_dir());
         assert_eq!(fs::read(to.join("b")).unwrap(), b"new b");
-        // By now both are there.
+        // By now both exist.
         let totals = meeting
             .receive(&to, &options, false, patience, &())
             .unwrap();
@@ -171,7 +173,7 @@ fn Offer__keeps_no_name_back_for_which_there_is_room() {
     let mut offer = invitation.offer().clone();
     assert_eq!(offer.entries.len() as u64 + offer.more, 400);
     assert!(offer.more > 0 && offer.says_what_it_can());
-    // The same name again is none.
+    // A repeated name is not an additional one.
     offer.entries.truncate(1);
     offer.entries = vec![offer.entries[0].clone(); 400];
     assert!(!offer.says_what_it_can());
@@ -216,7 +218,7 @@ fn Invitation__gives_nothing_but_what_it_offers() {
                 .rename(b"secret", b"new", Replace::Any, &())
                 .map(drop),
         );
-        // Whatever is asked for, what is offered comes.
+        // Whatever the client requests, it gets the offered files.
         let asked = client.get(&[b"secret".to_vec()], &to.join("x"), &options, &());
         assert!(
             fs::read(to.join("x")).is_ok_and(|it| it == b"new a"),
@@ -224,7 +226,7 @@ fn Invitation__gives_nothing_but_what_it_offers() {
         );
         let read_only = client.put_stream(std::io::stdin(), b"new", &options, &());
         assert!(matches!(read_only, Err(Error::Refused(Refusal::ReadOnly))));
-        // Its key is not known to anybody else.
+        // Only the sender knows its key.
         let stranger = client.clone().with_transport(Options::default());
         let stranger = stranger.list(&[Vec::new()], ListOptions::default(), |_| panic!("listed"));
         assert!(

@@ -1,3 +1,5 @@
+//! Tests that a receiver accepts only the steps of its plan.
+
 #![allow(non_snake_case)]
 
 use super::*;
@@ -77,7 +79,7 @@ fn exchange<'a>(name: &'a [u8], with: &'a [u8]) -> Record<'a> {
     Record::Exchange { name, with }
 }
 
-/// How many of the records are taken.
+/// How many of the records are accepted.
 fn taken(records: &[Record<'_>]) -> usize {
     taken_of(plan(), records)
 }
@@ -101,7 +103,7 @@ fn Expected__what_was_asked_for_and_all_of_it() {
         Record::Finish,
     ];
     assert_eq!(taken(&right), right.len());
-    // Not the one that was asked for, one left out, one too many, the end too early.
+    // Another file, a missing one, an extra one, an early end.
     for at in 0..right.len() - 1 {
         let mut other = right.to_vec();
         other[at] = link(b"other");
@@ -173,7 +175,7 @@ fn Expected__links_of_what_was_asked_for_or_has_come() {
         Record::Finish,
     ];
     assert_eq!(taken_of(plan.clone(), &right), right.len());
-    // Of what came on this connection; whole files, or nothing.
+    // Further names of files that came on this connection; whole files, or nothing.
     for other in [
         hard_link(b"c", 0, b"other", false),
         link(b"c"),
@@ -194,7 +196,7 @@ fn Expected__links_of_what_was_asked_for_or_has_come() {
         records[4] = other;
         assert_eq!(taken_of(plan.clone(), &records), 4);
     }
-    // Instead of a copy, only of what came.
+    // In place of a copy, a further name only of a file that came.
     let copy = encoded(&[Step::Copy {
         name: named(b"a"),
         instead: None,
@@ -236,7 +238,7 @@ fn Expected__a_link_of_the_file_that_was_compared() {
         taken_of(plan.clone(), &records)
     };
     assert_eq!(taken(same(b"aside", 2, b"d/f", 5, META)), 4);
-    // It changed since: it is sent, or cannot be read.
+    // It changed since the comparison: it is sent, or cannot be read.
     assert_eq!(taken(link(b"aside")), 4);
     assert_eq!(taken(unreadable(b"f")), 2);
     for other in [

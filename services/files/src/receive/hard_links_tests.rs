@@ -1,3 +1,5 @@
+//! Tests that hard links are made only to the right files.
+
 #![allow(non_snake_case)]
 
 use super::*;
@@ -33,7 +35,7 @@ fn file(name: &[u8]) -> Record<'_> {
     }
 }
 
-/// A directory, through which others than root get to what is in it.
+/// A directory that other users can enter.
 fn enter(name: &[u8]) -> Record<'_> {
     let meta = Meta {
         mode: 0o755,
@@ -78,14 +80,14 @@ fn inode(path: impl AsRef<Path>) -> u64 {
     path.as_ref().symlink_metadata().unwrap().ino()
 }
 
-/// An empty file of the time of those that come.
+/// An empty file with the time of the received ones.
 fn put(path: impl AsRef<Path>) {
     let file = File::create(path).unwrap();
     let time = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1);
     file.set_modified(time).unwrap();
 }
 
-/// What was received, and the causes of what failed.
+/// The totals, and the causes of failures.
 fn receive(role: Role, base: &Path, records: &[Record<'_>]) -> (Totals, Vec<Cause>) {
     let (received, said) = receive_as(role, base, KEPT, records);
     let causes = said.into_iter().flat_map(|it| match it {
@@ -164,7 +166,7 @@ fn hard_link__of_nothing_else_than_what_came() {
     symlink("directory", at("symlinked")).unwrap();
     put(at("directory/x"));
     let records = [
-        // One that is not announced, one that fails, and one whose announcement something else has taken.
+        // An unannounced name, a failed one, and one whose announcement another file has used up.
         file(b"came"),
         Record::Shared,
         Record::File {
@@ -205,7 +207,7 @@ fn hard_link__of_nothing_else_than_what_came() {
             assert!(at("new").symlink_metadata().is_err());
         }
     }
-    // For a server that says that it was there, the same.
+    // For a server that claims that it existed before, the same.
     let said = [before(b"new", b"foreign")];
     let (_, causes) = receive(Role::Asks, base.path(), &said);
     assert_eq!(causes, [Cause::FirstNotThere]);
@@ -229,7 +231,7 @@ fn hard_link__of_what_a_client_found_unchanged() {
         let (_, causes) = receive(Role::Tells, base.path(), &said);
         assert_eq!(causes, [Cause::FirstNotThere], "{first}");
     }
-    // It is no more what it was: by its time, or its size.
+    // It is no longer the same, by its time or its size.
     for change in [0, 1] {
         match change {
             0 => drop(File::create(at("a")).unwrap()),
@@ -253,7 +255,7 @@ fn hard_link__takes_the_place_of_what_is_there() {
     let names = [&b"file"[..], b"symlink", b"directory", b"read-only", b"new"];
     let mut records = vec![Record::Shared, file(b"a")];
     records.extend(names.map(|name| link(name, 0, b"a")));
-    // Again: it is that already.
+    // Again: the link exists already.
     records.push(link(b"file", 0, b"a"));
     records.push(link(b"a", 0, b"a"));
     let (totals, causes) = receive(Role::Asks, base.path(), &records);
@@ -263,7 +265,7 @@ fn hard_link__takes_the_place_of_what_is_there() {
         assert_eq!(inode(at("a")), inode(at(name)), "{name}");
     }
     assert_eq!(at("a").metadata().unwrap().nlink(), 4);
-    // Nothing is left of what was made under another name.
+    // No entry with a random name is left.
     assert_eq!(base.path().read_dir().unwrap().count(), 6);
 }
 
@@ -279,7 +281,7 @@ fn put_link__to_another_file_system_or_of_another_file() {
     let open = |path: &Path| OwnedFd::from(File::open(path).unwrap());
     let (from, to) = (open(here.path()), open(there.path()));
     let of = |name: &[u8]| identity(&stat_at(&from, name).unwrap());
-    // What stands there by now is another file.
+    // By now another file is there.
     let outcome = put_link((&from, b"a"), of(b"b"), &from, b"c");
     assert_eq!(outcome, Err(Cause::FirstNotThere));
     assert_eq!(here.path().read_dir().unwrap().count(), 2);

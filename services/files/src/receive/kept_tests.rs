@@ -1,3 +1,5 @@
+//! Tests that a receiver sets requested attributes alone, and reports those not kept.
+
 #![allow(non_snake_case)]
 
 use super::*;
@@ -12,7 +14,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Receives records, with what is asked for, into a directory.
+/// Receives records into a directory, with these attributes requested.
 fn receive(
     base: &Path,
     attributes: Attributes,
@@ -21,7 +23,7 @@ fn receive(
     receive_as(Role::Asks, base, attributes, records)
 }
 
-/// The same, as the client that asked, or as a server.
+/// Receives records as the requesting client, or as a server.
 pub(crate) fn receive_as(
     role: Role,
     base: &Path,

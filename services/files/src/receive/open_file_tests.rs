@@ -1,3 +1,5 @@
+//! Tests that a receiver uses existing content of a file, and verifies it.
+
 #![allow(non_snake_case)]
 
 use super::*;
@@ -7,7 +9,7 @@ use std::fs::{File, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
-/// What arrives for the file `f`, of which there is an old one of so many bytes, and the digests of that.
+/// A new file `f` with an old version of that many bytes, and the digests of the old content.
 fn left_over(
     directory: &Arc<OwnedFd>,
     bytes: usize,
@@ -69,7 +71,7 @@ fn occupied(path: &Path) -> u64 {
 #[test]
 fn take_kept__of_a_sparse_old_file_copies_its_data_alone() {
     const UNIT: u64 = UNIT_BYTES as u64;
-    // Four units and a part of one, of which each but the third has a page of data, the last one at its beginning.
+    // Four units and a part of one. Each but the third has a page of data, the last one at its start.
     let size = 4 * UNIT + 300_000;
     let pages = [0, UNIT + 512 * 1024, 3 * UNIT + 8192, 4 * UNIT];
     for grown in [0, 5 * UNIT] {
@@ -115,7 +117,7 @@ fn take_kept__of_a_sparse_old_file_copies_its_data_alone() {
 
 #[test]
 fn close__of_an_old_file_that_was_kept_as_a_whole_and_changed_meanwhile() {
-    /// What happens to the old file while it is compared.
+    /// A change of the old file while it is compared.
     #[derive(Debug, PartialEq)]
     enum Meanwhile {
         Nothing,
@@ -139,7 +141,7 @@ fn close__of_an_old_file_that_was_kept_as_a_whole_and_changed_meanwhile() {
         assert_eq!(digests.len(), 3);
         let mut whole = digester.hasher();
         digests.iter().for_each(|digest| whole.update(digest));
-        // The system's times have steps.
+        // The system's times are granular.
         std::thread::sleep(std::time::Duration::from_millis(20));
         if meanwhile == Chmod {
             std::fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
@@ -158,7 +160,7 @@ fn close__of_an_old_file_that_was_kept_as_a_whole_and_changed_meanwhile() {
         let same = path.metadata().unwrap().ino() == before.ino();
         match meanwhile {
             Nothing => assert!(closed.is_ok() && same, "{closed:?}"),
-            // Its content is what was offered: a copy of it takes its place.
+            // Its content is as offered, so a copy of it takes its place.
             Chmod => assert!(closed.is_ok() && !same, "{closed:?}"),
             Write | WriteAndSetTime => {
                 assert_eq!(closed.unwrap_err(), Cause::TargetChanged, "{meanwhile:?}");
@@ -174,7 +176,7 @@ fn close__has_an_old_file_that_was_kept_as_a_whole_on_the_disk() {
     let bytes = vec![1; UNIT_BYTES];
     std::fs::write(&path, &bytes).unwrap();
     let open_as = |path: &Path, flags| rustix::fs::open(path, flags, Mode::empty()).unwrap();
-    // What cannot be synced shows that it would have been.
+    // A descriptor that cannot be synced shows that a sync was tried.
     let [no_file, no_directory] = [&path, base.path()].map(|it| open_as(it, OFlags::PATH));
     let [file, directory] = [&path, base.path()].map(|it| open_as(it, OFlags::RDONLY));
     let not_synced = Err(Cause::from(Errno::BADF));

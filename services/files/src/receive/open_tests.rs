@@ -1,3 +1,5 @@
+//! Tests that a receiver that copies kept units reports that it is at work.
+
 #![allow(non_snake_case)]
 
 use crate::copy_tests::pack;
@@ -16,7 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Units of the old file, all of which are kept.
 const KEPT: u64 = 2 * COPIED_UNITS + 1;
-/// What the receiver does before it is told to keep these: it says what it has, and lets two packs go.
+/// Calls of the receiver before it is told to keep these units: it sends digests, and releases two packs.
 const CALLS_BEFORE: usize = 4;
 
 fn old() -> Vec<u8> {
@@ -24,8 +26,8 @@ fn old() -> Vec<u8> {
     units.collect::<Vec<_>>().concat()
 }
 
-/// Receives a file that has grown by a unit, of which the rest is kept; what the receiver said. `stopped`: it is asked to
-/// stop before that unit is taken.
+/// Receives a file that grew by a unit and keeps the rest; returns the receiver's messages. `stopped`: it is asked to
+/// stop before that unit.
 fn grown(base: &Path, stopped: bool) -> (Result<Totals, Error>, Vec<Feedback>) {
     let digester = Digester::fixed();
     let (old, new) = (old(), vec![77; UNIT_BYTES]);
@@ -99,7 +101,7 @@ fn catch_up__ends_when_it_is_asked_to_stop() {
     let base = tempfile::tempdir().unwrap();
     let (done, said) = grown(base.path(), true);
     assert!(matches!(done, Err(Error::Stopped)), "{done:?}");
-    // Of what has to be copied not even so much was.
+    // Fewer units were copied than need such a message.
     assert!(!said.contains(&Feedback::AT_WORK), "{said:?}");
     assert!(std::fs::read(base.path().join("f")).unwrap() == old());
 }

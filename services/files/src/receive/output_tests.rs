@@ -1,3 +1,5 @@
+//! Tests that a stream is passed on only as far as it was verified.
+
 #![allow(non_snake_case)]
 use super::*;
 use crate::copy_tests::{fed, pack};
@@ -18,14 +20,14 @@ const STREAM: Record<'static> = Record::Stream {
     },
 };
 
-/// A part of these bytes, whose digest is that of `meant`.
+/// A part with these bytes, and with the digest of `meant`.
 fn part(bytes: &[u8], meant: &[u8]) -> (Record<'static>, Vec<u8>) {
     let digest = Digester::fixed().digest(meant);
     let size = bytes.len() as u32;
     (Record::Part { size, digest }, bytes.to_vec())
 }
 
-/// What is passed on of these records, each in a pack of its own, and what comes of it.
+/// Receives these records, each in a pack of its own; returns the output and the result.
 fn receive(records: Vec<(Record<'static>, Vec<u8>)>) -> (Vec<u8>, Result<Totals, Error>) {
     let packs = records
         .into_iter()
@@ -93,7 +95,7 @@ fn receive__nothing_leaves_from_a_part_that_is_not_what_was_read_on() {
     assert_eq!(out, whole());
     let totals = done.unwrap();
     assert_eq!((totals.files, totals.failed), (0, 1));
-    // Parts that are right each, and not all.
+    // Correct parts, but one is missing.
     let (_, done) = receive(vec![
         none(STREAM),
         part(&whole(), &whole()),
@@ -126,8 +128,7 @@ fn receive__what_is_out_of_order_ends_it() {
     assert_eq!(out, whole());
 }
 
-/// Ends to read from and to write to: of a pipe, which can be asked to take what there is room for, and of a FIFO, which
-/// cannot.
+/// Reading and writing ends: of a pipe, whose free room can be used exactly, and of a FIFO, whose cannot.
 fn pipes() -> [(File, File); 2] {
     let (reader, writer) = std::io::pipe().unwrap();
     let [reader, writer] = [OwnedFd::from(reader), OwnedFd::from(writer)].map(File::from);

@@ -1,3 +1,5 @@
+//! Tests that a sync changes metadata and exchanges entries safely.
+
 #![allow(non_snake_case)]
 
 use crate::digest::Digester;

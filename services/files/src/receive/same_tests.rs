@@ -1,3 +1,5 @@
+//! Tests that files in link directories are linked or copied only if unchanged.
+
 #![allow(non_snake_case)]
 
 use super::*;
@@ -25,7 +27,7 @@ impl Observer for Failures {
     }
 }
 
-/// Receives a record into `t` below `base`, as a sync that links from `old`, and from a directory that is not there.
+/// Receives a record into `t` below `base`, as a sync with the link directories `old` and a missing one.
 fn receive(base: &Path, record: &Record<'_>) -> (Result<Totals, Error>, Vec<Cause>) {
     let control = (0..2).map(|_| Buffer::anonymous(CONTROL_BYTES).unwrap());
     let (port, end) = port(control.collect(), vec![], Arc::default(), || {});

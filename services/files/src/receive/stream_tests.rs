@@ -1,3 +1,5 @@
+//! Tests that a stream becomes a file only when it is complete.
+
 #![allow(non_snake_case)]
 use super::super::TopLevel;
 use super::*;
@@ -30,7 +32,7 @@ fn none(record: Record<'static>) -> (Record<'static>, Vec<u8>) {
     (record, vec![])
 }
 
-/// A part of these bytes, whose digest is that of `meant`.
+/// A part with these bytes, and with the digest of `meant`.
 fn part(bytes: &[u8], meant: &[u8]) -> (Record<'static>, Vec<u8>) {
     let digest = Digester::fixed().digest(meant);
     let size = bytes.len() as u32;
@@ -53,7 +55,7 @@ fn finished(mut records: Vec<(Record<'static>, Vec<u8>)>) -> Vec<(Record<'static
     records
 }
 
-/// Files in `directory`, with what is in them.
+/// Files in `directory`, with their content.
 fn found(directory: &Path) -> Vec<(String, Vec<u8>)> {
     let entries = fs::read_dir(directory).unwrap();
     entries
@@ -109,7 +111,7 @@ fn stream__that_is_not_right_leaves_the_old_file_and_nothing_else() {
         assert_eq!((totals.files, totals.failed), (0, failed));
         assert_eq!(found(directory.path()), [("s".into(), b"old".to_vec())]);
     }
-    // It ends before it was said to.
+    // It ends early.
     let records = vec![none(STREAM), part(&whole, &whole)];
     assert!(matches!(
         receive(directory.path(), records),

@@ -1,3 +1,5 @@
+//! Tests that patterns in paths of requests are expanded within limits.
+
 #![allow(non_snake_case)]
 
 use super::*;
@@ -41,7 +43,7 @@ fn expand__finds_what_matches_and_nothing_behind_links() {
         (".*", ".h"),
         (".h/*", ".h/1.gz"),
         ("./a//1*", "a/1.gz"),
-        // As it is written, without a look.
+        // Literal paths are not looked up.
         ("none", "none"),
         ("", ""),
     ] {

@@ -1,3 +1,5 @@
+//! Tests that removing a tree never leaves the tree.
+
 #![allow(non_snake_case)]
 
 use super::*;
@@ -17,7 +19,7 @@ fn open(path: &Path) -> OwnedFd {
     fs::File::open(path).unwrap().into()
 }
 
-/// Removes `base/d`; what was removed, and what was told as a failure.
+/// Removes `base/d`; returns the number of removed entries, and the failures.
 fn remove(base: &Path) -> (u64, Vec<Failure>) {
     let parent = open(base);
     let inode = stat_at(&parent, b"d").unwrap().st_ino;
@@ -73,7 +75,7 @@ impl Drop for Done<'_> {
     }
 }
 
-/// A directory in the tree changes places with a link to one outside, all the time: what is outside stays.
+/// A directory in the tree is exchanged with a link to one outside all the time: the outside stays.
 #[test]
 fn remove_tree__while_directories_and_links_change_places() {
     const ROUNDS: usize = 100;
@@ -92,7 +94,7 @@ fn remove_tree__while_directories_and_links_change_places() {
             let finished = Done(&done);
             scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
-                    // There may be nothing to exchange any more.
+                    // There may be nothing left to exchange.
                     let _ = renameat_with(&root, "d/sub", &root, "link", RenameFlags::EXCHANGE);
                 }
             });

@@ -1,3 +1,5 @@
+//! Tests that equal files of a link directory are found.
+
 #![allow(non_snake_case)]
 
 use super::*;
@@ -8,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::Path;
 
-/// Notes a tree of files as what is to be copied.
+/// Notes a tree of files as files to copy.
 fn note(base: &Path, notes: &mut Notes) {
     let mut walker = Walker::new(Some(File::open(base).unwrap().into()), None);
     let mut depth = 1;
@@ -33,7 +35,7 @@ fn note(base: &Path, notes: &mut Notes) {
     }
 }
 
-/// What became of the files of `new`, given that `there` has others.
+/// Which files of `new` became links, given that `there` has others.
 fn applied(new: &Path, there: &Path, last: bool) -> (BTreeMap<String, bool>, SyncTotals) {
     let mut notes = Notes::new();
     note(new, &mut notes);
@@ -78,7 +80,7 @@ fn applied(new: &Path, there: &Path, last: bool) -> (BTreeMap<String, bool>, Syn
     (found, totals)
 }
 
-/// A tree of these files, all of one time; a name that another one has as a directory is left out.
+/// Makes these files, all with the same time, except those whose name is another one's directory.
 fn plant(base: &Path, files: &BTreeMap<String, usize>) -> BTreeMap<String, usize> {
     let mut planted = files.clone();
     for (path, size) in files {

@@ -1,3 +1,5 @@
+//! Tests that listings survive transmission, and that bad ones are refused.
+
 #![allow(non_snake_case)]
 
 use super::*;
@@ -54,7 +56,7 @@ fn page(sights: &[Sight]) -> Vec<u8> {
     bytes
 }
 
-/// Reads until the listing ends; what is wrong with it.
+/// Reads to the end of the listing; returns the error, if any.
 fn read(pages: &[Vec<u8>]) -> Result<usize, Error> {
     let (mut pages, _released) = arrived(pages);
     let (mut depth, mut count) = (1, 0);
@@ -89,7 +91,7 @@ fn Pages__a_listing_in_pages_of_any_length() {
         Sight::Leave,
     ];
     for step in 1..=sights.len() {
-        // Empty pages mean nothing.
+        // Empty pages are ignored.
         let mut pages: Vec<_> = sights.chunks(step).map(page).collect();
         pages.insert(1, vec![]);
         assert_eq!(read(&pages).unwrap(), sights.len());
@@ -115,7 +117,7 @@ fn Pages__twice_or_out_of_order() {
     let words = "a listing out of order, or with a name twice";
     assert_eq!(refused(&[file(b"a"), file(b"a")]), words);
     assert_eq!(refused(&[file(b"b"), file(b"a")]), words);
-    // By bytes, not as numbers or letters.
+    // Ordered by bytes, not as numbers or letters.
     assert_eq!(refused(&[file(b"a"), file(b"B")]), words);
     assert_eq!(refused(&[directory(b"a"), Sight::Leave, file(b"a")]), words);
     assert_eq!(
@@ -215,7 +217,7 @@ fn send__many_entries_to_a_message() {
     assert!(pages.len() <= 2, "{} messages", pages.len());
     let bytes: Vec<_> = pages.iter().map(|page| page.bytes().to_vec()).collect();
     assert_eq!(read(&bytes).unwrap(), FILES + 1);
-    // What 100,000 files cost in all.
+    // The total cost of 100,000 files.
     let len: usize = bytes.iter().map(Vec::len).sum();
     assert!(len / FILES < 40, "{} bytes an entry", len / FILES);
 }
@@ -243,7 +245,7 @@ fn of_paths__at_the_top_paths_in_any_order_and_none_that_leads_out() {
         assert!(read(&[file(bad)]).is_err(), "{bad:?}");
         assert!(read(&[directory(b"d"), file(bad)]).is_err(), "{bad:?}");
     }
-    // Of a login, where that was asked for.
+    // With a login's listing, if requested.
     assert!(read_leaving(&[file(b"../x"), file(b"/etc")], true).is_ok());
     assert!(read_leaving(&[file(b"a\0")], true).is_err());
     // Below, names are components, in order.

@@ -1,3 +1,5 @@
+//! Tests that plans are stored and split into complete batches.
+
 #![allow(non_snake_case)]
 
 use super::*;
@@ -10,7 +12,7 @@ fn copy(name: &str) -> Step {
     }
 }
 
-/// The paths that the steps of a plan name, each directory entered in it left again.
+/// The paths in the steps of a plan; each directory that is entered is left again.
 fn paths(mut plan: &[u8]) -> Vec<String> {
     let (mut path, mut paths) = (Vec::new(), Vec::new());
     let text = |name: Vec<u8>| String::from_utf8(name).unwrap();
@@ -102,7 +104,7 @@ fn Batches__each_is_complete_in_itself_and_none_is_too_long() {
     }
     assert_eq!(found, expected);
     assert!(count > 5);
-    // A directory that took its place in an earlier batch is entered there.
+    // A directory that was put in its place by an earlier batch is entered there.
     assert_eq!(others, 10);
 }
 

@@ -1,3 +1,5 @@
+//! Tests that a sync removes listed entries alone.
+
 #![allow(non_snake_case)]
 
 use super::*;
@@ -26,7 +28,7 @@ fn enter(name: &str) -> Step {
     }
 }
 
-/// How many were removed, and what was not.
+/// How many entries were removed, and the failures.
 fn carry_out(base: &Path, steps: &[Step]) -> Result<(u64, Vec<(String, Cause)>), Error> {
     let encode = |plan, step| postcard::to_extend(step, plan).unwrap();
     let plan = steps.iter().fold(Vec::new(), encode);
@@ -67,7 +69,7 @@ fn remove__what_was_listed_and_the_time_stays() {
         (after.mtime(), after.mtime_nsec(), after.mode())
     );
     assert_eq!(fs::read(path.join("stays")).unwrap(), b"x");
-    // What has gone already is no failure.
+    // An entry that vanished is not a failure.
     assert_eq!(carry_out(path, &steps).unwrap(), (0, vec![]));
 }
 

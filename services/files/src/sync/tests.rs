@@ -1,4 +1,4 @@
-//! Whole comparisons, of listings that are made up, and a sync whose source goes while it runs.
+//! Tests that comparisons of made-up listings give the right steps, and that a sync survives changes of its source.
 
 #![allow(non_snake_case)]
 
@@ -36,9 +36,9 @@ impl Listing for Listed {
     }
 }
 
-/// A listing in words: `d{f f}`; a file's name ends with its time, a directory's is one letter, `!` is
-/// something that cannot be seen, `#` the rest that cannot. `@7` behind a file: it is the seventh of those with other
-/// names. `<-_a,P_b>`: the rules of the directory's filter file; `<>`: it has none; `<#>`: one that cannot be read.
+/// Parses a listing: `d{f f}`; a file's name ends with its time, a directory's is one letter, `!` is an entry that
+/// cannot be examined, `#` an unknown rest. `@7` after a file: the seventh file with other names. `<-_a,P_b>`: the
+/// rules of the directory's filter file; `<>`: it has none; `<#>`: an unreadable one.
 fn listed(words: &str) -> Listed {
     let mut sights = VecDeque::new();
     for word in words
@@ -99,7 +99,7 @@ fn listed(words: &str) -> Listed {
     Listed(sights)
 }
 
-/// What was told, in words.
+/// The events, in words.
 #[derive(Default)]
 struct Told(Mutex<Vec<String>>);
 
@@ -205,7 +205,7 @@ fn Merge__what_cannot_be_seen_is_neither_overwritten_nor_removed() {
         assert_eq!(outcome.totals.failed, 1, "{source:?} over {target:?}");
         assert!(outcome.copy.is_empty());
     }
-    // A file over there that cannot be looked at is replaced all the same.
+    // A target file that cannot be examined is still replaced.
     assert_eq!(changes("x1", "x!", &delete()), ["new x"]);
 }
 
@@ -218,12 +218,12 @@ fn Merge__what_filters_leave_out_stays_at_both_ends() {
         changes("a.o1 cache{ x1 } m1", "b.o1 cache{ y1 } n1", &options),
         ["new m", "deleted n"]
     );
-    // A directory that holds something of it stays with it.
+    // A directory that contains protected entries stays.
     assert_eq!(
         changes("", "d{ a.o1 x1 } e{ x1 } ", &options),
         ["deleted d/x", "deleted e/x", "deleted e"]
     );
-    // A file does not take the place of such a directory, either.
+    // A file does not replace such a directory, either.
     let (lines, outcome) = compare("d1", "d{ a.o1 }", &options);
     assert!(lines[0].starts_with("failed d: a directory stands in the way"));
     assert!(outcome.copy.is_empty());
@@ -242,7 +242,7 @@ fn Merge__no_more_is_told_to_go_than_may() {
         assert_eq!(lines, all[..told], "{limit}");
         assert_eq!(outcome.totals.deleted, 6, "{limit}");
     }
-    // A directory that stands in the way goes as a whole, or stays.
+    // A directory in the place of a file is removed as a whole, or stays.
     for (limit, fails) in [(2, true), (3, false)] {
         let (lines, outcome) = compare("x1", "x{ a1 b1 }", &most(limit));
         let told = lines.last().unwrap();
@@ -267,7 +267,7 @@ fn Merge__what_is_protected_is_not_deleted_and_what_is_hidden_not_copied() {
             .for_each(|rule| filter.add(rule.as_bytes()).unwrap());
         options
     };
-    // What is protected is copied to all the same, and a directory that holds it stays.
+    // Protected entries may be overwritten, and a directory that contains them stays.
     let options = with(&["P *.o"], false);
     assert_eq!(
         changes(
@@ -282,7 +282,7 @@ fn Merge__what_is_protected_is_not_deleted_and_what_is_hidden_not_copied() {
         told[0].starts_with("failed d: a directory stands in the way"),
         "{told:?}"
     );
-    // Nor does a file take the place of a directory that is protected itself.
+    // A file does not replace a directory that is itself protected.
     for rule in ["P d", "P d/", "- d/", "-r d"] {
         let (told, outcome) = compare("d1", "d{ a1 }", &with(&[rule], false));
         assert!(
@@ -294,7 +294,7 @@ fn Merge__what_is_protected_is_not_deleted_and_what_is_hidden_not_copied() {
             "{rule}"
         );
     }
-    // What is hidden at the source goes at the target.
+    // Entries hidden at the source are deleted at the target.
     let options = with(&["H *.o"], false);
     assert_eq!(changes("a.o2 b1", "a.o1 b1", &options), ["deleted a.o"]);
     let trees = ("a.o1 b1 cache{ x1 }", "a.o1 b1 c.o1 cache{ x1 }");
@@ -315,7 +315,7 @@ fn Merge__what_is_protected_is_not_deleted_and_what_is_hidden_not_copied() {
         changes(trees.0, trees.1, &with(&["P c.o", "- *.o", "P x"], true)),
         ["deleted a.o"]
     );
-    // Rules of which a directory is an exception to what goes.
+    // Rules that exempt a directory from deletion.
     assert_eq!(
         changes("", "d{ x.o1 } e{ y1 }", &with(&["-p *.o"], false)),
         ["deleted d/x.o", "deleted d", "deleted e/y", "deleted e"]
@@ -333,7 +333,7 @@ fn Merge__filter_files() {
             "{source} {target}"
         );
     };
-    // Rules of the source hold at the target, for that is where they will be.
+    // The source's rules apply at the target, because they will be copied there.
     check(
         "<-_*.o> .f1 a.o1 d{ <-_x> .f1 a.o1 b1 x1 }",
         "<> b.o1 c1 d{ <> x1 y1 } e{ <> b.o1 z1 }",
@@ -346,14 +346,14 @@ fn Merge__filter_files() {
             "deleted e/z",
         ],
     );
-    // Its own, if they are not replaced.
+    // The target's own, if they are not replaced.
     check(
         "<-_.f,-_*.o> .f1 a.o1 b1",
         "<P_c,P_.f> .f1 a.o1 b1 c1 d1",
         &["deleted a.o", "deleted d"],
     );
     check("<> a1", "<P_b> .f1 a1 b1 c1", &["deleted .f", "deleted c"]);
-    // A directory that goes, and one that comes.
+    // A directory to be deleted, and a new one.
     check(
         "<>",
         "<> d{ <P_a> .f1 a1 b1 }",
@@ -364,7 +364,7 @@ fn Merge__filter_files() {
         "<>",
         &["new d", "new d/b", "new d/e"],
     );
-    // What cannot be read leaves all alone.
+    // An unreadable filter file excludes everything.
     for (source, target, told) in [
         (
             "<> d{ <#> a1 } e1",
@@ -394,7 +394,7 @@ fn Merge__filter_files() {
             )
         );
     }
-    // Without --delete nothing at the target matters.
+    // Without --delete the target's filter files do not matter.
     let mut options = SyncOptions::default();
     options.filter.add(b": .f").unwrap();
     assert_eq!(changes("<> a1", "<#> b1", &options), ["new a"]);
@@ -459,7 +459,7 @@ fn Merge__files_with_several_names() {
                 "linked f",
             ],
         ),
-        // Files of their own, another one's names, some of them only, none with another.
+        // Separate files, names of another file, only some of them, none in common.
         (
             "a1 d{ b1 c1 } e1 f1",
             &["linked d/b", "linked e", "linked f"],
@@ -470,7 +470,7 @@ fn Merge__files_with_several_names() {
             "d{ b1@5 } e1@5",
             &["new a", "linked d/b", "new d/c", "linked e", "linked f"],
         ),
-        // What changes goes over once, and is another file then.
+        // A changed file is copied once, and is another file afterwards.
         (
             "a2@5 d{ b2@5 c1@6 } e2@5 f1@6",
             &["changed a", "linked d/b", "linked e"],
@@ -486,7 +486,7 @@ fn Merge__files_with_several_names() {
         found.sort();
         assert_eq!(found, told, "{target}");
     }
-    // Names that filters leave out do not count.
+    // Excluded names do not count.
     let mut options = delete();
     options.filter.exclude(b"a").unwrap();
     assert_eq!(
@@ -500,7 +500,7 @@ fn Merge__files_with_several_names() {
     assert_eq!(totals.copied.bytes, 0);
 }
 
-/// Spoils the source once, when it was compared or when it begins to be read.
+/// Changes the source once, after the comparison or when it is first read.
 struct Spoiling {
     source: PathBuf,
     compared: bool,
@@ -558,13 +558,13 @@ fn sync__what_is_to_replace_a_directory_does_not_come() {
         stop.request();
         serving.join().unwrap().unwrap();
         assert!(observer.failed.lock().unwrap().contains(&cause), "{cause}");
-        // What has gone is no reason to delete nothing.
+        // A vanished entry does not prevent deletion.
         let gone = u64::from(compared);
         assert_eq!((totals.copied.files, totals.deleted), (0, gone), "{cause}");
         assert_eq!(totals.copied.vanished, gone);
         let kept = (!compared).then_some(Kept::Failures);
         assert_eq!(totals.kept, kept, "{cause}");
-        // The directory is there, and what came of the file is not.
+        // The directory was copied, and the partial file was not kept.
         assert_eq!(fs::read(share.join("t/x/old")).unwrap(), b"directory");
         let entries = fs::read_dir(share.join("t")).unwrap();
         assert_eq!(entries.count() as u64, 2 - gone, "{cause}");

@@ -1,3 +1,5 @@
+//! Tests that walks list trees in order and within memory limits.
+
 #![allow(non_snake_case)]
 
 use super::*;
@@ -12,7 +14,7 @@ fn walker(path: &Path) -> Walker {
     )
 }
 
-/// The whole listing, and the most bytes that were held for names.
+/// The whole listing, and the most bytes held for names.
 fn walk(mut walker: Walker) -> (Vec<Sight>, usize) {
     let (mut sights, mut most) = (Vec::new(), walker.held);
     while !walker.levels.is_empty() {
@@ -66,7 +68,7 @@ fn Walker__holds_the_names_of_open_directories_only() {
     }
     let (sights, most) = walk(walker(base.path()));
     assert_eq!(sights.len(), DIRECTORIES * (FILES + 2) + 1);
-    // Of one directory and of the top, and twice that for what vectors keep free.
+    // Of one directory and of the top, and twice that for unused capacity of vectors.
     let name = size_of::<(u32, u8)>() + 12;
     let bound = 2 * name * (DIRECTORIES + FILES);
     assert!(most <= bound, "{most} > {bound}");
@@ -257,7 +259,7 @@ fn Walker__filter_files_come_first_in_each_directory() {
     ];
     assert!(filters.eq(expected.iter().map(|it| &it[..])));
     assert!(matches!(&sights[..2], [Sight::Filters(_), Sight::Entry(seen)] if seen.name == b".f"));
-    // Of what is not there, too; and links that are followed are.
+    // Also for a missing tree; and followed links are read.
     let (sights, _) = walk(Walker::new(None, None).with_filter_files(names.clone()));
     assert_eq!(sights.len(), 2);
     let following = walker(base.path()).with_links(Links::Followed, Vec::new());
